@@ -1,0 +1,67 @@
+"""The two events and what may be wrong with one. Values only: how bytes become events lives in the sibling modules."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+TS_MAX = 253_402_300_799_999
+"""The last millisecond of the year 9999 (UTC), in epoch milliseconds; the first is 0."""
+
+MALFORMED_REASONS = (
+    "empty",
+    "oversized",
+    "bad_json",
+    "bad_type",
+    "missing_field",
+    "bad_id",
+    "bad_ts",
+    "bad_value",
+    "bad_position",
+    "bad_label",
+    "too_many_items",
+    "too_many_experiments",
+)
+"""Why bytes may hold no event. A fixed set: each becomes a label value of `streammetrics_dropped_total`."""
+
+
+class Impression(msgspec.Struct, frozen=True, gc=False):
+    """One ranked list, or a fragment of one, shown to one user at one time.
+
+    `items` are in rank order (best first). `positions` is None for a whole list; for a fragment it gives each item's
+    position, ascending. `experiments` and `segments` are (name, value) pairs sorted by name.
+    """
+
+    impression_id: str
+    user_id: str
+    ts: int
+    items: tuple[str, ...]
+    experiments: tuple[tuple[str, str], ...] = ()
+    segments: tuple[tuple[str, str], ...] = ()
+    positions: tuple[int, ...] | None = None
+
+
+class Feedback(msgspec.Struct, frozen=True, gc=False):
+    """One reaction of a user to one item. `impression_id` is None when the sender does not know the list."""
+
+    user_id: str
+    ts: int
+    item_id: str
+    action: str
+    value: float | None = None
+    impression_id: str | None = None
+
+
+Event: TypeAlias = Impression | Feedback
+
+
+class EventLimits(msgspec.Struct, frozen=True):
+    """What one event may hold; anything beyond is refused whole and counted, never cut."""
+
+    event_bytes_max: int = 1_048_576
+    items_max: int = 1_000
+    experiments_max: int = 16
+    segments_max: int = 32
+    id_chars_max: int = 512
+    label_chars_max: int = 128

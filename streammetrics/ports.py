@@ -1,0 +1,189 @@
+"""What the service asks of the world, as protocols: a source of records, a store of state. No client is imported here."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+
+class Input(NamedTuple):
+    """One (topic, partition); the task that owns it is the partition number."""
+
+    topic: str
+    partition: int
+
+
+class Record(NamedTuple):
+    """One record of an input: its place, when the log took it (epoch ms, -1 where unknown), and its bytes."""
+
+    offset: int
+    timestamp_ms: int
+    value: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Polled:
+    """What one poll brought: records per input in offset order, and how ownership of tasks changed before them.
+
+    A task in `assigned` must be claimed and its inputs sought before their records arrive: the source keeps newly
+    assigned inputs paused until `start`.
+    """
+
+    records: Mapping[Input, Sequence[Record]] = field(default_factory=dict)
+    assigned: frozenset[int] = frozenset()
+    revoked: frozenset[int] = frozenset()
+
+
+class Source(Protocol):
+    """Where records come from. Raises SourceError when the world fails, StateError when the log's history does not fit."""
+
+    def poll(self, timeout_s: float) -> Polled: ...
+
+    def inputs_of(self, task: int) -> tuple[Input, ...]:
+        """The inputs of a task: partition number `task` of every topic, in the configured order of the topics."""
+        ...
+
+    def start(self, task: int, offsets: Mapping[Input, int]) -> Mapping[Input, int]:
+        """Seek each input of a claimed task to its offset (absent: where the configuration says) and let it flow.
+
+        Returns where each input now stands, to be committed with the first events.
+        """
+        ...
+
+    def pause(self, inputs: Collection[Input]) -> None: ...
+
+    def resume(self, inputs: Collection[Input]) -> None: ...
+
+    def ends(self) -> Mapping[Input, int]:
+        """The end offset of every owned input, as last known; asks the broker at most every few seconds."""
+        ...
+
+    def acknowledge(self, offsets: Mapping[Input, int]) -> None:
+        """Tell the log what has been committed, for lag tools only; never waits, never fails."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class DeadLetter(NamedTuple):
+    """What was refused, for somebody to read back: why, from where, and the raw bytes."""
+
+    reason: str
+    detail: str
+    input: Input
+    offset: int
+    value: bytes | None
+
+
+class DeadLetters(Protocol):
+    def write(self, letters: Iterable[DeadLetter]) -> None:
+        """Keep the letters for good before returning (acknowledged by the log, or in the file). Raises SourceError."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Outcome(enum.Enum):
+    """What a store says to a commit."""
+
+    WRITTEN = "written"
+    ALREADY = "already"
+    FENCED = "fenced"
+    CONFLICT = "conflict"
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A task taken over: the new epoch, the sequence number of the last commit, and the state that commit left.
+
+    `control` is None for a task that was never committed. `panes` are those with start >= the `panes_from_ms` that the
+    control bytes were stored with; `pane_starts` names every stored pane.
+    """
+
+    epoch: int
+    seq: int
+    control: bytes | None
+    panes: Mapping[int, bytes]
+    pane_starts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """All that one commit changes, written whole or not at all. Values are opaque bytes to the store.
+
+    `due` gives, for each user put, the event time (ms) at which the user wants to be looked at again. `panes_from_ms`
+    is the start of the oldest pane that may still change: a later claim and a reader get the panes from there on.
+    """
+
+    task: int
+    epoch: int
+    token: str
+    seq: int
+    control: bytes
+    panes_from_ms: int
+    users: Mapping[str, bytes] = field(default_factory=dict)
+    due: Mapping[str, int] = field(default_factory=dict)
+    users_gone: Sequence[str] = ()
+    panes: Mapping[int, bytes] = field(default_factory=dict)
+    panes_gone: Sequence[int] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Users read from the store: those asked for (absent: no state) and those due, and when the next one is due."""
+
+    users: Mapping[str, bytes]
+    due: Sequence[str] = ()
+    next_due_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskView:
+    """One task's committed state as of one instant, for readers: nothing of it is owned."""
+
+    seq: int
+    control: bytes
+    panes: Mapping[int, bytes]
+    users: int
+
+
+class Store(Protocol):
+    """Where state lives. Every method may raise StoreError (try again) and nothing else that is the world's fault."""
+
+    def claim(self, task: int, token: str) -> Claim:
+        """Raise the task's epoch, set its owner token, and return what the last commit left."""
+        ...
+
+    def load(self, task: int, users: Collection[str], due_before_ms: int | None, due_max: int) -> Loaded:
+        """Read users in one round trip; with `due_before_ms` also up to `due_max` users whose due time lies before it.
+
+        The states of the due users are in `users` of the answer as well.
+        """
+        ...
+
+    def commit(self, commit: Commit) -> Outcome:
+        """Write a commit: older epoch or another token -> FENCED; same seq and token again -> ALREADY; gap -> CONFLICT."""
+        ...
+
+    def view(self, tasks: Collection[int], since: Mapping[int, int], panes_from_ms: Mapping[int, int | None]) -> Mapping[int, TaskView]:
+        """Read committed state for display. A task whose seq equals `since[task]`, or that was never committed, is absent.
+
+        `panes_from_ms[task]`: panes with start >= it are returned; None or absent: all that are stored.
+        """
+        ...
+
+    def announce(self, partitions: int) -> int | None:
+        """Record how many tasks the namespace has, once; returns the number recorded before (None: this is the first)."""
+        ...
+
+    def partitions(self) -> int | None:
+        """How many tasks the namespace has, or None before the first announcement."""
+        ...
+
+    def ping(self) -> None:
+        """Raise StoreError when the store cannot serve."""
+        ...
+
+    def close(self) -> None: ...
