@@ -1,0 +1,220 @@
+"""What a setting may be: field types, how text becomes a value, and what of a value may be shown. No setting is named here."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Annotated, Any, NamedTuple, TypeVar
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, PlainValidator, Secret, SecretStr
+
+from streammetrics.errors import ConfigError
+from streammetrics.grades import parse_grades
+
+MASK = "***"
+MS_MAX = 366 * 86_400_000
+"""No duration is longer than a leap year: more is a slip of the keyboard, and sums of durations stay small."""
+
+SHOWN_CHARS_MAX = 120
+TEXT_CHARS_MAX = 512
+PORT_MAX = 65_535
+_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+class Clash(NamedTuple):
+    """Settings that are fine alone and cannot work together. `keys` are dotted; the first is the one to blame."""
+
+    keys: tuple[str, ...]
+    rule: str
+
+
+class Section(BaseModel):
+    """A table of the configuration file: frozen, and an unknown key is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, allow_inf_nan=False, validate_default=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Duration:
+    """A span of time as the operator wrote it (`text`, which becomes a label) and in milliseconds."""
+
+    text: str
+    ms: int
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class MaskedUrl(Secret[str]):
+    """A URL that may hold a password; whatever prints it prints the masked form. `get_secret_value()` is the URL."""
+
+    def _display(self) -> str:
+        return mask_url(self.get_secret_value())
+
+
+def mask_url(url: str) -> str:
+    """The URL without user, password and query, for people to read. Where it is unclear what is secret, all of it goes.
+
+    >>> mask_url("rediss://sm:hunter2@cache:6380/0?password=hunter2")
+    'rediss://***@cache:6380/0?***'
+    >>> mask_url("redis://:p/w?d#@cache"), mask_url("hunter2@cache")
+    ('redis://***', '***')
+    """
+    scheme, found, rest = url.partition("://")
+    if not found or not re.fullmatch(r"[a-z]{1,10}", scheme):
+        return MASK
+    userinfo, at, place = rest.rpartition("@")
+    if "?" in userinfo or "#" in userinfo:
+        return f"{scheme}://{MASK}"
+    place, query, _ = place.partition("?")
+    place, fragment, _ = place.partition("#")
+    return f"{scheme}://{MASK + '@' if at else ''}{place}{'?' + MASK if query else ''}{'#' + MASK if fragment else ''}"
+
+
+def parse_duration(given: object) -> Duration:
+    """Read `90s`, `5m`, `1h`, `7d`, `1500ms` or a plain number of milliseconds. Raises ValueError for anything else.
+
+    The text is kept as written, because it becomes a label; a plain number gets the greatest unit that divides it.
+
+    >>> parse_duration("60m"), parse_duration(300_000)
+    (Duration(text='60m', ms=3600000), Duration(text='5m', ms=300000))
+    """
+    if isinstance(given, Duration):
+        return given
+    text = str(given).strip() if isinstance(given, str | int) and not isinstance(given, bool) else ""
+    match = re.fullmatch(r"([0-9]{1,12})(ms|s|m|h|d)?", text)
+    if match is None:
+        raise ValueError("a duration is a whole number with ms, s, m, h or d, such as 5m")
+    ms = int(match[1]) * _UNITS_MS[match[2] or "ms"]
+    if not 0 < ms <= MS_MAX:
+        raise ValueError("a duration lies above 0 and is at most 366d")
+    return Duration(text if match[2] else _canonical(ms), ms)
+
+
+def _canonical(ms: int) -> str:
+    unit = next(unit for unit in reversed(_UNITS_MS) if ms % _UNITS_MS[unit] == 0)
+    return f"{ms // _UNITS_MS[unit]}{unit}"
+
+
+def _no_bool(given: object) -> object:
+    if isinstance(given, bool):
+        raise ValueError("true and false are no numbers")
+    return given
+
+
+def _none_if_empty(given: object) -> object:
+    return None if given == "" else given
+
+
+def _none_if_off(given: object) -> object:
+    return None if given == "off" else given
+
+
+def _list(given: object) -> object:
+    """A list from an array, from a JSON array in a text, or from a text with commas."""
+    if not isinstance(given, str):
+        return given
+    if given.strip().startswith("["):
+        try:
+            return json.loads(given)
+        except (json.JSONDecodeError, RecursionError):
+            raise ValueError("not a JSON array") from None
+    return [piece.strip() for piece in given.split(",")] if given.strip() else []
+
+
+def _distinct(given: tuple[Any, ...]) -> tuple[Any, ...]:
+    seen = [item.ms if isinstance(item, Duration) else item for item in given]
+    if len(set(seen)) < len(seen):
+        raise ValueError("nothing may be listed twice")
+    return given
+
+
+def _plain(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("control characters are not allowed")
+    return text
+
+
+def _topic(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", name) or name in (".", ".."):
+        raise ValueError("a topic name has 1 to 249 letters, digits, dots, underscores and hyphens")
+    return name
+
+
+def _server(address: str) -> str:
+    match = re.fullmatch(r"(?:\[[0-9A-Fa-f:.]+\]|[^\s:/@,\[\]]+):([0-9]{1,5})", address)
+    if match is None or not address.isprintable() or not 0 < int(match[1]) <= PORT_MAX:
+        raise ValueError(f"a server is host:port with a port from 1 to {PORT_MAX}")
+    return address
+
+
+def _grades(text: str) -> str:
+    try:
+        return parse_grades(text).text
+    except ConfigError as error:
+        raise ValueError("; ".join(f"{problem.value!r}: {problem.allowed}" for problem in error.problems)) from None
+
+
+def _redis_url(url: MaskedUrl) -> MaskedUrl:
+    """The rules of a Redis URL; the messages never repeat it."""
+    try:
+        parts = urlsplit(url.get_secret_value())
+        parts.port  # noqa: B018 (a wrong port raises when it is read)
+    except ValueError:
+        raise ValueError("not a URL; a user or password with special characters must be percent-encoded") from None
+    if parts.scheme not in ("redis", "rediss", "unix"):
+        raise ValueError("the scheme must be redis://, rediss:// or unix://")
+    if parts.scheme == "unix":
+        if not parts.path:
+            raise ValueError("a unix URL needs the path of the socket")
+    elif not parts.hostname or not re.fullmatch(r"/?|/[0-9]{1,5}", parts.path) or parts.fragment:
+        raise ValueError("what follows the scheme must be host:port/database; special characters in a password must be percent-encoded")
+    return url
+
+
+Whole = Annotated[int, BeforeValidator(_no_bool)]
+WholeOrOff = Annotated[int | None, BeforeValidator(_none_if_off), BeforeValidator(_no_bool)]
+Number = Annotated[int | float, BeforeValidator(_no_bool)]
+Text = Annotated[str, Field(min_length=1, max_length=TEXT_CHARS_MAX), AfterValidator(_plain)]
+OptionalText = Annotated[Text | None, BeforeValidator(_none_if_empty)]
+OptionalSecret = Annotated[SecretStr | None, BeforeValidator(_none_if_empty)]
+RedisUrl = Annotated[MaskedUrl, AfterValidator(_redis_url)]
+Item = TypeVar("Item")
+Listed = Annotated[tuple[Item, ...], BeforeValidator(_list), AfterValidator(_distinct)]
+"""Distinct values, in the order given; text is split at commas or read as a JSON array."""
+
+Span = Annotated[Duration, PlainValidator(parse_duration), PlainSerializer(str, return_type=str)]
+Topic = Annotated[str, AfterValidator(_topic)]
+Server = Annotated[str, AfterValidator(_server)]
+Grades = Annotated[str, AfterValidator(_grades)]
+
+
+def setting(default: Any, says: str, allowed: str | None = None, **rules: Any) -> Any:
+    """One key: its default, what it is for, and what is allowed in words (None: told by the type)."""
+    return Field(default, description=says, json_schema_extra={"allowed": allowed} if allowed else None, **rules)
+
+
+def whole(default: int | None, says: str, least: int, most: int, unless: str = "") -> Any:
+    """A key that holds a whole number from `least` to `most`; `unless` is another word that it may hold."""
+    return setting(default, says, f"a whole number from {least} to {most}{unless}", ge=least, le=most)
+
+
+def milliseconds(default: int | None, says: str, least: int = 0, most: int = MS_MAX, unless: str = "") -> Any:
+    """A key that holds a duration in milliseconds; never negative."""
+    return whole(default, says, least, most, unless)
+
+
+def shown(value: object) -> str:
+    """A value for a message: one printable line, cut to a bearable length. Never for secrets."""
+    if value is None or value == "":
+        return "(empty)"
+    text = str(value) if isinstance(value, str | int | float | Duration) else json.dumps(value, default=str)
+    text = printable(text)
+    return text if len(text) <= SHOWN_CHARS_MAX else text[: SHOWN_CHARS_MAX - 1] + "…"
+
+
+def printable(text: str) -> str:
+    """The text on one line that a terminal takes as it is."""
+    return text if text.isprintable() else ascii(text)

@@ -1,0 +1,161 @@
+"""The three places that settings come from, each read into values by dotted key. Nothing is validated or merged here."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from streammetrics.config.fields import MASK, printable, shown
+from streammetrics.config.model import PREFIX, Settings, environment_name, keys
+from streammetrics.errors import Problem
+
+CONFIG_VARIABLE = PREFIX + "CONFIG"
+"""Names the configuration file where no path is given."""
+
+FILE_BYTES_MAX = 1_048_576
+SECRET_BYTES_MAX = 65_536
+
+_SERVICE_LINK = re.compile(r".*_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_\w+)?)")
+
+
+class Given(NamedTuple):
+    """One value as somebody gave it, and who."""
+
+    value: object
+    origin: str
+
+
+@dataclass(slots=True)
+class Layer:
+    """What one place gives, by dotted key, and what is wrong with it. `is_whole` is False where much of it may be missing."""
+
+    given: dict[str, Given] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+    is_whole: bool = True
+
+    def add(self, key: str, value: object, origin: str) -> None:
+        if key in keys():
+            self.given[key] = Given(value, origin)
+        elif key in Settings.model_fields:
+            self.problems.append(Problem(key, MASK, f"must be a table: write [{key}] and its keys below it", origin))
+        else:
+            self.problems.append(Problem(printable(key), MASK, f"there is no such key{_meant(key)}", origin))
+
+
+def from_file(path: Path | None) -> Layer:
+    """Read a TOML file; what is wrong with the file itself is one problem of the key `--config`."""
+    if path is None:
+        return Layer()
+    try:
+        document = tomllib.loads(_content(path, FILE_BYTES_MAX))
+    except OSError as error:
+        return _unread(path, f"the file cannot be read: {error.strerror or error}; name a readable TOML file")
+    except tomllib.TOMLDecodeError as error:
+        return _unread(path, f"the file is not TOML: {error}; mend that line (texts need quotes, a table is written [name])")
+    except ValueError as error:
+        return _unread(path, f"the file cannot be used: {error}")
+    except RecursionError:
+        return _unread(path, "the file cannot be used: its arrays or tables are nested too deeply")
+    layer = Layer()
+    for key, value in _flat(document):
+        layer.add(key, value, f"file {printable(str(path))}")
+    return layer
+
+
+def from_environment(environ: Mapping[str, str]) -> Layer:
+    """Read the variables that begin with STREAMMETRICS_, and the files that the …_FILE ones of secrets name."""
+    layer = Layer()
+    names = {environment_name(key): key for key in keys()}
+    files = {f"{name}_FILE": key for name, key in names.items() if keys()[key].is_secret}
+    for name in sorted(name for name in environ if name.startswith(PREFIX) and name != CONFIG_VARIABLE):
+        if _is_service_link(name, environ[name]):
+            continue
+        if name in names:
+            layer.add(names[name], environ[name], f"environment {name}")
+        elif name in files:
+            _add_secret(layer, files[name], name, environ)
+        else:
+            layer.problems.append(Problem(printable(name), MASK, _no_variable(name, [*names, *files]), "environment"))
+    return layer
+
+
+def from_flags(flags: Mapping[str, object]) -> Layer:
+    """Take flags by dotted key; None means not given."""
+    layer = Layer()
+    for key, value in flags.items():
+        if value is not None:
+            layer.add(key, value, "command line")
+    return layer
+
+
+def _content(path: Path, bytes_max: int) -> str:
+    with path.open("rb") as stream:
+        content = stream.read(bytes_max + 1)
+    if len(content) > bytes_max:
+        raise ValueError(f"it has more than {bytes_max} bytes")
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ValueError(f"it is not UTF-8 text (line {line}); save it as UTF-8") from None
+
+
+def _unread(path: Path, rule: str) -> Layer:
+    return Layer(problems=[Problem("--config", shown(str(path)), rule)], is_whole=False)
+
+
+def _flat(document: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
+    for section, content in document.items():
+        if not isinstance(content, dict) or not (content or section in Settings.model_fields):
+            yield section, content
+        else:
+            yield from ((f"{section}.{leaf}", value) for leaf, value in content.items())
+
+
+def _add_secret(layer: Layer, key: str, name: str, environ: Mapping[str, str]) -> None:
+    path, origin = environ[name], f"environment {name}"
+    if environment_name(key) in environ:
+        layer.problems.append(Problem(key, shown(path), f"{environment_name(key)} is given too; keep one of them", origin))
+        return
+    try:
+        layer.add(key, _secret(Path(path)), f"file {printable(path)}, {origin}")
+    except OSError as error:
+        layer.problems.append(Problem(key, shown(path), f"the secret's file cannot be read: {error.strerror or error}", origin))
+    except ValueError as error:
+        layer.problems.append(Problem(key, shown(path), f"the secret's file cannot be used: {error}", origin))
+
+
+def _secret(path: Path) -> str:
+    """The one line of a secret's file, without its end."""
+    text = _content(path, SECRET_BYTES_MAX).removesuffix("\n").removesuffix("\r")
+    if not text or "\n" in text:
+        raise ValueError("it must hold one line that is not empty")
+    return text
+
+
+def _is_service_link(name: str, value: str) -> bool:
+    """Whether Kubernetes set this variable by itself, for a service that is called streammetrics or streammetrics-…."""
+    return bool(_SERVICE_LINK.fullmatch(name)) or (name.endswith("_PORT") and "://" in value)
+
+
+def _no_variable(name: str, known: list[str]) -> str:
+    value_name = name.removesuffix("_FILE")
+    if value_name != name and value_name in known:
+        return f"only secrets are read from a file; give the value itself in {value_name}"
+    near = difflib.get_close_matches(name, known, 1, 0.8)
+    return "there is no such variable" + (f"; did you mean {near[0]}?" if near else "")
+
+
+def _meant(key: str) -> str:
+    """What somebody who wrote an unknown key probably meant: nearly the same, or the same under another table."""
+    leaf = key.rpartition(".")[2]
+    near = difflib.get_close_matches(key, keys(), 1, 0.8)
+    near += [name for name, known in keys().items() if known.leaf == leaf]
+    if "." not in key:
+        near += [f"[{name}]" for name in difflib.get_close_matches(key, Settings.model_fields, 1, 0.7)]
+    return f"; did you mean {near[0]}?" if near else ""

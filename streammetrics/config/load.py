@@ -1,0 +1,102 @@
+"""From a TOML file, the environment and flags to Settings: the later wins, and every problem is told at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from streammetrics.config.fields import Clash
+from streammetrics.config.layers import CONFIG_VARIABLE, Given, from_environment, from_file, from_flags
+from streammetrics.config.model import Settings, keys
+from streammetrics.errors import ConfigError, Problem
+
+DEFAULT_ORIGIN = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Settings, where each key's value comes from (every key is present), and what the operator should be told."""
+
+    settings: Settings
+    origins: Mapping[str, str]
+    warnings: tuple[str, ...]
+
+
+def load(path: Path | None, environ: Mapping[str, str], flags: Mapping[str, object]) -> Loaded:
+    """Read the file (None: the one that STREAMMETRICS_CONFIG names, if any), the environment and the flags, in this order.
+
+    `flags` maps dotted keys to texts or values; None means not given. A secret may come from a file that
+    STREAMMETRICS_<SECTION>_<KEY>_FILE names. Raises ConfigError with every problem of all three; none holds a secret.
+
+    >>> loaded = load(None, {"STREAMMETRICS_JOIN_GAP_MS": "1800001"}, {"http.port": 0})
+    >>> loaded.settings.join.gap_ms, loaded.origins["http.port"], loaded.origins["redis.url"]
+    (1800001, 'command line', 'default')
+    """
+    if path is None and environ.get(CONFIG_VARIABLE):
+        path = Path(environ[CONFIG_VARIABLE])
+    layers = (from_file(path), from_environment(environ), from_flags(flags))
+    given: dict[str, Given] = {}
+    for layer in layers:
+        given |= layer.given
+    problems = [problem for layer in layers for problem in layer.problems]
+    problems += _field_problems(given)
+    bad = {problem.key for problem in problems}
+    settings, clashes = _settings({key: value for key, value in given.items() if key not in bad})
+    if all(layer.is_whole for layer in layers):
+        problems += [_clash_problem(clash, given) for clash in clashes if bad.isdisjoint(clash.keys)]
+    if settings is None or problems:
+        raise ConfigError(problems)
+    origins = {key: given[key].origin if key in given else DEFAULT_ORIGIN for key in keys()}
+    return Loaded(settings, origins, settings.warnings)
+
+
+def _field_problems(given: Mapping[str, Given]) -> list[Problem]:
+    """What is wrong with single values, one problem a key, in the order of the reference."""
+    try:
+        Settings.model_validate(_nested(given))
+    except ValidationError as error:
+        rules = _rules(error.errors(include_url=False, include_input=False))
+        return [Problem(key, keys()[key].shown(given[key].value), rules[key], given[key].origin) for key in keys() if key in rules]
+    return []
+
+
+def _settings(given: Mapping[str, Given]) -> tuple[Settings | None, Iterable[Clash]]:
+    """Settings of values that are fine alone, or how they clash."""
+    try:
+        return Settings.model_validate(_nested(given)), ()
+    except ValidationError as error:
+        return None, [clash for detail in error.errors() for clash in detail["ctx"]["clashes"]]
+
+
+def _nested(given: Mapping[str, Given]) -> dict[str, dict[str, object]]:
+    nested: dict[str, dict[str, object]] = {}
+    for key, (value, _) in given.items():
+        section, _, leaf = key.partition(".")
+        nested.setdefault(section, {})[leaf] = value
+    return nested
+
+
+def _rules(details: Iterable[ErrorDetails]) -> dict[str, str]:
+    """What each bad key must be, with the reasons that its own validators give. Clashes have no key of their own."""
+    reasons: dict[str, list[str]] = {}
+    for key, reason in _reasons(details):
+        told = reasons.setdefault(key, [])
+        if reason and reason not in told:
+            told.append(reason)
+    return {key: "; ".join([f"must be {keys()[key].allowed}", *told]) for key, told in reasons.items()}
+
+
+def _reasons(details: Iterable[ErrorDetails]) -> Iterator[tuple[str, str]]:
+    for detail in details:
+        if detail["type"] not in ("clash", "default_factory_not_called"):
+            yield ".".join(map(str, detail["loc"][:2])), str(detail["ctx"]["error"]) if detail["type"] == "value_error" else ""
+
+
+def _clash_problem(clash: Clash, given: Mapping[str, Given]) -> Problem:
+    key = keys()[clash.keys[0]]
+    value, origin = given.get(key.name, Given(key.default, DEFAULT_ORIGIN))
+    return Problem(key.name, key.shown(value), clash.rule, origin)

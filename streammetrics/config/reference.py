@@ -1,0 +1,78 @@
+"""Settings as text: the documented reference file, and the effective settings with their origins. Secrets are masked."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Callable, Iterable, Iterator
+
+from streammetrics.config.layers import CONFIG_VARIABLE
+from streammetrics.config.load import Loaded
+from streammetrics.config.model import Key, Settings, environment_name, keys
+
+_WIDTH = 110
+_UNDERSCORES_FROM = 10_000
+_HEAD = f"""\
+The reference configuration of streammetrics: every key with its default.
+
+Keep the keys that you change and drop the rest. An environment variable wins over this file, and a flag of the command wins over both.
+Lists are separated by commas in the environment. Durations whose name ends in _ms are whole milliseconds and never negative.
+{CONFIG_VARIABLE} names the file where a command has no --config. `streammetrics check-config` tells all that is wrong at once.
+"""
+
+
+def render_effective(loaded: Loaded) -> str:
+    """Every key with its value and where that comes from, as a TOML document; secrets and the users of URLs are masked."""
+
+    def line(key: Key) -> Iterator[str]:
+        value = getattr(getattr(loaded.settings, key.section), key.leaf)
+        yield f"{key.leaf} = {_toml(value, key)}  # {loaded.origins[key.name]}"
+
+    return _document(line, lambda section: ())
+
+
+def reference_toml() -> str:
+    """The documented reference file: every key, what it is for, what is allowed, its environment variable, its default."""
+    return (
+        _comment(_HEAD)
+        + "\n"
+        + _document(_reference, lambda section: [_comment(Settings.model_fields[section].description or "").rstrip()])
+    )
+
+
+def _document(lines: Callable[[Key], Iterable[str]], introduction: Callable[[str], Iterable[str]]) -> str:
+    blocks = []
+    for section in Settings.model_fields:
+        body = [line for key in keys().values() if key.section == section for line in lines(key)]
+        blocks.append("\n".join([*introduction(section), f"[{section}]", *body]) + "\n")
+    return "\n".join(blocks)
+
+
+def _reference(key: Key) -> Iterator[str]:
+    variable = environment_name(key.name)
+    yield ""
+    yield _comment(key.describes).rstrip()
+    yield _comment(f"Allowed: {key.allowed}.").rstrip()
+    yield f"# Environment: {variable}" + (f", or {variable}_FILE with the path of a file that holds it" if key.is_secret else "")
+    if key.default_told:
+        yield f"# Default: {key.default_told}."
+    yield ("#" if key.default_told else "") + f"{key.leaf} = {_toml(key.default, key)}"
+
+
+def _comment(text: str) -> str:
+    lines = [line for paragraph in text.splitlines() for line in textwrap.wrap(paragraph, _WIDTH, break_on_hyphens=False) or [""]]
+    return "".join(f"# {line}".rstrip() + "\n" for line in lines)
+
+
+def _toml(value: object, key: Key) -> str:
+    """A value as TOML; a key that may be empty has the empty text (join.future_ms: off) where it has no value."""
+    if value is None:
+        return '""' if "empty" in key.allowed else '"off"'
+    if isinstance(value, tuple):
+        return f"[{', '.join(_toml(item, key) for item in value)}]"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return f"{value:_}" if value >= _UNDERSCORES_FROM else str(value)
+    text = key.shown(value) if key.is_secret else str(value)
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,0 +1,162 @@
+"""Settings of the world around the engine: Kafka, Redis, the process, its port, its log. None of them changes a result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+from urllib.parse import parse_qs, urlsplit
+
+from pydantic import Field
+
+from streammetrics.config.fields import (
+    PORT_MAX,
+    Clash,
+    Listed,
+    MaskedUrl,
+    OptionalSecret,
+    OptionalText,
+    RedisUrl,
+    Section,
+    Server,
+    Text,
+    Topic,
+    Whole,
+    milliseconds,
+    setting,
+    whole,
+)
+
+_PATH = "a path, or empty for none"
+
+
+class KafkaSettings(Section):
+    bootstrap_servers: Annotated[Listed[Server], Field(min_length=1)] = setting(
+        ("127.0.0.1:9092",), "Brokers to ask first; the others are learnt from them.", "a list of distinct host:port"
+    )
+    topics: Annotated[Listed[Topic], Field(min_length=1, max_length=64)] = setting(
+        ("impressions", "feedback"),
+        "Input topics. All need the same number of partitions, and the user id as key, so that a user's events meet.",
+        "a list of 1 to 64 distinct topic names",
+    )
+    group_id: Text = setting("streammetrics", "Consumer group: workers with the same id share the partitions.", "1 to 512 characters")
+    group_instance_id: OptionalText = setting(
+        None,
+        "Static member id, another one for every worker: a restart within session_timeout_ms then moves no partition.",
+        "a name, or empty for none",
+    )
+    dead_letter_topic: Literal[""] | Topic = setting(
+        "streammetrics-dead-letters",
+        "Topic that keeps what was refused, with the reason and the raw bytes.",
+        "a topic name that is not in kafka.topics, or empty for none",
+    )
+    start: Literal["earliest", "latest"] = setting(
+        "earliest", "Where a task begins that has no stored offsets. Stored offsets that Kafka no longer has are never skipped silently."
+    )
+    isolation_level: Literal["read_committed", "read_uncommitted"] = setting(
+        "read_committed", "read_committed holds back the records of open and aborted producer transactions."
+    )
+    session_timeout_ms: Whole = milliseconds(
+        10_000, "Silence after which the broker gives a worker's partitions to others.", least=1_000, most=1_800_000
+    )
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = setting("PLAINTEXT", "How to talk to the brokers.")
+    ssl_cafile: OptionalText = setting(None, "The authorities to trust (PEM); empty: those of the system.", _PATH)
+    ssl_certfile: OptionalText = setting(None, "Our own certificate (PEM), where brokers ask for one.", _PATH)
+    ssl_keyfile: OptionalText = setting(None, "The key of our own certificate (PEM).", _PATH)
+    ssl_password: OptionalSecret = setting(None, "The password of that key.", "a text, or empty for none")
+    sasl_mechanism: Literal["", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = setting("", "How to log in, with a SASL_ protocol.")
+    sasl_username: OptionalText = setting(None, "The user to log in as.", "a name, or empty for none")
+    sasl_password: OptionalSecret = setting(None, "The password to log in with.", "a text, or empty for none")
+
+    def clashes(self) -> Iterator[Clash]:
+        """What cannot work together in this section."""
+        if self.dead_letter_topic in self.topics:
+            yield Clash(("kafka.dead_letter_topic", "kafka.topics"), "must not be in kafka.topics: refused events would come back as input")
+        if self.security_protocol.startswith("SASL_"):
+            for name in ("sasl_mechanism", "sasl_username", "sasl_password"):
+                if not getattr(self, name):
+                    yield Clash((f"kafka.{name}", "kafka.security_protocol"), f"is needed with security_protocol {self.security_protocol}")
+        if self.ssl_keyfile and not self.ssl_certfile:
+            yield Clash(("kafka.ssl_certfile", "kafka.ssl_keyfile"), "is needed with kafka.ssl_keyfile: a key alone identifies nobody")
+
+    def advice(self) -> Iterator[str]:
+        """What works, but probably not as meant."""
+        for prefix, protocols in (("sasl_", ("SASL_PLAINTEXT", "SASL_SSL")), ("ssl_", ("SSL", "SASL_SSL"))):
+            if self.security_protocol not in protocols and (idle := _given(self, "kafka", prefix)):
+                yield f"{idle}: not used, because kafka.security_protocol is {self.security_protocol}"
+
+
+class RedisSettings(Section):
+    url: RedisUrl = setting(
+        MaskedUrl("redis://127.0.0.1:6379/0"),
+        "The store. rediss:// speaks TLS; with a cluster, any one of its nodes.",
+        "redis://host:port/database, rediss://host:port/database or unix://path",
+    )
+    cluster: bool = setting(False, "Whether the store is a Redis Cluster.")
+    namespace: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:-]{1,64}$")] = setting(
+        "sm", "First part of every key: several deployments can share one store.", "1 to 64 letters, digits and _ . : -"
+    )
+    username: OptionalText = setting(None, "The user to log in as.", "a name, or empty for none")
+    password: OptionalSecret = setting(None, "The password to log in with.", "a text, or empty for none")
+    ssl_cafile: OptionalText = setting(None, "The authorities to trust (PEM); empty: those of the system.", _PATH)
+    ssl_certfile: OptionalText = setting(None, "Our own certificate (PEM), where the server asks for one.", _PATH)
+    ssl_keyfile: OptionalText = setting(None, "The key of our own certificate (PEM).", _PATH)
+    socket_timeout_ms: Whole = milliseconds(
+        5_000, "How long one answer may take before the connection counts as dead.", least=1, most=600_000
+    )
+    allow_eviction: bool = setting(
+        False, "Whether to go on with a store that may evict keys or keeps nothing on disk: state can then be lost."
+    )
+
+    def clashes(self) -> Iterator[Clash]:
+        """What cannot work together in this section."""
+        parts = urlsplit(self.url.get_secret_value())
+        query = parse_qs(parts.query)
+        if self.cluster and (parts.scheme == "unix" or parts.path not in ("", "/", "/0") or query.get("db", ["0"]) != ["0"]):
+            yield Clash(("redis.url", "redis.cluster"), "a cluster has the database 0 only and no unix socket (redis.cluster is true)")
+        if self.password and (parts.password or "password" in query):
+            yield Clash(("redis.password", "redis.url"), "redis.url holds a password too; keep one of them")
+        if self.username and (parts.username or "username" in query):
+            yield Clash(("redis.username", "redis.url"), "redis.url holds a user too; keep one of them")
+        if self.ssl_keyfile and not self.ssl_certfile:
+            yield Clash(("redis.ssl_certfile", "redis.ssl_keyfile"), "is needed with redis.ssl_keyfile: a key alone identifies nobody")
+
+    def advice(self) -> Iterator[str]:
+        """What works, but probably not as meant."""
+        if not self.url.get_secret_value().startswith("rediss:") and (idle := _given(self, "redis", "ssl_")):
+            yield f"{idle}: not used, because redis.url does not begin with rediss://"
+        if self.allow_eviction:
+            yield "redis.allow_eviction is true: a store that evicts or forgets keys loses state, and numbers with it"
+
+
+class WorkerSettings(Section):
+    role: Literal["all", "worker", "exporter"] = setting(
+        "all", "all: consume and export in one process; worker or exporter: one of the two."
+    )
+    batch_events_max: Whole = whole(5_000, "Most events that one step takes.", 1, 1_000_000)
+    commit_ms: Whole = milliseconds(1_000, "Time between commits while events flow; a hot user is written once a commit.", most=60_000)
+    commit_users_max: Whole = whole(2_000, "Most users that one commit writes; reaching it commits early.", 1, 100_000)
+    cached_users_max: Whole = whole(200_000, "Most users kept in memory; the longest unused go first.", 1, 100_000_000)
+    retry_seconds_max: Whole = whole(
+        0, "How long Kafka or Redis may be away before the process gives up with exit code 1; 0: it never gives up.", 0, 2_592_000
+    )
+
+
+class HttpSettings(Section):
+    host: Text = setting("127.0.0.1", "Address to listen on; 0.0.0.0 for all.", "an address or a host name")
+    port: Whole = whole(9464, "Port of /metrics, /healthz, /readyz, /api/report and the page; 0: any free one.", 0, PORT_MAX)
+
+
+class ExporterSettings(Section):
+    publish_ms: Whole = milliseconds(1_000, "Time between two looks at the committed state.", least=10, most=600_000)
+    series_max: Whole = whole(50_000, "Most series; what goes beyond is folded and counted.", 100, 10_000_000)
+    label_values_max: Whole = whole(100, "Most values of one label; further ones fold into _other.", 1, 100_000)
+
+
+class LogSettings(Section):
+    level: Literal["debug", "info", "warning", "error"] = setting("info", "The least important lines to write.")
+    format: Literal["auto", "console", "json"] = setting("auto", "auto: console on a terminal, JSON lines elsewhere.")
+
+
+def _given(section: Section, name: str, prefix: str) -> str:
+    """The keys of a section that begin with a prefix and were given something."""
+    return ", ".join(f"{name}.{key}" for key in type(section).model_fields if key.startswith(prefix) and getattr(section, key))

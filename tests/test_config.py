@@ -1,0 +1,749 @@
+"""Configuration: three layers, every problem at once, no secret ever shown, and a reference file that cannot drift."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from streammetrics.config import Loaded, Settings, environment_name, keys, load, mask_url, reference_toml, render_effective
+from streammetrics.config.fields import MS_MAX, parse_duration
+from streammetrics.config.layers import FILE_BYTES_MAX, SECRET_BYTES_MAX, _is_service_link
+from streammetrics.config.meaning import PANES_MAX
+from streammetrics.errors import ConfigError, Problem
+from streammetrics.events.model import EventLimits
+from streammetrics.grades import parse_grades
+
+REFERENCE = Path(__file__).parent.parent / "deploy" / "streammetrics.toml"
+SECRET = "hunter2-тайна"
+SASL = {
+    "kafka.security_protocol": "SASL_SSL",
+    "kafka.sasl_mechanism": "PLAIN",
+    "kafka.sasl_username": "sm",
+    "kafka.sasl_password": SECRET,
+}
+
+
+def configured(tmp_path: Path, toml: str = "", environ: dict[str, str] | None = None, **flags: object) -> Loaded:
+    path = tmp_path / "streammetrics.toml"
+    path.write_text(toml)
+    return load(path, environ or {}, {key.replace("__", "."): value for key, value in flags.items()})
+
+
+def by_flags(flags: dict[str, object]) -> Loaded:
+    return load(None, {}, flags)
+
+
+def problems_of(
+    path: Path | None = None, environ: dict[str, str] | None = None, flags: dict[str, object] | None = None
+) -> tuple[Problem, ...]:
+    with pytest.raises(ConfigError) as caught:
+        load(path, environ or {}, flags or {})
+    assert SECRET not in str(caught.value)
+    assert SECRET not in repr(caught.value)
+    return caught.value.problems
+
+
+def problem_of(**given: object) -> Problem:
+    """The only problem of some flags; `kafka__topics` stands for kafka.topics."""
+    (problem,) = problems_of(flags={key.replace("__", "."): value for key, value in given.items()})
+    return problem
+
+
+# ------------------------------------------------------------------------------------------------------- layers
+
+
+def test_nothing_given_means_the_defaults():
+    loaded = load(None, {}, {})
+    assert loaded.settings == Settings()
+    assert set(loaded.origins) == set(keys())
+    assert set(loaded.origins.values()) == {"default"}
+    assert loaded.warnings == ()
+
+
+def test_the_environment_wins_over_the_file_and_flags_win_over_both(tmp_path):
+    loaded = configured(
+        tmp_path,
+        "[join]\ngap_ms = 1\nlateness_ms = 1\nidle_ms = 1\nattribution_ms = 0\n",
+        {"STREAMMETRICS_JOIN_LATENESS_MS": "2", "STREAMMETRICS_JOIN_IDLE_MS": "2"},
+        join__idle_ms=3,
+    )
+    join = loaded.settings.join
+    assert (join.out_of_orderness_ms, join.gap_ms, join.lateness_ms, join.idle_ms) == (5_000, 1, 2, 3)
+    assert [loaded.origins[f"join.{key}"] for key in ("out_of_orderness_ms", "gap_ms", "lateness_ms", "idle_ms")] == [
+        "default",
+        f"file {tmp_path}/streammetrics.toml",
+        "environment STREAMMETRICS_JOIN_LATENESS_MS",
+        "command line",
+    ]
+
+
+def test_a_value_that_a_later_layer_replaces_is_not_judged(tmp_path):
+    loaded = configured(tmp_path, "[http]\nport = -1\n", {"STREAMMETRICS_HTTP_PORT": "no"}, http__port="8080")
+    assert loaded.settings.http.port == 8080
+
+
+def test_a_flag_that_is_none_was_not_given(tmp_path):
+    loaded = configured(tmp_path, "[http]\nport = 1\n", http__port=None)
+    assert loaded.settings.http.port == 1
+
+
+def test_false_and_zero_are_given(tmp_path):
+    loaded = configured(tmp_path, "[redis]\ncluster = true\n[http]\nport = 1\n", redis__cluster=False, http__port=0)
+    assert (loaded.settings.redis.cluster, loaded.settings.http.port) == (False, 0)
+
+
+def test_a_variable_may_name_the_file_and_a_path_wins_over_it(tmp_path):
+    (tmp_path / "a.toml").write_text("[http]\nport = 1\n")
+    (tmp_path / "b.toml").write_text("[http]\nport = 2\n")
+    environ = {"STREAMMETRICS_CONFIG": str(tmp_path / "a.toml")}
+    assert load(None, environ, {}).settings.http.port == 1
+    assert load(tmp_path / "b.toml", environ, {}).settings.http.port == 2
+
+
+def test_the_process_environment_is_never_read(monkeypatch):
+    monkeypatch.setenv("STREAMMETRICS_HTTP_PORT", "1")
+    monkeypatch.setenv("HTTP_PORT", "1")
+    assert load(None, {}, {}).settings == Settings()
+
+
+@pytest.mark.parametrize("text", ["a, b", '["a","b"]', " a,b "])
+def test_a_list_is_an_array_or_text_with_commas(text):
+    assert load(None, {"STREAMMETRICS_KAFKA_TOPICS": text}, {}).settings.kafka.topics == ("a", "b")
+    assert by_flags({"kafka.topics": text}).settings.kafka.topics == ("a", "b")
+
+
+def test_every_kind_of_value_may_come_as_text():
+    loaded = by_flags(
+        {
+            "metrics.cutoffs": "1,3",
+            "windows.windows": "1m, 120000",
+            "redis.cluster": "true",
+            "join.future_ms": "off",
+            "metrics.relevant_grade": "0.5",
+            "kafka.dead_letter_topic": "",
+            "windows.segments": "",
+        }
+    )
+    settings = loaded.settings
+    assert settings.metrics.cutoffs == (1, 3)
+    assert [window.ms for window in settings.windows.windows] == [60_000, 120_000]
+    assert [str(window) for window in settings.windows.windows] == ["1m", "2m"]
+    assert (settings.redis.cluster, settings.join.future_ms, settings.metrics.relevant_grade) == (True, None, 0.5)
+    assert (settings.kafka.dead_letter_topic, settings.windows.segments) == ("", ())
+
+
+# ------------------------------------------------------------------------------------------------------ secrets
+
+
+def test_a_secret_may_come_from_a_file_without_its_line_end(tmp_path):
+    path = tmp_path / "password"
+    path.write_bytes(f"{SECRET}\r\n".encode())
+    loaded = load(None, {"STREAMMETRICS_REDIS_PASSWORD_FILE": str(path)}, {})
+    assert loaded.settings.redis.password is not None
+    assert loaded.settings.redis.password.get_secret_value() == SECRET
+    assert loaded.origins["redis.password"] == f"file {path}, environment STREAMMETRICS_REDIS_PASSWORD_FILE"
+
+
+def test_the_store_url_counts_as_a_secret(tmp_path):
+    path = tmp_path / "url"
+    path.write_text("redis://:p@cache/3")
+    loaded = load(None, {"STREAMMETRICS_REDIS_URL_FILE": str(path)}, {})
+    assert loaded.settings.redis.url.get_secret_value() == "redis://:p@cache/3"
+
+
+@pytest.mark.parametrize(
+    ("content", "rule"),
+    [
+        (b"", "one line"),
+        (b"\n", "one line"),
+        (b"a\nb\n", "one line"),
+        (b"\xff", "UTF-8"),
+        (b"x" * (SECRET_BYTES_MAX + 1), "more than"),
+    ],
+)
+def test_a_secrets_file_that_holds_no_single_line_is_refused(tmp_path, content, rule):
+    path = tmp_path / "password"
+    path.write_bytes(content)
+    (problem,) = problems_of(environ={"STREAMMETRICS_KAFKA_SASL_PASSWORD_FILE": str(path)})
+    assert (problem.key, problem.value) == ("kafka.sasl_password", str(path))
+    assert rule in problem.allowed
+
+
+@pytest.mark.parametrize("name", ["missing", ".", "nul\x00"])
+def test_a_secrets_file_that_cannot_be_read_is_told_with_its_variable(tmp_path, name):
+    (problem,) = problems_of(environ={"STREAMMETRICS_REDIS_PASSWORD_FILE": f"{tmp_path}/{name}"})
+    assert (problem.key, problem.origin) == ("redis.password", "environment STREAMMETRICS_REDIS_PASSWORD_FILE")
+
+
+def test_a_secret_given_both_ways_is_refused(tmp_path):
+    environ = {"STREAMMETRICS_REDIS_PASSWORD": SECRET, "STREAMMETRICS_REDIS_PASSWORD_FILE": str(tmp_path)}
+    (problem,) = problems_of(environ=environ)
+    assert "STREAMMETRICS_REDIS_PASSWORD is given too" in problem.allowed
+
+
+def test_only_secrets_may_come_from_a_file():
+    (problem,) = problems_of(environ={"STREAMMETRICS_HTTP_PORT_FILE": "/port"})
+    assert problem.allowed == "only secrets are read from a file; give the value itself in STREAMMETRICS_HTTP_PORT"
+
+
+@pytest.mark.parametrize("key", [key for key, known in keys().items() if known.is_secret and key != "redis.url"])
+def test_a_secret_is_shown_nowhere(key):
+    loaded = by_flags({**SASL, key: SECRET})
+    section, _, leaf = key.partition(".")
+    assert getattr(getattr(loaded.settings, section), leaf).get_secret_value() == SECRET
+    for text in (repr(loaded), str(loaded.settings), repr(loaded.settings), render_effective(loaded), str(loaded.settings.model_dump())):
+        assert SECRET not in text
+        assert ascii(SECRET)[1:-1] not in text
+
+
+@pytest.mark.parametrize("url", [f"redis://sm:{SECRET}@cache/0", f"rediss://cache/0?password={SECRET}", f"redis://:{SECRET}@cache:6380"])
+def test_the_password_of_a_url_is_shown_nowhere(url):
+    loaded = by_flags({"redis.url": url})
+    assert loaded.settings.redis.url.get_secret_value() == url
+    for text in (repr(loaded), str(loaded.settings), render_effective(loaded), str(loaded.settings.model_dump())):
+        assert SECRET not in text
+        assert "cache" in text
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"redis.password": [SECRET]},
+        {"redis.password": {"is": SECRET}},
+        {"redis.pasword": SECRET},
+        {"redis": f"redis://:{SECRET}@cache"},
+        {"redis.url": f"http://:{SECRET}@cache"},
+        {"redis.url": f"redis://:{SECRET}/x@cache"},
+        {"redis.url": f"redis://:{SECRET}?x@cache"},
+        {"redis.url": f"redis://:{SECRET}#x@cache"},
+        {"redis.url": f"{SECRET}@cache"},
+        {"redis.url": [f"redis://:{SECRET}@cache"]},
+        {"redis.url": f"redis://:{SECRET}@cache", "redis.password": SECRET},
+        {**SASL, "kafka.sasl_username": ""},
+        {**SASL, "http.port": "x"},
+    ],
+)
+def test_no_message_about_a_wrong_setting_shows_a_secret(given):
+    assert problems_of(flags=given)
+
+
+def test_no_message_about_an_unknown_variable_or_a_broken_file_shows_a_secret(tmp_path):
+    path = tmp_path / "broken.toml"
+    path.write_text(f'[redis]\npassword = "{SECRET}\n')
+    problems = problems_of(path, {"STREAMMETRICS_REDIS_PASWORD": SECRET})
+    assert [problem.key for problem in problems] == ["--config", "STREAMMETRICS_REDIS_PASWORD"]
+
+
+def test_settings_built_by_hand_show_no_secret_in_their_errors():
+    with pytest.raises(ValidationError) as caught:
+        Settings.model_validate({"redis": {"password": [SECRET], "url": f"http://{SECRET}@x"}})
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", [f"redis://cache?password=x@{SECRET}", f"redis://cache#x@{SECRET}", f"redis://:x?y@z@{SECRET}?@"])
+def test_a_url_in_which_the_host_cannot_be_told_from_a_password_is_masked_whole(url):
+    assert mask_url(url) == "redis://***"
+
+
+@given(st.text(max_size=12), st.text(max_size=12))
+def test_whatever_stands_before_the_last_at_sign_of_a_url_is_masked(user, password):
+    masked = mask_url(f"redis://S{user}:S{password}S@cache:6379/0")
+    assert "S" not in masked
+    assert masked.startswith("redis://***")
+
+
+# ----------------------------------------------------------------------------------------------- all at once
+
+
+def test_every_problem_of_every_layer_is_told_at_once(tmp_path):
+    path = tmp_path / "wrong.toml"
+    path.write_text('[join]\ngap_ms = -1\ngrades = "click=x"\n[windows]\npane_ms = 0\nwindows = ["5m", "x"]\n[metrics]\nnmaes = ["ndcg"]\n')
+    environ = {"STREAMMETRICS_KAFKA_TOPICS": "a,a", "STREAMMETRICS_JOIN_GAPMS": "1", "STREAMMETRICS_LOG_LEVEL": "loud"}
+    problems = problems_of(path, environ, {"http.port": 65_536, "redis.cluster": True, "redis.url": "redis://cache/1"})
+    assert [problem.key for problem in problems] == [
+        "metrics.nmaes",
+        "STREAMMETRICS_JOIN_GAPMS",
+        "kafka.topics",
+        "join.gap_ms",
+        "join.grades",
+        "windows.pane_ms",
+        "windows.windows",
+        "http.port",
+        "log.level",
+        "redis.url",
+    ]
+
+
+def test_a_problem_says_key_value_origin_and_what_is_allowed():
+    (problem,) = problems_of(environ={"STREAMMETRICS_HTTP_PORT": "65536"})
+    assert problem == Problem("http.port", "65536", "must be a whole number from 0 to 65535", "environment STREAMMETRICS_HTTP_PORT")
+
+
+def test_a_clash_is_told_beside_other_problems_but_not_where_it_may_follow_from_them():
+    given = {"windows.windows": "90s", "metrics.cutoffs": "2000", "events.items_max": "many"}
+    assert [problem.key for problem in problems_of(flags=given)] == ["events.items_max", "windows.windows"]
+
+
+def test_a_file_that_cannot_be_read_is_told_with_the_problems_of_the_other_layers(tmp_path):
+    problems = problems_of(tmp_path / "missing.toml", {"STREAMMETRICS_HTTP_PORT": "x"}, {"kafka.security_protocol": "SASL_SSL"})
+    assert [problem.key for problem in problems] == ["--config", "http.port"]
+
+
+# ----------------------------------------------------------------------------------------------- unknown names
+
+
+@pytest.mark.parametrize(
+    ("toml", "key", "meant"),
+    [
+        ("[join]\ngap = 5", "join.gap", "join.gap_ms"),
+        ("[jion]\ngap_ms = 5", "jion.gap_ms", "join.gap_ms"),
+        ("gap_ms = 5", "gap_ms", "join.gap_ms"),
+        ("[jion]", "jion", "[join]"),
+        ("[worker]\npane_ms = 5", "worker.pane_ms", "windows.pane_ms"),
+        ("[redis]\npasword = 'x'", "redis.pasword", "redis.password"),
+        ('"a\\nb.gap_ms" = 1', r"'a\nb.gap_ms'", "join.gap_ms"),
+    ],
+)
+def test_an_unknown_key_is_refused_with_what_was_probably_meant(tmp_path, toml, key, meant):
+    with pytest.raises(ConfigError) as caught:
+        configured(tmp_path, toml)
+    (problem,) = caught.value.problems
+    assert (problem.key, problem.value, problem.allowed) == (key, "***", f"there is no such key; did you mean {meant}?")
+
+
+def test_a_path_with_a_line_break_breaks_no_rendering(tmp_path):
+    path = tmp_path / "two\nlines.toml"
+    path.write_text("[http]\nport = 5\n")
+    assert tomllib.loads(render_effective(load(path, {}, {})))["http"]["port"] == 5
+
+
+def test_an_unknown_key_unlike_any_other_is_refused_without_a_guess():
+    assert problem_of(zzz__qqq=1).allowed == "there is no such key"
+
+
+@pytest.mark.parametrize("toml", ["redis = 'x'", "[[redis]]\nurl = 'x'"])
+def test_a_section_that_is_no_table_is_refused(tmp_path, toml):
+    with pytest.raises(ConfigError, match=r"redis = .*: must be a table: write \[redis\]"):
+        configured(tmp_path, toml)
+
+
+def test_an_empty_section_is_fine(tmp_path):
+    assert configured(tmp_path, "[join]\n").settings == Settings()
+
+
+def test_an_unknown_variable_is_refused_with_what_was_probably_meant():
+    (problem,) = problems_of(environ={"STREAMMETRICS_JOIN_GAP": "5"})
+    assert (problem.key, problem.allowed) == (
+        "STREAMMETRICS_JOIN_GAP",
+        "there is no such variable; did you mean STREAMMETRICS_JOIN_GAP_MS?",
+    )
+
+
+def test_variables_that_kubernetes_sets_for_a_service_of_our_name_are_no_settings():
+    environ = {
+        "STREAMMETRICS_SERVICE_HOST": "10.0.0.1",
+        "STREAMMETRICS_SERVICE_PORT": "9464",
+        "STREAMMETRICS_SERVICE_PORT_METRICS": "9464",
+        "STREAMMETRICS_PORT": "tcp://10.0.0.1:9464",
+        "STREAMMETRICS_PORT_9464_TCP": "tcp://10.0.0.1:9464",
+        "STREAMMETRICS_PORT_9464_TCP_ADDR": "10.0.0.1",
+        "STREAMMETRICS_REDIS_SERVICE_HOST": "10.0.0.2",
+        "STREAMMETRICS_HTTP_PORT": "tcp://10.0.0.1:9464",
+    }
+    assert load(None, environ, {}).settings == Settings()
+
+
+def test_no_setting_looks_like_a_variable_of_kubernetes():
+    assert not [key for key in keys() if _is_service_link(environment_name(key), "5")]
+
+
+def test_every_setting_has_a_variable_of_its_own():
+    names = [environment_name(key) for key in keys()]
+    files = [f"{environment_name(key)}_FILE" for key, known in keys().items() if known.is_secret]
+    assert len({*names, *files, "STREAMMETRICS_CONFIG"}) == len(names) + len(files) + 1
+
+
+# ------------------------------------------------------------------------------------------------ broken files
+
+
+@pytest.mark.parametrize(
+    ("content", "rule"),
+    [
+        (b"[join]\ngap_ms = \n", "line 2"),
+        (b"[join]\ngap_ms = 1\ngap_ms = 2\n", "line 3"),
+        (b"[join\n", "line 1"),
+        (b"[log]\nlevel = info\n", "texts need quotes"),
+        (b"[log]\n\n# \xff\n", "line 3"),
+        (b"x = " + b"[" * 100_000, "nested too deeply"),
+        (b"#" * (FILE_BYTES_MAX + 1), "more than"),
+    ],
+)
+def test_a_file_that_is_not_toml_is_refused_with_the_place_and_the_cure(tmp_path, content, rule):
+    path = tmp_path / "broken.toml"
+    path.write_bytes(content)
+    (problem,) = problems_of(path)
+    assert (problem.key, problem.value) == ("--config", str(path))
+    assert rule in problem.allowed
+
+
+@pytest.mark.parametrize("name", ["missing.toml", "", "nul\x00.toml", "file/streammetrics.toml"])
+def test_a_path_that_is_no_readable_file_is_refused(tmp_path, name):
+    (tmp_path / "file").write_text("")
+    (problem,) = problems_of(tmp_path / name)
+    assert problem.key == "--config"
+    assert problem.value.isprintable()
+
+
+# -------------------------------------------------------------------------------------------- single settings
+
+
+def numeric_bounds() -> list[tuple[str, int, int]]:
+    found = []
+    for key, known in keys().items():
+        words = known.allowed.split(" ")
+        if known.allowed.startswith("a whole number from "):
+            found.append((key, int(words[4]), int(words[6].rstrip(","))))
+    return found
+
+
+@pytest.mark.parametrize(("key", "least", "most"), numeric_bounds())
+def test_the_told_bounds_of_a_number_are_its_bounds(key, least, most):
+    for outside in (least - 1, most + 1, str(least - 1), str(most + 1), f"{least}.5", "", "many", True, [least], float("nan")):
+        problems = problems_of(flags={key: outside})
+        assert [problem.key for problem in problems] == [key]
+        assert keys()[key].allowed in problems[0].allowed
+    for inside in {least, most}:
+        assert value_or_clash(key, inside) in (inside, "clash")
+
+
+def value_or_clash(key: str, value: int | str) -> object:
+    """The value as loaded; "clash" where it is fine alone and another default forbids it."""
+    try:
+        settings = by_flags({key: value}).settings
+    except ConfigError as error:
+        alone = [problem for problem in error.problems if keys()[key].allowed in problem.allowed]
+        return alone or "clash"
+    section, _, leaf = key.partition(".")
+    return getattr(getattr(settings, section), leaf)
+
+
+def test_most_bounds_can_be_reached_with_the_other_defaults():
+    clashing = {key for key, least, most in numeric_bounds() for value in (least, most) if value_or_clash(key, value) == "clash"}
+    assert clashing == {"events.items_max", "windows.pane_ms"}
+
+
+@pytest.mark.parametrize("key", [key for key, least, _ in numeric_bounds() if key.endswith("_ms")])
+def test_a_negative_duration_is_refused(key):
+    assert problem_of(**{key.replace(".", "__"): -1}).key == key
+
+
+@pytest.mark.parametrize("key", [key for key, known in keys().items() if known.allowed.startswith("one of ")])
+def test_a_choice_takes_what_is_told_and_nothing_else(key):
+    section, _, leaf = key.partition(".")
+    choices = get_args(type(getattr(Settings(), section)).model_fields[leaf].annotation)
+    for choice in choices:
+        assert value_or_clash(key, choice) in (choice, "clash")
+        assert choice in keys()[key].allowed
+    assert problems_of(flags={key: "sideways"})[0].key == key
+
+
+@pytest.mark.parametrize(
+    "server", ["kafka", "kafka:", "kafka:0", "kafka:65536", "http://kafka:9092", "::1:9092", "user@kafka:1", "a b:1", ":1", "a\x00:1"]
+)
+def test_a_server_without_host_and_port_is_refused(server):
+    problem = problem_of(kafka__bootstrap_servers=["ok:9092", server])
+    assert problem.key == "kafka.bootstrap_servers"
+    assert "host:port" in problem.allowed
+
+
+def test_servers_may_be_names_and_addresses():
+    servers = ("kafka:1", "10.0.0.1:65535", "[::1]:9092")
+    assert by_flags({"kafka.bootstrap_servers": list(servers)}).settings.kafka.bootstrap_servers == servers
+
+
+@pytest.mark.parametrize("topics", ["", [], "a,,b", "a,a", [".."], ["a b"], ["ä"], ["x" * 250], ["a\n"], [1], '["a"', {"a": 1}])
+def test_topics_are_distinct_legal_names_and_at_least_one(topics):
+    assert problem_of(kafka__topics=topics).key == "kafka.topics"
+
+
+def test_refused_events_never_go_to_an_input_topic():
+    problem = problem_of(kafka__dead_letter_topic="feedback")
+    assert (problem.key, problem.value) == ("kafka.dead_letter_topic", "feedback")
+
+
+@pytest.mark.parametrize("missing", ["sasl_mechanism", "sasl_username", "sasl_password"])
+def test_sasl_needs_mechanism_user_and_password(missing):
+    assert by_flags(SASL).settings.kafka.sasl_username == "sm"
+    (problem,) = problems_of(flags={key: value for key, value in SASL.items() if key != f"kafka.{missing}"})
+    assert problem == Problem(f"kafka.{missing}", "(empty)", "is needed with security_protocol SASL_SSL", "default")
+
+
+def test_everything_that_sasl_lacks_is_told_at_once():
+    assert len(problems_of(flags={"kafka.security_protocol": "SASL_PLAINTEXT"})) == 3
+
+
+@pytest.mark.parametrize("section", ["kafka", "redis"])
+def test_a_key_needs_its_certificate(section):
+    (problem,) = problems_of(flags={f"{section}.ssl_keyfile": "/key.pem"})
+    assert problem.key == f"{section}.ssl_certfile"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "cache",
+        "http://cache",
+        "redis://",
+        "redis:///0",
+        "redis://cache/x",
+        "redis://cache:x/0",
+        "redis://cache:70000",
+        "unix://",
+        "redis://[::1",
+    ],
+)
+def test_a_url_that_names_no_store_is_refused(url):
+    assert problem_of(redis__url=url).key == "redis.url"
+
+
+@pytest.mark.parametrize("url", ["redis://cache", "redis://cache:1/15", "rediss://[::1]:6379/0", "unix:///run/redis.sock?db=1"])
+def test_a_url_may_name_a_host_or_a_socket(url):
+    assert by_flags({"redis.url": url}).settings.redis.url.get_secret_value() == url
+
+
+@pytest.mark.parametrize("url", ["redis://cache/1", "unix:///run/redis.sock", "redis://cache?db=1"])
+def test_a_cluster_has_one_database_and_no_socket(url):
+    assert problem_of(redis__url=url, redis__cluster=True).key == "redis.url"
+    assert by_flags({"redis.url": "redis://cache/0", "redis.cluster": True}).settings.redis.cluster
+
+
+@pytest.mark.parametrize("url", ["redis://u:p@cache", "redis://cache?password=p&username=u"])
+def test_user_and_password_stand_in_the_url_or_beside_it(url):
+    problems = problems_of(flags={"redis.url": url, "redis.username": "u", "redis.password": "p"})
+    assert {problem.key for problem in problems} == {"redis.username", "redis.password"}
+
+
+@pytest.mark.parametrize("namespace", ["", "a{b", "a}b", "a b", "x" * 65, "a\n"])
+def test_a_namespace_can_hold_nothing_that_would_move_a_key_to_another_slot(namespace):
+    assert problem_of(redis__namespace=namespace).key == "redis.namespace"
+
+
+def test_grades_are_kept_in_their_canonical_spelling():
+    assert by_flags({"join.grades": "click = 1.0 ,purchase=3"}).settings.join.grades == "purchase=3, click=1"
+    assert parse_grades(Settings().join.grades).grades == (0, 1, 2, 3)
+
+
+def test_a_problem_in_the_grades_names_the_rule():
+    problem = problem_of(join__grades="click=1, watch<3=1")
+    assert "'watch<3=1'" in problem.allowed
+
+
+def test_relevance_must_be_within_reach_of_the_grades():
+    assert by_flags({"metrics.relevant_grade": 3}).settings.metrics.relevant_grade == 3
+    assert problem_of(metrics__relevant_grade=3.5).key == "metrics.relevant_grade"
+    assert problem_of(join__grades="skip=0").key == "metrics.relevant_grade"
+    assert problem_of(metrics__relevant_grade=0).key == "metrics.relevant_grade"
+
+
+def test_cutoffs_reach_to_the_longest_list():
+    assert by_flags({"metrics.cutoffs": [1, 1000]}).settings.metrics.cutoffs == (1, 1000)
+    for cutoffs in ([1001], [0], [5, 5], [], [True], ["x"]):
+        assert problem_of(metrics__cutoffs=cutoffs).key == "metrics.cutoffs"
+
+
+def test_metrics_are_named_once_and_known():
+    for names in (["ndgc"], ["mrr", "mrr"], []):
+        assert problem_of(metrics__names=names).key == "metrics.names"
+
+
+def test_the_limits_of_an_event_are_those_of_the_event_model():
+    assert Settings().events.limits == EventLimits()
+    assert by_flags({"events.items_max": 50}).settings.events.limits == EventLimits(items_max=50)
+
+
+# ---------------------------------------------------------------------------------------------------- windows
+
+
+@pytest.mark.parametrize(
+    ("given", "text", "ms"),
+    [
+        ("1ms", "1ms", 1),
+        ("90s", "90s", 90_000),
+        ("60m", "60m", 3_600_000),
+        ("1h", "1h", 3_600_000),
+        ("366d", "366d", MS_MAX),
+        (1, "1ms", 1),
+        (1500, "1500ms", 1500),
+        ("90000", "90s", 90_000),
+        (3_600_000, "1h", 3_600_000),
+        (86_400_000, "1d", 86_400_000),
+    ],
+)
+def test_a_duration_keeps_the_text_that_was_written(given, text, ms):
+    assert (parse_duration(given).text, parse_duration(given).ms) == (text, ms)
+
+
+@pytest.mark.parametrize("given", ["", "m", "-5m", "5 m", "5M", "1.5h", "5w", "0", "0s", "367d", "\u0665m", 0, -1, 1.5, True, None, [5]])
+def test_what_is_no_duration_is_refused(given):
+    with pytest.raises(ValueError, match="a duration"):
+        parse_duration(given)
+
+
+@given(st.integers(1, MS_MAX))
+def test_a_plain_number_of_milliseconds_is_told_in_a_unit_that_says_the_same(ms):
+    told = parse_duration(ms)
+    assert (parse_duration(told.text), told.ms) == (told, ms)
+
+
+def test_a_window_that_is_no_whole_number_of_panes_is_refused_naming_both():
+    problem = problem_of(windows__windows=["2m", "90s"], windows__pane_ms=60_000)
+    assert (problem.key, problem.value) == ("windows.windows", '["2m", "90s"]')
+    assert "90s (90000 ms)" in problem.allowed
+    assert "windows.pane_ms is 60000" in problem.allowed
+
+
+def test_the_same_window_in_two_spellings_is_refused():
+    assert "twice" in problem_of(windows__windows=["60m", "1h"]).allowed
+
+
+def test_panes_are_kept_for_the_longest_window_and_a_day_unless_told():
+    assert Settings().windows.retention_ms == 3_600_000 + 86_400_000
+    assert by_flags({"windows.windows": "2d,1h"}).settings.windows.retention_ms == 3 * 86_400_000
+
+
+def test_panes_are_kept_for_the_longest_window_at_least():
+    assert by_flags({"windows.retention_ms": 3_600_000}).settings.windows.retention_ms == 3_600_000
+    assert problem_of(windows__retention_ms=3_599_999).key == "windows.retention_ms"
+
+
+def test_the_number_of_kept_panes_is_limited():
+    most = PANES_MAX * 60_000
+    assert by_flags({"windows.retention_ms": most}).settings.windows.retention_ms == most
+    assert problem_of(windows__retention_ms=most + 1).key == "windows.retention_ms"
+
+
+# --------------------------------------------------------------------------------------------------- warnings
+
+
+def test_attribution_beyond_the_gap_is_a_warning_and_at_the_gap_it_is_not():
+    assert by_flags({"join.attribution_ms": 1_800_000}).warnings == ()
+    (warning,) = by_flags({"join.attribution_ms": 1_800_001}).warnings
+    assert warning.startswith("join.attribution_ms (1800001) exceeds join.gap_ms (1800000)")
+
+
+def test_retention_that_ends_before_a_window_is_final_is_a_warning():
+    enough = 3_600_000 + 60_000 + 60_000 + 1_800_000
+    assert by_flags({"windows.retention_ms": enough}).warnings == ()
+    (warning,) = by_flags({"windows.retention_ms": enough - 1}).warnings
+    assert "never appear" in warning
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"kafka.sasl_username": "u", "kafka.ssl_cafile": "/ca"}, ["kafka.sasl_username: not used", "kafka.ssl_cafile: not used"]),
+        ({**SASL, "kafka.security_protocol": "SSL"}, ["kafka.sasl_mechanism, kafka.sasl_username, kafka.sasl_password: not used"]),
+        ({**SASL, "kafka.ssl_cafile": "/ca"}, []),
+        ({"redis.ssl_cafile": "/ca"}, ["redis.ssl_cafile: not used"]),
+        ({"redis.ssl_cafile": "/ca", "redis.url": "rediss://cache"}, []),
+        ({"redis.allow_eviction": True}, ["redis.allow_eviction is true"]),
+    ],
+)
+def test_settings_that_do_nothing_or_risk_state_are_warned_of(given, told):
+    warnings = by_flags(given).warnings
+    assert len(warnings) == len(told)
+    assert all(warning.startswith(start) for warning, start in zip(warnings, told, strict=True))
+
+
+# --------------------------------------------------------------------------------------------- frozen settings
+
+
+def test_settings_are_frozen():
+    settings = Settings()
+    for change in (lambda: setattr(settings, "join", None), lambda: setattr(settings.join, "gap_ms", 1)):
+        with pytest.raises(ValidationError, match="frozen"):
+            change()
+
+
+def test_settings_built_by_hand_obey_the_rules_between_sections():
+    with pytest.raises(ValidationError, match=r"kafka\.dead_letter_topic"):
+        Settings.model_validate({"kafka": {"dead_letter_topic": "feedback"}})
+    with pytest.raises(ValidationError):
+        Settings.model_validate({"kafka": {"unknown": 1}})
+
+
+# --------------------------------------------------------------------------------------- reference and rendering
+
+
+def test_the_committed_reference_file_is_what_the_model_says():
+    assert REFERENCE.read_text() == reference_toml(), "run: python -m streammetrics.config > deploy/streammetrics.toml"
+
+
+def test_the_reference_file_gives_exactly_the_defaults_and_leaves_no_key_out():
+    loaded = load(REFERENCE, {}, {})
+    assert loaded.settings == Settings()
+    from_default = {key for key, origin in loaded.origins.items() if origin == "default"}
+    assert from_default == {"windows.retention_ms"}
+
+
+def test_the_value_that_the_reference_file_only_mentions_is_the_default_too():
+    assert f"#retention_ms = {Settings().windows.retention_ms:_}\n" in reference_toml()
+
+
+def test_every_key_is_described_with_what_is_allowed():
+    for key, known in keys().items():
+        assert known.describes.endswith((".", ".)")), key
+        assert known.allowed, key
+        assert (known.allowed == "true or false") == isinstance(known.default, bool), key
+        assert environment_name(key) in reference_toml()
+
+
+def test_the_effective_settings_load_back_as_themselves(tmp_path):
+    flags = {
+        "join.future_ms": "off",
+        "kafka.topics": "a",
+        "windows.windows": "90000,3m",
+        "windows.pane_ms": 30_000,
+        "metrics.relevant_grade": 0.5,
+    }
+    flags |= {"kafka.group_id": 'q"\\u00e9é', "worker.role": "exporter"}
+    loaded = by_flags(flags)
+    again = by_flags(
+        {
+            f"{section}.{leaf}": value
+            for section, leaves in tomllib.loads(render_effective(loaded)).items()
+            for leaf, value in leaves.items()
+        }
+    )
+    assert again.settings == loaded.settings
+
+
+def test_the_effective_settings_tell_every_origin(tmp_path):
+    loaded = configured(tmp_path, "[join]\ngap_ms = 2000000\n", {"STREAMMETRICS_HTTP_PORT": "80"}, log__level="debug")
+    lines = render_effective(loaded).splitlines()
+    assert f"gap_ms = 2_000_000  # file {tmp_path}/streammetrics.toml" in lines
+    assert "port = 80  # environment STREAMMETRICS_HTTP_PORT" in lines
+    assert 'level = "debug"  # command line' in lines
+    assert 'role = "all"  # default' in lines
+    assert len([line for line in lines if "  # " in line]) == len(keys())
+
+
+def test_the_effective_settings_show_that_a_secret_is_set_but_not_which():
+    shown = tomllib.loads(render_effective(by_flags({"redis.password": SECRET, "redis.url": "redis://cache:1/0"})))
+    assert (shown["redis"]["password"], shown["redis"]["url"], shown["kafka"]["sasl_password"]) == ("***", "redis://cache:1/0", "")
+
+
+def test_a_message_stays_one_short_printable_line_whatever_the_value():
+    for value in ("x\ny\x00", "x" * 10_000, ["\ud800"], {"a": "\n"}):
+        problem = problem_of(log__level=value)
+        assert problem.value.isprintable()
+        assert len(problem.value) <= 120
+    assert json.dumps(["a", "b"]) == problem_of(log__level=["a", "b"]).value
