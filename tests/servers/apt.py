@@ -1,0 +1,92 @@
+"""Debian packages, installed without a question and without starting a service. Standard library only: runs before any venv.
+
+python3 -m tests.servers.apt python3-venv
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+POLICY = Path("/usr/sbin/policy-rc.d")  # Debian's own switch: packages ask it before they start a service
+FORBIDDEN = 101
+
+
+class InstallError(RuntimeError):
+    """Something could not be installed; the message says what to do by hand."""
+
+
+def can_install() -> bool:
+    """Whether this machine has apt-get and this user may run it (as root or through sudo)."""
+    return shutil.which("apt-get") is not None and (os.geteuid() == 0 or shutil.which("sudo") is not None)
+
+
+def install(packages: Sequence[str]) -> None:
+    """Install packages; the package lists are fetched only if the lists at hand do not do. Raises InstallError."""
+    names = " ".join(packages)
+    by_hand = f"Install {names} by hand, by any means, and run this again."
+    if not can_install():
+        raise InstallError(f"cannot install {names}: that takes apt-get, and root or sudo. {by_hand}")
+    command = ["apt-get", "install", "--yes", "--quiet", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=300", *packages]
+    with _no_service_starts():
+        if _run(command).returncode == 0:
+            return
+        print("  apt-get update", flush=True)
+        _run(["apt-get", "update", "--quiet", "-o", "DPkg::Lock::Timeout=300"])
+        second = _run(command)
+    if second.returncode != 0:
+        raise InstallError(f"`{' '.join(command)}` failed:\n{_tail(second.stdout)}\n{by_hand}")
+
+
+@contextlib.contextmanager
+def _no_service_starts() -> Iterator[None]:
+    """Keep new packages from starting their service on its default port. A policy that the machine already has is left alone."""
+    if POLICY.exists():
+        yield
+        return
+    # It forbids only while this process lives, so that a killed installation leaves a file that does nothing.
+    script = f"#!/bin/sh\n# written for one installation and removed after it\n[ -d /proc/{os.getpid()} ] && exit {FORBIDDEN}\nexit 0\n"
+    written = _run(["sh", "-c", f"cat > {POLICY} && chmod 755 {POLICY}"], given=script)
+    if written.returncode != 0:
+        raise InstallError(f"no right to install packages ({_tail(written.stdout)}); run this as root or as a user of sudo")
+    try:
+        yield
+    finally:
+        _run(["rm", "-f", str(POLICY)])
+
+
+def _run(command: Sequence[str], given: str = "") -> subprocess.CompletedProcess[str]:
+    """Run as root, with what the command printed as `stdout`."""
+    full = [*_as_root(), "env", "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C.UTF-8", *command]
+    return subprocess.run(full, input=given, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", check=False)
+
+
+def _as_root() -> list[str]:
+    """Nothing for root; sudo for others, which may ask for a password only where there is a person to give it."""
+    if os.geteuid() == 0:
+        return []
+    return ["sudo"] if sys.stdin is not None and sys.stdin.isatty() else ["sudo", "--non-interactive"]
+
+
+def _tail(text: str, lines: int = 15) -> str:
+    return "\n".join(text.strip().splitlines()[-lines:])
+
+
+def main() -> int:
+    packages = sys.argv[1:]
+    print(f"  apt-get install {' '.join(packages)}", flush=True)
+    try:
+        install(packages)
+    except InstallError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

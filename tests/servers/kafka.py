@@ -1,0 +1,128 @@
+"""A real Kafka broker on loopback ports: one KRaft node that is broker and controller in one."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from kafka import KafkaAdminClient
+from kafka.admin import NewTopic
+from kafka.errors import KafkaError
+
+from tests.servers.process import HOST, Server, ServerError, check_port_open, free_port, wait_until
+from tests.servers.tools import find_java, find_kafka_jars
+
+CLUSTER_ID = "c3RyZWFtbWV0cmljcy10ZQ"  # 16 bytes in base64; any will do, and brokers of different tests never meet
+LOG4J = """\
+rootLogger.level=INFO
+rootLogger.appenderRefs=a
+rootLogger.appenderRef.a.ref=A
+appenders=a
+appender.a.type=Console
+appender.a.name=A
+appender.a.layout.type=PatternLayout
+appender.a.layout.pattern=[%d] %p %m (%c{1})%n
+"""
+
+
+class KafkaBroker(Server):
+    """One broker; several may run at once. Its topics outlive `kill` and `restart`.
+
+    `properties` go into server.properties, over those that are set here. `for_rates` lets Java compile fully, which
+    starts more slowly and runs faster.
+    """
+
+    name = "kafka"
+    ready_seconds = 90
+    not_ready = (*Server.not_ready, KafkaError)
+
+    def __init__(self, *, properties: Mapping[str, str] | None = None, heap_mb: int = 256, for_rates: bool = False) -> None:
+        self._java, self._jars = find_java(), find_kafka_jars()
+        super().__init__()
+        self.port, controller_port = free_port(), free_port()
+        self.heap_mb, self.for_rates = heap_mb, for_rates
+        self.properties = {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@{HOST}:{controller_port}",
+            "listeners": f"PLAINTEXT://{HOST}:{self.port},CONTROLLER://{HOST}:{controller_port}",
+            "advertised.listeners": f"PLAINTEXT://{HOST}:{self.port}",
+            "controller.listener.names": "CONTROLLER",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "log.dirs": str(self.directory / "data"),
+            "auto.create.topics.enable": "false",
+            "offsets.topic.replication.factor": "1",
+            "offsets.topic.num.partitions": "4",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "transaction.state.log.num.partitions": "4",
+            "share.coordinator.state.topic.replication.factor": "1",
+            "share.coordinator.state.topic.min.isr": "1",
+            "group.initial.rebalance.delay.ms": "0",
+            "group.min.session.timeout.ms": "1000",
+            # After SIGKILL the controller refuses the broker until its former session has expired (9 s by default).
+            **({} if for_rates else {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "250"}),
+            **(properties or {}),
+        }
+
+    @property
+    def bootstrap(self) -> str:
+        """What clients call bootstrap_servers."""
+        return f"{HOST}:{self.port}"
+
+    def prepare(self) -> None:
+        config = self.directory / "server.properties"
+        config.write_text("".join(f"{key}={value}\n" for key, value in self.properties.items()), encoding="utf-8")
+        (self.directory / "log4j2.properties").write_text(LOG4J, encoding="utf-8")
+        if not (self.directory / "data").exists():
+            self._format(config)
+
+    def _format(self, config: Path) -> None:
+        tool = self._java_command("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", config)
+        done = subprocess.run(tool, cwd=self.directory, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise ServerError(f"Kafka's storage tool failed:\n{done.stdout}{done.stderr}")
+
+    def command(self) -> Sequence[str | Path]:
+        return self._java_command("kafka.Kafka", self.directory / "server.properties")
+
+    def _java_command(self, main: str, *arguments: str | Path) -> list[str | Path]:
+        speed = [] if self.for_rates else ["-XX:TieredStopAtLevel=1"]
+        memory = ["-Xms64m", f"-Xmx{self.heap_mb}m", "-XX:+UseSerialGC"]
+        logs = f"-Dlog4j2.configurationFile={self.directory / 'log4j2.properties'}"
+        return [self._java, *memory, *speed, "-Xshare:auto", logs, "-cp", f"{self._jars}/*", main, *arguments]
+
+    def check_ready(self) -> None:
+        check_port_open(self.port)  # a Kafka client whose first connection fails leaves a thread behind: knock first
+        with self.admin() as admin:
+            admin.describe_cluster()
+
+    @contextmanager
+    def admin(self, **options: Any) -> Iterator[KafkaAdminClient]:
+        client = KafkaAdminClient(bootstrap_servers=self.bootstrap, **{"request_timeout_ms": 10_000, **options})
+        try:
+            yield client
+        finally:
+            client.close()
+
+    def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
+        """Create a topic and wait until every partition has a leader, so that clients can use it at once."""
+        topic = NewTopic(name, num_partitions=partitions, replication_factor=1, topic_configs=dict(configs or {}))
+        with self.admin() as admin:
+            admin.create_topics([topic])
+            wait_until(lambda: self._leaders(admin, name) == partitions, what=f"topic {name} has {partitions} leaders")
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic and wait until the broker no longer knows it."""
+        with self.admin() as admin:
+            admin.delete_topics([name])
+            wait_until(lambda: name not in admin.list_topics(), what=f"topic {name} is gone")
+
+    @staticmethod
+    def _leaders(admin: KafkaAdminClient, topic: str) -> int:
+        described = admin.describe_topics([topic])[0]
+        return sum(partition["leader_id"] >= 0 for partition in described["partitions"])

@@ -1,0 +1,226 @@
+"""How a test server lives: ports, a directory, a child process, readiness with a deadline, and an end in every case.
+
+Nothing here knows which server it runs. Standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from tests.servers.reaper import reaper
+
+HOST = "127.0.0.1"
+POLL_SECONDS = 0.02
+# Below the range from which systems take the ports of outgoing connections (a stopped server's port stays free for its
+# restart), and low enough for Redis Cluster, which also takes each port + 10000.
+PORTS = range(15_000, 25_000)
+CLUSTER_BUS_OFFSET = 10_000
+
+_handed_out: set[int] = set()
+
+
+class ServerError(RuntimeError):
+    """A test server did not do what was asked of it; the message ends with its log."""
+
+
+class NotReadyError(Exception):
+    """The server answers, but does not serve yet; raised by `check_ready`."""
+
+
+def free_port(*, with_cluster_bus: bool = False) -> int:
+    """A loopback port that nobody listens on and that this process has not handed out before."""
+    for port in random.SystemRandom().sample(PORTS, k=500):
+        if port not in _handed_out and _is_free(port) and not (with_cluster_bus and not _is_free(port + CLUSTER_BUS_OFFSET)):
+            _handed_out.add(port)
+            return port
+    raise ServerError(f"none of 500 ports tried between {PORTS.start} and {PORTS.stop} is free")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True
+
+
+def check_port_open(port: int) -> None:
+    """Raise OSError unless somebody accepts connections on a loopback port."""
+    socket.create_connection((HOST, port), timeout=1).close()
+
+
+def wait_until(condition: Callable[[], bool], *, what: str, deadline_seconds: float = 30) -> None:
+    """Poll a state until it holds. Raises TimeoutError, with `what` was waited for, after the deadline."""
+    end = time.monotonic() + deadline_seconds
+    while not condition():
+        if time.monotonic() > end:
+            raise TimeoutError(f"waited {deadline_seconds} s in vain until {what}")
+        time.sleep(POLL_SECONDS)
+
+
+class Server(ABC):
+    """One server process in a directory of its own, which outlives `stop`, `kill` and `restart` and ends with `close`.
+
+    A subclass says what to run (`command`), what to write before (`prepare`) and how it answers when it is ready (`check_ready`).
+    """
+
+    name: str = "server"
+    ready_seconds: float = 60
+    stop_seconds: float = 30
+    not_ready: tuple[type[Exception], ...] = (NotReadyError, OSError)  # what `check_ready` may raise until it returns
+
+    def __init__(self) -> None:
+        self.directory = Path(tempfile.mkdtemp(prefix=f"streammetrics-{self.name}-"))
+        self.log_path = self.directory / "log"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._hung = False
+        reaper().watch_directory(self.directory)
+
+    @abstractmethod
+    def command(self) -> Sequence[str | Path]: ...
+
+    @abstractmethod
+    def check_ready(self) -> None:
+        """Return if the server serves, else raise one of `not_ready`."""
+
+    def prepare(self) -> None:  # noqa: B027  (most servers need nothing)
+        """Write what the server needs in its directory; called before every start, with the data of earlier ones there."""
+
+    def start(self) -> Self:
+        """Start and wait until it is ready. Raises ServerError with the end of its log."""
+        self.launch()
+        self.wait_ready()
+        return self
+
+    def launch(self) -> None:
+        """Start without waiting: for servers that become ready only together."""
+        if self.alive:
+            raise ServerError(f"{self.name} is running already")
+        self.prepare()
+        with self.log_path.open("ab") as log:
+            # A session of its own: Ctrl-C in a terminal must reach the tests first, which then stop their servers.
+            self._process = subprocess.Popen(
+                self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.directory, start_new_session=True
+            )
+        self._hung = False
+        reaper().watch_process(self._process.pid)
+
+    def wait_ready(self) -> None:
+        """Wait until `check_ready` passes. Raises ServerError, at once if the process has exited."""
+        self.wait_until_passes(self.check_ready)
+
+    def wait_until_passes(self, check: Callable[[], None]) -> None:
+        end = time.monotonic() + self.ready_seconds
+        while True:
+            # Asked before the check: a server that was alive, failed the check and then died gets one more round.
+            was_alive = self.alive
+            try:
+                return check()
+            except self.not_ready as error:
+                reason = error
+            if not was_alive:
+                raise ServerError(f"{self.name} exited with {self._require_process().returncode} before it was ready\n{self.log_tail()}")
+            if time.monotonic() > end:
+                raise ServerError(f"{self.name} was not ready after {self.ready_seconds} s ({reason!r})\n{self.log_tail()}")
+            time.sleep(POLL_SECONDS)
+
+    def stop(self) -> None:
+        """Ask it to end (SIGTERM), as an operator does. Its data stay. Does nothing if it is not running."""
+        if not self.alive:
+            return
+        self.resume()
+        process = self._require_process()
+        process.terminate()
+        try:
+            process.wait(self.stop_seconds)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise ServerError(f"{self.name} did not stop within {self.stop_seconds} s\n{self.log_tail()}") from None
+        self._forget()
+
+    def kill(self) -> None:
+        """End it at once (SIGKILL), as a crash does. Its data stay. Does nothing if it is not running."""
+        if not self.alive:
+            return
+        process = self._require_process()
+        process.kill()
+        process.wait()
+        self._forget()
+
+    def restart(self) -> None:
+        """Stop it if it runs, and start it on the same ports with the same data."""
+        self.stop()
+        self.start()
+
+    def hang(self) -> None:
+        """Freeze it (SIGSTOP): its port still accepts, and nothing answers."""
+        self._require_process().send_signal(signal.SIGSTOP)
+        self._hung = True
+
+    def resume(self) -> None:
+        """Let a frozen one go on (SIGCONT). Does nothing to one that is not frozen."""
+        if self._hung and self.alive:
+            self._require_process().send_signal(signal.SIGCONT)
+        self._hung = False
+
+    def revive(self) -> None:
+        """Bring it back to service, whatever a test left behind: frozen, stopped or killed."""
+        self.resume()
+        if not self.alive:
+            self.start()
+
+    def close(self) -> None:
+        """End it and delete its directory."""
+        self.kill()
+        shutil.rmtree(self.directory, ignore_errors=True)
+        reaper().forget_directory(self.directory)
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process exists; a frozen one does."""
+        if self._process is None:
+            return False
+        if self._process.poll() is not None:
+            self._forget()
+            return False
+        return True
+
+    @property
+    def pid(self) -> int:
+        return self._require_process().pid
+
+    def log_tail(self, lines: int = 40) -> str:
+        """The end of what the server printed."""
+        text = self.log_path.read_text(encoding="utf-8", errors="replace") if self.log_path.exists() else ""
+        return f"--- the end of {self.log_path}:\n" + "\n".join(text.splitlines()[-lines:])
+
+    def _forget(self) -> None:
+        """Its pid was collected and may become somebody else's: nobody may signal it any more."""
+        reaper().forget_process(self._require_process().pid)
+
+    def _require_process(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            raise ServerError(f"{self.name} was never started")
+        return self._process
+
+    def __enter__(self) -> Self:
+        with contextlib.ExitStack() as undo:
+            undo.callback(self.close)
+            self.start()
+            undo.pop_all()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()

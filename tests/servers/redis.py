@@ -1,0 +1,162 @@
+"""A real Redis, alone or as a cluster of masters, on loopback ports."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import redis
+from redis.cluster import ClusterNode
+
+from tests.servers.process import HOST, NotReadyError, Server, free_port
+from tests.servers.tools import find_tool
+
+SLOTS = 16_384
+DATABASES = 1_024
+
+
+class RedisServer(Server):
+    """One redis-server. With `append_only` its data outlive `kill` and `restart`; `settings` are lines of redis.conf."""
+
+    name = "redis"
+    not_ready = (NotReadyError, OSError, redis.RedisError)
+
+    def __init__(self, *, append_only: bool = True, settings: Mapping[str, str] | None = None, cluster: bool = False) -> None:
+        self._program = find_tool("redis-server")
+        super().__init__()
+        self.port = free_port(with_cluster_bus=cluster)
+        self.settings = {
+            "bind": HOST,
+            "port": str(self.port),
+            "save": "",
+            "appendonly": "yes" if append_only else "no",
+            "maxmemory-policy": "noeviction",
+            **({"cluster-enabled": "yes", "cluster-node-timeout": "1500"} if cluster else {"databases": str(DATABASES)}),
+            **(settings or {}),
+        }
+        self._databases = itertools.count(1)
+
+    @property
+    def url(self) -> str:
+        """Database 0 of this server."""
+        return f"redis://{HOST}:{self.port}/0"
+
+    def fresh_url(self) -> str:
+        """A database of this server that no earlier call has named: empty, with counts of its own."""
+        number = next(self._databases)
+        assert number < DATABASES, f"a test server has {DATABASES} databases, and all were handed out"
+        return f"redis://{HOST}:{self.port}/{number}"
+
+    def client(self, **options: Any) -> redis.Redis:
+        """A client of database 0 that answers str and does not retry."""
+        return redis.Redis(host=HOST, port=self.port, **{"decode_responses": True, "socket_timeout": 5, "retry": None, **options})
+
+    def prepare(self) -> None:
+        lines = (f'{key} "{value}"' if value == "" or " " in value else f"{key} {value}" for key, value in self.settings.items())
+        (self.directory / "redis.conf").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+    def command(self) -> Sequence[str | Path]:
+        return [self._program, "redis.conf"]
+
+    def check_answering(self) -> None:
+        """PING is refused while the data are loaded."""
+        with self.client() as client:
+            client.ping()
+
+    check_ready = check_answering
+
+
+class ClusterNodeServer(RedisServer):
+    """A master of a cluster: ready only when the cluster as a whole serves every slot."""
+
+    name = "redis-cluster-node"
+
+    def __init__(self, *, append_only: bool, settings: Mapping[str, str] | None) -> None:
+        super().__init__(append_only=append_only, settings=settings, cluster=True)
+        self.members = 1
+
+    def check_ready(self) -> None:
+        with self.client() as client:
+            info = client.execute_command("CLUSTER INFO")
+        if info["cluster_state"] != "ok" or int(info["cluster_known_nodes"]) < self.members:
+            raise NotReadyError(str(info))
+
+
+class RedisCluster:
+    """Masters without replicas that share the slots evenly; `nodes` can be stopped, killed and frozen one by one."""
+
+    def __init__(self, masters: int = 3, *, append_only: bool = True, settings: Mapping[str, str] | None = None) -> None:
+        self.nodes = [ClusterNodeServer(append_only=append_only, settings=settings) for _ in range(masters)]
+        self._formed = False
+
+    @property
+    def url(self) -> str:
+        """The first node: a cluster client finds the others from it."""
+        return self.nodes[0].url
+
+    @property
+    def startup_nodes(self) -> list[ClusterNode]:
+        return [ClusterNode(HOST, node.port) for node in self.nodes]  # type: ignore[no-untyped-call]
+
+    def client(self, **options: Any) -> redis.RedisCluster:
+        return redis.RedisCluster(startup_nodes=self.startup_nodes, **{"decode_responses": True, "socket_timeout": 5, **options})
+
+    def start(self) -> Self:
+        """Start all nodes, make them one cluster the first time, and wait until every node says that it serves."""
+        for node in self.nodes:
+            if not node.alive:
+                node.launch()
+        if not self._formed:
+            self._form()
+        for node in self.nodes:
+            node.wait_ready()
+        return self
+
+    def _form(self) -> None:
+        bounds = [SLOTS * number // len(self.nodes) for number in range(len(self.nodes) + 1)]
+        for number, node in enumerate(self.nodes):
+            node.wait_until_passes(node.check_answering)
+            with node.client() as client:
+                # Distinct epochs from the start: nodes of equal epoch must first settle their order.
+                client.execute_command("CLUSTER SET-CONFIG-EPOCH", number + 1)
+                client.execute_command("CLUSTER ADDSLOTSRANGE", bounds[number], bounds[number + 1] - 1)
+        with self.nodes[0].client() as client:
+            for node in self.nodes[1:]:
+                client.execute_command("CLUSTER MEET", HOST, node.port)
+        for node in self.nodes:
+            node.members = len(self.nodes)
+        self._formed = True
+
+    def stop(self) -> None:
+        for node in self.nodes:
+            node.stop()
+
+    def kill(self) -> None:
+        for node in self.nodes:
+            node.kill()
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def revive(self) -> None:
+        """Bring every node back to service, whatever a test left behind."""
+        for node in self.nodes:
+            node.resume()
+        self.start()
+
+    def close(self) -> None:
+        for node in self.nodes:
+            node.close()
+
+    def __enter__(self) -> Self:
+        try:
+            return self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
