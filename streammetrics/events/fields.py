@@ -1,0 +1,219 @@
+"""The rules that one field of an event obeys, in anybody's schema: raw JSON -> value, or MalformedEvent with the reason.
+
+Which fields an event has is said by the schema modules. A rule knows the limits and nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Final, TypeAlias, TypeVar
+
+import msgspec
+
+from streammetrics.events.model import TS_MAX, EventLimits
+from streammetrics.events.refusal import malformed, shown
+from streammetrics.events.text import has_control, iso_ms
+
+POSITION_MAX: Final = 2**63 - 1
+"""Greatest position of an item: what a signed 64-bit integer holds, because stored state packs positions."""
+
+Labels: TypeAlias = tuple[tuple[str, str], ...]
+"""(name, value) pairs sorted by name."""
+
+Value = TypeVar("Value")
+
+_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_array = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_string = msgspec.json.Decoder(str).decode
+_whole = msgspec.json.Decoder(int).decode
+_number = msgspec.json.Decoder(float).decode
+_time: Callable[[msgspec.Raw], int | str] = msgspec.json.Decoder(int | str).decode
+_boolean = msgspec.json.Decoder(bool).decode
+
+
+class Fields:
+    """The fields of one JSON object, each read under its rule. A field that is null is absent.
+
+    `within` says where the object stands in the event (such as `event_attributes.`), for the messages.
+    """
+
+    __slots__ = ("limits", "raws", "within")
+
+    def __init__(self, raws: Mapping[str, msgspec.Raw], limits: EventLimits, within: str = "") -> None:
+        self.raws, self.limits, self.within = raws, limits, within
+
+    def get(self, name: str) -> msgspec.Raw | None:
+        raw = self.raws.get(name)
+        return None if raw is None or is_text(raw, b"null") else raw
+
+    def need(self, name: str) -> msgspec.Raw:
+        raw = self.get(name)
+        if raw is None:
+            raise malformed("missing_field", f"{self.within}{name} is required and must not be null", None, f"send {name}")
+        return raw
+
+    def kind(self, name: str, kinds: tuple[str, ...]) -> str:
+        raw = self.need(name)
+        rule, advice = f"{self.within}{name} must be {' or '.join(kinds)}", "send other kinds of events to another topic"
+        found = _decoded(_string, raw, "bad_type", rule, advice)
+        if found not in kinds:
+            raise malformed("bad_type", rule, raw, advice)
+        return found
+
+    def identity(self, name: str) -> str:
+        return read_id(self.within + name, self.need(name), self.limits)
+
+    def optional_identity(self, name: str) -> str | None:
+        raw = self.get(name)
+        return None if raw is None else read_id(self.within + name, raw, self.limits)
+
+    def label(self, name: str) -> str:
+        return read_label(self.within + name, self.need(name), self.limits)
+
+    def time(self, name: str) -> int:
+        return read_ts(self.within + name, self.need(name))
+
+    def number(self, name: str) -> float | None:
+        raw = self.get(name)
+        return None if raw is None else read_number(self.within + name, raw)
+
+    def position(self, name: str) -> int | None:
+        raw = self.get(name)
+        return None if raw is None else read_position(self.within + name, raw)
+
+    def flag(self, name: str) -> bool:
+        raw = self.get(name)
+        rule = f"{self.within}{name} must be a boolean or null"
+        return raw is not None and _decoded(_boolean, raw, "bad_value", rule, "send true or false")
+
+    def array(self, name: str) -> list[msgspec.Raw]:
+        return _decoded(_array, self.need(name), "bad_value", f"{self.within}{name} must be an array", "send an array")
+
+    def object(self, name: str) -> Fields:
+        """The object under a name, without fields where it is absent."""
+        raw = self.get(name)
+        return Fields({} if raw is None else read_object(self.within + name, raw, "bad_value"), self.limits, f"{self.within}{name}.")
+
+
+def is_text(raw: msgspec.Raw, text: bytes) -> bool:
+    """Whether this is the raw JSON; nothing is copied, however long the raw JSON is."""
+    view: object = memoryview(raw)
+    return view == text
+
+
+def read_object(name: str, raw: msgspec.Raw, reason: str) -> dict[str, msgspec.Raw]:
+    """The fields of an object inside an event, unparsed; of a key given twice the last one."""
+    return _decoded(_object, raw, reason, f"{name} must be an object", "send an object")
+
+
+def read_id(name: str, raw: msgspec.Raw, limits: EventLimits) -> str:
+    """An id: a string of 1 … id_chars_max characters without control characters; numbers are refused."""
+    text = _decoded(_string, raw, "bad_id", f"{name} must be a string", "send ids as strings")
+    if not 0 < len(text) <= limits.id_chars_max or has_control(text):
+        rule = f"{name} must have 1 to {limits.id_chars_max} characters and no control characters"
+        raise malformed("bad_id", rule, raw, "send a shorter or cleaner id")
+    return text
+
+
+def read_label(name: str, raw: msgspec.Raw, limits: EventLimits, chars_min: int = 1) -> str:
+    """A label (an action; the name or value of an experiment or segment): chars_min … label_chars_max characters."""
+    text = _decoded(_string, raw, "bad_label", f"{name} must be a string", "send labels as strings")
+    return check_label(name, text, limits, chars_min)
+
+
+def check_label(name: str, text: str, limits: EventLimits, chars_min: int = 1) -> str:
+    if not chars_min <= len(text) <= limits.label_chars_max or has_control(text):
+        rule = f"{name} must have {chars_min} to {limits.label_chars_max} characters and no control characters"
+        raise malformed("bad_label", rule, text, "send a shorter or cleaner label")
+    return text
+
+
+def read_labels(name: str, raw: msgspec.Raw, limits: EventLimits, value_chars_min: int) -> dict[str, str]:
+    """An object of labels: names of at least one character, values of at least value_chars_min."""
+    labels = read_object(name, raw, "bad_label")
+    for label in labels:
+        check_label(f"each name in {name}", label, limits)
+    return {label: read_label(f"{name}.{shown(label)}", value, limits, value_chars_min) for label, value in labels.items()}
+
+
+def sorted_labels(labels: Mapping[str, str] | None) -> Labels:
+    """Labels as (name, value) pairs sorted by name."""
+    if not labels:
+        return ()
+    return tuple(labels.items()) if len(labels) == 1 else tuple(sorted(labels.items()))
+
+
+def read_experiments(name: str, raw: msgspec.Raw, limits: EventLimits) -> Labels:
+    """An object experiment -> variant, at most experiments_max of them, as sorted pairs."""
+    variants = read_labels(name, raw, limits, value_chars_min=1)
+    if len(variants) > limits.experiments_max:
+        rule = f"{name} has at most {limits.experiments_max} entries, this one has {len(variants)}"
+        raise malformed("too_many_experiments", rule, None, "send only running experiments or raise experiments_max")
+    return sorted_labels(variants)
+
+
+def read_segments(name: str, raw: msgspec.Raw, limits: EventLimits) -> Labels:
+    """An object segment -> value, at most segments_max of them, as sorted pairs; an empty value means the same as none."""
+    values = read_labels(name, raw, limits, value_chars_min=0)
+    if len(values) > limits.segments_max:
+        rule = f"{name} has at most {limits.segments_max} entries, this one has {len(values)}"
+        raise malformed("bad_label", rule, None, "send only what is tallied or raise segments_max")
+    return sorted_labels(values)
+
+
+def read_ts(name: str, raw: msgspec.Raw) -> int:
+    """An event time: an integer literal of epoch milliseconds in 0 … TS_MAX, or ISO-8601 with a zone (see `iso_ms`)."""
+    rule = f"{name} must be an integer of epoch milliseconds in 0 … {TS_MAX}, or ISO-8601 with a zone"
+    advice = "send milliseconds without fraction or exponent"
+    ts = epoch_ms(_decoded(_time, raw, "bad_ts", rule, advice))
+    if ts is None:
+        raise malformed("bad_ts", rule, raw, advice)
+    return ts
+
+
+def epoch_ms(found: int | str) -> int | None:
+    """The time that an integer or a text stands for, or None where it stands for none that an event may carry."""
+    ts = iso_ms(found) if isinstance(found, str) else found
+    return None if ts is None or not 0 <= ts <= TS_MAX else ts
+
+
+def read_number(name: str, raw: msgspec.Raw) -> float:
+    """A finite number: any JSON number that a double can hold."""
+    rule, advice = f"{name} must be a finite number", "send a number or null"
+    number = _decoded(_number, raw, "bad_value", rule, advice)
+    if not math.isfinite(number):
+        raise malformed("bad_value", rule, raw, advice)
+    return number
+
+
+def read_position(name: str, raw: msgspec.Raw) -> int:
+    """A position: an integer literal in 0 … POSITION_MAX."""
+    rule, advice = f"{name} must be an integer in 0 … {POSITION_MAX}", "send the place in the list as an integer"
+    position = _decoded(_whole, raw, "bad_position", rule, advice)
+    if not 0 <= position <= POSITION_MAX:
+        raise malformed("bad_position", rule, raw, advice)
+    return position
+
+
+def check_count(elements: int, limits: EventLimits) -> None:
+    if elements > limits.items_max:
+        rule = f"a list has at most {limits.items_max} items, this one has {elements}"
+        raise malformed("too_many_items", rule, None, "send shorter lists or raise items_max")
+
+
+def check_value(value: bytes | None, limits: EventLimits) -> bytes:
+    """The bytes of one event, unless there are none (or nothing but white space) or too many."""
+    if value is None or not value.strip():
+        raise malformed("empty", "a record must hold an event", value, "send no tombstones to this topic")
+    if len(value) > limits.event_bytes_max:
+        rule = f"an event has at most {limits.event_bytes_max} bytes, this one has {len(value)}"
+        raise malformed("oversized", rule, value, "send less or raise event_bytes_max")
+    return value
+
+
+def _decoded(decode: Callable[[msgspec.Raw], Value], raw: msgspec.Raw, reason: str, rule: str, advice: str) -> Value:
+    try:
+        return decode(raw)
+    except (msgspec.MsgspecError, ValueError):
+        raise malformed(reason, rule, raw, advice) from None

@@ -1,0 +1,121 @@
+"""The fixed-point law: how grades, gains, discounts and values become integers. Nothing here knows a metric or a list.
+
+Every integer is a pure function of its input that uses only operations which IEEE 754 (or Python's whole numbers) define to
+the last bit, so that a laptop and a server, the one-list path and the batch path get the same ones.
+
+    grade, gain   units of 2**-40   a grade is rounded once, on entry; all else follows from the rounded grade
+    discount      units of 2**-44
+    DCG, ideal    units of 2**-44   the exact sum of gain x discount (units of 2**-84), rounded down once
+    AP            units of 2**-42   each precision rounded once, then summed
+    values        units of 2**-40 (those in [0, 1]) or 2**-32 (dcg, cg), rounded half to even
+"""
+
+from __future__ import annotations
+
+import decimal
+import math
+from functools import lru_cache
+from typing import Final, TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from streammetrics.metrics.spec import Discount, Gain
+
+Ints: TypeAlias = npt.NDArray[np.int64]
+Floats: TypeAlias = npt.NDArray[np.float64]
+IntOrInts = TypeVar("IntOrInts", int, Ints)
+
+GRADE_BITS: Final = 40
+DISCOUNT_BITS: Final = 44
+AP_BITS: Final = 42
+VALUE_BITS: Final = 40
+SUM_BITS: Final = 32
+
+GRADE_ONE: Final = float(1 << GRADE_BITS)
+AP_ONE: Final = float(1 << AP_BITS)
+VALUE_ONE: Final = float(1 << VALUE_BITS)
+
+TOTAL_MAX: Final = 1 << 62
+"""No sum over a list may exceed this: half of what int64 holds, so that rounding can add to it."""
+
+ITEMS_MAX: Final = 1 << 22
+"""No list may be longer: the low parts of its products (2**40 each) must add up within TOTAL_MAX."""
+
+_HALF_BITS: Final = GRADE_BITS // 2
+_LN2: Final = 0.6931471805599453
+_TERMS: Final = 20
+
+
+def grade_units(grades: Floats) -> Ints:
+    """Grades as whole numbers of 2**-40, half to even: 1e-12 is the finest difference that counts."""
+    return np.rint(grades * GRADE_ONE).astype(np.int64)
+
+
+def gain_units(gain: Gain, units: Ints) -> Ints:
+    """What grades (in units) earn, in units: `linear` g, `exp2` 2**g - 1 (Burges et al. 2005). Never decreasing in the grade."""
+    if gain == "linear":
+        return units
+    whole = units >> GRADE_BITS
+    part = (units & ((1 << GRADE_BITS) - 1)).astype(np.float64) / GRADE_ONE
+    base = ((np.int64(1) << whole) - 1) << GRADE_BITS
+    step = (np.int64(1) << (whole + GRADE_BITS)).astype(np.float64)
+    return base + np.rint(_exp2_minus_one(part) * step).astype(np.int64)
+
+
+def _exp2_minus_one(part: Floats) -> Floats:
+    """2**x - 1 for 0 <= x < 1 by its power series: libraries' exp2 differ in the last bit, sums and products do not."""
+    coefficients = [_LN2]
+    for n in range(2, _TERMS + 1):
+        coefficients.append(coefficients[-1] * _LN2 / n)
+    total = np.full_like(part, coefficients[-1])
+    for coefficient in reversed(coefficients[:-1]):
+        total = total * part + coefficient
+    return total * part
+
+
+def weigh(gains: Ints, discounts: Ints) -> tuple[Ints, Ints]:
+    """gain x discount without loss, elementwise: whole units of 2**-44, and the rest in units of 2**-84 (0 <= rest < 2**40).
+
+    Sums of both parts are combined by `carry`. The rest is zero for whole gains.
+    """
+    half = (1 << _HALF_BITS) - 1
+    factor = discounts.astype(np.uint64)
+    rest = (gains & ((1 << GRADE_BITS) - 1)).astype(np.uint64)
+    low = (rest & np.uint64(half)) * factor
+    middle = (rest >> np.uint64(_HALF_BITS)) * factor + (low >> np.uint64(_HALF_BITS))
+    whole = (gains >> GRADE_BITS) * discounts + (middle >> np.uint64(_HALF_BITS)).astype(np.int64)
+    return whole, (((middle & np.uint64(half)) << np.uint64(_HALF_BITS)) | (low & np.uint64(half))).astype(np.int64)
+
+
+def carry(whole: Ints, rest: Ints) -> Ints:
+    """The exact sum of products, rounded down to units of 2**-44."""
+    return whole + (rest >> GRADE_BITS)
+
+
+def shift_half_even(value: IntOrInts, bits: int) -> IntOrInts:
+    """value / 2**bits, rounded half to even, for whole numbers or arrays of them.
+
+    >>> [shift_half_even(value, 1) for value in (0, 1, 2, 3, 5)]
+    [0, 0, 1, 2, 2]
+    """
+    return (value + ((1 << (bits - 1)) - 1) + ((value >> bits) & 1)) >> bits
+
+
+@lru_cache(maxsize=32)
+def discount_units(discount: Discount, depth: int) -> Ints:
+    """The discounts of ranks 1..depth and a zero for every rank beyond, in units of 2**-44: shape (depth + 1,), read only."""
+    table = np.array([*(_discount_unit(discount, rank) for rank in range(1, depth + 1)), 0], dtype=np.int64)
+    table.flags.writeable = False
+    return table
+
+
+def _discount_unit(discount: Discount, rank: int) -> int:
+    argument = rank + 1 if discount == "log2(i+1)" else max(rank, 2)
+    scaled = (1 << DISCOUNT_BITS) / math.log2(argument)
+    # A last-bit error of log2 moves `scaled` by less than 2**-7: only this close to a tie can it change the rounding.
+    if abs(scaled - math.floor(scaled) - 0.5) > 2.0**-6:
+        return round(scaled)
+    with decimal.localcontext(prec=40):
+        exact = (1 << DISCOUNT_BITS) * decimal.Decimal(2).ln() / decimal.Decimal(argument).ln()
+        return int(exact.to_integral_value(decimal.ROUND_HALF_EVEN))

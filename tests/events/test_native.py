@@ -1,0 +1,406 @@
+"""The native schema: what is taken, what is refused and why, and that the quick way never differs from the careful one."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from streammetrics.events import MALFORMED_REASONS, Event, EventLimits, Feedback, Impression, MalformedEvent, native_decoder
+from streammetrics.events.native import read_event
+from tests.events.samples import FEEDBACK, IMPRESSION, feedback_objects, ids, impression_objects, positions, sent, spliced
+
+LIMITS = EventLimits()
+decode = native_decoder(LIMITS)
+
+
+def only(value: bytes | None) -> Event | MalformedEvent:
+    (found,) = decode(value)
+    return found
+
+
+def reason(value: bytes | None) -> str:
+    found = only(value)
+    assert isinstance(found, MalformedEvent), found
+    return found.reason
+
+
+def impression(**changes: Any) -> Impression:
+    found = only(sent(IMPRESSION, **changes))
+    assert isinstance(found, Impression), found
+    return found
+
+
+def feedback(**changes: Any) -> Feedback:
+    found = only(sent(FEEDBACK, **changes))
+    assert isinstance(found, Feedback), found
+    return found
+
+
+def test_an_impression_is_read_whole():
+    assert impression() == Impression(
+        impression_id="r-81",
+        user_id="u7",
+        ts=1732183200123,
+        items=("a", "b", "c"),
+        experiments=(("ranker-v7", "treatment"),),
+        segments=(("surface", "home"),),
+        positions=None,
+    )
+
+
+def test_a_feedback_is_read_whole():
+    assert feedback() == Feedback(user_id="u7", ts=1732183231877, item_id="b", action="watch", value=48.0, impression_id="r-81")
+
+
+def test_optional_fields_may_be_null_or_absent():
+    bare = impression(experiments=..., segments=...)
+    assert bare == impression(experiments=None, segments=None, fragment=None)
+    assert (bare.experiments, bare.segments) == ((), ())
+    assert feedback(value=..., impression_id=...) == feedback(value=None, impression_id=None)
+
+
+def test_empty_and_one_item_lists_are_legal_and_an_item_may_come_again():
+    assert impression(items=[]).items == ()
+    assert impression(items=["a"]).items == ("a",)
+    assert impression(items=["a", "b", "a"]).items == ("a", "b", "a")
+
+
+def test_labels_are_sorted_by_name():
+    assert impression(experiments={"z": "1", "a": "2"}).experiments == (("a", "2"), ("z", "1"))
+
+
+def test_an_integer_value_is_a_number():
+    value = feedback(value=48).value
+    assert (value, type(value)) == (48.0, float)
+
+
+def test_other_fields_are_ignored_whatever_they_hold():
+    assert only(spliced(FEEDBACK, "more", '{"ts":[1e999,{"user_id":7}]}')) == feedback()
+
+
+def test_of_a_key_given_twice_the_last_counts_even_if_the_first_is_wrong():
+    assert only(b'{"type":"impression","ts":"never",' + sent(FEEDBACK)[1:]) == feedback()
+    assert only(spliced(IMPRESSION, "experiments", '{"a":1,"a":"x"}')) == impression(experiments={"a": "x"})
+
+
+def test_the_white_space_around_an_event_does_not_matter():
+    assert only(b" \r\n" + sent(FEEDBACK) + b"\n") == feedback()
+
+
+def test_escapes_and_raw_text_mean_the_same():
+    name = "caf\u00e9 \u7a93 \U0001f600"
+    assert only(json.dumps(FEEDBACK | {"item_id": name}).encode()) == feedback(item_id=name)
+    assert only(spliced(FEEDBACK, "type", '"feed\\u0062ack"')) == feedback()
+
+
+def test_ids_are_not_normalised():
+    assert feedback(item_id="e\u0301").item_id != feedback(item_id="\u00e9").item_id
+
+
+# Positions
+
+
+def test_positions_sort_and_do_not_place():
+    items = [{"id": "c", "position": 70}, {"id": "a", "position": 0}, {"id": "b", "position": 7}]
+    assert impression(items=items) == impression(items=["a", "b", "c"])
+
+
+def test_items_without_positions_keep_their_order_as_strings_or_objects():
+    assert impression(items=[{"id": "b"}, "a", {"id": "c", "position": None}]).items == ("b", "a", "c")
+
+
+def test_a_fragment_keeps_its_positions_ascending():
+    part = impression(fragment=True, items=[{"id": "c", "position": 9}, {"id": "a", "position": 2}])
+    assert (part.items, part.positions) == (("a", "c"), (2, 9))
+
+
+def test_a_fragment_may_be_empty_and_is_a_fragment_still():
+    assert impression(fragment=True, items=[]).positions == ()
+    assert impression(fragment=False).positions is None
+
+
+@given(st.data(), positions, st.booleans())
+def test_the_order_in_which_placed_items_are_sent_does_not_matter(data: st.DataObject, places: list[int], fragment: bool):
+    items = [{"id": data.draw(ids), "position": place} for place in places]
+    shuffled = data.draw(st.permutations(items))
+    found = impression(items=shuffled, fragment=fragment)
+    assert found == impression(items=items, fragment=fragment)
+    assert found.items == tuple(item["id"] for item in sorted(items, key=lambda item: item["position"]))
+    assert found.positions == (tuple(sorted(places)) if fragment else None)
+
+
+# Times
+
+
+@pytest.mark.parametrize(
+    ("text", "ts"),
+    [
+        ("0", 0),
+        ("253402300799999", 253402300799999),
+        ('"1970-01-01T00:00:00Z"', 0),
+        ('"9999-12-31T23:59:59.999999Z"', 253402300799999),
+        ('"2024-11-21T10:00:00.123Z"', 1732183200123),
+        ('"2024-11-21T10:00:00.123999999999Z"', 1732183200123),
+        ('"2024-11-21T10:00:00,1Z"', 1732183200100),
+        ('"2024-11-21t10:00:00z"', 1732183200000),
+        ('"2024-11-21 10:00:00.000Z"', 1732183200000),
+        ('"2024-11-21T10:00Z"', 1732183200000),
+        ('"20241121T100000Z"', 1732183200000),
+        ('"2024-11-21T12:30:00+02:30"', 1732183200000),
+        ('"2024-11-21T12:30:00+0230"', 1732183200000),
+        ('"2024-11-21T09:00:00-01"', 1732183200000),
+        ('"2024-11-21T10:00:00-00:00"', 1732183200000),
+        ('"1969-12-31T23:00:00-01:00"', 0),
+        ('"2024-02-29T00:00:00Z"', 1709164800000),
+    ],
+)
+def test_a_time_is_milliseconds_or_iso_with_a_zone(text: str, ts: int):
+    found = only(spliced(FEEDBACK, "ts", text))
+    assert isinstance(found, Feedback), found
+    assert found.ts == ts
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("-1", "253402300800000", "1732183200123.0", "1.5", "1e3", "1E12", "true", "[]", "{}", "9" * 30, "9" * 5000),
+        *('""', '"1732183200123"'),
+        *('"2024-11-21T10:00:00"', '"2024-11-21"', '"2016-12-31T23:59:60Z"', '"2024-11-21T24:00:00Z"', '"2023-02-29T00:00:00Z"'),
+        *('"2024-11-21T10:60:00Z"', '"2024-11-21T10:00:00+24:00"', '"2024-11-21T10:00:00+01:60"', '"0000-01-01T00:00:00Z"'),
+        *('"1969-12-31T23:59:59.999Z"', '"9999-12-31T23:59:59-00:01"', '"2024-W47-4T10:00:00Z"', '"2024-11-21T10:00:00.Z"'),
+        *('" 2024-11-21T10:00:00Z"', '"2024-11-21T10:00:00Z\\n"', '"\u0662024-11-21T10:00:00Z"', '"yesterday"'),
+    ],
+)
+def test_any_other_time_is_malformed(text: str):
+    assert reason(spliced(FEEDBACK, "ts", text)) == "bad_ts"
+
+
+# What is refused
+
+
+@pytest.mark.parametrize("value", [None, b"", b" ", b"\r\n\t"])
+def test_no_bytes_are_empty(value: bytes | None):
+    assert reason(value) == "empty"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(b"{", b"}", b"[]", b"7", b"null", b'"impression"', b"[" + sent(FEEDBACK) + b"]", sent(FEEDBACK)[:-1], sent(FEEDBACK) + b"x"),
+        *(sent(FEEDBACK) * 2, b"\xef\xbb\xbf" + sent(FEEDBACK), sent(FEEDBACK).decode().encode("utf-16"), b"\x00" + sent(FEEDBACK)),
+        *(spliced(FEEDBACK, "value", text) for text in ("NaN", "Infinity", "-Infinity", "01", "'1'", "1.")),
+        *(spliced(FEEDBACK, "unheard_of", text) for text in ("NaN", "Infinity", "-Infinity", "01", "'1'", "1.")),
+        *(spliced(FEEDBACK, field, '"\\ud83d"') for field in ("item_id", "unheard_of")),
+        *(spliced(FEEDBACK, field, '"\\udc00 \\ud83d"') for field in ("item_id", "unheard_of")),
+        *(spliced(FEEDBACK, field, '"\x01"') for field in ("item_id", "unheard_of")),
+        *(spliced(FEEDBACK, field, '"~"').replace(b"~", b"\xff") for field in ("item_id", "unheard_of")),
+        spliced(FEEDBACK, "unheard_of", '"~"').replace(b"~", b"\xed\xa0\x80"),
+        sent(FEEDBACK)[:-1] + b',"\xff":1}',
+    ],
+)
+def test_what_is_no_json_object_in_utf8_is_bad_json(value: bytes):
+    assert reason(value) == "bad_json"
+
+
+@pytest.mark.parametrize(
+    ("event", "field", "text", "expected"),
+    [
+        (FEEDBACK, "type", "7", "bad_type"),
+        (FEEDBACK, "type", '"Feedback"', "bad_type"),
+        (FEEDBACK, "type", '"click"', "bad_type"),
+        *((FEEDBACK, field, "null", "missing_field") for field in ("type", "user_id", "ts", "item_id", "action")),
+        *((IMPRESSION, field, "null", "missing_field") for field in ("impression_id", "user_id", "ts", "items")),
+        *((FEEDBACK, field, text, "bad_id") for field in ("user_id", "item_id", "impression_id") for text in ('""', "7", "true", "[]")),
+        *((FEEDBACK, "item_id", text, "bad_id") for text in ('"\\u0000"', '"a\\tb"', '"\\u007f"', '"\x7f"', '"\\u0085"', '"\x9f"')),
+        (FEEDBACK, "item_id", f'"{"x" * 513}"', "bad_id"),
+        *((FEEDBACK, "action", text, "bad_label") for text in ('""', "7", "[]", '"a\\nb"', f'"{"x" * 129}"')),
+        *((FEEDBACK, "value", text, "bad_value") for text in ("1e999", "-1e999", "9" * 400, "true", '"48"', "[]")),
+        *((IMPRESSION, "items", text, "bad_id") for text in ("[7]", '["a",null]', '[""]', '["a","b\\u0001"]', '["\x80"]')),
+        *((IMPRESSION, "items", text, "bad_id") for text in ('[["a"]]', '[{"id":7}]', '[{"id":"\x7f"}]')),
+        *((IMPRESSION, "items", text, "missing_field") for text in ("[{}]", '[{"id":null}]', '[{"position":1}]')),
+        *((IMPRESSION, "items", text, "bad_value") for text in ('"abc"', "{}", "7")),
+        *(
+            (IMPRESSION, "items", f'[{{"id":"a","position":{position}}}]', "bad_position")
+            for position in ("-1", "true", "1.0", "1e2", '"1"', "9223372036854775808", "9" * 5000)
+        ),
+        (IMPRESSION, "items", '[{"id":"a","position":1},{"id":"b","position":1}]', "bad_position"),
+        (IMPRESSION, "items", '[{"id":"a","position":1},{"id":"b"}]', "bad_position"),
+        (IMPRESSION, "items", '[{"id":"a","position":1},"b"]', "bad_position"),
+        (IMPRESSION, "fragment", "true", "bad_position"),
+        *((IMPRESSION, "fragment", text, "bad_value") for text in ("1", '"true"', "[]")),
+        *(
+            (IMPRESSION, field, text, "bad_label")
+            for field in ("experiments", "segments")
+            for text in ("[]", '"a"', '{"":"x"}', '{"a":7}', '{"a":null}', '{"a":"\\u001f"}', '{"a\\u007f":"x"}', f'{{"a":"{"x" * 129}"}}')
+        ),
+        (IMPRESSION, "experiments", '{"a":""}', "bad_label"),
+    ],
+)
+def test_a_broken_rule_has_its_reason(event: dict[str, Any], field: str, text: str, expected: str):
+    assert reason(spliced(event, field, text)) == expected
+
+
+@pytest.mark.parametrize(("event", "field"), [(event, field) for event in (IMPRESSION, FEEDBACK) for field in event])
+def test_a_required_field_must_be_there(event: dict[str, Any], field: str):
+    found = only(sent(event, **{field: ...}))
+    optional = ("experiments", "segments") if event is IMPRESSION else ("value", "impression_id")
+    assert isinstance(found, MalformedEvent) != (field in optional)
+    assert not isinstance(found, MalformedEvent) or found.reason == "missing_field"
+
+
+def test_a_segment_may_be_empty():
+    assert impression(segments={"surface": ""}).segments == (("surface", ""),)
+
+
+# Limits: at them, and one beyond
+
+
+@pytest.mark.parametrize(
+    ("event", "changes", "beyond", "expected"),
+    [
+        (IMPRESSION, {"items": ["i"] * 3}, {"items": ["i"] * 4}, "too_many_items"),
+        (IMPRESSION, {"items": [{"id": "i"}] * 3}, {"items": [{"id": "i"}] * 4}, "too_many_items"),
+        (IMPRESSION, {"experiments": {"a": "x", "b": "x"}}, {"experiments": {"a": "x", "b": "x", "c": "x"}}, "too_many_experiments"),
+        (IMPRESSION, {"segments": {"a": "x", "b": "x"}}, {"segments": {"a": "x", "b": "x", "c": "x"}}, "bad_label"),
+        (FEEDBACK, {"user_id": "\U0001f600" * 5}, {"user_id": "\U0001f600" * 6}, "bad_id"),
+        (FEEDBACK, {"action": "watch"}, {"action": "watchy"}, "bad_label"),
+    ],
+)
+def test_what_is_at_a_limit_is_taken_and_what_is_beyond_is_refused(
+    event: dict[str, Any], changes: dict[str, Any], beyond: dict[str, Any], expected: str
+):
+    narrow = native_decoder(EventLimits(items_max=3, experiments_max=2, segments_max=2, id_chars_max=5, label_chars_max=5))
+    roomy = event | ({"experiments": None, "segments": None} if event is IMPRESSION else {})
+    assert not isinstance(narrow(sent(roomy, **changes))[0], MalformedEvent)
+    (refused,) = narrow(sent(roomy, **beyond))
+    assert isinstance(refused, MalformedEvent)
+    assert refused.reason == expected
+
+
+def test_an_event_may_have_as_many_bytes_as_the_limit_and_not_one_more():
+    value = sent(FEEDBACK)
+    narrow = native_decoder(EventLimits(event_bytes_max=len(value)))
+    assert narrow(value) == (feedback(),)
+    (refused,) = narrow(value + b" ")
+    assert isinstance(refused, MalformedEvent)
+    assert refused.reason == "oversized"
+
+
+@pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"a":', "}")])
+def test_nesting_is_taken_up_to_its_limit_wherever_it_stands(opening: str, closing: str):
+    def nested(levels: int) -> str:
+        return opening * levels + "1" + closing * levels
+
+    assert only(spliced(FEEDBACK, "unheard_of", nested(255))) == feedback()
+    for levels in (256, 900, 100_000):
+        assert reason(spliced(FEEDBACK, "unheard_of", nested(levels))) == "bad_json"
+    assert reason(opening.encode() * 200_000) == "bad_json"
+
+
+def test_many_item_objects_are_not_deep():
+    items = [{"id": f"i{place}", "position": place, "x": {"y": [1]}} for place in range(600)]
+    assert len(impression(items=items).items) == 600
+
+
+def test_an_item_object_counts_as_a_level():
+    within = "[" * 253 + "]" * 253
+    others = ',{"id":"b"}' * 300
+    bare = IMPRESSION | {"experiments": None, "segments": None}
+    assert only(spliced(bare, "items", f'[{{"id":"a","x":{within}}}{others}]')) == only(sent(bare, items=["a", *["b"] * 300]))
+    assert reason(spliced(bare, "items", f'[{{"id":"a","x":[{within}]}}{others}]')) == "bad_json"
+
+
+def test_brackets_in_strings_are_not_deep():
+    assert impression(items=["[{" * 200]).items == ("[{" * 200,)
+    assert impression(items=['\\"[{' * 100]).items == ('\\"[{' * 100,)
+
+
+def test_the_detail_says_the_rule_the_value_shortened_and_what_to_do():
+    found = only(sent(FEEDBACK, item_id="\u0007" + "x" * 5000))
+    assert isinstance(found, MalformedEvent)
+    assert "item_id" in found.detail
+    assert "512" in found.detail
+    assert "x" * 60 in found.detail
+    assert "x" * 100 not in found.detail
+    assert found.detail.isprintable()
+
+
+def test_a_refusal_keeps_no_frames_alive():
+    found = only(b"{")
+    assert isinstance(found, MalformedEvent)
+    assert (found.__traceback__, found.__context__, found.__cause__) == (None, None, None)
+
+
+# Laws
+
+
+@given(st.binary() | st.none())
+@example(b"\xff" * 40)
+def test_no_bytes_make_a_decoder_raise(value: bytes | None):
+    found = only(value)
+    assert not isinstance(found, MalformedEvent) or found.reason in MALFORMED_REASONS
+
+
+@given(impression_objects | feedback_objects, st.data())
+def test_no_damage_to_an_event_makes_a_decoder_raise_or_its_two_ways_differ(event: dict[str, Any], data: st.DataObject):
+    value = bytearray(json.dumps(event, ensure_ascii=data.draw(st.booleans())).encode())
+    for _ in range(data.draw(st.integers(0, 3))):
+        place = data.draw(st.integers(0, len(value) - 1))
+        damage = data.draw(st.sampled_from([b"", b'"', b"\\", b"\\u0000", b"[", b"}", b"\xc2\x85", b"9", b"null"]))
+        value[place : place + data.draw(st.integers(0, 2))] = damage
+    assert_both_ways_agree(bytes(value))
+
+
+junk = st.recursive(
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(),
+        st.floats(allow_nan=False),
+        st.sampled_from(["", "a", "\x7f", "\u0085", "x" * 200, "2024-11-21T10:00:00Z"]),
+    ),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["id", "position", "a", ""]), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(st.sampled_from([IMPRESSION, FEEDBACK]), st.data(), junk)
+def test_the_two_ways_agree_on_any_value_in_any_field(event: dict[str, Any], data: st.DataObject, value: object):
+    field = data.draw(st.sampled_from([*event, "fragment", "unheard_of"]))
+    assert_both_ways_agree(json.dumps(event | {field: value}).encode())
+
+
+def assert_both_ways_agree(value: bytes) -> None:
+    found = only(value)
+    try:
+        careful: Event | MalformedEvent = read_event(value, LIMITS)
+    except MalformedEvent as error:
+        careful = error
+    if isinstance(found, MalformedEvent):
+        assert isinstance(careful, MalformedEvent)
+        assert value.strip() == b"" or found.reason == careful.reason
+    else:
+        assert found == careful
+
+
+@given(impression_objects)
+def test_an_impression_comes_out_as_it_went_in(event: dict[str, Any]):
+    expected = Impression(
+        impression_id=event["impression_id"],
+        user_id=event["user_id"],
+        ts=event["ts"],
+        items=tuple(event["items"]),
+        experiments=tuple(sorted((event.get("experiments") or {}).items())),
+        segments=tuple(sorted((event.get("segments") or {}).items())),
+    )
+    assert only(json.dumps(event).encode()) == only(json.dumps(event, ensure_ascii=False).encode()) == expected
+
+
+@given(feedback_objects)
+def test_a_feedback_comes_out_as_it_went_in(event: dict[str, Any]):
+    expected = Feedback(event["user_id"], event["ts"], event["item_id"], event["action"], event.get("value"), event.get("impression_id"))
+    assert only(json.dumps(event).encode()) == only(json.dumps(event, ensure_ascii=False).encode()) == expected

@@ -1,0 +1,327 @@
+"""OpenSearch UBI 1.3: what becomes of a document under each setting, `_bulk` text, and that both ways of reading agree."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streammetrics.events import (
+    MALFORMED_REASONS,
+    NO_ITEM,
+    Event,
+    EventLimits,
+    Feedback,
+    Impression,
+    MalformedEvent,
+    UbiSettings,
+    decoder,
+    ubi_decoder,
+)
+from streammetrics.events.ubi import read_event
+from tests.events.samples import sent, spliced
+
+LIMITS = EventLimits()
+BY_HITS = UbiSettings(lists_from="hit_ids")
+SHOWN: dict[str, Any] = {
+    "application": "shop",
+    "action_name": "impression",
+    "query_id": "q1",
+    "session_id": "s1",
+    "client_id": "c1",
+    "user_id": "",
+    "timestamp": "2024-11-21T10:00:00.123Z",
+    "message": None,
+    "event_attributes": {"object": {"object_id": "B07", "object_id_field": "asin"}, "position": {"ordinal": 4}},
+}
+CLICKED = SHOWN | {"action_name": "click"}
+SEARCHED = SHOWN | {"action_name": "search", "event_attributes": None}
+QUERY: dict[str, Any] = {
+    "application": "shop",
+    "query_id": "q1",
+    "client_id": "c1",
+    "user_query": "chair",
+    "query_attributes": {},
+    "query_response_hit_ids": ["B09", "B07"],
+    "timestamp": "2024-11-21T12:00:00.123+0200",
+}
+ACTION_LINE = b'{"index": {"_index": "ubi_events", "_id": "1"}}'
+SEEN = Impression("q1", "c1", 1732183200123, ("B07",), segments=(("application", "shop"),), positions=(4,))
+CLICK = Feedback("c1", 1732183200123, "B07", "click", None, "q1")
+
+
+def of(value: bytes | None, settings: UbiSettings | None = None, limits: EventLimits = LIMITS) -> list[Event | str]:
+    """What a value holds, with each refusal as its reason."""
+    return [found.reason if isinstance(found, MalformedEvent) else found for found in ubi_decoder(limits, settings)(value)]
+
+
+def only(value: bytes, settings: UbiSettings | None = None) -> Event | str:
+    (found,) = of(value, settings)
+    return found
+
+
+def test_an_impression_of_an_object_is_a_fragment_of_one_item():
+    assert only(sent(SHOWN)) == SEEN
+
+
+def test_ordinals_may_begin_at_zero():
+    shown = only(spliced(SHOWN, "event_attributes", '{"object":{"object_id":"B07"},"position":{"ordinal":0}}'))
+    assert isinstance(shown, Impression)
+    assert shown.positions == (0,)
+
+
+def test_any_other_action_is_feedback():
+    assert only(sent(CLICKED)) == CLICK
+
+
+@pytest.mark.parametrize(
+    "attributes", [..., None, {}, {"object": None}, {"object": {}}, {"object": {"object_id": None}}, {"object": {"object_id": ""}}]
+)
+@pytest.mark.parametrize("action", ["search", "impression"])
+def test_an_event_without_an_object_is_feedback_on_no_item(attributes: object, action: str):
+    found = only(sent(SEARCHED, action_name=action, event_attributes=attributes))
+    assert found == Feedback("c1", 1732183200123, NO_ITEM, action, None, "q1")
+
+
+@pytest.mark.parametrize("settings", [UbiSettings(), BY_HITS])
+def test_no_list_may_show_the_item_that_stands_for_none(settings: UbiSettings):
+    attributes = {"object": {"object_id": NO_ITEM}, "position": {"ordinal": 1}}
+    found = [*of(sent(SHOWN, event_attributes=attributes), settings), *of(sent(QUERY, query_response_hit_ids=["a", NO_ITEM]), settings)]
+    assert found == ["bad_id"]
+
+
+@pytest.mark.parametrize("query_id", [..., None, ""])
+def test_feedback_may_come_without_a_query_and_an_impression_may_not(query_id: object):
+    found = only(sent(CLICKED, query_id=query_id))
+    assert isinstance(found, Feedback)
+    assert found.impression_id is None
+    assert only(sent(SHOWN, query_id=query_id)) == "missing_field"
+    assert only(sent(QUERY, query_id=query_id), BY_HITS) == "missing_field"
+
+
+def test_times_are_iso_or_epoch_milliseconds():
+    assert only(sent(CLICKED, timestamp=1732183200123)) == only(sent(CLICKED, timestamp="2024-11-21T10:00:00.123+0000")) == CLICK
+    assert only(sent(CLICKED, timestamp="2024-11-21T10:00:00")) == "bad_ts"
+
+
+def test_an_item_may_be_an_integer_and_is_its_decimal_text():
+    for text in ("0", "-0", "7", "123456789012345678901234567890"):
+        found = only(spliced(CLICKED, "event_attributes", f'{{"object":{{"object_id":{text}}}}}'))
+        assert isinstance(found, Feedback)
+        assert found.item_id == str(int(text))
+    mixed = spliced(QUERY, "query_response_hit_ids", '["7",8]')
+    assert only(mixed, BY_HITS) == only(sent(QUERY, query_response_hit_ids=["7", "8"]), BY_HITS)
+
+
+# Where lists come from
+
+
+def test_with_item_level_impressions_a_query_holds_no_event():
+    assert of(sent(QUERY)) == []
+
+
+def test_with_hit_ids_a_query_is_a_whole_list_and_an_impression_holds_no_event():
+    assert only(sent(QUERY), BY_HITS) == Impression("q1", "c1", 1732183200123, ("B09", "B07"), segments=(("application", "shop"),))
+    assert of(sent(SHOWN), BY_HITS) == []
+    assert only(sent(CLICKED), BY_HITS) == CLICK
+
+
+def test_with_hit_ids_no_hits_are_an_empty_list_and_no_hit_ids_are_no_event():
+    found = only(sent(QUERY, query_response_hit_ids=[]), BY_HITS)
+    assert isinstance(found, Impression)
+    assert (found.items, found.positions) == ((), None)
+    assert of(sent(QUERY, query_response_hit_ids=None), BY_HITS) == of(sent(QUERY, query_response_hit_ids=...), BY_HITS) == []
+
+
+# Settings
+
+
+@pytest.mark.parametrize(("field", "user"), [("client_id", "c1"), ("session_id", "s1")])
+def test_the_user_is_the_chosen_field(field: Any, user: str):
+    found = only(sent(CLICKED), UbiSettings(user_field=field))
+    assert isinstance(found, Feedback)
+    assert found.user_id == user
+
+
+@pytest.mark.parametrize("attributes", [{}, {"object": {"object_id": "B07"}}])
+def test_a_user_may_stand_among_the_attributes_and_an_empty_one_is_none(attributes: dict[str, Any]):
+    by_user = UbiSettings(user_field="user_id")
+    assert only(sent(CLICKED, event_attributes=attributes), by_user) == "missing_field"
+    found = only(sent(CLICKED, event_attributes=attributes | {"user_id": "u"}), by_user)
+    assert isinstance(found, Feedback)
+    assert found.user_id == "u"
+
+
+@pytest.mark.parametrize(
+    ("document", "attributes", "lists_from"), [(SHOWN, "event_attributes", "impressions"), (QUERY, "query_attributes", "hit_ids")]
+)
+def test_experiments_and_segments_come_from_the_named_fields(document: dict[str, Any], attributes: str, lists_from: Any):
+    settings = UbiSettings(lists_from=lists_from, segments=("page", "application", "absent"), experiment_from="ranker")
+
+    def labels(variants: object) -> Any:
+        found = only(sent(document, **{attributes: document[attributes] | {"ranker": variants, "page": "home"}}), settings)
+        return (found.experiments, found.segments) if isinstance(found, Impression) else found
+
+    segments = (("application", "shop"), ("page", "home"))
+    assert labels("B") == ((("ranker", "B"),), segments)
+    assert labels({"z": "1", "a": "2"}) == ((("a", "2"), ("z", "1")), segments)
+    assert labels(None) == labels("") == labels({}) == ((), segments)
+    assert labels(7) == labels(["B"]) == labels({"a": ""}) == "bad_label"
+    assert labels({f"e{index}": "x" for index in range(17)}) == "too_many_experiments"
+
+
+def test_a_value_comes_from_the_named_field():
+    dwell = UbiSettings(value_from="dwell_time")
+
+    def value(found: Event | str) -> Any:
+        return found.value if isinstance(found, Feedback) else found
+
+    assert value(only(sent(CLICKED, event_attributes={"dwell_time": 12.5}), dwell)) == 12.5
+    assert value(only(sent(CLICKED, dwell_time=0, event_attributes={"dwell_time": 12.5}), dwell)) == 0.0
+    assert value(only(sent(CLICKED, dwell_time=3))) is None
+    assert value(only(sent(CLICKED), dwell)) is None
+    assert value(only(sent(CLICKED, dwell_time="long"), dwell)) == "bad_value"
+
+
+def test_one_field_may_serve_twice():
+    found = only(sent(SHOWN), UbiSettings(segments=("client_id", "query_id")))
+    assert isinstance(found, Impression)
+    assert found.segments == (("client_id", "c1"), ("query_id", "q1"))
+
+
+# Bulk text
+
+
+@pytest.mark.parametrize("line", [ACTION_LINE, b'{"create":{}}', b'{"update":{"_id":"1"}}', b'{"delete":{"_id":"1"}}'])
+def test_an_action_line_holds_no_event(line: bytes):
+    assert of(line) == of(line + b"\n") == []
+
+
+def test_bulk_text_holds_the_events_of_its_lines_in_order():
+    text = b"\n".join([ACTION_LINE, sent(SHOWN), b"", ACTION_LINE, sent(QUERY), b"  ", ACTION_LINE + b"\r", sent(CLICKED) + b"\r", b""])
+    assert of(text) == [SEEN, CLICK]
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_malformed_line_costs_no_other_line_its_event(place: int):
+    lines = [sent(SHOWN), sent(CLICKED)]
+    lines.insert(place, sent(CLICKED)[:-1])
+    expected: list[Event | str] = [SEEN, CLICK]
+    expected.insert(place, "bad_json")
+    assert of(b"\n".join(lines)) == expected
+
+
+def test_one_document_may_be_written_over_several_lines():
+    assert only(b"\n" + json.dumps(CLICKED, indent=2).encode() + b"\n") == CLICK
+
+
+def test_the_size_limit_is_that_of_one_document():
+    limits = EventLimits(event_bytes_max=len(sent(SHOWN)))
+    assert of(sent(SHOWN) + b"\n" + sent(CLICKED, message="x" * 100) + b"\n" + sent(CLICKED), limits=limits) == [SEEN, "oversized", CLICK]
+
+
+# What is refused
+
+
+@pytest.mark.parametrize("value", [None, b"", b" \n\r\n "])
+def test_no_text_is_empty(value: bytes | None):
+    assert of(value) == ["empty"]
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (b"{", "bad_json"),
+        (b"[]", "bad_json"),
+        (spliced(CLICKED, "message", '"\\ud800"'), "bad_json"),
+        (b"{}", "bad_type"),
+        (b'{"timestamp":1}', "bad_type"),
+        (sent(CLICKED, action_name=...), "missing_field"),
+        (sent(CLICKED, action_name=""), "bad_label"),
+        (sent(CLICKED, action_name="a\u0085"), "bad_label"),
+        (sent(CLICKED, timestamp=...), "missing_field"),
+        (sent(CLICKED, timestamp=1.5), "bad_ts"),
+        (sent(CLICKED, client_id=...), "missing_field"),
+        (sent(CLICKED, client_id=7), "bad_id"),
+        (sent(CLICKED, client_id="c\n"), "bad_id"),
+        (sent(CLICKED, query_id=7), "bad_id"),
+        (sent(CLICKED, event_attributes=[]), "bad_value"),
+        (sent(CLICKED, event_attributes={"object": "B07"}), "bad_value"),
+        (sent(CLICKED, event_attributes={"object": {"object_id": 1.5}}), "bad_id"),
+        (sent(CLICKED, event_attributes={"object": {"object_id": True}}), "bad_id"),
+        (sent(CLICKED, event_attributes={"object": {"object_id": 10**600}}), "bad_id"),
+        (sent(SHOWN, event_attributes={"object": {"object_id": "B07"}}), "bad_position"),
+        (sent(SHOWN, event_attributes={"object": {"object_id": "B07"}, "position": {"ordinal": -1}}), "bad_position"),
+        (sent(SHOWN, event_attributes={"object": {"object_id": "B07"}, "position": {"ordinal": 1.0}}), "bad_position"),
+        (sent(SHOWN, event_attributes={"object": {"object_id": "B07"}, "position": 4}), "bad_value"),
+        (sent(SHOWN, application=7), "bad_label"),
+        (sent(SHOWN, application="x" * 129), "bad_label"),
+    ],
+)
+def test_a_broken_rule_has_its_reason(value: bytes, expected: str):
+    assert only(value) == expected
+
+
+@pytest.mark.parametrize(
+    ("hits", "expected"),
+    [("7", "bad_value"), ('["a",""]', "bad_id"), ('["a",null]', "bad_id"), (json.dumps(["a"] * 1001), "too_many_items")],
+)
+def test_hit_ids_obey_the_rules_of_items(hits: str, expected: str):
+    assert only(spliced(QUERY, "query_response_hit_ids", hits), BY_HITS) == expected
+
+
+def test_what_is_not_read_is_not_judged():
+    assert only(sent(CLICKED, application=7, event_attributes={"object": {"object_id": "B07"}, "position": "left"})) == CLICK
+    assert of(sent(QUERY, query_response_hit_ids=[7, None], timestamp="never")) == []
+
+
+# Laws
+
+
+@given(st.binary() | st.none())
+def test_no_bytes_make_a_decoder_raise(value: bytes | None):
+    for found in decoder("ubi", LIMITS)(value):
+        assert not isinstance(found, MalformedEvent) or found.reason in MALFORMED_REASONS
+
+
+values = st.recursive(
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(),
+        st.floats(allow_nan=False),
+        st.sampled_from(["", "a", "-", "\x7f", "x" * 200, "2024-11-21T10:00:00Z"]),
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=2),
+        st.dictionaries(
+            st.sampled_from(["object", "object_id", "position", "ordinal", "user_id", "page", "ranker", "dwell"]), inner, max_size=4
+        ),
+    ),
+    max_leaves=8,
+)
+all_settings = st.builds(
+    UbiSettings,
+    lists_from=st.sampled_from(["impressions", "hit_ids"]),
+    user_field=st.sampled_from(["client_id", "user_id"]),
+    segments=st.sampled_from([(), ("application",), ("application", "page"), ("client_id",)]),
+    experiment_from=st.sampled_from([None, "ranker", "", "x" * 200]),
+    value_from=st.sampled_from([None, "dwell", "ordinal"]),
+)
+
+
+@given(st.sampled_from([SHOWN, CLICKED, SEARCHED, QUERY]), st.data(), all_settings, st.booleans())
+def test_the_quick_way_never_differs_from_the_careful_one(
+    document: dict[str, Any], data: st.DataObject, settings: UbiSettings, escaped: bool
+):
+    fields = st.sampled_from([*document, "page", "ranker", "dwell", "index"])
+    changed = document | data.draw(st.dictionaries(fields, values, max_size=3))
+    value = json.dumps(changed, ensure_ascii=escaped).encode()
+    try:
+        careful: Event | str | None = read_event(value, LIMITS, settings)
+    except MalformedEvent as error:
+        careful = error.reason
+    assert of(value, settings) == ([] if careful is None else [careful])

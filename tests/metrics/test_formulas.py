@@ -1,0 +1,144 @@
+"""The integers are the textbook's values: worked examples to the digits printed, and a naive float oracle to 1e-9."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from decimal import ROUND_HALF_EVEN, Decimal, localcontext
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streammetrics.metrics import METRIC_NAMES, Scorer, Spec
+from streammetrics.metrics.units import discount_units
+from tests.metrics import oracle
+from tests.metrics.lists import batches, lists_of
+
+EVERYTHING = [f"{name}@{k}" for name, k in itertools.product(METRIC_NAMES, (1, 3, 5, 10, 40))]
+
+
+def value(metric: str, grades: list[float], spec: Spec | None = None) -> float:
+    scorer = Scorer([metric], spec)
+    return scorer.values(scorer.score_list(grades))[metric]
+
+
+@pytest.mark.parametrize(
+    ("metric", "grades", "printed", "digits"),
+    [
+        ("dcg@3", [3, 2, 3, 0, 1], 5.76186, 5),
+        ("dcg@3", [3, 3, 2, 1, 0], 5.89279, 5),
+        ("ndcg@3", [3, 2, 3, 0, 1], 0.977781, 6),
+        ("dcg@5", [3, 2, 3, 0, 1], 6.148712, 6),
+        ("dcg@5", [3, 3, 2, 1, 0], 6.323466, 6),
+        ("ndcg@5", [3, 2, 3, 0, 1], 0.972364, 6),
+        ("ndcg_exp@5", [4, 5, 2, 3, 1], 0.864548, 6),
+        ("ndcg_exp@5", [5, 1, 3, 2, 4], 0.925134, 6),
+        ("ndcg_exp@5", [5, 3, 4, 2, 1], 0.977051, 6),
+        ("dcg@5", [0.5, 0.9, 0.3, 0.6, 0.1], 1.514928, 6),
+        ("dcg@5", [0.6, 0.5, 0.1, 0.3, 0.9], 1.442835, 6),
+        ("dcg@5", [0.9, 0.6, 0.5, 0.3, 0.1], 1.696446, 6),
+        ("precision@3", [1, 1, 0, 1, 0], 0.666667, 6),
+        ("precision@5", [1, 1, 0, 1, 0], 0.6, 6),
+        ("cg@3", [3, 2, 3, 0, 1], 8, 6),
+        ("map@5", [1, 1, 0, 1, 0], 0.916667, 6),
+        ("recall@2", [1, 1, 0, 1, 0], 0.666667, 6),
+        ("item_hit_rate@10", [1, 1, 0, 1, 0], 0.6, 6),
+        ("hit_rate@1", [0, 1], 0, 6),
+    ],
+)
+def test_worked_examples_hold_to_the_digits_printed(metric: str, grades: list[float], printed: float, digits: int) -> None:
+    assert round(value(metric, grades), digits) == printed
+
+
+@pytest.mark.parametrize(("grades", "printed"), [([4, 5, 2, 3, 1], 39.460411), ([5, 4, 3, 2, 1], 45.642829)])
+def test_exponential_gain_holds_for_dcg_too(grades: list[float], printed: float) -> None:
+    assert round(value("dcg@5", grades, Spec(gain="exp2")), 6) == printed
+
+
+@pytest.mark.parametrize(
+    ("metric", "lists", "printed"),
+    [
+        ("mrr@10", [[0, 1], [1], [0, 0]], 0.5),
+        ("mrr@5", [[0, 1, 0, 0, 0], [1, 0, 0, 0, 0], [0, 0, 0, 0, 1]], 0.566667),
+    ],
+)
+def test_mean_reciprocal_rank_of_several_lists(metric: str, lists: list[list[float]], printed: float) -> None:
+    assert round(math.fsum(value(metric, grades) for grades in lists) / len(lists), 6) == printed
+
+
+@given(batches)
+def test_every_metric_agrees_with_its_formula(lists: list[list[float]]) -> None:
+    scorer = Scorer(EVERYTHING)
+    for grades in lists:
+        # The resolution of a grade is 2**-40, so the formula is asked about the grade that was scored.
+        scored = [math.ldexp(round(math.ldexp(grade, 40)), -40) for grade in grades]
+        values = scorer.values(scorer.score_list(grades))
+        for metric in scorer.metrics:
+            expected = oracle.value(metric.name, metric.k, scored)
+            if math.isnan(expected):
+                assert str(metric) not in values
+            elif metric.name not in ("ndcg", "ndcg_exp") or max(scored, default=0) >= 0.001 or not any(scored):
+                assert values[str(metric)] == pytest.approx(expected, abs=1e-9), metric
+
+
+@given(lists_of(st.integers(1, 15), items_max=60))
+def test_whole_grades_agree_with_the_formula_to_the_last_unit_of_a_value(grades: list[float]) -> None:
+    scorer = Scorer(["ndcg@10", "ndcg_exp@20", "map@10", "mrr@20", "recall@5"])
+    values = scorer.values(scorer.score_list(grades))
+    for metric in scorer.metrics:
+        assert values[str(metric)] == pytest.approx(oracle.value(metric.name, metric.k, grades), abs=1e-12)
+
+
+@given(lists_of(st.sampled_from([1, 2, 3, 0.5, 0.9])), st.sampled_from([1, 3, 10, 40]))
+def test_a_perfect_list_is_exactly_one_and_no_order_exceeds_it(grades: list[float], k: int) -> None:
+    metrics = [f"{name}@{k}" for name in ("ndcg", "ndcg_exp", "map", "mrr", "hit_rate", "recall", "precision")]
+    scorer = Scorer(metrics, Spec(relevance_threshold=0.5))
+    row = dict(zip(metrics, scorer.score_list(sorted(grades, reverse=True)), strict=True))
+    if any(grades):
+        assert row[f"ndcg@{k}"] == row[f"ndcg_exp@{k}"] == row[f"map@{k}"] == row[f"mrr@{k}"] == row[f"hit_rate@{k}"] == 1 << 40
+    for score in scorer.score_list(grades):
+        assert 0 <= score <= 1 << 40
+
+
+@given(lists_of(st.floats(0, 8)), st.data())
+def test_a_better_grade_at_a_rank_never_lowers_what_is_earned(grades: list[float], data: st.DataObject) -> None:
+    metrics = ["cg@5", "dcg@5", "mrr@5", "hit_rate@5", "precision@5"]
+    for spec in (Spec(), Spec(gain="exp2")):
+        scorer = Scorer(metrics, spec)
+        before = scorer.score_list(grades)
+        for place, grade in enumerate(grades):
+            better = [*grades]
+            better[place] = data.draw(st.floats(grade, 8))
+            assert all(after >= earlier for after, earlier in zip(scorer.score_list(better), before, strict=True))
+
+
+@given(lists_of(st.integers(1, 3)), st.randoms(use_true_random=False))
+def test_the_order_beyond_the_cutoff_changes_nothing(grades: list[float], chance: random.Random) -> None:
+    scorer = Scorer([f"{name}@5" for name in METRIC_NAMES])
+    tail = grades[5:]
+    chance.shuffle(tail)
+    assert scorer.score_list(grades[:5] + tail) == scorer.score_list(grades)
+
+
+def test_the_ideal_knows_items_beyond_the_cutoff() -> None:
+    assert value("ndcg@1", [1, 3]) == pytest.approx(1 / 3, abs=1e-12)
+
+
+def test_the_older_discount_counts_two_ranks_in_full() -> None:
+    assert value("dcg@4", [1, 1, 1, 1], Spec(discount="max(1,log2(i))")) == pytest.approx(2 + 1 / math.log2(3) + 0.5, abs=1e-9)
+
+
+def test_the_threshold_says_what_is_relevant() -> None:
+    grades = [0.5, 2, 1]
+    assert [value("precision@3", grades, Spec(relevance_threshold=at)) for at in (0.5, 1, 2, 3)] == [
+        pytest.approx(share, abs=1e-12) for share in (1, 2 / 3, 1 / 3, 0)
+    ]
+
+
+def test_discounts_are_the_logarithms_to_every_bit_they_have() -> None:
+    with localcontext(prec=50):
+        exact = [int((2**44 * Decimal(2).ln() / Decimal(rank + 1).ln()).to_integral_value(ROUND_HALF_EVEN)) for rank in range(1, 451)]
+    np.testing.assert_array_equal(discount_units("log2(i+1)", 450), [*exact, 0])

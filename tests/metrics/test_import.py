@@ -1,0 +1,47 @@
+"""The offline door is light: numpy and the standard library, nothing else."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import streammetrics
+from streammetrics import metrics
+from streammetrics.version import __version__
+
+REPORT = """
+import json, sys
+before = set(sys.modules)
+import {module}
+names = {{name.partition(".")[0] for name in set(sys.modules) - before}}
+print(json.dumps([sorted(names - set(sys.stdlib_module_names)), sorted(name for name in sys.modules if name.startswith("streammetrics."))]))
+"""
+
+
+def loaded_by(module: str) -> tuple[list[str], list[str]]:
+    said = subprocess.run([sys.executable, "-c", REPORT.format(module=module)], capture_output=True, text=True, check=True)
+    foreign, own = json.loads(said.stdout)
+    return foreign, own
+
+
+@pytest.mark.parametrize("module", ["streammetrics", "streammetrics.metrics"])
+def test_importing_loads_numpy_and_no_other_third_party_module(module: str) -> None:
+    foreign, own = loaded_by(module)
+    assert [name for name in foreign if not name.startswith("_")] == ["numpy", "streammetrics"]
+    outside = [name for name in own if not name.startswith("streammetrics.metrics")]
+    assert outside == ["streammetrics.errors", "streammetrics.version"]
+
+
+def test_importing_costs_little_beside_numpy() -> None:
+    code = "import time, numpy; start = time.perf_counter(); import streammetrics; print(time.perf_counter() - start)"
+    seconds = min(float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout) for _ in range(3))
+    assert seconds < 0.2
+
+
+def test_the_door_offers_the_core_and_the_version() -> None:
+    assert streammetrics.__version__ == __version__
+    for name in set(streammetrics.__all__) - {"__version__"}:
+        assert getattr(streammetrics, name) is getattr(metrics, name)

@@ -1,0 +1,67 @@
+"""Which events are admitted, and how far the watermark W comes: the one stage that must go step by step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from streammetrics.events.model import Event
+from tests.oracle.join import sessionize
+from tests.oracle.values import Admitted, Arrival, Idle, Settings, Step, Tick
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """The admitted events in arrival order, the reason of every refused arrival by its number, and W at the end."""
+
+    admitted: tuple[Admitted, ...]
+    refused: dict[int, str]
+    w_ms: float
+
+
+def admit(steps: Sequence[Step], settings: Settings) -> Admission:
+    """Go through a task's steps; every decision looks at the watermarks as they stood before the step."""
+    w_of = dict.fromkeys(settings.inputs, -math.inf)
+    w_task = -math.inf
+    idle: set[str] = set()
+    admitted: list[Admitted] = []
+    refused: dict[int, str] = {}
+    for step in steps:
+        if isinstance(step, Tick):
+            idle = set(settings.inputs)
+            w_task = max(w_task, step.now_ms - settings.idle_ms - settings.out_of_orderness_ms)
+        elif isinstance(step, Idle):
+            idle = set(step.inputs)
+        else:
+            number = len(admitted) + len(refused)
+            reason = _refusal(step, w_of[step.input], w_task, admitted, settings)
+            if reason is None:
+                admitted.append(Admitted(number, step.input, step.event))
+            else:
+                refused[number] = reason
+            idle.discard(step.input)
+            if reason != "future":
+                w_of[step.input] = max(w_of[step.input], step.event.ts - settings.out_of_orderness_ms)
+        live = [w_of[name] for name in settings.inputs if name not in idle]
+        if live:
+            w_task = max(w_task, min(live))
+    return Admission(tuple(admitted), refused, w_task)
+
+
+def _refusal(arrival: Arrival, w_own: float, w_task: float, admitted: Sequence[Admitted], settings: Settings) -> str | None:
+    ts = arrival.event.ts
+    if arrival.record_ts is not None and ts > arrival.record_ts + settings.future_ms:
+        return "future"
+    if ts < max(w_own, w_task) - settings.lateness_ms:
+        return "late"
+    if _touches_a_full_session(arrival.event, admitted, settings):
+        return "session_full"
+    return None
+
+
+def _touches_a_full_session(event: Event, admitted: Sequence[Admitted], settings: Settings) -> bool:
+    """Closed sessions need no exception: what is not late can touch none of them."""
+    own = [other for other in admitted if other.event.user_id == event.user_id]
+    full = [session for session in sessionize(own, settings.gap_ms) if len(session) >= settings.session_events_max]
+    return any(abs(other.event.ts - event.ts) <= settings.gap_ms for session in full for other in session)

@@ -1,0 +1,110 @@
+"""The whole oracle: steps in, results out. The stages do the work; this module only puts them in order."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from tests.oracle.admission import Admission, admit
+from tests.oracle.join import List, Resolved, resolve, sessionize
+from tests.oracle.scores import Scorer, naive_scorer
+from tests.oracle.tallies import merge_panes, tally_panes, window_end, window_over
+from tests.oracle.values import FATES_AT_CLOSE, REASONS, Admitted, Arrival, Result, Session, Settings, ShownList, Step, TaskResult
+
+
+def judge(
+    steps: Sequence[Step] | Mapping[int, Sequence[Step]], settings: Settings, score: Scorer | None = None, *, flush: bool = False
+) -> Result:
+    """What the steps of one task (taken as task 0), or of several tasks by number, must come to.
+
+    `score` gives the stored integers of one list's metrics (the item hit rate is not among them; it is counted here);
+    by default the naive ones at `settings.cutoffs`.
+
+    >>> from streammetrics.events.model import Feedback, Impression
+    >>> shown = Arrival("impressions", Impression("x", "u", 10, ("a", "b")))
+    >>> clicked = Arrival("feedback", Feedback("u", 12, "b", "click"))
+    >>> judge([shown, clicked], Settings(), flush=True).totals["matched"]
+    1
+    """
+    _check(settings)
+    scorer = score or naive_scorer(settings.cutoffs, settings.relevance_min)
+    by_task = steps if isinstance(steps, Mapping) else {0: steps}
+    tasks = {task: _judge_task(of_task, settings, scorer, flush) for task, of_task in by_task.items()}
+    w_ms = min((task.w_ms for task in tasks.values()), default=-math.inf)
+    f_ms = min((task.f_ms for task in tasks.values()), default=-math.inf)
+    newest_ts = max((task.newest_ts for task in tasks.values() if task.newest_ts is not None), default=None)
+    panes = merge_panes(task.panes for task in tasks.values())
+    ends = {view: window_end(bound, newest_ts, settings.pane_ms) for view, bound in (("final", f_ms), ("live", w_ms))}
+    counters: Counter[tuple[str, str]] = Counter()
+    for task in tasks.values():
+        counters.update(task.counters)
+    return Result(
+        tasks=tasks,
+        settings=settings,
+        w_ms=w_ms,
+        f_ms=f_ms,
+        counters=dict(counters),
+        totals={reason: sum(counters[reason, name] for name in settings.inputs) for reason in REASONS},
+        panes=panes,
+        windows={(window, view): window_over(panes, end, window) for window in settings.windows_ms for view, end in ends.items()},
+    )
+
+
+def _check(settings: Settings) -> None:
+    if any(window % settings.pane_ms for window in settings.windows_ms):
+        raise ValueError(f"a window is a whole number of panes: {settings.windows_ms} over {settings.pane_ms}")
+
+
+def _judge_task(steps: Sequence[Step], settings: Settings, score: Scorer, flush: bool) -> TaskResult:
+    arrivals = [step for step in steps if isinstance(step, Arrival)]
+    admission = admit(steps, settings)
+    w_ms = math.inf if flush else admission.w_ms
+    sessions = sessionize(admission.admitted, settings.gap_ms)
+    resolved = [resolve(session, settings) for session in sessions]
+    closed = [session[-1].event.ts + settings.gap_ms < w_ms - settings.lateness_ms for session in sessions]
+    lists = tuple(
+        _finished(shown, joined, session, is_closed or shown.ts + settings.attribution_ms < w_ms - settings.lateness_ms)
+        for session, joined, is_closed in zip(sessions, resolved, closed, strict=True)
+        for shown in sorted(joined.lists.values(), key=lambda shown: (shown.ts, shown.impression_id))
+    )
+    fates = admission.refused | {number: fate for joined in resolved for number, fate in joined.fates.items()}
+    return TaskResult(
+        w_ms=w_ms,
+        f_ms=w_ms - settings.lateness_ms - settings.attribution_ms,
+        newest_ts=max((one.event.ts for one in admission.admitted), default=None),
+        fates=tuple(fates[number] for number in range(len(arrivals))),
+        counters=_count(arrivals, admission, resolved, closed),
+        sessions=tuple(_summary(session, is_closed) for session, is_closed in zip(sessions, closed, strict=True)),
+        lists=lists,
+        panes=tally_panes(lists, settings, score),
+    )
+
+
+def _finished(shown: List, joined: Resolved, session: Sequence[Admitted], final: bool) -> ShownList:
+    """Give every place its grade: an item's grade goes to the first place that shows it, later places of it have 0."""
+    first_place = {item: shown.items.index(item) for item in shown.items}
+    grades = tuple(
+        joined.grades.get((shown.impression_id, item), 0) if first_place[item] == place else 0 for place, item in enumerate(shown.items)
+    )
+    user_id = session[0].event.user_id
+    return ShownList(user_id, shown.impression_id, shown.ts, shown.items, grades, shown.experiments, shown.segments, final)
+
+
+def _summary(session: Sequence[Admitted], closed: bool) -> Session:
+    return Session(session[0].event.user_id, session[0].event.ts, session[-1].event.ts, len(session), closed)
+
+
+def _count(
+    arrivals: Sequence[Arrival], admission: Admission, resolved: Sequence[Resolved], closed: Sequence[bool]
+) -> dict[tuple[str, str], int]:
+    """Count by (reason, input); what feedback came to, only where the session has closed."""
+    counters: Counter[tuple[str, str]] = Counter(("events", arrival.input) for arrival in arrivals)
+    counters.update((reason, arrivals[number].input) for number, reason in admission.refused.items())
+    for joined, is_closed in zip(resolved, closed, strict=True):
+        for number, fate in joined.fates.items():
+            if fate != "shown" and (is_closed or fate not in FATES_AT_CLOSE):
+                counters[fate, arrivals[number].input] += 1
+        if is_closed:
+            counters.update(("repeated", arrivals[number].input) for number in joined.repeated)
+    return dict(counters)

@@ -1,0 +1,89 @@
+"""From lists to sums: groups, panes and the windows over them."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from tests.oracle.scores import Scorer
+from tests.oracle.values import Group, Panes, Settings, ShownList, Tally, Window
+
+
+def tally_panes(lists: Iterable[ShownList], settings: Settings, score: Scorer) -> Panes:
+    """The tally of every (pane start, group) that has a list; a pane starts at the last multiple of `pane_ms` at or before ts."""
+    panes: Panes = {}
+    for shown in lists:
+        start = shown.ts // settings.pane_ms * settings.pane_ms
+        for group in groups_of(shown, settings.segments):
+            before = [panes[start, group]] if (start, group) in panes else []
+            panes[start, group] = add_up([*before, _tally_of_one(shown, settings, score)])
+    return panes
+
+
+def groups_of(shown: ShownList, segments: Sequence[str]) -> list[Group]:
+    """All traffic and each of the list's variants; and each of these again with every configured segment, one at a time."""
+    bare = [Group(), *(Group(experiment, variant) for experiment, variant in shown.experiments)]
+    values = [(name, dict(shown.segments).get(name, "")) for name in segments]
+    return bare + [group._replace(segments=(pair,)) for group in bare for pair in values]
+
+
+def _tally_of_one(shown: ShownList, settings: Settings, score: Scorer) -> Tally:
+    has_feedback = any(grade > 0 for grade in shown.grades)
+    first = {f"item_hit_rate@{k}": shown.grades[:k] for k in settings.cutoffs}
+    places = {name: len(grades) for name, grades in first.items()}
+    return Tally(
+        lists=1,
+        lists_with_feedback=int(has_feedback),
+        sums=score(list(shown.grades)),
+        hits={name: sum(grade >= settings.relevance_min for grade in grades) for name, grades in first.items()},
+        places=places,
+        places_with_feedback={name: count if has_feedback else 0 for name, count in places.items()},
+    )
+
+
+def add_up(tallies: Sequence[Tally]) -> Tally:
+    return Tally(
+        lists=sum(tally.lists for tally in tallies),
+        lists_with_feedback=sum(tally.lists_with_feedback for tally in tallies),
+        sums=_sum_by_name([tally.sums for tally in tallies]),
+        hits=_sum_by_name([tally.hits for tally in tallies]),
+        places=_sum_by_name([tally.places for tally in tallies]),
+        places_with_feedback=_sum_by_name([tally.places_with_feedback for tally in tallies]),
+    )
+
+
+def _sum_by_name(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for part in parts:
+        total.update(part)
+    return dict(total)
+
+
+def merge_panes(parts: Iterable[Panes]) -> Panes:
+    """Add the panes of several tasks, group by group."""
+    merged: dict[tuple[int, Group], list[Tally]] = {}
+    for part in parts:
+        for key, tally in part.items():
+            merged.setdefault(key, []).append(tally)
+    return {key: add_up(tallies) for key, tallies in merged.items()}
+
+
+def window_end(bound_ms: float, newest_ts: int | None, pane_ms: int) -> int | None:
+    """The last pane boundary at or before W or F; after a flush (an infinite bound) the end of the newest event's pane."""
+    if math.isfinite(bound_ms):
+        return int(bound_ms) // pane_ms * pane_ms
+    if bound_ms < 0 or newest_ts is None:
+        return None
+    return newest_ts // pane_ms * pane_ms + pane_ms
+
+
+def window_over(panes: Panes, end_ms: int | None, window_ms: int) -> Window:
+    """Sum the panes with `end - window <= start` that end at or before `end`."""
+    if end_ms is None:
+        return Window(None, {})
+    covered: dict[Group, list[Tally]] = {}
+    for (start, group), tally in panes.items():
+        if end_ms - window_ms <= start < end_ms:
+            covered.setdefault(group, []).append(tally)
+    return Window(end_ms, {group: add_up(tallies) for group, tallies in covered.items()})

@@ -1,0 +1,162 @@
+"""What goes into the oracle and what comes out. Plain values that compare with `==`; no rule of the semantics is here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from streammetrics.events.model import Event
+from tests.oracle.grades import Rule, parse_rules
+
+FATES_AT_CLOSE = ("orphan", "out_of_list", "too_old", "matched")
+"""Fates that are counted when the session closes, as `repeated` is."""
+
+REASONS = ("events", "future", "late", "session_full", "duplicate", "unknown_action", *FATES_AT_CLOSE, "repeated")
+"""Every counter. `events` counts all arrivals, `repeated` comes on top of `matched`; of the others an event meets one at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The settings that change numbers. Durations in milliseconds; `inputs` in configuration order."""
+
+    inputs: tuple[str, ...] = ("impressions", "feedback")
+    gap_ms: int = 7
+    lateness_ms: int = 2
+    attribution_ms: int = 5
+    out_of_orderness_ms: int = 0
+    idle_ms: int = 6
+    future_ms: int = 20
+    pane_ms: int = 4
+    windows_ms: tuple[int, ...] = (4, 12)
+    session_events_max: int = 1_000
+    rules: tuple[Rule, ...] = parse_rules("purchase=3, watch>=30=2, click=1, skip=0")
+    segments: tuple[str, ...] = ()
+    cutoffs: tuple[int, ...] = (1, 3)
+    relevance_min: float = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """An event of one input that decoded; `record_ts` is when its log took it, None where unknown."""
+
+    input: str
+    event: Event
+    record_ts: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Every input is caught up and silent, and the wall clock says `now_ms`."""
+
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """From here on exactly these inputs are caught up and silent, each until something arrives on it."""
+
+    inputs: frozenset[str]
+
+
+Step: TypeAlias = Arrival | Tick | Idle
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """An admitted event; `number` is its place among the task's arrivals."""
+
+    number: int
+    input: str
+    event: Event
+
+
+class Group(NamedTuple):
+    """What a tally is kept for; `segments` holds one (name, value) pair or none."""
+
+    experiment: str = ""
+    variant: str = ""
+    segments: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ShownList:
+    """A list as its session resolves it: `grades[i]` belongs to `items[i]`, best rank first."""
+
+    user_id: str
+    impression_id: str
+    ts: int
+    items: tuple[str, ...]
+    grades: tuple[float, ...]
+    experiments: tuple[tuple[str, str], ...]
+    segments: tuple[tuple[str, str], ...]
+    final: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One session: whose, from when to when, how many events, and whether it has closed."""
+
+    user_id: str
+    first_ts: int
+    last_ts: int
+    events: int
+    closed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Sums over the lists of one (pane, group), or over several panes of one group.
+
+    `sums` are the scaled integers of the list metrics by name; `hits`, `places` and `places_with_feedback` belong to the
+    item hit rate by name, the latter over lists with feedback only.
+    """
+
+    lists: int
+    lists_with_feedback: int
+    sums: Mapping[str, int]
+    hits: Mapping[str, int]
+    places: Mapping[str, int]
+    places_with_feedback: Mapping[str, int]
+
+
+Panes: TypeAlias = dict[tuple[int, Group], Tally]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What one window covers: panes that end at or before `end_ms`; groups without lists are absent."""
+
+    end_ms: int | None
+    groups: Mapping[Group, Tally]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResult:
+    """What one task came to. W and F are integers, or plus or minus infinity. `fates[i]` is arrival i's, as things stand.
+
+    The fate of an impression that counts is `shown`. Counters are by (reason, input), without zeros.
+    """
+
+    w_ms: float
+    f_ms: float
+    newest_ts: int | None
+    fates: tuple[str, ...]
+    counters: Mapping[tuple[str, str], int]
+    sessions: tuple[Session, ...]
+    lists: tuple[ShownList, ...]
+    panes: Panes
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """All tasks merged. `windows` is by (window_ms, view); `totals` has every reason, over all inputs."""
+
+    tasks: Mapping[int, TaskResult]
+    settings: Settings
+    w_ms: float
+    f_ms: float
+    counters: Mapping[tuple[str, str], int]
+    totals: Mapping[str, int]
+    panes: Panes
+    windows: Mapping[tuple[int, str], Window]

@@ -1,0 +1,205 @@
+"""Hypothesis strategies for small, adversarial traces: few users, few ids, few items, and times that sit on the boundaries.
+
+A case is settings plus the steps of one task. Durations are a few milliseconds, so that a step of time drawn from a handful
+of values keeps landing exactly at a gap, a lateness or a pane's edge, or one past it. Hypothesis likes the two ends of a
+choice best, so rare values stand in the middle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias, TypeVar
+
+import msgspec
+from hypothesis import strategies as st
+
+from streammetrics.events.model import Event, Feedback, Impression
+from tests.oracle import Arrival, Idle, Settings, Step, Tick, parse_rules
+
+T = TypeVar("T")
+Feature: TypeAlias = Literal["fragments", "feedback_without_id", "ticks", "futures"]
+
+STEPS_MAX = 25
+USERS = ("u", "v")
+IDS = ("w", "x", "y", "z")
+ITEMS = ("a", "b", "c")
+ACTIONS = (
+    "click",
+    "watch",
+    "purchase",
+    "click",
+    "Click",
+    "click",
+    "watch",
+    "skip",
+    "hover",
+    "watch",
+    "click",
+    "purchase",
+    "click",
+    "watch",
+)
+VALUES = (None, 29.9, 0.0, 48.0, 30.0)
+EXPERIMENTS = ((), (("ranker", "control"),), (("ranker", "treatment"),), (("layout", "wide"), ("ranker", "treatment")))
+SEGMENTS = ((), (("surface", "home"),), (("country", "no"), ("surface", "search")))
+RULES = tuple(
+    parse_rules(text)
+    for text in ("purchase=3, watch>=30=2, click=1, skip=0", "watch>=30=2, watch>=10=1, click=0.5", "click=1, click>=30=3, purchase=2")
+)
+INPUTS = (("impressions", "feedback"), ("feedback", "impressions"), ("events",), ("impressions", "clicks", "purchases"))
+START_MS = 1_732_183_200_000
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """The settings of a run and the steps of one task in arrival order."""
+
+    settings: Settings
+    steps: tuple[Step, ...]
+
+
+def settings(*, session_events_max: int = 1_000) -> st.SearchStrategy[Settings]:
+    """Settings with short durations; attribution may exceed the gap."""
+    return st.builds(
+        lambda pane_ms, panes, **others: Settings(pane_ms=pane_ms, windows_ms=tuple(count * pane_ms for count in panes), **others),
+        pane_ms=st.sampled_from((4, 1, 10)),
+        panes=st.sampled_from(((1, 3), (2,), (1, 5, 100))),
+        inputs=st.sampled_from(INPUTS),
+        gap_ms=st.sampled_from((7, 3, 0, 7)),
+        lateness_ms=st.sampled_from((2, 0, 6, 2)),
+        attribution_ms=st.sampled_from((5, 0, 12, 5)),
+        out_of_orderness_ms=st.integers(0, 3),
+        idle_ms=st.sampled_from((6, 0)),
+        future_ms=st.sampled_from((20, 0)),
+        session_events_max=st.just(session_events_max),
+        rules=st.sampled_from(RULES),
+        segments=st.sampled_from(((), ("surface",), ("surface", "country"))),
+    )
+
+
+@st.composite
+def cases(draw: st.DrawFn, *, session_events_max: int = 1_000, without: Collection[Feature] = ()) -> Case:
+    """A run of one task. Name in `without` what to leave out where a law holds only without it.
+
+    Time goes forward in small steps and each event lies a little behind it, so that arrivals are out of order, now and then
+    late, and sessions sometimes open, sometimes bridge. Without `ticks` no input is ever idle.
+    """
+    chosen = draw(settings(session_events_max=session_events_max))
+    kinds = ["whole", "whole", "feedback", "again"]
+    kinds += [] if "fragments" in without else ["fragment", "fragment"]
+    kinds += [] if "ticks" in without else ["pause"]
+    kinds += ["feedback", "feedback"]
+    gap = chosen.gap_ms
+    forward = st.sampled_from((0, 0, 1, 0, 2, gap, 0, 3, 0, gap + 1, 0, 1, chosen.attribution_ms, 0, 1, 0))
+    behind = st.sampled_from((0, 0, 0, 1, 0, gap, 2, 0, chosen.lateness_ms + chosen.out_of_orderness_ms, 1, 3, 0, 0, 0))
+    now = draw(st.sampled_from((0, START_MS)))
+    steps: list[Step] = []
+    length = draw(st.integers(0, STEPS_MAX))
+    for kind in draw(st.lists(st.sampled_from(kinds), min_size=length, max_size=length)):
+        now += draw(forward)
+        ts = max(0, now - draw(behind))
+        arrivals = [step for step in steps if isinstance(step, Arrival)]
+        if kind == "pause":
+            steps.append(draw(_pauses(chosen, now)))
+        elif kind == "again" and arrivals:
+            steps.append(draw(_again(draw(st.sampled_from(arrivals)), chosen)))
+        else:
+            event = draw(_events(kind, ts, [step.event for step in arrivals], without))
+            record_ts = None if "futures" in without else draw(_record_times(ts, chosen.future_ms))
+            steps.append(Arrival(draw(_inputs_for(event, chosen)), event, record_ts))
+    return Case(chosen, tuple(steps))
+
+
+def tiny_session_cases(*, without: Collection[Feature] = ()) -> st.SearchStrategy[Case]:
+    """Cases in which a session is sealed after one to three events."""
+    return st.sampled_from((1, 2, 3)).flatmap(lambda limit: cases(session_events_max=limit, without=without))
+
+
+@st.composite
+def interleavings(draw: st.DrawFn, case: Case) -> Case:
+    """The same arrivals in another interleaving of the inputs: each input keeps its own order. Ticks and idleness are left out."""
+    left = {name: [step for step in case.steps if isinstance(step, Arrival) and step.input == name] for name in case.settings.inputs}
+    steps: list[Step] = []
+    while any(left.values()):
+        steps.append(left[draw(st.sampled_from([name for name in case.settings.inputs if left[name]]))].pop(0))
+    return replace(case, steps=tuple(steps))
+
+
+@st.composite
+def batches(draw: st.DrawFn, values: Sequence[T]) -> list[list[T]]:
+    """The same values cut into consecutive batches; some batches may be empty."""
+    cuts = sorted(draw(st.lists(st.integers(0, len(values)), max_size=6)))
+    return [list(values[start:end]) for start, end in zip([0, *cuts], [*cuts, len(values)], strict=True)]
+
+
+@st.composite
+def _impressions(draw: st.DrawFn, ts: int, is_fragment: bool) -> Impression:
+    items = tuple(draw(st.lists(st.sampled_from(ITEMS), max_size=3 if is_fragment else 4)))
+    positions = tuple(sorted(draw(st.permutations(range(5)))[: len(items)])) if is_fragment else None
+    return Impression(
+        impression_id=draw(st.sampled_from(IDS)),
+        user_id=draw(_users()),
+        ts=ts,
+        items=items,
+        experiments=draw(st.sampled_from(EXPERIMENTS)),
+        segments=draw(st.sampled_from(SEGMENTS)),
+        positions=positions,
+    )
+
+
+@st.composite
+def _feedback(draw: st.DrawFn, ts: int, before: Sequence[Event], with_id_only: bool) -> Feedback:
+    """Mostly aimed at an item of a list that came before; else at anything."""
+    items: tuple[str, ...] = ITEMS
+    user_id, impression_id = draw(_users()), draw(st.sampled_from(IDS))
+    lists = [event for event in before if isinstance(event, Impression)]
+    if lists and draw(st.sampled_from((True, True, True, False, True, True))):
+        aim = draw(st.sampled_from((lists[-1], *lists)))
+        user_id, impression_id, items = aim.user_id, aim.impression_id, aim.items or ITEMS
+    return Feedback(
+        user_id=user_id,
+        ts=ts,
+        item_id=draw(st.sampled_from(items)),
+        action=draw(st.sampled_from(ACTIONS)),
+        value=draw(st.sampled_from(VALUES)),
+        impression_id=impression_id if with_id_only else draw(st.sampled_from((impression_id, None))),
+    )
+
+
+@st.composite
+def _events(draw: st.DrawFn, kind: str, ts: int, before: Sequence[Event], without: Collection[Feature]) -> Event:
+    if kind == "feedback":
+        return draw(_feedback(ts, before, "feedback_without_id" in without))
+    return draw(_impressions(ts, kind == "fragment"))
+
+
+def _users() -> st.SearchStrategy[str]:
+    """Mostly one user, so that events meet."""
+    return st.sampled_from((USERS[0], USERS[0], USERS[1], USERS[0]))
+
+
+def _inputs_for(event: Event, chosen: Settings) -> st.SearchStrategy[str]:
+    """Mostly the input that such an event belongs on; sometimes any."""
+    usual = chosen.inputs[0] if isinstance(event, Impression) else chosen.inputs[-1]
+    return st.sampled_from((usual, *chosen.inputs, usual, usual))
+
+
+def _record_times(ts: int, future_ms: int) -> st.SearchStrategy[int | None]:
+    """Mostly unknown; else such that the event is just not too far ahead of its record, or just too far."""
+    return st.sampled_from((*[None] * 6, *(at for at in (ts, ts - future_ms, ts - future_ms - 1) if at >= 0), *[None] * 6))
+
+
+@st.composite
+def _again(draw: st.DrawFn, arrival: Arrival, chosen: Settings) -> Arrival:
+    """An event once more: the same or shifted in time, on the same or another input."""
+    shift = draw(st.sampled_from((0, 1, chosen.attribution_ms, chosen.attribution_ms + 1, -1, 0)))
+    event = msgspec.structs.replace(arrival.event, ts=max(0, arrival.event.ts + shift))
+    return Arrival(draw(st.sampled_from((arrival.input, *chosen.inputs))), event)
+
+
+def _pauses(chosen: Settings, now: int) -> st.SearchStrategy[Step]:
+    """Some inputs go idle, or all do and the clock ticks, not far from where event time stands."""
+    clock = now + chosen.idle_ms + chosen.out_of_orderness_ms
+    ticks = st.sampled_from((-3, 0, 0, 2, chosen.gap_ms + chosen.lateness_ms + 1)).map(lambda ahead: Tick(max(0, clock + ahead)))
+    return st.one_of(ticks, st.frozensets(st.sampled_from(chosen.inputs)).map(Idle))
