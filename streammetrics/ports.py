@@ -36,8 +36,23 @@ class Polled:
     revoked: frozenset[int] = frozenset()
 
 
+@dataclass(frozen=True, slots=True)
+class SourceHealth:
+    """Whether a source answers, since when that is so (monotonic seconds), how often its client was rebuilt, the last error."""
+
+    reachable: bool = True
+    since: float = 0.0
+    rebuilds: int = 0
+    last_error: str = ""
+
+
 class Source(Protocol):
     """Where records come from. Raises SourceError when the world fails, StateError when the log's history does not fit."""
+
+    @property
+    def health(self) -> SourceHealth:
+        """Whether records can come at all: a source that waits for a broker to return raises nothing."""
+        ...
 
     def poll(self, timeout_s: float) -> Polled: ...
 
@@ -48,7 +63,7 @@ class Source(Protocol):
     def start(self, task: int, offsets: Mapping[Input, int]) -> Mapping[Input, int]:
         """Seek each input of a claimed task to its offset (absent: where the configuration says) and let it flow.
 
-        Returns where each input now stands, to be committed with the first events.
+        Returns where each input now stands, to be committed with the first events; nothing if the task has changed hands.
         """
         ...
 

@@ -1,0 +1,156 @@
+"""State in this process, for the demo, replays and tests: keeps the contract of `Store` and no more. No client is imported here.
+
+Values are bytes and therefore never copied; mappings always are, so that nothing handed out changes later.
+"""
+
+from __future__ import annotations
+
+import heapq
+import threading
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from streammetrics.ports import Claim, Commit, Loaded, Outcome, TaskView
+
+STALE_MAX = 1_000
+"""Room for users that have gone or have moved, besides as much as there are users, before all is built anew."""
+
+
+@dataclass(slots=True)
+class _Task:
+    """One task. `queue` is a heap of (due_ms, user); an entry counts only while it agrees with `due`.
+
+    `users_most` is the greatest number of users since the last tidying.
+    """
+
+    epoch: int = 0
+    token: str | None = None
+    seq: int = 0
+    control: bytes | None = None
+    panes_from_ms: int = 0
+    users: dict[str, bytes] = field(default_factory=dict)
+    due: dict[str, int] = field(default_factory=dict)
+    panes: dict[int, bytes] = field(default_factory=dict)
+    queue: list[tuple[int, str]] = field(default_factory=list)
+    users_most: int = 0
+
+    def judge(self, commit: Commit) -> Outcome:
+        if self.epoch == 0 or commit.epoch < self.epoch:
+            return Outcome.FENCED
+        if commit.epoch > self.epoch:
+            return Outcome.CONFLICT
+        if commit.token != self.token:
+            return Outcome.FENCED
+        if commit.seq == self.seq:
+            return Outcome.ALREADY
+        return Outcome.WRITTEN if commit.seq == self.seq + 1 else Outcome.CONFLICT
+
+    def write(self, commit: Commit) -> None:
+        self.seq, self.control, self.panes_from_ms = commit.seq, bytes(commit.control), commit.panes_from_ms
+        self.users.update(commit.users)
+        self.panes.update(commit.panes)
+        for user, due_ms in commit.due.items():
+            if self.due.get(user) != due_ms:
+                self.due[user] = due_ms
+                heapq.heappush(self.queue, (due_ms, user))
+        for user in commit.users_gone:
+            self.users.pop(user, None)
+            self.due.pop(user, None)
+        for start in commit.panes_gone:
+            self.panes.pop(start, None)
+        self.users_most = max(self.users_most, len(self.users))
+        if max(len(self.queue), self.users_most) > 2 * len(self.users) + STALE_MAX:
+            self.tidy()
+
+    def tidy(self) -> None:
+        """Leave room only for what is there: neither a heap nor a dict shrinks by itself when most of it has gone."""
+        self.users, self.due, self.users_most = dict(self.users), dict(self.due), len(self.users)
+        self.queue = [(due_ms, user) for user, due_ms in self.due.items()]
+        heapq.heapify(self.queue)
+
+    def first_due(self, before_ms: int, count: int) -> tuple[list[str], int | None]:
+        """Up to `count` users due before a time, the earliest first, and when the next one is due."""
+        taken: list[tuple[int, str]] = []
+        self._drop_stale(taken)
+        while self.queue and self.queue[0][0] < before_ms and len(taken) < count:
+            taken.append(heapq.heappop(self.queue))
+            self._drop_stale(taken)
+        next_due_ms = self.queue[0][0] if self.queue else None
+        for entry in taken:  # they stay due until a commit says otherwise
+            heapq.heappush(self.queue, entry)
+        return [user for _, user in taken], next_due_ms
+
+    def _drop_stale(self, taken: list[tuple[int, str]]) -> None:
+        """Bring an entry that counts to the top. A due time that moved away and back left two equal ones: one counts."""
+        while self.queue and (self.due.get(self.queue[0][1]) != self.queue[0][0] or (taken and self.queue[0] == taken[-1])):
+            heapq.heappop(self.queue)
+
+
+class MemoryStore:
+    """A `Store` in memory, safe to read from one thread while another commits; see `streammetrics.ports`.
+
+    >>> store = MemoryStore()
+    >>> claim = store.claim(0, token="mine")
+    >>> commit = Commit(0, claim.epoch, "mine", claim.seq + 1, b"control", 0, users={"u7": b"state"}, due={"u7": 90})
+    >>> store.commit(commit).value, store.commit(commit).value
+    ('written', 'already')
+    >>> store.load(0, [], due_before_ms=91, due_max=10)
+    Loaded(users={'u7': b'state'}, due=['u7'], next_due_ms=None)
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._tasks: dict[int, _Task] = {}
+        self._partitions: int | None = None
+
+    def claim(self, task: int, token: str) -> Claim:
+        with self._lock:
+            own = self._tasks.setdefault(task, _Task())
+            if own.token != token:
+                own.epoch += 1
+                own.token = token
+            committed = own.control is not None
+            panes = {start: pane for start, pane in own.panes.items() if committed and start >= own.panes_from_ms}
+            return Claim(own.epoch, own.seq, own.control, panes, tuple(own.panes))
+
+    def load(self, task: int, users: Collection[str], due_before_ms: int | None, due_max: int) -> Loaded:
+        with self._lock:
+            own = self._tasks.get(task, _Task())
+            due, next_due_ms = ([], None) if due_before_ms is None else own.first_due(due_before_ms, due_max)
+            return Loaded({user: own.users[user] for user in (*users, *due) if user in own.users}, due, next_due_ms)
+
+    def commit(self, commit: Commit) -> Outcome:
+        with self._lock:
+            own = self._tasks.get(commit.task, _Task())
+            outcome = own.judge(commit)
+            if outcome is Outcome.WRITTEN:
+                own.write(commit)
+            return outcome
+
+    def view(self, tasks: Collection[int], since: Mapping[int, int], panes_from_ms: Mapping[int, int | None]) -> Mapping[int, TaskView]:
+        """See `Store.view`; each task is seen as of one instant, several tasks as of several."""
+        views: dict[int, TaskView] = {}
+        for task in tasks:
+            with self._lock:
+                own = self._tasks.get(task)
+                if own is None or own.control is None or own.seq == since.get(task):
+                    continue
+                from_ms = panes_from_ms.get(task)
+                panes = dict(own.panes) if from_ms is None else {start: pane for start, pane in own.panes.items() if start >= from_ms}
+                views[task] = TaskView(own.seq, own.control, panes, len(own.users))
+        return views
+
+    def announce(self, partitions: int) -> int | None:
+        with self._lock:
+            before = self._partitions
+            self._partitions = partitions if before is None else before
+            return before
+
+    def partitions(self) -> int | None:
+        return self._partitions
+
+    def ping(self) -> None:
+        """Memory always serves."""
+
+    def close(self) -> None:
+        """Nothing to close; the state stays readable."""

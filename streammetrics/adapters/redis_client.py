@@ -1,0 +1,186 @@
+"""How a Redis is reached, and what its errors mean to an operator: settings, client, words.
+
+No key is named here and no state is read or written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import redis
+from redis.backoff import ExponentialWithJitterBackoff
+from redis.exceptions import (
+    AuthenticationError,
+    BusyLoadingError,
+    ConnectionError,
+    DataError,
+    MovedError,
+    NoPermissionError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    RedisClusterException,
+    RedisError,
+    TimeoutError,
+)
+from redis.retry import Retry
+
+from streammetrics.errors import ConfigError, Problem, StateError, StoreError
+
+Client = redis.Redis | redis.RedisCluster
+
+RESENDS_MAX = 2
+"""The client's own quick tries after a broken connection; longer outages are the caller's to wait out."""
+RESEND_SECONDS, RESEND_SECONDS_MAX = 0.02, 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedisSettings:
+    """How to reach Redis or a Redis Cluster, and the first part of every key. Nothing secret shows in `repr`.
+
+    `url` is redis://, rediss:// (TLS) or unix://; with a cluster any one of its nodes. The certificates are paths of PEM files.
+
+    >>> RedisSettings(url="redis://:secret@cache:6380/0").place
+    'cache:6380'
+    """
+
+    url: str = field(default="redis://127.0.0.1:6379/0", repr=False)
+    cluster: bool = False
+    namespace: str = "sm"
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    ssl_cafile: str | None = None
+    ssl_certfile: str | None = None
+    ssl_keyfile: str | None = None
+    socket_timeout_ms: int = 5_000
+    client_name: str = "streammetrics"
+
+    @property
+    def place(self) -> str:
+        """Where it is, for people: host and port, or the socket's path."""
+        parts = urlsplit(self.url)
+        return parts.path if parts.scheme == "unix" else f"{parts.hostname or 'localhost'}:{parts.port or 6379}"
+
+    def mask(self, text: str) -> str:
+        """The text without the passwords that these settings hold.
+
+        >>> RedisSettings(url="redis://:p%40ss@cache?password=other", password="third").mask("p@ss other third fourth")
+        '*** *** *** fourth'
+        """
+        parts = urlsplit(self.url)
+        for secret in (self.password, unquote(parts.password or ""), *parse_qs(parts.query).get("password", ())):
+            text = text.replace(secret, "***") if secret else text
+        return text
+
+
+def require_files(settings: RedisSettings) -> None:
+    """Raise ConfigError that names every certificate file which cannot be read."""
+    problems = []
+    for name in ("ssl_cafile", "ssl_certfile", "ssl_keyfile"):
+        path = getattr(settings, name)
+        if path is not None:
+            try:
+                Path(path).open("rb").close()
+            except OSError as error:
+                problems.append(Problem(f"redis.{name}", path, f"must be a file that can be read ({error.strerror})"))
+    if problems:
+        raise ConfigError(problems)
+
+
+def connect(settings: RedisSettings) -> Client:
+    """A client; one of a cluster asks its nodes at once and may raise what `speaking` translates, any other is idle till used.
+
+    Re-sends are safe: a claim or commit that arrives twice is known by its token and seq.
+    """
+    seconds = settings.socket_timeout_ms / 1_000
+    options: dict[str, Any] = {
+        "username": settings.username,
+        "password": settings.password,
+        "socket_timeout": seconds,
+        "socket_connect_timeout": seconds,
+        "retry": Retry(ExponentialWithJitterBackoff(base=RESEND_SECONDS, cap=RESEND_SECONDS_MAX), RESENDS_MAX),
+        "client_name": settings.client_name,
+        "decode_responses": False,
+        "protocol": 2,  # answers of one shape, whatever the server and client prefer
+    }
+    if settings.url.startswith("rediss:"):
+        files = {"ssl_ca_certs": settings.ssl_cafile, "ssl_certfile": settings.ssl_certfile, "ssl_keyfile": settings.ssl_keyfile}
+        options |= {name: path for name, path in files.items() if path is not None}
+    return redis.RedisCluster.from_url(settings.url, **options) if settings.cluster else redis.Redis.from_url(settings.url, **options)
+
+
+def send(client: Client, *command: Any) -> Any:
+    """One command as it is; a cluster's client finds the node by the command's keys."""
+    return client.execute_command(*command)  # type: ignore[no-untyped-call]  # the client's own types end here
+
+
+class Meaning(NamedTuple):
+    """What an error means: known by its kind, or by words that it holds (inside scripts and cluster errors the kind is lost)."""
+
+    kinds: tuple[type[Exception], ...]
+    words: tuple[str, ...]
+    advice: str
+
+
+MEANINGS = (
+    Meaning(
+        (AuthenticationError,),
+        ("NOAUTH", "WRONGPASS", "invalid username-password", "invalid password", "without any password configured"),
+        "check redis.username and redis.password",
+    ),
+    Meaning(
+        (NoPermissionError,),
+        ("NOPERM", "can't run this command", "ACL failure", "no permissions"),
+        "grant the user of redis.username the command and the keys of redis.namespace; commands inside scripts count too",
+    ),
+    Meaning(
+        (OutOfMemoryError,),
+        ("OOM command not allowed",),
+        "nothing was written; raise Redis' maxmemory or free memory, then it goes on by itself",
+    ),
+    Meaning((MovedError,), ("MOVED ",), "the server belongs to a cluster: set redis.cluster to true"),
+    Meaning((), ("Cluster mode is not enabled", "cluster support disabled"), "the server is not a cluster: set redis.cluster to false"),
+    Meaning((ReadOnlyError,), ("READONLY",), "redis.url leads to a replica; name the primary, or wait for a failover to end"),
+    Meaning((), ("NOREPLICAS",), "too few replicas are in step for min-replicas-to-write; bring them back"),
+    Meaning((BusyLoadingError,), ("LOADING",), "Redis is reading its data; wait"),
+    Meaning((), ("MISCONF",), "Redis cannot save to its disk and refuses writes; see its log"),
+    Meaning(
+        (),
+        ("CERTIFICATE", "certificate", "SSL", "TLS", "EOF occurred"),
+        "check redis.ssl_cafile, redis.ssl_certfile and redis.ssl_keyfile; redis.url must begin with rediss:// if the server speaks TLS",
+    ),
+    Meaning((TimeoutError,), ("Timeout",), "check redis.url and the network, or raise redis.socket_timeout_ms"),
+    Meaning((ConnectionError, OSError), ("cannot be connected",), "check that Redis runs, and redis.url"),
+)
+
+
+@contextlib.contextmanager
+def speaking(settings: RedisSettings) -> Iterator[None]:
+    """Turn what the client raises into StoreError with the setting to look at, or StateError for keys that are not ours."""
+    try:
+        yield
+    except DataError:  # our own mistake: an argument that cannot be sent
+        raise
+    except (RedisError, RedisClusterException, OSError) as error:
+        raise explained(error, settings) from error
+
+
+def explained(error: Exception, settings: RedisSettings) -> StoreError | StateError:
+    """The error that says what to do.
+
+    >>> print(explained(TimeoutError("Timeout reading from socket"), RedisSettings()))
+    Redis at 127.0.0.1:6379: Timeout reading from socket; check redis.url and the network, or raise redis.socket_timeout_ms
+    """
+    text = settings.mask(str(error)) or type(error).__name__
+    if "WRONGTYPE" in text:
+        namespace = settings.namespace
+        return StateError(
+            f"Redis at {settings.place}, redis.namespace = {namespace}: keys of another program, choose another namespace ({text})"
+        )
+    fitting = (meaning.advice for meaning in MEANINGS if isinstance(error, meaning.kinds) or any(word in text for word in meaning.words))
+    return StoreError("; ".join([f"Redis at {settings.place}: {text}", *islice(fitting, 1)]))

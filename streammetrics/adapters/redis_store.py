@@ -1,0 +1,221 @@
+"""State in Redis or a Redis Cluster: the keys of a task, and one script for each thing done to them. Nothing here decodes a value.
+
+Task p of namespace n has four keys with the hash tag {n:p}, which so share a slot: `ctl` (hash: epoch, token, seq, control,
+panes_from_ms, version), `users` (hash: "u" + user -> state), `due` (sorted set: "u" + user by due time in ms), `panes` (hash:
+start in ms -> pane). From its first claim on, each of them holds a placeholder `_`, which no user's field can equal.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from importlib import resources
+from itertools import chain
+from typing import Any, NamedTuple, TypeVar
+
+import redis
+from redis.exceptions import NoScriptError
+
+from streammetrics.adapters.redis_client import Client, RedisSettings, connect, require_files, send, speaking
+from streammetrics.adapters.redis_facts import RedisFacts, read_facts
+from streammetrics.errors import StateError
+from streammetrics.ports import Claim, Commit, Loaded, Outcome, TaskView
+
+Answer = TypeVar("Answer")
+
+__all__ = ["RedisFacts", "RedisSettings", "RedisStore", "TaskKeys"]
+
+LAYOUT_VERSION = "1"
+"""Of the keys and fields named above; what their values mean has versions of its own."""
+FIELDS_MAX = 5_000
+"""Users asked for by one HMGET, so that other clients get their turn."""
+VIEWS_MAX = 32
+"""Tasks read by one pipeline: bounds the memory of the answers."""
+
+
+class TaskKeys(NamedTuple):
+    """The keys of a task; the only place where one is spelt.
+
+    >>> TaskKeys.of("sm", 3).users
+    '{sm:3}:users'
+    """
+
+    ctl: str
+    users: str
+    due: str
+    panes: str
+
+    @classmethod
+    def of(cls, namespace: str, task: int) -> TaskKeys:
+        return cls(*(f"{{{namespace}:{task}}}:{name}" for name in cls._fields))
+
+
+class Script:
+    """A Lua script, sent by its digest and whole when the server does not know it (after a restart, failover, flush, slot move).
+
+    The client's own `register_script` would load it on every primary of a cluster, and so fail while any of them is away.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.text = resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+        self._digest = hashlib.sha1(self.text.encode()).hexdigest()
+
+    def __call__(self, client: Client, keys: Sequence[str], args: Iterable[str | bytes | int]) -> Any:
+        sent = (len(keys), *keys, *args)
+        try:
+            return send(client, "EVALSHA", self._digest, *sent)
+        except NoScriptError:
+            return send(client, "EVAL", self.text, *sent)
+
+
+class RedisStore:
+    """A `Store` in Redis >= 6.2, Valkey or Redis Cluster; see `streammetrics.ports`. Usable from several threads.
+
+    Nothing is sent before the first call. Raises ConfigError when it is made with a certificate file that cannot be read;
+    later StoreError when Redis cannot serve, StateError when keys of another program or layout stand in the way.
+    """
+
+    def __init__(self, settings: RedisSettings) -> None:
+        require_files(settings)
+        self.settings = settings
+        self._lock = threading.Lock()
+        self._connected: Client | None = None
+        self._claim, self._commit, self._load, self._view = (Script(f"{name}.lua") for name in ("claim", "commit", "load", "view"))
+        self._meta = f"{{{settings.namespace}:meta}}:meta"
+
+    def claim(self, task: int, token: str) -> Claim:
+        keys = self._keys(task)
+        answer = self._ask(lambda client: self._claim(client, keys, (token, LAYOUT_VERSION)))
+        self._require_layout(task, answer[0])
+        _, epoch, seq, control, starts, starts_read, panes = answer
+        read = zip(map(int, starts_read), panes, strict=True)
+        return Claim(int(epoch), int(seq), control, dict(read), tuple(map(int, starts)))
+
+    def load(self, task: int, users: Collection[str], due_before_ms: int | None, due_max: int) -> Loaded:
+        """See `Store.load`. Users alone are read in slices without a script, which costs Redis less: only their owner writes them."""
+        keys, asked = self._keys(task), list(users)
+        fields = [_field(user) for user in asked]
+        if due_before_ms is None:
+            return Loaded(_present(asked, self._ask(lambda client: _read_users(client, keys.users, fields))), [])
+        members, due_parts, parts, next_due = self._ask(
+            lambda client: self._load(client, (keys.users, keys.due), (due_before_ms, due_max, *fields))
+        )
+        due = [_user(member) for member in members]
+        found = _present(asked, chain.from_iterable(parts)) | _present(due, chain.from_iterable(due_parts))
+        return Loaded(found, due, None if next_due is None else int(float(next_due)))
+
+    def commit(self, commit: Commit) -> Outcome:
+        keys, args = self._keys(commit.task), _commit_args(commit)
+        answer = self._ask(lambda client: self._commit(client, keys, args))
+        return Outcome(answer.decode())
+
+    def view(self, tasks: Collection[int], since: Mapping[int, int], panes_from_ms: Mapping[int, int | None]) -> Mapping[int, TaskView]:
+        """See `Store.view`; each task is seen as of one instant, several tasks as of several."""
+        asked = list(tasks)
+        questions = [(self._keys(task), (_or_empty(since.get(task)), _or_empty(panes_from_ms.get(task)))) for task in asked]
+        answers = self._ask(lambda client: self._views(client, [((keys.ctl, keys.users, keys.panes), args) for keys, args in questions]))
+        views = {}
+        for task, answer in zip(asked, answers, strict=True):
+            if answer is not None:
+                version, seq, control, users, starts, panes = answer
+                self._require_layout(task, version)
+                views[task] = TaskView(int(seq), control, dict(zip(map(int, starts), panes, strict=True)), users)
+        return views
+
+    def _views(self, client: Client, questions: Sequence[tuple[Sequence[str], Sequence[str]]]) -> list[Any]:
+        if isinstance(client, redis.RedisCluster):  # its pipeline takes no scripts
+            return [self._view(client, keys, args) for keys, args in questions]
+        answers: list[Any] = []
+        for start in range(0, len(questions), VIEWS_MAX):
+            with client.pipeline(transaction=False) as pipeline:
+                for keys, args in questions[start : start + VIEWS_MAX]:
+                    send(pipeline, "EVAL", self._view.text, len(keys), *keys, *args)
+                answers += pipeline.execute()
+        return answers
+
+    def announce(self, partitions: int) -> int | None:
+        first = self._ask(lambda client: send(client, "HSETNX", self._meta, "partitions", partitions))
+        return None if first else self.partitions()
+
+    def partitions(self) -> int | None:
+        answer = self._ask(lambda client: send(client, "HGET", self._meta, "partitions"))
+        return None if answer is None else int(answer)
+
+    def ping(self) -> None:
+        """See `Store.ping`; in a cluster every primary must answer."""
+
+        def ping(client: Client) -> None:
+            if isinstance(client, redis.RedisCluster):
+                client.ping(target_nodes=redis.RedisCluster.PRIMARIES)
+            else:
+                client.ping()
+
+        self._ask(ping)
+
+    def facts(self) -> RedisFacts:
+        """What the server (every primary of a cluster) says of itself; what it refuses to say is unknown. Raises StoreError."""
+        return self._ask(read_facts)
+
+    def close(self) -> None:
+        with self._lock:
+            client, self._connected = self._connected, None
+        if client is not None:
+            client.close()
+
+    def _ask(self, question: Callable[[Client], Answer]) -> Answer:
+        with speaking(self.settings):
+            return question(self._client())
+
+    def _client(self) -> Client:
+        with self._lock:
+            if self._connected is None:
+                self._connected = connect(self.settings)
+            return self._connected
+
+    def _keys(self, task: int) -> TaskKeys:
+        return TaskKeys.of(self.settings.namespace, task)
+
+    def _require_layout(self, task: int, version: bytes) -> None:
+        if version.decode() != LAYOUT_VERSION:
+            raise StateError(
+                f"the keys of task {task} under redis.namespace = {self.settings.namespace} have layout {version.decode()}, this program "
+                f"knows layout {LAYOUT_VERSION}: run the version that wrote them, or begin anew with a new redis.namespace"
+            )
+
+
+def _read_users(client: Client, key: str, fields: Sequence[str]) -> list[bytes | None]:
+    slices = [fields[start : start + FIELDS_MAX] for start in range(0, len(fields), FIELDS_MAX)]
+    if len(slices) == 1:
+        return list(send(client, "HMGET", key, *slices[0]))
+    with client.pipeline(transaction=False) as pipeline:
+        for part in slices:
+            send(pipeline, "HMGET", key, *part)
+        return list(chain.from_iterable(pipeline.execute()))
+
+
+def _commit_args(commit: Commit) -> list[str | bytes | int]:
+    """The arguments of commit.lua."""
+    users = [piece for user, state in commit.users.items() for piece in (_field(user), state)]
+    due = [piece for user, due_ms in commit.due.items() for piece in (due_ms, _field(user))]
+    panes = [piece for start, pane in commit.panes.items() for piece in (start, pane)]
+    users_gone = [_field(user) for user in commit.users_gone]
+    parts: tuple[list[Any], ...] = (users, due, panes, users_gone, list(commit.panes_gone))
+    head = (commit.epoch, commit.token, commit.seq, commit.seq - 1, commit.control, commit.panes_from_ms)
+    return [*head, *map(len, parts), *chain.from_iterable(parts)]
+
+
+def _present(users: Iterable[str], states: Iterable[bytes | None]) -> dict[str, bytes]:
+    return {user: state for user, state in zip(users, states, strict=True) if state is not None}
+
+
+def _field(user: str) -> str:
+    return f"u{user}"
+
+
+def _user(member: bytes) -> str:
+    return member[1:].decode()
+
+
+def _or_empty(value: int | None) -> str:
+    return "" if value is None else str(value)

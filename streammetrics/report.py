@@ -1,0 +1,205 @@
+"""Committed state of all tasks -> one immutable Report: what `/metrics`, `/api/report` and `replay --report` show.
+
+Pure. A report is a global truth, whatever the number of workers: it is read from what was committed, merged exactly, and
+says up to which event time it is complete. Nothing here asks who owns a task.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from streammetrics.scoring import Layout, add
+from streammetrics.state import Control, decode_control, decode_pane
+from streammetrics.version import __version__
+from streammetrics.windows import FOREVER, NEVER, VIEWS, Board, Pane, View, Window, WindowRules, final_bound, means
+
+
+@dataclass(frozen=True, slots=True)
+class InputStanding:
+    """How far one input's events are in the committed state. `watermark_ms` is None before its first event."""
+
+    topic: str
+    partition: int
+    offset: int | None
+    watermark_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """The cumulative tally of one variant's final lists: it only grows."""
+
+    experiment: str
+    variant: str
+    tally: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Everything that is shown of the results, as of one reading of the store.
+
+    `watermark_ms` (W) and `final_ms` (F) are minima over all tasks, None while some task has not seen events yet and when
+    the input has ended (`ended`). `withheld` counts the windows that were not published because a task had dropped panes.
+    """
+
+    rules: str
+    settings: Mapping[str, Any]
+    tasks: int
+    tasks_committed: int
+    watermark_ms: int | None
+    final_ms: int | None
+    ended: bool
+    inputs: tuple[InputStanding, ...]
+    windows: tuple[Window, ...]
+    totals: tuple[Total, ...]
+    counts: Mapping[tuple[str, str], int]
+    users_open: int
+    sessions_open: int
+    withheld: int
+
+    def to_json(self, layout: Layout) -> dict[str, Any]:
+        """The report as plain JSON values; times are epoch milliseconds, absent ones null."""
+        reasons: Counter[str] = Counter()
+        for (reason, _), count in self.counts.items():
+            reasons[reason] += count
+        return {
+            "version": __version__,
+            "settings": dict(self.settings),
+            "rules": self.rules,
+            "tasks": self.tasks,
+            "tasks_committed": self.tasks_committed,
+            "watermark_ms": self.watermark_ms,
+            "final_ms": self.final_ms,
+            "ended": self.ended,
+            "inputs": [
+                {"topic": each.topic, "partition": each.partition, "offset": each.offset, "watermark_ms": each.watermark_ms}
+                for each in self.inputs
+            ],
+            "windows": [_window_json(window) for window in self.windows],
+            "totals": [
+                {
+                    "experiment": total.experiment,
+                    "variant": total.variant,
+                    "lists": total.tally[0],
+                    "lists_with_feedback": total.tally[1],
+                    "values": means(layout, list(total.tally), False),
+                    "values_with_feedback": means(layout, list(total.tally), True),
+                }
+                for total in self.totals
+            ],
+            "counters": dict(sorted(reasons.items())),
+            "counters_by_topic": [
+                {"reason": reason, "topic": topic, "count": count} for (reason, topic), count in sorted(self.counts.items())
+            ],
+            "users_open": self.users_open,
+            "sessions_open": self.sessions_open,
+            "windows_withheld": self.withheld,
+        }
+
+
+def _window_json(window: Window) -> dict[str, Any]:
+    return {
+        "window_ms": window.window_ms,
+        "view": window.view,
+        "end_ms": window.end_ms,
+        "complete": window.complete,
+        "groups": [
+            {
+                "experiment": values.group.experiment,
+                "variant": values.group.variant,
+                "segments": values.group.segments,
+                "lists": values.lists,
+                "lists_with_feedback": values.lists_with_feedback,
+                "values": dict(values.values),
+                "values_with_feedback": dict(values.values_with_feedback),
+            }
+            for values in window.groups
+        ],
+    }
+
+
+class Ledger:
+    """What is known of every task's committed state, and the reports made of it."""
+
+    def __init__(self, layout: Layout, rules: WindowRules, settings: Mapping[str, Any]) -> None:
+        self.layout = layout
+        self.rules = rules
+        self.settings = settings
+        self.board = Board(layout, rules)
+        self.seqs: dict[int, int] = {}
+        self._controls: dict[int, Control] = {}
+        self._users: dict[int, int] = {}
+        self._withheld: set[tuple[int, View, int]] = set()
+        self._withheld_count = 0
+
+    def panes_wanted(self, task: int) -> int | None:
+        """The start from which a task's panes may have changed since they were read; None for all of them."""
+        control = self._controls.get(task)
+        return None if control is None or control.pane_from == NEVER else control.pane_from
+
+    def update(self, task: int, seq: int, control_bytes: bytes, panes: Mapping[int, bytes], users: int) -> None:
+        """Take one task's committed state; `panes` are those from `panes_wanted` on."""
+        control = decode_control(control_bytes)
+        decoded: dict[int, Pane] = {start: decode_pane(stored) for start, stored in panes.items()}
+        self.board.update(task, decoded, self.panes_wanted(task), control.oldest_kept)
+        self._controls[task] = control
+        self.seqs[task] = seq
+        self._users[task] = users
+
+    def report(self, tasks: int) -> Report:
+        """Merge what is known; `tasks` is how many there are in all, committed or not."""
+        controls = [self._controls[task] for task in sorted(self._controls) if task < tasks]
+        missing = len(controls) < tasks or not controls
+        watermark = NEVER if missing else min(control.watermark for control in controls)
+        newest = max((control.newest for control in controls), default=NEVER)
+        oldest_kept = max((control.oldest_kept for control in controls), default=NEVER)
+        windows = tuple(
+            self.board.window(window_ms, view, watermark, oldest_kept, newest) for window_ms in self.rules.windows_ms for view in VIEWS
+        )
+        self._count_withheld(windows)
+        final = final_bound(watermark, self.rules.lateness_ms, self.rules.attribution_ms)
+        counts: Counter[tuple[str, str]] = Counter()
+        for control in controls:
+            for reason, topic, count in control.counts:
+                counts[reason, control.topics[topic]] += count
+        return Report(
+            rules=controls[0].rules if controls else "",
+            settings=self.settings,
+            tasks=tasks,
+            tasks_committed=len(controls),
+            watermark_ms=_shown(watermark),
+            final_ms=_shown(final),
+            ended=watermark == FOREVER,
+            inputs=tuple(self._inputs()),
+            windows=windows,
+            totals=self._totals(controls),
+            counts=dict(counts),
+            users_open=sum(self._users.values()),
+            sessions_open=sum(control.sessions_open for control in controls),
+            withheld=self._withheld_count,
+        )
+
+    def _inputs(self) -> Iterable[InputStanding]:
+        for task, control in sorted(self._controls.items()):
+            for topic, offset, watermark in zip(control.topics, control.offsets, control.watermarks, strict=True):
+                yield InputStanding(topic, task, offset, _shown(watermark))
+
+    def _totals(self, controls: Iterable[Control]) -> tuple[Total, ...]:
+        merged: dict[tuple[str, str], list[int]] = {}
+        for control in controls:
+            for experiment, variant, tally in control.totals:
+                known = merged.get((experiment, variant))
+                merged[experiment, variant] = tally if known is None else add(known, tally)
+        return tuple(Total(experiment, variant, tuple(tally)) for (experiment, variant), tally in sorted(merged.items()))
+
+    def _count_withheld(self, windows: Iterable[Window]) -> None:
+        """Count each window that cannot be published once, not once for each time it is looked at."""
+        withheld = {(window.window_ms, window.view, window.end_ms or 0) for window in windows if not window.complete}
+        self._withheld_count += len(withheld - self._withheld)
+        self._withheld = withheld
+
+
+def _shown(watermark: int) -> int | None:
+    return None if watermark in (NEVER, FOREVER) else watermark

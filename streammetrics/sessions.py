@@ -1,0 +1,436 @@
+"""A user's open sessions: which events belong together, which list a feedback answers, which fate each event meets.
+
+Pure. The law is `join`: the hits of every list and the fate of every feedback are a function of the session's events
+alone. What arrives in order takes a short way to the same result; everything else (a copy, a fragment, a list older than
+feedback that may belong to it, a bridge between two sessions) joins the session anew.
+
+A session stays until it closes, with all that a final list must still answer. Times are event times in epoch milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from streammetrics.events.model import Impression
+
+Labels: TypeAlias = tuple[tuple[str, str], ...]
+Hits: TypeAlias = Mapping[int, float]
+"""Grades above 0 by 0-based position in the list."""
+
+NO_HITS: Hits = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinRules:
+    """What decides a join. `gap_ms` and `attribution_ms` are inclusive; the limits are refusals, never cuts."""
+
+    gap_ms: int = 1_800_000
+    attribution_ms: int = 1_800_000
+    session_events_max: int = 2_000
+    lists_open_max: int = 1_000
+    items_max: int = 1_000
+
+
+class StoredFeedback(NamedTuple):
+    """One feedback of a session, graded. `topic` is the index of its topic in the configured order."""
+
+    ts: int
+    impression_id: str | None
+    item_id: str
+    action: str
+    grade: float
+    topic: int
+
+
+class Facts(NamedTuple):
+    """What one shown list is, whatever is answered to it: the part of a list that only another copy can change."""
+
+    impression_id: str
+    ts: int
+    items: tuple[str, ...]
+    experiments: Labels
+    segments: Labels
+    topic: int
+
+    @classmethod
+    def of(cls, impression: Impression, topic: int) -> Facts:
+        return cls(impression.impression_id, impression.ts, impression.items, impression.experiments, impression.segments, topic)
+
+
+class Fragment(NamedTuple):
+    """A part of a list, in the order that counts: (ts, content), then the topic so that every copy has its place."""
+
+    ts: int
+    items: tuple[str, ...]
+    positions: tuple[int, ...]
+    experiments: Labels
+    segments: Labels
+    topic: int
+
+
+class Parts(NamedTuple):
+    """The copies of an impression_id that came at least once as a fragment.
+
+    `whole` is the least whole copy that takes part; `whole_seen` tells that there ever was one, which makes every
+    fragment a duplicate for the counters.
+    """
+
+    whole: Facts | None
+    whole_seen: bool
+    fragments: tuple[Fragment, ...]
+
+
+class _Untouched:
+    """Marks a list whose tallied hits are its hits."""
+
+
+UNTOUCHED = _Untouched()
+
+
+class ShownList:
+    """One list of an open session with the grades it has earned.
+
+    `hits` is replaced, never changed in place; None once the list is no more. `before` holds the hits as they were last
+    tallied while the list is touched: None for a list that no tally knows.
+    """
+
+    __slots__ = ("before", "cell", "facts", "hits", "items", "ts")
+
+    def __init__(self, facts: Facts, before: Hits | _Untouched | None = None) -> None:
+        self.facts = facts
+        self.ts = facts.ts
+        self.items = facts.items
+        self.hits: Hits | None = NO_HITS
+        self.before: Hits | _Untouched | None = before
+        self.cell: object = None
+
+
+Touched: TypeAlias = list[ShownList]
+Duplicates: TypeAlias = Counter[int]
+"""How many copies turned out to be duplicates, by topic index."""
+
+
+def touch(shown: ShownList, touched: Touched) -> None:
+    """Remember what the tallies hold of a list before it changes."""
+    if shown.before is UNTOUCHED:
+        shown.before = shown.hits
+        touched.append(shown)
+
+
+class Session:
+    """One user's events joined by a gap. `size` counts its admitted events; `first` and `last` are inclusive."""
+
+    __slots__ = ("feedback", "first", "idless_last", "last", "lists", "orphan_ids", "parts", "size")
+
+    def __init__(self, first: int, last: int, size: int = 0) -> None:
+        self.first = first
+        self.last = last
+        self.size = size
+        self.lists: dict[str, ShownList] = {}
+        self.feedback: list[StoredFeedback] = []
+        self.parts: dict[str, Parts] = {}
+        self.orphan_ids: set[str] = set()
+        self.idless_last = -1
+
+    def extend(self, ts: int) -> None:
+        """Count one more event of this session."""
+        self.size += 1
+        if ts > self.last:
+            self.last = ts
+        elif ts < self.first:
+            self.first = ts
+
+    def add_feedback(self, feedback: StoredFeedback, attribution_ms: int, touched: Touched) -> None:
+        """Join one feedback. It moves no other feedback, so the short way is always the right one."""
+        self.feedback.append(feedback)
+        self._note(feedback)
+        found = find(feedback, self.lists, self.parts, attribution_ms)
+        if not isinstance(found, str):
+            shown, position = found
+            _grade(shown, position, feedback.grade, touched)
+
+    def add_impression(self, impression: Impression, topic: int, rules: JoinRules, touched: Touched) -> Duplicates | None:
+        """Join one list or fragment; returns the duplicates that this brought to light, None for none."""
+        facts = Facts.of(impression, topic)
+        identity = facts.impression_id
+        if impression.positions is None and identity not in self.lists and identity not in self.parts:
+            self._show(facts, touched)
+            if identity in self.orphan_ids or facts.ts <= self.idless_last:
+                self.rejoin(rules.attribution_ms, touched)
+            return None
+        return self._add_copy(impression, facts, rules, touched)
+
+    def absorb(self, other: Session, rules: JoinRules, touched: Touched) -> Duplicates:
+        """Take in a session that a bridge has joined to this one; the bridge itself comes afterwards."""
+        self.first, self.last, self.size = min(self.first, other.first), max(self.last, other.last), self.size + other.size
+        self.feedback.extend(other.feedback)
+        for feedback in other.feedback:
+            self._note(feedback)
+        duplicates: Duplicates = Counter()
+        for identity in {*other.lists, *other.parts}:
+            if identity in self.lists or identity in self.parts:
+                parts = _united(self._parts_of(identity), other._parts_of(identity), duplicates)
+                other._hide(identity, touched)
+                self._settle(identity, parts, duplicates, rules, touched)
+            else:
+                if identity in other.lists:
+                    self.lists[identity] = other.lists[identity]
+                if identity in other.parts:
+                    self.parts[identity] = other.parts[identity]
+        self.rejoin(rules.attribution_ms, touched)
+        return duplicates
+
+    def rejoin(self, attribution_ms: int, touched: Touched) -> None:
+        """Join all feedback anew: the law that every short way must equal."""
+        hits = self._join(attribution_ms)
+        for identity, shown in self.lists.items():
+            earned = hits.get(identity, NO_HITS)
+            if earned != shown.hits:
+                touch(shown, touched)
+                shown.hits = earned
+
+    def restore(self, attribution_ms: int) -> None:
+        """Join a session that was read back: its lists are tallied with the hits that follow from its events."""
+        for identity, earned in self._join(attribution_ms).items():
+            self.lists[identity].hits = earned
+
+    def _join(self, attribution_ms: int) -> dict[str, Hits]:
+        hits: dict[str, dict[int, float]] = {}
+        self.orphan_ids.clear()
+        for feedback in self.feedback:
+            self._note(feedback)
+            found = find(feedback, self.lists, self.parts, attribution_ms)
+            if not isinstance(found, str) and feedback.grade > 0:
+                shown, position = found
+                grades = hits.setdefault(shown.facts.impression_id, {})
+                grades[position] = max(grades.get(position, 0), feedback.grade)
+        return dict(hits)
+
+    def fates(self, attribution_ms: int) -> Counter[tuple[str, int]]:
+        """Count the fates that settle when a session closes, as (reason, topic index)."""
+        counts: Counter[tuple[str, int]] = Counter()
+        distinct: set[tuple[str, str, str]] = set()
+        for feedback in sorted(self.feedback, key=lambda stored: (stored.ts, stored.topic)):
+            found = find(feedback, self.lists, self.parts, attribution_ms)
+            if isinstance(found, str):
+                counts[found, feedback.topic] += 1
+                continue
+            counts["matched", feedback.topic] += 1
+            answer = (found[0].facts.impression_id, feedback.item_id, feedback.action)
+            if answer in distinct:
+                counts["repeated", feedback.topic] += 1
+            distinct.add(answer)
+        for identity, parts in self.parts.items():
+            if identity not in self.lists and not parts.whole_seen:
+                for fragment in parts.fragments:
+                    counts["too_many_items", fragment.topic] += 1
+        return counts
+
+    def _note(self, feedback: StoredFeedback) -> None:
+        """Remember what a list that comes later, but is older, might have to answer."""
+        if feedback.impression_id is None:
+            self.idless_last = max(self.idless_last, feedback.ts)
+        elif feedback.impression_id not in self.lists:
+            self.orphan_ids.add(feedback.impression_id)
+
+    def _show(self, facts: Facts, touched: Touched) -> None:
+        shown = ShownList(facts)
+        touched.append(shown)
+        self.lists[facts.impression_id] = shown
+
+    def _hide(self, identity: str, touched: Touched) -> None:
+        shown = self.lists.pop(identity, None)
+        if shown is not None:
+            touch(shown, touched)
+            shown.hits = None
+
+    def _parts_of(self, identity: str) -> Parts:
+        parts = self.parts.get(identity)
+        if parts is None:
+            return Parts(self.lists[identity].facts, True, ())
+        return parts
+
+    def _add_copy(self, impression: Impression, facts: Facts, rules: JoinRules, touched: Touched) -> Duplicates:
+        identity = facts.impression_id
+        duplicates: Duplicates = Counter()
+        if impression.positions is None:
+            arrived = Parts(facts, True, ())
+        else:
+            fragment = Fragment(facts.ts, facts.items, impression.positions, facts.experiments, facts.segments, facts.topic)
+            arrived = Parts(None, False, (fragment,))
+        known = identity in self.lists or identity in self.parts
+        parts = _united(self._parts_of(identity), arrived, duplicates) if known else arrived
+        self._settle(identity, parts, duplicates, rules, touched)
+        self.rejoin(rules.attribution_ms, touched)
+        return duplicates
+
+    def _settle(self, identity: str, parts: Parts, duplicates: Duplicates, rules: JoinRules, touched: Touched) -> None:
+        """Let the copies of one id make one list."""
+        parts, facts = _settled(identity, parts, duplicates, rules)
+        if parts.fragments:
+            self.parts[identity] = parts
+        else:
+            self.parts.pop(identity, None)
+        shown = self.lists.get(identity)
+        if (shown.facts if shown is not None else None) != facts:
+            self._hide(identity, touched)
+            if facts is not None:
+                self._show(facts, touched)
+
+
+def _grade(shown: ShownList, position: int, grade: float, touched: Touched) -> None:
+    """An item's grade is the maximum over its matched feedback."""
+    hits = shown.hits
+    assert hits is not None
+    if grade > hits.get(position, 0):
+        touch(shown, touched)
+        shown.hits = {**hits, position: grade}
+
+
+def find(feedback: StoredFeedback, lists: Mapping[str, ShownList], parts: Mapping[str, Parts], attribution_ms: int) -> tuple[ShownList, int] | str:
+    """The list and the position that a feedback answers, or the reason why there is none.
+
+    With an impression_id the feedback belongs to that list, even if it is dated before it; without, to the latest list at
+    or before it that shows the item (same time: the greatest id), as far as what came at or before the feedback shows it.
+    """
+    ts, identity, item_id = feedback[0], feedback[1], feedback[2]
+    if identity is None:
+        identity = _belongs(ts, item_id, lists, parts)
+        if identity == "":
+            return "orphan" if not any(_as_of(shown, parts, ts) for shown in lists.values()) else "out_of_list"
+    shown = lists.get(identity)
+    if shown is None:
+        return "orphan"
+    try:
+        position = shown.items.index(item_id)
+    except ValueError:
+        return "out_of_list"
+    if ts - shown.ts > attribution_ms:
+        return "too_old"
+    return shown, position
+
+
+def _belongs(ts: int, item_id: str, lists: Mapping[str, ShownList], parts: Mapping[str, Parts]) -> str:
+    """The id of the latest list that shows an item at a time; empty when none does (an id never is)."""
+    latest: tuple[int, str] = (-1, "")
+    for identity, shown in lists.items():
+        seen = _as_of(shown, parts, ts)
+        if seen is not None and (seen[0], identity) > latest and item_id in seen[1]:
+            latest = seen[0], identity
+    return latest[1]
+
+
+def _as_of(shown: ShownList, parts: Mapping[str, Parts], ts: int) -> tuple[int, Collection[str]] | None:
+    """A list's time and items as its copies dated at or before `ts` make them; None when there is no such copy.
+
+    Later fragments may not count here: they could take feedback from, or give it back to, an older list that is final.
+    """
+    known = parts.get(shown.facts.impression_id) if parts else None
+    if known is None:
+        return (shown.ts, shown.items) if shown.ts <= ts else None
+    if known.whole is not None and known.whole.ts <= ts:
+        return known.whole.ts, known.whole.items
+    earlier = [fragment for fragment in known.fragments if fragment.ts <= ts]
+    return (earlier[0].ts, {item for fragment in earlier for item in fragment.items}) if earlier else None
+
+
+def _united(one: Parts, other: Parts, duplicates: Duplicates) -> Parts:
+    """All copies of one id: the least whole copy stays, every other one is a duplicate."""
+    wholes = [parts.whole for parts in (one, other) if parts.whole is not None]
+    whole = min(wholes) if wholes else None
+    if len(wholes) == 2:
+        duplicates[max(wholes).topic] += 1
+    seen = one.whole_seen or other.whole_seen
+    for parts in (one, other):
+        if seen and not parts.whole_seen:
+            duplicates.update(fragment.topic for fragment in parts.fragments)
+    return Parts(whole, seen, tuple(sorted(one.fragments + other.fragments)))
+
+
+def _settled(identity: str, parts: Parts, duplicates: Duplicates, rules: JoinRules) -> tuple[Parts, Facts | None]:
+    """Drop what can matter no more, and say which list the rest makes (None: more items than a list may hold).
+
+    Copies more than `attribution_ms` after the first one come when the list may already be final, so they take no part.
+    """
+    whole, seen, fragments = parts
+    first = min([copy.ts for copy in (whole, *fragments) if copy is not None])
+    settled_after = first + rules.attribution_ms
+    if whole is not None and whole.ts > settled_after:
+        duplicates[whole.topic] += 1
+        whole = None
+    placed: dict[str, int] = {}
+    kept: list[Fragment] = []
+    for fragment in fragments:
+        new = {item: place for item, place in _places(fragment) if place < placed.get(item, place + 1)}
+        if fragment.ts <= settled_after and (new or not kept):
+            placed.update(new)
+            kept.append(fragment)
+        elif not seen:
+            duplicates[fragment.topic] += 1
+    parts = Parts(whole, seen, tuple(kept))
+    if whole is not None:
+        return parts, whole
+    if len(placed) > rules.items_max:
+        return parts, None
+    items = tuple(item for _, item in sorted((place, item) for item, place in placed.items()))
+    return parts, Facts(identity, first, items, kept[0].experiments, kept[0].segments, kept[0].topic)
+
+
+def _places(fragment: Fragment) -> Iterable[tuple[str, int]]:
+    """Each item of a fragment with its least position there."""
+    least: dict[str, int] = {}
+    for item, place in zip(fragment.items, fragment.positions, strict=True):
+        least.setdefault(item, place)
+    return least.items()
+
+
+class User:
+    """One user's open sessions in order of time. `due` is when the store was told to look again (None: not told)."""
+
+    __slots__ = ("due", "misplaced", "sessions")
+
+    def __init__(self, misplaced: bool = False) -> None:
+        self.sessions: list[Session] = []
+        self.due: int | None = None
+        self.misplaced = misplaced
+
+    def session_at(self, ts: int, rules: JoinRules, touched: Touched) -> tuple[Session | None, Duplicates | None]:
+        """The session that an event at `ts` belongs to, opened or bridged as needed; None when that session is full.
+
+        A full session takes no further event of its neighbourhood, and nothing refused may bridge; sessions that a bridge
+        joins may together exceed the limit.
+        """
+        gap = rules.gap_ms
+        near = [session for session in self.sessions if session.first - gap <= ts <= session.last + gap]
+        if any(session.size >= rules.session_events_max for session in near):
+            return None, None
+        if not near:
+            session = Session(ts, ts)
+            self.sessions.append(session)
+            self.sessions.sort(key=lambda opened: opened.first)
+            return session, None
+        if len(near) == 1:
+            return near[0], None
+        self.sessions.remove(near[1])
+        return near[0], near[0].absorb(near[1], rules, touched)
+
+    def lists_reach(self, limit: int, impression_id: str) -> bool:
+        """Whether one more list would exceed the limit of open lists; another copy of an open list is not one more."""
+        if len(self.sessions) == 1 and len(self.sessions[0].lists) < limit:
+            return False
+        known = any(impression_id in session.lists or impression_id in session.parts for session in self.sessions)
+        return not known and sum(len(session.lists) for session in self.sessions) >= limit
+
+    def close_before(self, bound: int, gap_ms: int) -> list[Session]:
+        """Take out the sessions that no admitted event can touch any more: those with last + gap < bound."""
+        closed = [session for session in self.sessions if session.last + gap_ms < bound]
+        if closed:
+            self.sessions = [session for session in self.sessions if session.last + gap_ms >= bound]
+        return closed
+
+    def next_due(self, gap_ms: int) -> int:
+        """The earliest time at which one of the open sessions may close."""
+        return min(session.last for session in self.sessions) + gap_ms

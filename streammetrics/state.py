@@ -1,0 +1,135 @@
+"""The stored form of a task's state, written and read in this one place; every value carries a version.
+
+Users and panes are MessagePack behind a version; tallies are JSON text inside it because their integers may outgrow 64
+bits. Bytes of an unknown version are refused with the way out, never guessed at.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from streammetrics.errors import StateError
+from streammetrics.sessions import UNTOUCHED, Facts, Fragment, JoinRules, Labels, Parts, Session, ShownList, StoredFeedback, User
+from streammetrics.windows import Group, Pane
+
+VERSION = 1
+
+_StoredFacts = tuple[str, int, tuple[str, ...], Labels, Labels, int]
+_StoredFragment = tuple[int, tuple[str, ...], tuple[int, ...], Labels, Labels, int]
+_StoredFeedback = tuple[int, str | None, str, str, float | int, int]
+_StoredParts = tuple[str, _StoredFacts | None, bool, tuple[_StoredFragment, ...]]
+_StoredSession = tuple[int, int, int, list[_StoredFacts], list[_StoredFeedback], list[_StoredParts]]
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_user = msgspec.msgpack.Decoder(tuple[int, list[_StoredSession]]).decode
+_encode_json = msgspec.json.Encoder().encode
+_decode_pane = msgspec.json.Decoder(tuple[int, list[tuple[str, str, str, str, list[int]]]]).decode
+
+
+class Control(msgspec.Struct, kw_only=True, array_like=True):
+    """A task's own record: where it stands in its inputs and all that it has counted.
+
+    `rules` names everything that changes numbers, so that state of other rules is never merged. Offsets and watermarks are
+    by topic index; `counts` is (reason, topic index, count); `totals` are cumulative tallies of final panes; `groups` is
+    (group, newest ts).
+    """
+
+    version: int = VERSION
+    rules: str
+    topics: list[str]
+    topic_ids: list[str]
+    offsets: list[int | None]
+    watermarks: list[int]
+    watermark: int
+    newest: int
+    oldest_kept: int
+    pane_from: int
+    sessions_open: int
+    counts: list[tuple[str, int, int]]
+    totals: list[tuple[str, str, list[int]]]
+    groups: list[tuple[Group, int]]
+
+
+_decode_control = msgspec.json.Decoder(Control).decode
+
+
+def encode_user(user: User) -> bytes:
+    """One user's open sessions; hits are left out because they follow from the rest."""
+    return _encode(
+        (
+            VERSION,
+            [
+                (
+                    session.first,
+                    session.last,
+                    session.size,
+                    [shown.facts for shown in session.lists.values()],
+                    session.feedback,
+                    [(identity, *parts) for identity, parts in session.parts.items()],
+                )
+                for session in user.sessions
+            ],
+        )
+    )
+
+
+def decode_user(stored: bytes, rules: JoinRules, misplaced: bool = False) -> User:
+    """The user that was stored, every session joined."""
+    try:
+        version, sessions = _decode_user(stored)
+    except msgspec.DecodeError as error:
+        raise _unreadable("a user's sessions", error) from error
+    _check(version, "a user's sessions")
+    user = User(misplaced)
+    for first, last, size, lists, feedback, parts in sessions:
+        session = Session(first, last, size)
+        for facts in lists:
+            session.lists[facts[0]] = ShownList(Facts._make(facts), UNTOUCHED)
+        session.feedback = [StoredFeedback._make(stored_feedback) for stored_feedback in feedback]
+        for identity, whole, seen, fragments in parts:
+            kept = tuple(Fragment._make(fragment) for fragment in fragments)
+            session.parts[identity] = Parts(None if whole is None else Facts._make(whole), seen, kept)
+        if feedback:
+            session.restore(rules.attribution_ms)
+        user.sessions.append(session)
+    return user
+
+
+def encode_pane(pane: Pane) -> bytes:
+    return _encode_json((VERSION, [(*group, tally) for group, tally in pane.items()]))
+
+
+def decode_pane(stored: bytes) -> Pane:
+    try:
+        version, tallies = _decode_pane(stored)
+    except msgspec.DecodeError as error:
+        raise _unreadable("a pane", error) from error
+    _check(version, "a pane")
+    return {Group(*group): tally for *group, tally in tallies}
+
+
+def encode_control(control: Control) -> bytes:
+    return _encode_json(control)
+
+
+def decode_control(stored: bytes) -> Control:
+    try:
+        control = _decode_control(stored)
+    except msgspec.DecodeError as error:
+        raise _unreadable("a task's control record", error) from error
+    _check(control.version, "a task's control record")
+    return control
+
+
+def _check(version: Any, what: str) -> None:
+    if version != VERSION:
+        raise StateError(
+            f"{what} in the store has version {version}, this program reads version {VERSION}: "
+            "run the version that wrote it, or start a new redis.namespace and replay"
+        )
+
+
+def _unreadable(what: str, error: Exception) -> StateError:
+    return StateError(f"{what} in the store cannot be read ({error}): start a new redis.namespace and replay from the topics")

@@ -1,0 +1,337 @@
+"""What every store must do, as tests: a store's own test class inherits `StoreContract` and gives each test an empty `store`."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import pytest
+
+from streammetrics.ports import Claim, Commit, Loaded, Outcome, Store, TaskView
+
+ODD_USERS = ["", "_", "u", "u_", " ", "\n", "\x00", "0", "a:b{c}", "\u00e9", "e\u0301", "日本", "\U0001f600", "\ufeff", "x" * 512]
+FOREVER = 1 << 62
+ALL_DUE = (FOREVER, 1_000_000)
+NOTHING = Loaded({}, [])
+
+
+class Owner:
+    """A worker in small: claims a task and numbers its commits."""
+
+    def __init__(self, store: Store, task: int, token: str = "owner") -> None:
+        self.store, self.task, self.token = store, task, token
+        self.claimed = store.claim(task, token)
+        self.seq = self.claimed.seq
+
+    def next(self, **changes: Any) -> Commit:
+        """The commit that would come next, with `changes` in place of its defaults."""
+        values: dict[str, Any] = {
+            "task": self.task,
+            "epoch": self.claimed.epoch,
+            "token": self.token,
+            "seq": self.seq + 1,
+            "control": b"control",
+            "panes_from_ms": 0,
+        }
+        return Commit(**(values | changes))
+
+    def commit(self, **changes: Any) -> Outcome:
+        outcome = self.store.commit(self.next(**changes))
+        self.seq += outcome is Outcome.WRITTEN
+        return outcome
+
+    def must_commit(self, **changes: Any) -> None:
+        assert self.commit(**changes) is Outcome.WRITTEN
+
+    def load(self, users: Collection[str] = (), due_before_ms: int | None = None, due_max: int = 1_000) -> Loaded:
+        return self.store.load(self.task, users, due_before_ms, due_max)
+
+    def view(self) -> TaskView:
+        return self.store.view([self.task], {}, {})[self.task]
+
+
+def everything(store: Store, task: int, users: Collection[str]) -> tuple[Mapping[int, TaskView], Loaded]:
+    """All that readers can see of a task."""
+    return store.view([task], {}, {}), store.load(task, users, *ALL_DUE)
+
+
+class StoreContract:
+    @pytest.fixture
+    def tasks(self) -> itertools.count[int]:
+        return itertools.count()
+
+    @pytest.fixture
+    def task(self, tasks: itertools.count[int]) -> int:
+        return next(tasks)
+
+    @pytest.fixture
+    def owner(self, store: Store, task: int) -> Owner:
+        return Owner(store, task)
+
+    # -- claim ---------------------------------------------------------------------------------------------------------
+
+    def test_the_first_claim_finds_nothing(self, store: Store, task: int) -> None:
+        assert store.claim(task, "a") == Claim(epoch=1, seq=0, control=None, panes={}, pane_starts=())
+
+    def test_every_new_owner_raises_the_epoch(self, store: Store, task: int) -> None:
+        assert [store.claim(task, token).epoch for token in ("a", "b", "c", "a")] == [1, 2, 3, 4]
+
+    def test_a_claim_sent_twice_counts_once(self, store: Store, task: int) -> None:
+        store.claim(task, "a")
+        assert store.claim(task, "b") == store.claim(task, "b")
+        assert store.claim(task, "b").epoch == 2
+
+    def test_a_claim_returns_what_was_committed_and_only_the_panes_that_may_change(self, store: Store, owner: Owner) -> None:
+        owner.must_commit(control=b"one", panes={1_000: b"a", 2_000: b"b", 3_000: b"c"}, panes_from_ms=-FOREVER)
+        owner.must_commit(control=b"two", panes={3_000: b"C", 4_000: b"d"}, panes_gone=[1_000], panes_from_ms=3_000)
+        claimed = store.claim(owner.task, "next")
+        assert (claimed.epoch, claimed.seq, claimed.control) == (2, 2, b"two")
+        assert claimed.panes == {3_000: b"C", 4_000: b"d"}
+        assert sorted(claimed.pane_starts) == [2_000, 3_000, 4_000]
+
+    @pytest.mark.parametrize(("panes_from_ms", "read"), [(-FOREVER, [1_000, 2_000]), (1_001, [2_000]), (2_000, [2_000]), (2_001, [])])
+    def test_the_bound_of_the_panes_to_read_is_inclusive(self, store: Store, owner: Owner, panes_from_ms: int, read: list[int]) -> None:
+        owner.must_commit(panes={1_000: b"a", 2_000: b"b"}, panes_from_ms=panes_from_ms)
+        assert sorted(store.claim(owner.task, "next").panes) == read
+
+    def test_thousands_of_panes_are_claimed_whole(self, store: Store, owner: Owner) -> None:
+        panes = {start * 60_000: b"%d" % start for start in range(9_001)}
+        owner.must_commit(panes=panes)
+        claimed = store.claim(owner.task, "next")
+        assert claimed.panes == panes
+        assert set(claimed.pane_starts) == panes.keys()
+        assert owner.view().panes == panes
+
+    # -- fencing -------------------------------------------------------------------------------------------------------
+
+    def test_an_owner_of_an_older_epoch_is_fenced_and_writes_nothing(self, store: Store, owner: Owner) -> None:
+        owner.must_commit(users={"u": b"1"}, due={"u": 10}, panes={0: b"p"})
+        before = everything(store, owner.task, ["u", "v"])
+        store.claim(owner.task, "next")
+        full = owner.next(users={"u": b"2", "v": b"3"}, due={"u": 20, "v": 30}, panes={0: b"q", 1: b"r"}, control=b"zombie")
+        gone = owner.next(users_gone=["u"], panes_gone=[0])
+        assert [store.commit(full), store.commit(gone)] == [Outcome.FENCED] * 2
+        assert everything(store, owner.task, ["u", "v"]) == before
+
+    def test_another_token_of_the_same_epoch_is_fenced(self, owner: Owner) -> None:
+        # So it is after a store has lost the claim of one owner and given its epoch to another.
+        owner.must_commit()
+        assert owner.commit(token="another") is Outcome.FENCED
+        assert owner.commit(token="another", seq=owner.seq) is Outcome.FENCED
+
+    def test_an_old_owner_is_fenced_even_when_it_sends_its_last_commit_again(self, store: Store, owner: Owner) -> None:
+        last = owner.next()
+        assert store.commit(last) is Outcome.WRITTEN
+        store.claim(owner.task, "next")
+        assert store.commit(last) is Outcome.FENCED
+
+    def test_a_commit_without_a_claim_is_fenced(self, store: Store, task: int) -> None:
+        for epoch in (0, 1, 7):
+            assert store.commit(Commit(task, epoch, "a", 1, b"control", 0, users={"u": b"1"})) is Outcome.FENCED
+        assert store.load(task, ["u"], None, 0) == NOTHING
+        assert store.claim(task, "a").seq == 0
+
+    def test_the_new_owner_goes_on_with_the_next_number(self, store: Store, owner: Owner) -> None:
+        owner.must_commit()
+        heir = Owner(store, owner.task, "heir")
+        assert heir.next().seq == 2
+        heir.must_commit()
+
+    # -- numbers -------------------------------------------------------------------------------------------------------
+
+    def test_a_commit_sent_again_is_known_and_changes_nothing(self, store: Store, owner: Owner) -> None:
+        commit = owner.next(users={"u": b"1"})
+        assert [store.commit(commit) for _ in range(3)] == [Outcome.WRITTEN, Outcome.ALREADY, Outcome.ALREADY]
+        owner.seq += 1
+        assert owner.commit(seq=1, users={"u": b"2"}) is Outcome.ALREADY
+        assert owner.load(["u"]).users == {"u": b"1"}
+
+    @pytest.mark.parametrize("seq", [1, 2, 5, 1_000])
+    def test_a_number_that_does_not_follow_is_a_conflict_and_writes_nothing(self, store: Store, owner: Owner, seq: int) -> None:
+        for _ in range(3):
+            owner.must_commit(users={"u": b"1"})
+        before = everything(store, owner.task, ["u"])
+        assert owner.commit(seq=seq, users={"u": b"2"}, control=b"lost") is Outcome.CONFLICT
+        assert everything(store, owner.task, ["u"]) == before
+
+    def test_an_epoch_that_the_store_has_never_given_is_a_conflict(self, owner: Owner) -> None:
+        # The claim went with what the store has lost: its owner must read again, not wait for another.
+        assert owner.commit(epoch=owner.claimed.epoch + 1) is Outcome.CONFLICT
+
+    # -- users ---------------------------------------------------------------------------------------------------------
+
+    @pytest.mark.parametrize("due_before_ms", [None, 0])
+    def test_users_are_read_back_and_unknown_ones_are_absent(self, owner: Owner, due_before_ms: int | None) -> None:
+        owner.must_commit(users={"a": b"\x00\xff", "b": b""})
+        assert owner.load(["a", "b", "c", "_"], due_before_ms).users == {"a": b"\x00\xff", "b": b""}
+        assert owner.load([], due_before_ms).users == {}
+
+    def test_the_last_commit_of_a_user_counts(self, owner: Owner) -> None:
+        owner.must_commit(users={"a": b"1", "b": b"1"})
+        owner.must_commit(users={"a": b"2"})
+        assert owner.load(["a", "b"]).users == {"a": b"2", "b": b"1"}
+
+    def test_any_text_may_be_a_user(self, store: Store, owner: Owner) -> None:
+        users = {user: user.encode() for user in ODD_USERS}
+        owner.must_commit(users=users, due=dict.fromkeys(users, 5))
+        assert owner.load(ODD_USERS).users == users
+        loaded = owner.load([], due_before_ms=6)
+        assert loaded.users == users
+        assert list(loaded.due) == sorted(ODD_USERS)
+        assert owner.view().users == len(users)
+        owner.must_commit(users_gone=ODD_USERS)
+        assert everything(store, owner.task, ODD_USERS)[1] == NOTHING
+        assert owner.view().users == 0
+        owner.must_commit(users=users)
+        assert owner.load(ODD_USERS).users == users
+
+    def test_users_that_are_gone_leave_the_users_and_the_due(self, owner: Owner) -> None:
+        owner.must_commit(users={"a": b"1", "b": b"1"}, due={"a": 10, "b": 20})
+        owner.must_commit(users_gone=["a", "never there"])
+        assert owner.load(["a", "b"], due_before_ms=100) == Loaded({"b": b"1"}, ["b"], None)
+        assert owner.view().users == 1
+
+    def test_a_commit_of_five_thousand_users_with_all_their_kin_is_whole(self, owner: Owner) -> None:
+        users = {f"user-{number}": b"%d" % number for number in range(5_000)}
+        owner.must_commit(users=users, due={user: number for number, user in enumerate(users)})
+        assert owner.load(users).users == users
+        assert owner.load(users, due_before_ms=0).users == users
+        loaded = owner.load([], *ALL_DUE)
+        assert loaded.users == users
+        assert list(loaded.due) == list(users)
+        owner.must_commit(users_gone=list(users))
+        assert owner.load(users, *ALL_DUE) == NOTHING
+
+    def test_tens_of_thousands_of_users_are_read_at_once(self, owner: Owner) -> None:
+        users = {f"user-{number}": b"%d" % number for number in range(20_000)}
+        owner.must_commit(users=users)
+        assert owner.load([*users, "nobody"]).users == users
+        assert owner.load([*users, "nobody"], due_before_ms=0).users == users
+
+    def test_tasks_do_not_see_each_other(self, store: Store, tasks: itertools.count[int]) -> None:
+        one, other = Owner(store, next(tasks)), Owner(store, next(tasks))
+        one.must_commit(users={"u": b"1"}, due={"u": 10}, panes={0: b"p"})
+        assert other.load(["u"], *ALL_DUE) == NOTHING
+        assert store.view([other.task], {}, {}) == {}
+
+    # -- due -----------------------------------------------------------------------------------------------------------
+
+    def test_due_users_come_earliest_first_with_their_states_and_the_next_time(self, owner: Owner) -> None:
+        owner.must_commit(users={"a": b"1", "b": b"2", "c": b"3", "x": b"4"}, due={"a": 30, "b": 10, "c": 20})
+        assert owner.load(["x"], due_before_ms=25) == Loaded({"x": b"4", "b": b"2", "c": b"3"}, ["b", "c"], 30)
+
+    def test_the_bound_of_the_due_time_is_exclusive(self, owner: Owner) -> None:
+        owner.must_commit(users={"a": b"1"}, due={"a": 10})
+        assert owner.load([], due_before_ms=10) == Loaded({}, [], 10)
+        assert owner.load([], due_before_ms=11) == Loaded({"a": b"1"}, ["a"], None)
+
+    @pytest.mark.parametrize(("due_max", "due", "next_due_ms"), [(0, [], 1), (1, ["a"], 2), (2, ["a", "b"], 2), (3, ["a", "b", "c"], None)])
+    def test_no_more_due_users_come_than_wanted_and_the_rest_remain_due(
+        self, owner: Owner, due_max: int, due: list[str], next_due_ms: int | None
+    ) -> None:
+        users = {"a": b"1", "b": b"2", "c": b"3"}
+        owner.must_commit(users=users, due={"c": 2, "b": 2, "a": 1})
+        for _ in range(2):  # reading does not use them up
+            loaded = owner.load([], due_before_ms=100, due_max=due_max)
+            assert loaded == Loaded({user: users[user] for user in due}, due, next_due_ms)
+
+    def test_without_a_bound_nobody_is_due(self, owner: Owner) -> None:
+        owner.must_commit(users={"a": b"1"}, due={"a": 0})
+        assert owner.load(["a"]) == Loaded({"a": b"1"}, [], None)
+
+    def test_a_user_put_without_a_due_time_keeps_the_one_it_has(self, owner: Owner) -> None:
+        owner.must_commit(users={"a": b"1"}, due={"a": 10})
+        owner.must_commit(users={"a": b"2"})
+        assert owner.load([], due_before_ms=11) == Loaded({"a": b"2"}, ["a"], None)
+
+    @pytest.mark.parametrize("moved_ms", [5, 15, 10])
+    def test_a_due_time_can_move_to_and_fro(self, owner: Owner, moved_ms: int) -> None:
+        owner.must_commit(users={"a": b"1", "b": b"1"}, due={"a": 10, "b": 12})
+        for due_ms in (moved_ms, 10, moved_ms, 10):
+            owner.must_commit(due={"a": due_ms})
+        assert owner.load([], due_before_ms=11) == Loaded({"a": b"1"}, ["a"], 12)
+        owner.must_commit(due={"a": moved_ms})
+        assert owner.load([], due_before_ms=moved_ms).due == (["b"] if moved_ms > 12 else [])
+        assert sorted(owner.load([], *ALL_DUE).due) == ["a", "b"]
+
+    @pytest.mark.parametrize("due_ms", [0, 1, 1_732_183_200_123, 253_402_300_799_999 + 31_622_400_000])
+    def test_due_times_are_exact_to_the_millisecond(self, owner: Owner, due_ms: int) -> None:
+        owner.must_commit(users={"a": b"1"}, due={"a": due_ms})
+        assert owner.load([], due_before_ms=due_ms).next_due_ms == due_ms
+        assert owner.load([], due_before_ms=due_ms + 1).due == ["a"]
+
+    # -- view ----------------------------------------------------------------------------------------------------------
+
+    def test_a_view_shows_what_was_committed(self, owner: Owner) -> None:
+        owner.must_commit(control=b"\xff", users={"a": b"1", "b": b"2"}, panes={0: b"p", 60_000: b""})
+        assert owner.view() == TaskView(seq=1, control=b"\xff", panes={0: b"p", 60_000: b""}, users=2)
+
+    def test_a_task_never_committed_or_unchanged_is_absent(self, store: Store, tasks: itertools.count[int]) -> None:
+        changed, unchanged, lost, claimed = (Owner(store, next(tasks)) for _ in range(4))
+        for owner in (changed, unchanged, lost):
+            owner.must_commit()
+        since = {changed.task: 0, unchanged.task: 1, lost.task: 9, claimed.task: 0}
+        views = store.view([changed.task, unchanged.task, lost.task, claimed.task, next(tasks)], since, {})
+        assert {task: view.seq for task, view in views.items()} == {changed.task: 1, lost.task: 1}
+
+    @pytest.mark.parametrize(("from_ms", "seen"), [(None, [0, 10, 20]), (10, [10, 20]), (11, [20]), (21, [])])
+    def test_a_view_shows_panes_from_the_start_asked_for_whatever_the_owner_needs(
+        self, store: Store, owner: Owner, from_ms: int | None, seen: list[int]
+    ) -> None:
+        owner.must_commit(panes={0: b"a", 10: b"b", 20: b"c"}, panes_from_ms=20)
+        view = store.view([owner.task], {}, {owner.task: from_ms})[owner.task]
+        assert sorted(view.panes) == seen
+
+    def test_many_tasks_are_viewed_at_once(self, store: Store, tasks: itertools.count[int]) -> None:
+        owners = [Owner(store, next(tasks)) for _ in range(100)]
+        for owner in owners:
+            owner.must_commit(control=b"%d" % owner.task)
+        views = store.view([owner.task for owner in owners], {}, {})
+        assert {task: view.control for task, view in views.items()} == {owner.task: b"%d" % owner.task for owner in owners}
+
+    def test_a_reader_never_sees_half_a_commit(self, owner: Owner) -> None:
+        last, halves = 300, []
+        owner.must_commit(control=b"1", panes=dict.fromkeys(range(50), b"1"))
+
+        def read() -> None:
+            seq = 0
+            while seq < last:
+                view = owner.view()
+                seq = view.seq
+                if {view.control, b"%d" % seq} != set(view.panes.values()) or view.users != seq - 1:
+                    halves.append(view)
+                    return
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        for seq in range(2, last + 1):
+            text = b"%d" % seq
+            owner.must_commit(control=text, panes=dict.fromkeys(range(50), text), users={str(seq): text})
+        reader.join()
+        assert halves == []
+
+    def test_what_was_handed_out_does_not_change_later(self, owner: Owner) -> None:
+        owner.must_commit(users={"a": b"1"}, due={"a": 1}, panes={0: b"p"})
+        view, loaded, claimed = owner.view(), owner.load(["a"], 2), owner.store.claim(owner.task, owner.token)
+        owner.must_commit(users={"a": b"2", "b": b"2"}, panes={1: b"q"}, panes_gone=[0])
+        assert (dict(view.panes), loaded.users, dict(claimed.panes)) == ({0: b"p"}, {"a": b"1"}, {0: b"p"})
+
+    def test_panes_that_are_gone_are_gone(self, store: Store, owner: Owner) -> None:
+        owner.must_commit(panes={0: b"a", 10: b"b"})
+        owner.must_commit(panes_gone=[0, 99])
+        assert owner.view().panes == {10: b"b"}
+        owner.must_commit(panes_gone=[10])
+        assert owner.view().panes == {}
+        assert store.claim(owner.task, "next").pane_starts == ()
+
+    # -- the rest ------------------------------------------------------------------------------------------------------
+
+    def test_the_number_of_tasks_is_recorded_once(self, store: Store) -> None:
+        assert store.partitions() is None
+        assert [store.announce(partitions) for partitions in (6, 6, 12)] == [None, 6, 6]
+        assert store.partitions() == 6
+
+    def test_it_answers(self, store: Store) -> None:
+        store.ping()

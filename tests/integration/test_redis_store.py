@@ -1,0 +1,497 @@
+"""The Redis store keeps the contract of every store on a real Redis and a real cluster, and says what is wrong with either."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+import pytest
+import redis
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from streammetrics.adapters.memory_store import MemoryStore
+from streammetrics.adapters.redis_client import RedisSettings
+from streammetrics.adapters.redis_store import RedisStore, TaskKeys
+from streammetrics.errors import ConfigError, StateError, StoreError
+from streammetrics.ports import Commit, Outcome, Store
+from tests.adapters.store_contract import ALL_DUE, Owner, StoreContract, everything
+from tests.servers.process import HOST, free_port, wait_until
+from tests.servers.redis import RedisCluster, RedisServer
+
+PASSWORD = "hunter2-and-more"
+SCRIPT_RIGHTS = ["hset", "hsetnx", "hmget", "hkeys", "hlen", "hdel", "hincrby", "zadd", "zrem", "zcard", "zrange", "zrangebyscore"]
+RIGHTS = [*SCRIPT_RIGHTS, *["evalsha", "eval", "hget", "ping", "info", "config|get", "client", "hello", "auth", "select"]]
+
+
+class TestStandalone(StoreContract):
+    @pytest.fixture
+    def store(self, redis_url: str, namespace: str) -> Iterator[RedisStore]:
+        store = RedisStore(RedisSettings(url=redis_url, namespace=namespace))
+        yield store
+        store.close()
+
+
+class TestCluster(StoreContract):
+    @pytest.fixture
+    def store(self, redis_cluster: RedisCluster, namespace: str) -> Iterator[RedisStore]:
+        store = RedisStore(RedisSettings(url=redis_cluster.url, namespace=namespace, cluster=True))
+        yield store
+        store.close()
+
+
+@pytest.fixture
+def store(redis_url: str, namespace: str) -> Iterator[RedisStore]:
+    store = RedisStore(RedisSettings(url=redis_url, namespace=namespace, socket_timeout_ms=500))
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def cluster_store(redis_cluster: RedisCluster, namespace: str) -> Iterator[RedisStore]:
+    store = RedisStore(RedisSettings(url=redis_cluster.url, namespace=namespace, cluster=True, socket_timeout_ms=500))
+    yield store
+    store.close()
+
+
+def served(store: Store, commit: Commit) -> Outcome:
+    """The store's answer once it serves again."""
+    answers: list[Outcome] = []
+
+    def ask() -> bool:
+        try:
+            answers.append(store.commit(commit))
+        except StoreError:
+            return False
+        return True
+
+    wait_until(ask, what="the store takes a commit")
+    return answers[0]
+
+
+# -- the memory store stands in for Redis ------------------------------------------------------------------------------
+
+EXAMPLES = itertools.count()
+USERS = st.sampled_from(["a", "b", "_", "é", ""])
+TOKENS = st.sampled_from(["one", "two"])
+COMMITS = st.builds(
+    Commit,
+    task=st.just(0),
+    epoch=st.integers(0, 3),
+    token=TOKENS,
+    seq=st.integers(0, 4),
+    control=st.binary(max_size=2),
+    panes_from_ms=st.integers(0, 3),
+    users=st.dictionaries(USERS, st.binary(max_size=2)),
+    due=st.dictionaries(USERS, st.integers(0, 5)),
+    users_gone=st.lists(USERS, max_size=2),
+    panes=st.dictionaries(st.integers(0, 4), st.binary(max_size=2)),
+    panes_gone=st.lists(st.integers(0, 4), max_size=2),
+)
+
+
+@given(steps=st.lists(st.one_of(TOKENS, COMMITS), max_size=12), before_ms=st.integers(0, 6), due_max=st.integers(0, 4))
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_redis_answers_as_memory_does_whatever_is_asked(
+    redis_server: RedisServer, steps: list[str | Commit], before_ms: int, due_max: int
+) -> None:
+    """A token stands for a claim by it."""
+    memory, namespace = MemoryStore(), f"alike-{next(EXAMPLES)}"
+    store = RedisStore(RedisSettings(url=redis_server.url, namespace=namespace))
+    for step in steps:
+        if isinstance(step, Commit):
+            assert store.commit(step) is memory.commit(step)
+        else:
+            claimed, expected = store.claim(0, step), memory.claim(0, step)
+            assert sorted(claimed.pane_starts) == sorted(expected.pane_starts)
+            assert (claimed.epoch, claimed.seq, claimed.control, claimed.panes) == (
+                expected.epoch,
+                expected.seq,
+                expected.control,
+                expected.panes,
+            )
+        everyone = ["a", "b", "_", "é", ""]
+        assert everything(store, 0, everyone) == everything(memory, 0, everyone)
+        assert store.load(0, ["a"], before_ms, due_max) == memory.load(0, ["a"], before_ms, due_max)
+    store.close()
+
+
+# -- a server that fails and returns -----------------------------------------------------------------------------------
+
+
+def test_scripts_that_the_server_has_forgotten_are_sent_again(store: RedisStore, redis_server: RedisServer) -> None:
+    owner = Owner(store, 0)
+    owner.must_commit(users={"a": b"1"}, due={"a": 1})
+    with redis_server.client() as client:
+        for ask in (owner.must_commit, lambda: owner.load(["a"], 2), owner.view, lambda: store.claim(0, "next")):
+            client.script_flush()
+            ask()
+
+
+@pytest.mark.parametrize("end", ["restart", "kill"])
+def test_state_and_number_outlive_a_restart(store: RedisStore, redis_server: RedisServer, end: str) -> None:
+    owner = Owner(store, 0)
+    last = owner.next(users={"a": b"1"}, due={"a": 1}, panes={0: b"p"})
+    assert store.commit(last) is Outcome.WRITTEN
+    before = everything(store, 0, ["a"])
+    if end == "kill":
+        redis_server.kill()
+        with pytest.raises(StoreError, match=r"redis\.url"):
+            store.commit(last)
+        redis_server.start()
+    else:
+        redis_server.restart()
+    assert served(store, last) is Outcome.ALREADY
+    assert everything(store, 0, ["a"]) == before
+
+
+def test_a_server_that_hangs_is_an_error_with_the_setting_to_look_at(store: RedisStore, redis_server: RedisServer) -> None:
+    owner = Owner(store, 0)
+    redis_server.hang()
+    with pytest.raises(StoreError, match=r"redis\.socket_timeout_ms"):
+        store.commit(owner.next())
+    redis_server.resume()
+    # What was sent in vain waits in the server's socket: whichever copy comes first counts, and only that one.
+    assert served(store, owner.next()) in (Outcome.WRITTEN, Outcome.ALREADY)
+    assert owner.view().seq == 1
+
+
+def test_a_server_that_lost_all_fences_the_owner_and_is_claimed_anew(store: RedisStore, redis_url: str) -> None:
+    owner = Owner(store, 0)
+    owner.must_commit(users={"a": b"1"})
+    with redis.from_url(redis_url) as client:
+        client.flushdb()
+    assert owner.commit() is Outcome.FENCED
+    assert store.claim(0, "next").control is None
+
+
+def test_a_store_made_before_its_server_serves_once_the_server_runs(namespace: str) -> None:
+    server = RedisServer()
+    store = RedisStore(RedisSettings(url=server.url, namespace=namespace))
+    try:
+        with pytest.raises(StoreError, match="refused"):
+            store.ping()
+        server.start()
+        store.ping()
+    finally:
+        store.close()
+        server.close()
+
+
+# -- a server that refuses ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_redis(namespace: str) -> Iterator[tuple[RedisServer, RedisStore]]:
+    """A Redis of its own for what changes its configuration."""
+    with RedisServer(append_only=False) as server:
+        store = RedisStore(RedisSettings(url=server.url, namespace=namespace))
+        yield server, store
+        store.close()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"users": {"a": b"2", "b": b"2"}, "due": {"a": 5, "b": 5}},
+        {"users_gone": ["a"], "users": {"b": b"2"}},
+        {"users_gone": ["a"], "panes_gone": [0]},
+        {"panes_gone": [0], "panes": {1: b"q"}},
+    ],
+    ids=["users", "users and users gone", "only what is gone", "panes"],
+)
+def test_over_its_memory_limit_nothing_is_written(small_redis: tuple[RedisServer, RedisStore], changes: dict[str, object]) -> None:
+    server, store = small_redis
+    owner = Owner(store, 0)
+    owner.must_commit(users={"a": b"1"}, due={"a": 1}, panes={0: b"p"})
+    before = everything(store, 0, ["a", "b"])
+    with server.client() as client:
+        client.config_set("maxmemory", "1mb")
+        with pytest.raises(StoreError, match="nothing was written; raise Redis' maxmemory"):
+            store.commit(owner.next(**changes))
+        assert everything(store, 0, ["a", "b"]) == before
+        client.config_set("maxmemory", "0")
+    owner.must_commit(**changes)
+
+
+def limited(server: RedisServer, namespace: str, rights: Collection[str] = RIGHTS) -> RedisStore:
+    """A store whose user has these rights on the keys of a namespace and nothing else."""
+    with server.client() as client:
+        client.execute_command(
+            "ACL", "SETUSER", "limited", "reset", "on", f">{PASSWORD}", f"~{{{namespace}:*}}:*", "-@all", *(f"+{right}" for right in rights)
+        )
+    return RedisStore(RedisSettings(url=server.url, namespace=namespace, username="limited", password=PASSWORD))
+
+
+def test_a_user_with_the_least_rights_can_do_all_that_a_store_does(small_redis: tuple[RedisServer, RedisStore], namespace: str) -> None:
+    server, _ = small_redis
+    store = limited(server, namespace)
+    owner = Owner(store, 0)
+    owner.must_commit(users={"a": b"1", "b": b"1"}, due={"a": 1, "b": 2}, panes={0: b"p", 1: b"q"})
+    owner.must_commit(users_gone=["a"], panes_gone=[0])
+    everything(store, 0, ["a", "b"])
+    owner.load(["b"])
+    Owner(store, 0, "next")
+    assert store.announce(3) is None
+    assert store.partitions() == 3
+    store.ping()
+    assert store.facts().unknown == ()
+    with server.client() as client:
+        assert client.acl_log() == []
+    store.close()
+
+
+@pytest.mark.parametrize("missing", SCRIPT_RIGHTS)
+def test_a_missing_right_shows_at_the_claim_or_leaves_a_commit_unwritten(
+    small_redis: tuple[RedisServer, RedisStore], namespace: str, missing: str
+) -> None:
+    server, store = small_redis
+    owner = Owner(store, 0)
+    owner.must_commit(users={"a": b"1", "b": b"1"}, due={"a": 1, "b": 1}, panes={0: b"p"})
+    before = everything(store, 0, ["a", "b"])
+    poor = limited(server, namespace, [right for right in RIGHTS if right != missing])
+    with pytest.raises(StoreError, match=r"grant the user of redis\.username"):  # noqa: PT012  (which of them refuses differs)
+        heir = Owner(poor, 0, "heir")
+        heir.must_commit(users={"a": b"2"}, due={"a": 2}, users_gone=["b"], panes={1: b"q"}, panes_gone=[0])
+        everything(poor, 0, ["a", "b"])
+        poor.announce(3)
+    if not missing.startswith("zrange"):  # these are for reading only
+        assert everything(store, 0, ["a", "b"]) == before
+    poor.close()
+
+
+def test_what_a_managed_redis_will_not_say_is_unknown(small_redis: tuple[RedisServer, RedisStore], namespace: str) -> None:
+    server, _ = small_redis
+    store = limited(server, namespace, [right for right in RIGHTS if right != "config|get"])
+    facts = store.facts()
+    assert facts.unknown == ("appendfsync", "save")
+    assert (facts.maxmemory_policy, facts.appendonly) == ("noeviction", "no")
+    assert (facts.problems(cluster=False), facts.risks()) == ((), ())
+    blind = limited(server, namespace, [right for right in RIGHTS if right not in ("config|get", "info")])
+    assert set(blind.facts().unknown) == {
+        "version", "mode", "role", "maxmemory_policy", "appendonly", "appendfsync", "save", "used_memory", "maxmemory",
+    }  # fmt: skip
+    store.close()
+    blind.close()
+
+
+@pytest.mark.parametrize("in_url", [False, True])
+def test_a_wrong_password_names_the_settings_and_not_the_password(redis_server: RedisServer, in_url: bool) -> None:
+    wrong = "wrong-secret"
+    if in_url:
+        asked = RedisSettings(url=f"redis://someone:{wrong}@{HOST}:{redis_server.port}/0")
+    else:
+        asked = RedisSettings(url=redis_server.url, username="someone", password=wrong)
+    store = RedisStore(asked)
+    with pytest.raises(StoreError, match=r"check redis\.username and redis\.password") as caught:
+        store.claim(0, "a")
+    assert wrong not in str(caught.value) + repr(asked)
+    store.close()
+
+
+def test_keys_of_another_program_are_refused_before_anything_is_written(store: RedisStore, redis_url: str, namespace: str) -> None:
+    for key in TaskKeys.of(namespace, 0):
+        with redis.from_url(redis_url) as client:
+            client.flushdb()
+            client.set(key, "something else")
+            with pytest.raises(StateError, match=r"redis\.namespace"):
+                store.claim(0, "a")
+            assert client.keys() == [key.encode()]
+
+
+def test_another_layout_of_the_keys_is_refused_with_the_way_out(store: RedisStore, redis_url: str, namespace: str) -> None:
+    Owner(store, 0).must_commit()
+    with redis.from_url(redis_url) as client:
+        client.hset(TaskKeys.of(namespace, 0).ctl, "version", "99")
+        for ask in (lambda: store.claim(0, "next"), lambda: store.view([0], {}, {})):
+            with pytest.raises(StateError, match=r"layout 99.*begin anew with a new redis\.namespace"):
+                ask()
+        assert client.hget(TaskKeys.of(namespace, 0).ctl, "epoch") == b"1"
+
+
+# -- what a server says of itself --------------------------------------------------------------------------------------
+
+
+def test_the_facts_of_a_server_fit_for_state(store: RedisStore) -> None:
+    facts = store.facts()
+    assert (facts.mode, facts.role, facts.maxmemory_policy, facts.appendonly, facts.appendfsync, facts.save) == (
+        "standalone", "master", "noeviction", "yes", "everysec", "",
+    )  # fmt: skip
+    assert facts.used_memory is not None
+    assert facts.used_memory > 0
+    assert facts.maxmemory == 0
+    assert (facts.unknown, facts.problems(cluster=False), facts.risks()) == ((), (), ())
+
+
+def test_eviction_and_forgetting_are_risks(small_redis: tuple[RedisServer, RedisStore]) -> None:
+    server, store = small_redis
+    assert [risk.key for risk in store.facts().risks()] == ["appendonly"]
+    with server.client() as client:
+        client.config_set("maxmemory-policy", "allkeys-lru")
+        assert [risk.key for risk in store.facts().risks()] == ["maxmemory-policy", "appendonly"]
+        client.config_set("save", "60 1")
+        client.config_set("maxmemory-policy", "noeviction")
+        assert store.facts().risks() == ()
+
+
+def test_the_facts_of_a_cluster_tell_of_every_primary(cluster_store: RedisStore, redis_cluster: RedisCluster) -> None:
+    facts = cluster_store.facts()
+    assert (facts.mode, facts.maxmemory_policy, facts.unknown, facts.risks()) == ("cluster", "noeviction", (), ())
+    assert facts.problems(cluster=True) == ()
+    with redis_cluster.nodes[1].client() as client:
+        client.config_set("maxmemory-policy", "allkeys-lru")
+        try:
+            assert [risk.value for risk in cluster_store.facts().risks()] == ["allkeys-lru | noeviction"]
+        finally:
+            client.config_set("maxmemory-policy", "noeviction")
+
+
+def test_a_cluster_taken_for_a_single_server_names_the_setting(redis_cluster: RedisCluster, namespace: str) -> None:
+    store = RedisStore(RedisSettings(url=redis_cluster.url, namespace=namespace))
+    assert [problem.key for problem in store.facts().problems(cluster=False)] == ["redis.cluster"]
+    with pytest.raises(StoreError, match=r"set redis\.cluster to true"):  # noqa: PT012  (a third of the tasks live on the first node)
+        for task in range(20):
+            store.claim(task, "a")
+    store.close()
+
+
+def test_a_single_server_taken_for_a_cluster_names_the_setting(redis_server: RedisServer, namespace: str) -> None:
+    store = RedisStore(RedisSettings(url=redis_server.url, namespace=namespace, cluster=True))
+    with pytest.raises(StoreError, match=r"set redis\.cluster to false"):
+        store.ping()
+    store.close()
+
+
+# -- a cluster ---------------------------------------------------------------------------------------------------------
+
+
+def test_tasks_spread_over_the_cluster_and_each_lives_in_one_slot(
+    cluster_store: RedisStore, redis_cluster: RedisCluster, namespace: str
+) -> None:
+    client = redis_cluster.client()
+    ports = set()
+    for task in range(12):
+        Owner(cluster_store, task).must_commit(users={"a": b"1"}, due={"a": 1}, panes={0: b"p"})
+        keys = TaskKeys.of(namespace, task)
+        assert client.exists(*keys) == 4
+        assert len({client.keyslot(key) for key in keys}) == 1
+        ports.add(client.get_node_from_key(keys.ctl).port)
+    assert len(ports) == 3
+    client.close()
+
+
+def test_a_node_that_is_killed_is_an_error_until_it_is_back_with_its_state(
+    cluster_store: RedisStore, redis_cluster: RedisCluster, namespace: str
+) -> None:
+    owner = Owner(cluster_store, 0)
+    last = owner.next(users={"a": b"1"})
+    assert cluster_store.commit(last) is Outcome.WRITTEN
+    client = redis_cluster.client()
+    port = client.get_node_from_key(TaskKeys.of(namespace, 0).ctl).port
+    client.close()
+    (node,) = [node for node in redis_cluster.nodes if node.port == port]
+    node.kill()
+    with pytest.raises(StoreError):
+        cluster_store.commit(last)
+    redis_cluster.start()
+    assert served(cluster_store, last) is Outcome.ALREADY
+    assert owner.load(["a"]).users == {"a": b"1"}
+
+
+def test_a_cluster_that_is_away_at_first_serves_once_it_runs(namespace: str) -> None:
+    cluster = RedisCluster(masters=1)
+    store = RedisStore(RedisSettings(url=cluster.url, namespace=namespace, cluster=True))
+    try:
+        with pytest.raises(StoreError, match=r"redis\.url"):
+            store.claim(0, "a")
+        cluster.start()
+        assert store.claim(0, "a").epoch == 1
+    finally:
+        store.close()
+        cluster.close()
+
+
+def test_commits_go_on_while_the_slot_of_their_task_moves(cluster_store: RedisStore, redis_cluster: RedisCluster, namespace: str) -> None:
+    owner = Owner(cluster_store, 0)
+    owner.must_commit(users={"a": b"1"}, due={"a": 1}, panes={0: b"p"})
+    owner.must_commit(users_gone=["a"], panes_gone=[0])
+    client = redis_cluster.client()
+    slot, source_port = client.keyslot(TaskKeys.of(namespace, 0).ctl), client.get_node_from_key(TaskKeys.of(namespace, 0).ctl).port
+    client.close()
+    source = next(node for node in redis_cluster.nodes if node.port == source_port)
+    target = next(node for node in redis_cluster.nodes if node.port != source_port)
+    with source.client() as old, target.client() as new:
+        old_id, new_id = old.execute_command("CLUSTER MYID"), new.execute_command("CLUSTER MYID")
+        new.execute_command("CLUSTER SETSLOT", slot, "IMPORTING", old_id)
+        old.execute_command("CLUSTER SETSLOT", slot, "MIGRATING", new_id)
+        owner.must_commit(users={"b": b"2"}, due={"b": 2}, panes={1: b"q"})
+        keys = old.execute_command("CLUSTER GETKEYSINSLOT", slot, 100)
+        old.execute_command("MIGRATE", HOST, target.port, "", 0, 5_000, "KEYS", *keys)
+        owner.must_commit(users={"c": b"3"}, due={"c": 3})
+        for node in redis_cluster.nodes:
+            with node.client() as client_of_node:
+                client_of_node.execute_command("CLUSTER SETSLOT", slot, "NODE", new_id)
+        owner.must_commit(users={"d": b"4"}, due={"d": 4})
+    loaded = owner.load([], *ALL_DUE)
+    assert loaded.users == {"b": b"2", "c": b"3", "d": b"4"}
+    assert owner.view().panes == {1: b"q"}
+    assert owner.view().seq == 5
+
+
+# -- TLS ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """ca, server and client certificates with their keys, and another ca that signed none of them."""
+    folder = tmp_path_factory.mktemp("certificates")
+
+    def openssl(*words: str) -> None:
+        subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
+
+    for authority in ("ca", "other-ca"):
+        openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", f"{authority}.key", "-out", f"{authority}.crt",
+                "-days", "2", "-subj", f"/CN={authority}")  # fmt: skip
+    (folder / "extensions").write_text(f"subjectAltName=IP:{HOST}\n", encoding="utf-8")
+    for name in ("server", "client"):
+        openssl("req", "-newkey", "rsa:2048", "-nodes", "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
+        openssl("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial", "-out", f"{name}.crt",
+                "-days", "2", "-extfile", "extensions")  # fmt: skip
+    return folder
+
+
+@pytest.fixture(scope="module")
+def tls_url(certificates: Path) -> Iterator[str]:
+    port = free_port()
+    files = {"tls-cert-file": "server.crt", "tls-key-file": "server.key", "tls-ca-cert-file": "ca.crt"}
+    options = {"tls-port": str(port), "tls-auth-clients": "yes", **{name: str(certificates / file) for name, file in files.items()}}
+    with RedisServer(append_only=False, settings=options):
+        yield f"rediss://{HOST}:{port}/0"
+
+
+def test_tls_with_certificates_on_both_sides(certificates: Path, tls_url: str, namespace: str) -> None:
+    files = {"ssl_cafile": "ca.crt", "ssl_certfile": "client.crt", "ssl_keyfile": "client.key"}
+    asked = RedisSettings(url=tls_url, namespace=namespace, **{name: str(certificates / file) for name, file in files.items()})
+    store = RedisStore(asked)
+    Owner(store, 0).must_commit()
+    store.close()
+
+
+@pytest.mark.parametrize(
+    "files",
+    [{"ssl_cafile": "other-ca.crt", "ssl_certfile": "client.crt", "ssl_keyfile": "client.key"}, {"ssl_cafile": "ca.crt"}, {}],
+    ids=["an authority that signed nothing", "no client certificate", "the system's authorities"],
+)
+def test_tls_that_fails_names_the_certificates(certificates: Path, tls_url: str, files: dict[str, str]) -> None:
+    store = RedisStore(RedisSettings(url=tls_url, **{name: str(certificates / file) for name, file in files.items()}))
+    with pytest.raises(StoreError, match=r"check redis\.ssl_cafile, redis\.ssl_certfile and redis\.ssl_keyfile"):
+        store.ping()
+    store.close()
+
+
+def test_certificates_that_cannot_be_read_are_all_named_at_once() -> None:
+    with pytest.raises(ConfigError) as caught:
+        RedisStore(RedisSettings(url="rediss://localhost", ssl_cafile="/nonexistent/ca", ssl_keyfile="/nonexistent/key"))
+    assert [problem.key for problem in caught.value.problems] == ["redis.ssl_cafile", "redis.ssl_keyfile"]

@@ -1,0 +1,175 @@
+"""The engine and a store run by hand, step by step, so that a test decides where batches are cut, what is committed and when it crashes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from functools import cache
+
+from streammetrics.adapters.memory_store import MemoryStore
+from streammetrics.engine import Arrived, Engine, EngineRules, FinalPane
+from streammetrics.grades import parse_grades
+from streammetrics.metrics import Scorer, Spec
+from streammetrics.ports import Commit, Outcome, Store
+from streammetrics.report import Ledger, Report
+from streammetrics.sessions import JoinRules
+from streammetrics.windows import Group, WindowRules
+from tests.oracle import Arrival, Idle, Settings, Step, Tick
+from tests.oracle import Group as OracleGroup
+
+METRICS = ("ndcg", "ndcg_exp", "dcg", "cg", "mrr", "hit_rate", "item_hit_rate", "precision", "recall", "map")
+GRADES = "purchase=3, watch>=30=2, click=1, skip=0"
+
+
+@cache
+def engine_of(settings: Settings, grades: str = GRADES) -> Engine:
+    """The product's engine under the oracle's settings."""
+    rules = EngineRules(
+        topics=settings.inputs,
+        grades=parse_grades(grades),
+        join=JoinRules(
+            gap_ms=settings.gap_ms, attribution_ms=settings.attribution_ms, session_events_max=settings.session_events_max
+        ),
+        out_of_orderness_ms=settings.out_of_orderness_ms,
+        lateness_ms=settings.lateness_ms,
+        future_ms=settings.future_ms,
+        pane_ms=settings.pane_ms,
+        retention_ms=1 << 50,
+        segments=settings.segments,
+    )
+    scorer = Scorer([f"{name}@{k}" for name in METRICS for k in settings.cutoffs], spec=Spec(), items_max=1_000, grade_max=10)
+    return Engine(rules, scorer)
+
+
+class Machine:
+    """One task, driven through its steps; everything it does to the store is what the service does."""
+
+    def __init__(self, engine: Engine, settings: Settings, store: Store | None = None) -> None:
+        self.engine, self.settings = engine, settings
+        self.store = store or MemoryStore()
+        self.position = 0
+        self.finals: list[FinalPane] = []
+        self._saved_position = 0
+        self._saved_finals = 0
+        self._generation = 0
+        self.open()
+
+    def open(self) -> None:
+        """Claim the task and go back to where the last commit left it."""
+        self._generation += 1
+        self._token = f"token-{self._generation}"
+        claim = self.store.claim(0, self._token)
+        self._epoch, self._seq = claim.epoch, claim.seq
+        self.state = self.engine.open(claim.control, claim.panes, claim.pane_starts)
+        self.position = self._saved_position
+        del self.finals[self._saved_finals :]
+        self._idle: frozenset[int] = frozenset()
+
+    def take(self, steps: Sequence[Step]) -> None:
+        """Take steps as one batch; arrivals of one input that follow each other make one engine step."""
+        run: list[Arrival] = []
+        for step in steps:
+            if run and (not isinstance(step, Arrival) or step.input != run[0].input):
+                self._arrive(run)
+                run = []
+            if isinstance(step, Arrival):
+                run.append(step)
+            else:
+                self._pause(step)
+        if run:
+            self._arrive(run)
+        self.position += len(steps)
+
+    def _arrive(self, run: list[Arrival]) -> None:
+        topic = self.settings.inputs.index(run[0].input)
+        self._idle -= {topic}
+        records = [(offset, -1 if one.record_ts is None else one.record_ts, (one.event,)) for offset, one in enumerate(run)]
+        self._step(Arrived(topic, records, self.position + len(run)))
+
+    def _pause(self, step: Idle | Tick) -> None:
+        inputs = self.settings.inputs
+        if isinstance(step, Idle):
+            self._idle = frozenset(inputs.index(name) for name in step.inputs)
+            self._step(None)
+        else:
+            self._idle = frozenset(range(len(inputs)))
+            self._step(None, tick_ms=step.now_ms - self.settings.idle_ms - self.settings.out_of_orderness_ms)
+
+    def _step(self, batch: Arrived | None, tick_ms: int | None = None, flush: bool = False) -> None:
+        needs = self.engine.needs(self.state, batch)
+        loaded = self.store.load(0, needs.users, needs.due_before_ms, 1_000)
+        due = self.engine.take(self.state, needs, loaded.users, loaded.due, loaded.next_due_ms)
+        effects = self.engine.step(self.state, batch, due, self._idle, tick_ms, flush)
+        self.finals.extend(effects.final_panes)
+
+    def commit(self) -> None:
+        """Commit what was taken, and let go of every user, so that the next batch reads them back."""
+        commit = self.prepare()
+        assert self.store.commit(commit) is Outcome.WRITTEN
+        self.committed()
+
+    def prepare(self) -> Commit:
+        save = self.engine.save(self.state)
+        return Commit(
+            task=0,
+            epoch=self._epoch,
+            token=self._token,
+            seq=self._seq + 1,
+            control=save.control,
+            panes_from_ms=save.panes_from_ms,
+            users=save.users,
+            due=save.due,
+            users_gone=save.users_gone,
+            panes=save.panes,
+            panes_gone=save.panes_gone,
+        )
+
+    def committed(self) -> None:
+        self._seq += 1
+        self._saved_position, self._saved_finals = self.position, len(self.finals)
+        self.engine.forget(self.state, 0)
+
+    def finish(self, flush: bool) -> None:
+        """End the input, and close what is due until nothing is."""
+        if flush:
+            self._step(None, flush=True)
+        self.commit()
+        while self.engine.needs(self.state, None).due_before_ms is not None:
+            self._step(None)
+            self.commit()
+
+    def report(self) -> Report:
+        settings = self.settings
+        rules = WindowRules(
+            pane_ms=settings.pane_ms,
+            windows_ms=settings.windows_ms,
+            lateness_ms=settings.lateness_ms,
+            attribution_ms=settings.attribution_ms,
+        )
+        ledger = Ledger(self.engine.layout, rules, {})
+        for task, view in self.store.view([0], {}, {}).items():
+            ledger.update(task, view.seq, view.control, view.panes, view.users)
+        self.board = ledger.board
+        return ledger.report(1)
+
+    def tallies(self) -> dict[tuple[int, OracleGroup], list[int]]:
+        """Every stored tally, under the oracle's names."""
+        self.report()
+        return {
+            (start, oracle_group(group)): tally
+            for start in self.board.starts()
+            for group, tally in self.board.pane(start).items()
+            if tally[0]
+        }
+
+
+def oracle_group(group: Group) -> OracleGroup:
+    return OracleGroup(group.experiment, group.variant, ((group.segment, group.value),) if group.segment else ())
+
+
+def counts_of(machine: Machine) -> dict[tuple[str, str], int]:
+    inputs = machine.settings.inputs
+    counted: Counter[tuple[str, str]] = Counter()
+    for (reason, topic), count in machine.state.counts.items():
+        counted[reason, inputs[topic]] += count
+    return {key: count for key, count in counted.items() if count}

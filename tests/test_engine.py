@@ -1,0 +1,179 @@
+"""The engine against brute force: the same stored integers, whatever the order of arrival, the batches and the crashes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streammetrics.events.model import Feedback, Impression
+from streammetrics.metrics import Scorer
+from tests.machine import Machine, counts_of, engine_of
+from tests.oracle import Arrival, Result, Settings, Tally, judge
+from tests.strategies import Case, batches, cases, interleavings, tiny_session_cases
+
+
+def scores_of(scorer: Scorer):
+    """The product's one-list path as the oracle's scorer; ratios are counted by the oracle itself."""
+
+    def score(grades: Sequence[float]) -> dict[str, int]:
+        row = scorer.score_list(grades)
+        return {str(column.metric): value for column, value in zip(scorer.columns, row, strict=True) if column.kind == "sum"}
+
+    return score
+
+
+def expected(case: Case, machine: Machine, *, flush: bool) -> Result:
+    return judge(case.steps, case.settings, scores_of(machine.engine.layout.scorer), flush=flush)
+
+
+def row_of(tally: Tally, machine: Machine) -> list[int]:
+    layout = machine.engine.layout
+    row = [tally.lists, tally.lists_with_feedback]
+    for column in layout.scorer.columns:
+        name = str(column.metric)
+        row.append({"sum": tally.sums, "hits": tally.hits, "places": tally.places}[column.kind][name])
+    row.extend(tally.places_with_feedback[str(layout.scorer.columns[index].metric)] for index in layout.place_columns)
+    return row
+
+
+def grades_text(case: Case) -> str:
+    return ", ".join(
+        f"{rule.action}={rule.grade}" if rule.at_least is None else f"{rule.action}>={rule.at_least}={rule.grade}" for rule in case.settings.rules
+    )
+
+
+def machine_for(case: Case) -> Machine:
+    return Machine(engine_of(case.settings, grades_text(case)), case.settings)
+
+
+def assert_equals_brute_force(machine: Machine, case: Case, *, flush: bool) -> None:
+    result = expected(case, machine, flush=flush)
+    assert counts_of(machine) == result.counters
+    assert machine.tallies() == {key: row_of(tally, machine) for key, tally in result.panes.items()}
+    assert_windows_equal(machine, result)
+
+
+def assert_windows_equal(machine: Machine, result: Result) -> None:
+    for window in machine.report().windows:
+        wanted = result.windows[window.window_ms, window.view]
+        assert window.end_ms == wanted.end_ms
+        assert window.complete
+        assert {(group.group.experiment, group.group.variant, tuple(group.group.segments.items())): group.lists for group in window.groups} == {
+            tuple(group): tally.lists for group, tally in wanted.groups.items()
+        }
+
+
+@given(cases(), st.booleans())
+def test_one_batch_equals_brute_force(case: Case, flush: bool) -> None:
+    machine = machine_for(case)
+    machine.take(case.steps)
+    machine.finish(flush)
+    assert_equals_brute_force(machine, case, flush=flush)
+
+
+@given(st.data(), cases(), st.booleans())
+def test_any_batches_and_commits_equal_brute_force(data: st.DataObject, case: Case, flush: bool) -> None:
+    machine = machine_for(case)
+    for batch in data.draw(batches(case.steps)):
+        machine.take(batch)
+        if data.draw(st.booleans()):
+            machine.commit()
+    machine.finish(flush)
+    assert_equals_brute_force(machine, case, flush=flush)
+
+
+@given(st.data(), cases())
+def test_any_crash_between_commits_equals_brute_force(data: st.DataObject, case: Case) -> None:
+    machine = machine_for(case)
+    crashes = data.draw(st.integers(0, 4))
+    while machine.position < len(case.steps):
+        machine.take(case.steps[machine.position : machine.position + data.draw(st.integers(1, 8))])
+        fate = data.draw(st.sampled_from(["go on", "commit", "crash", "lost reply"]))
+        if fate == "commit":
+            machine.commit()
+        elif fate == "crash" and crashes:
+            crashes -= 1
+            machine.open()
+        elif fate == "lost reply":
+            commit = machine.prepare()
+            machine.store.commit(commit)
+            assert machine.store.commit(commit).value == "already"
+            machine.committed()
+    machine.finish(flush=True)
+    assert_equals_brute_force(machine, case, flush=True)
+
+
+@given(st.data(), cases(without=("ticks",)))
+def test_the_interleaving_of_inputs_does_not_matter(data: st.DataObject, case: Case) -> None:
+    other = data.draw(interleavings(case))
+    one, two = machine_for(case), machine_for(other)
+    for machine, steps in ((one, case.steps), (two, other.steps)):
+        machine.take(steps)
+        machine.finish(flush=True)
+    assert one.tallies() == two.tallies()
+    assert counts_of(one) == counts_of(two)
+
+
+@given(st.data(), tiny_session_cases())
+def test_sealed_sessions_equal_brute_force_in_any_batches(data: st.DataObject, case: Case) -> None:
+    machine = machine_for(case)
+    for batch in data.draw(batches(case.steps)):
+        machine.take(batch)
+        if data.draw(st.booleans()):
+            machine.commit()
+    machine.finish(flush=True)
+    assert_equals_brute_force(machine, case, flush=True)
+
+
+@given(st.data(), cases())
+def test_a_final_pane_never_changes_and_panes_become_final_in_order(data: st.DataObject, case: Case) -> None:
+    machine = machine_for(case)
+    for batch in data.draw(batches(case.steps)):
+        machine.take(batch)
+        machine.commit()
+    machine.finish(flush=True)
+    starts = [final.start_ms for final in machine.finals]
+    assert starts == sorted(set(starts))
+    result = expected(case, machine, flush=True)
+    assert {start for start, _ in result.panes} == set(starts)
+    for final in machine.finals:
+        stored = machine.board.pane(final.start_ms) if machine.report() else {}
+        assert final.pane == stored
+
+
+@given(cases())
+def test_nothing_of_a_user_stays_once_all_is_closed(case: Case) -> None:
+    machine = machine_for(case)
+    machine.take(case.steps)
+    machine.finish(flush=True)
+    report = machine.report()
+    assert (report.users_open, report.sessions_open) == (0, 0)
+    assert machine.state.users == {}
+
+
+ONE_INPUT = Settings(inputs=("events",), gap_ms=7, lateness_ms=0, attribution_ms=5, pane_ms=1, windows_ms=(1,))
+
+
+def arrivals(*events: Impression | Feedback) -> tuple[Arrival, ...]:
+    return tuple(Arrival("events", event) for event in events)
+
+
+OLDER = Impression("a", "u", 0, ("i",))
+CLICK = Feedback("u", 4, "i", "click")
+BEYOND = Feedback("u", 6, "j", "click")
+TAKES_AWAY = (OLDER, Impression("b", "u", 3, ("j",), positions=(0,)), CLICK, BEYOND, Impression("b", "u", 8, ("i",), positions=(1,)))
+GIVES_BACK = (OLDER, Impression("b", "u", 3, ("i",), positions=(0,)), CLICK, BEYOND, Impression("b", "u", 8, ("j",)))
+
+
+@pytest.mark.parametrize("events", [TAKES_AWAY, GIVES_BACK], ids=["takes feedback away", "gives feedback back"])
+def test_a_late_part_of_one_list_cannot_change_another_that_is_final(events: tuple[Impression | Feedback, ...]) -> None:
+    case = Case(ONE_INPUT, arrivals(*events))
+    machine = machine_for(case)
+    for step in case.steps:
+        machine.take([step])
+        machine.commit()
+    machine.finish(flush=True)
+    assert_equals_brute_force(machine, case, flush=True)
