@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
@@ -26,11 +27,13 @@ class Loaded:
     warnings: tuple[str, ...]
 
 
-def load(path: Path | None, environ: Mapping[str, str], flags: Mapping[str, object]) -> Loaded:
+def load(
+    path: Path | None, environ: Mapping[str, str], flags: Mapping[str, object], usual: Mapping[str, object] = MappingProxyType({})
+) -> Loaded:
     """Read the file (None: the one that STREAMMETRICS_CONFIG names, if any), the environment and the flags, in this order.
 
     `flags` maps dotted keys to texts or values; None means not given. A secret may come from a file that
-    STREAMMETRICS_<SECTION>_<KEY>_FILE names. Raises ConfigError with every problem of all three; none holds a secret.
+    STREAMMETRICS_<SECTION>_<KEY>_FILE names. `usual` replaces defaults. Raises ConfigError with every problem; none holds a secret.
 
     >>> loaded = load(None, {"STREAMMETRICS_JOIN_GAP_MS": "1800001"}, {"http.port": 0})
     >>> loaded.settings.join.gap_ms, loaded.origins["http.port"], loaded.origins["redis.url"]
@@ -39,7 +42,7 @@ def load(path: Path | None, environ: Mapping[str, str], flags: Mapping[str, obje
     if path is None and environ.get(CONFIG_VARIABLE):
         path = Path(environ[CONFIG_VARIABLE])
     layers = (from_file(path), from_environment(environ), from_flags(flags))
-    given: dict[str, Given] = {}
+    given: dict[str, Given] = {key: Given(value, DEFAULT_ORIGIN) for key, value in usual.items()}
     for layer in layers:
         given |= layer.given
     problems = [problem for layer in layers for problem in layer.problems]

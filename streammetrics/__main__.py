@@ -1,0 +1,8 @@
+"""`python -m streammetrics` is the command `streammetrics`."""
+
+from __future__ import annotations
+
+from streammetrics.cli import main
+
+if __name__ == "__main__":
+    main(prog_name="streammetrics")

@@ -1,0 +1,90 @@
+"""What the HTTP port shows, without HTTP: the latest report, the page for Prometheus, and whether the process is well.
+
+Nothing here asks the store or the source: a report comes in, the vitals are looked at, and bytes go out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from streammetrics.adapters.prometheus import Exposition
+from streammetrics.report import Report
+from streammetrics.vitals import Trouble
+
+STUCK_SECONDS = 30.0
+"""A loop that has not come round for this long hangs: every wait in it is shorter."""
+
+
+class Finding(NamedTuple):
+    """Whether all is well, and what is not, in words."""
+
+    is_well: bool
+    text: str
+
+
+class Exhibit:
+    """The latest state of one process, to be looked at from any thread.
+
+    `monotonic` is the clock that the vitals were written with, in seconds; `publishes` tells whether this process reads
+    committed state. Whether it consumes, the exposition knows.
+    """
+
+    def __init__(self, exposition: Exposition, monotonic: Callable[[], float], *, publishes: bool = True) -> None:
+        self._exposition, self._monotonic, self._publishes = exposition, monotonic, publishes
+        self._vitals = exposition.vitals
+        self._report: Report | None = None
+        self._report_json: tuple[Report, bytes] | None = None
+
+    def show(self, report: Report) -> None:
+        """Show this report from now on; for the publisher, in its thread."""
+        self._exposition.show(report)
+        self._report = report
+
+    def metrics(self, accept: str) -> tuple[bytes, str]:
+        """The page for Prometheus and its content type, in the format that the Accept header prefers."""
+        return self._exposition.page(accept)
+
+    def report_json(self) -> bytes | None:
+        """The latest report as JSON, made once however often it is asked for; None before the first."""
+        report, made = self._report, self._report_json
+        if report is None:
+            return None
+        if made is None or made[0] is not report:
+            made = self._report_json = (report, msgspec.json.encode(report.to_json(self._exposition.layout)))
+        return made[1]
+
+    def health(self) -> Finding:
+        """Whether the loop moves. It does while Kafka or Redis is away: restarting this process would not bring them back."""
+        if not self._exposition.loop:
+            return Finding(True, "ok\n")
+        quiet_seconds = self._monotonic() - max(self._vitals.beat_seconds, self._vitals.started_seconds)
+        if quiet_seconds > STUCK_SECONDS:
+            return Finding(False, f"loop: has not come round for {quiet_seconds:.0f} s\n")
+        return Finding(True, "ok\n")
+
+    def readiness(self) -> Finding:
+        """Whether everything that this process needs is there; if not, what is missing, one line each."""
+        missing = list(self._missing())
+        return Finding(not missing, "".join(f"{line}\n" for line in missing) or "ok\n")
+
+    def _missing(self) -> Iterator[str]:
+        vitals = self._vitals
+        if self._exposition.loop:
+            if (trouble := vitals.source_trouble) is not None:
+                yield f"source: {self._words(trouble)}"
+            if (trouble := vitals.store_trouble) is not None:
+                yield f"store: {self._words(trouble)}"
+            if not vitals.ready and vitals.source_trouble is None and vitals.store_trouble is None:
+                yield "worker: source and store have not both answered yet, or an assigned task is not claimed yet"
+        if self._publishes:
+            if (trouble := vitals.publish_trouble) is not None:
+                yield f"publisher: {self._words(trouble)}"
+            if self._report is None:
+                yield "publisher: no committed state has been read yet"
+
+    def _words(self, trouble: Trouble) -> str:
+        message = " ".join(trouble.message.split())
+        return f"{message} (for {max(0.0, self._monotonic() - trouble.since_seconds):.0f} s, {trouble.failures} tries)"

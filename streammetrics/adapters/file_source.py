@@ -1,0 +1,292 @@
+"""Events from NDJSON files or stdin, and refused ones into a file: what a replay reads and writes. Nothing here decodes.
+
+Every file is one input of task 0, named by its path as given; a record's offset is its line number, from 1.
+"""
+
+from __future__ import annotations
+
+import base64
+import errno
+import gzip
+import io
+import os
+import sys
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+import msgspec
+
+from streammetrics.errors import ConfigError, Problem, SourceError
+from streammetrics.ports import DeadLetter, Input, Polled, Record, SourceHealth
+
+STDIN = "-"
+CHUNK_LINES_MAX = 1_000
+SKIP_BYTES = 1 << 16
+NO_TIMESTAMP = -1
+
+
+class Lines:
+    """The lines of one file, each bounded: of a longer one only `line_bytes_max` + 1 bytes are kept, and memory stays small."""
+
+    def __init__(self, path: str, line_bytes_max: int) -> None:
+        self.path, self._kept = path, line_bytes_max + 1
+        self.number = 0
+        self.ended = False
+        self._raw: IO[bytes]
+        self._raw, self._text = self._open(path)
+        self.bytes_total = None if path == STDIN else os.fstat(self._raw.fileno()).st_size or None
+        self._bytes_here = 0
+
+    @staticmethod
+    def _open(path: str) -> tuple[IO[bytes], IO[bytes]]:
+        if path == STDIN:
+            return sys.stdin.buffer, sys.stdin.buffer
+        raw = Path(path).open("rb")  # noqa: SIM115  (it outlives this function)
+        if not path.endswith(".gz"):
+            return raw, raw
+        return raw, io.BufferedReader(gzip.GzipFile(fileobj=raw))
+
+    @property
+    def bytes_read(self) -> int:
+        """Bytes of the file as it lies on disk (compressed ones, if it is), as far as it has been read."""
+        return self._bytes_here if self._text is self._raw else self._raw.tell() if not self._raw.closed else self._bytes_here
+
+    def take(self, count: int, first: int = 1) -> list[Record]:
+        """Up to `count` lines that are not blank and whose number is at least `first`. Raises SourceError."""
+        records: list[Record] = []
+        try:
+            while len(records) < count and (line := self._next_line()) is not None:
+                if self.number >= first and not line.isspace() and line:
+                    records.append(Record(self.number, NO_TIMESTAMP, line))
+        except (OSError, EOFError) as error:  # a damaged .gz is one of them
+            raise SourceError(f"{self.path} cannot be read on after line {self.number}: {error}") from error
+        return records
+
+    def _next_line(self) -> bytes | None:
+        """The next line without its line end, cut if it is too long; None at the end of the file."""
+        line = self._text.readline(self._kept + 2)  # room for a line end of two bytes
+        if not line:
+            self.ended = True
+            return None
+        self.number += 1
+        self._bytes_here += len(line)
+        if line.endswith(b"\n"):
+            line = line[:-2] if line.endswith(b"\r\n") else line[:-1]
+        elif len(line) > self._kept:
+            self._skip_rest()
+        return line[: self._kept]
+
+    def _skip_rest(self) -> None:
+        while part := self._text.readline(SKIP_BYTES):
+            self._bytes_here += len(part)
+            if part.endswith(b"\n"):
+                return
+
+    def close(self) -> None:
+        if self.path != STDIN:
+            self._bytes_here = self.bytes_read
+            self._text.close()
+            self._raw.close()
+
+
+class FileSource:
+    """The `Source` of a replay; see `streammetrics.ports`. `paths` are NDJSON files (gzip if named `.gz`) or `-` for stdin.
+
+    Raises ConfigError, with all problems at once, for files that are missing, unreadable, folders, or named twice. A poll
+    reads a chunk of one input: the first that is not exhausted of those the service prefers, else each in turn.
+
+    >>> import tempfile
+    >>> with tempfile.NamedTemporaryFile() as file:
+    ...     _ = file.write(b'{"a":1}\\n\\n{"a":2}\\n'); file.flush()
+    ...     source = FileSource([file.name])
+    ...     source.poll(0).assigned
+    ...     _ = source.start(0, {})
+    ...     [(record.offset, record.value) for record in source.poll(0).records[Input(file.name, 0)]]
+    ...     source.close()
+    frozenset({0})
+    [(1, b'{"a":1}'), (3, b'{"a":2}')]
+    """
+
+    def __init__(self, paths: Sequence[str], event_bytes_max: int = 1_048_576, chunk_lines_max: int = CHUNK_LINES_MAX) -> None:
+        self._chunk_lines_max = chunk_lines_max
+        self._lines: dict[Input, Lines] = {}
+        self._first: dict[Input, int] = {}
+        self._turns: list[Input] = []
+        self._preferred: tuple[Input, ...] = ()
+        self._paused: set[Input] = set()
+        self._told = self._started = False
+        self._open(paths, event_bytes_max)
+
+    def _open(self, paths: Sequence[str], event_bytes_max: int) -> None:
+        problems = [] if paths else [Problem("FILE", "(none)", "name at least one file, or - for stdin")]
+        for path in paths:
+            place = Input(path, 0)
+            if place in self._lines:
+                problems.append(Problem("FILE", path, "is named twice: its events would count as duplicates"))
+                continue
+            try:
+                self._lines[place] = Lines(path, event_bytes_max)
+            except OSError as error:
+                problems.append(Problem("FILE", path, _why_not(error)))
+        self._turns = list(self._lines)
+        if problems:
+            self.close()
+            raise ConfigError(problems)
+
+    def prefer(self, inputs: Sequence[Input]) -> None:
+        """The order in which inputs are to be read from now on: those furthest behind first. None: each in turn."""
+        self._preferred = tuple(inputs)
+
+    @property
+    def health(self) -> SourceHealth:
+        """Files are there or fail at once."""
+        return SourceHealth()
+
+    def poll(self, timeout_s: float) -> Polled:
+        """The next chunk of one input; it waits for nobody but stdin. Raises SourceError."""
+        assigned = frozenset() if self._told else frozenset({0})
+        self._told = True
+        place = self._next_input() if self._started else None
+        if place is None:
+            return Polled(assigned=assigned)
+        records = self._lines[place].take(self._chunk_lines_max, self._first[place])
+        return Polled({place: records} if records else {}, assigned)
+
+    def _next_input(self) -> Input | None:
+        waiting = [place for place in self._turns if not self._lines[place].ended and place not in self._paused]
+        chosen = next((place for place in self._preferred if place in waiting), waiting[0] if waiting else None)
+        if chosen is not None:
+            self._turns.remove(chosen)
+            self._turns.append(chosen)
+        return chosen
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether every input has been read to its end."""
+        return all(lines.ended for lines in self._lines.values())
+
+    @property
+    def ended(self) -> frozenset[Input]:
+        """The inputs that have been read to their end."""
+        return frozenset(place for place, lines in self._lines.items() if lines.ended)
+
+    @property
+    def bytes_read(self) -> int:
+        return sum(lines.bytes_read for lines in self._lines.values())
+
+    @property
+    def bytes_total(self) -> int | None:
+        """The size of all files together; None if one of them is stdin or a pipe."""
+        sizes = [lines.bytes_total for lines in self._lines.values()]
+        return None if None in sizes else sum(size for size in sizes if size is not None)
+
+    def inputs_of(self, task: int) -> tuple[Input, ...]:
+        return tuple(self._lines)
+
+    def start(self, task: int, offsets: Mapping[Input, int]) -> Mapping[Input, int]:
+        """Begin each input at the line of its offset (absent: the first). Lines that have been passed do not come again."""
+        self._first = {place: offsets.get(place, 1) for place in self._lines}
+        self._started = True
+        return dict(self._first)
+
+    def pause(self, inputs: Collection[Input]) -> None:
+        self._paused.update(inputs)
+
+    def resume(self, inputs: Collection[Input]) -> None:
+        self._paused.difference_update(inputs)
+
+    def ends(self) -> Mapping[Input, int]:
+        """The line number after the last one read; one more for an input that has not ended, which so is never caught up."""
+        return {place: lines.number + (1 if lines.ended else 2) for place, lines in self._lines.items()}
+
+    def acknowledge(self, offsets: Mapping[Input, int]) -> None:
+        """Nothing to tell: a file keeps no readers' places."""
+
+    def close(self) -> None:
+        for lines in self._lines.values():
+            lines.close()
+
+
+def _why_not(error: OSError) -> str:
+    if isinstance(error, FileNotFoundError):
+        return "does not exist"
+    if isinstance(error, IsADirectoryError):
+        return "is a folder; name the files in it"
+    if isinstance(error, PermissionError):
+        return "may not be read by this user"
+    return f"cannot be read: {error.strerror or error}"
+
+
+class FileDeadLetters:
+    """The `DeadLetters` of a replay: one JSON object a line; an empty path keeps nothing. Overwrites the file.
+
+    Keys: `key` (`topic:partition:offset`), `reason`, `detail`, `input` (the path), `line`, and the raw bytes as `value` where
+    they are UTF-8, else as `value_base64`. Raises ConfigError when the file cannot be created.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._file: IO[bytes] | None = None
+        if path:
+            try:
+                self._file = Path(path).open("wb")  # noqa: SIM115  (it outlives this function)
+            except OSError as error:
+                raise ConfigError([Problem("--dead-letters", path, f"cannot be written: {error.strerror}")]) from error
+
+    def write(self, letters: Iterable[DeadLetter]) -> None:
+        if self._file is None:
+            return
+        try:
+            self._file.writelines(_packed(letters))
+            self._file.flush()
+        except OSError as error:
+            raise SourceError(f"dead letters cannot be written to {self._path}: {error.strerror}") from error
+
+    def close(self) -> None:
+        """Write what is left to the disk itself. Raises SourceError."""
+        file, self._file = self._file, None
+        if file is None:
+            return
+        try:
+            with file:
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # a pipe or /dev/null has no disk
+                raise SourceError(f"dead letters cannot be written to {self._path}: {error.strerror}") from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+def _packed(letters: Iterable[DeadLetter]) -> Iterator[bytes]:
+    encode = msgspec.json.Encoder().encode
+    for letter in letters:
+        line: dict[str, object] = {
+            "key": _sendable(f"{letter.input.topic}:{letter.input.partition}:{letter.offset}"),
+            "reason": letter.reason,
+            "detail": _sendable(letter.detail),
+            "input": _sendable(letter.input.topic),
+            "line": letter.offset,
+            **_value(letter.value),
+        }
+        yield encode(line) + b"\n"
+
+
+def _value(value: bytes | None) -> dict[str, str | None]:
+    if value is None:
+        return {"value": None}
+    try:
+        return {"value": value.decode("utf-8")}
+    except UnicodeDecodeError:
+        return {"value_base64": base64.b64encode(value).decode("ascii")}
+
+
+def _sendable(text: str) -> str:
+    """Text that UTF-8 can carry: what it cannot (lone surrogates, of odd paths for one) is written as an escape."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")

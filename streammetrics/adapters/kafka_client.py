@@ -1,0 +1,280 @@
+"""What every Kafka client here shares: settings, reachability, topics' identities, and the words for what went wrong.
+
+No record is read or written in this module.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+import socket
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import structlog
+from kafka import KafkaAdminClient
+from kafka.errors import KafkaError
+from kafka.net.compat import KafkaNetClient
+
+from streammetrics.errors import ConfigError, Problem, SourceError
+
+log = structlog.get_logger("streammetrics.kafka")
+
+CONNECT_SECONDS = 3.0
+BOOTSTRAP_MS = 5_000
+REQUEST_MS = 10_000
+RECONNECT_MS_MAX = 1_000
+"""The client's own default of 30 s would keep it silent for half a minute after a broker is back."""
+METADATA_MS_MAX = 10_000
+REPEAT_SECONDS = 10.0
+"""The client's log says the same thing up to 400 times a second in an outage; we pass it on this often."""
+
+SUMMARY = "Bootstrap failed"
+"""How the client's last words begin when it cannot start: they hide the cause, which it logged before."""
+DISCONNECTED = "socket disconnected"
+"""All that the client says of a second login that was refused; of the first it gave the reason."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaSettings:
+    """How to reach Kafka and what to read there. Passwords never show in `repr`.
+
+    `start` says where an input begins that has no stored offset. `bootstrap_servers` are `host:port` (IPv6 hosts in brackets).
+    """
+
+    bootstrap_servers: tuple[str, ...]
+    topics: tuple[str, ...] = ()
+    group_id: str = "streammetrics"
+    group_instance_id: str | None = None
+    start: Literal["earliest", "latest"] = "earliest"
+    isolation_level: Literal["read_committed", "read_uncommitted"] = "read_committed"
+    session_timeout_ms: int = 10_000
+    poll_records_max: int = 5_000
+    partition_fetch_bytes_max: int = 4 << 20
+    client_id: str = "streammetrics"
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    ssl_cafile: str | None = None
+    ssl_certfile: str | None = None
+    ssl_keyfile: str | None = None
+    ssl_password: str | None = field(default=None, repr=False)
+    ssl_check_hostname: bool = True
+    sasl_mechanism: str | None = None
+    sasl_username: str | None = None
+    sasl_password: str | None = field(default=None, repr=False)
+
+
+def connection_options(settings: KafkaSettings) -> dict[str, Any]:
+    """The keyword arguments that consumer, producer and admin client share."""
+    options: dict[str, Any] = {
+        "bootstrap_servers": list(settings.bootstrap_servers),
+        "client_id": settings.client_id,
+        "request_timeout_ms": REQUEST_MS,
+        "reconnect_backoff_max_ms": RECONNECT_MS_MAX,
+        "metadata_max_age_ms": METADATA_MS_MAX,
+        "bootstrap_timeout_ms": BOOTSTRAP_MS,
+        "security_protocol": settings.security_protocol,
+        "ssl_check_hostname": settings.ssl_check_hostname,
+        "ssl_cafile": settings.ssl_cafile,
+        "ssl_certfile": settings.ssl_certfile,
+        "ssl_keyfile": settings.ssl_keyfile,
+        "ssl_password": settings.ssl_password,
+    }
+    if settings.sasl_mechanism:
+        options |= {
+            "sasl_mechanism": settings.sasl_mechanism,
+            "sasl_plain_username": settings.sasl_username,
+            "sasl_plain_password": settings.sasl_password,
+        }
+    return options
+
+
+def unreachable_reason(servers: Sequence[str], timeout_s: float = CONNECT_SECONDS) -> str | None:
+    """None if one of the servers accepts a TCP connection, else why each did not.
+
+    Clients are built only after this: what a client says when it finds nobody names no cause, and takes five seconds.
+
+    >>> unreachable_reason(["nowhere"])
+    'nowhere: not of the form host:port'
+    """
+    reasons = []
+    for server in servers:
+        host, _, port = server.rpartition(":")
+        if not host or not port.isdecimal():
+            reasons.append(f"{server}: not of the form host:port")
+            continue
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=timeout_s).close()
+        except (OSError, OverflowError) as error:
+            reasons.append(f"{server}: {error}")
+        else:
+            return None
+    return "; ".join(reasons)
+
+
+def require_reachable(settings: KafkaSettings) -> None:
+    """Raise SourceError, naming every server tried, unless one accepts a TCP connection."""
+    if reason := unreachable_reason(settings.bootstrap_servers):
+        raise SourceError(f"no Kafka broker can be reached ({reason}); start it, or correct kafka.bootstrap_servers")
+
+
+class ClientLog(logging.Handler):
+    """Takes over the client's own log: passes warnings on, each at most every few seconds, and remembers the last error.
+
+    The client raises the same "Unable to bootstrap" for a wrong password, a wrong authority and a plaintext port; only its
+    log knows the cause.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._lock = threading.Lock()
+        self._passed: dict[tuple[str, int], tuple[float, int]] = {}
+        self._last = self._last_telling = (0.0, "")
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            text = record.getMessage()
+        except (TypeError, ValueError):
+            text = str(record.msg)
+        with self._lock:
+            if record.levelno >= logging.ERROR and not text.startswith(SUMMARY):
+                self._last = (record.created, text)
+                if DISCONNECTED not in text:
+                    self._last_telling = (record.created, text)
+            key = (record.pathname, record.lineno)  # not the text: some messages carry their values in it
+            passed_at, held = self._passed.get(key, (0.0, 0))
+            if record.created - passed_at < REPEAT_SECONDS:
+                self._passed[key] = (passed_at, held + 1)
+                return
+            self._passed[key] = (record.created, 0)
+        write = log.error if record.levelno >= logging.ERROR else log.warning
+        write("kafka client", logger=record.name, message=text, held_back=held)
+
+    def last_error(self, since: float) -> str | None:
+        """The last error that the client logged at or after `since` (epoch seconds), of those the last one with a cause in it."""
+        with self._lock:
+            return next((text for at, text in (self._last_telling, self._last) if text and at >= since), None)
+
+
+@functools.cache
+def client_log() -> ClientLog:
+    """The process' only ClientLog, attached at first use (the client logs through process-wide loggers)."""
+    handler = ClientLog()
+    logger = logging.getLogger("kafka")
+    logger.addHandler(handler)
+    logger.setLevel(logging.WARNING)  # below it the admin client logs its whole configuration, passwords included
+    logger.propagate = False
+    return handler
+
+
+class Network:
+    """Makes the network part of a client (its `kafka_client` setting) and keeps hold of it."""
+
+    def __init__(self) -> None:
+        self.made: list[Any] = []
+
+    def __call__(self, **options: Any) -> Any:
+        self.made.append(KafkaNetClient(**options))
+        return self.made[-1]
+
+    @property
+    def cluster(self) -> Any:
+        """What the client knows of topics and brokers, kept up to date by it."""
+        return self.made[-1].cluster
+
+    def close(self) -> None:
+        for client in self.made:
+            with contextlib.suppress(KafkaError, RuntimeError):
+                client.close()
+
+
+@contextlib.contextmanager
+def starting(what: str, settings: KafkaSettings) -> Iterator[Network]:
+    """Turn a client's failure to start into a SourceError (or ConfigError) that gives the cause from the client's log.
+
+    A client that is given the yielded Network leaves no thread and no descriptor behind when it fails to start.
+    """
+    watched, began, network = client_log(), time.time(), Network()
+    try:
+        with contextlib.ExitStack() as undo:
+            undo.callback(network.close)
+            yield network
+            undo.pop_all()
+    except (OSError, ValueError) as error:  # certificates and keys are read while a client is built
+        named = {name: value for name in ("ssl_cafile", "ssl_certfile", "ssl_keyfile") if (value := getattr(settings, name))}
+        if not named:
+            raise SourceError(f"{what} cannot be started: {error}") from error
+        raise ConfigError([Problem(f"kafka.{name}", value, f"cannot be used: {error}") for name, value in named.items()]) from error
+    except KafkaError as error:
+        cause = watched.last_error(began)
+        hint = f": {cause}" if cause else ""
+        raise SourceError(
+            f"{what} cannot be started, though {', '.join(settings.bootstrap_servers)} accepts connections ({error}{hint}); "
+            f"check kafka.security_protocol (now {settings.security_protocol}), certificates and credentials"
+        ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """One topic as the broker describes it: its id ("" where the broker is too old to give one) and partition count."""
+
+    name: str
+    topic_id: str
+    partitions: int
+
+
+def describe_topics(settings: KafkaSettings, names: Sequence[str]) -> Mapping[str, Topic]:
+    """The topics among `names` that exist. Creates none. Raises SourceError when the broker cannot be asked."""
+    require_reachable(settings)
+    with starting("the Kafka admin client", settings) as network:
+        admin = KafkaAdminClient(**connection_options(settings), kafka_client=network)
+    try:
+        found = admin.describe_topics(list(names))
+    except KafkaError as error:
+        raise SourceError(f"the broker does not describe its topics: {error}") from error
+    finally:
+        admin.close()
+    return {
+        entry["name"]: Topic(entry["name"], topic_id_text(entry.get("topic_id")), len(entry["partitions"]))
+        for entry in found
+        if entry["error_code"] == 0
+    }
+
+
+def topic_id_text(topic_id: object) -> str:
+    """A topic id as text; "" for none and for the all-zero id that stands for none.
+
+    >>> topic_id_text(None), topic_id_text("00000000-0000-0000-0000-000000000000")
+    ('', '')
+    """
+    text = "" if topic_id is None else str(topic_id)
+    return text if text.strip("0-") else ""
+
+
+def require_copartitioned(settings: KafkaSettings) -> Mapping[str, Topic]:
+    """The input topics, all there and with equal partition counts, else ConfigError that names topics and counts."""
+    found = describe_topics(settings, settings.topics)
+    named = ",".join(settings.topics)
+    if missing := [name for name in settings.topics if name not in found]:
+        raise ConfigError(
+            [
+                Problem("kafka.topics", name, "does not exist (or may not be described); create it, it is never created here")
+                for name in missing
+            ]
+        )
+    counts = {name: found[name].partitions for name in settings.topics}
+    if len(set(counts.values())) > 1:
+        listed = ", ".join(f"{name} has {count}" for name, count in counts.items())
+        raise ConfigError(
+            [
+                Problem(
+                    "kafka.topics",
+                    named,
+                    f"must have equal partition counts, so that a user's events meet ({listed}); re-create or expand the smaller ones",
+                )
+            ]
+        )
+    return found

@@ -1,0 +1,387 @@
+"""Events from Kafka: a member of a consumer group whose offsets live elsewhere. Nothing here decodes a record.
+
+The client is one of kafka-python's, whose rebalance listeners run on its own I/O thread, whose `poll` raises nothing in an
+outage, and which would reset offsets silently if it were let: the first is met in `kafka_ownership`, the second in
+`kafka_watchdog`, the third here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import structlog
+from kafka import KafkaConsumer
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.errors import (
+    FencedInstanceIdError,
+    IllegalStateError,
+    KafkaError,
+    LogTruncationError,
+    OffsetOutOfRangeError,
+    UnsupportedCodecError,
+)
+from kafka.structs import OffsetAndMetadata, TopicPartition
+
+from streammetrics.adapters import kafka_records
+from streammetrics.adapters.kafka_client import (
+    BOOTSTRAP_MS,
+    KafkaSettings,
+    client_log,
+    connection_options,
+    require_copartitioned,
+    starting,
+    unreachable_reason,
+)
+from streammetrics.adapters.kafka_history import History
+from streammetrics.adapters.kafka_ownership import Ownership
+from streammetrics.adapters.kafka_watchdog import Watchdog
+from streammetrics.errors import SourceError
+from streammetrics.ports import Input, Polled, Record, SourceHealth
+
+log = structlog.get_logger("streammetrics.kafka")
+
+ASK_MS = 2_000
+CLOSE_MS = 1_000
+REBUILDS_WITHOUT_RECORD_MAX = 3
+
+
+class KafkaSource:
+    """The `Source` that reads the partitions a consumer group gives this process; see `streammetrics.ports`.
+
+    Building one connects: it raises SourceError when no broker can be reached, ConfigError when a topic is missing or the
+    topics' partition counts differ. It never creates a topic. `clock` gives monotonic seconds.
+
+    A task that is kept through a rebalance is reported as revoked and assigned, and must be started again. While brokers
+    are away `poll` returns nothing and raises nothing: `health` says so. Positions outside of what the log holds, topics
+    that were created anew and changed partition counts raise StateError: offsets are never reset silently.
+    """
+
+    def __init__(self, settings: KafkaSettings, clock: Callable[[], float] = time.monotonic) -> None:
+        client_log()
+        self._settings, self._clock = settings, clock
+        topics = require_copartitioned(settings)
+        self.topic_ids: Mapping[str, str] = {name: topics[name].topic_id for name in settings.topics}
+        """Topic -> id as of start-up ("" where the broker gives none), to be compared with stored ones."""
+        self.partitions: int = topics[settings.topics[0]].partitions
+        """How many partitions every input topic has."""
+        self._history = History(settings, self.topic_ids, self.partitions)
+        self._watchdog = Watchdog(clock())
+        self._paused: set[Input] = set()
+        self._next: dict[Input, int] = {}
+        self._ends: dict[Input, int] = {}
+        self._bounds: dict[Input, tuple[int, int]] = {}
+        self._fruitless_rebuilds = 0
+        self._ownership = Ownership(settings.topics, self._hold)
+        self._consumer: Any = None
+        self._cluster: Any = None
+        self._as_records = False
+        self._build()
+
+    # --- what the service calls
+
+    def poll(self, timeout_s: float) -> Polled:
+        """Records of started tasks, and the tasks that came and went before them. Raises SourceError, StateError."""
+        now = self._clock()
+        if self._consumer is None:
+            self._try_rebuild(timeout_s)
+            return self._polled({})
+        if self._watchdog.polled(now) and not self._look(now):
+            return self._polled({})
+        self._history.check(self._cluster, now)
+        with self._explained():
+            return self._polled(self._consumer.poll(timeout_ms=max(0, int(timeout_s * 1_000)), max_records=self._settings.poll_records_max))
+        return self._polled({})
+
+    def inputs_of(self, task: int) -> tuple[Input, ...]:
+        return tuple(Input(topic, task) for topic in self._settings.topics)
+
+    def start(self, task: int, offsets: Mapping[Input, int]) -> Mapping[Input, int]:
+        """Seek a claimed task's inputs and let them flow; absent ones begin at the beginning or end, as `start` says.
+
+        Raises StateError when the log does not hold an offset, SourceError when the broker does not answer. Does nothing
+        and returns nothing if the task has changed hands since `poll` reported it: the next poll says so.
+        """
+        if self._consumer is None or task not in self._ownership.granted:
+            return {}
+        inputs = self.inputs_of(task)
+        bounds = self._bounds_of(task)
+        self._history.require_held({place: offsets[place] for place in inputs if place in offsets}, bounds)
+        edge = 0 if self._settings.start == "earliest" else 1
+        sought = {place: offsets.get(place, bounds[place][edge]) for place in inputs}
+        with self._ownership.settled():
+            if not self._ownership.start(task):
+                return {}
+            for place, offset in sought.items():
+                self._consumer.seek(TopicPartition(*place), offset)
+                self._next[place] = offset
+                self._ends[place] = bounds[place][1]
+            self._paused -= set(inputs)
+            self._consumer.resume(*(TopicPartition(*place) for place in inputs))
+        self._watchdog.moved()
+        return sought
+
+    def pause(self, inputs: Collection[Input]) -> None:
+        """Stop inputs of started tasks until `resume`; others are not flowing anyway."""
+        self._switch(inputs, True)
+
+    def resume(self, inputs: Collection[Input]) -> None:
+        self._switch(inputs, False)
+
+    def ends(self) -> Mapping[Input, int]:
+        """The end offset of every started input as of the last look (every few seconds, and at `start`).
+
+        Markers of transactions, aborted records and compacted ones take offsets too, and no record of theirs arrives: once
+        the client has passed them, the end is given as the offset after the last record that did arrive.
+        """
+        return dict(self._ends)
+
+    def acknowledge(self, offsets: Mapping[Input, int]) -> None:
+        granted = self._ownership.granted
+        places = {
+            TopicPartition(*place): OffsetAndMetadata(offset, "", -1) for place, offset in offsets.items() if place.partition in granted
+        }
+        if self._consumer is not None and places:
+            with contextlib.suppress(KafkaError, RuntimeError):  # only lag tools read it; the next one carries the same and more
+                self._consumer.commit_async(places)
+
+    def close(self) -> None:
+        """Leave the group at once. Does nothing the second time."""
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            _close(consumer)
+        self._ownership.end_all()
+
+    @property
+    def health(self) -> SourceHealth:
+        """Whether the brokers answer; see `SourceHealth`."""
+        return self._watchdog.health
+
+    @property
+    def rebalances(self) -> int:
+        return self._ownership.rebalances
+
+    @property
+    def rebuilds(self) -> int:
+        return self._watchdog.health.rebuilds
+
+    # --- the client
+
+    def _build(self) -> None:
+        """A consumer that has subscribed. Raises SourceError, with nothing left behind of one that failed to start."""
+        settings = self._settings
+        with starting("the Kafka consumer", settings) as network:
+            consumer = KafkaConsumer(
+                **connection_options(settings),
+                kafka_client=network,
+                group_id=settings.group_id,
+                group_instance_id=settings.group_instance_id,
+                partition_assignment_strategy=[RangePartitionAssignor],
+                enable_auto_commit=False,
+                auto_offset_reset="none",
+                isolation_level=settings.isolation_level,
+                session_timeout_ms=settings.session_timeout_ms,
+                heartbeat_interval_ms=max(100, min(2_000, settings.session_timeout_ms // 5)),
+                max_partition_fetch_bytes=settings.partition_fetch_bytes_max,
+                max_poll_records=settings.poll_records_max,
+                allow_auto_create_topics=False,
+                metrics_enabled=False,
+            )
+        self._cluster = network.cluster
+        self._as_records = kafka_records.install(consumer)
+        self._consumer = consumer
+        consumer.subscribe(topics=list(settings.topics), listener=self._ownership)
+        self._await_metadata()
+
+    def _await_metadata(self) -> None:
+        """Let the client learn its topics before it joins: one that leads the group would else hand out nothing, or all twice."""
+        fresh = threading.Event()
+
+        def heard(_: Any) -> None:
+            fresh.set()
+
+        self._cluster.add_listener(heard)
+        self._cluster.request_update()
+        fresh.wait(ASK_MS / 1_000)
+        self._cluster.remove_listener(heard)
+
+    def _hold(self, place: Any) -> None:
+        """Runs on the client's I/O thread. The seek keeps the client from asking where to begin before the claim is done."""
+        consumer = self._consumer
+        consumer.seek(place, 0)
+        consumer.pause(place)
+
+    def _drop_client(self, reason: str) -> None:
+        log.warning("the Kafka client is built anew", reason=reason, rebuilds=self.rebuilds + 1)
+        self._watchdog.failed(reason)
+        self._watchdog.rebuilding(self._clock())
+        consumer, self._consumer = self._consumer, None
+        self._ownership.end_all()
+        _close(consumer)
+        self._ownership.end_all()
+
+    def _try_rebuild(self, timeout_s: float) -> None:
+        if self._fruitless_rebuilds >= REBUILDS_WITHOUT_RECORD_MAX:
+            self._fruitless_rebuilds = 0
+            raise SourceError(
+                f"the Kafka client was built anew {REBUILDS_WITHOUT_RECORD_MAX} times and no record arrived, though there are some; "
+                f"last: {self.health.last_error}"
+            )
+        if reason := unreachable_reason(self._settings.bootstrap_servers, max(0.1, timeout_s)):
+            self._watchdog.unheard(self._clock(), reason, connects=False)
+            time.sleep(timeout_s)
+            return
+        self._fruitless_rebuilds += 1
+        try:
+            self._build()
+        except SourceError as error:
+            self._watchdog.failed(str(error))
+            log.warning("the Kafka client could not be built anew", reason=str(error))
+
+    # --- what came
+
+    def _polled(self, batches: Mapping[Any, Sequence[Any]]) -> Polled:
+        lost, gained = self._ownership.take()
+        for task in lost:
+            for place in self.inputs_of(task):
+                self._paused.discard(place)
+                self._next.pop(place, None)
+                self._ends.pop(place, None)
+        if lost or gained:
+            self._bounds.clear()
+            self._watchdog.moved()
+        # What was fetched for a task that has changed hands since belongs to its next start, which seeks anew.
+        flowing = self._ownership.flowing - lost
+        records = {Input(*place): self._records(batch) for place, batch in batches.items() if place.partition in flowing}
+        for place, batch in records.items():
+            self._next[place] = batch[-1].offset + 1
+        if records:
+            self._fruitless_rebuilds = 0
+            self._watchdog.records_came(self._clock())
+        return Polled(records, gained, lost)
+
+    def _records(self, batch: Sequence[Any]) -> Sequence[Record]:
+        if self._as_records:
+            return batch
+        return [Record(record.offset, record.timestamp, record.value) for record in batch]
+
+    def _switch(self, inputs: Iterable[Input], pause: bool) -> None:
+        if self._consumer is None:
+            return
+        with self._ownership.settled():
+            flowing = self._ownership.flowing
+            places = [place for place in inputs if place.partition in flowing]
+            if pause:
+                self._consumer.pause(*(TopicPartition(*place) for place in places))
+                self._paused.update(places)
+            else:
+                self._consumer.resume(*(TopicPartition(*place) for place in places))
+                self._paused.difference_update(places)
+                self._watchdog.moved()
+
+    # --- what the client does not say
+
+    def _look(self, now: float) -> bool:
+        """Ask the brokers for end offsets. False if the client had to be given up."""
+        servers = self._settings.bootstrap_servers
+        if not self.health.reachable and (reason := unreachable_reason(servers, 1.0)):
+            self._watchdog.unheard(now, reason, connects=False)  # as before: do not wait for an answer that cannot come
+            return True
+        inputs = [place for task in sorted(self._ownership.flowing) for place in self.inputs_of(task)]
+        asked = inputs or [Input(self._settings.topics[0], 0)]  # without a task the question still shows who answers
+        try:
+            ends = self._ask(self._consumer.end_offsets, asked)
+            positions = {place: position for place in inputs if (position := self._position(place)) is not None}
+        except KafkaError as error:
+            reason = unreachable_reason(servers, 1.0)
+            answer = reason or f"it accepts connections, but does not answer ({error})"
+            if self.health.reachable:
+                log.warning("no Kafka broker answers", reason=answer)
+            if self._watchdog.unheard(now, answer, connects=reason is None):
+                self._drop_client(answer)
+                return False
+            return True
+        if not self.health.reachable:
+            log.info("Kafka answers again", away_seconds=round(now - self.health.since, 1))
+        self._ends = {
+            place: self._next.get(place, ends[place]) if positions.get(place, 0) >= ends[place] else ends[place] for place in inputs
+        }
+        deaf = self._watchdog.heard(now, ends, {place: position for place, position in positions.items() if place not in self._paused})
+        if deaf:
+            listed = ", ".join(
+                f"{topic} [{partition}] at {positions[Input(topic, partition)]} of {ends[Input(topic, partition)]}"
+                for topic, partition in deaf
+            )
+            self._drop_client(f"there are records and none arrives: {listed}")
+        return not deaf
+
+    def _ask(self, question: Callable[..., Any], inputs: Iterable[Input]) -> dict[Input, int]:
+        answer = question([TopicPartition(*place) for place in inputs], timeout_ms=ASK_MS)
+        return {Input(*place): offset for place, offset in answer.items()}
+
+    def _position(self, place: Input) -> int | None:
+        """Where the client reads next; None if the input has just been taken away."""
+        try:
+            position: int | None = self._consumer.position(TopicPartition(*place), timeout_ms=ASK_MS)
+        except (KeyError, IllegalStateError, LogTruncationError):  # the last one comes again from poll, where it is explained
+            return None
+        return position
+
+    # --- errors
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Turn the client's errors into ours. Those that mend themselves are kept in `health` and nothing is raised."""
+        try:
+            yield
+        except OffsetOutOfRangeError as error:
+            self._explain_gap({Input(*place): offset for place, offset in error.args[0].items()})
+        except LogTruncationError as error:
+            self._history.refuse_other_topics()
+            lost = [f"{place.topic} [{place.partition}]" for place in error.divergent_offsets]
+            raise self._history.truncated(lost) from error
+        except FencedInstanceIdError as error:
+            raise SourceError(
+                f"another process has joined with kafka.group_instance_id {self._settings.group_instance_id!r}: give each its own"
+            ) from error
+        except UnsupportedCodecError as error:
+            raise SourceError(
+                f"records are compressed in a way this Python cannot read ({error}); install lz4, python-snappy or zstandard"
+            ) from error
+        except KafkaError as error:
+            self._watchdog.failed(f"{type(error).__name__}: {error}")
+            if not error.retriable:
+                cause = client_log().last_error(time.time() - BOOTSTRAP_MS / 1_000)
+                raise SourceError(f"Kafka cannot be read: {type(error).__name__}: {error}{f' ({cause})' if cause else ''}") from error
+            log.warning("Kafka cannot be read just now", reason=repr(error))
+
+    def _explain_gap(self, positions: Mapping[Input, int]) -> None:
+        """Raise StateError for positions outside of the log; return if the broker cannot say now (the error comes again)."""
+        try:
+            bounds = self._ask_bounds(list(positions))
+        except KafkaError as error:
+            self._watchdog.failed(str(error))
+            return
+        self._history.require_held(positions, bounds)
+
+    def _bounds_of(self, task: int) -> Mapping[Input, tuple[int, int]]:
+        """(beginning, end) of the task's inputs, asked once for all tasks that were granted together."""
+        if (task_inputs := self.inputs_of(task))[0] not in self._bounds:
+            waiting = (self._ownership.granted - self._ownership.flowing) | {task}
+            try:
+                self._bounds.update(self._ask_bounds([place for other in sorted(waiting) for place in self.inputs_of(other)]))
+            except KafkaError as error:
+                raise SourceError(f"Kafka does not say where its logs begin and end: {error}") from error
+        return {place: self._bounds.pop(place) for place in task_inputs}
+
+    def _ask_bounds(self, inputs: Sequence[Input]) -> dict[Input, tuple[int, int]]:
+        beginnings, ends = self._ask(self._consumer.beginning_offsets, inputs), self._ask(self._consumer.end_offsets, inputs)
+        return {place: (beginnings[place], ends[place]) for place in inputs}
+
+
+def _close(consumer: Any) -> None:
+    with contextlib.suppress(KafkaError, RuntimeError):
+        consumer.close(autocommit=False, timeout_ms=CLOSE_MS)

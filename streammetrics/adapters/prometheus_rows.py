@@ -1,0 +1,194 @@
+"""A Report or the Vitals of a process -> rows of series: a name of the table, label values in its order, a number.
+
+No formats here, no clock, no client. Rows come with what matters most first, because what exceeds a limit is cut at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from itertools import accumulate, chain
+from typing import NamedTuple
+
+from streammetrics.adapters.prometheus_labels import Counters, LabelNames, ShownGroup
+from streammetrics.events.model import MALFORMED_REASONS
+from streammetrics.ports import Outcome
+from streammetrics.report import Report, Total
+from streammetrics.scoring import Layout
+from streammetrics.series import sum_series, value_series
+from streammetrics.version import __version__
+from streammetrics.vitals import COMMIT_BUCKETS_SECONDS, Vitals
+from streammetrics.windows import Group, GroupValues, Window
+
+DROPPED_REASONS = (*MALFORMED_REASONS, "future", "late", "session_full", "too_many_groups", "too_many_lists")
+UNMATCHED_REASONS = ("orphan", "out_of_list", "too_old")
+COMMIT_STATUSES = (*(outcome.value for outcome in Outcome), "failed")
+CONTROL_VARIANTS = frozenset({"control"})
+"""The variants that others are compared with, by name."""
+
+_COUNTED_ALONE = {
+    "events": "streammetrics_events_total",
+    "late": "streammetrics_late_total",
+    "duplicate": "streammetrics_duplicates_total",
+    "matched": "streammetrics_feedback_matched_total",
+    "repeated": "streammetrics_feedback_repeated_total",
+    "unknown_action": "streammetrics_feedback_unknown_action_total",
+    "key_mismatch": "streammetrics_key_mismatch_total",
+}
+
+
+class Row(NamedTuple):
+    """One series now. The samples of a histogram are rows too: `labels` then ends with the suffix and the bucket's bound."""
+
+    series: str
+    labels: tuple[str, ...]
+    value: float
+
+
+class Sum(NamedTuple):
+    """A counter of whole numbers, shown divided by 2**scale_bits."""
+
+    series: str
+    labels: tuple[str, ...]
+    scale_bits: int = 0
+
+    def row(self, value: int) -> Row:
+        return Row(self.series, self.labels, value / (1 << self.scale_bits) if self.scale_bits else value)
+
+
+class ReportRows:
+    """Makes rows of one report after the other, so that names and counters stay steady between them."""
+
+    def __init__(self, layout: Layout, window_names: Mapping[int, str], label_values_max: int) -> None:
+        self._columns = layout.scorer.columns
+        self._metrics = {str(metric): metric for metric in layout.scorer.metrics}
+        self._window_names = window_names
+        self._names = LabelNames(label_values_max)
+        self._events, self._totals = Counters[Sum](), Counters[Sum]()
+
+    def take(self, report: Report) -> tuple[list[Row], int]:
+        """The rows of a report, each series once, and how many series were left out because their group is folded."""
+        live = {values.group for window in report.windows for values in window.groups}
+        groups = self._names.settle(live, {Group(total.experiment, total.variant) for total in report.totals})
+        plain: list[tuple[GroupValues, Window]] = []
+        by_segment: list[tuple[GroupValues, Window]] = []
+        folded = 0
+        for values, window in _by_group(report.windows):
+            if groups[values.group].is_folded:  # means cannot be added
+                folded += 2 + len(values.values) + len(values.values_with_feedback)
+            else:
+                (by_segment if values.group.segment else plain).append((values, window))
+        rows = chain(
+            self._state_rows(report),
+            self._value_rows(plain, groups),
+            self._total_rows(report, groups),
+            self._value_rows(by_segment, groups),
+        )
+        # By name, because a series that comes twice would make Prometheus refuse the whole page.
+        return list({row[:2]: row for row in rows}.values()), folded
+
+    def _state_rows(self, report: Report) -> Iterator[Row]:
+        yield Row("streammetrics_tasks", (), report.tasks)
+        yield Row("streammetrics_open_sessions", (), report.sessions_open)
+        yield Row("streammetrics_users_open", (), report.users_open)
+        for window in report.windows:
+            if window.complete and window.end_ms is not None:
+                labels: tuple[str, ...] = (self._window_names[window.window_ms], window.view)
+                yield Row("streammetrics_window_end_timestamp_seconds", labels, window.end_ms / 1_000)
+        for counter, value in self._events.take((counter, counter, count) for counter, count in _event_counts(report)).items():
+            yield counter.row(value)
+        for each in report.inputs:
+            if each.watermark_ms is not None:
+                labels = (each.topic, str(each.partition))
+                yield Row("streammetrics_watermark_timestamp_seconds", labels, each.watermark_ms / 1_000)
+
+    def _total_rows(self, report: Report, groups: Mapping[Group, ShownGroup]) -> Iterator[Row]:
+        for counter, value in self._totals.take(self._total_sources(report, groups)).items():
+            yield counter.row(value)
+        for shown in sorted({shown for shown in groups.values() if shown.experiment and not shown.segments and not shown.is_folded}):
+            role = "control" if shown.variant in CONTROL_VARIANTS else "treatment"
+            yield Row("streammetrics_variant_info", (shown.experiment, shown.variant, role), 1)
+
+    def _total_sources(self, report: Report, groups: Mapping[Group, ShownGroup]) -> Iterator[tuple[Hashable, Sum, int]]:
+        """Every number of every total by the names as sent, with the counter that shows it."""
+        for total in report.totals:
+            for counter, value in self._total_counters(total, groups[Group(total.experiment, total.variant)]):
+                yield (counter.series, total.experiment, total.variant, counter.labels[2:]), counter, value
+
+    def _total_counters(self, total: Total, shown: ShownGroup) -> Iterator[tuple[Sum, int]]:
+        labels = (shown.experiment, shown.variant)
+        yield Sum("streammetrics_final_lists_total", labels), total.tally[0]
+        yield Sum("streammetrics_final_lists_with_feedback_total", labels), total.tally[1]
+        for column, value in zip(self._columns, total.tally[2:], strict=False):  # what follows are places once more
+            name, k = sum_series(column.metric.name, column.kind), str(column.metric.k)
+            yield Sum(name, (*labels, k), column.scale_bits), value
+
+    def _value_rows(self, found: Iterable[tuple[GroupValues, Window]], groups: Mapping[Group, ShownGroup]) -> Iterator[Row]:
+        for values, window in found:
+            yield from self._group_rows(window, values, groups[values.group])
+
+    def _group_rows(self, window: Window, values: GroupValues, group: ShownGroup) -> Iterator[Row]:
+        name = self._window_names[window.window_ms]
+        labels = (group.experiment, group.variant, name, group.segments, window.view)
+        yield Row("streammetrics_window_lists", labels, values.lists)
+        yield Row("streammetrics_window_lists_with_feedback", labels, values.lists_with_feedback)
+        for with_feedback, numbers in ((False, values.values), (True, values.values_with_feedback)):
+            for text, number in numbers.items():
+                metric = self._metrics[text]
+                place = (group.experiment, group.variant, str(metric.k), name, group.segments)
+                yield Row(value_series(metric.name, window.view, with_feedback), place, number)
+
+
+def _by_group(windows: tuple[Window, ...]) -> list[tuple[GroupValues, Window]]:
+    """Every group of every window by name, so that all traffic comes before variants."""
+    found = [(values, window) for window in windows for values in window.groups]
+    return sorted(found, key=lambda pair: pair[0].group)
+
+
+def _event_counts(report: Report) -> Iterator[tuple[Sum, int]]:
+    """What was not shown, and every counter of events by topic, from 0 on. A reason without a series of its own is one of `dropped`."""
+    yield Sum("streammetrics_windows_withheld_total", ()), report.withheld
+    for topic in sorted({each.topic for each in report.inputs}):
+        known = (*_COUNTED_ALONE, *DROPPED_REASONS, *UNMATCHED_REASONS)
+        others = sorted(reason for reason, at in report.counts if at == topic)
+        for reason in dict.fromkeys((*known, *others)):
+            count = report.counts.get((reason, topic), 0)
+            if reason in _COUNTED_ALONE:
+                yield Sum(_COUNTED_ALONE[reason], (topic,)), count
+            if reason in UNMATCHED_REASONS:
+                yield Sum("streammetrics_feedback_unmatched_total", (reason, topic)), count
+            elif reason in DROPPED_REASONS or reason not in _COUNTED_ALONE:
+                yield Sum("streammetrics_dropped_total", (reason, topic)), count
+
+
+def vitals_rows(vitals: Vitals, loop: bool) -> Iterator[Row]:
+    """The rows of one process; `loop` tells whether it consumes. Other threads may write `vitals` meanwhile."""
+    troubles = (vitals.store_trouble, vitals.publish_trouble)
+    yield Row("streammetrics_build_info", (__version__,), 1)
+    yield Row("streammetrics_store_up", (), float(troubles == (None, None)))
+    if not loop:
+        return
+    yield Row("streammetrics_source_up", (), float(vitals.source_trouble is None))
+    yield Row("streammetrics_rebalances_total", (), vitals.rebalances)
+    yield Row("streammetrics_client_rebuilds_total", (), vitals.client_rebuilds)
+    yield Row("streammetrics_dead_letters_total", (), vitals.dead_letters)
+    yield Row("streammetrics_cached_users", (), vitals.cached_users)
+    yield Row("streammetrics_paused_inputs", (), vitals.paused_inputs)
+    for status in COMMIT_STATUSES:
+        yield Row("streammetrics_commits_total", (status,), vitals.commits[status])
+    yield from _commit_times(vitals)
+    # Copied first: the loop adds and removes inputs while this is read.
+    for origin, records in sorted(dict(vitals.lag_records).items()):
+        yield Row("streammetrics_lag_records", (origin.topic, str(origin.partition)), records)
+    for origin, seconds in sorted(dict(vitals.lag_seconds).items()):
+        yield Row("streammetrics_lag_seconds", (origin.topic, str(origin.partition)), seconds)
+
+
+def _commit_times(vitals: Vitals) -> Iterator[Row]:
+    """The histogram. A commit may be noted while it is read: buckets first and never falling, as the formats want them."""
+    times = vitals.commit_times
+    buckets = list(accumulate(list(times.buckets), max))
+    total = max(times.count, buckets[-1])
+    for bound, count in zip((*COMMIT_BUCKETS_SECONDS, "+Inf"), (*buckets, total), strict=True):
+        yield Row("streammetrics_commit_seconds", ("_bucket", str(bound)), count)
+    yield Row("streammetrics_commit_seconds", ("_count", ""), total)
+    yield Row("streammetrics_commit_seconds", ("_sum", ""), times.sum_seconds)

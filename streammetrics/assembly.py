@@ -1,0 +1,113 @@
+"""Settings -> the parts that need them, each given just what it uses. The only module that knows both sides."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from streammetrics.config import Settings
+from streammetrics.engine import Engine, EngineRules
+from streammetrics.errors import ConfigError, Problem
+from streammetrics.events import Decoder, UbiSettings, decoder
+from streammetrics.grades import parse_grades
+from streammetrics.metrics import MetricError, Scorer, Spec
+from streammetrics.report import Ledger
+from streammetrics.service import WorkerRules
+from streammetrics.sessions import JoinRules
+from streammetrics.windows import WindowRules
+
+
+def build_engine(settings: Settings, topics: Sequence[str]) -> Engine:
+    """The engine for these inputs, in this order."""
+    join, windows, metrics = settings.join, settings.windows, settings.metrics
+    grades = parse_grades(join.grades)
+    rules = EngineRules(
+        topics=tuple(topics),
+        grades=grades,
+        join=JoinRules(
+            gap_ms=join.gap_ms,
+            attribution_ms=join.attribution_ms,
+            session_events_max=join.session_events_max,
+            lists_open_max=join.lists_open_max,
+            items_max=settings.events.items_max,
+        ),
+        out_of_orderness_ms=join.out_of_orderness_ms,
+        lateness_ms=join.lateness_ms,
+        future_ms=join.future_ms,
+        pane_ms=windows.pane_ms,
+        retention_ms=windows.retention_ms,
+        segments=tuple(windows.segments),
+        groups_max=windows.groups_max,
+    )
+    try:
+        scorer = Scorer(
+            [f"{name}@{k}" for name in metrics.names for k in metrics.cutoffs],
+            spec=Spec(gain=metrics.gain, relevance_threshold=metrics.relevant_grade),
+            items_max=settings.events.items_max,
+            grade_max=grades.grades[-1],
+        )
+    except MetricError as error:
+        raise ConfigError([Problem("metrics", f"with join.grades {grades.text!r}", str(error))]) from error
+    return Engine(rules, scorer)
+
+
+def build_decoder(settings: Settings) -> Decoder:
+    events = settings.events
+    ubi = UbiSettings(lists_from=events.ubi_lists, user_field=events.ubi_user, experiment_from=events.ubi_experiment)
+    return decoder(events.format, events.limits, ubi)
+
+
+def build_ledger(settings: Settings, engine: Engine) -> Ledger:
+    rules = WindowRules(
+        pane_ms=settings.windows.pane_ms,
+        windows_ms=tuple(window.ms for window in settings.windows.windows),
+        lateness_ms=settings.join.lateness_ms,
+        attribution_ms=settings.join.attribution_ms,
+    )
+    return Ledger(engine.layout, rules, numbers(settings, engine))
+
+
+def build_worker_rules(settings: Settings) -> WorkerRules:
+    worker = settings.worker
+    return WorkerRules(
+        commit_ms=worker.commit_ms,
+        commit_users_max=worker.commit_users_max,
+        cached_users_max=worker.cached_users_max,
+        idle_ms=settings.join.idle_ms,
+        out_of_orderness_ms=settings.join.out_of_orderness_ms,
+        skew_ms_max=settings.join.skew_ms_max,
+        fenced_wait_seconds=settings.kafka.session_timeout_ms / 1_000,
+        retry_seconds_max=worker.retry_seconds_max,
+    )
+
+
+def numbers(settings: Settings, engine: Engine) -> dict[str, Any]:
+    """The settings that change numbers, as the report shows them."""
+    join, windows = settings.join, settings.windows
+    return {
+        "metrics": [str(metric) for metric in engine.layout.scorer.metrics],
+        "spec": dataclasses.asdict(engine.layout.scorer.spec),
+        "spec_digest": engine.layout.scorer.spec.digest(),
+        "grades": engine.rules.grades.text,
+        "gap_ms": join.gap_ms,
+        "attribution_ms": join.attribution_ms,
+        "out_of_orderness_ms": join.out_of_orderness_ms,
+        "lateness_ms": join.lateness_ms,
+        "idle_ms": join.idle_ms,
+        "future_ms": join.future_ms,
+        "session_events_max": join.session_events_max,
+        "lists_open_max": join.lists_open_max,
+        "items_max": settings.events.items_max,
+        "pane_ms": windows.pane_ms,
+        "windows_ms": [window.ms for window in windows.windows],
+        "retention_ms": windows.retention_ms,
+        "segments": list(windows.segments),
+        "groups_max": windows.groups_max,
+        "format": settings.events.format,
+    }
+
+
+def window_names(settings: Settings) -> dict[int, str]:
+    """How each window, by its length in ms, is written in labels."""
+    return {window.ms: window.text for window in settings.windows.windows}

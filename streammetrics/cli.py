@@ -1,0 +1,243 @@
+"""The command line: words to calls, errors to exit codes (0 done, 1 failed, 2 wrong usage or configuration). No logic of its own.
+
+What a command does is imported when it runs, so that help and refusals come at once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from streammetrics.errors import ConfigError, StreammetricsError
+from streammetrics.version import __version__
+
+if TYPE_CHECKING:
+    from streammetrics.config import Loaded
+
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+PORT = click.IntRange(0, 65535)
+FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.group(context_settings=CONTEXT, epilog="Each command has its own --help with examples.")
+@click.version_option(__version__, prog_name="streammetrics")
+def main() -> None:
+    """Live ranking quality from an event stream: windowed NDCG, HitRate and MRR per A/B variant, exact and exactly once.
+
+    Exit codes: 0 done, 1 failed, 2 wrong usage or configuration.
+    """
+
+
+def command(function: Callable[..., None]) -> click.Command:
+    """A command of `main` whose errors end the process as the exit codes say."""
+
+    @wraps(function)
+    def guarded(**words: Any) -> None:
+        try:
+            function(**words)
+        except ConfigError as error:
+            _stop(2, "\n  ".join([f"{_counted(len(error.problems), 'problem')}:", *map(str, error.problems)]))
+        except BrokenPipeError:
+            raise  # whoever read our output has enough; click ends without a word
+        except (StreammetricsError, OSError) as error:
+            _stop(1, str(error))
+
+    return main.command(context_settings=CONTEXT)(guarded)
+
+
+def _stop(code: int, message: str) -> NoReturn:
+    click.echo(f"streammetrics: {message}", err=True)
+    raise SystemExit(code)
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def configured(function: Callable[..., None]) -> Callable[..., None]:
+    """Options that every command has: a configuration file, and any single setting."""
+    function = click.option(
+        "--set", "settings_given", multiple=True, metavar="KEY=VALUE", help="Set one key of the configuration, such as join.gap_ms=600000."
+    )(function)
+    return click.option("--config", "config_path", type=FILE, help="TOML configuration file.  [default: $STREAMMETRICS_CONFIG, if set]")(
+        function
+    )
+
+
+def _load(config_path: Path | None, settings_given: tuple[str, ...], read: Callable[..., Loaded] | None = None, **flags: object) -> Loaded:
+    """Settings out of file, environment and flags (`http__port=1` is the key http.port; None is not given); read by `load` if not said."""
+    from streammetrics.config import load  # noqa: PLC0415
+
+    words = dict(map(_key_and_value, settings_given)) | {key.replace("__", "."): value for key, value in flags.items() if value is not None}
+    loaded = (read or load)(config_path, os.environ, words)
+    for warning in loaded.warnings:
+        click.echo(f"streammetrics: warning: {warning}", err=True)
+    return loaded
+
+
+def _key_and_value(given: str) -> tuple[str, object]:
+    key, equals, value = given.partition("=")
+    if not equals:
+        raise click.UsageError(f"--set {given!r}: write --set KEY=VALUE, such as --set join.gap_ms=600000")
+    return key.strip(), value
+
+
+@command
+@configured
+@click.option("--port", type=PORT, help="Port of /metrics and the page; 0 for any free one.  [default: 9464]")
+@click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
+@click.option("--role", type=click.Choice(["all", "worker", "exporter"]), help="Consume and show (all), or only one of them.")
+def run(config_path: Path | None, settings_given: tuple[str, ...], port: int | None, host: str | None, role: str | None) -> None:
+    """Consume from Kafka, keep state in Redis, serve /metrics.
+
+    \b
+    Examples:
+      streammetrics run --config streammetrics.toml
+      streammetrics run --set kafka.bootstrap_servers=broker:9092 --set redis.url=redis://cache:6379/0
+      STREAMMETRICS_KAFKA_TOPICS=impressions,feedback streammetrics run --port 9464
+
+    SIGTERM or Ctrl-C finishes the batch, commits and leaves the group; a second one exits at once.
+    """
+    from streammetrics.run import run as run_service  # noqa: PLC0415
+
+    loaded = _load(config_path, settings_given, http__port=port, http__host=host, worker__role=role)
+    run_service(loaded.settings)
+
+
+@command
+@configured
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option("--panes", type=FILE, help="Write one line per (pane, group, view) here, as NDJSON.")
+@click.option("--report", type=FILE, help="Write the report here, as JSON.")
+@click.option("--dead-letters", type=FILE, help="Write what was refused here, as NDJSON.")
+@click.option("--flush/--no-flush", default=True, help="At the end make everything final, or leave what is not final live.  [default: flush]")
+@click.option("--quiet", "-q", is_flag=True, help="No progress bar and no table; errors and warnings only.")
+def replay(
+    config_path: Path | None,
+    settings_given: tuple[str, ...],
+    files: tuple[str, ...],
+    panes: Path | None,
+    report: Path | None,
+    dead_letters: Path | None,
+    flush: bool,
+    quiet: bool,
+) -> None:
+    """Compute the same numbers from NDJSON files (.gz too, or - for standard input), without Kafka, Redis or a clock.
+
+    Each file is one input; files are read in step by event time, and their order does not change a number.
+
+    \b
+    Examples:
+      streammetrics replay events.ndjson
+      streammetrics replay impressions.ndjson feedback.ndjson --panes panes.ndjson --report report.json
+      kcat -C -t events -e | streammetrics replay - --set windows.segments=surface
+      streammetrics replay ubi.ndjson --set events.format=ubi --dead-letters refused.ndjson
+    """
+    from streammetrics.replay import Outputs  # noqa: PLC0415
+    from streammetrics.replay_command import replay_and_show  # noqa: PLC0415
+
+    loaded = _load(config_path, settings_given)
+    replay_and_show(loaded.settings, files, Outputs(panes=panes, report=report, dead_letters=dead_letters), flush=flush, quiet=quiet)
+
+
+@command
+@configured
+@click.option("--out", type=click.Path(path_type=Path, allow_dash=True), multiple=True, help="Write events here, - for standard output; twice: impressions, then feedback.")
+@click.option("--kafka", is_flag=True, help="Send events to Kafka, as kafka.* says: the first of kafka.topics gets impressions, the second feedback.")
+@click.option("--events", type=click.IntRange(min=1), help="Stop after this many records.")
+@click.option("--minutes", type=click.FloatRange(min=0, min_open=True), help="Stop after this much event time.  [default: 10, for files]")
+@click.option("--pace", type=click.Choice(["fast", "real"]), help="As fast as possible, or in real time.  [default: real to Kafka, else fast]")
+@click.option("--start", metavar="TIME", help="First event time: ISO 8601 with a zone, epoch ms, or now.  [default: fixed for files, now in real time]")
+@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="The same seed and options give the same bytes.")
+@click.option("--users", type=click.IntRange(min=1), default=20_000, show_default=True, help="How many users there are.")
+@click.option("--rate", type=click.FloatRange(min=0.001), default=20.0, show_default=True, help="Lists shown a second, in event time.")
+@click.option("--items", type=click.IntRange(min=1), default=12, show_default=True, help="Items of a list.")
+@click.option("--experiment", default="ranker", show_default=True, help="Name of the experiment.")
+@click.option("--variant", "variants", multiple=True, metavar="NAME=SHARE[:QUALITY]", help="A variant, its share of users, how well it ranks (1 is usual). Again for each.  [default: control=0.5, treatment=0.5]")
+@click.option("--regression", metavar="VARIANT:FACTOR[@AFTER]", help="Multiply a variant's quality from some time on, such as treatment:0.85@600s.")
+@click.option("--disorder-ms", type=click.IntRange(min=0), default=2_000, show_default=True, help="How much later than its event time a record may arrive.")
+@click.option("--duplicates", type=click.FloatRange(0, 1), default=0.0, show_default=True, help="Share of events that are sent twice.")
+@click.option("--lates", type=click.FloatRange(0, 1), default=0.0, show_default=True, help="Share of events that arrive --late-ms late.")
+@click.option("--late-ms", type=click.IntRange(min=0), default=300_000, show_default=True, help="How late they arrive.")
+@click.option("--malformed", type=click.FloatRange(0, 1), default=0.0, show_default=True, help="Broken records, as a share of the good ones, sent besides them.")
+@click.option("--without-id", type=click.FloatRange(0, 1), default=0.0, show_default=True, help="Share of feedback that does not name its list.")
+def simulate(config_path: Path | None, settings_given: tuple[str, ...], **words: Any) -> None:
+    """Make seeded traffic: users, position-based clicks, variants of known quality, and the faults of real transport.
+
+    \b
+    Examples:
+      streammetrics simulate --out events.ndjson --minutes 60
+      streammetrics simulate --out impressions.ndjson --out feedback.ndjson --variant control=0.5 --variant treatment=0.5:0.9
+      streammetrics simulate --out - --events 100000 --malformed 0.01 --lates 0.01 | streammetrics replay -
+      streammetrics simulate --kafka --rate 100 --regression treatment:0.85@10m
+      streammetrics simulate --kafka --pace fast --minutes 60 --set kafka.bootstrap_servers=broker:9092
+
+    With --kafka, records are keyed by user id, and the topics must exist; Ctrl-C ends it when everything sent is acknowledged.
+    """
+    from streammetrics.simulate_command import simulate_traffic  # noqa: PLC0415
+    from streammetrics.simulate_plan import Wishes  # noqa: PLC0415
+
+    loaded = _load(config_path, settings_given)
+    simulate_traffic(loaded.settings, Wishes(**words))
+
+
+@command
+@configured
+@click.option("--port", type=PORT, help="Port of /metrics and the page; 0 for any free one.  [default: 9464]")
+@click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
+@click.option("--seconds", type=click.FloatRange(min=0), default=0.0, help="Stop after this long; 0 for when Ctrl-C comes.")
+@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Seed of the simulated traffic.")
+@click.option("--rate", type=click.FloatRange(min=0.1, max=2_000), default=50.0, show_default=True, help="Lists shown a second.")
+def demo(config_path: Path | None, settings_given: tuple[str, ...], port: int | None, host: str | None, seconds: float, seed: int, rate: float) -> None:
+    """Watch a simulated A/B test live: traffic, the engine, an in-memory store and the HTTP port in one process.
+
+    \b
+    Examples:
+      streammetrics demo
+      streammetrics demo --seconds 30 --port 0 --seed 7
+      streammetrics demo --set metrics.names=ndcg,recall,map --set windows.windows=30s,2m
+    """
+    from streammetrics.signals import stopping  # noqa: PLC0415
+
+    with stopping() as stop:
+        from streammetrics.demo import load_demo, run_demo  # noqa: PLC0415
+
+        loaded = _load(config_path, settings_given, load_demo, http__port=port, http__host=host)
+        run_demo(loaded.settings, stop, seed=seed, rate=rate, seconds=seconds)
+
+
+@command
+@configured
+def doctor(config_path: Path | None, settings_given: tuple[str, ...]) -> None:
+    """Say what can be reached, what is wrong and how to mend it. Changes nothing; exit code 1 when something must be mended.
+
+    \b
+    Examples:
+      streammetrics doctor --config streammetrics.toml
+      streammetrics doctor --set redis.url=rediss://cache:6380/0
+    """
+    from streammetrics.doctor import examine  # noqa: PLC0415
+
+    loaded = _load(config_path, settings_given)
+    if not examine(loaded.settings):
+        raise SystemExit(1)
+
+
+@command
+@configured
+def check_config(config_path: Path | None, settings_given: tuple[str, ...]) -> None:
+    """Check the configuration and print every setting with its origin, secrets masked; all errors at once, exit code 2.
+
+    \b
+    Examples:
+      streammetrics check-config --config streammetrics.toml
+      STREAMMETRICS_JOIN_GAP_MS=-1 streammetrics check-config
+    """
+    from streammetrics.config import render_effective  # noqa: PLC0415
+
+    click.echo(render_effective(_load(config_path, settings_given)), nl=False)

@@ -1,0 +1,33 @@
+"""Structured logs on standard error: lines for people on a terminal, JSON elsewhere. One line per change of state."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+import structlog
+
+
+def configure_logs(level: str, form: str) -> None:
+    """Set up logging for the process; `form` is auto, console or json."""
+    console = form == "console" or (form == "auto" and sys.stderr.isatty())
+    renderer: structlog.typing.Processor = (
+        structlog.dev.ConsoleRenderer() if console else structlog.processors.JSONRenderer(sort_keys=False, ensure_ascii=False)
+    )
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+        cache_logger_on_first_use=False,
+    )
+
+
+def configure_quiet_logs(level: str, form: str) -> None:
+    """As `configure_logs`, for commands that people watch: info lines would stand in their output; debug shows them too."""
+    configure_logs("warning" if level == "info" else level, form)

@@ -1,0 +1,83 @@
+"""Reads committed state of all tasks at an even pace and publishes one immutable Report; knows nothing of how it is shown.
+
+A store that fails leaves the last report standing: its window ends tell how old it is.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import structlog
+
+from streammetrics.errors import StoreError
+from streammetrics.ports import Store
+from streammetrics.report import Ledger, Report
+from streammetrics.service import Clock
+from streammetrics.vitals import Trouble, Vitals
+
+log = structlog.get_logger("streammetrics.publisher")
+
+
+class Publisher:
+    """One reader of the store. `on_report` is called with each new report, in the publisher's thread."""
+
+    def __init__(
+        self, *, ledger: Ledger, store: Store, publish_ms: int, clock: Clock, vitals: Vitals, on_report: Callable[[Report], None]
+    ) -> None:
+        self._ledger, self._store, self._clock, self._vitals, self._on_report = ledger, store, clock, vitals, on_report
+        self._publish_seconds = publish_ms / 1_000
+        self._tasks: int | None = None
+        self.failure: BaseException | None = None
+
+    def publish(self) -> Report | None:
+        """Read what has changed and publish; None while nobody has said how many tasks there are."""
+        if self._tasks is None:
+            self._tasks = self._store.partitions()
+            if self._tasks is None:
+                return None
+        began = self._clock.monotonic()
+        ledger, tasks = self._ledger, range(self._tasks)
+        views = self._store.view(tasks, ledger.seqs, {task: ledger.panes_wanted(task) for task in tasks})
+        for task, view in views.items():
+            ledger.update(task, view.seq, view.control, view.panes, view.users)
+        report = ledger.report(self._tasks)
+        self._on_report(report)
+        self._vitals.publish_seconds = self._clock.monotonic() - began
+        self._vitals.published += 1
+        return report
+
+    def run(self, stop: threading.Event) -> None:
+        """Publish until told to stop, then once more, so that the last commit is seen."""
+        while not stop.wait(self._publish_seconds):
+            self._try()
+        self._try()
+
+    def start(self, stop: threading.Event) -> threading.Thread:
+        """Run in a thread of its own. What it cannot go on after is kept in `failure`, and everything is told to stop."""
+
+        def body() -> None:
+            try:
+                self.run(stop)
+            except BaseException as error:
+                self.failure = error
+                stop.set()
+
+        thread = threading.Thread(target=body, name="publisher", daemon=True)
+        thread.start()
+        return thread
+
+    def _try(self) -> None:
+        vitals = self._vitals
+        try:
+            self.publish()
+        except StoreError as error:
+            known = vitals.publish_trouble
+            if known is None:
+                log.warning("cannot read committed state, trying again", error=str(error))
+            since = self._clock.monotonic() if known is None else known.since_seconds
+            vitals.publish_trouble = Trouble(since, 1 if known is None else known.failures + 1, str(error))
+        else:
+            if vitals.publish_trouble is not None:
+                log.info("committed state can be read again")
+            vitals.publish_trouble = None

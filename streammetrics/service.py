@@ -1,0 +1,448 @@
+"""The loop around the engine: poll, load, step, commit; retries, rebalances, pacing, shutdown.
+
+A turn touches the world at four points (poll, load, letters, commit) and never waits for a world that fails: what failed is
+kept as it was and tried again with back-off, while the source is still polled so that ownership stays known. Nothing is
+decided here that changes a number, save when an input counts as idle.
+"""
+
+from __future__ import annotations
+
+import random
+import secrets
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+import structlog
+
+from streammetrics.engine import Arrived, Decoded, Engine, FinalPane, TaskState
+from streammetrics.errors import MalformedEvent, SourceError, StateError, StoreError
+from streammetrics.events import Decoder
+from streammetrics.ports import Commit, DeadLetter, DeadLetters, Input, Outcome, Record, Source, Store
+from streammetrics.vitals import Trouble, Vitals
+from streammetrics.windows import NEVER, Pane
+
+DUE_USERS_MAX = 1_000
+"""How many users are looked at again between two commits; a bound on the size of a commit."""
+CHUNK_RECORDS_MAX = 1_000
+"""How many records one step takes, so that a commit can be placed before its bound is passed."""
+
+log = structlog.get_logger("streammetrics.service")
+
+
+class Clock(Protocol):
+    """Time as a value, so that tests own it."""
+
+    def monotonic(self) -> float: ...
+
+    def wall_ms(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerRules:
+    """How the loop paces itself; nothing here changes a result but `idle_ms`, which decides when an input is idle."""
+
+    commit_ms: int = 1_000
+    commit_users_max: int = 2_000
+    cached_users_max: int = 200_000
+    idle_ms: int | None = 30_000
+    out_of_orderness_ms: int = 5_000
+    skew_ms_max: int = 3_600_000
+    fenced_wait_seconds: float = 10.0
+    retry_seconds_max: float = 0.0
+    """How long the world may fail before the worker gives up; 0 means for ever."""
+
+
+class Backoff:
+    """Waiting times that double up to a cap, with full jitter, so that workers do not come back all at once."""
+
+    def __init__(self, first_seconds: float = 0.1, cap_seconds: float = 5.0) -> None:
+        self._first, self._cap = first_seconds, cap_seconds
+
+    def delay(self, failures: int) -> float:
+        return random.uniform(0.5, 1.0) * min(self._cap, self._first * 2.0 ** min(failures - 1, 30))
+
+
+class Chunk(NamedTuple):
+    """Some records of one input on their way to a step: decoded, and as they came for the dead letters."""
+
+    topic: int
+    records: Sequence[Record]
+    decoded: list[Decoded]
+
+    @property
+    def arrived(self) -> Arrived:
+        return Arrived(self.topic, self.decoded, self.records[-1].offset + 1)
+
+
+@dataclass(slots=True)
+class Work:
+    """One owned task: None for `state` until it is claimed."""
+
+    task: int
+    inputs: tuple[Input, ...]
+    claim_after: float = 0.0
+    token: str = ""
+    epoch: int = 0
+    seq: int = 0
+    state: TaskState | None = None
+    backlog: deque[Chunk] = field(default_factory=deque)
+    letters: list[DeadLetter] = field(default_factory=list)
+    pending: Commit | None = None
+    committed_seconds: float = 0.0
+    ticked_seconds: float = 0.0
+    heard_seconds: dict[Input, float] = field(default_factory=dict)
+    idle: frozenset[int] = frozenset()
+
+
+class Worker:
+    """Runs the tasks that the source assigns, one turn at a time, in one thread."""
+
+    def __init__(
+        self,
+        *,
+        engine: Engine,
+        decode: Decoder,
+        source: Source,
+        store: Store,
+        letters: DeadLetters,
+        rules: WorkerRules,
+        clock: Clock,
+        vitals: Vitals,
+        misplaced: Callable[[int, str], bool] | None = None,
+        topic_ids: Sequence[str] = (),
+        on_final: Callable[[list[FinalPane]], None] | None = None,
+    ) -> None:
+        self.engine, self.decode, self.source, self.store, self.letters = engine, decode, source, store, letters
+        self.rules, self.clock, self.vitals = rules, clock, vitals
+        self.works: dict[int, Work] = {}
+        self._misplaced = misplaced
+        self._topic_ids = list(topic_ids)
+        self._on_final = on_final
+        self._paused: frozenset[Input] = frozenset()
+        self._backoff = Backoff()
+        self._retry_at = 0.0
+        self._failing: dict[str, Trouble] = {}
+
+    def run(self, stop: threading.Event) -> None:
+        """Turn until told to stop, then commit what is there and leave."""
+        while not stop.is_set():
+            self.turn()
+        self.finish()
+
+    def turn(self, timeout_s: float = 0.2) -> None:
+        """Poll once and carry every owned task as far as the world allows."""
+        now = self.vitals.beat_seconds = self.clock.monotonic()
+        if self._failing and now < self._retry_at:
+            timeout_s = max(0.01, min(timeout_s, self._retry_at - now))
+        self._poll(timeout_s)
+        if self.clock.monotonic() >= self._retry_at:
+            self._carry()
+        self._pace()
+        self._note_vitals()
+
+    def finish(self, patience_seconds: float = 10.0) -> None:
+        """Commit what was taken, as far as the store allows within a bound, and leave the source."""
+        deadline = self.clock.monotonic() + patience_seconds
+        while any(work.backlog or self._unsaved(work) for work in self.works.values()):
+            if self.clock.monotonic() >= self._retry_at:
+                self._carry(commit_now=True)
+            if self._failing and self.clock.monotonic() > deadline:
+                log.warning("stopped with uncommitted work, which will be read again", tasks=sorted(self.works))
+                break
+        self.source.close()
+        self.letters.close()
+
+    def drain(self, flush: bool) -> None:
+        """Finish inputs that have ended: commit all, close all sessions that are due; `flush` makes everything final."""
+        for work in self.works.values():
+            if flush and work.state is not None:
+                self._step(work, None, flush=True)
+            while work.state is not None and (work.backlog or self._unsaved(work) or self._due_left(work.state)):
+                self._carry_one(work, commit_now=True)
+
+    def unfinished_panes(self) -> Iterator[tuple[int, Pane]]:
+        """The panes of owned tasks that may still change, by start; for inputs that have ended."""
+        for work in self.works.values():
+            if work.state is not None:
+                yield from sorted(work.state.panes.items())
+
+    def inputs_by_event_time(self) -> list[Input]:
+        """The owned inputs, the one furthest behind in event time first."""
+        stands = [
+            (watermark, origin)
+            for work in self.works.values()
+            if work.state is not None
+            for origin, watermark in zip(work.inputs, work.state.watermarks, strict=True)
+        ]
+        return [origin for _, origin in sorted(stands)]
+
+    def _due_left(self, state: TaskState) -> bool:
+        return self.engine.needs(state, None).due_before_ms is not None
+
+    def _poll(self, timeout_s: float) -> None:
+        try:
+            polled = self.source.poll(timeout_s)
+        except SourceError as error:
+            self._trouble("source", error)
+            return
+        for task in polled.revoked:
+            if self.works.pop(task, None) is not None:
+                log.info("task revoked", task=task)
+        for task in sorted(polled.assigned):
+            log.info("task assigned", task=task)
+            self.works[task] = Work(task, self.source.inputs_of(task))
+        if polled.assigned or polled.revoked:
+            self.vitals.rebalances += 1
+        for origin, records in polled.records.items():
+            work = self.works.get(origin.partition)
+            if work is not None and work.state is not None and records:
+                self._take_records(work, origin, records)
+
+    def _take_records(self, work: Work, origin: Input, records: Sequence[Record]) -> None:
+        topic, decode = work.inputs.index(origin), self.decode
+        for start in range(0, len(records), CHUNK_RECORDS_MAX):
+            chunk = records[start : start + CHUNK_RECORDS_MAX]
+            work.backlog.append(Chunk(topic, chunk, [(offset, stamp, decode(value)) for offset, stamp, value in chunk]))
+        work.heard_seconds[origin] = self.clock.monotonic()
+        work.idle -= {topic}
+        self.vitals.records[origin.topic] += len(records)
+        stamp = records[-1].timestamp_ms
+        self.vitals.lag_seconds[origin] = max(0.0, (self.clock.wall_ms() - stamp) / 1_000) if stamp >= 0 else 0.0
+
+    def _carry(self, commit_now: bool = False) -> None:
+        for work in list(self.works.values()):
+            try:
+                self._carry_one(work, commit_now)
+            except StoreError as error:
+                self._trouble("store", error)
+                return
+            except SourceError as error:
+                self._trouble("source", error)
+                return
+        self._well()
+
+    def _carry_one(self, work: Work, commit_now: bool = False) -> None:
+        if work.pending is not None:
+            self._commit(work, work.pending)
+        if work.state is None:
+            self._claim(work)
+            return
+        while work.backlog:
+            if self._too_much(work.state, work.backlog[0]):
+                self._save(work)
+                if work.state is None:
+                    return
+            self._step(work, work.backlog[0])
+            work.backlog.popleft()
+        self._tick(work)
+        if self._due_left(work.state):
+            self._step(work, None)
+        spaced = (self.clock.monotonic() - work.committed_seconds) * 1_000 >= self.rules.commit_ms
+        if self._unsaved(work) and (commit_now or spaced):
+            self._save(work)
+
+    def _too_much(self, state: TaskState, chunk: Chunk) -> bool:
+        """Whether a commit must come before these records, to stay within its bound."""
+        if not state.dirty:
+            return False
+        users = {event.user_id for _, _, events in chunk.decoded for event in events if not isinstance(event, MalformedEvent)}
+        return len(state.dirty | users) > self.rules.commit_users_max
+
+    def _unsaved(self, work: Work) -> bool:
+        return work.pending is not None or (work.state is not None and (work.state.changed or bool(work.letters)))
+
+    def _claim(self, work: Work) -> None:
+        if self.clock.monotonic() < work.claim_after:
+            return
+        work.token = secrets.token_hex(8)
+        claim = self.store.claim(work.task, work.token)
+        if claim.control is None and work.seq:
+            raise StateError(
+                f"the store has lost all state of task {work.task}, of which {work.seq} commits were written: restore it and start again, "
+                "or start again without it to count anew from where kafka.start says"
+            )
+        state = self.engine.open(claim.control, claim.panes, claim.pane_starts)
+        self._check_topics(work, state)
+        known = {origin: offset for origin, offset in zip(work.inputs, state.offsets, strict=True) if offset is not None}
+        starts = self.source.start(work.task, known)
+        if not starts:
+            return
+        state.offsets = [starts[origin] for origin in work.inputs]
+        work.epoch, work.seq, work.state = claim.epoch, claim.seq, state
+        work.backlog.clear()
+        work.letters.clear()
+        work.committed_seconds = self.clock.monotonic()
+        work.heard_seconds = dict.fromkeys(work.inputs, work.committed_seconds)
+        log.info("task claimed", task=work.task, epoch=claim.epoch, seq=claim.seq, offsets=state.offsets)
+
+    def _check_topics(self, work: Work, state: TaskState) -> None:
+        """A topic that was created anew has other records at the stored offsets: never read on as if nothing had happened."""
+        for index, current in enumerate(self._topic_ids):
+            stored = state.topic_ids[index]
+            if stored and stored != current:
+                raise StateError(
+                    f"topic {work.inputs[index].topic!r} was deleted and created again (its id was {stored}, now {current}): "
+                    "the stored offsets belong to the old one; use a new redis.namespace"
+                )
+            state.topic_ids[index] = current
+
+    def _step(self, work: Work, chunk: Chunk | None, tick_ms: int | None = None, flush: bool = False) -> None:
+        engine, state = self.engine, work.state
+        assert state is not None
+        batch = None if chunk is None else chunk.arrived
+        needs = engine.needs(state, batch)
+        due: list[str] = []
+        if needs.users or needs.due_before_ms is not None:
+            loaded = self.store.load(work.task, needs.users, needs.due_before_ms, DUE_USERS_MAX)
+            due = engine.take(state, needs, loaded.users, loaded.due, loaded.next_due_ms, self._placement(work.task))
+        effects = engine.step(state, batch, due, work.idle - {batch.topic} if batch else work.idle, tick_ms, flush)
+        if chunk is not None and effects.refused:
+            values = {record.offset: record.value for record in chunk.records}
+            origin = work.inputs[chunk.topic]
+            work.letters.extend(
+                DeadLetter(refused.reason, refused.detail, origin, refused.offset, values[refused.offset]) for refused in effects.refused
+            )
+        if effects.final_panes and self._on_final is not None:
+            self._on_final(effects.final_panes)
+
+    def _placement(self, task: int) -> Callable[[str], bool] | None:
+        misplaced = self._misplaced
+        return None if misplaced is None else lambda user_id: misplaced(task, user_id)
+
+    def _tick(self, work: Work) -> None:
+        """Tell the engine which inputs are caught up and silent; paused or unreachable inputs are neither."""
+        idle_ms, state, now = self.rules.idle_ms, work.state, self.clock.monotonic()
+        if idle_ms is None or state is None or (now - work.ticked_seconds) * 1_000 < self.rules.commit_ms:
+            return
+        work.ticked_seconds = now
+        ends = self.source.ends() if self.source.health.reachable else {}
+        work.idle = frozenset(
+            index
+            for index, origin in enumerate(work.inputs)
+            if ends.get(origin) == state.offsets[index] and (now - work.heard_seconds[origin]) * 1_000 >= idle_ms
+        )
+        if work.idle:
+            self._step(work, None, tick_ms=self.clock.wall_ms() - idle_ms - self.rules.out_of_orderness_ms)
+
+    def _save(self, work: Work) -> None:
+        """Write the dead letters, then commit: letters may be repeated after a crash, but never lost."""
+        assert work.state is not None
+        if work.letters:
+            self.letters.write(work.letters)
+            self.vitals.dead_letters += len(work.letters)
+            work.letters.clear()
+        save = self.engine.save(work.state)
+        work.pending = Commit(
+            task=work.task,
+            epoch=work.epoch,
+            token=work.token,
+            seq=work.seq + 1,
+            control=save.control,
+            panes_from_ms=save.panes_from_ms,
+            users=save.users,
+            due=save.due,
+            users_gone=save.users_gone,
+            panes=save.panes,
+            panes_gone=save.panes_gone,
+        )
+        self._commit(work, work.pending)
+
+    def _commit(self, work: Work, commit: Commit) -> None:
+        """Send a commit, again if need be: the store knows it by its seq and token."""
+        began = self.clock.monotonic()
+        try:
+            outcome = self.store.commit(commit)
+        except StoreError:
+            self.vitals.commits["failed"] += 1
+            raise
+        self.vitals.commits[outcome.value] += 1
+        work.pending = None
+        if outcome in (Outcome.FENCED, Outcome.CONFLICT):
+            self._give_up(work, outcome)
+            return
+        assert work.state is not None
+        work.committed_seconds = self.clock.monotonic()
+        self.vitals.commit_times.observe(work.committed_seconds - began)
+        work.seq = commit.seq
+        self.engine.forget(work.state, self.rules.cached_users_max // max(1, len(self.works)))
+        offsets = zip(work.inputs, work.state.offsets, strict=True)
+        self.source.acknowledge({origin: offset for origin, offset in offsets if offset is not None})
+
+    def _give_up(self, work: Work, outcome: Outcome) -> None:
+        """Throw uncommitted state away: it is read again by whoever claims the task next."""
+        log.warning("commit refused", task=work.task, outcome=outcome.value, seq=work.seq, epoch=work.epoch)
+        work.state = None
+        work.backlog.clear()
+        work.letters.clear()
+        if outcome is Outcome.FENCED:
+            work.claim_after = self.clock.monotonic() + self.rules.fenced_wait_seconds
+
+    def _pace(self) -> None:
+        """Pause the inputs whose records could not be used now, and those too far ahead of a slower one in event time."""
+        paused: set[Input] = set()
+        for work in self.works.values():
+            if self._failing or work.state is None:
+                paused.update(work.inputs)
+            else:
+                paused.update(self._ahead(work, work.state))
+        changed = frozenset(paused)
+        self.source.pause(changed - self._paused)
+        self.source.resume(self._paused - changed)
+        self._paused = changed
+        self.vitals.paused_inputs = len(changed)
+
+    def _ahead(self, work: Work, state: TaskState) -> list[Input]:
+        ends = self.source.ends()
+        lagging = [
+            watermark
+            for index, (origin, watermark) in enumerate(zip(work.inputs, state.watermarks, strict=True))
+            if ends.get(origin, 0) > (state.offsets[index] or 0)
+        ]
+        slowest = min(lagging, default=NEVER)
+        if slowest == NEVER:
+            return []
+        return [origin for origin, watermark in zip(work.inputs, state.watermarks, strict=True) if watermark - slowest > self.rules.skew_ms_max]
+
+    def _trouble(self, where: str, error: Exception) -> None:
+        """Note that the world fails, say so once, and wait before the next try."""
+        now = self.clock.monotonic()
+        known = self._failing.get(where)
+        trouble = Trouble(now, 1, str(error)) if known is None else Trouble(known.since_seconds, known.failures + 1, str(error))
+        self._failing[where] = trouble
+        if known is None:
+            log.warning(f"{where} unavailable, trying again", error=str(error))
+        limit = self.rules.retry_seconds_max
+        if limit and now - trouble.since_seconds > limit:
+            raise error
+        self._retry_at = now + self._backoff.delay(trouble.failures)
+
+    def _well(self) -> None:
+        for where, trouble in self._failing.items():
+            log.info(f"{where} available again", failures=trouble.failures)
+        self._failing.clear()
+
+    def _note_vitals(self) -> None:
+        vitals, states = self.vitals, [(work, work.state) for work in self.works.values()]
+        health = self.source.health
+        vitals.store_trouble, vitals.source_trouble = self._failing.get("store"), self._failing.get("source")
+        if not health.reachable and vitals.source_trouble is None:
+            vitals.source_trouble = Trouble(health.since, 1, health.last_error)
+        vitals.client_rebuilds = health.rebuilds
+        vitals.owns_tasks = frozenset(self.works)
+        stands_by = not states and vitals.beat_seconds - vitals.started_seconds > self.rules.fenced_wait_seconds
+        claimed = bool(states) and all(state is not None for _, state in states)
+        vitals.ready = not vitals.store_trouble and not vitals.source_trouble and (claimed or stands_by)
+        vitals.cached_users = sum(len(state.users) for _, state in states if state is not None)
+        ends = self.source.ends()
+        for work, state in states:
+            for index, origin in enumerate(work.inputs):
+                if state is not None and origin in ends:
+                    lag = vitals.lag_records[origin] = max(0, ends[origin] - (state.offsets[index] or 0))
+                    if not lag:
+                        vitals.lag_seconds[origin] = 0.0
+        for origin in [origin for origin in vitals.lag_records if origin.partition not in self.works]:
+            del vitals.lag_records[origin]
+            vitals.lag_seconds.pop(origin, None)

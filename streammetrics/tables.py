@@ -1,0 +1,108 @@
+"""Reports as tables for a terminal. Pure: a Report in, lines and renderables out; nothing is printed and nothing computed anew."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from streammetrics.report import Report
+from streammetrics.scoring import Layout
+from streammetrics.windows import GroupValues, View, means
+
+MAIN_FAMILIES = ("ndcg", "mrr", "hit_rate")
+MAIN_CUTOFF = "10"
+UNLABELLED = "all"
+
+_FEEDBACK = ("matched", "repeated", "orphan", "out_of_list", "too_old", "unknown_action")
+_OTHERWISE = ("duplicate", "session_full", "key_mismatch")
+_USED = frozenset({"events", *_FEEDBACK, *_OTHERWISE})
+"""Counters of events that were not refused; all others stand for events that are in the dead letters."""
+
+
+class Arm(NamedTuple):
+    """One variant of an experiment, or all traffic (both names empty), and its values over some span."""
+
+    experiment: str
+    variant: str
+    lists: int
+    lists_with_feedback: int
+    values: Mapping[str, float]
+
+    @property
+    def name(self) -> str:
+        return self.variant if self.variant or self.experiment else UNLABELLED
+
+
+def main_metrics(names: Sequence[str]) -> list[str]:
+    """At most three of the computed metrics, one a family, the families that say most first, at 10 where that is computed.
+
+    >>> main_metrics(["mrr@5", "mrr@10", "ndcg@20", "map@5"]), main_metrics(["recall@5", "map@5"])
+    (['ndcg@20', 'mrr@10'], ['recall@5', 'map@5'])
+    """
+    chosen = []
+    for family in MAIN_FAMILIES:
+        of_family = [name for name in names if name.partition("@")[0] == family]
+        best = f"{family}@{MAIN_CUTOFF}"
+        chosen += [best] if best in of_family else of_family[:1]
+    return chosen or list(names[: len(MAIN_FAMILIES)])
+
+
+def arms_of_window(report: Report, window_ms: int, view: View) -> list[Arm]:
+    """All traffic and each variant in one window, without segments; empty while the window shows nothing."""
+    return [
+        _arm(values)
+        for window in report.windows
+        if window.window_ms == window_ms and window.view == view
+        for values in window.groups
+        if not values.group.segment
+    ]
+
+
+def arms_of_totals(report: Report, layout: Layout) -> list[Arm]:
+    """All traffic and each variant over every final list so far."""
+    return [
+        Arm(total.experiment, total.variant, total.tally[0], total.tally[1], means(layout, list(total.tally), False))
+        for total in report.totals
+    ]
+
+
+def _arm(values: GroupValues) -> Arm:
+    return Arm(values.group.experiment, values.group.variant, values.lists, values.lists_with_feedback, values.values)
+
+
+def values_table(spans: Iterable[tuple[str, Sequence[Arm]]], metrics: Sequence[str]) -> Table:
+    """One row a span and arm: how many lists, and the metrics' means over them."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for heading in ("span", "experiment", "variant"):
+        table.add_column(heading, overflow="fold")
+    for heading in ("lists", "with feedback", *metrics):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for span, arms in spans:
+        for arm in arms:
+            values = (number(arm.values.get(metric)) for metric in metrics)
+            table.add_row(span, arm.experiment, arm.name, f"{arm.lists:,}", f"{arm.lists_with_feedback:,}", *values)
+            span = ""
+        table.add_section()
+    return table
+
+
+def counter_lines(counts: Mapping[tuple[str, str], int]) -> Iterator[str]:
+    """What became of the events, in at most four lines; those that would say nothing are left out."""
+    sums: Counter[str] = Counter()
+    for (reason, _), count in counts.items():
+        sums[reason] += count
+    yield f"events    {sums['events']:,}"
+    refused = sorted((reason for reason in sums if reason not in _USED), key=lambda reason: (-sums[reason], reason))
+    for heading, reasons in (("refused", refused), ("feedback", _FEEDBACK), ("counted", _OTHERWISE)):
+        if told := [f"{reason} {sums[reason]:,}" for reason in reasons if sums[reason]]:
+            total = f"{sum(sums[reason] for reason in reasons):,}: " if heading == "refused" else ""
+            yield f"{heading:<10}{total}{', '.join(told)}"
+
+
+def number(value: float | None) -> str:
+    """A metric's value for people; a dash where there is none."""
+    return "-" if value is None else f"{value:.4f}"

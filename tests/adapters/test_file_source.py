@@ -1,0 +1,250 @@
+"""Files as a source: every line once, in order, bounded; and what was refused, written so that it can be read back."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import io
+import json
+import sys
+import tracemalloc
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streammetrics.adapters.file_source import FileDeadLetters, FileSource
+from streammetrics.errors import ConfigError, SourceError
+from streammetrics.ports import DeadLetter, Input, Record
+
+
+def write(path: Path, content: bytes) -> str:
+    path.write_bytes(content)
+    return str(path)
+
+
+def started(paths: Sequence[str], offsets: Mapping[Input, int] | None = None, **options: int) -> FileSource:
+    source = FileSource(paths, **options)
+    assert source.poll(0).assigned == {0}
+    source.start(0, offsets or {})
+    return source
+
+
+def read_all(source: FileSource) -> dict[str, list[tuple[int, bytes | None]]]:
+    """Every record by path, as (line, bytes)."""
+    got: dict[str, list[tuple[int, bytes | None]]] = {place.topic: [] for place in source.inputs_of(0)}
+    while not source.exhausted:
+        for place, records in source.poll(0).records.items():
+            got[place.topic] += [(record.offset, record.value) for record in records]
+    source.close()
+    return got
+
+
+class TestLines:
+    def test_each_line_is_a_record_with_its_number_and_no_timestamp(self, tmp_path: Path) -> None:
+        path = write(tmp_path / "events", b"one\ntwo\n")
+        source = started([path])
+        assert source.poll(0).records == {Input(path, 0): [Record(1, -1, b"one"), Record(2, -1, b"two")]}
+        source.close()
+
+    def test_blank_lines_are_no_events_but_count_as_lines(self, tmp_path: Path) -> None:
+        path = write(tmp_path / "events", b"\n  \t\r\none\n\n\ntwo\n\n")
+        assert read_all(started([path])) == {path: [(3, b"one"), (6, b"two")]}
+
+    def test_a_last_line_without_a_line_end_is_an_event(self, tmp_path: Path) -> None:
+        path = write(tmp_path / "events", b"one\ntwo")
+        assert read_all(started([path])) == {path: [(1, b"one"), (2, b"two")]}
+
+    def test_windows_line_ends_are_not_part_of_the_event(self, tmp_path: Path) -> None:
+        path = write(tmp_path / "events", b"one\r\ntwo\r\n")
+        assert read_all(started([path])) == {path: [(1, b"one"), (2, b"two")]}
+
+    def test_an_empty_file_ends_at_once(self, tmp_path: Path) -> None:
+        path = write(tmp_path / "events", b"")
+        assert read_all(started([path])) == {path: []}
+
+    @pytest.mark.parametrize("line_end", [b"\n", b"\r\n", b""])
+    @pytest.mark.parametrize(("size", "kept"), [(9, 9), (10, 10), (11, 11), (12, 11), (13, 11), (14, 11), (200_000, 11)])
+    def test_a_line_longer_than_the_limit_is_one_record_of_one_byte_more_than_the_limit(
+        self, tmp_path: Path, size: int, kept: int, line_end: bytes
+    ) -> None:
+        after = b"next\n" if line_end else b""
+        path = write(tmp_path / "events", b"x" * size + line_end + after)
+        expected = [(1, b"x" * kept)] + ([(2, b"next")] if line_end else [])
+        assert read_all(started([path], event_bytes_max=10)) == {path: expected}
+
+    def test_a_huge_line_does_not_fill_the_memory(self, tmp_path: Path) -> None:
+        path = write(tmp_path / "events", b"x" * 20_000_000 + b"\nnext\n")
+        source = started([path], event_bytes_max=1_000)
+        tracemalloc.start()
+        try:
+            got = read_all(source)
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert [len(value or b"") for _, value in got[path]] == [1_001, 4]
+        assert peak < 1_000_000
+
+    @given(
+        lines=st.lists(st.binary(max_size=12).filter(lambda line: b"\n" not in line and b"\r" not in line), max_size=30),
+        chunk=st.integers(1, 7),
+    )
+    def test_whatever_the_chunks_all_lines_come_once_in_order(
+        self, tmp_path_factory: pytest.TempPathFactory, lines: list[bytes], chunk: int
+    ) -> None:
+        path = write(tmp_path_factory.mktemp("lines") / "events", b"\n".join(lines))
+        expected = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
+        assert read_all(started([path], chunk_lines_max=chunk)) == {path: expected}
+
+    def test_a_gzip_file_is_read_as_its_content(self, tmp_path: Path) -> None:
+        path = write(tmp_path / "events.ndjson.gz", gzip.compress(b"one\ntwo\n"))
+        source = started([path])
+        assert source.bytes_total == Path(path).stat().st_size
+        assert read_all(source) == {path: [(1, b"one"), (2, b"two")]}
+        assert source.bytes_read == source.bytes_total
+
+    @pytest.mark.parametrize("content", [gzip.compress(b"one\n" * 10_000)[:-20], b"this is no gzip"])
+    def test_a_damaged_gzip_file_is_an_error_that_names_it(self, tmp_path: Path, content: bytes) -> None:
+        source = started([write(tmp_path / "broken.gz", content)])
+        with pytest.raises(SourceError, match=r"broken\.gz"):
+            read_all(source)
+        source.close()
+
+    def test_stdin_is_an_input_of_unknown_size(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"one\ntwo\n")))
+        source = started(["-"])
+        assert source.bytes_total is None
+        assert read_all(source) == {"-": [(1, b"one"), (2, b"two")]}
+        assert source.bytes_read == 8
+
+
+class TestOrder:
+    def test_without_a_wish_inputs_are_read_in_turn(self, tmp_path: Path) -> None:
+        paths = [write(tmp_path / name, b"1\n2\n3\n") for name in ("a", "b")]
+        source = started(paths, chunk_lines_max=1)
+        order = [place.topic for _ in range(4) for place in source.poll(0).records]
+        assert order == [paths[0], paths[1], paths[0], paths[1]]
+        source.close()
+
+    def test_the_preferred_input_is_read_until_it_ends(self, tmp_path: Path) -> None:
+        first, second = (Input(write(tmp_path / name, b"1\n2\n"), 0) for name in ("a", "b"))
+        source = started([first.topic, second.topic], chunk_lines_max=1)
+        source.prefer([second, first])
+        order = []
+        while not source.exhausted:
+            order += list(source.poll(0).records)
+        assert order == [second, second, first, first]
+        assert source.ended == {first, second}
+        source.close()
+
+    def test_a_paused_input_stays_paused_until_it_is_resumed(self, tmp_path: Path) -> None:
+        first, second = (Input(write(tmp_path / name, b"1\n"), 0) for name in ("a", "b"))
+        source = started([first.topic, second.topic])
+        source.pause([first])
+        assert [list(source.poll(0).records) for _ in range(4)] == [[second], [], [], []]
+        assert not source.exhausted
+        source.resume([first])
+        assert list(source.poll(0).records) == [first]
+        source.close()
+
+    def test_nothing_flows_before_the_task_is_started(self, tmp_path: Path) -> None:
+        source = FileSource([write(tmp_path / "a", b"1\n")])
+        assert source.poll(0).assigned == {0}
+        assert source.poll(0).records == {}
+        source.start(0, {})
+        assert len(source.poll(0).records) == 1
+        source.close()
+
+    def test_a_stored_offset_is_the_line_to_go_on_with(self, tmp_path: Path) -> None:
+        path = write(tmp_path / "a", b"1\n2\n3\n")
+        assert read_all(started([path], {Input(path, 0): 3})) == {path: [(3, b"3")]}
+
+    def test_an_input_is_caught_up_only_at_its_end(self, tmp_path: Path) -> None:
+        path = write(tmp_path / "a", b"1\n2\n")
+        place = Input(path, 0)
+        source = started([path], chunk_lines_max=1)
+        while not source.exhausted:
+            for records in source.poll(0).records.values():
+                assert source.ends()[place] > records[-1].offset + 1
+        assert source.ends()[place] == 3
+        source.close()
+
+    def test_progress_goes_from_nothing_to_all(self, tmp_path: Path) -> None:
+        source = started([write(tmp_path / "a", b"1\n" * 50), write(tmp_path / "b", b"2\n" * 50)], chunk_lines_max=10)
+        seen = [source.bytes_read]
+        while not source.exhausted:
+            source.poll(0)
+            seen.append(source.bytes_read)
+        assert (seen[0], seen[-1], source.bytes_total) == (0, 200, 200)
+        assert seen == sorted(seen)
+        source.close()
+
+
+class TestWrongFiles:
+    def test_all_wrong_files_are_named_at_once(self, tmp_path: Path) -> None:
+        good = write(tmp_path / "good", b"")
+        with pytest.raises(ConfigError) as caught:
+            FileSource([str(tmp_path / "nowhere"), str(tmp_path), good, good])
+        assert [(problem.value, problem.allowed) for problem in caught.value.problems] == [
+            (str(tmp_path / "nowhere"), "does not exist"),
+            (str(tmp_path), "is a folder; name the files in it"),
+            (good, "is named twice: its events would count as duplicates"),
+        ]
+
+    def test_no_file_at_all_is_a_wrong_command(self) -> None:
+        with pytest.raises(ConfigError, match="at least one file"):
+            FileSource([])
+
+
+class TestDeadLetters:
+    def test_what_is_written_can_be_read_back(self, tmp_path: Path) -> None:
+        path = tmp_path / "letters"
+        letters = FileDeadLetters(str(path))
+        letters.write(
+            [
+                DeadLetter("bad_json", "at byte 3", Input("in.ndjson", 0), 7, '{"ä'.encode()),
+                DeadLetter("bad_json", "no UTF-8", Input("in.ndjson", 0), 8, b"\xff\x00"),
+                DeadLetter("empty", "lone \ud800", Input("in.ndjson", 0), 9, None),
+            ]
+        )
+        read = [json.loads(line) for line in path.read_text("utf-8").splitlines()]  # before close: kept already
+        letters.close()
+        assert read[0] == {
+            "key": "in.ndjson:0:7",
+            "reason": "bad_json",
+            "detail": "at byte 3",
+            "input": "in.ndjson",
+            "line": 7,
+            "value": '{"ä',
+        }
+        assert base64.b64decode(read[1]["value_base64"]) == b"\xff\x00"
+        assert "value" not in read[1]
+        assert (read[2]["value"], read[2]["detail"]) == (None, r"lone \ud800")
+
+    @given(value=st.binary(max_size=50))
+    def test_any_bytes_survive(self, tmp_path_factory: pytest.TempPathFactory, value: bytes) -> None:
+        path = tmp_path_factory.mktemp("letters") / "letters"
+        with FileDeadLetters(str(path)) as letters:
+            letters.write([DeadLetter("late", "", Input("in", 0), 1, value)])
+        (line,) = path.read_bytes().splitlines()
+        read = json.loads(line)
+        assert value == (read["value"].encode() if "value" in read else base64.b64decode(read["value_base64"]))
+
+    def test_an_empty_path_keeps_nothing(self) -> None:
+        letters = FileDeadLetters("")
+        letters.write([DeadLetter("late", "", Input("in", 0), 1, b"")])
+        letters.close()
+
+    def test_a_file_that_cannot_be_created_is_a_wrong_setting(self, tmp_path: Path) -> None:
+        with pytest.raises(ConfigError, match="cannot be written"):
+            FileDeadLetters(str(tmp_path / "nowhere" / "letters"))
+
+    @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
+    def test_a_full_disk_is_an_error_of_the_world(self) -> None:
+        letters = FileDeadLetters("/dev/full")
+        with pytest.raises(SourceError, match="No space left"):
+            letters.write([DeadLetter("late", "", Input("in", 0), 1, b"small enough to be buffered")])
+        with pytest.raises(SourceError, match="No space left"):
+            letters.close()

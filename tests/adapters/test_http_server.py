@@ -1,0 +1,324 @@
+"""The HTTP port as clients meet it: a real server on a free port, and everything said over a real connection."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from email.message import Message
+from http.client import HTTPConnection
+from importlib import resources
+from urllib.parse import urlsplit
+
+import pytest
+
+from streammetrics.adapters.exhibit import STUCK_SECONDS, Exhibit
+from streammetrics.adapters.http_server import HEADER_BYTES_MAX, HttpServer
+from streammetrics.errors import ConfigError
+from streammetrics.vitals import Trouble, Vitals
+from tests.adapters.pipeline import START_MS, Now, Pipeline, served, shown, two_variants
+
+PATHS = ("/", "/page.js", "/page.css", "/metrics", "/healthz", "/readyz", "/api/report")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    status: int
+    headers: Message
+    body: bytes
+
+    @property
+    def text(self) -> str:
+        return self.body.decode()
+
+
+@dataclass(slots=True)
+class Port:
+    """A served exhibit with the vitals, the clock and the pipeline behind it."""
+
+    base: str
+    exhibit: Exhibit
+    vitals: Vitals
+    now: Now
+    pipeline: Pipeline
+
+    def ask(self, path: str, method: str = "GET", body: bytes | None = None, headers: dict[str, str] | None = None) -> Answer:
+        connection = HTTPConnection(urlsplit(self.base).netloc, timeout=10)
+        try:
+            connection.request(method, path, body, headers or {})
+            response = connection.getresponse()
+            return Answer(response.status, response.headers, response.read())
+        finally:
+            connection.close()
+
+    def show(self) -> None:
+        self.exhibit.show(self.pipeline.report())
+
+
+@pytest.fixture(scope="module")
+def pipeline() -> Pipeline:
+    return two_variants()
+
+
+def port_of(pipeline: Pipeline, *, loop: bool = True, publishes: bool = True) -> Iterator[Port]:
+    vitals, now = Vitals(started_seconds=1_000.0), Now(1_000.0)
+    exhibit = Exhibit(pipeline.exposition(vitals, loop=loop), now, publishes=publishes)
+    with served(exhibit) as base:
+        yield Port(base, exhibit, vitals, now, pipeline)
+
+
+@pytest.fixture
+def port(pipeline: Pipeline) -> Iterator[Port]:
+    """A process that consumes and publishes."""
+    yield from port_of(pipeline)
+
+
+@pytest.fixture(scope="module")
+def still_port(pipeline: Pipeline) -> Iterator[Port]:
+    """The same, shared by the tests that change nothing."""
+    yield from port_of(pipeline)
+
+
+@pytest.fixture
+def exporter_port(pipeline: Pipeline) -> Iterator[Port]:
+    """A process that only publishes."""
+    yield from port_of(pipeline, loop=False)
+
+
+@pytest.fixture
+def worker_port(pipeline: Pipeline) -> Iterator[Port]:
+    """A process that only consumes."""
+    yield from port_of(pipeline, publishes=False)
+
+
+class TestMetrics:
+    def test_the_page_is_served_in_the_plain_format(self, port: Port) -> None:
+        port.show()
+        answer = port.ask("/metrics")
+        assert answer.status == 200
+        assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+        assert 'streammetrics_ndcg{experiment="ranker",k="10",segments="",variant="control",window="5m"} 0.25\n' in answer.text
+
+    def test_a_scraper_may_ask_for_openmetrics(self, port: Port) -> None:
+        answer = port.ask("/metrics", headers={"Accept": "application/openmetrics-text;version=1.0.0,*/*;q=0.1"})
+        assert answer.headers["content-type"] == "application/openmetrics-text; version=1.0.0; charset=utf-8"
+        assert answer.text.endswith("# EOF\n")
+
+    def test_a_nonsense_accept_header_is_no_error(self, port: Port) -> None:
+        assert port.ask("/metrics", headers={"Accept": "application/openmetrics-text;version=x"}).status == 200
+
+    def test_there_is_a_page_before_the_first_report(self, port: Port) -> None:
+        assert "streammetrics_build_info" in port.ask("/metrics").text
+
+
+class TestHealth:
+    def test_a_loop_that_moves_is_healthy(self, port: Port) -> None:
+        port.now.seconds += 1_000
+        port.vitals.beat_seconds = port.now.seconds - STUCK_SECONDS
+        assert port.ask("/healthz").status == 200
+
+    def test_a_loop_that_stands_is_not_and_the_answer_says_for_how_long(self, port: Port) -> None:
+        port.vitals.beat_seconds = port.now.seconds
+        port.now.seconds += STUCK_SECONDS + 1
+        answer = port.ask("/healthz")
+        assert (answer.status, answer.text) == (503, "loop: has not come round for 31 s\n")
+
+    def test_a_loop_that_has_not_begun_has_the_same_time_to_do_so(self, port: Port) -> None:
+        assert port.ask("/healthz").status == 200
+        port.now.seconds += STUCK_SECONDS + 1
+        assert port.ask("/healthz").status == 503
+
+    def test_kafka_and_redis_away_is_no_reason_to_be_restarted(self, port: Port) -> None:
+        port.vitals.source_trouble = port.vitals.store_trouble = port.vitals.publish_trouble = Trouble(0.0, 9, "gone")
+        assert port.ask("/healthz").status == 200
+
+    def test_a_process_without_a_loop_cannot_stand_still(self, exporter_port: Port) -> None:
+        exporter_port.now.seconds += 10_000
+        assert exporter_port.ask("/healthz").status == 200
+
+
+class TestReadiness:
+    def test_ready_is_who_has_claimed_its_tasks_and_published(self, port: Port) -> None:
+        port.vitals.ready = True
+        port.show()
+        assert (port.ask("/readyz").status, port.ask("/readyz").text) == (200, "ok\n")
+
+    def test_what_is_missing_is_said_in_words(self, port: Port) -> None:
+        answer = port.ask("/readyz")
+        assert answer.status == 503
+        assert [line.partition(":")[0] for line in answer.text.splitlines()] == ["worker", "publisher"]
+
+    def test_troubles_are_told_with_their_cause_and_time(self, port: Port) -> None:
+        port.show()
+        port.vitals.source_trouble = Trouble(port.now.seconds - 12, 5, "no broker answers at b:9092")
+        port.vitals.store_trouble = Trouble(port.now.seconds - 3, 2, "connection\nrefused")
+        port.vitals.publish_trouble = Trouble(port.now.seconds, 1, "timeout")
+        answer = port.ask("/readyz")
+        assert answer.status == 503
+        assert answer.text.splitlines() == [
+            "source: no broker answers at b:9092 (for 12 s, 5 tries)",
+            "store: connection refused (for 3 s, 2 tries)",
+            "publisher: timeout (for 0 s, 1 tries)",
+        ]
+
+    def test_an_exporter_needs_no_source(self, exporter_port: Port) -> None:
+        assert exporter_port.ask("/readyz").status == 503
+        exporter_port.show()
+        assert exporter_port.ask("/readyz").status == 200
+
+    def test_a_worker_needs_no_report(self, worker_port: Port) -> None:
+        worker_port.vitals.ready = True
+        assert worker_port.ask("/readyz").status == 200
+
+
+class TestReport:
+    def test_the_report_is_served_as_json(self, port: Port) -> None:
+        port.show()
+        answer = port.ask("/api/report")
+        assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
+        assert json.loads(answer.body) == json.loads(json.dumps(port.pipeline.report().to_json(port.pipeline.engine.layout)))
+
+    def test_before_the_first_report_it_is_json_too(self, port: Port) -> None:
+        answer = port.ask("/api/report")
+        assert (answer.status, answer.headers["content-type"]) == (503, "application/json")
+        assert "error" in json.loads(answer.body)
+
+    def test_a_new_report_takes_the_place_of_the_last(self, port: Port) -> None:
+        port.show()
+        before = json.loads(port.ask("/api/report").body)
+        later = Pipeline().feed("impressions", shown("u1", "other", ts=START_MS))
+        port.exhibit.show(later.report())
+        after = json.loads(port.ask("/api/report").body)
+        assert (before["tasks_committed"], before["sessions_open"]) == (1, 1)
+        assert after == json.loads(json.dumps(later.report().to_json(later.engine.layout)))
+
+
+class TestPage:
+    def test_the_page_is_html_that_loads_its_own_files_only(self, still_port: Port) -> None:
+        answer = still_port.ask("/")
+        assert (answer.status, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
+        loaded = re.findall(r"""(?:src|href)=["']([^"']*)["']""", answer.text)
+        assert {"/page.js", "/page.css"} <= set(loaded)
+        assert all(still_port.ask(path).status in (200, 503) for path in loaded if path != "data:,")
+        assert not re.search(r"https?://|//\w", answer.text)
+        assert not re.search(r"<script(?! src=)|<style|\son\w+=|style=", answer.text)
+
+    def test_nothing_else_may_be_loaded_or_run(self, still_port: Port) -> None:
+        policy = still_port.ask("/").headers["content-security-policy"]
+        assert policy.startswith("default-src 'none';")
+        assert "unsafe" not in policy
+
+    def test_the_script_sets_text_and_never_markup(self) -> None:
+        script = resources.files("streammetrics.adapters").joinpath("page.js").read_text("utf-8")
+        assert "textContent" in script
+        assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval|Function|https?:|setAttribute", script)
+
+    def test_script_and_style_are_served_as_what_they_are(self, still_port: Port) -> None:
+        assert still_port.ask("/page.js").headers["content-type"].startswith("text/javascript")
+        assert still_port.ask("/page.css").headers["content-type"].startswith("text/css")
+
+
+class TestManners:
+    @pytest.mark.parametrize("path", ["/nothing", "/metrics/", "/api", "/page.html", "/../etc/passwd", "/%2e%2e/page.html", "//metrics"])
+    def test_elsewhere_is_nothing_and_the_answer_lists_the_paths(self, still_port: Port, path: str) -> None:
+        answer = still_port.ask(path)
+        assert (answer.status, answer.headers["content-type"]) == (404, "text/plain; charset=utf-8")
+        assert all(known in answer.text for known in ("/metrics", "/healthz", "/readyz", "/api/report"))
+
+    @pytest.mark.parametrize("path", PATHS)
+    def test_head_is_get_without_the_body(self, still_port: Port, path: str) -> None:
+        got, head = still_port.ask(path), still_port.ask(path, "HEAD")
+        assert (head.status, head.body) == (got.status, b"")
+        assert head.headers["content-type"] == got.headers["content-type"]
+
+    @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "BREW"])
+    @pytest.mark.parametrize("path", PATHS)
+    def test_other_methods_are_refused(self, still_port: Port, path: str, method: str) -> None:
+        answer = still_port.ask(path, method)
+        assert answer.status == 405
+        assert set(answer.headers["allow"].replace(",", "").split()) == {"GET", "HEAD"}
+
+    @pytest.mark.parametrize("path", [*PATHS, "/nothing"])
+    def test_every_answer_carries_the_security_headers(self, still_port: Port, path: str) -> None:
+        headers = still_port.ask(path).headers
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["content-security-policy"].startswith("default-src 'none'")
+        assert headers["cache-control"] == "no-store"
+        assert headers["server"] is None
+
+    def test_a_body_is_ignored(self, still_port: Port) -> None:
+        assert still_port.ask("/healthz", body=b"x" * 50_000).status == 200
+
+    def test_headers_beyond_the_limit_are_refused(self, still_port: Port) -> None:
+        with socket.create_connection(_address(still_port), timeout=10) as client:
+            client.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-Long: " + b"x" * 2 * HEADER_BYTES_MAX)
+            assert client.recv(100).startswith(b"HTTP/1.1 400 ")
+
+    @pytest.mark.parametrize("said", [b"\x16\x03\x01\x02\x00\x01\x00\x01", b"GET\r\n\r\n", b"GET /healthz HTTP/9\r\n\r\n"])
+    def test_what_is_no_http_is_refused(self, still_port: Port, said: bytes) -> None:
+        with socket.create_connection(_address(still_port), timeout=10) as client:
+            client.sendall(said + b"\r\n" * 2)
+            assert client.recv(100).startswith(b"HTTP/1.1 400 ")
+
+    def test_half_open_requests_do_not_hold_up_others(self, still_port: Port) -> None:
+        slow = [socket.create_connection(_address(still_port), timeout=10) for _ in range(60)]
+        try:
+            for client in slow:
+                client.sendall(b"GET /metrics HTTP/1.1\r\nHost:")
+            assert still_port.ask("/healthz").status == 200
+        finally:
+            for client in slow:
+                client.close()
+
+
+def _address(port: Port) -> tuple[str, int]:
+    parts = urlsplit(port.base)
+    assert parts.hostname is not None
+    assert parts.port is not None
+    return parts.hostname, parts.port
+
+
+class TestLife:
+    def test_a_port_that_is_taken_is_told_at_once_as_a_wrong_setting(self, port: Port) -> None:
+        taken = _address(port)[1]
+        with pytest.raises(ConfigError, match=rf"http\.port = {taken}: cannot listen on 127\.0\.0\.1 port {taken}.*choose another"):
+            HttpServer(port.exhibit, "127.0.0.1", taken)
+
+    def test_a_host_that_is_none_is_told_too(self, port: Port) -> None:
+        with pytest.raises(ConfigError, match=r"cannot listen on 256\.0\.0\.1"):
+            HttpServer(port.exhibit, "256.0.0.1", 0)
+
+    def test_it_stops_with_clients_connected_and_frees_the_port(self, port: Port) -> None:
+        before = threading.active_count()
+        server = HttpServer(port.exhibit, "127.0.0.1", 0)
+        server.start()
+        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
+            client.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert client.recv(100).startswith(b"HTTP/1.1 200 ")
+            server.stop()
+        again = HttpServer(port.exhibit, "127.0.0.1", server.port)
+        again.stop()
+        assert threading.active_count() == before
+
+    def test_it_may_be_stopped_before_it_is_started_and_twice(self, port: Port) -> None:
+        server = HttpServer(port.exhibit, "127.0.0.1", 0)
+        server.stop()
+        server.stop()
+
+    def test_it_serves_on_the_loopback_address_of_the_other_protocol_too(self, port: Port) -> None:
+        if not socket.has_ipv6:
+            pytest.skip("this Python has no IPv6")
+        try:
+            server = HttpServer(port.exhibit, "::1", 0)
+        except ConfigError:
+            pytest.skip("this machine has no IPv6 loopback address")
+        server.start()
+        try:
+            with socket.create_connection(("::1", server.port), timeout=10) as client:
+                client.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
+                assert b" 200 " in client.recv(100)
+        finally:
+            server.stop()

@@ -1,0 +1,378 @@
+"""The page that Prometheus scrapes: every number of the report, in bounds, in both formats."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from streammetrics.adapters.prometheus import CONTENT_TYPES, Exposition
+from streammetrics.adapters.prometheus_labels import OTHER
+from streammetrics.errors import MalformedEvent
+from streammetrics.ports import Input
+from streammetrics.report import Report
+from streammetrics.series import SERIES, TABLE
+from streammetrics.version import __version__
+from streammetrics.vitals import Trouble, Vitals
+from tests.adapters.pipeline import MINUTE_MS, START_MS, Pipeline, clicked, shown, two_variants
+
+OPENMETRICS = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"
+Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+def samples(exposition: Exposition, accept: str = "") -> Samples:
+    """Every sample of streammetrics on the page, by name and labels; a sample that comes twice is an error."""
+    page = exposition.page(accept)[0].decode()
+    found: Samples = {}
+    for family in (parse_openmetrics if accept == OPENMETRICS else parse_text)(page):
+        for sample in family.samples:
+            if sample.name.startswith("streammetrics_"):
+                key = sample.name, frozenset(sample.labels.items())
+                assert key not in found
+                found[key] = sample.value
+    return found
+
+
+def named(found: Samples, name: str) -> list[tuple[dict[str, str], float]]:
+    """The samples of a name as (labels, value)."""
+    return [(dict(labels), value) for (each, labels), value in found.items() if each == f"streammetrics_{name}"]
+
+
+def value(found: Samples, name: str, **labels: str) -> float:
+    return found[f"streammetrics_{name}", frozenset(labels.items())]
+
+
+def busy_vitals() -> Vitals:
+    """A worker of two inputs that has committed."""
+    vitals = Vitals(
+        rebalances=2, dead_letters=3, cached_users=7, lag_records={Input("impressions", 0): 5}, lag_seconds={Input("impressions", 0): 1.5}
+    )
+    vitals.commits["written"] = 3
+    for seconds in (0.0005, 0.003, 60.0):
+        vitals.commit_times.observe(seconds)
+    return vitals
+
+
+@pytest.fixture
+def pipeline() -> Pipeline:
+    return two_variants()
+
+
+class TestNumbers:
+    @pytest.mark.parametrize("accept", ["", OPENMETRICS])
+    def test_every_value_of_the_report_is_on_the_page(self, pipeline: Pipeline, accept: str) -> None:
+        exposition, report = pipeline.exposition(), pipeline.report()
+        exposition.show(report)
+        found = samples(exposition, accept)
+        windows = {300_000: "5m", 3_600_000: "1h"}
+        seen = 0
+        for window in report.windows:
+            prefix = "" if window.view == "final" else "live_"
+            for group in window.groups:
+                segments = "".join(f"{name}={value}" for name, value in group.group.segments.items())
+                labels = {
+                    "experiment": group.group.experiment,
+                    "variant": group.group.variant,
+                    "segments": segments,
+                    "window": windows[window.window_ms],
+                }
+                assert value(found, "window_lists", **labels, view=window.view) == group.lists
+                assert value(found, "window_lists_with_feedback", **labels, view=window.view) == group.lists_with_feedback
+                for suffix, numbers in (("", group.values), ("_with_feedback", group.values_with_feedback)):
+                    for metric, number in numbers.items():
+                        name, k = metric.split("@")
+                        assert value(found, f"{prefix}{name}{suffix}", **labels, k=k) == number
+                        seen += 1
+        assert seen > 500
+        gauges = [name for name, labels in found if {"k", "window"} <= {label for label, _ in labels}]
+        assert len(gauges) == seen
+
+    def test_a_perfect_variant_is_exactly_one(self) -> None:
+        pipeline = Pipeline().feed("impressions", shown("u1", "treatment")).feed("feedback", clicked("u1", "a"))
+        exposition = pipeline.move_on(START_MS + 34 * MINUTE_MS).exposition()
+        exposition.show(pipeline.report())
+        assert value(samples(exposition), "ndcg", experiment="ranker", variant="treatment", k="10", window="5m", segments="") == 1.0
+
+    def test_windows_say_when_they_end(self, pipeline: Pipeline) -> None:
+        exposition = pipeline.exposition()
+        exposition.show(pipeline.report())
+        found = samples(exposition)
+        assert value(found, "window_end_timestamp_seconds", window="5m", view="final") == START_MS / 1_000 + 2 * 60
+        assert value(found, "window_end_timestamp_seconds", window="1h", view="live") == START_MS / 1_000 + 33 * 60
+
+    def test_a_window_that_is_withheld_has_no_end_and_is_counted(self, pipeline: Pipeline) -> None:
+        report = pipeline.report()
+        withheld = replace(report, windows=tuple(replace(window, complete=False, groups=()) for window in report.windows), withheld=4)
+        exposition = pipeline.exposition()
+        exposition.show(withheld)
+        found = samples(exposition)
+        assert named(found, "window_end_timestamp_seconds") == []
+        assert value(found, "windows_withheld_total") == 4
+
+    def test_sums_over_lists_are_the_mean_of_all_final_lists(self, pipeline: Pipeline) -> None:
+        report = pipeline.report()
+        exposition = pipeline.exposition()
+        exposition.show(report)
+        found = samples(exposition)
+        (hour,) = [window for window in report.windows if window.window_ms == 3_600_000 and window.view == "final"]
+        for group in hour.groups:
+            labels = {"experiment": group.group.experiment, "variant": group.group.variant}
+            if not group.group.segment:
+                lists = value(found, "final_lists_total", **labels)
+                assert value(found, "final_ndcg_sum_total", **labels, k="10") / lists == group.values["ndcg@10"]
+                with_feedback = value(found, "final_lists_with_feedback_total", **labels)
+                assert value(found, "final_ndcg_sum_total", **labels, k="10") / with_feedback == group.values_with_feedback["ndcg@10"]
+                hits, places = (value(found, f"final_item_hit_rate_{kind}_total", **labels, k="2") for kind in ("hits", "places"))
+                assert hits / places == group.values["item_hit_rate@2"]
+
+    def test_variants_tell_their_role(self, pipeline: Pipeline) -> None:
+        exposition = pipeline.exposition()
+        exposition.show(pipeline.report())
+        roles = {labels["variant"]: labels["role"] for labels, _ in named(samples(exposition), "variant_info")}
+        assert roles == {"control": "control", "treatment": "treatment"}
+
+
+class TestCounts:
+    def test_every_fate_of_an_event_is_counted_by_topic(self, pipeline: Pipeline) -> None:
+        pipeline.feed("feedback", MalformedEvent("bad_json", ""), clicked("u9", "a", ts=START_MS)).move_on(START_MS + 200 * MINUTE_MS)
+        exposition = pipeline.exposition()
+        exposition.show(pipeline.report())
+        found = samples(exposition)
+        assert value(found, "events_total", topic="impressions") == 6
+        assert value(found, "events_total", topic="feedback") == 7
+        assert value(found, "dropped_total", topic="feedback", reason="bad_json") == 1
+        assert value(found, "dropped_total", topic="feedback", reason="late") == value(found, "late_total", topic="feedback") == 1
+        assert value(found, "feedback_matched_total", topic="feedback") == 3
+        assert value(found, "feedback_unmatched_total", topic="feedback", reason="out_of_list") == 1
+
+    def test_counters_are_there_before_the_first_event_of_their_kind(self, pipeline: Pipeline) -> None:
+        exposition = pipeline.exposition()
+        exposition.show(pipeline.report())
+        found = samples(exposition)
+        assert value(found, "dropped_total", topic="impressions", reason="too_many_items") == 0
+        assert value(found, "feedback_unmatched_total", topic="impressions", reason="too_old") == 0
+        assert value(found, "key_mismatch_total", topic="feedback") == 0
+
+    def test_a_reason_that_the_table_does_not_know_is_not_lost(self, pipeline: Pipeline) -> None:
+        report = pipeline.report()
+        exposition = pipeline.exposition()
+        exposition.show(replace(report, counts={**report.counts, ("strange", "feedback"): 2}))
+        assert value(samples(exposition), "dropped_total", topic="feedback", reason="strange") == 2
+
+    def test_no_counter_falls_when_the_store_comes_back_without_its_last_commits(self, pipeline: Pipeline) -> None:
+        earlier = two_variants().report()
+        later = (
+            pipeline.feed("impressions", shown("u9", "control", ts=START_MS + 34 * MINUTE_MS)).move_on(START_MS + 90 * MINUTE_MS).report()
+        )
+        exposition = pipeline.exposition()
+        pages = []
+        for report in (later, earlier, later):
+            exposition.show(report)
+            pages.append({key: number for key, number in samples(exposition).items() if key[0].endswith("_total")})
+        assert pages[0] == pages[1] == pages[2]
+        exposition = pipeline.exposition()
+        exposition.show(earlier)
+        assert value(samples(exposition), "events_total", topic="impressions") < value(pages[0], "events_total", topic="impressions")
+
+
+class TestTable:
+    def test_the_page_shows_just_the_series_of_the_table(self, pipeline: Pipeline) -> None:
+        exposition = pipeline.exposition(busy_vitals())
+        exposition.show(pipeline.move_on(START_MS + 35 * MINUTE_MS).report())
+        on_page = {(series, frozenset(label for label, _ in labels)) for series, labels in samples(exposition)}
+        wanted = set()
+        for series in TABLE:
+            if series.kind == "histogram":
+                wanted |= {(f"{series.name}_bucket", frozenset({*series.labels, "le"}))}
+                wanted |= {(f"{series.name}_{suffix}", frozenset(series.labels)) for suffix in ("count", "sum")}
+            else:
+                wanted.add((series.name, frozenset(series.labels)))
+        assert on_page == wanted
+
+    def test_both_formats_hold_the_same_samples(self, pipeline: Pipeline) -> None:
+        exposition = pipeline.exposition(busy_vitals())
+        exposition.show(pipeline.report())
+        assert samples(exposition) == samples(exposition, OPENMETRICS)
+
+    def test_help_and_kind_come_from_the_table(self, pipeline: Pipeline) -> None:
+        exposition = pipeline.exposition(busy_vitals())
+        exposition.show(pipeline.report())
+        page = exposition.page(OPENMETRICS)[0].decode()
+        families = {family.name: family for family in parse_openmetrics(page)}  # type: ignore[no-untyped-call]  # the library's own
+        for series in SERIES.values():
+            assert (families[series.family].type, families[series.family].documentation) == (series.kind, series.help)
+
+    @pytest.mark.parametrize(
+        ("accept", "wanted"),
+        [
+            ("", "text"),
+            ("*/*", "text"),
+            ("text/html,*/*;q=0.8", "text"),
+            ("text/plain;version=1.0.0;escaping=allow-utf-8", "text"),
+            (OPENMETRICS, "openmetrics"),
+            ("application/openmetrics-text", "openmetrics"),
+            ("application/openmetrics-text;version=nonsense", "text"),
+            ("\x00;;;===,", "text"),
+        ],
+    )
+    def test_the_accept_header_chooses_the_format(self, pipeline: Pipeline, accept: str, wanted: str) -> None:
+        page, content_type = pipeline.exposition().page(accept)
+        assert content_type == next(known for name, known in CONTENT_TYPES.items() if name == wanted)
+        assert page.endswith(b"# EOF\n") is (wanted == "openmetrics")
+        assert page.count(b"# EOF\n") == (wanted == "openmetrics")
+
+    def test_the_process_itself_is_on_the_page(self, pipeline: Pipeline) -> None:
+        assert b"\nprocess_resident_memory_bytes " in pipeline.exposition().page("")[0]
+
+
+class TestLife:
+    def test_before_the_first_report_the_process_is_shown_alone(self, pipeline: Pipeline) -> None:
+        names = {name for name, _ in samples(pipeline.exposition())}
+        assert "streammetrics_build_info" in names
+        assert "streammetrics_store_up" in names
+        assert "streammetrics_tasks" not in names
+
+    def test_series_that_ended_vanish(self, pipeline: Pipeline) -> None:
+        exposition = pipeline.exposition()
+        for accept in ("", OPENMETRICS):
+            exposition.page(accept)  # asked for before: both are kept ready with every report
+        exposition.show(pipeline.report())
+        assert named(samples(exposition), "ndcg")
+        exposition.show(pipeline.move_on(START_MS + 300 * MINUTE_MS).report())
+        for accept in ("", OPENMETRICS):
+            assert {labels["variant"] for labels, _ in named(samples(exposition, accept), "ndcg")} <= {""}
+
+    def test_vitals_are_of_this_moment_without_a_new_report(self, pipeline: Pipeline) -> None:
+        vitals = Vitals()
+        exposition = pipeline.exposition(vitals)
+        exposition.show(pipeline.report())
+        assert (value(samples(exposition), "store_up"), value(samples(exposition), "source_up")) == (1, 1)
+        vitals.store_trouble = vitals.source_trouble = Trouble(0.0, 1, "gone")
+        assert (value(samples(exposition), "store_up"), value(samples(exposition), "source_up")) == (0, 0)
+        vitals.store_trouble = None
+        vitals.publish_trouble = Trouble(0.0, 1, "gone")
+        assert value(samples(exposition), "store_up") == 0
+
+    def test_a_process_that_does_not_consume_says_nothing_of_a_loop(self, pipeline: Pipeline) -> None:
+        exposition = pipeline.exposition(busy_vitals(), loop=False)
+        exposition.show(pipeline.report())
+        of_loop = {series.name for series in TABLE if series.origin == "loop"}
+        assert not [name for name, _ in samples(exposition) if name.startswith(tuple(of_loop))]
+        assert value(samples(exposition), "store_up") == 1
+
+    def test_commit_times_are_a_histogram(self, pipeline: Pipeline) -> None:
+        found = samples(pipeline.exposition(busy_vitals()))
+        buckets = [count for _, count in named(found, "commit_seconds_bucket")]
+        assert buckets == sorted(buckets)
+        assert value(found, "commit_seconds_bucket", le="0.001") == 1
+        assert value(found, "commit_seconds_bucket", le="0.005") == 2
+        assert value(found, "commit_seconds_bucket", le="+Inf") == value(found, "commit_seconds_count") == 3
+        assert value(found, "commit_seconds_sum") == 60.0035
+        assert value(found, "commits_total", status="written") == 3
+        assert value(found, "commits_total", status="fenced") == 0
+
+    def test_a_commit_noted_in_the_middle_of_a_scrape_gives_buckets_that_do_not_fall(self, pipeline: Pipeline) -> None:
+        vitals = busy_vitals()
+        vitals.commit_times.buckets[0] += 2  # as if the later buckets were still to be counted up
+        buckets = [count for _, count in named(samples(pipeline.exposition(vitals), OPENMETRICS), "commit_seconds_bucket")]
+        assert buckets == sorted(buckets)
+
+    def test_the_version_is_told(self, pipeline: Pipeline) -> None:
+        assert value(samples(pipeline.exposition()), "build_info", version=__version__) == 1
+
+
+def experiments(*names: str) -> Report:
+    """One list for each of the experiments, final."""
+    pipeline = Pipeline()
+    pipeline.feed("impressions", *(shown(f"u{index}", "control", experiment=name) for index, name in enumerate(names)))
+    return pipeline.move_on(START_MS + 34 * MINUTE_MS).report()
+
+
+class TestBounds:
+    def test_experiments_beyond_the_limit_are_counted_together_and_have_no_mean(self) -> None:
+        exposition = Pipeline().exposition(label_values_max=2)
+        exposition.show(experiments("a", "b", "c", "d"))
+        found = samples(exposition)
+        assert {labels["experiment"] for labels, _ in named(found, "ndcg")} == {"", "a", "b"}
+        assert value(found, "final_lists_total", experiment=OTHER, variant=OTHER) == 2
+        assert value(found, "final_lists_total", experiment="", variant="") == 4
+        per_group = len([key for key in found if ("experiment", "a") in key[1] and {"window"} <= {label for label, _ in key[1]}])
+        assert value(found, "series_folded_total") == 2 * per_group
+
+    def test_what_stays_folded_is_counted_once(self) -> None:
+        exposition = Pipeline().exposition(label_values_max=1)
+        counts = []
+        for names in (("a", "b"), ("a", "b"), ("a",), ("a", "b", "c")):
+            exposition.show(experiments(*names))
+            counts.append(value(samples(exposition), "series_folded_total"))
+        one = counts[0]
+        assert counts == [one, one, one, 3 * one]
+
+    def test_a_page_never_has_more_series_than_the_limit(self, pipeline: Pipeline) -> None:
+        limit = 150
+        exposition = pipeline.exposition(busy_vitals(), series_max=limit)
+        exposition.show(pipeline.report())
+        found = samples(exposition)
+        assert len(found) == limit == value(found, "series") == value(found, "series_limit")
+        whole = pipeline.exposition(busy_vitals())
+        whole.show(pipeline.report())
+        assert found.items() - samples(whole).items() == {
+            (key, number) for key, number in found.items() if key[0].startswith("streammetrics_series")
+        }
+        assert value(found, "series_folded_total") == len(samples(whole)) - limit
+
+    def test_what_is_left_out_is_the_same_each_time_and_never_the_totals_of_all_traffic_first(self, pipeline: Pipeline) -> None:
+        exposition = pipeline.exposition(series_max=200)
+        pages = []
+        for _ in range(2):
+            exposition.show(pipeline.report())
+            pages.append(samples(exposition))
+        assert pages[0] == pages[1]
+        assert {labels["segments"] for labels, _ in named(pages[0], "live_ndcg")} == {""}
+
+    def test_many_inputs_cannot_break_the_limit_either(self, pipeline: Pipeline) -> None:
+        vitals = Vitals(lag_records={Input("impressions", partition): 1 for partition in range(500)})
+        exposition = pipeline.exposition(vitals, series_max=100)
+        exposition.show(pipeline.report())
+        assert len(samples(exposition)) == 100
+        assert value(samples(exposition), "series_folded_total") > 400
+
+    @pytest.mark.parametrize("accept", ["", OPENMETRICS])
+    @pytest.mark.parametrize(
+        "name", ["<script>alert('x')</script>", 'say "hi" \\n', "two\nlines", "\\", "👩‍🔬", "a=b,c}", " ", OTHER, "x" * 128]
+    )
+    def test_whatever_a_variant_is_called_the_page_can_be_read(self, name: str, accept: str) -> None:
+        pipeline = Pipeline().feed("impressions", shown("u1", name), shown("u2", "control"))
+        pipeline.move_on(START_MS + 34 * MINUTE_MS)
+        exposition = pipeline.exposition()
+        exposition.show(pipeline.report())
+        variants = {labels["variant"] for labels, _ in named(samples(exposition, accept), "ndcg")}
+        assert len(variants) == 3
+        assert name in variants or any("~" in variant for variant in variants)
+
+
+def test_a_page_is_made_of_comments_and_samples_only(pipeline: Pipeline) -> None:
+    exposition = pipeline.exposition(busy_vitals())
+    exposition.show(pipeline.report())
+    lines = exposition.page("")[0].decode().splitlines()
+    assert all(line.startswith(("# HELP ", "# TYPE ", "streammetrics_", "process_")) for line in lines)
+
+
+def test_pages_stay_whole_while_reports_change(pipeline: Pipeline) -> None:
+    full, quiet = pipeline.report(), pipeline.move_on(START_MS + 300 * MINUTE_MS).report()
+    exposition = pipeline.exposition()
+    shows = 10
+
+    def publish() -> None:
+        for turn in range(shows):
+            exposition.show((full, quiet)[turn % 2])
+
+    publisher = threading.Thread(target=publish)
+    publisher.start()
+    while publisher.is_alive():
+        samples(exposition, OPENMETRICS)
+    publisher.join()
+    assert value(samples(exposition, OPENMETRICS), "events_total", topic="impressions") == 6

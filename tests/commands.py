@@ -1,0 +1,33 @@
+"""The commands as their user runs them: a process of its own, words in, output and an exit code out."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+COMMAND = [sys.executable, "-m", "streammetrics"]
+SECONDS_MAX = 60
+
+
+def environment(given: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment without settings of whoever runs the tests, and with some more."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("STREAMMETRICS_")}
+    return {**kept, "COLUMNS": "100", **(given or {})}
+
+
+def streammetrics(
+    *words: str | Path, stdin: bytes = b"", environ: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end; its output as text."""
+    done = subprocess.run([*COMMAND, *words], input=stdin, capture_output=True, cwd=ROOT, env=environment(environ), timeout=SECONDS_MAX, check=False)
+    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def started(*words: str | Path, environ: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+    """Start a command; its output is read line by line."""
+    pipe = subprocess.PIPE
+    return subprocess.Popen([*COMMAND, *words], stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, cwd=ROOT, env=environment(environ), text=True)

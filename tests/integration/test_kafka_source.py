@@ -1,0 +1,623 @@
+"""The Kafka source against a real broker: ownership, seeking, what the log no longer holds, and brokers that go away."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.admin import NewPartitions
+from structlog.testing import capture_logs
+
+from streammetrics.adapters import kafka_client
+from streammetrics.adapters.kafka_client import KafkaSettings
+from streammetrics.adapters.kafka_dead_letters import CUT_VALUE_BYTES, KafkaDeadLetters
+from streammetrics.adapters.kafka_source import KafkaSource
+from streammetrics.errors import ConfigError, SourceError, StateError
+from streammetrics.ports import DeadLetter, Input, Record
+from tests.servers.kafka import KafkaBroker
+from tests.servers.process import free_port
+
+PATIENCE_SECONDS = 30.0
+SESSION_MS = 10_000
+SHORT_SESSION_MS = 3_000
+
+
+class Member:
+    """A source and what a service does with it: claims each assigned task and seeks to where the shared store left it."""
+
+    def __init__(
+        self, settings: KafkaSettings, stored: dict[Input, int] | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.stored: dict[Input, int] = {} if stored is None else stored
+        self.tasks: set[int] = set()
+        self.got: dict[Input, list[Record]] = defaultdict(list)
+        self.source = KafkaSource(settings, clock)
+
+    def turn(self, timeout_s: float = 0.05) -> None:
+        polled = self.source.poll(timeout_s)
+        self.tasks -= polled.revoked
+        for task in polled.assigned:
+            self.source.start(task, {place: self.stored[place] for place in self.source.inputs_of(task) if place in self.stored})
+            self.tasks.add(task)
+        for place, records in polled.records.items():
+            assert place.partition in self.tasks
+            self.got[place] += records
+            self.stored[place] = records[-1].offset + 1
+        self.source.acknowledge({place: offset for place, offset in self.stored.items() if place.partition in self.tasks})
+
+    def values(self, place: Input) -> list[bytes | None]:
+        return [record.value for record in self.got[place]]
+
+
+def turn_until(condition: Callable[[], bool], *members: Member, seconds: float = PATIENCE_SECONDS) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"in vain for {seconds} s; {[member.source.health for member in members]}"
+        for member in members:
+            member.turn()
+
+
+@contextmanager
+def running(
+    settings: KafkaSettings, stored: dict[Input, int] | None = None, clock: Callable[[], float] = time.monotonic
+) -> Iterator[Member]:
+    member = Member(settings, stored, clock)
+    try:
+        yield member
+    finally:
+        member.source.close()
+
+
+def settings_for(broker: KafkaBroker, *topics: str, **options: Any) -> KafkaSettings:
+    options = {"group_id": f"group-{topics[0]}", "session_timeout_ms": SESSION_MS, **options}
+    return KafkaSettings(bootstrap_servers=(broker.bootstrap,), topics=topics, **options)
+
+
+def send(broker: KafkaBroker, place: Input, values: Sequence[bytes | None], **options: Any) -> None:
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap, **options)
+    try:
+        futures = [producer.send(place.topic, value, key=b"user", partition=place.partition, headers=[("trace", b"1")]) for value in values]
+        producer.flush(timeout=20)
+        assert all(future.succeeded() for future in futures)
+    finally:
+        producer.close()
+
+
+def numbered(count: int, first: int = 0) -> list[bytes]:
+    return [b'{"n":%d}' % number for number in range(first, first + count)]
+
+
+def delete_before(broker: KafkaBroker, place: Input, offset: int) -> None:
+    """What retention does, at once."""
+    with broker.admin() as admin:
+        admin.delete_records({TopicPartition(*place): offset}, timeout_ms=10_000)
+
+
+@pytest.fixture
+def topics(kafka_broker: KafkaBroker, topic_name: str) -> tuple[str, str]:
+    """Two topics of four partitions each."""
+    names = (f"{topic_name}-shown", f"{topic_name}-clicked")
+    for name in names:
+        kafka_broker.create_topic(name, partitions=4)
+    return names
+
+
+class TestStart:
+    def test_differing_partition_counts_are_refused_with_topics_and_counts(self, kafka_broker: KafkaBroker, topic_name: str) -> None:
+        kafka_broker.create_topic(f"{topic_name}-a", partitions=2)
+        kafka_broker.create_topic(f"{topic_name}-b", partitions=3)
+        with pytest.raises(ConfigError, match=f"{topic_name}-a has 2, {topic_name}-b has 3"):
+            KafkaSource(settings_for(kafka_broker, f"{topic_name}-a", f"{topic_name}-b"))
+
+    def test_a_missing_topic_is_refused_and_not_created(self, kafka_broker: KafkaBroker, topic_name: str) -> None:
+        for _ in range(2):
+            with pytest.raises(ConfigError, match=f"{topic_name}: does not exist"):
+                KafkaSource(settings_for(kafka_broker, topic_name))
+        with kafka_broker.admin() as admin:
+            assert topic_name not in admin.list_topics()
+
+    def test_without_a_broker_the_error_names_the_address_and_leaves_no_thread_behind(self) -> None:
+        port, before = free_port(), threading.active_count()
+        with pytest.raises(SourceError, match=f"127.0.0.1:{port}.*refused"):
+            KafkaSource(KafkaSettings(bootstrap_servers=(f"127.0.0.1:{port}",), topics=("any",)))
+        assert threading.active_count() == before
+
+    def test_speaking_tls_to_a_plain_port_is_explained_and_leaves_no_thread_behind(
+        self, kafka_broker: KafkaBroker, topics: tuple[str, str]
+    ) -> None:
+        before = threading.active_count()
+        with pytest.raises(SourceError, match=r"kafka\.security_protocol \(now SSL\)"):
+            KafkaSource(settings_for(kafka_broker, *topics, security_protocol="SSL"))
+        assert threading.active_count() == before
+
+    def test_topic_ids_and_partitions_are_known(self, kafka_broker: KafkaBroker, topics: tuple[str, str]) -> None:
+        with kafka_broker.admin() as admin:
+            expected = {entry["name"]: str(entry["topic_id"]) for entry in admin.describe_topics(list(topics))}
+        with running(settings_for(kafka_broker, *topics)) as member:
+            assert member.source.topic_ids == expected
+            assert member.source.partitions == 4
+
+    def test_passwords_are_not_shown(self) -> None:
+        settings = KafkaSettings(bootstrap_servers=("b:1",), topics=("t",), ssl_password="hidden-one", sasl_password="hidden-two")
+        assert "hidden" not in repr(settings)
+
+
+class TestReading:
+    def test_records_come_in_order_with_offsets_timestamps_and_bytes(self, kafka_broker: KafkaBroker, topics: tuple[str, str]) -> None:
+        place = Input(topics[0], 2)
+        before = int(time.time() * 1_000)
+        send(kafka_broker, place, [b"one", None, b"", b"four"])
+        with running(settings_for(kafka_broker, *topics)) as member:
+            turn_until(lambda: len(member.got[place]) == 4, member)
+            assert [(record.offset, record.value) for record in member.got[place]] == [(0, b"one"), (1, None), (2, b""), (3, b"four")]
+            assert all(before <= record.timestamp_ms <= time.time() * 1_000 for record in member.got[place])
+            assert member.source.ends()[place] == 4
+
+    def test_reading_goes_on_at_the_stored_offset_of_each_input(self, kafka_broker: KafkaBroker, topics: tuple[str, str]) -> None:
+        places = [Input(topic, 1) for topic in topics]
+        for place in places:
+            send(kafka_broker, place, numbered(10))
+        with running(settings_for(kafka_broker, *topics), {places[0]: 7}) as member:
+            turn_until(lambda: len(member.got[places[0]]) == 3 and len(member.got[places[1]]) == 10, member)
+            assert member.values(places[0]) == numbered(3, first=7)
+            assert member.values(places[1]) == numbered(10)
+
+    def test_start_latest_begins_at_the_end_and_only_where_nothing_is_stored(
+        self, kafka_broker: KafkaBroker, topics: tuple[str, str]
+    ) -> None:
+        stored, fresh = Input(topics[0], 0), Input(topics[1], 0)
+        for place in (stored, fresh):
+            send(kafka_broker, place, numbered(5))
+        with running(settings_for(kafka_broker, *topics, start="latest"), {stored: 3}) as member:
+            turn_until(lambda: len(member.got[stored]) == 2, member)
+            send(kafka_broker, fresh, [b"new"])
+            turn_until(lambda: bool(member.got[fresh]), member)
+            assert member.values(fresh) == [b"new"]
+
+    def test_offsets_committed_to_kafka_are_for_lag_tools_and_never_read(self, kafka_broker: KafkaBroker, topics: tuple[str, str]) -> None:
+        place = Input(topics[0], 0)
+        send(kafka_broker, place, numbered(5))
+        settings = settings_for(kafka_broker, *topics)
+        with running(settings) as member:
+            turn_until(lambda: len(member.got[place]) == 5, member)
+            turn_until(lambda: committed(kafka_broker, settings.group_id, place) == 5, member)
+        with running(settings) as member:
+            turn_until(lambda: len(member.got[place]) == 5, member)
+            assert member.got[place][0].offset == 0
+
+    def test_a_paused_input_stays_paused_through_many_polls_and_loses_nothing(
+        self, kafka_broker: KafkaBroker, topics: tuple[str, str]
+    ) -> None:
+        paused, other = Input(topics[0], 0), Input(topics[1], 0)
+        with running(settings_for(kafka_broker, *topics)) as member:
+            turn_until(lambda: member.tasks == {0, 1, 2, 3}, member)
+            member.source.pause([paused])
+            for round_number in range(5):
+                send(kafka_broker, paused, numbered(3, first=3 * round_number))
+                send(kafka_broker, other, [b"other"])
+                turn_until(lambda: len(member.got[other]) == round_number + 1, member)  # noqa: B023  (called at once)
+            assert member.got[paused] == []
+            member.source.resume([paused])
+            turn_until(lambda: len(member.got[paused]) == 15, member)
+            assert member.values(paused) == numbered(15)
+
+    def test_an_unstarted_task_does_not_flow_even_when_resumed(self, kafka_broker: KafkaBroker, topics: tuple[str, str]) -> None:
+        place, other = Input(topics[0], 0), Input(topics[0], 1)
+        for each in (place, other):
+            send(kafka_broker, each, numbered(3))
+        source = KafkaSource(settings_for(kafka_broker, *topics))
+        try:
+            seen: list[Input] = []
+            while other not in seen:
+                polled = source.poll(0.05)
+                for task in polled.assigned - {0}:
+                    source.start(task, {})
+                source.resume([place])
+                seen += polled.records
+            assert place not in seen
+        finally:
+            source.close()
+
+    def test_ends_pass_over_the_marker_of_a_transaction(self, kafka_broker: KafkaBroker, topics: tuple[str, str]) -> None:
+        place = Input(topics[0], 0)
+        producer = KafkaProducer(bootstrap_servers=kafka_broker.bootstrap, transactional_id=f"tx-{topics[0]}")
+        producer.init_transactions()
+        for value, commit in ((b"kept", True), (b"withdrawn", False)):
+            producer.begin_transaction()
+            producer.send(place.topic, value, partition=place.partition)
+            producer.flush()
+            producer.commit_transaction() if commit else producer.abort_transaction()
+        producer.close()
+        now = Clock()
+        with running(settings_for(kafka_broker, *topics), clock=now) as member:
+            turn_until(lambda: bool(member.got[place]), member)
+            assert member.values(place) == [b"kept"]
+            turn_until(lambda: now.pass_by(1.0) and member.source.ends()[place] == 1, member)
+
+    @pytest.mark.parametrize("codec", [None, "gzip", "snappy", "lz4", "zstd"])
+    def test_every_compression_reads_as_the_stock_client_reads_it(
+        self, kafka_broker: KafkaBroker, topics: tuple[str, str], codec: str | None
+    ) -> None:
+        place = Input(topics[0], 3)
+        values: list[bytes | None] = [b"x" * (37 * number % 4_000) for number in range(2_000)]
+        if codec not in (None, "gzip"):
+            pytest.importorskip({"lz4": "lz4.frame", "zstd": "zstandard"}.get(str(codec), str(codec)))
+        send(kafka_broker, place, [*values, None], compression_type=codec, linger_ms=20)
+        stock = stock_records(kafka_broker, place, len(values) + 1)
+        with running(settings_for(kafka_broker, *topics, poll_records_max=333)) as member:
+            turn_until(lambda: len(member.got[place]) == len(stock), member)
+            assert member.got[place] == stock
+
+
+def committed(broker: KafkaBroker, group_id: str, place: Input) -> int | None:
+    with broker.admin() as admin:
+        offsets = admin.list_group_offsets([group_id])[group_id]
+    found = offsets.get(TopicPartition(*place))
+    return None if found is None else int(found.offset)
+
+
+def stock_records(broker: KafkaBroker, place: Input, count: int) -> list[Record]:
+    consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest", group_id=None)
+    try:
+        where = TopicPartition(*place)
+        consumer.assign([where])
+        records: list[Record] = []
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while len(records) < count and time.monotonic() < deadline:
+            for batch in consumer.poll(timeout_ms=200).values():
+                records += [Record(record.offset, record.timestamp, record.value) for record in batch]
+        return records
+    finally:
+        consumer.close()
+
+
+class Clock:
+    """The real time, plus what a test lets pass by."""
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+
+    def __call__(self) -> float:
+        return time.monotonic() + self.ahead
+
+    def pass_by(self, seconds: float) -> bool:
+        self.ahead += seconds
+        return True
+
+
+class TestOwnership:
+    def test_two_members_share_the_tasks_and_partition_p_of_all_topics_meets_on_one(
+        self, kafka_broker: KafkaBroker, topics: tuple[str, str]
+    ) -> None:
+        settings = settings_for(kafka_broker, *topics)
+        stored: dict[Input, int] = {}
+        with running(settings, stored) as first:
+            turn_until(lambda: first.tasks == {0, 1, 2, 3}, first)
+            with running(settings, stored) as second:
+                turn_until(lambda: len(first.tasks) == len(second.tasks) == 2, first, second)
+                assert first.tasks | second.tasks == {0, 1, 2, 3}
+                for task in range(4):
+                    for topic in topics:
+                        send(kafka_broker, Input(topic, task), numbered(5))
+                turn_until(lambda: sum(len(records) for member in (first, second) for records in member.got.values()) == 40, first, second)
+                for member in (first, second):
+                    assert {place for place, records in member.got.items() if records} == {
+                        Input(topic, task) for topic in topics for task in member.tasks
+                    }
+
+    def test_a_member_that_leaves_is_followed_without_loss_or_repeat(self, kafka_broker: KafkaBroker, topics: tuple[str, str]) -> None:
+        settings = settings_for(kafka_broker, *topics)
+        stored: dict[Input, int] = {}
+        places = [Input(topic, task) for topic in topics for task in range(4)]
+        with running(settings, stored) as first:
+            with running(settings, stored) as second:
+                turn_until(lambda: len(first.tasks) == len(second.tasks) == 2, first, second)
+                for place in places:
+                    send(kafka_broker, place, numbered(20))
+                turn_until(lambda: len(stored) == 8 and set(stored.values()) == {20}, first, second)
+                left = second
+            for place in places:
+                send(kafka_broker, place, numbered(20, first=20))
+            turn_until(lambda: first.tasks == {0, 1, 2, 3} and set(stored.values()) == {40}, first)
+            assert first.source.rebalances >= 3
+            for place in places:
+                assert left.values(place) + first.values(place) == numbered(40) or first.values(place) == numbered(40)
+
+    def test_a_task_kept_through_a_rebalance_is_revoked_and_assigned_anew(self, kafka_broker: KafkaBroker, topics: tuple[str, str]) -> None:
+        settings = settings_for(kafka_broker, *topics)
+        with running(settings) as first:
+            turn_until(lambda: first.tasks == {0, 1, 2, 3}, first)
+            revoked: set[int] = set()
+            assigned: set[int] = set()
+            with running(settings) as second:
+                deadline = time.monotonic() + PATIENCE_SECONDS
+                while len(assigned) < 2 and time.monotonic() < deadline:
+                    polled = first.source.poll(0.05)
+                    revoked |= polled.revoked
+                    assigned |= polled.assigned
+                    second.turn()
+            assert revoked == {0, 1, 2, 3}
+            assert len(assigned) == 2
+
+    def test_a_silent_member_is_replaced_after_its_session(self, kafka_broker: KafkaBroker, topics: tuple[str, str]) -> None:
+        settings = settings_for(kafka_broker, *topics, session_timeout_ms=SHORT_SESSION_MS)
+        stored: dict[Input, int] = {}
+        with running(settings, stored) as first:
+            turn_until(lambda: first.tasks == {0, 1, 2, 3}, first)
+            first.source._consumer._client.close()  # as after kill -9: no leave request, no heartbeat
+            with running(settings, stored) as second:
+                turn_until(lambda: second.tasks == {0, 1, 2, 3}, second, seconds=SHORT_SESSION_MS / 1_000 + 10)
+            first.source._consumer = None
+
+
+class TestHistory:
+    def test_records_deleted_before_a_start_are_counted_and_refused(self, kafka_broker: KafkaBroker, topics: tuple[str, str]) -> None:
+        place = Input(topics[0], 1)
+        send(kafka_broker, place, numbered(20))
+        delete_before(kafka_broker, place, 12)
+        with (
+            running(settings_for(kafka_broker, *topics), {place: 5}) as member,
+            pytest.raises(StateError, match=r"\[1\]: 7 records \(5 to 11\)"),
+        ):
+            turn_until(lambda: False, member)
+
+    def test_records_deleted_while_reading_are_counted_and_refused(self, kafka_broker: KafkaBroker, topics: tuple[str, str]) -> None:
+        place = Input(topics[0], 1)
+        with running(settings_for(kafka_broker, *topics)) as member:
+            turn_until(lambda: member.tasks == {0, 1, 2, 3}, member)
+            member.source.pause([place])
+            send(kafka_broker, place, numbered(20))
+            delete_before(kafka_broker, place, 12)
+            member.source.resume([place])
+            with pytest.raises(StateError, match=r"\[1\]: 12 records \(0 to 11\)"):
+                turn_until(lambda: False, member)
+
+    def test_deleted_records_that_were_read_before_are_no_loss(self, kafka_broker: KafkaBroker, topics: tuple[str, str]) -> None:
+        place = Input(topics[0], 1)
+        send(kafka_broker, place, numbered(20))
+        delete_before(kafka_broker, place, 12)
+        with running(settings_for(kafka_broker, *topics), {place: 12}) as member:
+            turn_until(lambda: len(member.got[place]) == 8, member)
+
+    def test_a_position_past_the_end_is_refused_with_the_count(self, kafka_broker: KafkaBroker, topics: tuple[str, str]) -> None:
+        place = Input(topics[0], 1)
+        send(kafka_broker, place, numbered(20))
+        with (
+            running(settings_for(kafka_broker, *topics), {place: 25}) as member,
+            pytest.raises(StateError, match="ends at 20, 5 records short"),
+        ):
+            turn_until(lambda: False, member)
+
+    @pytest.mark.parametrize("refilled", [0, 5, 60], ids=["left empty", "with fewer records", "with more records"])
+    def test_a_topic_created_anew_is_refused(self, kafka_broker: KafkaBroker, topics: tuple[str, str], refilled: int) -> None:
+        place = Input(topics[0], 0)
+        send(kafka_broker, place, numbered(20))
+        with running(settings_for(kafka_broker, *topics)) as member:
+            turn_until(lambda: len(member.got[place]) == 20, member)
+            kafka_broker.delete_topic(topics[0])
+            kafka_broker.create_topic(topics[0], partitions=4)
+            send(kafka_broker, place, [b"another"] * refilled)
+            with pytest.raises(StateError, match="deleted and created again"):
+                turn_until(lambda: False, member)
+            assert b"another" not in member.values(place)
+
+    def test_added_partitions_are_refused_with_both_counts(self, kafka_broker: KafkaBroker, topics: tuple[str, str]) -> None:
+        with running(settings_for(kafka_broker, *topics)) as member:
+            turn_until(lambda: member.tasks == {0, 1, 2, 3}, member)
+            with kafka_broker.admin() as admin:
+                admin.create_partitions({topics[1]: NewPartitions(total_count=6)})
+            with pytest.raises(StateError, match=f"{topics[1]}' now has 6 partitions, and had 4"):
+                turn_until(lambda: False, member)
+
+    def test_a_deleted_topic_is_refused(self, kafka_broker: KafkaBroker, topics: tuple[str, str]) -> None:
+        now = Clock()
+        with running(settings_for(kafka_broker, *topics), clock=now) as member:
+            turn_until(lambda: member.tasks == {0, 1, 2, 3}, member)
+            kafka_broker.delete_topic(topics[0])
+            with pytest.raises(StateError, match="has been deleted"):
+                turn_until(lambda: now.pass_by(0.1) and False, member)
+
+
+class TestOutages:
+    def test_a_killed_broker_is_reported_and_reading_resumes_without_loss(self, kafka_broker: KafkaBroker, topics: tuple[str, str]) -> None:
+        place = Input(topics[0], 0)
+        send(kafka_broker, place, numbered(10), acks="all")
+        with running(settings_for(kafka_broker, *topics)) as member:
+            turn_until(lambda: len(member.got[place]) == 10, member)
+            kafka_broker.kill()
+            turn_until(lambda: not member.source.health.reachable, member)
+            assert "refused" in member.source.health.last_error
+            kafka_broker.start()
+            send(kafka_broker, place, numbered(10, first=10))
+            turn_until(lambda: len(member.got[place]) >= 20, member, seconds=10)
+            assert member.values(place) == numbered(20)
+            assert member.source.health.reachable
+            assert member.source.rebuilds == 0
+
+    def test_a_hung_broker_is_reported_and_the_client_built_anew_only_after_a_minute(
+        self, kafka_broker: KafkaBroker, topics: tuple[str, str]
+    ) -> None:
+        place, now = Input(topics[0], 0), Clock()
+        with running(settings_for(kafka_broker, *topics), clock=now) as member:
+            turn_until(lambda: member.tasks == {0, 1, 2, 3}, member)
+            kafka_broker.hang()
+            turn_until(lambda: now.pass_by(1.0) and not member.source.health.reachable, member)
+            assert "does not answer" in member.source.health.last_error
+            assert member.source.rebuilds == 0
+            turn_until(lambda: now.pass_by(20.0) and member.source.rebuilds == 1, member)
+            assert member.tasks == set()
+            kafka_broker.resume()
+            send(kafka_broker, place, numbered(3))
+            turn_until(lambda: len(member.got[place]) == 3, member)
+
+    def test_a_deaf_client_is_built_anew_and_reads_on_where_it_was(self, kafka_broker: KafkaBroker, topics: tuple[str, str]) -> None:
+        place, now = Input(topics[0], 0), Clock()
+        send(kafka_broker, place, numbered(5))
+        with running(settings_for(kafka_broker, *topics), clock=now) as member:
+            turn_until(lambda: len(member.got[place]) == 5, member)
+            deafen(member.source)
+            send(kafka_broker, place, numbered(5, first=5))
+            turn_until(lambda: now.pass_by(1.0) and member.source.rebuilds == 1, member)
+            assert "no" in member.source.health.last_error
+            turn_until(lambda: len(member.got[place]) >= 10, member)
+            assert member.values(place) == numbered(10)
+
+    def test_a_client_that_stays_deaf_is_given_up_after_three_rebuilds(self, kafka_broker: KafkaBroker, topics: tuple[str, str]) -> None:
+        place, now = Input(topics[0], 0), Clock()
+        send(kafka_broker, place, numbered(5))
+        with running(settings_for(kafka_broker, *topics, session_timeout_ms=SHORT_SESSION_MS), clock=now) as member:
+
+            def turn() -> bool:
+                if member.source._consumer is not None:
+                    deafen(member.source)
+                return now.pass_by(2.0) and False
+
+            with pytest.raises(SourceError, match="built anew 3 times"):
+                turn_until(turn, member, seconds=60)
+            assert member.source.rebuilds == 4
+
+    def test_an_input_paused_for_long_is_not_taken_for_deaf(self, kafka_broker: KafkaBroker, topics: tuple[str, str]) -> None:
+        place, now = Input(topics[0], 0), Clock()
+        with running(settings_for(kafka_broker, *topics), clock=now) as member:
+            turn_until(lambda: member.tasks == {0, 1, 2, 3}, member)
+            member.source.pause([place])
+            send(kafka_broker, place, numbered(5))
+            for _ in range(40):
+                now.pass_by(1.0)
+                member.turn()
+            assert member.source.ends()[place] == 5
+            assert member.source.rebuilds == 0
+
+    def test_closing_is_quick_and_hands_the_tasks_over_at_once(self, kafka_broker: KafkaBroker, topics: tuple[str, str]) -> None:
+        settings = settings_for(kafka_broker, *topics, session_timeout_ms=30_000)
+        with running(settings) as first, running(settings) as second:
+            turn_until(lambda: len(first.tasks) == len(second.tasks) == 2, first, second)
+            began = time.monotonic()
+            first.source.close()
+            assert time.monotonic() - began < 3
+            turn_until(lambda: second.tasks == {0, 1, 2, 3}, second, seconds=15)  # well below the session timeout
+            first.source.close()
+
+    def test_closing_without_a_broker_is_quick_too(self, kafka_broker: KafkaBroker, topics: tuple[str, str]) -> None:
+        with running(settings_for(kafka_broker, *topics)) as member:
+            turn_until(lambda: member.tasks == {0, 1, 2, 3}, member)
+            kafka_broker.kill()
+            member.source.acknowledge({Input(topics[0], 0): 1})
+            began = time.monotonic()
+            member.source.close()
+            assert time.monotonic() - began < 5
+
+
+def deafen(source: KafkaSource) -> None:
+    """Leave the client in the state of one whose fetches are pending for good: the one thing no real broker does on demand."""
+    fetcher = source._consumer._fetcher
+    fetcher._create_fetch_requests = dict
+
+
+class TestClientLog:
+    def test_a_flood_is_passed_on_once_and_the_last_error_is_kept(self) -> None:
+        client = kafka_client.client_log()
+        began = time.time()
+        with capture_logs() as lines:
+            for number in range(300):
+                logging.getLogger("kafka.net.flood").error("node %d is gone", number)
+        assert [line["message"] for line in lines] == ["node 0 is gone"]
+        assert client.last_error(began) == "node 299 is gone"
+
+    def test_debug_output_which_holds_passwords_is_switched_off(self) -> None:
+        kafka_client.client_log()
+        assert not logging.getLogger("kafka.admin.client").isEnabledFor(logging.INFO)
+
+
+class TestDeadLetters:
+    def read(self, broker: KafkaBroker, topic: str, count: int) -> list[Any]:
+        consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest", consumer_timeout_ms=10_000)
+        try:
+            consumer.assign([TopicPartition(topic, 0)])
+            found = []
+            for record in consumer:
+                found.append(record)
+                if len(found) == count:
+                    break
+            return found
+        finally:
+            consumer.close()
+
+    def test_letters_are_in_the_topic_when_write_returns(self, kafka_broker: KafkaBroker, topic_name: str) -> None:
+        kafka_broker.create_topic(topic_name)
+        letters = KafkaDeadLetters(settings_for(kafka_broker, "input"), topic_name)
+        letters.write(
+            [
+                DeadLetter("bad_json", "at byte 3: 'ä'", Input("clicks", 2), 41, b"\xff{"),
+                DeadLetter("empty", "", Input("shown", 0), 7, None),
+            ]
+        )
+        found = self.read(kafka_broker, topic_name, 2)
+        letters.close()
+        assert [(record.key, record.value) for record in found] == [(b"clicks:2:41", b"\xff{"), (b"shown:0:7", None)]
+        assert dict(found[0].headers) == {
+            "reason": b"bad_json",
+            "detail": "at byte 3: 'ä'".encode(),
+            "topic": b"clicks",
+            "partition": b"2",
+            "offset": b"41",
+        }
+
+    def test_many_letters_arrive_in_order(self, kafka_broker: KafkaBroker, topic_name: str) -> None:
+        kafka_broker.create_topic(topic_name)
+        letters = KafkaDeadLetters(settings_for(kafka_broker, "input"), topic_name)
+        letters.write(DeadLetter("late", "", Input("clicks", 0), number, json.dumps(number).encode()) for number in range(1_234))
+        assert [json.loads(record.value) for record in self.read(kafka_broker, topic_name, 1_234)] == list(range(1_234))
+        letters.close()
+
+    def test_a_letter_larger_than_the_topic_takes_is_cut_and_says_so(self, kafka_broker: KafkaBroker, topic_name: str) -> None:
+        kafka_broker.create_topic(topic_name, configs={"max.message.bytes": "100000"})
+        letters = KafkaDeadLetters(settings_for(kafka_broker, "input"), topic_name)
+        letters.write(
+            [
+                DeadLetter("oversized", "", Input("clicks", 0), 1, b"x" * 2_000_000),
+                DeadLetter("late", "", Input("clicks", 0), 2, b"small"),
+            ]
+        )
+        found = {record.key: record for record in self.read(kafka_broker, topic_name, 2)}
+        letters.close()
+        assert found[b"clicks:0:1"].value == b"x" * CUT_VALUE_BYTES
+        assert dict(found[b"clicks:0:1"].headers)["value_bytes"] == b"2000000"
+        assert found[b"clicks:0:2"].value == b"small"
+
+    def test_a_missing_topic_and_an_input_topic_are_refused(self, kafka_broker: KafkaBroker, topic_name: str) -> None:
+        with pytest.raises(ConfigError, match="does not exist"):
+            KafkaDeadLetters(settings_for(kafka_broker, "input"), topic_name)
+        with pytest.raises(ConfigError, match="must not be an input topic"):
+            KafkaDeadLetters(settings_for(kafka_broker, "input"), "input")
+
+    def test_without_a_topic_nothing_is_written_and_no_broker_asked(self) -> None:
+        settings: Mapping[str, Any] = {"bootstrap_servers": (f"127.0.0.1:{free_port()}",)}
+        letters = KafkaDeadLetters(KafkaSettings(**settings), "")
+        letters.write([DeadLetter("late", "", Input("clicks", 0), 1, b"")])
+        letters.close()
+
+    def test_a_broker_that_is_away_is_an_error_within_bounds_and_writing_works_again_after(
+        self, kafka_broker: KafkaBroker, topic_name: str
+    ) -> None:
+        kafka_broker.create_topic(topic_name)
+        letters = KafkaDeadLetters(settings_for(kafka_broker, "input"), topic_name)
+        letter = DeadLetter("late", "", Input("clicks", 0), 1, b"kept")
+        letters.write([letter])
+        kafka_broker.kill()
+        began = time.monotonic()
+        with pytest.raises(SourceError, match=topic_name):
+            letters.write([letter])
+        assert time.monotonic() - began < 25
+        kafka_broker.start()
+        letters.write([letter])
+        assert {record.key for record in self.read(kafka_broker, topic_name, 2)} == {b"clicks:0:1"}
+        letters.close()

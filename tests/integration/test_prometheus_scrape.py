@@ -1,0 +1,62 @@
+"""A real Prometheus scrapes the real HTTP port and answers queries with the numbers of the report."""
+
+from __future__ import annotations
+
+from urllib.request import urlopen
+
+import pytest
+
+from streammetrics.adapters.exhibit import Exhibit
+from streammetrics.vitals import Vitals
+from tests.adapters.pipeline import MINUTE_MS, START_MS, Now, Pipeline, served, shown, two_variants
+from tests.servers.prometheus import PrometheusServer
+
+
+@pytest.fixture
+def pipeline() -> Pipeline:
+    return two_variants()
+
+
+@pytest.fixture
+def exhibit(pipeline: Pipeline) -> Exhibit:
+    exhibit = Exhibit(pipeline.exposition(Vitals()), Now())
+    exhibit.show(pipeline.report())
+    return exhibit
+
+
+def test_a_windowed_ndcg_per_variant_is_the_number_of_the_report(
+    prometheus_server: PrometheusServer, pipeline: Pipeline, exhibit: Exhibit
+) -> None:
+    (window,) = [each for each in pipeline.report().windows if each.view == "final" and each.window_ms == 300_000]
+    wanted = {each.group.variant: each.values["ndcg@10"] for each in window.groups if each.group.variant and not each.group.segment}
+    assert wanted.keys() == {"control", "treatment"}
+    with served(exhibit) as base:
+        prometheus_server.scrape("streammetrics", base.removeprefix("http://"))
+        answer = prometheus_server.wait_for(
+            'streammetrics_ndcg{job="streammetrics", experiment="ranker", k="10", window="5m", segments=""}'
+        )
+        assert {sample.labels["variant"]: sample.value for sample in answer} == wanted
+        by_sums = prometheus_server.query(
+            'streammetrics_final_ndcg_sum_total{experiment="ranker", k="10"}'
+            ' / ignoring(k) streammetrics_final_lists_total{experiment="ranker"}'
+        )
+        assert {sample.labels["variant"]: sample.value for sample in by_sums} == wanted
+        prometheus_server.forget("streammetrics")
+
+
+def test_names_that_senders_choose_arrive_as_sent(prometheus_server: PrometheusServer) -> None:
+    names = {"<b>bold</b>", 'say "hi" \\', "👩‍🔬"}
+    pipeline = Pipeline().feed("impressions", *(shown(f"u{index}", name) for index, name in enumerate(sorted(names))))
+    exhibit = Exhibit(pipeline.move_on(START_MS + 2 * MINUTE_MS).exposition(Vitals()), Now())
+    exhibit.show(pipeline.report())
+    with served(exhibit) as base:
+        prometheus_server.scrape("strange-names", base.removeprefix("http://"))
+        answer = prometheus_server.wait_for('streammetrics_variant_info{job="strange-names"}')
+        assert {sample.labels["variant"] for sample in answer} == names
+        prometheus_server.forget("strange-names")
+
+
+def test_promtool_finds_nothing_wrong_with_the_page(prometheus_server: PrometheusServer, exhibit: Exhibit) -> None:
+    with served(exhibit) as base, urlopen(f"{base}/metrics", timeout=10) as answer:
+        checked = prometheus_server.promtool("check", "metrics", given=answer.read().decode())
+    assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")

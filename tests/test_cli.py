@@ -1,0 +1,157 @@
+"""The command line: help, versions, exit codes, and all that is wrong with a configuration at once."""
+
+from __future__ import annotations
+
+import gzip
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from streammetrics.cli import main
+from streammetrics.version import __version__
+from tests.commands import ROOT, environment, streammetrics
+from tests.servers.process import free_port
+
+COMMANDS = ("run", "replay", "simulate", "demo", "doctor", "check-config")
+NEEDED = {"replay": ["events.ndjson"], "simulate": ["--out", "events.ndjson"]}
+"""Words without which a command is wrong usage."""
+
+
+def invoke(*words: str, environ: dict[str, str] | None = None) -> Result:
+    return CliRunner(env=environ).invoke(main, words)
+
+
+def test_the_commands_are_those_that_the_tests_know() -> None:
+    assert sorted(main.commands) == sorted(COMMANDS)
+
+
+def test_the_version_is_told() -> None:
+    assert invoke("--version").output == f"streammetrics, version {__version__}\n"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_tells_what_a_command_does_and_gives_examples(name: str) -> None:
+    result = invoke(name, "--help")
+    assert result.exit_code == 0
+    assert "Example" in result.output
+    assert f"streammetrics {name}" in result.output
+    assert "--config" in result.output
+    assert "--set" in result.output
+
+
+@pytest.mark.parametrize("name", ["run", "demo"])
+def test_commands_that_serve_take_a_port(name: str) -> None:
+    assert "--port" in invoke(name, "--help").output
+    assert invoke(name, "--port", "65536").exit_code == 2
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_example_in_a_help_text_is_one_that_parses(name: str) -> None:
+    lines = [line.strip() for line in (main.commands[name].help or "").splitlines()]
+    examples = [line.partition(f"streammetrics {name}")[2].partition("|")[0].split() for line in lines if f"streammetrics {name}" in line]
+    assert examples
+    for words in examples:
+        main.commands[name].make_context(name, words)
+
+
+def test_help_comes_without_loading_what_commands_need() -> None:
+    code = "import sys\nfrom streammetrics.cli import main\nmain(['--help'], standalone_mode=False)\nprint(*sys.modules, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, env=environment(), check=True)
+    loaded = set(done.stderr.split())
+    assert "click" in loaded
+    assert not loaded & {"pydantic", "rich", "kafka", "redis", "uvicorn", "starlette", "prometheus_client", "streammetrics.engine"}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_wrong_configuration_is_told_whole_and_ends_with_2(name: str) -> None:
+    wrong = ["--set", "join.gap_ms=-1", "--set", "windows.pane_ms=none", "--set", "kafka.topic=clicks"]
+    result = invoke(name, *NEEDED.get(name, []), *wrong)
+    assert result.exit_code == 2
+    assert "3 problems:" in result.stderr
+    assert "join.gap_ms = -1 (from command line): must be a whole number from 0" in result.stderr
+    assert "windows.pane_ms = none" in result.stderr
+    assert "did you mean kafka.topics?" in result.stderr
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_wrong_usage_ends_with_2(name: str) -> None:
+    assert invoke(name, "--no-such-option").exit_code == 2
+    result = invoke(name, *NEEDED.get(name, []), "--set", "join.gap_ms")
+    assert result.exit_code == 2
+    assert "--set KEY=VALUE" in result.stderr
+    result = invoke(name, *NEEDED.get(name, []), "--config", "no/such/file.toml")
+    assert result.exit_code == 2
+    assert "no/such/file.toml" in result.stderr
+
+
+def test_what_the_world_refuses_ends_with_1(tmp_path: Path) -> None:
+    nobody = f"127.0.0.1:{free_port()}"
+    places = ["--set", f"kafka.bootstrap_servers={nobody}", "--set", f"redis.url=redis://{nobody}/0"]
+    assert invoke("doctor", *places).exit_code == 1
+    result = invoke("simulate", "--kafka", "--events", "1", *places)
+    assert result.exit_code == 1
+    assert nobody in result.stderr
+    damaged = tmp_path / "events.ndjson.gz"
+    damaged.write_bytes(gzip.compress(b"{}\n" * 10_000)[:-20])
+    result = invoke("replay", str(damaged))
+    assert result.exit_code == 1
+    assert str(damaged) in result.stderr
+
+
+def test_check_config_prints_every_setting_with_its_origin_and_no_secret(tmp_path: Path) -> None:
+    path = tmp_path / "streammetrics.toml"
+    path.write_text("[join]\ngap_ms = 600_000\nlateness_ms = 1000\n")
+    environ = {"STREAMMETRICS_JOIN_LATENESS_MS": "2000", "STREAMMETRICS_REDIS_PASSWORD": "hunter2", "STREAMMETRICS_CONFIG": str(path)}
+    result = invoke("check-config", "--set", "http.port=0", environ=environ)
+    assert result.exit_code == 0
+    settings = tomllib.loads(result.stdout)
+    assert settings["join"]["gap_ms"] == 600_000
+    assert settings["join"]["lateness_ms"] == 2_000
+    assert f"gap_ms = 600_000  # file {path}" in result.stdout
+    assert "lateness_ms = 2000  # environment STREAMMETRICS_JOIN_LATENESS_MS" in result.stdout
+    assert "port = 0  # command line" in result.stdout
+    assert "idle_ms = 30_000  # default" in result.stdout
+    assert 'password = "***"' in result.stdout
+    assert "hunter2" not in result.output
+
+
+def test_a_secret_does_not_show_in_what_is_wrong() -> None:
+    result = invoke("check-config", "--set", "redis.url=http://:hunter2@cache", "--set", "redis.password=hunter2")
+    assert result.exit_code == 2
+    assert "redis.url" in result.stderr
+    assert "hunter2" not in result.output
+
+
+def test_warnings_go_to_standard_error_and_do_not_stop() -> None:
+    result = invoke("check-config", "--set", "join.gap_ms=1000")
+    assert result.exit_code == 0
+    assert "warning: join.attribution_ms (1800000) exceeds join.gap_ms (1000)" in result.stderr
+    assert "warning" not in result.stdout
+
+
+def test_a_reader_that_has_enough_ends_a_command_without_a_word() -> None:
+    words = [sys.executable, "-m", "streammetrics", "simulate", "--out", "-", "--events", "50000"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT, env=environment()) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline().startswith(b'{"type":"impression"')
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait() == 1
+
+
+def test_python_runs_the_package_as_the_command() -> None:
+    done = streammetrics("--version")
+    assert (done.returncode, done.stdout) == (0, f"streammetrics, version {__version__}\n")
+
+
+def test_every_option_of_every_command_has_a_help_text() -> None:
+    options = [option for name in COMMANDS for option in main.commands[name].params if isinstance(option, click.Option)]
+    assert options
+    assert [option.name for option in options if not option.help] == []
