@@ -53,5 +53,9 @@ class StoreError(StreammetricsError):
     """The world's fault: the state store cannot be reached now. Retried within bounds, then exit code 1."""
 
 
+class GaveUp(StreammetricsError):
+    """The world's fault, and trying again in this process has not mended it: exit code 1, for a supervisor to start afresh."""
+
+
 class StateError(StreammetricsError):
     """A former version's fault, or a topic's history: the stored state does not fit. Refused, with the way out; exit code 1."""

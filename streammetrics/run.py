@@ -7,12 +7,8 @@ start is tried again with back-off; a configuration or a history that does not f
 from __future__ import annotations
 
 import gc
-import os
-import signal
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from types import FrameType
+from collections.abc import Callable
 from typing import TypeVar
 
 import structlog
@@ -40,6 +36,7 @@ from streammetrics.errors import ConfigError, Problem, SourceError, StateError, 
 from streammetrics.logs import configure_logs
 from streammetrics.publisher import Publisher
 from streammetrics.service import Clock, Worker
+from streammetrics.signals import stopping
 from streammetrics.version import __version__
 from streammetrics.vitals import Trouble, Vitals
 
@@ -64,7 +61,7 @@ def run(settings: Settings) -> None:
     exposition = Exposition(engine.layout, window_names(settings), vitals, limits, loop=role != "exporter")
     exhibit = Exhibit(exposition, clock.monotonic, publishes=role != "worker")
     server = HttpServer(exhibit, settings.http.host, settings.http.port)
-    with stopping_on_signals() as stop:
+    with stopping() as stop:
         server.start()
         log.info("started", version=__version__, role=role, http=f"http://{server.host}:{server.port}", topics=settings.kafka.topics)
         try:
@@ -81,24 +78,6 @@ def tune_garbage_collection() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 50, 100)
-
-
-@contextmanager
-def stopping_on_signals() -> Iterator[threading.Event]:
-    """An event that SIGTERM or SIGINT sets; a second signal ends the process at once."""
-    stop = threading.Event()
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        if stop.is_set():
-            os._exit(128 + number)
-        stop.set()
-
-    before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _serve(settings: Settings, engine: Engine, exhibit: Exhibit, clock: Clock, vitals: Vitals, stop: threading.Event) -> None:

@@ -23,8 +23,8 @@ class ClusterFacts:
 def read_cluster(settings: KafkaSettings) -> ClusterFacts:
     """Ask the cluster. Raises SourceError when it cannot be asked, ConfigError for certificates that cannot be used."""
     require_reachable(settings)
-    with starting("the Kafka admin client", settings):
-        admin = KafkaAdminClient(**connection_options(settings))
+    with starting("the Kafka admin client", settings) as network:
+        admin = KafkaAdminClient(**connection_options(settings), kafka_client=network)
     try:
         cluster = admin.describe_cluster()
         brokers = cluster["brokers"]

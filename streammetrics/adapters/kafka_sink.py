@@ -30,9 +30,10 @@ class KafkaSink:
             raise ConfigError([Problem("kafka.topics", name, mend) for name in missing])
         self._failure: BaseException | None = None
         self._waiting = 0
-        with starting("the Kafka producer", settings):
+        with starting("the Kafka producer", settings) as network:
             self._producer: Any = KafkaProducer(
                 **connection_options(settings),
+                kafka_client=network,
                 acks="all",
                 linger_ms=10,
                 batch_size=1 << 17,

@@ -39,7 +39,7 @@ from streammetrics.adapters.kafka_client import (
 from streammetrics.adapters.kafka_history import History
 from streammetrics.adapters.kafka_ownership import Ownership
 from streammetrics.adapters.kafka_watchdog import Watchdog
-from streammetrics.errors import SourceError
+from streammetrics.errors import GaveUp, SourceError
 from streammetrics.ports import Input, Polled, Record, SourceHealth
 
 log = structlog.get_logger("streammetrics.kafka")
@@ -225,8 +225,7 @@ class KafkaSource:
 
     def _try_rebuild(self, timeout_s: float) -> None:
         if self._fruitless_rebuilds >= REBUILDS_WITHOUT_RECORD_MAX:
-            self._fruitless_rebuilds = 0
-            raise SourceError(
+            raise GaveUp(
                 f"the Kafka client was built anew {REBUILDS_WITHOUT_RECORD_MAX} times and no record arrived, though there are some; "
                 f"last: {self.health.last_error}"
             )

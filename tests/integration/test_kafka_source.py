@@ -20,7 +20,7 @@ from streammetrics.adapters import kafka_client
 from streammetrics.adapters.kafka_client import KafkaSettings
 from streammetrics.adapters.kafka_dead_letters import CUT_VALUE_BYTES, KafkaDeadLetters
 from streammetrics.adapters.kafka_source import KafkaSource
-from streammetrics.errors import ConfigError, SourceError, StateError
+from streammetrics.errors import ConfigError, GaveUp, SourceError, StateError
 from streammetrics.ports import DeadLetter, Input, Record
 from tests.servers.kafka import KafkaBroker
 from tests.servers.process import free_port
@@ -480,7 +480,7 @@ class TestOutages:
                     deafen(member.source)
                 return now.pass_by(2.0) and False
 
-            with pytest.raises(SourceError, match="built anew 3 times"):
+            with pytest.raises(GaveUp, match="built anew 3 times"):
                 turn_until(turn, member, seconds=60)
             assert member.source.rebuilds == 4
 

@@ -1,0 +1,217 @@
+"""End to end: from bytes on a real broker to tallies in a real Redis, by the real worker, beside the floor of the same records.
+
+Rounds take turns: floor, worker, floor, worker … over the same topics, the worker with a fresh namespace and database each
+time. After each round the tallies in Redis are compared with brute force over all events.
+"""
+
+from __future__ import annotations
+
+import signal
+import statistics
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kafka import KafkaProducer
+
+from streammetrics.adapters.redis_store import RedisStore
+from streammetrics.assembly import build_decoder, build_engine, build_ledger
+from streammetrics.config import Settings
+from streammetrics.connections import redis_settings
+from streammetrics.errors import MalformedEvent
+from streammetrics.events.model import Event
+from streammetrics.simulate import Sent, Traffic, generate
+from tests.bench import parts
+from tests.bench.truth import INPUTS, Rows, brute_force, require_equal, require_nothing_late
+from tests.servers.kafka import KafkaBroker
+from tests.servers.process import wait_until
+from tests.servers.redis import RedisServer
+
+PARTITIONS = 4
+RETURN_SECONDS = 3_600
+"""A user comes back after an hour of event time on average, or later: sessions close."""
+RATE_MAX = 20.0
+
+
+@dataclass(frozen=True)
+class Size:
+    users: int
+    events: int
+
+
+@dataclass(frozen=True)
+class Round:
+    """One run of the worker and the floors before it."""
+
+    worker: dict[str, Any]
+    redis_seconds: float
+    redis_peak_mb: float
+    floor: dict[str, Any]
+    own_floor: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    size: Size
+    bytes_mean: float
+    integers_checked: int
+    rounds: list[Round]
+
+    def median(self, value: Callable[[Round], float]) -> float:
+        return statistics.median(map(value, self.rounds))
+
+    def rate(self) -> float:
+        return self.median(lambda each: self.size.events / each.worker["seconds"])
+
+    def floor_rate(self) -> float:
+        return self.median(lambda each: self.size.events / each.floor["seconds"])
+
+    def ratio(self) -> float:
+        """To the floor of the same round; both shared the machine with whatever ran then."""
+        return self.median(lambda each: each.floor["seconds"] / each.worker["seconds"])
+
+    def own_ratio(self) -> float:
+        return self.median(lambda each: each.own_floor["seconds"] / each.worker["seconds"])
+
+    def per_million(self, value: Callable[[Round], float]) -> float:
+        """Seconds per million events, which is microseconds per event."""
+        return self.median(value) * 1e6 / self.size.events
+
+    def stages(self) -> dict[str, float]:
+        """Processor microseconds per event."""
+        names = dict.fromkeys(name for each in self.rounds for name in each.worker["stages"])
+        return {name: self.per_million(lambda each: each.worker["stages"].get(name, 0.0)) for name in names}  # noqa: B023 (used at once)
+
+
+def traffic_of(users: int) -> Traffic:
+    """353-byte records; users come back after their session has closed, as far as so few events allow."""
+    rate = min(RATE_MAX, users * Traffic().lists_per_visit / RETURN_SECONDS)
+    return Traffic(users=users, seed=7, item_id_chars=35, impressions_per_second=rate)
+
+
+def settings_of(broker: KafkaBroker, url: str, namespace: str, topics: list[str]) -> dict[str, Any]:
+    """The defaults, but for addresses; silence must not tick, so that the run depends on the records alone."""
+    return {
+        "kafka": {"bootstrap_servers": [broker.bootstrap], "topics": topics, "group_id": namespace, "dead_letter_topic": ""},
+        "redis": {"url": url, "namespace": namespace},
+        "join": {"idle_ms": 86_400_000},
+        "http": {"port": 0},
+        "log": {"level": "warning"},
+    }
+
+
+def produce(broker: KafkaBroker, sent: list[Sent], topics: dict[str, str]) -> None:
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap, linger_ms=50, batch_size=256 << 10, acks=1)
+    for record in sent:
+        producer.send(topics[record.topic], key=record.key, value=record.value, timestamp_ms=record.ts)
+    producer.flush()
+    producer.close()
+
+
+def truth(sent: list[Sent]) -> Rows:
+    """Brute force over all events, and proof that all of them are admitted whatever the partitions."""
+    settings = Settings()
+    decode = build_decoder(settings)
+    by_user: dict[str, list[tuple[str, Event]]] = defaultdict(list)
+    times: dict[str, list[int]] = {name: [] for name in INPUTS}
+    for record in sent:
+        (event,) = decode(record.value)
+        assert not isinstance(event, MalformedEvent)
+        by_user[event.user_id].append((record.topic, event))
+        times[record.topic].append(event.ts)
+    require_nothing_late(times.values(), settings)
+    return brute_force(by_user, settings)
+
+
+def measure(size: Size, rounds: int, say: Callable[[str], None]) -> Outcome:
+    say(f"{size.users:,} users: simulating {size.events:,} events")
+    sent = list(generate(traffic_of(size.users), size.events))
+    say(f"{size.users:,} users: brute force")
+    expected = truth(sent)
+    # Each size has servers of its own: a broker that has compiled itself for long serves later sizes faster.
+    with KafkaBroker(for_rates=True, heap_mb=512) as broker, RedisServer(settings={"appendfsync": "everysec"}) as redis, _log() as log:
+        topics = {name: f"{name}-{size.users}" for name in INPUTS}
+        for topic in topics.values():
+            broker.create_topic(topic, PARTITIONS)
+        say(f"{size.users:,} users: producing")
+        produce(broker, sent, topics)
+        reading = {"bootstrap": broker.bootstrap, "topics": list(topics.values()), "records": len(sent)}
+        parts.measure("floor", {**reading, "client": "ours"}, log)  # the broker's warm-up
+        found, checked = [], 0
+        for number in range(rounds):
+            say(f"{size.users:,} users: round {number + 1} of {rounds}, floor")
+            floor = parts.measure("floor", {**reading, "client": "kafka-python"}, log)
+            own_floor = parts.measure("floor", {**reading, "client": "ours"}, log)
+            say(f"{size.users:,} users: round {number + 1} of {rounds}, worker")
+            given = settings_of(broker, redis.fresh_url(), f"bench{number}", list(topics.values()))
+            worker, redis_seconds, redis_peak_mb, rows = run_worker(given, len(sent), redis, log)
+            checked += require_equal(f"{size.users} users", rows, expected)
+            found.append(Round(worker, redis_seconds, redis_peak_mb, floor, own_floor))
+    return Outcome(size, statistics.fmean(len(record.value) for record in sent), checked, found)
+
+
+def run_worker(given: dict[str, Any], events: int, redis: RedisServer, log: Path) -> tuple[dict[str, Any], float, float, Rows]:
+    settings = Settings.model_validate(given)
+    store = RedisStore(redis_settings(settings))
+    before = _redis_seconds(redis)
+    child = parts.start("worker", {"settings": given}, log)
+
+    def all_committed() -> bool:
+        if child.poll() is not None:
+            raise RuntimeError(f"the worker exited with {child.returncode}\n{log.read_text(errors='replace')[-4_000:]}")
+        ledger = build_ledger(settings, build_engine(settings, settings.kafka.topics))
+        for task, view in store.view(range(PARTITIONS), {}, {task: 1 << 61 for task in range(PARTITIONS)}).items():
+            ledger.update(task, view.seq, view.control, view.panes, view.users)
+        standing = ledger.report(PARTITIONS).inputs
+        return sum(each.offset or 0 for each in standing) == events
+
+    try:
+        _wait_for_seconds(all_committed, 600)
+        seconds = _redis_seconds(redis) - before
+        child.send_signal(signal.SIGTERM)
+        found = parts.answer(child, "worker", log)
+    finally:
+        child.kill()
+    with redis.client() as client:
+        peak_mb = int(client.info("memory")["used_memory_peak"]) / (1 << 20)
+    rows = _stored_rows(settings, store)
+    store.close()
+    return found, seconds, peak_mb, rows
+
+
+def _stored_rows(settings: Settings, store: RedisStore) -> Rows:
+    """Every stored tally, merged over tasks."""
+    ledger = build_ledger(settings, build_engine(settings, settings.kafka.topics))
+    for task, view in store.view(range(PARTITIONS), {}, {}).items():
+        ledger.update(task, view.seq, view.control, view.panes, view.users)
+    board = ledger.board
+    return {(start, group.experiment, group.variant): tally for start in board.starts() for group, tally in board.pane(start).items()}
+
+
+def _wait_for_seconds(condition: Callable[[], bool], deadline_seconds: float) -> None:
+    wait_until(lambda: _slowly(condition), what="all records are committed", deadline_seconds=deadline_seconds)
+
+
+def _slowly(condition: Callable[[], bool]) -> bool:
+    import time
+
+    time.sleep(0.25)
+    return condition()
+
+
+def _redis_seconds(redis: RedisServer) -> float:
+    with redis.client() as client:
+        usage = client.info("cpu")
+    return sum(float(usage[f"used_cpu_{mode}{whose}"]) for mode in ("sys", "user") for whose in ("", "_children"))
+
+
+from contextlib import contextmanager  # noqa: E402
+
+
+@contextmanager
+def _log() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="streammetrics-bench-") as directory:
+        yield Path(directory) / "children.log"

@@ -1,0 +1,228 @@
+"""The engine alone in memory: decoded events in, tallies out; a child process of its own for each number of users.
+
+A visit is three lists of twelve items, each with two feedbacks; every user comes back once an hour of event time, so that
+sessions open and close all the while. Time is the processor's: the neighbours on the machine do not count. What the
+engine hands to a store is kept in the product's memory store, outside of the time.
+"""
+
+from __future__ import annotations
+
+import heapq
+import resource
+import time
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
+
+from streammetrics.adapters.memory_store import MemoryStore
+from streammetrics.assembly import build_engine
+from streammetrics.config import Settings
+from streammetrics.engine import Arrived, Engine, TaskState
+from streammetrics.events.model import Event, Feedback, Impression
+from streammetrics.ports import Commit
+from streammetrics.report import Ledger
+from streammetrics.run import tune_garbage_collection
+from streammetrics.service import CHUNK_RECORDS_MAX, DUE_USERS_MAX, WorkerRules
+from streammetrics.windows import WindowRules
+from tests.bench.parts import WrongAnswerError, read_given, reply
+from tests.bench.truth import INPUTS, Rows, require_equal, scores
+
+START_MS = 1_732_183_200_000
+RETURN_MS = 3_600_000
+LIST_GAP_MS = 45_000
+LISTS_A_VISIT = 3
+ITEMS = [f"i{number:05d}" for number in range(10_000)]
+LENGTH = 12
+COMMIT_EVENTS = 20_000
+"""A commit comes at the latest after so many events: about the second after which the service commits."""
+REACTIONS = (("click", None, 1), ("watch", 48.0, 2), ("click", None, 1), ("purchase", None, 3), ("skip", None, 0), ("watch", 3.0, 0))
+
+
+def user_of(visit: int, users: int) -> str:
+    return f"u{visit * 7_919 % users}"
+
+
+def places_of(visit: int, turn: int) -> tuple[int, int]:
+    """Which two places of a list get feedback: from 0, high ones more often, sometimes the same one twice."""
+    number = visit * LISTS_A_VISIT + turn
+    return (number * 7 % 12) * (number * 5 % 12) // 12, number * 11 % 12
+
+
+def reaction_of(visit: int, turn: int, which: int) -> tuple[str, float | None, int]:
+    return REACTIONS[(visit + 2 * turn + 3 * which) % len(REACTIONS)]
+
+
+def shown_at(visit: int, turn: int, users: int) -> int:
+    return START_MS + visit * RETURN_MS // users + turn * LIST_GAP_MS
+
+
+def lists(users: int, visits: int) -> Iterator[Impression]:
+    """All lists in the order of time."""
+
+    def of_turn(turn: int) -> Iterator[tuple[int, Impression]]:
+        for visit in range(visits):
+            ts, first = shown_at(visit, turn, users), (visit * 31 + turn * 997) % (len(ITEMS) - LENGTH)
+            labels = (("ranker", "treatment" if visit * 7_919 % users % 2 else "control"),)
+            items = tuple(ITEMS[first : first + LENGTH])
+            yield ts, Impression(f"r{visit}-{turn}", user_of(visit, users), ts, items, labels, (("surface", "home"),))
+
+    for _, event in heapq.merge(*map(of_turn, range(LISTS_A_VISIT)), key=lambda pair: pair[0]):
+        yield event
+
+
+def reactions(users: int, visits: int) -> Iterator[Feedback]:
+    """All feedback in the order of time: 5 and 20 s after its list."""
+
+    def of_turn(turn: int, which: int) -> Iterator[tuple[int, Feedback]]:
+        for visit in range(visits):
+            ts = shown_at(visit, turn, users) + (20_000 if which else 5_000)
+            first = (visit * 31 + turn * 997) % (len(ITEMS) - LENGTH)
+            action, value, _ = reaction_of(visit, turn, which)
+            item = ITEMS[first + places_of(visit, turn)[which]]
+            yield ts, Feedback(user_of(visit, users), ts, item, action, value, f"r{visit}-{turn}")
+
+    for _, event in heapq.merge(*(of_turn(turn, which) for turn in range(LISTS_A_VISIT) for which in (0, 1)), key=lambda pair: pair[0]):
+        yield event
+
+
+def expected_rows(users: int, visits: int, engine: Engine, cutoffs: tuple[int, ...]) -> Rows:
+    """The tallies by plain counting: which lists of which grades each pane and variant has, each scored by itself."""
+    patterns: Counter[tuple[int, str, str, tuple[int, ...]]] = Counter()
+    for visit in range(visits):
+        variant = "treatment" if visit * 7_919 % users % 2 else "control"
+        for turn in range(LISTS_A_VISIT):
+            grades = [0] * LENGTH
+            for which, place in enumerate(places_of(visit, turn)):
+                grades[place] = max(grades[place], reaction_of(visit, turn, which)[2])
+            start = shown_at(visit, turn, users) // engine.rules.pane_ms * engine.rules.pane_ms
+            patterns[start, "", "", tuple(grades)] += 1
+            patterns[start, "ranker", variant, tuple(grades)] += 1
+    score, rows = scores(engine.layout.scorer, cutoffs), {}
+    for (start, experiment, variant, pattern), count in patterns.items():
+        row = rows.setdefault((start, experiment, variant), engine.layout.zero())
+        for index, value in enumerate(_row(pattern, engine, score(list(pattern)))):
+            row[index] += count * value
+    return rows
+
+
+def _row(grades: tuple[int, ...], engine: Engine, sums: dict[str, int]) -> list[int]:
+    graded, columns = int(any(grades)), engine.layout.scorer.columns
+    row = [1, graded]
+    for column in columns:
+        if column.kind == "sum":
+            row.append(sums[str(column.metric)])
+        else:
+            row.append(sum(grade >= 1 for grade in grades[: column.metric.k]) if column.kind == "hits" else min(column.metric.k, LENGTH))
+    return row + [graded * min(columns[index].metric.k, LENGTH) for index in engine.layout.place_columns]
+
+
+class Timed:
+    """One task stepped by hand as the service does, with the engine's share of the time kept apart."""
+
+    def __init__(self, engine: Engine, users_max: int) -> None:
+        self.engine, self.users_max = engine, users_max
+        self.store = MemoryStore()
+        self.claim = self.store.claim(0, "bench")
+        self.state: TaskState = engine.open(None, {}, ())
+        self.seq = 0
+        self.step_seconds = self.save_seconds = 0.0
+        self.saves = self.users_saved = 0
+
+    def step(self, batch: Arrived | None, flush: bool = False) -> None:
+        engine, state = self.engine, self.state
+        began = time.process_time()
+        needs = engine.needs(state, batch)
+        asked = time.process_time()
+        loaded = self.store.load(0, needs.users, needs.due_before_ms, DUE_USERS_MAX)
+        answered = time.process_time()
+        due = engine.take(state, needs, loaded.users, loaded.due, loaded.next_due_ms)
+        engine.step(state, batch, due, flush=flush)
+        self.step_seconds += time.process_time() - answered + asked - began
+
+    def save(self) -> None:
+        began = time.process_time()
+        save = self.engine.save(self.state)
+        saved = time.process_time()
+        self.seq += 1
+        head = (0, self.claim.epoch, "bench", self.seq, save.control, save.panes_from_ms)
+        self.store.commit(Commit(*head, save.users, save.due, save.users_gone, save.panes, save.panes_gone))
+        self.saves += 1
+        self.users_saved += len(save.users)
+        committed = time.process_time()
+        self.engine.forget(self.state, self.users_max)
+        self.save_seconds += time.process_time() - committed + saved - began
+
+    def finish(self) -> None:
+        self.step(None, flush=True)
+        self.save()
+        while self.engine.needs(self.state, None).due_before_ms is not None:
+            self.step(None)
+            self.save()
+
+
+def feed(timed: Timed, users: int, visits: int, users_per_commit: int) -> int:
+    """Lists and feedback in chunks as the service cuts them, in step by event time. Returns the number of events."""
+    sources: tuple[Iterator[Event], Iterator[Event]] = (lists(users, visits), reactions(users, visits))
+    offsets, events, saved = [0, 0], 0, 0
+    while True:
+        before = events
+        for topic in (0, 1, 1):
+            records = [(offsets[topic] + index, -1, (event,)) for index, event in enumerate(islice(sources[topic], CHUNK_RECORDS_MAX))]
+            if records:
+                offsets[topic] += len(records)
+                events += len(records)
+                if len(timed.state.dirty) + len(records) // 2 > users_per_commit or events - saved > COMMIT_EVENTS:
+                    timed.save()
+                    saved = events
+                timed.step(Arrived(topic, records, offsets[topic]))
+        if events == before:
+            return events
+
+
+def main() -> None:
+    given = read_given()
+    users, visits = given["users"], given["visits"]
+    settings = Settings()
+    engine = build_engine(settings, INPUTS)
+    tune_garbage_collection()
+    timed = Timed(engine, users + 10_000)
+    events = feed(timed, users, visits, WorkerRules().commit_users_max)
+    step_seconds, save_seconds = timed.step_seconds, timed.save_seconds
+    peak_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    sessions_open = timed.state.sessions_open
+    timed.finish()
+    checked = check(timed, users, visits, settings)
+    reply(
+        {
+            "events": events,
+            "step_seconds": step_seconds,
+            "save_seconds": save_seconds,
+            "saves": timed.saves,
+            "users_saved": timed.users_saved,
+            "sessions_open": sessions_open,
+            "peak_mb": peak_kb / 1_024,
+            "checked": checked,
+        }
+    )
+
+
+def check(timed: Timed, users: int, visits: int, settings: Settings) -> int:
+    windows = WindowRules(pane_ms=60_000, windows_ms=(60_000,), lateness_ms=0, attribution_ms=0)
+    ledger = Ledger(timed.engine.layout, windows, {})
+    view = timed.store.view([0], {}, {})[0]
+    ledger.update(0, view.seq, view.control, view.panes, view.users)
+    if (view.users, timed.state.sessions_open) != (0, 0):
+        raise WrongAnswerError(f"{view.users} users and {timed.state.sessions_open} sessions are left after all have closed")
+    kept = timed.state.oldest_kept
+    found = {
+        (start, group.experiment, group.variant): tally for start in ledger.board.starts() for group, tally in ledger.board.pane(start).items()
+    }
+    expected = expected_rows(users, visits, timed.engine, settings.metrics.cutoffs)
+    totals = {key: sum(row[0] for (_, *group), row in expected.items() if tuple(group) == key) for key in {key[1:] for key in expected}}
+    if {key: total[0] for key, total in timed.state.totals.items()} != totals:
+        raise WrongAnswerError("the cumulative totals are not the sums over all panes")
+    return require_equal("engine alone", found, {key: row for key, row in expected.items() if key[0] >= kept})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,131 @@
+"""Brute force: what the tallies of some events must be, by the tests' oracle, one user at a time.
+
+Tallies are sums over lists and a session belongs to one user, so users may be judged apart. That leaves out admission,
+which looks at whole inputs; `require_nothing_late` shows that it admits every event here.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from typing import TypeAlias
+
+from streammetrics.assembly import build_engine
+from streammetrics.config import Settings
+from streammetrics.engine import Engine
+from streammetrics.events.model import Event
+from streammetrics.metrics import Scorer
+from streammetrics.scoring import Layout
+from tests.bench.parts import WrongAnswerError
+from tests.oracle import Arrival, Group, Tally, judge, naive_scorer, parse_rules
+from tests.oracle import Settings as OracleSettings
+
+INPUTS = ("impressions", "feedback")
+USERS_AT_ONCE = 500
+Rows: TypeAlias = dict[tuple[int, str, str], list[int]]
+"""The stored integers of each (pane start, experiment, variant)."""
+
+
+def oracle_settings(settings: Settings) -> OracleSettings:
+    join, windows = settings.join, settings.windows
+    return OracleSettings(
+        inputs=INPUTS,
+        gap_ms=join.gap_ms,
+        lateness_ms=join.lateness_ms,
+        attribution_ms=join.attribution_ms,
+        out_of_orderness_ms=join.out_of_orderness_ms,
+        idle_ms=join.idle_ms,
+        future_ms=1 << 60,
+        pane_ms=windows.pane_ms,
+        windows_ms=(windows.pane_ms,),
+        session_events_max=join.session_events_max,
+        rules=parse_rules(join.grades),
+        cutoffs=tuple(settings.metrics.cutoffs),
+    )
+
+
+def scores(scorer: Scorer, cutoffs: Sequence[int]) -> Callable[[list[float]], dict[str, int]]:
+    """Stored integers of a list, once a pattern of grades: the one-list path, after the textbook formulas agreed to the last unit but one.
+
+    The textbook logarithms are floats, good to about 1e-15; the last unit of an integer is 1e-12.
+    """
+    naive = naive_scorer(cutoffs)
+
+    @cache
+    def known(grades: tuple[float, ...]) -> dict[str, int]:
+        row = scorer.score_list(grades)
+        found = {str(column.metric): value for column, value in zip(scorer.columns, row, strict=True) if column.kind == "sum"}
+        expected = naive(list(grades))
+        wrong = {name: (value, expected[name]) for name, value in found.items() if abs(value - expected[name]) > 1}
+        if wrong:
+            raise WrongAnswerError(f"the score of {grades}: {wrong}")
+        return found
+
+    return lambda grades: known(tuple(grades))
+
+
+def row_of(tally: Tally, layout: Layout) -> list[int]:
+    row = [tally.lists, tally.lists_with_feedback]
+    for column in layout.scorer.columns:
+        row.append({"sum": tally.sums, "hits": tally.hits, "places": tally.places}[column.kind][str(column.metric)])
+    return row + [tally.places_with_feedback[str(layout.scorer.columns[index].metric)] for index in layout.place_columns]
+
+
+def add_rows(into: Rows, more: Mapping[tuple[int, str, str], Sequence[int]]) -> None:
+    for key, row in more.items():
+        known = into.get(key)
+        into[key] = list(row) if known is None else [one + other for one, other in zip(known, row, strict=True)]
+
+
+def brute_force(by_user: Mapping[str, list[tuple[str, Event]]], settings: Settings) -> Rows:
+    """The tallies of all events, given as (input, event) in the order of arrival by user; on all processors."""
+    users = list(by_user)
+    portions = [([by_user[user] for user in users[first : first + USERS_AT_ONCE]], settings) for first in range(0, len(users), USERS_AT_ONCE)]
+    rows: Rows = {}
+    with multiprocessing.get_context("fork").Pool() as pool:
+        for part in pool.imap_unordered(_judge_users, portions):
+            add_rows(rows, part)
+    return rows
+
+
+def _judge_users(portion: tuple[list[list[tuple[str, Event]]], Settings]) -> Rows:
+    users, settings = portion
+    engine = _engine(settings.model_dump_json())
+    score = _scores(settings.model_dump_json())
+    steps = {number: [Arrival(name, event) for name, event in events] for number, events in enumerate(users)}
+    result = judge(steps, oracle_settings(settings), score)
+    return {(start, *_named(group)): row_of(tally, engine.layout) for (start, group), tally in result.panes.items()}
+
+
+def _named(group: Group) -> tuple[str, str]:
+    return group.experiment, group.variant
+
+
+@cache
+def _engine(settings: str) -> Engine:
+    return build_engine(Settings.model_validate_json(settings), INPUTS)
+
+
+@cache
+def _scores(settings: str) -> Callable[[list[float]], dict[str, int]]:
+    return scores(_engine(settings).layout.scorer, Settings.model_validate_json(settings).metrics.cutoffs)
+
+
+def require_nothing_late(times_by_input: Iterable[Sequence[int]], settings: Settings) -> None:
+    """Raise unless every event would be admitted: none is older than the watermark of its input less the allowed lateness."""
+    allowed_ms = settings.join.out_of_orderness_ms + settings.join.lateness_ms
+    for times in times_by_input:
+        newest = 0
+        for ts in times:
+            if ts < newest - allowed_ms:
+                raise WrongAnswerError(f"an event is {newest - ts} ms behind its input: brute force by user would not be the truth")
+            newest = max(newest, ts)
+
+
+def require_equal(what: str, found: Rows, expected: Rows) -> int:
+    """Raise WrongAnswerError at the first difference; returns how many integers were compared."""
+    for key in sorted({*found, *expected}):
+        if found.get(key) != expected.get(key):
+            raise WrongAnswerError(f"{what}: pane {key} is {found.get(key)}, brute force says {expected.get(key)}")
+    return sum(map(len, expected.values()))

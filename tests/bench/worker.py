@@ -1,0 +1,148 @@
+"""The real worker, `streammetrics run`, in a child process of its own, with a stopwatch around each stage; ended by SIGTERM.
+
+A stage's time is the processor time of the loop's thread spent in it and not in a stage inside of it. The stopwatch is
+looked at a few times a step of a thousand records, which costs nothing that shows.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import resource
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from streammetrics.adapters.kafka_source import KafkaSource
+from streammetrics.adapters.redis_store import RedisStore
+from streammetrics.config import Settings
+from streammetrics.engine import Engine
+from streammetrics.run import run
+from streammetrics.service import Worker
+from tests.bench.parts import read_given, reply
+
+STAGES: tuple[tuple[type, str, str], ...] = (
+    (KafkaSource, "poll", "poll"),
+    (Worker, "_take_records", "decode"),
+    (Worker, "_too_much", "step"),
+    (Engine, "needs", "step"),
+    (Engine, "take", "step"),
+    (Engine, "step", "step"),
+    (Engine, "save", "save"),
+    (Engine, "forget", "save"),
+    (RedisStore, "load", "load"),
+    (RedisStore, "commit", "commit"),
+)
+
+
+class Stopwatch:
+    """Time by stage of the thread that polls, and the first and the last moment that count."""
+
+    def __init__(self) -> None:
+        self.seconds: Counter[str] = Counter()
+        self.commit_wall: list[float] = []
+        self._running: list[str] = []
+        self._mark = 0.0
+        self.first: dict[str, float] | None = None
+        self.last: dict[str, float] = {}
+
+    def around(self, stage: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            self._switch()
+            self._running.append(stage)
+            try:
+                return function(*args, **kwargs)
+            finally:
+                self._switch()
+                self._running.pop()
+
+        return timed
+
+    def _switch(self) -> None:
+        now = time.thread_time()
+        if self._running:
+            self.seconds[self._running[-1]] += now - self._mark
+        self._mark = now
+
+    def begin(self) -> None:
+        """The first records have arrived: nothing before counts."""
+        if self.first is None:
+            self.seconds.clear()
+            self.first = moment()
+
+    def committed(self, wall: float) -> None:
+        self.commit_wall.append(wall)
+        self.last = {**moment(), **{f"stage {stage}": seconds for stage, seconds in self.seconds.items()}}
+
+
+def moment() -> dict[str, float]:
+    return {"wall": time.monotonic(), "process": time.process_time(), "loop": time.thread_time()}
+
+
+def install(watch: Stopwatch) -> None:
+    for owner, name, stage in STAGES:
+        setattr(owner, name, watch.around(stage, getattr(owner, name)))
+    take_records, commit = Worker._take_records, RedisStore.commit
+
+    @functools.wraps(take_records)
+    def take(*args: Any) -> None:
+        watch.begin()
+        take_records(*args)
+
+    @functools.wraps(commit)
+    def committing(*args: Any) -> Any:
+        began = time.monotonic()
+        outcome = commit(*args)
+        watch.committed(time.monotonic() - began)
+        return outcome
+
+    Worker._take_records = take  # type: ignore[method-assign]
+    RedisStore.commit = committing  # type: ignore[method-assign]
+
+
+def threads() -> dict[str, float]:
+    """The processor seconds of each thread that lives, by name."""
+    tick = os.sysconf("SC_CLK_TCK")
+    found: Counter[str] = Counter()
+    for thread in threading.enumerate():
+        fields = Path(f"/proc/self/task/{thread.native_id}/stat").read_text().rpartition(")")[2].split()
+        found[thread.name] += (int(fields[11]) + int(fields[12])) / tick
+    return dict(found)
+
+
+def main() -> None:
+    watch = Stopwatch()
+    install(watch)
+    by_thread: dict[str, float] = {}
+    finish = Worker.finish
+
+    @functools.wraps(finish)
+    def finishing(*args: Any) -> None:
+        by_thread.update(threads())
+        finish(*args)
+
+    Worker.finish = finishing  # type: ignore[method-assign]
+    run(Settings.model_validate(read_given()["settings"]))
+    first, last = watch.first or moment(), watch.last
+    loop = last["loop"] - first["loop"]
+    stages = {key.removeprefix("stage "): seconds for key, seconds in last.items() if key.startswith("stage ")}
+    reply(
+        {
+            "seconds": last["wall"] - first["wall"],
+            "processor_seconds": last["process"] - first["process"],
+            "loop_seconds": loop,
+            "stages": {**stages, "rest of the loop": loop - sum(stages.values())},
+            "threads": by_thread,
+            "commits": len(watch.commit_wall),
+            "commit_wall": sorted(watch.commit_wall),
+            "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1_024,
+        }
+    )
+
+
+if __name__ == "__main__":
+    main()

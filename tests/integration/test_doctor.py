@@ -1,0 +1,160 @@
+"""`doctor` against real servers: what it finds well, what it finds wrong and how to mend it, and that it changes nothing."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+
+import pytest
+
+from streammetrics.adapters.redis_client import RedisSettings
+from streammetrics.adapters.redis_store import RedisStore
+from tests.commands import streammetrics
+from tests.servers.kafka import KafkaBroker
+from tests.servers.process import free_port
+from tests.servers.redis import RedisCluster, RedisServer
+
+BOUND_SECONDS = 15.0
+"""The bound of doctor itself and what a loaded machine needs to start a process."""
+
+
+@pytest.fixture
+def topics(kafka_broker: KafkaBroker, topic_name: str) -> list[str]:
+    """Impressions, feedback, dead letters."""
+    names = [f"{topic_name}-{part}" for part in ("shown", "done", "refused")]
+    for name in names:
+        kafka_broker.create_topic(name, partitions=3)
+    return names
+
+
+def words(broker: str, url: str, namespace: str, topics: Sequence[str], **more: str) -> list[str]:
+    given = {
+        "kafka.bootstrap_servers": broker,
+        "kafka.topics": ",".join(topics[:2]),
+        "kafka.dead_letter_topic": topics[2],
+        "redis.url": url,
+        "redis.namespace": namespace,
+        "http.port": str(free_port()),
+        **{key.replace("__", "."): value for key, value in more.items()},
+    }
+    return [word for key, value in given.items() for word in ("--set", f"{key}={value}")]
+
+
+def test_where_all_is_well_it_says_what_is_there(kafka_broker: KafkaBroker, redis_url: str, namespace: str, topics: list[str]) -> None:
+    done = streammetrics("doctor", *words(kafka_broker.bootstrap, redis_url, namespace, topics))
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    for told in (
+        "1 broker, cluster id ",
+        f"topic {topics[0]}: 3 partitions",
+        f"topic {topics[1]}: 3 partitions",
+        f"dead-letter topic {topics[2]}: 3 partitions",
+        "Redis 7." if "Redis 7." in done.stdout else "Redis ",
+        "standalone, master",
+        "maxmemory-policy noeviction",
+        "appendonly yes, appendfsync ",
+        "the namespace is new",
+        "the clocks of this machine and of Redis differ by 0 ms",
+        "all is well",
+    ):
+        assert told in done.stdout
+    assert "fail" not in done.stdout
+    assert "warn" not in done.stdout
+    assert "\x1b" not in done.stdout, "colours are for terminals"
+
+
+def test_it_changes_nothing(kafka_broker: KafkaBroker, redis_server: RedisServer, redis_url: str, namespace: str, topic_name: str) -> None:
+    missing = [f"{topic_name}-{part}" for part in ("shown", "done", "refused")]
+    done = streammetrics("doctor", *words(kafka_broker.bootstrap, redis_url, namespace, missing))
+    assert done.returncode == 1
+    with kafka_broker.admin() as admin:
+        assert not set(missing) & set(admin.list_topics())
+        assert not [group for group in admin.list_groups() if group["group_id"] == "streammetrics"]
+    with redis_server.client() as client:
+        assert client.dbsize() == 0
+    for name in missing:
+        assert f"topic {name} does not exist" in done.stdout
+    assert "to mend: create it" in done.stdout
+    assert "3 failures, 0 warnings" in done.stdout
+
+
+def test_topics_that_differ_in_partitions_are_a_failure(kafka_broker: KafkaBroker, redis_url: str, namespace: str, topics: list[str]) -> None:
+    kafka_broker.create_topic(f"{topics[1]}-wider", partitions=4)
+    done = streammetrics("doctor", *words(kafka_broker.bootstrap, redis_url, namespace, [topics[0], f"{topics[1]}-wider", topics[2]]))
+    assert done.returncode == 1
+    assert "the topics differ in partitions" in done.stdout
+
+
+def test_a_namespace_of_other_partitions_and_settings_is_a_failure(
+    kafka_broker: KafkaBroker, redis_url: str, namespace: str, topics: list[str]
+) -> None:
+    store = RedisStore(RedisSettings(url=redis_url, namespace=namespace))
+    store.announce(5)
+    store.close()
+    done = streammetrics("doctor", *words(kafka_broker.bootstrap, redis_url, namespace, topics))
+    assert done.returncode == 1
+    assert "the namespace has 5 tasks, 0 of them with state" in done.stdout
+    assert "the namespace was made for topics of 5 partitions, these have 3" in done.stdout
+    assert "start a new redis.namespace" in done.stdout
+
+
+def test_a_redis_that_may_lose_state_is_told_with_the_cure(kafka_broker: KafkaBroker, namespace: str, topics: list[str]) -> None:
+    with RedisServer(append_only=False, settings={"maxmemory-policy": "allkeys-lru", "save": ""}) as server:
+        done = streammetrics("doctor", *words(kafka_broker.bootstrap, server.url, namespace, topics))
+        assert done.returncode == 1
+        assert "maxmemory-policy is allkeys-lru" in done.stdout
+        assert "CONFIG SET maxmemory-policy noeviction" in done.stdout
+        assert "appendonly is no" in done.stdout
+        accepted = streammetrics("doctor", *words(kafka_broker.bootstrap, server.url, namespace, topics, redis__allow_eviction="true"))
+        assert accepted.returncode == 0
+        assert "0 failures, 2 warnings" in accepted.stdout
+
+
+def test_a_password_shows_nowhere(kafka_broker: KafkaBroker, namespace: str, topics: list[str]) -> None:
+    with RedisServer(settings={"requirepass": "hunter2"}) as server:
+        url = server.url.replace("redis://", "redis://:wr0ng@")
+        refused = streammetrics("doctor", *words(kafka_broker.bootstrap, url, namespace, topics))
+        assert refused.returncode == 1
+        assert "check redis.username and redis.password" in refused.stdout
+        assert "wr0ng" not in refused.stdout + refused.stderr
+        environ = {"STREAMMETRICS_REDIS_PASSWORD": "hunter2"}
+        let_in = streammetrics("doctor", *words(kafka_broker.bootstrap, server.url, namespace, topics), environ=environ)
+        assert let_in.returncode == 0
+        assert "hunter2" not in let_in.stdout + let_in.stderr
+
+
+def test_a_cluster_is_known_as_one(kafka_broker: KafkaBroker, redis_cluster: RedisCluster, namespace: str, topics: list[str]) -> None:
+    done = streammetrics("doctor", *words(kafka_broker.bootstrap, redis_cluster.url, namespace, topics, redis__cluster="true"))
+    assert done.returncode == 0, done.stdout
+    assert "cluster, master" in done.stdout
+    taken_for_one_server = streammetrics("doctor", *words(kafka_broker.bootstrap, redis_cluster.url, namespace, topics))
+    assert taken_for_one_server.returncode == 1
+    assert "redis.cluster" in taken_for_one_server.stdout
+
+
+def test_servers_that_accept_and_never_answer_keep_it_for_seconds_only(
+    kafka_broker: KafkaBroker, redis_server: RedisServer, redis_url: str, namespace: str, topics: list[str]
+) -> None:
+    kafka_broker.hang()
+    redis_server.hang()
+    began = time.monotonic()
+    done = streammetrics("doctor", *words(kafka_broker.bootstrap, redis_url, namespace, topics))
+    assert time.monotonic() - began < BOUND_SECONDS
+    assert done.returncode == 1
+    assert done.stdout.count("  fail  ") == 2, done.stdout
+
+
+def test_servers_that_are_not_there_are_told_at_once_with_what_to_correct(namespace: str) -> None:
+    nobody = free_port()
+    began = time.monotonic()
+    done = streammetrics("doctor", *words(f"127.0.0.1:{nobody}", f"redis://127.0.0.1:{nobody}/0", namespace, ["a", "b", "c"]))
+    assert time.monotonic() - began < BOUND_SECONDS
+    assert done.returncode == 1
+    assert "correct kafka.bootstrap_servers" in done.stdout
+    assert "check that Redis runs, and redis.url" in done.stdout
+
+
+def test_a_port_in_use_is_a_warning(kafka_broker: KafkaBroker, redis_server: RedisServer, redis_url: str, namespace: str, topics: list[str]) -> None:
+    done = streammetrics("doctor", *words(kafka_broker.bootstrap, redis_url, namespace, topics, http__port=str(redis_server.port)))
+    assert done.returncode == 0
+    assert f"cannot be listened on: {os.strerror(98)}" in done.stdout

@@ -1,0 +1,102 @@
+"""`simulate --kafka` against a real broker: each record once, keyed by its user, where the default partitioner puts it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from pathlib import Path
+
+from kafka import KafkaConsumer, TopicPartition
+from kafka.partitioner.default import murmur2
+
+from tests.commands import started, streammetrics
+from tests.servers.kafka import KafkaBroker
+from tests.servers.process import wait_until
+
+
+def words(broker: KafkaBroker, *topics: str) -> list[str]:
+    return ["--kafka", "--set", f"kafka.bootstrap_servers={broker.bootstrap}", "--set", f"kafka.topics={','.join(topics)}"]
+
+
+def consumed(broker: KafkaBroker, topic: str) -> dict[int, list[tuple[bytes, bytes, int]]]:
+    """Key, value and time of every record of a topic, by partition."""
+    consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap, enable_auto_commit=False)
+    try:
+        places = [TopicPartition(topic, partition) for partition in sorted(consumer.partitions_for_topic(topic))]
+        consumer.assign(places)
+        ends = consumer.end_offsets(places)
+        found: dict[int, list[tuple[bytes, bytes, int]]] = {place.partition: [] for place in places}
+        consumer.seek_to_beginning(*places)
+        deadline = time.monotonic() + 30
+        while any(consumer.position(place) < ends[place] for place in places):
+            assert time.monotonic() < deadline
+            for place, records in consumer.poll(200).items():
+                found[place.partition] += [(record.key, record.value, record.timestamp) for record in records]
+        return found
+    finally:
+        consumer.close()
+
+
+def test_a_burst_brings_the_same_records_as_a_file_to_the_partitions_of_their_users(
+    kafka_broker: KafkaBroker, topic_name: str, tmp_path: Path
+) -> None:
+    topics = [f"{topic_name}-shown", f"{topic_name}-done"]
+    for topic in topics:
+        kafka_broker.create_topic(topic, partitions=4)
+    wishes = ["--events", "6000", "--start", "1700000000000", "--malformed", "0.01", "--lates", "0.01"]
+    done = streammetrics("simulate", *words(kafka_broker, *topics), "--pace", "fast", *wishes)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr.startswith("streammetrics: 6,000 records")
+    files = [tmp_path / "shown", tmp_path / "done"]
+    assert streammetrics("simulate", "--out", files[0], "--out", files[1], *wishes).returncode == 0
+    for topic, file in zip(topics, files, strict=True):
+        found = consumed(kafka_broker, topic)
+        assert sorted(value for records in found.values() for _, value, _ in records) == sorted(file.read_bytes().split(b"\n")[:-1])
+        for partition, records in found.items():
+            assert records
+            assert {(murmur2(key) & 0x7FFFFFFF) % 4 for key, _, _ in records} == {partition}
+            times = [stamp for _, _, stamp in records]
+            assert times == sorted(times), "the log's own time never goes back"
+            for key, value, stamp in records:
+                if value.startswith(b'{"type":"impression","impression_id"') and value.endswith(b"}}"):
+                    assert json.loads(value)["user_id"].encode() == key
+                    assert json.loads(value)["ts"] <= stamp
+
+
+def test_topics_that_do_not_exist_are_named_and_not_created(kafka_broker: KafkaBroker, topic_name: str) -> None:
+    done = streammetrics("simulate", *words(kafka_broker, topic_name), "--events", "1")
+    assert done.returncode == 2
+    assert f"kafka.topics = {topic_name}: does not exist" in done.stderr
+    with kafka_broker.admin() as admin:
+        assert topic_name not in admin.list_topics()
+
+
+def test_in_real_time_ctrl_c_ends_it_with_everything_acknowledged(kafka_broker: KafkaBroker, topic_name: str) -> None:
+    kafka_broker.create_topic(topic_name, partitions=1)
+    began_ms = time.time() * 1_000
+    process = started("simulate", *words(kafka_broker, topic_name), "--rate", "50")
+    try:
+        wait_until(lambda: len(consumed(kafka_broker, topic_name)[0]) > 50, what="records have come")
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    assert process.returncode == 0
+    records = consumed(kafka_broker, topic_name)[0]
+    assert said.startswith(f"streammetrics: {len(records):,} records")
+    for _, value, stamp in records:
+        assert began_ms - 1_000 < json.loads(value)["ts"] <= stamp <= time.time() * 1_000
+
+
+def test_a_broker_that_goes_away_ends_it_with_1(kafka_broker: KafkaBroker, topic_name: str) -> None:
+    kafka_broker.create_topic(topic_name, partitions=1)
+    process = started("simulate", *words(kafka_broker, topic_name), "--pace", "fast", "--minutes", "100000")
+    try:
+        wait_until(lambda: len(consumed(kafka_broker, topic_name)[0]) > 0, what="records have come")
+        kafka_broker.kill()
+        _, said = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 1
+    assert "Kafka does not take the traffic" in said
