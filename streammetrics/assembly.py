@@ -65,7 +65,7 @@ def build_ledger(settings: Settings, engine: Engine) -> Ledger:
         lateness_ms=settings.join.lateness_ms,
         attribution_ms=settings.join.attribution_ms,
     )
-    return Ledger(engine.layout, rules, numbers(settings, engine))
+    return Ledger(engine.layout, rules, numbers(settings, engine), engine.signature)
 
 
 def build_worker_rules(settings: Settings) -> WorkerRules:

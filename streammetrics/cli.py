@@ -87,10 +87,19 @@ def _key_and_value(given: str) -> tuple[str, object]:
     return key.strip(), value
 
 
+def serving(function: Callable[..., None]) -> Callable[..., None]:
+    """Options of every command that opens the port."""
+    function = click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")(function)
+    return click.option("--port", type=PORT, help="Port of /metrics and the page; 0 for any free one.  [default: 9464]")(function)
+
+
+def _share(name: str, says: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    return click.option(name, type=click.FloatRange(0, 1), default=0.0, show_default=True, help=says)
+
+
 @command
 @configured
-@click.option("--port", type=PORT, help="Port of /metrics and the page; 0 for any free one.  [default: 9464]")
-@click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
+@serving
 @click.option("--role", type=click.Choice(["all", "worker", "exporter"]), help="Consume and show (all), or only one of them.")
 def run(config_path: Path | None, settings_given: tuple[str, ...], port: int | None, host: str | None, role: str | None) -> None:
     """Consume from Kafka, keep state in Redis, serve /metrics.
@@ -115,17 +124,15 @@ def run(config_path: Path | None, settings_given: tuple[str, ...], port: int | N
 @click.option("--panes", type=FILE, help="Write one line per (pane, group, view) here, as NDJSON.")
 @click.option("--report", type=FILE, help="Write the report here, as JSON.")
 @click.option("--dead-letters", type=FILE, help="Write what was refused here, as NDJSON.")
-@click.option("--flush/--no-flush", default=True, help="At the end make everything final, or leave what is not final live.  [default: flush]")
+@click.option("--flush/--no-flush", default=True, help="At the end make everything final, or leave the rest live.  [default: flush]")
 @click.option("--quiet", "-q", is_flag=True, help="No progress bar and no table; errors and warnings only.")
 def replay(
     config_path: Path | None,
     settings_given: tuple[str, ...],
     files: tuple[str, ...],
-    panes: Path | None,
-    report: Path | None,
-    dead_letters: Path | None,
     flush: bool,
     quiet: bool,
+    **outputs: Path | None,
 ) -> None:
     """Compute the same numbers from NDJSON files (.gz too, or - for standard input), without Kafka, Redis or a clock.
 
@@ -142,30 +149,50 @@ def replay(
     from streammetrics.replay_command import replay_and_show  # noqa: PLC0415
 
     loaded = _load(config_path, settings_given)
-    replay_and_show(loaded.settings, files, Outputs(panes=panes, report=report, dead_letters=dead_letters), flush=flush, quiet=quiet)
+    replay_and_show(loaded.settings, files, Outputs(**outputs), flush=flush, quiet=quiet)
 
 
 @command
 @configured
-@click.option("--out", type=click.Path(path_type=Path, allow_dash=True), multiple=True, help="Write events here, - for standard output; twice: impressions, then feedback.")
-@click.option("--kafka", is_flag=True, help="Send events to Kafka, as kafka.* says: the first of kafka.topics gets impressions, the second feedback.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, allow_dash=True),
+    multiple=True,
+    help="Write events here, - for standard output; twice: impressions, then feedback.",
+)
+@click.option("--kafka", is_flag=True, help="Send events to kafka.topics: impressions to the first, feedback to the last.")
 @click.option("--events", type=click.IntRange(min=1), help="Stop after this many records.")
-@click.option("--minutes", type=click.FloatRange(min=0, min_open=True), help="Stop after this much event time.  [default: 10, for files]")
-@click.option("--pace", type=click.Choice(["fast", "real"]), help="As fast as possible, or in real time.  [default: real to Kafka, else fast]")
-@click.option("--start", metavar="TIME", help="First event time: ISO 8601 with a zone, epoch ms, or now.  [default: fixed for files, now in real time]")
+@click.option("--minutes", type=click.FloatRange(0, min_open=True), help="Stop after this much event time.  [default: 10, for files]")
+@click.option(
+    "--pace", type=click.Choice(["fast", "real"]), help="As fast as possible, or in real time.  [default: real to Kafka, else fast]"
+)
+@click.option(
+    "--start",
+    metavar="TIME",
+    help="First event time: ISO 8601 with a zone, epoch ms, or now.  [default: now in real time; in a burst to Kafka so that it ends now; "
+    "for files a fixed time]",
+)
 @click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="The same seed and options give the same bytes.")
 @click.option("--users", type=click.IntRange(min=1), default=20_000, show_default=True, help="How many users there are.")
 @click.option("--rate", type=click.FloatRange(min=0.001), default=20.0, show_default=True, help="Lists shown a second, in event time.")
 @click.option("--items", type=click.IntRange(min=1), default=12, show_default=True, help="Items of a list.")
 @click.option("--experiment", default="ranker", show_default=True, help="Name of the experiment.")
-@click.option("--variant", "variants", multiple=True, metavar="NAME=SHARE[:QUALITY]", help="A variant, its share of users, how well it ranks (1 is usual). Again for each.  [default: control=0.5, treatment=0.5]")
-@click.option("--regression", metavar="VARIANT:FACTOR[@AFTER]", help="Multiply a variant's quality from some time on, such as treatment:0.85@600s.")
-@click.option("--disorder-ms", type=click.IntRange(min=0), default=2_000, show_default=True, help="How much later than its event time a record may arrive.")
-@click.option("--duplicates", type=click.FloatRange(0, 1), default=0.0, show_default=True, help="Share of events that are sent twice.")
-@click.option("--lates", type=click.FloatRange(0, 1), default=0.0, show_default=True, help="Share of events that arrive --late-ms late.")
+@click.option(
+    "--variant",
+    "variants",
+    multiple=True,
+    metavar="NAME=SHARE[:QUALITY]",
+    help="A variant, its share of users, how well it ranks (1 is usual); once for each.  [default: control=0.5, treatment=0.5]",
+)
+@click.option(
+    "--regression", metavar="VARIANT:FACTOR[@AFTER]", help="Multiply a variant's quality from some time on, such as treatment:0.85@600s."
+)
+@click.option("--disorder-ms", type=click.IntRange(min=0), default=2_000, show_default=True, help="How long a record may be under way.")
+@_share("--duplicates", "Share of events that are sent twice.")
+@_share("--lates", "Share of events that arrive --late-ms late.")
 @click.option("--late-ms", type=click.IntRange(min=0), default=300_000, show_default=True, help="How late they arrive.")
-@click.option("--malformed", type=click.FloatRange(0, 1), default=0.0, show_default=True, help="Broken records, as a share of the good ones, sent besides them.")
-@click.option("--without-id", type=click.FloatRange(0, 1), default=0.0, show_default=True, help="Share of feedback that does not name its list.")
+@_share("--malformed", "Broken records, as a share of the good ones, sent besides them.")
+@_share("--without-id", "Share of feedback that does not name its list.")
 def simulate(config_path: Path | None, settings_given: tuple[str, ...], **words: Any) -> None:
     """Make seeded traffic: users, position-based clicks, variants of known quality, and the faults of real transport.
 
@@ -188,12 +215,13 @@ def simulate(config_path: Path | None, settings_given: tuple[str, ...], **words:
 
 @command
 @configured
-@click.option("--port", type=PORT, help="Port of /metrics and the page; 0 for any free one.  [default: 9464]")
-@click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
+@serving
 @click.option("--seconds", type=click.FloatRange(min=0), default=0.0, help="Stop after this long; 0 for when Ctrl-C comes.")
 @click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Seed of the simulated traffic.")
 @click.option("--rate", type=click.FloatRange(min=0.1, max=2_000), default=50.0, show_default=True, help="Lists shown a second.")
-def demo(config_path: Path | None, settings_given: tuple[str, ...], port: int | None, host: str | None, seconds: float, seed: int, rate: float) -> None:
+def demo(
+    config_path: Path | None, settings_given: tuple[str, ...], port: int | None, host: str | None, seconds: float, seed: int, rate: float
+) -> None:
     """Watch a simulated A/B test live: traffic, the engine, an in-memory store and the HTTP port in one process.
 
     \b

@@ -114,7 +114,9 @@ def run_demo(settings: Settings, stop: threading.Event, *, seed: int, rate: floa
         stack.callback(server.stop)
         server.start()
         publishing = stack.enter_context(Part("publisher", publisher.run, stop))
-        working = stack.enter_context(Part("worker", _worker(settings, engine, store, vitals, clock, _traffic(clock, seed, rate)).run, stop))
+        working = stack.enter_context(
+            Part("worker", _worker(settings, engine, store, vitals, clock, _traffic(clock, seed, rate)).run, stop)
+        )
         deadline = clock.monotonic() + seconds if seconds else None
         with screen.shown(server.host, server.port):
             while not stop.wait(REFRESH_SECONDS) and (deadline is None or clock.monotonic() < deadline):

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from streammetrics.errors import StateError
 from streammetrics.scoring import Layout, add
 from streammetrics.state import Control, decode_control, decode_pane
 from streammetrics.version import __version__
@@ -121,10 +122,14 @@ def _window_json(window: Window) -> dict[str, Any]:
 
 
 class Ledger:
-    """What is known of every task's committed state, and the reports made of it."""
+    """What is known of every task's committed state, and the reports made of it.
 
-    def __init__(self, layout: Layout, rules: WindowRules, settings: Mapping[str, Any]) -> None:
+    `signature` is the engine's: state that other rules made is refused with StateError, for its columns mean something else.
+    """
+
+    def __init__(self, layout: Layout, rules: WindowRules, settings: Mapping[str, Any], signature: str) -> None:
         self.layout = layout
+        self.signature = signature
         self.rules = rules
         self.settings = settings
         self.board = Board(layout, rules)
@@ -142,6 +147,11 @@ class Ledger:
     def update(self, task: int, seq: int, control_bytes: bytes, panes: Mapping[int, bytes], users: int) -> None:
         """Take one task's committed state; `panes` are those from `panes_wanted` on."""
         control = decode_control(control_bytes)
+        if control.rules != self.signature:
+            raise StateError(
+                f"the state of task {task} was made by other rules than this process shows numbers by: give both the same configuration\n"
+                f"  stored: {control.rules}\n  now:    {self.signature}"
+            )
         decoded: dict[int, Pane] = {start: decode_pane(stored) for start, stored in panes.items()}
         self.board.update(task, decoded, self.panes_wanted(task), control.oldest_kept)
         self._controls[task] = control

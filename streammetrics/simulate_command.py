@@ -126,7 +126,13 @@ def _progress(plan: Plan) -> Iterator[Callable[[Made], None]]:
     if not console.is_terminal:
         yield lambda made: None
         return
-    columns = (TextColumn("simulate"), BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[records]:,} records"), TimeElapsedColumn())
+    columns = (
+        TextColumn("simulate"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[records]:,} records"),
+        TimeElapsedColumn(),
+    )
     total = plan.events_max if plan.events_max is not None else plan.span_ms
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("simulate", total=total, records=0)

@@ -125,7 +125,7 @@ def _place_problems(wishes: Wishes) -> Iterator[Problem]:
 
 
 def _variant(given: str, problems: list[Problem]) -> Variant | None:
-    name, equals, rest = given.rpartition("=")
+    name, _, rest = given.rpartition("=")
     share, _, quality = rest.partition(":")
     try:
         return Variant(name, float(share), float(quality or 1))
@@ -136,7 +136,7 @@ def _variant(given: str, problems: list[Problem]) -> Variant | None:
 
 def _regression(given: str, problems: list[Problem]) -> Regression | None:
     words, _, after = given.partition("@")
-    variant, colon, factor = words.rpartition(":")
+    variant, _, factor = words.rpartition(":")
     try:
         return Regression(variant, float(factor), parse_duration(after).ms if after else 0)
     except ValueError:

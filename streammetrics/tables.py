@@ -82,10 +82,10 @@ def values_table(spans: Iterable[tuple[str, Sequence[Arm]]], metrics: Sequence[s
     for heading in ("lists", "with feedback", *metrics):
         table.add_column(heading, justify="right", no_wrap=True)
     for span, arms in spans:
-        for arm in arms:
+        for row, arm in enumerate(arms):
             values = (number(arm.values.get(metric)) for metric in metrics)
-            table.add_row(span, arm.experiment, arm.name, f"{arm.lists:,}", f"{arm.lists_with_feedback:,}", *values)
-            span = ""
+            lists = (f"{arm.lists:,}", f"{arm.lists_with_feedback:,}")
+            table.add_row("" if row else span, arm.experiment, arm.name, *lists, *values)
         table.add_section()
     return table
 

@@ -19,15 +19,17 @@ def environment(given: Mapping[str, str] | None = None) -> dict[str, str]:
     return {**kept, "COLUMNS": "100", **(given or {})}
 
 
-def streammetrics(
-    *words: str | Path, stdin: bytes = b"", environ: Mapping[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
+def streammetrics(*words: str | Path, stdin: bytes = b"", environ: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """Run a command to its end; its output as text."""
-    done = subprocess.run([*COMMAND, *words], input=stdin, capture_output=True, cwd=ROOT, env=environment(environ), timeout=SECONDS_MAX, check=False)
+    done = subprocess.run(
+        [*COMMAND, *words], input=stdin, capture_output=True, cwd=ROOT, env=environment(environ), timeout=SECONDS_MAX, check=False
+    )
     return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
 def started(*words: str | Path, environ: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
     """Start a command; its output is read line by line."""
     pipe = subprocess.PIPE
-    return subprocess.Popen([*COMMAND, *words], stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, cwd=ROOT, env=environment(environ), text=True)
+    return subprocess.Popen(
+        [*COMMAND, *words], stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, cwd=ROOT, env=environment(environ), text=True
+    )

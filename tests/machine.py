@@ -27,9 +27,7 @@ def engine_of(settings: Settings, grades: str = GRADES) -> Engine:
     rules = EngineRules(
         topics=settings.inputs,
         grades=parse_grades(grades),
-        join=JoinRules(
-            gap_ms=settings.gap_ms, attribution_ms=settings.attribution_ms, session_events_max=settings.session_events_max
-        ),
+        join=JoinRules(gap_ms=settings.gap_ms, attribution_ms=settings.attribution_ms, session_events_max=settings.session_events_max),
         out_of_orderness_ms=settings.out_of_orderness_ms,
         lateness_ms=settings.lateness_ms,
         future_ms=settings.future_ms,
@@ -146,7 +144,7 @@ class Machine:
             lateness_ms=settings.lateness_ms,
             attribution_ms=settings.attribution_ms,
         )
-        ledger = Ledger(self.engine.layout, rules, {})
+        ledger = Ledger(self.engine.layout, rules, {}, self.engine.signature)
         for task, view in self.store.view([0], {}, {}).items():
             ledger.update(task, view.seq, view.control, view.panes, view.users)
         self.board = ledger.board

@@ -128,7 +128,9 @@ sys.meta_path.insert(0, Interrupting())
 from streammetrics.cli import main
 main(["demo", "--port", "0"])
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, env=environment(), timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, env=environment(), timeout=60, check=False
+    )
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -150,7 +152,9 @@ def test_on_a_terminal_the_variants_stand_side_by_side() -> None:
     ours, theirs = os.openpty()
     with os.fdopen(theirs, "wb") as terminal:
         environ = {**environment(), "TERM": "xterm", "COLUMNS": "120", "LINES": "50"}
-        process = subprocess.Popen([*COMMAND, "demo", "--port", "0"], stdin=terminal, stdout=terminal, stderr=terminal, cwd=ROOT, env=environ)
+        process = subprocess.Popen(
+            [*COMMAND, "demo", "--port", "0"], stdin=terminal, stdout=terminal, stderr=terminal, cwd=ROOT, env=environ
+        )
     seen = b""
     deadline = time.monotonic() + 30
     try:
@@ -204,7 +208,7 @@ def test_a_simulated_source_gives_what_is_dated_before_now_once_and_a_user_to_on
     assert source.poll(0).assigned == {0, 1, 2}
     assert source.poll(0).records == {}, "nothing before every task was started"
     for task in range(3):
-        assert source.start(task, {}) == {place: 0 for place in source.inputs_of(task)}
+        assert source.start(task, {}) == dict.fromkeys(source.inputs_of(task), 0)
     got: dict[Input, list[bytes | None]] = {}
     counts = []
     for seconds in (30, 60):

@@ -41,7 +41,8 @@ def row_of(tally: Tally, machine: Machine) -> list[int]:
 
 def grades_text(case: Case) -> str:
     return ", ".join(
-        f"{rule.action}={rule.grade}" if rule.at_least is None else f"{rule.action}>={rule.at_least}={rule.grade}" for rule in case.settings.rules
+        f"{rule.action}={rule.grade}" if rule.at_least is None else f"{rule.action}>={rule.at_least}={rule.grade}"
+        for rule in case.settings.rules
     )
 
 
@@ -61,9 +62,9 @@ def assert_windows_equal(machine: Machine, result: Result) -> None:
         wanted = result.windows[window.window_ms, window.view]
         assert window.end_ms == wanted.end_ms
         assert window.complete
-        assert {(group.group.experiment, group.group.variant, tuple(group.group.segments.items())): group.lists for group in window.groups} == {
-            tuple(group): tally.lists for group, tally in wanted.groups.items()
-        }
+        assert {
+            (group.group.experiment, group.group.variant, tuple(group.group.segments.items())): group.lists for group in window.groups
+        } == {tuple(group): tally.lists for group, tally in wanted.groups.items()}
 
 
 @given(cases(), st.booleans())

@@ -30,7 +30,9 @@ def test_every_command_in_the_readme_exists() -> None:
     named = re.findall(r"streammetrics ([a-z-]+) ", (ROOT / "README.md").read_text(encoding="utf-8"))
     commands = {name for name in named if name in main.commands or "--" in name}
     assert {"run", "replay", "simulate", "doctor"} <= commands
-    assert set(re.findall(r"^    streammetrics ([a-z-]+)", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)) <= set(main.commands)
+    assert set(re.findall(r"^    streammetrics ([a-z-]+)", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)) <= set(
+        main.commands
+    )
 
 
 def test_every_make_target_in_the_docs_exists() -> None:

@@ -34,7 +34,9 @@ def sent(traffic: Traffic, count: int = 4_000) -> list[Sent]:
     return list(generate(traffic, count))
 
 
-def replayed(folder: Path, *files: str | Path, stdin: bytes = b"", words: Sequence[str] = ()) -> tuple[bytes, dict[str, object], list[dict[str, object]]]:
+def replayed(
+    folder: Path, *files: str | Path, stdin: bytes = b"", words: Sequence[str] = ()
+) -> tuple[bytes, dict[str, object], list[dict[str, object]]]:
     """Panes as bytes, the report, and the dead letters of a replay that went well."""
     panes, report, letters = folder / "panes", folder / "report", folder / "letters"
     outputs = ["--panes", panes, "--report", report, "--dead-letters", letters]
@@ -224,7 +226,11 @@ def test_the_table_shows_events_refusals_and_each_variant(tmp_path: Path) -> Non
 
 def test_names_from_events_are_shown_as_they_are(tmp_path: Path) -> None:
     path = tmp_path / "events"
-    path.write_text(json.dumps({"type": "impression", "impression_id": "r", "user_id": "u", "ts": 0, "items": ["a"], "experiments": {"[red]x": ":smile:"}}))
+    path.write_text(
+        json.dumps(
+            {"type": "impression", "impression_id": "r", "user_id": "u", "ts": 0, "items": ["a"], "experiments": {"[red]x": ":smile:"}}
+        )
+    )
     done = streammetrics("replay", path)
     assert "[red]x" in done.stdout
     assert ":smile:" in done.stdout

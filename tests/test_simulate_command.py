@@ -61,7 +61,7 @@ def test_two_files_hold_impressions_and_feedback_in_their_order(tmp_path: Path) 
 
 def test_minutes_bound_the_event_time_and_events_the_records(tmp_path: Path) -> None:
     times = [event["ts"] for event in events(simulated(tmp_path / "a", "--minutes", "3"))]
-    assert FILE_START_MS <= min(times)
+    assert min(times) >= FILE_START_MS
     assert FILE_START_MS + 170_000 < max(times) < FILE_START_MS + 180_000
     assert len(events(simulated(tmp_path / "b", "--events", "321"))) == 321
 
@@ -72,11 +72,24 @@ def test_faults_are_made_at_the_rates_wished_for(tmp_path: Path) -> None:
     malformed = sum(isinstance(event, MalformedEvent) for line in content.split(b"\n")[:-1] for event in decode(line))
     assert 350 < malformed < 550
     repeated = sum(count - 1 for line, count in Counter(content.splitlines()).items() if b'"impression_id"' in line)
-    assert 300 < repeated
+    assert repeated > 300
 
 
 def test_shares_qualities_and_a_regression_shape_the_experiment(tmp_path: Path) -> None:
-    words = ["--minutes", "40", "--rate", "10", "--experiment", "color", "--variant", "red=0.3:1.0", "--variant", "blue=0.6", "--regression", "blue:0.3@20m"]
+    words = [
+        "--minutes",
+        "40",
+        "--rate",
+        "10",
+        "--experiment",
+        "color",
+        "--variant",
+        "red=0.3:1.0",
+        "--variant",
+        "blue=0.6",
+        "--regression",
+        "blue:0.3@20m",
+    ]
     path = tmp_path / "events"
     found = events(simulated(path, *words))
     lists = [event for event in found if event["type"] == "impression"]
@@ -136,7 +149,10 @@ def test_one_topic_takes_both_kinds_of_events() -> None:
         (Wishes(out=(Path("a"), Path("./a"))), ["--out"]),
         (Wishes(out=(Path("a"),), kafka=True), ["--kafka"]),
         (Wishes(kafka=True, pace="fast"), ["--pace"]),
-        (Wishes(out=(STDOUT,), variants=("a", "b=x"), regression="a:b", start="yesterday"), ["--variant", "--variant", "--regression", "--start"]),
+        (
+            Wishes(out=(STDOUT,), variants=("a", "b=x"), regression="a:b", start="yesterday"),
+            ["--variant", "--variant", "--regression", "--start"],
+        ),
         (Wishes(out=(STDOUT,), start="2024-11-21T10:00:00"), ["--start"]),
         (Wishes(out=(STDOUT,), variants=("a=0.9", "b=0.9")), ["variants"]),
         (Wishes(out=(STDOUT,), regression="nobody:0.5"), ["regression.variant"]),

@@ -28,7 +28,7 @@ def read_cluster(settings: KafkaSettings) -> ClusterFacts:
     try:
         cluster = admin.describe_cluster()
         brokers = cluster["brokers"]
-        version = admin.get_broker_version_data(brokers[0]["node_id"]).broker_version if brokers else ()
+        version = admin.get_broker_version_data(brokers[0]["broker_id"]).broker_version if brokers else ()
     except KafkaError as error:
         raise SourceError(f"the broker does not describe its cluster: {error}") from error
     finally:

@@ -16,7 +16,7 @@ from streammetrics.simulate import Sent
 
 WAITING_RECORDS_MAX = 5_000
 """Records that wait for their acknowledgement together; a bound on memory, for the client has none."""
-WRITE_MS_MAX = 30_000
+WRITE_MS_MAX = 15_000
 
 
 class KafkaSink:

@@ -7,7 +7,6 @@ The settings are those of `Settings()` unless a test says otherwise: gap 7, late
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from typing import TypeAlias
@@ -47,7 +46,7 @@ ALL = Group()
 Pairs: TypeAlias = tuple[tuple[str, str], ...]
 
 
-def show(impression_id: str, ts: int, items: str = "ab", *, at: str = "events", experiments: Pairs = (), segments: Pairs = ()) -> Arrival:  # noqa: PLR0913 - an impression has that many parts
+def show(impression_id: str, ts: int, items: str = "ab", *, at: str = "events", experiments: Pairs = (), segments: Pairs = ()) -> Arrival:
     """A whole list; each character of `items` is one item."""
     return Arrival(at, Impression(impression_id, "u", ts, tuple(items), experiments, segments))
 
@@ -58,7 +57,7 @@ def part(impression_id: str, ts: int, *placed: tuple[str, int], experiments: Pai
     return Arrival("events", Impression(impression_id, "u", ts, items, experiments, segments, positions))
 
 
-def react(ts: int, item: str, action: str = "click", *, to: str | None = None, value: float | None = None, at: str = "events") -> Arrival:  # noqa: PLR0913 - as has a feedback
+def react(ts: int, item: str, action: str = "click", *, to: str | None = None, value: float | None = None, at: str = "events") -> Arrival:
     return Arrival(at, Feedback("u", ts, item, action, value, to))
 
 

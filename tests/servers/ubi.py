@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 import urllib.request
@@ -92,10 +93,10 @@ def walk(file: Path) -> None:
 def show(report: dict[str, Any], metrics: str) -> None:
     print("\ncounters  " + ", ".join(f"{reason} {count:,}" for reason, count in report["counters"].items()))
     print("\n/metrics, the final NDCG@10 of the longest window:")
+    wanted = re.compile(r'streammetrics_ndcg\{.*k="10".*window="366d"|streammetrics_window_lists\{.*view="final".*window="366d"')
     for line in metrics.splitlines():
-        if line.startswith(("streammetrics_ndcg{", "streammetrics_window_lists{")) and 'window="366d"' in line and 'view="live"' not in line:
-            if 'k="10"' in line or "window_lists" in line:
-                print("  " + line)
+        if wanted.match(line):
+            print("  " + line)
 
 
 def main() -> None:
