@@ -39,6 +39,7 @@ def build_engine(settings: Settings, topics: Sequence[str]) -> Engine:
         retention_ms=windows.retention_ms,
         segments=tuple(windows.segments),
         groups_max=windows.groups_max,
+        decoding=" ".join(f"{name}={value}" for name, value in decoding(settings).items()),
     )
     try:
         scorer = Scorer(
@@ -54,8 +55,23 @@ def build_engine(settings: Settings, topics: Sequence[str]) -> Engine:
 
 def build_decoder(settings: Settings) -> Decoder:
     events = settings.events
-    ubi = UbiSettings(lists_from=events.ubi_lists, user_field=events.ubi_user, experiment_from=events.ubi_experiment)
+    ubi = UbiSettings(
+        lists_from=events.ubi_lists,
+        user_field=events.ubi_user,
+        segments=tuple(settings.windows.segments),
+        experiment_from=events.ubi_experiment,
+        value_from=events.ubi_value,
+    )
     return decoder(events.format, events.limits, ubi)
+
+
+def decoding(settings: Settings) -> dict[str, Any]:
+    """The settings that decide which bytes are which events."""
+    return {
+        name: value
+        for name, value in settings.events.model_dump().items()
+        if settings.events.format == "ubi" or not name.startswith("ubi_")
+    }
 
 
 def build_ledger(settings: Settings, engine: Engine) -> Ledger:
@@ -98,13 +114,12 @@ def numbers(settings: Settings, engine: Engine) -> dict[str, Any]:
         "future_ms": join.future_ms,
         "session_events_max": join.session_events_max,
         "lists_open_max": join.lists_open_max,
-        "items_max": settings.events.items_max,
         "pane_ms": windows.pane_ms,
         "windows_ms": [window.ms for window in windows.windows],
         "retention_ms": windows.retention_ms,
         "segments": list(windows.segments),
         "groups_max": windows.groups_max,
-        "format": settings.events.format,
+        "events": decoding(settings),
     }
 
 

@@ -100,7 +100,9 @@ def _share(name: str, says: str) -> Callable[[Callable[..., None]], Callable[...
 @command
 @configured
 @serving
-@click.option("--role", type=click.Choice(["all", "worker", "exporter"]), help="Consume and show (all), or only one of them.")
+@click.option(
+    "--role", type=click.Choice(["all", "worker", "exporter"]), help="Consume and show (all), or only one of them.  [default: all]"
+)
 def run(config_path: Path | None, settings_given: tuple[str, ...], port: int | None, host: str | None, role: str | None) -> None:
     """Consume from Kafka, keep state in Redis, serve /metrics.
 

@@ -43,6 +43,8 @@ class EngineRules:
     retention_ms: int = 90_000_000
     segments: tuple[str, ...] = ()
     groups_max: int = 1_000
+    decoding: str = "native"
+    """How bytes become events, in words: state of events that were read in another way is state of other rules."""
 
     def describe(self) -> str:
         """One line that names every rule, to tell whether stored state was made by the same ones."""
@@ -50,7 +52,8 @@ class EngineRules:
         return (
             f"grades[{self.grades.text}] gap={join.gap_ms} attribution={join.attribution_ms} session_events={join.session_events_max} "
             f"lists_open={join.lists_open_max} items={join.items_max} out_of_orderness={self.out_of_orderness_ms} "
-            f"lateness={self.lateness_ms} future={self.future_ms} pane={self.pane_ms} segments[{','.join(self.segments)}]"
+            f"lateness={self.lateness_ms} future={self.future_ms} pane={self.pane_ms} segments[{','.join(self.segments)}] "
+            f"events[{self.decoding}]"
         )
 
 
@@ -139,6 +142,9 @@ class TaskState:
         self.counts: Counter[tuple[str, int]] = Counter()
         self.totals: dict[tuple[str, str], list[int]] = {}
         self.groups: dict[Group, int] = {}
+        """The newest time at which each group was shown."""
+        self.since: dict[Group, int] = {}
+        """No list of a group that is known since is older: what an earlier life of the group left does not enter its totals."""
         self.labelled: dict[tuple[Labels, Labels], Labelled] = {}
         self.changed = False
         self.sessions_open = 0
@@ -158,6 +164,7 @@ class TaskState:
                 return None
         for group in new:
             self.groups[group] = ts
+            self.since[group] = NEVER if self.watermark == NEVER else self.watermark - rules.lateness_ms
         if len(self.labelled) >= LABEL_SETS_MAX:
             self.note_newest()
             self.labelled.clear()
@@ -173,7 +180,7 @@ class TaskState:
 
     def _forget_groups(self, before: int) -> None:
         for group in [group for group, newest in self.groups.items() if newest < before]:
-            del self.groups[group]
+            del self.groups[group], self.since[group]
             if not group.segment:
                 self.totals.pop((group.experiment, group.variant), None)
         self.labelled.clear()
@@ -203,7 +210,8 @@ class Engine:
         state.final_before, state.sessions_open = stored.pane_from, stored.sessions_open
         state.counts.update({(reason, topic): count for reason, topic, count in stored.counts})
         state.totals = {(experiment, variant): total for experiment, variant, total in stored.totals}
-        state.groups = {Group(*group): newest for group, newest in stored.groups}
+        state.groups = {group: newest for group, newest, _ in stored.groups}
+        state.since = {group: since for group, _, since in stored.groups}
         state.panes = {start: decode_pane(pane) for start, pane in panes.items() if start >= stored.pane_from}
         state.pane_starts = set(pane_starts)
         return state
@@ -212,9 +220,9 @@ class Engine:
         """Which users to load before a step; asks for users that are due once between two commits."""
         records = () if batch is None else batch.records
         users = {event.user_id for _, _, events in records for event in events if not isinstance(event, MalformedEvent)}
-        bound = self._close_bound(state)
+        bound = _close_bound(state, self.rules)
         due = bound if bound > state.next_due and not state.due_asked and bound > NEVER else None
-        return Needs(users - state.users.keys(), due)
+        return Needs(users.difference(state.users), due)
 
     def take(
         self,
@@ -258,7 +266,7 @@ class Engine:
         if flush:
             state.watermark = FOREVER
             state.changed = True
-        self._close(state, step.touched, due)
+        self._close(state, due)
         self._tally(state, step.touched)
         return Effects(step.refused, self._finish_panes(state))
 
@@ -304,9 +312,6 @@ class Engine:
     def final_bound(self, state: TaskState) -> int:
         return final_bound(state.watermark, self.rules.lateness_ms, self.rules.join.attribution_ms)
 
-    def _close_bound(self, state: TaskState) -> int:
-        return state.watermark if state.watermark in (NEVER, FOREVER) else state.watermark - self.rules.lateness_ms
-
     def _control(self, state: TaskState) -> bytes:
         state.note_newest()
         return encode_control(
@@ -323,28 +328,26 @@ class Engine:
                 counts=[(reason, topic, count) for (reason, topic), count in sorted(state.counts.items())],
                 totals=[(*key, total) for key, total in sorted(state.totals.items())],
                 sessions_open=state.sessions_open,
-                groups=sorted(state.groups.items()),
+                groups=[(group, newest, state.since[group]) for group, newest in sorted(state.groups.items())],
             )
         )
 
-    def _close(self, state: TaskState, touched: Touched, due: Iterable[str]) -> None:
+    def _close(self, state: TaskState, due: Iterable[str]) -> None:
         """Close what can be touched no more among the users that are due; the others' time has not come."""
-        bound, join = self._close_bound(state), self.rules.join
         for user_id in due:
-            user = state.users[user_id]
             state.due_moved.add(user_id)
             state.dirty.add(user_id)
             state.changed = True
-            for session in user.close_before(bound, join.gap_ms):
-                state.sessions_open -= 1
-                state.counts.update(session.fates(join.attribution_ms))
+            _close_ended(state.users[user_id], state, self.rules)
 
     def _tally(self, state: TaskState, touched: Touched) -> None:
-        for (start, experiments, segments), change in changes(touched, self.layout, self.rules.pane_ms).items():
+        def groups(experiments: Labels, segments: Labels) -> tuple[Group, ...]:
+            known = state.labelled.get((experiments, segments))
+            return groups_of(experiments, segments, self.rules.segments) if known is None else known.groups
+
+        for (start, group), change in changes(touched, self.layout, self.rules.pane_ms, groups).items():
             assert start >= state.final_before, "a final pane changed"
-            pane = state.panes.setdefault(start, {})
-            for group in groups_of(experiments, segments, self.rules.segments):
-                add_to(pane, group, change)
+            add_to(state.panes.setdefault(start, {}), group, change)
             state.panes_dirty.add(start)
 
     def _finish_panes(self, state: TaskState) -> list[FinalPane]:
@@ -360,7 +363,7 @@ class Engine:
                 break
             pane = state.panes.pop(start)
             for group, tally in pane.items():
-                if not group.segment:
+                if not group.segment and start + self.rules.pane_ms > state.since.get(group, FOREVER):
                     key = (group.experiment, group.variant)
                     known = state.totals.get(key)
                     state.totals[key] = tally if known is None else add(known, tally)
@@ -373,17 +376,29 @@ class Engine:
     def _expire_panes(self, state: TaskState) -> None:
         if state.watermark not in (NEVER, FOREVER):
             kept = pane_start(state.watermark - self.rules.retention_ms, self.rules.pane_ms)
-            state.oldest_kept = max(state.oldest_kept, kept)
+            state.oldest_kept = max(state.oldest_kept, min(kept, state.final_before))
+
+
+def _close_bound(state: TaskState, rules: EngineRules) -> int:
+    return state.watermark if state.watermark in (NEVER, FOREVER) else state.watermark - rules.lateness_ms
+
+
+def _close_ended(user: User, state: TaskState, rules: EngineRules) -> None:
+    """Close those of a user's sessions that no admitted event can touch any more."""
+    for session in user.close_before(_close_bound(state, rules), rules.join.gap_ms):
+        state.sessions_open -= 1
+        session.count_fates(rules.join.attribution_ms, state.counts)
 
 
 class _Step:
     """One batch on its way through a task: admission by watermark, then the join."""
 
-    __slots__ = ("counts", "idle", "join", "refused", "rules", "state", "touched")
+    __slots__ = ("counts", "events_max", "gap_ms", "idle", "join", "refused", "rules", "state", "touched")
 
     def __init__(self, rules: EngineRules, state: TaskState, idle: frozenset[int]) -> None:
         self.rules = rules
         self.join = rules.join
+        self.gap_ms, self.events_max = rules.join.gap_ms, rules.join.session_events_max
         self.state = state
         self.idle = idle
         self.counts = state.counts
@@ -428,7 +443,9 @@ class _Step:
                         task = state.watermark = least
                     oldest_admitted = (own if own > task else task) - lateness_ms
                 if not admitted:
-                    self._refuse(topic, offset, "late", f"ts {ts} is older than the watermark less the allowed lateness of {lateness_ms} ms")
+                    self._refuse(
+                        topic, offset, "late", f"ts {ts} is older than the watermark less the allowed lateness of {lateness_ms} ms"
+                    )
                     continue
                 joined = self._impression(event, topic, offset) if isinstance(event, Impression) else self._feedback(event, topic)
                 if joined and ts > newest:
@@ -438,10 +455,10 @@ class _Step:
 
     def _feedback(self, event: Feedback, topic: int) -> bool:
         """Join a feedback; False when its session is full."""
-        grade = self.rules.grades.grade(event.action, event.value)
-        session = self._session(event.user_id, event.ts, topic)
+        session = self._session(self.state.users[event.user_id], event.user_id, event.ts, topic)
         if session is None:
             return False
+        grade = self.rules.grades.grade(event.action, event.value)
         if grade is None:
             self.counts["unknown_action", topic] += 1
             return True
@@ -459,11 +476,14 @@ class _Step:
                 self._refuse(topic, offset, "too_many_groups", f"its labels would make more than groups_max = {limit} groups")
                 return False
         user = self.state.users[event.user_id]
-        if user.lists_reach(self.join.lists_open_max, event.impression_id):
-            limit = self.join.lists_open_max
+        limit = self.join.lists_open_max
+        if user.lists_reach(limit, event.impression_id):
+            self.state.dirty.add(event.user_id)
+            _close_ended(user, self.state, self.rules)  # what is over must not count, whenever it is looked at
+        if user.lists_reach(limit, event.impression_id):
             self._refuse(topic, offset, "too_many_lists", f"user {event.user_id!r} has lists_open_max = {limit} open lists")
             return False
-        session = self._session(event.user_id, event.ts, topic)
+        session = self._session(user, event.user_id, event.ts, topic)
         if session is None:
             return False
         if event.ts > labelled.newest:
@@ -473,22 +493,27 @@ class _Step:
             self._count_duplicates(duplicates)
         return True
 
-    def _session(self, user_id: str, ts: int, topic: int) -> Session | None:
+    def _session(self, user: User, user_id: str, ts: int, topic: int) -> Session | None:
         """The session that an event extends, or None (and counted) when it is full."""
-        state = self.state
-        user = state.users[user_id]
+        state, join = self.state, self.join
         state.dirty.add(user_id)
         if user.misplaced:
             self.counts["key_mismatch", topic] += 1
-        sessions = user.sessions
-        join = self.join
-        if len(sessions) == 1:
-            session = sessions[0]
-            if session.first - join.gap_ms <= ts <= session.last + join.gap_ms and session.size < join.session_events_max:
+        if user.sessions:
+            # Sessions are more than a gap apart, so what is not before the newest one can belong to no other.
+            session = user.sessions[-1]
+            if session.first <= ts <= session.last + join.gap_ms and session.size < join.session_events_max:
                 session.extend(ts)
                 return session
-        opened = len(sessions)
-        found, duplicates = user.session_at(ts, join, self.touched)
+        return self._other_session(user, user_id, ts, topic)
+
+    def _other_session(self, user: User, user_id: str, ts: int, topic: int) -> Session | None:
+        """The same for an event that does not belong to the newest session as it stands."""
+        state = self.state
+        if user.sessions:  # between two commits a user may come back many times in a stream that is read in haste
+            _close_ended(user, state, self.rules)
+        opened = len(user.sessions)
+        found, duplicates = user.session_at(ts, self.join, self.touched)
         if duplicates:
             self._count_duplicates(duplicates)
         if found is None:

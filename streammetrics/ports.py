@@ -38,12 +38,16 @@ class Polled:
 
 @dataclass(frozen=True, slots=True)
 class SourceHealth:
-    """Whether a source answers, since when that is so (monotonic seconds), how often its client was rebuilt, the last error."""
+    """Whether a source answers, since when that is so (monotonic seconds), how often its client was rebuilt, the last error.
+
+    `looked` is when the ends of the inputs were last asked for (monotonic seconds); None: they are always up to date.
+    """
 
     reachable: bool = True
     since: float = 0.0
     rebuilds: int = 0
     last_error: str = ""
+    looked: float | None = None
 
 
 class Source(Protocol):

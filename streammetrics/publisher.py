@@ -36,15 +36,12 @@ class Publisher:
             self._tasks = self._store.partitions()
             if self._tasks is None:
                 return None
-        began = self._clock.monotonic()
         ledger, tasks = self._ledger, range(self._tasks)
         views = self._store.view(tasks, ledger.seqs, {task: ledger.panes_wanted(task) for task in tasks})
         for task, view in views.items():
             ledger.update(task, view.seq, view.control, view.panes, view.users)
         report = ledger.report(self._tasks)
         self._on_report(report)
-        self._vitals.publish_seconds = self._clock.monotonic() - began
-        self._vitals.published += 1
         return report
 
     def run(self, stop: threading.Event) -> None:

@@ -6,8 +6,10 @@ start is tried again with back-off; a configuration or a history that does not f
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import threading
+import time
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -66,8 +68,6 @@ def run(settings: Settings) -> None:
         log.info("started", version=__version__, role=role, http=f"http://{server.host}:{server.port}", topics=settings.kafka.topics)
         try:
             _serve(settings, engine, exhibit, clock, vitals, stop)
-        except Stopped:
-            pass
         finally:
             server.stop()
     log.info("stopped")
@@ -84,25 +84,27 @@ def _serve(settings: Settings, engine: Engine, exhibit: Exhibit, clock: Clock, v
     store = RedisStore(redis_settings(settings))
     publisher: Publisher | None = None
     thread: threading.Thread | None = None
-    published = threading.Event()
+    unpublish = threading.Event()
+    ending = _Either(stop, unpublish)  # the publisher sets its event when it cannot go on
     try:
-        _keep_trying(lambda: _check_store(store, settings), "store", vitals, clock, stop)
-        if settings.worker.role != "worker":
-            publisher = Publisher(
-                ledger=build_ledger(settings, engine),
-                store=store,
-                publish_ms=settings.exporter.publish_ms,
-                clock=clock,
-                vitals=vitals,
-                on_report=exhibit.show,
-            )
-            thread = publisher.start(published)
-        if settings.worker.role == "exporter":
-            _wait(stop, published)
-        else:
-            _work(settings, engine, store, clock, vitals, stop, published)
+        with contextlib.suppress(Stopped):
+            _keep_trying(lambda: _check_store(store, settings), "store", settings, vitals, clock, ending)
+            if settings.worker.role != "worker":
+                publisher = Publisher(
+                    ledger=build_ledger(settings, engine),
+                    store=store,
+                    publish_ms=settings.exporter.publish_ms,
+                    clock=clock,
+                    vitals=vitals,
+                    on_report=exhibit.show,
+                )
+                thread = publisher.start(unpublish)
+            if settings.worker.role == "exporter":
+                ending.wait()
+            else:
+                _work(settings, engine, store, clock, vitals, ending)
     finally:
-        published.set()
+        unpublish.set()
         if thread is not None:
             thread.join(10)
         store.close()
@@ -110,37 +112,29 @@ def _serve(settings: Settings, engine: Engine, exhibit: Exhibit, clock: Clock, v
         raise publisher.failure
 
 
-def _wait(stop: threading.Event, failed: threading.Event) -> None:
-    while not stop.wait(0.2) and not failed.is_set():
-        pass
-
-
-def _work(
-    settings: Settings, engine: Engine, store: RedisStore, clock: Clock, vitals: Vitals, stop: threading.Event, failed: threading.Event
-) -> None:
-    source = _keep_trying(lambda: KafkaSource(kafka_settings(settings), clock.monotonic), "source", vitals, clock, stop)
-    try:
-        letters = _keep_trying(
-            lambda: KafkaDeadLetters(kafka_settings(settings), settings.kafka.dead_letter_topic), "source", vitals, clock, stop
+def _work(settings: Settings, engine: Engine, store: RedisStore, clock: Clock, vitals: Vitals, ending: threading.Event) -> None:
+    """Consume until told to end. Whatever happens, the group is left at once: another member need not wait for this one's silence."""
+    kafka = kafka_settings(settings)
+    with contextlib.ExitStack() as stack:
+        source = _keep_trying(lambda: KafkaSource(kafka, clock.monotonic), "source", settings, vitals, clock, ending)
+        stack.callback(source.close)
+        letters = _keep_trying(lambda: KafkaDeadLetters(kafka, settings.kafka.dead_letter_topic), "source", settings, vitals, clock, ending)
+        stack.callback(letters.close)
+        partitions = source.partitions
+        _keep_trying(lambda: _announce(store, partitions, settings), "store", settings, vitals, clock, ending)
+        worker = Worker(
+            engine=engine,
+            decode=build_decoder(settings),
+            source=source,
+            store=store,
+            letters=letters,
+            rules=build_worker_rules(settings),
+            clock=clock,
+            vitals=vitals,
+            misplaced=lambda task, user_id: partition_of(user_id, partitions) != task,
+            topic_ids=[source.topic_ids[topic] for topic in settings.kafka.topics],
         )
-        _keep_trying(lambda: _announce(store, source.partitions, settings), "store", vitals, clock, stop)
-    except BaseException:
-        source.close()
-        raise
-    partitions = source.partitions
-    worker = Worker(
-        engine=engine,
-        decode=build_decoder(settings),
-        source=source,
-        store=store,
-        letters=letters,
-        rules=build_worker_rules(settings),
-        clock=clock,
-        vitals=vitals,
-        misplaced=lambda task, user_id: partition_of(user_id, partitions) != task,
-        topic_ids=[source.topic_ids[topic] for topic in settings.kafka.topics],
-    )
-    worker.run(_Either(stop, failed))
+        worker.run(ending)
 
 
 class _Either(threading.Event):
@@ -152,6 +146,13 @@ class _Either(threading.Event):
 
     def is_set(self) -> bool:
         return self._one.is_set() or self._other.is_set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for the first of the two, and notice the other within a fifth of a second."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while not self.is_set() and (deadline is None or time.monotonic() < deadline):
+            self._one.wait(0.2 if deadline is None else max(0.0, min(0.2, deadline - time.monotonic())))
+        return self.is_set()
 
 
 def partition_of(user_id: str, partitions: int) -> int:
@@ -188,8 +189,8 @@ def _announce(store: RedisStore, partitions: int, settings: Settings) -> None:
         )
 
 
-def _keep_trying(ask: Callable[[], T], where: str, vitals: Vitals, clock: Clock, stop: threading.Event) -> T:
-    """Ask until the world answers; raises Stopped when told to stop meanwhile."""
+def _keep_trying(ask: Callable[[], T], where: str, settings: Settings, vitals: Vitals, clock: Clock, stop: threading.Event) -> T:
+    """Ask until the world answers; raises Stopped when told to stop meanwhile, the last error when it has been away for too long."""
     began = clock.monotonic()
 
     def note(state: tenacity.RetryCallState) -> None:
@@ -199,18 +200,22 @@ def _keep_trying(ask: Callable[[], T], where: str, vitals: Vitals, clock: Clock,
         if state.attempt_number == 1:
             log.warning(f"{where} unavailable, trying again", error=str(error))
 
+    told_to_end = tenacity.stop_when_event_set(stop)
+    patience_seconds = settings.worker.retry_seconds_max
     retrying = tenacity.Retrying(
         retry=tenacity.retry_if_exception_type((StoreError, SourceError)),
         wait=tenacity.wait_random_exponential(multiplier=0.2, max=5),
-        stop=tenacity.stop_when_event_set(stop),
+        stop=tenacity.stop_any(told_to_end, tenacity.stop_after_delay(patience_seconds)) if patience_seconds else told_to_end,
         sleep=tenacity.sleep_using_event(stop),
         before_sleep=note,
-        reraise=False,
+        reraise=True,
     )
     try:
         answer = retrying(ask)
-    except tenacity.RetryError as error:
-        raise Stopped from error
+    except (StoreError, SourceError) as error:
+        if stop.is_set():
+            raise Stopped from error
+        raise
     if getattr(vitals, f"{where}_trouble") is not None:
         log.info(f"{where} available")
         setattr(vitals, f"{where}_trouble", None)

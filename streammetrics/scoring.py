@@ -6,16 +6,21 @@ old values back and pays in its new ones; both are integers, so the order of cha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from streammetrics.metrics import Scorer
-from streammetrics.sessions import UNTOUCHED, Hits, Labels, ShownList, _Untouched
+from streammetrics.sessions import UNTOUCHED, Labels, ShownList, _Untouched
 
+GroupT = TypeVar("GroupT", bound=Hashable)
+Ints: TypeAlias = npt.NDArray[np.int64]
 Cell: TypeAlias = tuple[int, Labels, Labels]
 """Pane start (ms), experiments, segments."""
+Row: TypeAlias = tuple[Any, ...]
+"""Lists of one cell that score alike: the cell's number, their length, and the (position, grade) pairs of their hits."""
 
 
 class Layout:
@@ -40,75 +45,69 @@ def add(one: Sequence[int], other: Sequence[int]) -> list[int]:
     return [left + right for left, right in zip(one, other, strict=True)]
 
 
-def changes(touched: Iterable[ShownList], layout: Layout, pane_ms: int) -> dict[Cell, list[int]]:
-    """What the touched lists change in each cell, as tallies to be added; marks the lists as tallied."""
-    batch = _Batch()
+def changes(
+    touched: Iterable[ShownList], layout: Layout, pane_ms: int, groups: Callable[[Labels, Labels], Sequence[GroupT]]
+) -> dict[tuple[int, GroupT], list[int]]:
+    """What the touched lists change in each (pane start, group), as tallies to be added; marks the lists as tallied.
+
+    `groups` names the groups that lists with some experiments and segments count in.
+    """
+    cells: dict[Cell, int] = {}
+    rows: dict[Row, int] = {}
     for shown in touched:
         before, hits = shown.before, shown.hits
         shown.before = UNTOUCHED
-        assert not isinstance(before, _Untouched)
         if before is hits:
             continue
         facts = shown.facts
-        cell = (shown.ts - shown.ts % pane_ms, facts.experiments, facts.segments)
+        cell = cells.setdefault((shown.ts - shown.ts % pane_ms, facts.experiments, facts.segments), len(cells))
         length = len(shown.items)
         if before is not None:
-            batch.add(cell, length, before, -1)
+            assert not isinstance(before, _Untouched)
+            row = (cell, length, *before.items())
+            rows[row] = rows.get(row, 0) - 1
         if hits is not None:
-            batch.add(cell, length, hits, 1)
-    return batch.sums(layout)
+            row = (cell, length, *hits.items())
+            rows[row] = rows.get(row, 0) + 1
+    sums = _sums(len(cells), [(row, weight) for row, weight in rows.items() if weight], layout)
+    return {} if sums is None else _by_group(cells, sums, groups)
 
 
-class _Batch:
-    """Weighted rows for the metric core. Lists without hits differ by cell and length only: one row stands for all of them."""
+def _sums(cells: int, rows: Sequence[tuple[Row, int]], layout: Layout) -> Ints | None:
+    """Score the rows, weigh them and sum them by cell: shape (cells, width). None if there are none."""
+    if not rows:
+        return None
+    hits = [(index, *hit) for index, (row, _) in enumerate(rows) for hit in row[2:]]
+    columns = len(layout.scorer.columns)
+    values = np.empty((len(rows), layout.width), dtype=np.int64)
+    values[:, 0] = 1
+    values[:, 1] = [len(row) > 2 for row, _ in rows]
+    values[:, 2 : 2 + columns] = layout.scorer.score_hits(
+        np.array([row[1] for row, _ in rows], dtype=np.int64),
+        np.array([index for index, _, _ in hits], dtype=np.int64),
+        np.array([position for _, position, _ in hits], dtype=np.int64),
+        np.array([grade for _, _, grade in hits], dtype=np.float64),
+    )
+    for extra, column in enumerate(layout.place_columns):
+        values[:, 2 + columns + extra] = values[:, 2 + column] * values[:, 1]
+    values *= np.array([weight for _, weight in rows], dtype=np.int64)[:, None]
+    sums = np.zeros((cells, layout.width), dtype=np.int64)
+    np.add.at(sums, np.array([row[0] for row, _ in rows], dtype=np.int64), values)
+    return sums
 
-    def __init__(self) -> None:
-        self.cells: dict[Cell, int] = {}
-        self.row_cells: list[int] = []
-        self.lengths: list[int] = []
-        self.weights: list[int] = []
-        self.hit_rows: list[int] = []
-        self.hit_positions: list[int] = []
-        self.hit_grades: list[float] = []
-        self.empty: dict[tuple[int, int], int] = {}
 
-    def add(self, cell: Cell, length: int, hits: Hits, weight: int) -> None:
-        index = self.cells.setdefault(cell, len(self.cells))
-        if not hits:
-            self.empty[index, length] = self.empty.get((index, length), 0) + weight
-            return
-        row = len(self.lengths)
-        self.row_cells.append(index)
-        self.lengths.append(length)
-        self.weights.append(weight)
-        for position, grade in hits.items():
-            self.hit_rows.append(row)
-            self.hit_positions.append(position)
-            self.hit_grades.append(grade)
-
-    def sums(self, layout: Layout) -> dict[Cell, list[int]]:
-        """Score the rows, weigh them and sum them by cell; cells in which nothing changed are left out."""
-        with_hits = len(self.lengths)
-        for (index, length), weight in self.empty.items():
-            self.row_cells.append(index)
-            self.lengths.append(length)
-            self.weights.append(weight)
-        if not self.lengths:
-            return {}
-        columns = len(layout.scorer.columns)
-        rows = np.empty((len(self.lengths), layout.width), dtype=np.int64)
-        rows[:, 0] = 1
-        rows[:, 1] = 0
-        rows[:with_hits, 1] = 1
-        rows[:, 2 : 2 + columns] = layout.scorer.score_hits(
-            np.array(self.lengths, dtype=np.int64),
-            np.array(self.hit_rows, dtype=np.int64),
-            np.array(self.hit_positions, dtype=np.int64),
-            np.array(self.hit_grades),
-        )
-        for extra, column in enumerate(layout.place_columns):
-            rows[:, 2 + columns + extra] = rows[:, 2 + column] * rows[:, 1]
-        rows *= np.array(self.weights, dtype=np.int64)[:, None]
-        sums = np.zeros((len(self.cells), layout.width), dtype=np.int64)
-        np.add.at(sums, np.array(self.row_cells, dtype=np.int64), rows)
-        return {cell: sums[index].tolist() for cell, index in self.cells.items() if sums[index].any()}
+def _by_group(
+    cells: Iterable[Cell], sums: Ints, groups: Callable[[Labels, Labels], Sequence[GroupT]]
+) -> dict[tuple[int, GroupT], list[int]]:
+    """Add each cell's sums to all of its groups; groups in which nothing changed are left out."""
+    indices: dict[tuple[int, GroupT], int] = {}
+    pairs = [
+        (cell, indices.setdefault((start, group), len(indices)))
+        for cell, (start, experiments, segments) in enumerate(cells)
+        for group in groups(experiments, segments)
+    ]
+    tallies = np.zeros((len(indices), sums.shape[1]), dtype=np.int64)
+    np.add.at(tallies, [index for _, index in pairs], sums[[cell for cell, _ in pairs]])
+    changed = np.flatnonzero(tallies.any(axis=1))
+    named = list(indices)
+    return {named[index]: tally for index, tally in zip(changed.tolist(), tallies[changed].tolist(), strict=True)}

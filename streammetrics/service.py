@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 import secrets
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -18,14 +19,15 @@ from typing import NamedTuple, Protocol
 import structlog
 
 from streammetrics.engine import Arrived, Decoded, Engine, FinalPane, TaskState
-from streammetrics.errors import MalformedEvent, SourceError, StateError, StoreError
+from streammetrics.errors import GaveUp, MalformedEvent, SourceError, StateError, StoreError
 from streammetrics.events import Decoder
 from streammetrics.ports import Commit, DeadLetter, DeadLetters, Input, Outcome, Record, Source, Store
 from streammetrics.vitals import Trouble, Vitals
 from streammetrics.windows import NEVER, Pane
 
-DUE_USERS_MAX = 1_000
-"""How many users are looked at again between two commits; a bound on the size of a commit."""
+FINISH_RETRY_SECONDS = 0.05
+LETTERS_MAX = 1_000
+"""How many dead letters wait for the next commit; more are written at once."""
 CHUNK_RECORDS_MAX = 1_000
 """How many records one step takes, so that a commit can be placed before its bound is passed."""
 
@@ -46,6 +48,7 @@ class WorkerRules:
 
     commit_ms: int = 1_000
     commit_users_max: int = 2_000
+    """How many users of the stream a commit takes; as many again, whose sessions may have ended, are looked at with it."""
     cached_users_max: int = 200_000
     idle_ms: int | None = 30_000
     out_of_orderness_ms: int = 5_000
@@ -149,6 +152,8 @@ class Worker:
         while any(work.backlog or self._unsaved(work) for work in self.works.values()):
             if self.clock.monotonic() >= self._retry_at:
                 self._carry(commit_now=True)
+            if self._failing:
+                time.sleep(FINISH_RETRY_SECONDS)
             if self._failing and self.clock.monotonic() > deadline:
                 log.warning("stopped with uncommitted work, which will be read again", tasks=sorted(self.works))
                 break
@@ -203,8 +208,9 @@ class Worker:
 
     def _take_records(self, work: Work, origin: Input, records: Sequence[Record]) -> None:
         topic, decode = work.inputs.index(origin), self.decode
-        for start in range(0, len(records), CHUNK_RECORDS_MAX):
-            chunk = records[start : start + CHUNK_RECORDS_MAX]
+        size = min(CHUNK_RECORDS_MAX, self.rules.commit_users_max)
+        for start in range(0, len(records), size):
+            chunk = records[start : start + size]
             work.backlog.append(Chunk(topic, chunk, [(offset, stamp, decode(value)) for offset, stamp, value in chunk]))
         work.heard_seconds[origin] = self.clock.monotonic()
         work.idle -= {topic}
@@ -237,6 +243,8 @@ class Worker:
                     return
             self._step(work, work.backlog[0])
             work.backlog.popleft()
+            if len(work.letters) > LETTERS_MAX:
+                self._write_letters(work)
         self._tick(work)
         if self._due_left(work.state):
             self._step(work, None)
@@ -246,7 +254,8 @@ class Worker:
 
     def _too_much(self, state: TaskState, chunk: Chunk) -> bool:
         """Whether a commit must come before these records, to stay within its bound."""
-        if not state.dirty:
+        room = self.rules.commit_users_max - len(state.dirty)
+        if not state.dirty or sum(len(events) for _, _, events in chunk.decoded) <= room:
             return False
         users = {event.user_id for _, _, events in chunk.decoded for event in events if not isinstance(event, MalformedEvent)}
         return len(state.dirty | users) > self.rules.commit_users_max
@@ -274,8 +283,11 @@ class Worker:
         work.epoch, work.seq, work.state = claim.epoch, claim.seq, state
         work.backlog.clear()
         work.letters.clear()
+        self._paused -= set(work.inputs)  # the source has just let them flow
         work.committed_seconds = self.clock.monotonic()
         work.heard_seconds = dict.fromkeys(work.inputs, work.committed_seconds)
+        if len(known) < len(work.inputs):  # where an input begins must hold even if this process dies before its first commit
+            self._save(work)
         log.info("task claimed", task=work.task, epoch=claim.epoch, seq=claim.seq, offsets=state.offsets)
 
     def _check_topics(self, work: Work, state: TaskState) -> None:
@@ -296,7 +308,7 @@ class Worker:
         needs = engine.needs(state, batch)
         due: list[str] = []
         if needs.users or needs.due_before_ms is not None:
-            loaded = self.store.load(work.task, needs.users, needs.due_before_ms, DUE_USERS_MAX)
+            loaded = self.store.load(work.task, needs.users, needs.due_before_ms, self.rules.commit_users_max)
             due = engine.take(state, needs, loaded.users, loaded.due, loaded.next_due_ms, self._placement(work.task))
         effects = engine.step(state, batch, due, work.idle - {batch.topic} if batch else work.idle, tick_ms, flush)
         if chunk is not None and effects.refused:
@@ -318,22 +330,22 @@ class Worker:
         if idle_ms is None or state is None or (now - work.ticked_seconds) * 1_000 < self.rules.commit_ms:
             return
         work.ticked_seconds = now
-        ends = self.source.ends() if self.source.health.reachable else {}
+        health = self.source.health
+        ends = self.source.ends() if health.reachable else {}
+        looked = now if health.looked is None else health.looked  # nothing is known of what came after the ends were asked for
         work.idle = frozenset(
             index
             for index, origin in enumerate(work.inputs)
-            if ends.get(origin) == state.offsets[index] and (now - work.heard_seconds[origin]) * 1_000 >= idle_ms
+            if ends.get(origin) == state.offsets[index] and (looked - work.heard_seconds[origin]) * 1_000 >= idle_ms
         )
         if work.idle:
-            self._step(work, None, tick_ms=self.clock.wall_ms() - idle_ms - self.rules.out_of_orderness_ms)
+            unseen_ms = int((now - looked) * 1_000)
+            self._step(work, None, tick_ms=self.clock.wall_ms() - unseen_ms - idle_ms - self.rules.out_of_orderness_ms)
 
     def _save(self, work: Work) -> None:
         """Write the dead letters, then commit: letters may be repeated after a crash, but never lost."""
         assert work.state is not None
-        if work.letters:
-            self.letters.write(work.letters)
-            self.vitals.dead_letters += len(work.letters)
-            work.letters.clear()
+        self._write_letters(work)
         save = self.engine.save(work.state)
         work.pending = Commit(
             task=work.task,
@@ -349,6 +361,12 @@ class Worker:
             panes_gone=save.panes_gone,
         )
         self._commit(work, work.pending)
+
+    def _write_letters(self, work: Work) -> None:
+        if work.letters:
+            self.letters.write(work.letters)
+            self.vitals.dead_letters += len(work.letters)
+            work.letters.clear()
 
     def _commit(self, work: Work, commit: Commit) -> None:
         """Send a commit, again if need be: the store knows it by its seq and token."""
@@ -404,7 +422,9 @@ class Worker:
         slowest = min(lagging, default=NEVER)
         if slowest == NEVER:
             return []
-        return [origin for origin, watermark in zip(work.inputs, state.watermarks, strict=True) if watermark - slowest > self.rules.skew_ms_max]
+        return [
+            origin for origin, watermark in zip(work.inputs, state.watermarks, strict=True) if watermark - slowest > self.rules.skew_ms_max
+        ]
 
     def _trouble(self, where: str, error: Exception) -> None:
         """Note that the world fails, say so once, and wait before the next try."""
@@ -430,8 +450,10 @@ class Worker:
         vitals.store_trouble, vitals.source_trouble = self._failing.get("store"), self._failing.get("source")
         if not health.reachable and vitals.source_trouble is None:
             vitals.source_trouble = Trouble(health.since, 1, health.last_error)
+            limit = self.rules.retry_seconds_max
+            if limit and self.clock.monotonic() - health.since > limit:
+                raise GaveUp(f"the source has been away for more than worker.retry_seconds_max = {limit} s: {health.last_error}")
         vitals.client_rebuilds = health.rebuilds
-        vitals.owns_tasks = frozenset(self.works)
         stands_by = not states and vitals.beat_seconds - vitals.started_seconds > self.rules.fenced_wait_seconds
         claimed = bool(states) and all(state is not None for _, state in states)
         vitals.ready = not vitals.store_trouble and not vitals.source_trouble and (claimed or stands_by)

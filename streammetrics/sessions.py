@@ -9,10 +9,13 @@ A session stays until it closes, with all that a final list must still answer. T
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
+
+import msgspec
 
 from streammetrics.events.model import Impression
 
@@ -34,18 +37,18 @@ class JoinRules:
     items_max: int = 1_000
 
 
-class StoredFeedback(NamedTuple):
+class StoredFeedback(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One feedback of a session, graded. `topic` is the index of its topic in the configured order."""
 
     ts: int
     impression_id: str | None
     item_id: str
     action: str
-    grade: float
+    grade: float | int
     topic: int
 
 
-class Facts(NamedTuple):
+class Facts(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False):
     """What one shown list is, whatever is answered to it: the part of a list that only another copy can change."""
 
     impression_id: str
@@ -60,7 +63,7 @@ class Facts(NamedTuple):
         return cls(impression.impression_id, impression.ts, impression.items, impression.experiments, impression.segments, topic)
 
 
-class Fragment(NamedTuple):
+class Fragment(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False):
     """A part of a list, in the order that counts: (ts, content), then the topic so that every copy has its place."""
 
     ts: int
@@ -123,7 +126,7 @@ def touch(shown: ShownList, touched: Touched) -> None:
 class Session:
     """One user's events joined by a gap. `size` counts its admitted events; `first` and `last` are inclusive."""
 
-    __slots__ = ("feedback", "first", "idless_last", "last", "lists", "orphan_ids", "parts", "size")
+    __slots__ = ("_showing", "feedback", "first", "idless_last", "last", "lists", "orphan_ids", "parts", "size")
 
     def __init__(self, first: int, last: int, size: int = 0) -> None:
         self.first = first
@@ -134,6 +137,7 @@ class Session:
         self.parts: dict[str, Parts] = {}
         self.orphan_ids: set[str] = set()
         self.idless_last = -1
+        self._showing: dict[str, list[tuple[int, str]]] | None = None
 
     def extend(self, ts: int) -> None:
         """Count one more event of this session."""
@@ -147,10 +151,10 @@ class Session:
         """Join one feedback. It moves no other feedback, so the short way is always the right one."""
         self.feedback.append(feedback)
         self._note(feedback)
-        found = find(feedback, self.lists, self.parts, attribution_ms)
-        if not isinstance(found, str):
-            shown, position = found
-            _grade(shown, position, feedback.grade, touched)
+        if feedback.grade > 0:
+            found = self.find(feedback, attribution_ms)
+            if type(found) is tuple:
+                _grade(*found, feedback.grade, touched)
 
     def add_impression(self, impression: Impression, topic: int, rules: JoinRules, touched: Touched) -> Duplicates | None:
         """Join one list or fragment; returns the duplicates that this brought to light, None for none."""
@@ -158,6 +162,9 @@ class Session:
         identity = facts.impression_id
         if impression.positions is None and identity not in self.lists and identity not in self.parts:
             self._show(facts, touched)
+            if self._showing is not None:
+                for item in set(facts.items):
+                    insort(self._showing.setdefault(item, []), (facts.ts, identity))
             if identity in self.orphan_ids or facts.ts <= self.idless_last:
                 self.rejoin(rules.attribution_ms, touched)
             return None
@@ -169,6 +176,7 @@ class Session:
         self.feedback.extend(other.feedback)
         for feedback in other.feedback:
             self._note(feedback)
+        self._showing = None
         duplicates: Duplicates = Counter()
         for identity in {*other.lists, *other.parts}:
             if identity in self.lists or identity in self.parts:
@@ -202,32 +210,82 @@ class Session:
         self.orphan_ids.clear()
         for feedback in self.feedback:
             self._note(feedback)
-            found = find(feedback, self.lists, self.parts, attribution_ms)
-            if not isinstance(found, str) and feedback.grade > 0:
+            found = self.find(feedback, attribution_ms) if feedback.grade > 0 else ""
+            if type(found) is tuple:
                 shown, position = found
                 grades = hits.setdefault(shown.facts.impression_id, {})
                 grades[position] = max(grades.get(position, 0), feedback.grade)
         return dict(hits)
 
-    def fates(self, attribution_ms: int) -> Counter[tuple[str, int]]:
+    def count_fates(self, attribution_ms: int, counts: Counter[tuple[str, int]]) -> None:
         """Count the fates that settle when a session closes, as (reason, topic index)."""
-        counts: Counter[tuple[str, int]] = Counter()
-        distinct: set[tuple[str, str, str]] = set()
-        for feedback in sorted(self.feedback, key=lambda stored: (stored.ts, stored.topic)):
-            found = find(feedback, self.lists, self.parts, attribution_ms)
-            if isinstance(found, str):
-                counts[found, feedback.topic] += 1
+        matched: dict[int, int] = {}
+        distinct: dict[tuple[str, str, str], int] = {}
+        answers = self.feedback
+        if len({feedback.topic for feedback in answers}) > 1:  # of equal answers from two topics the first one is not repeated
+            answers = sorted(answers, key=lambda stored: (stored.ts, stored.topic))
+        for feedback in answers:
+            topic = feedback.topic
+            found = self.find(feedback, attribution_ms)
+            if type(found) is not tuple:
+                counts[str(found), topic] += 1
                 continue
-            counts["matched", feedback.topic] += 1
-            answer = (found[0].facts.impression_id, feedback.item_id, feedback.action)
-            if answer in distinct:
-                counts["repeated", feedback.topic] += 1
-            distinct.add(answer)
+            matched[topic] = matched.get(topic, 0) + 1
+            distinct.setdefault((found[0].facts.impression_id, feedback.item_id, feedback.action), topic)
+        for topic, count in matched.items():
+            counts["matched", topic] += count
+            repeated = count - sum(first == topic for first in distinct.values())
+            if repeated:
+                counts["repeated", topic] += repeated
         for identity, parts in self.parts.items():
             if identity not in self.lists and not parts.whole_seen:
                 for fragment in parts.fragments:
                     counts["too_many_items", fragment.topic] += 1
-        return counts
+
+    def find(self, feedback: StoredFeedback, attribution_ms: int) -> tuple[ShownList, int] | str:
+        """The list and the position that a feedback answers, or the reason why there is none.
+
+        With an impression_id the feedback belongs to that list, even if it is dated before it; without, to the latest list at
+        or before it that shows the item (same time: the greatest id), as far as what came at or before the feedback shows it.
+        """
+        ts, identity, item_id = feedback.ts, feedback.impression_id, feedback.item_id
+        if identity is None:
+            identity = self._belongs(ts, item_id)
+            if identity is None:
+                return "out_of_list" if any(_as_of(shown, self.parts, ts) for shown in self.lists.values()) else "orphan"
+        shown = self.lists.get(identity)
+        if shown is None:
+            return "orphan"
+        try:
+            position = shown.items.index(item_id)
+        except ValueError:
+            return "out_of_list"
+        if ts - shown.ts > attribution_ms:
+            return "too_old"
+        return shown, position
+
+    def _belongs(self, ts: int, item_id: str) -> str | None:
+        """The id of the latest list that shows an item at a time; None when none does."""
+        if self._showing is None:
+            self._showing = self._index()
+        showing = self._showing.get(item_id, ())
+        place = bisect_left(showing, (ts + 1, ""))
+        latest = showing[place - 1] if place else None
+        for identity in self.parts:
+            shown = self.lists.get(identity)
+            seen = None if shown is None else _as_of(shown, self.parts, ts)
+            if seen is not None and item_id in seen[1] and (latest is None or (seen[0], identity) > latest):
+                latest = seen[0], identity
+        return None if latest is None else latest[1]
+
+    def _index(self) -> dict[str, list[tuple[int, str]]]:
+        """Where each item is shown, as ascending (ts, id); lists of several copies are left out, for they change with time."""
+        showing: dict[str, list[tuple[int, str]]] = {}
+        for shown in sorted(self.lists.values(), key=lambda shown: (shown.ts, shown.facts.impression_id)):
+            if shown.facts.impression_id not in self.parts:
+                for item in set(shown.items):
+                    showing.setdefault(item, []).append((shown.ts, shown.facts.impression_id))
+        return showing
 
     def _note(self, feedback: StoredFeedback) -> None:
         """Remember what a list that comes later, but is older, might have to answer."""
@@ -270,6 +328,7 @@ class Session:
     def _settle(self, identity: str, parts: Parts, duplicates: Duplicates, rules: JoinRules, touched: Touched) -> None:
         """Let the copies of one id make one list."""
         parts, facts = _settled(identity, parts, duplicates, rules)
+        self._showing = None
         if parts.fragments:
             self.parts[identity] = parts
         else:
@@ -288,39 +347,6 @@ def _grade(shown: ShownList, position: int, grade: float, touched: Touched) -> N
     if grade > hits.get(position, 0):
         touch(shown, touched)
         shown.hits = {**hits, position: grade}
-
-
-def find(feedback: StoredFeedback, lists: Mapping[str, ShownList], parts: Mapping[str, Parts], attribution_ms: int) -> tuple[ShownList, int] | str:
-    """The list and the position that a feedback answers, or the reason why there is none.
-
-    With an impression_id the feedback belongs to that list, even if it is dated before it; without, to the latest list at
-    or before it that shows the item (same time: the greatest id), as far as what came at or before the feedback shows it.
-    """
-    ts, identity, item_id = feedback[0], feedback[1], feedback[2]
-    if identity is None:
-        identity = _belongs(ts, item_id, lists, parts)
-        if identity == "":
-            return "orphan" if not any(_as_of(shown, parts, ts) for shown in lists.values()) else "out_of_list"
-    shown = lists.get(identity)
-    if shown is None:
-        return "orphan"
-    try:
-        position = shown.items.index(item_id)
-    except ValueError:
-        return "out_of_list"
-    if ts - shown.ts > attribution_ms:
-        return "too_old"
-    return shown, position
-
-
-def _belongs(ts: int, item_id: str, lists: Mapping[str, ShownList], parts: Mapping[str, Parts]) -> str:
-    """The id of the latest list that shows an item at a time; empty when none does (an id never is)."""
-    latest: tuple[int, str] = (-1, "")
-    for identity, shown in lists.items():
-        seen = _as_of(shown, parts, ts)
-        if seen is not None and (seen[0], identity) > latest and item_id in seen[1]:
-            latest = seen[0], identity
-    return latest[1]
 
 
 def _as_of(shown: ShownList, parts: Mapping[str, Parts], ts: int) -> tuple[int, Collection[str]] | None:
@@ -388,13 +414,12 @@ def _places(fragment: Fragment) -> Iterable[tuple[str, int]]:
 
 
 class User:
-    """One user's open sessions in order of time. `due` is when the store was told to look again (None: not told)."""
+    """One user's open sessions in order of time. `misplaced`: the id does not hash to the partition that it comes on."""
 
-    __slots__ = ("due", "misplaced", "sessions")
+    __slots__ = ("misplaced", "sessions")
 
     def __init__(self, misplaced: bool = False) -> None:
         self.sessions: list[Session] = []
-        self.due: int | None = None
         self.misplaced = misplaced
 
     def session_at(self, ts: int, rules: JoinRules, touched: Touched) -> tuple[Session | None, Duplicates | None]:

@@ -11,16 +11,13 @@ from typing import Any
 import msgspec
 
 from streammetrics.errors import StateError
-from streammetrics.sessions import UNTOUCHED, Facts, Fragment, JoinRules, Labels, Parts, Session, ShownList, StoredFeedback, User
+from streammetrics.sessions import UNTOUCHED, Facts, Fragment, JoinRules, Parts, Session, ShownList, StoredFeedback, User
 from streammetrics.windows import Group, Pane
 
 VERSION = 1
 
-_StoredFacts = tuple[str, int, tuple[str, ...], Labels, Labels, int]
-_StoredFragment = tuple[int, tuple[str, ...], tuple[int, ...], Labels, Labels, int]
-_StoredFeedback = tuple[int, str | None, str, str, float | int, int]
-_StoredParts = tuple[str, _StoredFacts | None, bool, tuple[_StoredFragment, ...]]
-_StoredSession = tuple[int, int, int, list[_StoredFacts], list[_StoredFeedback], list[_StoredParts]]
+_StoredParts = tuple[str, Facts | None, bool, tuple[Fragment, ...]]
+_StoredSession = tuple[int, int, int, list[Facts], list[StoredFeedback], list[_StoredParts]]
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_user = msgspec.msgpack.Decoder(tuple[int, list[_StoredSession]]).decode
@@ -33,7 +30,7 @@ class Control(msgspec.Struct, kw_only=True, array_like=True):
 
     `rules` names everything that changes numbers, so that state of other rules is never merged. Offsets and watermarks are
     by topic index; `counts` is (reason, topic index, count); `totals` are cumulative tallies of final panes; `groups` is
-    (group, newest ts).
+    (group, newest ts, known since).
     """
 
     version: int = VERSION
@@ -49,7 +46,7 @@ class Control(msgspec.Struct, kw_only=True, array_like=True):
     sessions_open: int
     counts: list[tuple[str, int, int]]
     totals: list[tuple[str, str, list[int]]]
-    groups: list[tuple[Group, int]]
+    groups: list[tuple[Group, int, int]]
 
 
 _decode_control = msgspec.json.Decoder(Control).decode
@@ -67,7 +64,7 @@ def encode_user(user: User) -> bytes:
                     session.size,
                     [shown.facts for shown in session.lists.values()],
                     session.feedback,
-                    [(identity, *parts) for identity, parts in session.parts.items()],
+                    [(identity, *parts) for identity, parts in session.parts.items()] if session.parts else (),
                 )
                 for session in user.sessions
             ],
@@ -86,11 +83,10 @@ def decode_user(stored: bytes, rules: JoinRules, misplaced: bool = False) -> Use
     for first, last, size, lists, feedback, parts in sessions:
         session = Session(first, last, size)
         for facts in lists:
-            session.lists[facts[0]] = ShownList(Facts._make(facts), UNTOUCHED)
-        session.feedback = [StoredFeedback._make(stored_feedback) for stored_feedback in feedback]
+            session.lists[facts.impression_id] = ShownList(facts, UNTOUCHED)
+        session.feedback = feedback
         for identity, whole, seen, fragments in parts:
-            kept = tuple(Fragment._make(fragment) for fragment in fragments)
-            session.parts[identity] = Parts(None if whole is None else Facts._make(whole), seen, kept)
+            session.parts[identity] = Parts(whole, seen, fragments)
         if feedback:
             session.restore(rules.attribution_ms)
         user.sessions.append(session)

@@ -20,7 +20,7 @@ UNLABELLED = "all"
 _FEEDBACK = ("matched", "repeated", "orphan", "out_of_list", "too_old", "unknown_action")
 _OTHERWISE = ("duplicate", "session_full", "key_mismatch")
 _USED = frozenset({"events", *_FEEDBACK, *_OTHERWISE})
-"""Counters of events that were not refused; all others stand for events that are in the dead letters."""
+"""Counters that are told apart from those of refused events."""
 
 
 class Arm(NamedTuple):

@@ -45,7 +45,6 @@ class Vitals:
     started_seconds: float = 0.0
     beat_seconds: float = 0.0
     """When the loop last came round: `/healthz` fails when this is long ago."""
-    owns_tasks: frozenset[int] = frozenset()
     ready: bool = False
     """True once the source has answered, every assigned task is claimed and the store serves."""
     source_trouble: Trouble | None = None
@@ -63,5 +62,3 @@ class Vitals:
     cached_users: int = 0
     lag_records: dict[Input, int] = field(default_factory=dict)
     lag_seconds: dict[Input, float] = field(default_factory=dict)
-    publish_seconds: float = 0.0
-    published: int = 0

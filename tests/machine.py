@@ -22,8 +22,10 @@ GRADES = "purchase=3, watch>=30=2, click=1, skip=0"
 
 
 @cache
-def engine_of(settings: Settings, grades: str = GRADES) -> Engine:
-    """The product's engine under the oracle's settings."""
+def engine_of(
+    settings: Settings, grades: str = GRADES, *, lists_open_max: int = 1_000, groups_max: int = 1_000, retention_ms: int = 1 << 50
+) -> Engine:
+    """The product's engine under the oracle's settings; the limits are those that the oracle does not know."""
     rules = EngineRules(
         topics=settings.inputs,
         grades=parse_grades(grades),
@@ -32,7 +34,8 @@ def engine_of(settings: Settings, grades: str = GRADES) -> Engine:
         lateness_ms=settings.lateness_ms,
         future_ms=settings.future_ms,
         pane_ms=settings.pane_ms,
-        retention_ms=1 << 50,
+        retention_ms=retention_ms,
+        groups_max=groups_max,
         segments=settings.segments,
     )
     scorer = Scorer([f"{name}@{k}" for name in METRICS for k in settings.cutoffs], spec=Spec(), items_max=1_000, grade_max=10)

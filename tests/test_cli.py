@@ -155,3 +155,10 @@ def test_every_option_of_every_command_has_a_help_text() -> None:
     options = [option for name in COMMANDS for option in main.commands[name].params if isinstance(option, click.Option)]
     assert options
     assert [option.name for option in options if not option.help] == []
+
+
+def test_a_run_that_may_not_wait_for_ever_gives_up_on_a_store_that_stays_away() -> None:
+    nowhere = f"redis.url=redis://127.0.0.1:{free_port()}/0"
+    done = streammetrics("run", "--port", "0", "--set", nowhere, "--set", "worker.retry_seconds_max=1")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("streammetrics: Redis at 127.0.0.1:")

@@ -178,3 +178,33 @@ def test_a_late_part_of_one_list_cannot_change_another_that_is_final(events: tup
         machine.commit()
     machine.finish(flush=True)
     assert_equals_brute_force(machine, case, flush=True)
+
+
+@given(
+    st.data(),
+    cases(),
+    st.fixed_dictionaries(
+        {
+            "lists_open_max": st.sampled_from([1, 2, 1_000]),
+            "groups_max": st.sampled_from([1, 4, 1_000]),
+            "retention_ms": st.sampled_from([1, 30]),
+        }
+    ),
+)
+def test_where_batches_are_cut_and_what_crashes_does_not_matter_at_tight_limits(
+    data: st.DataObject, case: Case, limits: dict[str, int]
+) -> None:
+    """At these limits the order of arrival decides what is one too many, but never how the same arrivals were taken."""
+    engine = engine_of(case.settings, grades_text(case), **limits)
+    whole, cut = Machine(engine, case.settings), Machine(engine, case.settings)
+    whole.take(case.steps)
+    while cut.position < len(case.steps):
+        cut.take(case.steps[cut.position : cut.position + data.draw(st.integers(1, 8))])
+        if data.draw(st.booleans()):
+            cut.commit()
+            cut.open()
+    for machine in (whole, cut):
+        machine.finish(flush=True)
+    assert counts_of(cut) == counts_of(whole)
+    assert [final.pane for final in cut.finals] == [final.pane for final in whole.finals]
+    assert cut.state.totals == whole.state.totals

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from streammetrics.events.model import Impression
@@ -30,8 +32,14 @@ def answer(session: Session, ts: int, item: str, identity: str | None = None) ->
     """The fate of one feedback."""
     session.feedback.clear()
     session.add_feedback(StoredFeedback(ts, identity, item, "click", 1, 0), RULES.attribution_ms, [])
-    ((reason, _),) = session.fates(RULES.attribution_ms)
+    ((reason, _),) = fates(session)
     return reason
+
+
+def fates(session: Session) -> Counter[tuple[str, int]]:
+    counts: Counter[tuple[str, int]] = Counter()
+    session.count_fates(RULES.attribution_ms, counts)
+    return counts
 
 
 def hits(session: Session, identity: str) -> dict[int, float]:
@@ -102,7 +110,7 @@ def test_fragments_that_together_hold_too_many_items_are_no_list_and_are_counted
     for position, item in enumerate("abcd"):
         session.add_impression(Impression("x", "u", 1, (item,), positions=(position,)), 0, RULES, [])
     assert session.lists == {}
-    assert session.fates(RULES.attribution_ms) == {("too_many_items", 0): 4}
+    assert fates(session) == {("too_many_items", 0): 4}
 
 
 def test_an_open_list_may_come_again_where_one_more_list_may_not() -> None:

@@ -72,13 +72,11 @@ class Exhibit:
 
     def _missing(self) -> Iterator[str]:
         vitals = self._vitals
-        if self._exposition.loop:
-            if (trouble := vitals.source_trouble) is not None:
-                yield f"source: {self._words(trouble)}"
-            if (trouble := vitals.store_trouble) is not None:
-                yield f"store: {self._words(trouble)}"
-            if not vitals.ready and vitals.source_trouble is None and vitals.store_trouble is None:
-                yield "worker: source and store have not both answered yet, or an assigned task is not claimed yet"
+        for where, trouble in (("source", vitals.source_trouble), ("store", vitals.store_trouble)):
+            if trouble is not None:
+                yield f"{where}: {self._words(trouble)}"
+        if self._exposition.loop and not vitals.ready and vitals.source_trouble is None and vitals.store_trouble is None:
+            yield "worker: source and store have not both answered yet, or an assigned task is not claimed yet"
         if self._publishes:
             if (trouble := vitals.publish_trouble) is not None:
                 yield f"publisher: {self._words(trouble)}"

@@ -11,6 +11,7 @@ import gzip
 import io
 import os
 import sys
+import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -23,6 +24,8 @@ from streammetrics.ports import DeadLetter, Input, Polled, Record, SourceHealth
 
 STDIN = "-"
 CHUNK_LINES_MAX = 1_000
+CHUNK_BYTES_MAX = 16 << 20
+"""A chunk of long lines ends here, so that memory stays small."""
 SKIP_BYTES = 1 << 16
 NO_TIMESTAMP = -1
 
@@ -56,11 +59,12 @@ class Lines:
     def take(self, count: int, first: int = 1) -> list[Record]:
         """Up to `count` lines that are not blank and whose number is at least `first`. Raises SourceError."""
         records: list[Record] = []
+        chunk_ends = self._bytes_here + CHUNK_BYTES_MAX
         try:
-            while len(records) < count and (line := self._next_line()) is not None:
+            while len(records) < count and self._bytes_here < chunk_ends and (line := self._next_line()) is not None:
                 if self.number >= first and not line.isspace() and line:
                     records.append(Record(self.number, NO_TIMESTAMP, line))
-        except (OSError, EOFError) as error:  # a damaged .gz is one of them
+        except (OSError, EOFError, zlib.error) as error:  # a damaged .gz is each of them, by where the damage is
             raise SourceError(f"{self.path} cannot be read on after line {self.number}: {error}") from error
         return records
 

@@ -32,7 +32,7 @@ class Watchdog:
     """
 
     def __init__(self, now: float) -> None:
-        self.health = SourceHealth(True, now)
+        self.health = SourceHealth(True, now, looked=now)
         self._look_at = now
         self._polled_at = now
         self._still: dict[Input, tuple[int, float]] = {}
@@ -49,6 +49,7 @@ class Watchdog:
         """The broker gave these end offsets; `positions` are those of the inputs that should flow. Returns the deaf ones."""
         self._look_at, self._hung_since = now + LOOK_SECONDS, None
         self._turn(now, True)
+        self.health = replace(self.health, looked=now)
         self._still = {
             place: self._still[place] if place in self._still and self._still[place][0] == position else (position, now)
             for place, position in positions.items()

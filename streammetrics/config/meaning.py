@@ -46,13 +46,16 @@ class EventSettings(Section):
     ubi_experiment: OptionalText = setting(
         None, "With ubi: the name of the experiment whose variant the events carry.", "a name, or empty for none"
     )
+    ubi_value: OptionalText = setting(
+        None, "With ubi: the field of an event or its attributes that holds the value of a feedback.", "a field's name, or empty for none"
+    )
     event_bytes_max: Whole = whole(_LIMITS.event_bytes_max, "Most bytes of an event.", 1, 104_857_600)
     items_max: Whole = whole(_LIMITS.items_max, "Most items of a list, of its fragments together too.", 1, 100_000)
     experiments_max: Whole = whole(_LIMITS.experiments_max, "Most experiments of a list.", 0, 1_000)
     segments_max: Whole = whole(_LIMITS.segments_max, "Most segments of a list.", 0, 1_000)
-    id_chars_max: Whole = whole(_LIMITS.id_chars_max, "Most characters of an id or an action.", 1, 65_536)
+    id_chars_max: Whole = whole(_LIMITS.id_chars_max, "Most characters of an id.", 1, 65_536)
     label_chars_max: Whole = whole(
-        _LIMITS.label_chars_max, "Most characters of an experiment's, variant's or segment's name or value.", 1, 4_096
+        _LIMITS.label_chars_max, "Most characters of an action, or of an experiment's, variant's or segment's name or value.", 1, 4_096
     )
 
     @property
@@ -130,7 +133,9 @@ class WindowSettings(Section):
     segments: Annotated[Listed[Text], Field(max_length=32)] = setting(
         (), "Segments that get tallies of their own, one at a time, never crossed.", "a list of at most 32 distinct names"
     )
-    groups_max: Whole = whole(1_000, "Most groups (experiment, variant, segment value) with lists in one pane.", 1, 1_000_000)
+    groups_max: Whole = whole(
+        1_000, "Most groups (experiment, variant, segment value) that a task has within windows.retention_ms.", 1, 1_000_000
+    )
 
     def clashes(self) -> Iterator[Clash]:
         """What cannot work together in this section."""

@@ -103,9 +103,7 @@ class RedisSettings(Section):
     socket_timeout_ms: Whole = milliseconds(
         5_000, "How long one answer may take before the connection counts as dead.", least=1, most=600_000
     )
-    allow_eviction: bool = setting(
-        False, "Whether to go on with a store that may evict keys or keeps nothing on disk: state can then be lost."
-    )
+    allow_eviction: bool = setting(False, "Whether to go on with a store that may evict keys: state can then be lost.")
 
     def clashes(self) -> Iterator[Clash]:
         """What cannot work together in this section."""
@@ -125,14 +123,14 @@ class RedisSettings(Section):
         if not self.url.get_secret_value().startswith("rediss:") and (idle := _given(self, "redis", "ssl_")):
             yield f"{idle}: not used, because redis.url does not begin with rediss://"
         if self.allow_eviction:
-            yield "redis.allow_eviction is true: a store that evicts or forgets keys loses state, and numbers with it"
+            yield "redis.allow_eviction is true: a store that evicts keys loses state, and numbers with it"
 
 
 class WorkerSettings(Section):
     role: Literal["all", "worker", "exporter"] = setting(
         "all", "all: consume and export in one process; worker or exporter: one of the two."
     )
-    batch_events_max: Whole = whole(5_000, "Most events that one step takes.", 1, 1_000_000)
+    batch_events_max: Whole = whole(5_000, "Most records that one poll brings.", 1, 1_000_000)
     commit_ms: Whole = milliseconds(1_000, "Time between commits while events flow; a hot user is written once a commit.", most=60_000)
     commit_users_max: Whole = whole(2_000, "Most users that one commit writes; reaching it commits early.", 1, 100_000)
     cached_users_max: Whole = whole(200_000, "Most users kept in memory; the longest unused go first.", 1, 100_000_000)

@@ -19,6 +19,8 @@ from streammetrics.adapters.file_source import FileDeadLetters, FileSource
 from streammetrics.errors import ConfigError, SourceError
 from streammetrics.ports import DeadLetter, Input, Record
 
+PACKED = gzip.compress(b"one\n" * 10_000)
+
 
 def write(path: Path, content: bytes) -> str:
     path.write_bytes(content)
@@ -105,7 +107,7 @@ class TestLines:
         assert read_all(source) == {path: [(1, b"one"), (2, b"two")]}
         assert source.bytes_read == source.bytes_total
 
-    @pytest.mark.parametrize("content", [gzip.compress(b"one\n" * 10_000)[:-20], b"this is no gzip"])
+    @pytest.mark.parametrize("content", [PACKED[:-20], b"this is no gzip", PACKED[:10] + b"\xff" * 20, PACKED[:-8] + b"\0" * 8])
     def test_a_damaged_gzip_file_is_an_error_that_names_it(self, tmp_path: Path, content: bytes) -> None:
         source = started([write(tmp_path / "broken.gz", content)])
         with pytest.raises(SourceError, match=r"broken\.gz"):

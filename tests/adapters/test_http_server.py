@@ -169,6 +169,10 @@ class TestReadiness:
         exporter_port.show()
         assert exporter_port.ask("/readyz").status == 200
 
+    def test_an_exporter_that_cannot_reach_the_store_at_its_start_says_so(self, exporter_port: Port) -> None:
+        exporter_port.vitals.store_trouble = Trouble(exporter_port.now.seconds - 3, 2, "connection refused")
+        assert exporter_port.ask("/readyz").text.splitlines()[0] == "store: connection refused (for 3 s, 2 tries)"
+
     def test_a_worker_needs_no_report(self, worker_port: Port) -> None:
         worker_port.vitals.ready = True
         assert worker_port.ask("/readyz").status == 200
