@@ -12,8 +12,9 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from streammetrics.copies import Labels
 from streammetrics.metrics import Scorer
-from streammetrics.sessions import UNTOUCHED, Labels, ShownList, _Untouched
+from streammetrics.sessions import UNTOUCHED, ShownList, Untouched
 
 GroupT = TypeVar("GroupT", bound=Hashable)
 Ints: TypeAlias = npt.NDArray[np.int64]
@@ -63,7 +64,7 @@ def changes(
         cell = cells.setdefault((shown.ts - shown.ts % pane_ms, facts.experiments, facts.segments), len(cells))
         length = len(shown.items)
         if before is not None:
-            assert not isinstance(before, _Untouched)
+            assert not isinstance(before, Untouched)
             row = (cell, length, *before.items())
             rows[row] = rows.get(row, 0) - 1
         if hits is not None:

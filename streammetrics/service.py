@@ -103,7 +103,7 @@ class Work:
 class Worker:
     """Runs the tasks that the source assigns, one turn at a time, in one thread."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  each is one port, one value or one rule, and all are named
         self,
         *,
         engine: Engine,

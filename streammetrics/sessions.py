@@ -11,15 +11,15 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
+from streammetrics.copies import Duplicates, Facts, Fragment, Parts, settled, united
 from streammetrics.events.model import Impression
 
-Labels: TypeAlias = tuple[tuple[str, str], ...]
 Hits: TypeAlias = Mapping[int, float]
 """Grades above 0 by 0-based position in the list."""
 
@@ -48,49 +48,11 @@ class StoredFeedback(msgspec.Struct, frozen=True, array_like=True, gc=False):
     topic: int
 
 
-class Facts(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False):
-    """What one shown list is, whatever is answered to it: the part of a list that only another copy can change."""
-
-    impression_id: str
-    ts: int
-    items: tuple[str, ...]
-    experiments: Labels
-    segments: Labels
-    topic: int
-
-    @classmethod
-    def of(cls, impression: Impression, topic: int) -> Facts:
-        return cls(impression.impression_id, impression.ts, impression.items, impression.experiments, impression.segments, topic)
-
-
-class Fragment(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False):
-    """A part of a list, in the order that counts: (ts, content), then the topic so that every copy has its place."""
-
-    ts: int
-    items: tuple[str, ...]
-    positions: tuple[int, ...]
-    experiments: Labels
-    segments: Labels
-    topic: int
-
-
-class Parts(NamedTuple):
-    """The copies of an impression_id that came at least once as a fragment.
-
-    `whole` is the least whole copy that takes part; `whole_seen` tells that there ever was one, which makes every
-    fragment a duplicate for the counters.
-    """
-
-    whole: Facts | None
-    whole_seen: bool
-    fragments: tuple[Fragment, ...]
-
-
-class _Untouched:
+class Untouched:
     """Marks a list whose tallied hits are its hits."""
 
 
-UNTOUCHED = _Untouched()
+UNTOUCHED = Untouched()
 
 
 class ShownList:
@@ -102,18 +64,16 @@ class ShownList:
 
     __slots__ = ("before", "cell", "facts", "hits", "items", "ts")
 
-    def __init__(self, facts: Facts, before: Hits | _Untouched | None = None) -> None:
+    def __init__(self, facts: Facts, before: Hits | Untouched | None = None) -> None:
         self.facts = facts
         self.ts = facts.ts
         self.items = facts.items
         self.hits: Hits | None = NO_HITS
-        self.before: Hits | _Untouched | None = before
+        self.before: Hits | Untouched | None = before
         self.cell: object = None
 
 
 Touched: TypeAlias = list[ShownList]
-Duplicates: TypeAlias = Counter[int]
-"""How many copies turned out to be duplicates, by topic index."""
 
 
 def touch(shown: ShownList, touched: Touched) -> None:
@@ -180,7 +140,7 @@ class Session:
         duplicates: Duplicates = Counter()
         for identity in {*other.lists, *other.parts}:
             if identity in self.lists or identity in self.parts:
-                parts = _united(self._parts_of(identity), other._parts_of(identity), duplicates)
+                parts = united(self._parts_of(identity), other._parts_of(identity), duplicates)
                 other._hide(identity, touched)
                 self._settle(identity, parts, duplicates, rules, touched)
             else:
@@ -320,14 +280,14 @@ class Session:
             fragment = Fragment(facts.ts, facts.items, impression.positions, facts.experiments, facts.segments, facts.topic)
             arrived = Parts(None, False, (fragment,))
         known = identity in self.lists or identity in self.parts
-        parts = _united(self._parts_of(identity), arrived, duplicates) if known else arrived
+        parts = united(self._parts_of(identity), arrived, duplicates) if known else arrived
         self._settle(identity, parts, duplicates, rules, touched)
         self.rejoin(rules.attribution_ms, touched)
         return duplicates
 
     def _settle(self, identity: str, parts: Parts, duplicates: Duplicates, rules: JoinRules, touched: Touched) -> None:
         """Let the copies of one id make one list."""
-        parts, facts = _settled(identity, parts, duplicates, rules)
+        parts, facts = settled(identity, parts, duplicates, rules.attribution_ms, rules.items_max)
         self._showing = None
         if parts.fragments:
             self.parts[identity] = parts
@@ -361,56 +321,6 @@ def _as_of(shown: ShownList, parts: Mapping[str, Parts], ts: int) -> tuple[int, 
         return known.whole.ts, known.whole.items
     earlier = [fragment for fragment in known.fragments if fragment.ts <= ts]
     return (earlier[0].ts, {item for fragment in earlier for item in fragment.items}) if earlier else None
-
-
-def _united(one: Parts, other: Parts, duplicates: Duplicates) -> Parts:
-    """All copies of one id: the least whole copy stays, every other one is a duplicate."""
-    wholes = [parts.whole for parts in (one, other) if parts.whole is not None]
-    whole = min(wholes) if wholes else None
-    if len(wholes) == 2:
-        duplicates[max(wholes).topic] += 1
-    seen = one.whole_seen or other.whole_seen
-    for parts in (one, other):
-        if seen and not parts.whole_seen:
-            duplicates.update(fragment.topic for fragment in parts.fragments)
-    return Parts(whole, seen, tuple(sorted(one.fragments + other.fragments)))
-
-
-def _settled(identity: str, parts: Parts, duplicates: Duplicates, rules: JoinRules) -> tuple[Parts, Facts | None]:
-    """Drop what can matter no more, and say which list the rest makes (None: more items than a list may hold).
-
-    Copies more than `attribution_ms` after the first one come when the list may already be final, so they take no part.
-    """
-    whole, seen, fragments = parts
-    first = min([copy.ts for copy in (whole, *fragments) if copy is not None])
-    settled_after = first + rules.attribution_ms
-    if whole is not None and whole.ts > settled_after:
-        duplicates[whole.topic] += 1
-        whole = None
-    placed: dict[str, int] = {}
-    kept: list[Fragment] = []
-    for fragment in fragments:
-        new = {item: place for item, place in _places(fragment) if place < placed.get(item, place + 1)}
-        if fragment.ts <= settled_after and (new or not kept):
-            placed.update(new)
-            kept.append(fragment)
-        elif not seen:
-            duplicates[fragment.topic] += 1
-    parts = Parts(whole, seen, tuple(kept))
-    if whole is not None:
-        return parts, whole
-    if len(placed) > rules.items_max:
-        return parts, None
-    items = tuple(item for _, item in sorted((place, item) for item, place in placed.items()))
-    return parts, Facts(identity, first, items, kept[0].experiments, kept[0].segments, kept[0].topic)
-
-
-def _places(fragment: Fragment) -> Iterable[tuple[str, int]]:
-    """Each item of a fragment with its least position there."""
-    least: dict[str, int] = {}
-    for item, place in zip(fragment.items, fragment.positions, strict=True):
-        least.setdefault(item, place)
-    return least.items()
 
 
 class User:

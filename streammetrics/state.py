@@ -10,8 +10,9 @@ from typing import Any
 
 import msgspec
 
+from streammetrics.copies import Facts, Fragment, Parts
 from streammetrics.errors import StateError
-from streammetrics.sessions import UNTOUCHED, Facts, Fragment, JoinRules, Parts, Session, ShownList, StoredFeedback, User
+from streammetrics.sessions import UNTOUCHED, JoinRules, Session, ShownList, StoredFeedback, User
 from streammetrics.windows import Group, Pane
 
 VERSION = 1

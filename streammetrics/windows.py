@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
+from streammetrics.copies import Labels
 from streammetrics.scoring import Layout, add
-from streammetrics.sessions import Labels
 
 NEVER = -(1 << 62)
 """A watermark before every event: nothing was seen yet."""

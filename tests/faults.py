@@ -19,13 +19,12 @@ from streammetrics.errors import SourceError, StoreError
 from streammetrics.ports import Claim, Commit, DeadLetter, Input, Loaded, Outcome, Polled, Record, SourceHealth, TaskView
 from tests.servers.process import HOST
 
-READ_SECONDS = 0.000_1
-
 
 class HandClock:
     """Time that a test moves; each look takes a moment, so that whoever waits for a time to come sees it come."""
 
-    def __init__(self, wall_ms: int) -> None:
+    def __init__(self, wall_ms: int, look_seconds: float = 0.000_1) -> None:
+        self.look_seconds = look_seconds
         self._wall_ms = wall_ms
         self._passed = 0.0
 
@@ -33,7 +32,7 @@ class HandClock:
         self._passed += seconds
 
     def monotonic(self) -> float:
-        self._passed += READ_SECONDS
+        self._passed += self.look_seconds
         return self._passed
 
     def wall_ms(self) -> int:
@@ -68,7 +67,7 @@ class LogSource:
         self.positions: dict[Input, int] = {}
         self.acknowledged: dict[Input, int] = {}
         self.closed = False
-        self._chance = chance
+        self.chance = chance
         self._owned: set[int] = set()
         self._assigned: set[int] = set()
         self._revoked: set[int] = set()
@@ -87,19 +86,19 @@ class LogSource:
             del self.positions[place]
 
     def poll(self, timeout_s: float) -> Polled:
-        if self._chance is not None and self._chance.random() < self.failures:
+        if self.chance is not None and self.chance.random() < self.failures:
             raise SourceError("the log does not answer")
         revoked, assigned = frozenset(self._revoked), frozenset(self._assigned)
         self._owned = (self._owned - revoked) | assigned
         self._revoked, self._assigned = set(), set()
         self._stop(assigned)
         flowing = [place for place in self.positions if place not in self.paused]
-        if self._chance is not None:
-            self._chance.shuffle(flowing)
+        if self.chance is not None:
+            self.chance.shuffle(flowing)
         return Polled({place: records for place in flowing if (records := self._read(place))}, assigned, revoked)
 
     def _read(self, place: Input) -> Sequence[Record]:
-        count = self.records_max if self._chance is None else self._chance.randint(0, self.records_max)
+        count = self.records_max if self.chance is None else self.chance.randint(0, self.records_max)
         start = self.positions[place]
         records = self.logs.of[place][start : start + count]
         self.positions[place] = start + len(records)
@@ -281,6 +280,8 @@ class ReplyThief:
     def _carry(self, selector: selectors.BaseSelector, key: selectors.SelectorKey) -> None:
         here = key.fileobj
         assert isinstance(here, socket.socket)
+        if here.fileno() < 0:  # closed with its other end a moment ago
+            return
         other, from_server = key.data
         try:
             data = here.recv(1 << 16)

@@ -8,7 +8,6 @@ engine hands to a store is kept in the product's memory store, outside of the ti
 from __future__ import annotations
 
 import heapq
-import resource
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -22,9 +21,9 @@ from streammetrics.events.model import Event, Feedback, Impression
 from streammetrics.ports import Commit
 from streammetrics.report import Ledger
 from streammetrics.run import tune_garbage_collection
-from streammetrics.service import CHUNK_RECORDS_MAX, DUE_USERS_MAX, WorkerRules
+from streammetrics.service import CHUNK_RECORDS_MAX, WorkerRules
 from streammetrics.windows import WindowRules
-from tests.bench.parts import WrongAnswerError, read_given, reply
+from tests.bench.parts import WrongAnswerError, peak_mb, read_given, reply
 from tests.bench.truth import INPUTS, Rows, require_equal, scores
 
 START_MS = 1_732_183_200_000
@@ -97,7 +96,8 @@ def expected_rows(users: int, visits: int, engine: Engine, cutoffs: tuple[int, .
             start = shown_at(visit, turn, users) // engine.rules.pane_ms * engine.rules.pane_ms
             patterns[start, "", "", tuple(grades)] += 1
             patterns[start, "ranker", variant, tuple(grades)] += 1
-    score, rows = scores(engine.layout.scorer, cutoffs), {}
+    score = scores(engine.layout.scorer, cutoffs)
+    rows: Rows = {}
     for (start, experiment, variant, pattern), count in patterns.items():
         row = rows.setdefault((start, experiment, variant), engine.layout.zero())
         for index, value in enumerate(_row(pattern, engine, score(list(pattern)))):
@@ -133,7 +133,7 @@ class Timed:
         began = time.process_time()
         needs = engine.needs(state, batch)
         asked = time.process_time()
-        loaded = self.store.load(0, needs.users, needs.due_before_ms, DUE_USERS_MAX)
+        loaded = self.store.load(0, needs.users, needs.due_before_ms, WorkerRules().commit_users_max)
         answered = time.process_time()
         due = engine.take(state, needs, loaded.users, loaded.due, loaded.next_due_ms)
         engine.step(state, batch, due, flush=flush)
@@ -188,7 +188,7 @@ def main() -> None:
     timed = Timed(engine, users + 10_000)
     events = feed(timed, users, visits, WorkerRules().commit_users_max)
     step_seconds, save_seconds = timed.step_seconds, timed.save_seconds
-    peak_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    peak = peak_mb()
     sessions_open = timed.state.sessions_open
     timed.finish()
     checked = check(timed, users, visits, settings)
@@ -200,7 +200,7 @@ def main() -> None:
             "saves": timed.saves,
             "users_saved": timed.users_saved,
             "sessions_open": sessions_open,
-            "peak_mb": peak_kb / 1_024,
+            "peak_mb": peak,
             "checked": checked,
         }
     )
@@ -208,14 +208,16 @@ def main() -> None:
 
 def check(timed: Timed, users: int, visits: int, settings: Settings) -> int:
     windows = WindowRules(pane_ms=60_000, windows_ms=(60_000,), lateness_ms=0, attribution_ms=0)
-    ledger = Ledger(timed.engine.layout, windows, {})
+    ledger = Ledger(timed.engine.layout, windows, {}, timed.engine.signature)
     view = timed.store.view([0], {}, {})[0]
     ledger.update(0, view.seq, view.control, view.panes, view.users)
     if (view.users, timed.state.sessions_open) != (0, 0):
         raise WrongAnswerError(f"{view.users} users and {timed.state.sessions_open} sessions are left after all have closed")
     kept = timed.state.oldest_kept
     found = {
-        (start, group.experiment, group.variant): tally for start in ledger.board.starts() for group, tally in ledger.board.pane(start).items()
+        (start, group.experiment, group.variant): tally
+        for start in ledger.board.starts()
+        for group, tally in ledger.board.pane(start).items()
     }
     expected = expected_rows(users, visits, timed.engine, settings.metrics.cutoffs)
     totals = {key: sum(row[0] for (_, *group), row in expected.items() if tuple(group) == key) for key in {key[1:] for key in expected}}

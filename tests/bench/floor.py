@@ -5,7 +5,6 @@ With `client` "kafka-python" the client's own `poll`; with "ours" the worker's s
 
 from __future__ import annotations
 
-import resource
 import time
 
 from kafka import KafkaConsumer, TopicPartition
@@ -16,13 +15,15 @@ from streammetrics.assembly import build_decoder
 from streammetrics.config import Settings
 from streammetrics.events import Decoder
 from streammetrics.run import tune_garbage_collection
-from tests.bench.parts import read_given, reply
+from tests.bench.parts import peak_mb, read_given, reply
 
 POLL_RECORDS_MAX = 5_000
 
 
 def with_the_clients_poll(bootstrap: str, topics: list[str], records: int, decode: Decoder) -> tuple[float, float]:
-    consumer = KafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False, max_partition_fetch_bytes=4 << 20, metrics_enabled=False)
+    consumer = KafkaConsumer(
+        bootstrap_servers=bootstrap, enable_auto_commit=False, max_partition_fetch_bytes=4 << 20, metrics_enabled=False
+    )
     places = [TopicPartition(topic, partition) for topic in topics for partition in sorted(consumer.partitions_for_topic(topic))]
     consumer.assign(places)
     consumer.seek_to_beginning()
@@ -41,7 +42,9 @@ def with_the_clients_poll(bootstrap: str, topics: list[str], records: int, decod
 
 
 def with_our_source(bootstrap: str, topics: list[str], records: int, decode: Decoder) -> tuple[float, float]:
-    source = KafkaSource(KafkaSettings(bootstrap_servers=(bootstrap,), topics=tuple(topics), group_id=f"floor-{time.time_ns()}", start="earliest"))
+    source = KafkaSource(
+        KafkaSettings(bootstrap_servers=(bootstrap,), topics=tuple(topics), group_id=f"floor-{time.time_ns()}", start="earliest")
+    )
     seen, began, processor = 0, 0.0, 0.0
     while seen < records:
         polled = source.poll(0.2)
@@ -64,8 +67,7 @@ def main() -> None:
     tune_garbage_collection()
     read = with_our_source if given["client"] == "ours" else with_the_clients_poll
     seconds, processor_seconds = read(given["bootstrap"], given["topics"], given["records"], decode)
-    peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1_024
-    reply({"seconds": seconds, "processor_seconds": processor_seconds, "peak_mb": peak_mb})
+    reply({"seconds": seconds, "processor_seconds": processor_seconds, "peak_mb": peak_mb()})
 
 
 if __name__ == "__main__":

@@ -23,7 +23,9 @@ def command(module: str, given: Mapping[str, Any]) -> list[str]:
 def start(module: str, given: Mapping[str, Any], log: Path) -> subprocess.Popen[str]:
     """Start a child whose standard error goes to a file."""
     with log.open("ab") as errors:
-        return subprocess.Popen(command(module, given), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, cwd=ROOT, text=True)
+        return subprocess.Popen(
+            command(module, given), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, cwd=ROOT, text=True
+        )
 
 
 def answer(child: subprocess.Popen[str], module: str, log: Path) -> dict[str, Any]:
@@ -47,3 +49,9 @@ def read_given() -> dict[str, Any]:
 
 def reply(found: Mapping[str, Any]) -> None:
     print(json.dumps(found), flush=True)
+
+
+def peak_mb() -> float:
+    """The most memory this process has held. Not `getrusage`, whose figure a child inherits from its parent."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) / 1_024

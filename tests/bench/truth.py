@@ -81,7 +81,9 @@ def add_rows(into: Rows, more: Mapping[tuple[int, str, str], Sequence[int]]) -> 
 def brute_force(by_user: Mapping[str, list[tuple[str, Event]]], settings: Settings) -> Rows:
     """The tallies of all events, given as (input, event) in the order of arrival by user; on all processors."""
     users = list(by_user)
-    portions = [([by_user[user] for user in users[first : first + USERS_AT_ONCE]], settings) for first in range(0, len(users), USERS_AT_ONCE)]
+    portions = [
+        ([by_user[user] for user in users[first : first + USERS_AT_ONCE]], settings) for first in range(0, len(users), USERS_AT_ONCE)
+    ]
     rows: Rows = {}
     with multiprocessing.get_context("fork").Pool() as pool:
         for part in pool.imap_unordered(_judge_users, portions):

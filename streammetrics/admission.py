@@ -1,0 +1,191 @@
+"""One batch of one input on its way into a task: admitted by watermark, then joined, each event judged by where the task stands.
+
+Pure. Also says when a session is over, because that is the other side of the same rule: a session closes only when no event
+that is still admitted could touch it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, TypeAlias
+
+from streammetrics.copies import Duplicates
+from streammetrics.errors import MalformedEvent
+from streammetrics.events.model import Event, Feedback, Impression
+from streammetrics.sessions import Session, StoredFeedback, Touched, User
+from streammetrics.task import EngineRules, TaskState
+from streammetrics.windows import FOREVER, NEVER
+
+Decoded: TypeAlias = tuple[int, int, Sequence[Event | MalformedEvent]]
+"""One record, decoded: its offset, its log's own time (epoch ms, -1 where unknown), and what it holds."""
+
+
+class Arrived(NamedTuple):
+    """Records of one input, in its order: the index of its topic and the offset that follows them."""
+
+    topic: int
+    records: Sequence[Decoded]
+    next_offset: int
+
+
+class Refused(NamedTuple):
+    """One event that was not used and can be read back from the dead letters."""
+
+    topic: int
+    offset: int
+    reason: str
+    detail: str
+
+
+def close_bound(state: TaskState, rules: EngineRules) -> int:
+    return state.watermark if state.watermark in (NEVER, FOREVER) else state.watermark - rules.lateness_ms
+
+
+def close_ended(user: User, state: TaskState, rules: EngineRules) -> None:
+    """Close those of a user's sessions that no admitted event can touch any more."""
+    for session in user.close_before(close_bound(state, rules), rules.join.gap_ms):
+        state.sessions_open -= 1
+        session.count_fates(rules.join.attribution_ms, state.counts)
+
+
+class Step:
+    """One batch on its way through a task: admission by watermark, then the join."""
+
+    __slots__ = ("counts", "events_max", "gap_ms", "idle", "join", "refused", "rules", "state", "touched")
+
+    def __init__(self, rules: EngineRules, state: TaskState, idle: frozenset[int]) -> None:
+        self.rules = rules
+        self.join = rules.join
+        self.gap_ms, self.events_max = rules.join.gap_ms, rules.join.session_events_max
+        self.state = state
+        self.idle = idle
+        self.counts = state.counts
+        self.touched: Touched = []
+        self.refused: list[Refused] = []
+
+    def advance_idle(self, tick_ms: int | None) -> None:
+        """Move the task's watermark past inputs that are silent; with all of them silent, up to the tick."""
+        state = self.state
+        live = [watermark for topic, watermark in enumerate(state.watermarks) if topic not in self.idle]
+        bound = min(live) if live else tick_ms
+        if bound is not None and bound > state.watermark:
+            state.watermark = bound
+            state.changed = True
+
+    def input(self, batch: Arrived) -> None:
+        """Take the records of one input: each event moves the watermark after it was judged by where it stood."""
+        state, topic = self.state, batch.topic
+        state.offsets[topic] = batch.next_offset
+        state.changed = True
+        others = [watermark for other, watermark in enumerate(state.watermarks) if other != topic and other not in self.idle]
+        others_least = min(others, default=FOREVER)
+        disorder_ms, lateness_ms, future_ms = self.rules.out_of_orderness_ms, self.rules.lateness_ms, self.rules.future_ms
+        own, task, newest = state.watermarks[topic], state.watermark, state.newest
+        oldest_admitted = max(own, task) - lateness_ms
+        events_seen = 0
+        for offset, record_ts, events in batch.records:
+            for event in events:
+                events_seen += 1
+                if isinstance(event, MalformedEvent):
+                    self._refuse(topic, offset, event.reason, event.detail)
+                    continue
+                ts = event.ts
+                if future_ms is not None and 0 <= record_ts < ts - future_ms:
+                    self._refuse(topic, offset, "future", f"ts {ts} is {ts - record_ts} ms after its record's own time")
+                    continue
+                admitted = ts >= oldest_admitted
+                if ts - disorder_ms > own:
+                    own = ts - disorder_ms
+                    least = own if own < others_least else others_least
+                    if least > task:
+                        task = state.watermark = least
+                    oldest_admitted = (own if own > task else task) - lateness_ms
+                if not admitted:
+                    self._refuse(
+                        topic, offset, "late", f"ts {ts} is older than the watermark less the allowed lateness of {lateness_ms} ms"
+                    )
+                    continue
+                joined = self._impression(event, topic, offset) if isinstance(event, Impression) else self._feedback(event, topic)
+                if joined and ts > newest:
+                    newest = state.newest = ts
+        state.watermarks[topic] = own
+        self.counts["events", topic] += events_seen
+
+    def _feedback(self, event: Feedback, topic: int) -> bool:
+        """Join a feedback; False when its session is full."""
+        session = self._session(self.state.users[event.user_id], event.user_id, event.ts, topic)
+        if session is None:
+            return False
+        grade = self.rules.grades.grade(event.action, event.value)
+        if grade is None:
+            self.counts["unknown_action", topic] += 1
+            return True
+        feedback = StoredFeedback(event.ts, event.impression_id, event.item_id, event.action, grade, topic)
+        session.add_feedback(feedback, self.join.attribution_ms, self.touched)
+        return True
+
+    def _impression(self, event: Impression, topic: int, offset: int) -> bool:
+        """Join a list or fragment; False when a limit refuses it."""
+        labelled = self.state.labelled.get((event.experiments, event.segments))
+        if labelled is None:
+            labelled = self.state.label(event.experiments, event.segments, event.ts, self.rules)
+            if labelled is None:
+                limit = self.rules.groups_max
+                self._refuse(topic, offset, "too_many_groups", f"its labels would make more than groups_max = {limit} groups")
+                return False
+        user = self.state.users[event.user_id]
+        limit = self.join.lists_open_max
+        if user.lists_reach(limit, event.impression_id):
+            self.state.dirty.add(event.user_id)
+            close_ended(user, self.state, self.rules)  # what is over must not count, whenever it is looked at
+        if user.lists_reach(limit, event.impression_id):
+            self._refuse(topic, offset, "too_many_lists", f"user {event.user_id!r} has lists_open_max = {limit} open lists")
+            return False
+        session = self._session(user, event.user_id, event.ts, topic)
+        if session is None:
+            return False
+        labelled.newest = max(labelled.newest, event.ts)
+        duplicates = session.add_impression(event, topic, self.join, self.touched)
+        if duplicates:
+            self._count_duplicates(duplicates)
+        return True
+
+    def _session(self, user: User, user_id: str, ts: int, topic: int) -> Session | None:
+        """The session that an event extends, or None (and counted) when it is full."""
+        state, join = self.state, self.join
+        state.dirty.add(user_id)
+        if user.misplaced:
+            self.counts["key_mismatch", topic] += 1
+        if user.sessions:
+            # Sessions are more than a gap apart, so what is not before the newest one can belong to no other.
+            session = user.sessions[-1]
+            if session.first <= ts <= session.last + join.gap_ms and session.size < join.session_events_max:
+                session.extend(ts)
+                return session
+        return self._other_session(user, user_id, ts, topic)
+
+    def _other_session(self, user: User, user_id: str, ts: int, topic: int) -> Session | None:
+        """The same for an event that does not belong to the newest session as it stands."""
+        state = self.state
+        if user.sessions:  # between two commits a user may come back many times in a stream that is read in haste
+            close_ended(user, state, self.rules)
+        opened = len(user.sessions)
+        found, duplicates = user.session_at(ts, self.join, self.touched)
+        if duplicates:
+            self._count_duplicates(duplicates)
+        if found is None:
+            self.counts["session_full", topic] += 1
+            return None
+        if len(user.sessions) > opened:
+            state.due_moved.add(user_id)
+        state.sessions_open += len(user.sessions) - opened
+        found.extend(ts)
+        return found
+
+    def _refuse(self, topic: int, offset: int, reason: str, detail: str) -> None:
+        self.counts[reason, topic] += 1
+        self.refused.append(Refused(topic, offset, reason, detail))
+
+    def _count_duplicates(self, duplicates: Duplicates) -> None:
+        for topic, count in duplicates.items():
+            self.counts["duplicate", topic] += count

@@ -1,0 +1,108 @@
+"""Copies and fragments of one list: several events with one impression_id in one session, and the one list that they make.
+
+Pure. Which list it is follows from the copies alone, whatever the order in which they came; so does which of them are duplicates,
+and a duplicate stays one whatever comes later.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import NamedTuple, TypeAlias
+
+import msgspec
+
+from streammetrics.events.model import Impression
+
+Labels: TypeAlias = tuple[tuple[str, str], ...]
+
+Duplicates: TypeAlias = Counter[int]
+"""How many copies turned out to be duplicates, by topic index."""
+
+
+class Facts(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False):
+    """What one shown list is, whatever is answered to it: the part of a list that only another copy can change."""
+
+    impression_id: str
+    ts: int
+    items: tuple[str, ...]
+    experiments: Labels
+    segments: Labels
+    topic: int
+
+    @classmethod
+    def of(cls, impression: Impression, topic: int) -> Facts:
+        return cls(impression.impression_id, impression.ts, impression.items, impression.experiments, impression.segments, topic)
+
+
+class Fragment(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False):
+    """A part of a list, in the order that counts: (ts, content), then the topic so that every copy has its place."""
+
+    ts: int
+    items: tuple[str, ...]
+    positions: tuple[int, ...]
+    experiments: Labels
+    segments: Labels
+    topic: int
+
+
+class Parts(NamedTuple):
+    """The copies of an impression_id that came at least once as a fragment.
+
+    `whole` is the least whole copy that takes part; `whole_seen` tells that there ever was one, which makes every
+    fragment a duplicate for the counters.
+    """
+
+    whole: Facts | None
+    whole_seen: bool
+    fragments: tuple[Fragment, ...]
+
+
+def united(one: Parts, other: Parts, duplicates: Duplicates) -> Parts:
+    """All copies of one id: the least whole copy stays, every other one is a duplicate."""
+    wholes = [parts.whole for parts in (one, other) if parts.whole is not None]
+    whole = min(wholes) if wholes else None
+    if len(wholes) == 2:
+        duplicates[max(wholes).topic] += 1
+    seen = one.whole_seen or other.whole_seen
+    for parts in (one, other):
+        if seen and not parts.whole_seen:
+            duplicates.update(fragment.topic for fragment in parts.fragments)
+    return Parts(whole, seen, tuple(sorted(one.fragments + other.fragments)))
+
+
+def settled(identity: str, parts: Parts, duplicates: Duplicates, attribution_ms: int, items_max: int) -> tuple[Parts, Facts | None]:
+    """Drop what can matter no more, and say which list the rest makes (None: more items than a list may hold).
+
+    Copies more than `attribution_ms` after the first one come when the list may already be final, so they take no part.
+    """
+    whole, seen, fragments = parts
+    first = min([copy.ts for copy in (whole, *fragments) if copy is not None])
+    settled_after = first + attribution_ms
+    if whole is not None and whole.ts > settled_after:
+        duplicates[whole.topic] += 1
+        whole = None
+    placed: dict[str, int] = {}
+    kept: list[Fragment] = []
+    for fragment in fragments:
+        new = {item: place for item, place in _places(fragment) if place < placed.get(item, place + 1)}
+        if fragment.ts <= settled_after and (new or not kept):
+            placed.update(new)
+            kept.append(fragment)
+        elif not seen:
+            duplicates[fragment.topic] += 1
+    parts = Parts(whole, seen, tuple(kept))
+    if whole is not None:
+        return parts, whole
+    if len(placed) > items_max:
+        return parts, None
+    items = tuple(item for _, item in sorted((place, item) for item, place in placed.items()))
+    return parts, Facts(identity, first, items, kept[0].experiments, kept[0].segments, kept[0].topic)
+
+
+def _places(fragment: Fragment) -> Iterable[tuple[str, int]]:
+    """Each item of a fragment with its least position there."""
+    least: dict[str, int] = {}
+    for item, place in zip(fragment.items, fragment.positions, strict=True):
+        least.setdefault(item, place)
+    return least.items()

@@ -1,0 +1,173 @@
+"""`python -m tests.bench [--quick] [--rounds N] [--only PART,…]`: run the parts, check their answers, print tables beside the goals."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from tests.bench import commit, end_to_end, importing, parts
+from tests.bench.end_to_end import Outcome, Size
+
+PARTS = ("end-to-end", "engine", "commit", "memory", "import")
+Say = Callable[[str], None]
+
+console = Console(width=None if sys.stdout.isatty() else 130, highlight=False)
+
+
+def goal(reached: bool, text: str) -> str:
+    return f"{'reached' if reached else 'NOT reached'}: {text}"
+
+
+@contextmanager
+def progress() -> Iterator[Say]:
+    """One line that says what is going on, on a terminal only."""
+    if console.is_terminal:
+        with console.status("") as status:
+            yield status.update
+    else:
+        yield lambda text: None
+
+
+def part_end_to_end(quick: bool, rounds: int, say: Say) -> None:
+    sizes = [Size(2_000, 60_000)] if quick else [Size(2_000, 300_000), Size(20_000, 400_000), Size(200_000, 400_000)]
+    outcomes = [end_to_end.measure(size, rounds, say) for size in sizes]
+    rates = Table("users", "events", "bytes", "events/s", "floor", "ratio", "our floor", "ratio", "CPU s/million", "peak MB", "Redis MB")
+    for each in outcomes:
+        rates.add_row(
+            f"{each.size.users:,}",
+            f"{each.size.events:,}",
+            f"{each.bytes_mean:.0f}",
+            f"{each.rate():,.0f}",
+            f"{each.floor_rate():,.0f}",
+            f"{each.ratio():.2f}",
+            f"{each.own_floor_rate():,.0f}",
+            f"{each.own_ratio():.2f}",
+            f"{cpu_of(each):.1f}",
+            f"{each.median(lambda found: found.worker['peak_mb']):.0f}",
+            f"{each.median(lambda found: found.redis_peak_mb):.0f}",
+        )
+    checked = sum(each.integers_checked for each in outcomes)
+    console.print(f"\n[bold]End to end[/bold] (answer checked: {checked:,} stored integers equal brute force over all events)")
+    console.print(rates)
+    stages = Table("users", *outcomes[0].stages(), "other threads", "Redis", "sum", title="processor µs an event, by stage")
+    for each in outcomes:
+        others = each.per_million(lambda found: found.worker["processor_seconds"] - found.worker["loop_seconds"])
+        redis = each.per_million(lambda found: found.redis_seconds)
+        stages.add_row(f"{each.size.users:,}", *(f"{value:.2f}" for value in (*each.stages().values(), others, redis, cpu_of(each))))
+    console.print(stages)
+    for each in outcomes:
+        if quick or each.size.users == 20_000:
+            console.print(goal(each.ratio() >= 0.5, f"{each.ratio():.2f} of the floor, wanted at least 0.5 ({each.size.users:,} users)"))
+            console.print(goal(cpu_of(each) <= 25, f"{cpu_of(each):.1f} CPU seconds a million events, wanted at most 25"))
+
+
+def cpu_of(outcome: Outcome) -> float:
+    """Our process and Redis together, in seconds a million events."""
+    return outcome.per_million(lambda each: each.worker["processor_seconds"] + each.redis_seconds)
+
+
+def part_engine(quick: bool, rounds: int, say: Say) -> None:
+    sizes = (100, 10_000, 100_000) if quick else (100, 1_000, 10_000, 100_000, 1_000_000)
+    found: dict[int, list[Mapping[str, Any]]] = {users: [] for users in sizes}
+    with tempfile.TemporaryDirectory(prefix="streammetrics-bench-") as directory:
+        for number in range(rounds):
+            for users in sizes:
+                if number and users == 1_000_000:  # a minute each: once is enough
+                    continue
+                say(f"engine alone: {users:,} users, round {number + 1}")
+                visits = max(10_000 if quick else 34_000, users)
+                found[users].append(parts.measure("engine_alone", {"users": users, "visits": visits}, Path(directory) / "log"))
+    table = Table("users", "events", "step µs", "save µs", "events/s, step", "events/s, step and save", "peak MB")
+    rates = {}
+    for users, rounds in found.items():
+        step, save = (statistics.median(each[f"{what}_seconds"] / each["events"] for each in rounds) for what in ("step", "save"))
+        rates[users] = 1 / step
+        peak = statistics.median(each["peak_mb"] for each in rounds)
+        row = (
+            f"{rounds[0]['events']:,}",
+            f"{step * 1e6:.2f}",
+            f"{save * 1e6:.2f}",
+            f"{1 / step:,.0f}",
+            f"{1 / (step + save):,.0f}",
+            f"{peak:,.0f}",
+        )
+        table.add_row(f"{users:,}", *row)
+    checked = sum(each["checked"] for rounds in found.values() for each in rounds)
+    console.print(f"\n[bold]Engine alone[/bold] (answer checked: {checked:,} stored integers equal plain counting)")
+    console.print(table)
+    least = min(rates.values())
+    console.print(goal(least >= 200_000, f"{least:,.0f} events/s at least, wanted 200,000"))
+    spread = max(rates.values()) / least
+    console.print(goal(spread <= 2, f"the fastest size is {spread:.2f} times the slowest, wanted at most 2"))
+
+
+def part_commit(quick: bool, rounds: int, say: Say) -> None:
+    say("commits")
+    found = commit.measure(100 if quick else 500)
+    console.print(f"\n[bold]Commit[/bold] of {commit.USERS:,} users (answer checked: read back): ", end="")
+    console.print(f"p50 {found['p50_ms']:.1f} ms, p99 {found['p99_ms']:.1f} ms over {found['commits']} commits")
+    console.print(goal(found["p50_ms"] <= 25, f"{found['p50_ms']:.1f} ms, wanted at most 25"))
+
+
+def part_memory(quick: bool, rounds: int, say: Say) -> None:
+    users = 50_000 if quick else 1_000_000
+    say(f"memory: {users:,} users come and go")
+    with tempfile.TemporaryDirectory(prefix="streammetrics-bench-") as directory:
+        found = parts.measure("memory", {"users": users}, Path(directory) / "log")
+    table = Table("", "users in Redis", "users due", "MB of their state", "MB of Redis", "MB of the process")
+    for when in ("empty", "peak", "rest"):
+        held = found[when]
+        mb = held["state_bytes"] / (1 << 20)
+        table.add_row(
+            when, f"{held['users']:,}", f"{held['due']:,}", f"{mb:,.2f}", f"{held['redis_mb']:,.1f}", f"{held['process_mb']:,.0f}"
+        )
+    console.print(f"\n[bold]Memory[/bold]: {users:,} users come and go (answer checked: every click matched, every list final)")
+    console.print(table)
+    keys, state = (found["rest"][what] / found["peak"][what] for what in ("users", "state_bytes"))
+    console.print(goal(max(keys, state) <= 0.01, f"{keys:.4%} of peak keys and {state:.4%} of peak state remain, wanted at most 1 %"))
+
+
+def part_import(quick: bool, rounds: int, say: Say) -> None:
+    say("import")
+    seconds, numpy_seconds, third_party = importing.measure(5 if quick else 15)
+    console.print(f"\n[bold]import streammetrics[/bold]: {seconds:.3f} s, of which numpy {numpy_seconds:.3f} s; loads {third_party}")
+    console.print(
+        goal(seconds <= 0.2 and third_party == ["numpy", "streammetrics"], f"{seconds:.3f} s and numpy only, wanted at most 0.2 s")
+    )
+
+
+def chosen(context: click.Context, parameter: click.Parameter, value: str) -> list[str]:
+    names = [name for name in value.split(",") if name]
+    if unknown := [name for name in names if name not in PARTS]:
+        raise click.BadParameter(f"{', '.join(unknown)}: the parts are {', '.join(PARTS)}", context, parameter)
+    return names
+
+
+@click.command(help=__doc__)
+@click.option("--quick", is_flag=True, help="Small sizes, one round each: shows that all works, in about a minute.")
+@click.option("--rounds", type=click.IntRange(1), help="How often to measure what is measured in turns; 3 by default, 1 with --quick.")
+@click.option("--only", default=",".join(PARTS), callback=chosen, help=f"Parts, separated by commas: {', '.join(PARTS)}.")
+def main(quick: bool, rounds: int | None, only: list[str]) -> None:
+    run: dict[str, Callable[[bool, int, Say], None]] = {
+        "end-to-end": part_end_to_end,
+        "engine": part_engine,
+        "commit": part_commit,
+        "memory": part_memory,
+        "import": part_import,
+    }
+    for name in only:
+        with progress() as say:
+            run[name](quick, rounds or (1 if quick else 3), say)
+
+
+if __name__ == "__main__":
+    main()

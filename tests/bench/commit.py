@@ -1,0 +1,40 @@
+"""One commit of 2,000 users to a real Redis: how long it takes on the wall, with the append-only file on (everysec)."""
+
+from __future__ import annotations
+
+import statistics
+import time
+
+from streammetrics.adapters.redis_client import RedisSettings
+from streammetrics.adapters.redis_store import RedisStore
+from streammetrics.ports import Commit, Outcome
+from tests.bench.parts import WrongAnswerError
+from tests.servers.redis import RedisServer
+
+USERS = 2_000
+STATE_BYTES = 600
+"""About a session of a list with two feedbacks, in the events that the end-to-end run sends."""
+WARM_UP = 10
+
+
+def measure(commits: int) -> dict[str, float]:
+    """Milliseconds of commits that each write 2,000 users and their due times, out of 20,000."""
+    with RedisServer(settings={"appendfsync": "everysec"}) as redis:
+        store = RedisStore(RedisSettings(url=redis.url, namespace="commit"))
+        claim = store.claim(0, "bench")
+        taken: list[float] = []
+        for number in range(commits + WARM_UP):
+            users = {f"u{(number * USERS + index) % 20_000}": bytes([index % 251]) * STATE_BYTES for index in range(USERS)}
+            due = {user: number * 1_000 + index for index, user in enumerate(users)}
+            commit = Commit(0, claim.epoch, "bench", number + 1, b"{}", 0, users=users, due=due, panes={number: b"x" * 4_000})
+            began = time.perf_counter()
+            outcome = store.commit(commit)
+            taken.append(1_000 * (time.perf_counter() - began))
+            if outcome is not Outcome.WRITTEN:
+                raise WrongAnswerError(f"commit {number + 1} was {outcome.value}")
+        last = store.load(0, users, None, 0).users
+        if last != users:
+            raise WrongAnswerError("the last commit is not what is read back")
+        store.close()
+    ordered = sorted(taken[WARM_UP:])
+    return {"p50_ms": statistics.median(ordered), "p99_ms": ordered[int(0.99 * len(ordered))], "commits": commits}

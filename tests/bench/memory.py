@@ -1,0 +1,110 @@
+"""A million users come and go, in a real Redis: what is held at the peak, and what is left once event time has passed.
+
+Every user has one visit of a list and a click. Users come faster than sessions close, all of them within half an hour of
+event time, so that at the peak all are there at once; then two lists of somebody else, hours later, let the sessions close.
+"""
+
+from __future__ import annotations
+
+import gc
+from pathlib import Path
+from typing import Any
+
+from streammetrics.adapters.redis_client import RedisSettings
+from streammetrics.adapters.redis_store import RedisStore
+from streammetrics.assembly import build_engine
+from streammetrics.config import Settings
+from streammetrics.engine import Arrived
+from streammetrics.events.model import Event, Feedback, Impression
+from streammetrics.ports import Commit, Outcome
+from streammetrics.run import tune_garbage_collection
+from streammetrics.service import CHUNK_RECORDS_MAX, WorkerRules
+from tests.bench.parts import WrongAnswerError, read_given, reply
+from tests.bench.truth import INPUTS
+from tests.servers.redis import RedisServer
+
+START_MS = 1_732_183_200_000
+ITEMS = tuple(f"i{number:034d}" for number in range(12))
+LABELS = (("ranker", "treatment"),)
+
+
+class Task:
+    """One task stepped by hand against Redis, with the service's bounds."""
+
+    def __init__(self, store: RedisStore) -> None:
+        self.engine, self.store = build_engine(Settings(), INPUTS), store
+        self.claim = store.claim(0, "bench")
+        self.state = self.engine.open(None, {}, ())
+        self.seq, self.offsets = 0, [0, 0]
+        self.cached_max = WorkerRules().cached_users_max
+
+    def take(self, topic: int, events: list[Event]) -> None:
+        self.offsets[topic] += len(events)
+        self.step(Arrived(topic, [(self.offsets[topic], -1, (event,)) for event in events], self.offsets[topic]))
+        self.commit()
+
+    def step(self, batch: Arrived | None) -> None:
+        needs = self.engine.needs(self.state, batch)
+        loaded = self.store.load(0, needs.users, needs.due_before_ms, WorkerRules().commit_users_max)
+        due = self.engine.take(self.state, needs, loaded.users, loaded.due, loaded.next_due_ms)
+        self.engine.step(self.state, batch, due)
+
+    def commit(self) -> None:
+        save = self.engine.save(self.state)
+        self.seq += 1
+        head = (0, self.claim.epoch, "bench", self.seq, save.control, save.panes_from_ms)
+        if self.store.commit(Commit(*head, save.users, save.due, save.users_gone, save.panes, save.panes_gone)) is not Outcome.WRITTEN:
+            raise WrongAnswerError("a commit was refused")
+        self.engine.forget(self.state, self.cached_max)
+
+
+def run(users: int, store: RedisStore, held: Any) -> dict[str, Any]:
+    empty = held()
+    task = Task(store)
+    for first in range(0, users, CHUNK_RECORDS_MAX):
+        numbers = range(first, min(users, first + CHUNK_RECORDS_MAX))
+        times = [START_MS + number * 1_500_000 // users for number in numbers]
+        shown: list[Event] = [Impression(f"r{number}", f"u{number}", ts, ITEMS, LABELS) for number, ts in zip(numbers, times, strict=True)]
+        clicks: list[Event] = [
+            Feedback(f"u{number}", ts + 5_000, ITEMS[number % 12], "click", None, f"r{number}")
+            for number, ts in zip(numbers, times, strict=True)
+        ]
+        task.take(0, shown)
+        task.take(1, clicks)
+    peak = held()
+    for topic in (0, 1):
+        task.take(topic, [Impression("later", "clock", START_MS + 14_400_000, ())])
+    while task.engine.needs(task.state, None).due_before_ms is not None:
+        task.step(None)
+        task.commit()
+    rest = held()
+    matched = sum(count for (reason, _), count in task.state.counts.items() if reason == "matched")
+    if (matched, task.state.totals["", ""][0]) != (users, users):
+        raise WrongAnswerError(f"{matched} clicks matched and {task.state.totals['', ''][0]} lists were final, of {users} each")
+    return {"empty": empty, "peak": peak, "rest": rest}
+
+
+def main() -> None:
+    tune_garbage_collection()
+    users = read_given()["users"]
+    with RedisServer(settings={"appendfsync": "everysec"}) as redis, redis.client() as client:
+
+        def held() -> dict[str, float]:
+            gc.collect()
+            status = Path("/proc/self/status").read_text()
+            return {
+                "users": int(client.hlen("{memory:0}:users")),
+                "due": int(client.zcard("{memory:0}:due")),
+                "state_bytes": sum(int(client.memory_usage(f"{{memory:0}}:{key}", samples=100) or 0) for key in ("users", "due")),
+                "redis_mb": int(client.info("memory")["used_memory"]) / (1 << 20),
+                "process_mb": int(status.partition("VmRSS:")[2].split()[0]) / 1_024,
+            }
+
+        store = RedisStore(RedisSettings(url=redis.url, namespace="memory"))
+        found = run(users, store, held)
+        store.close()
+    reply(found)
+
+
+if __name__ == "__main__":
+    main()

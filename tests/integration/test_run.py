@@ -1,0 +1,407 @@
+"""`streammetrics run` from bytes on a real broker to a right gauge, through a real Redis: one process, all of the way."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streammetrics.adapters.kafka_sink import KafkaSink
+from streammetrics.connections import kafka_settings
+from streammetrics.events.model import Feedback
+from streammetrics.simulate import Traffic, generate
+from tests.integration.pipeline import HOUR_MS, PARTITIONS, Pipeline, Service, Truth, start_ms
+from tests.oracle import Group, Tick
+from tests.servers.kafka import KafkaBroker
+from tests.servers.process import free_port, wait_until
+from tests.servers.prometheus import PrometheusServer
+from tests.servers.redis import RedisServer
+from tests.test_service import native
+
+EXPERIMENT = "ranker"
+JOIN = {"gap_ms": 600_000, "attribution_ms": 600_000, "lateness_ms": 10_000, "idle_ms": 3_600_000}
+WINDOWS = {"windows": ["5m", "1h", "12h"], "segments": ["surface"]}
+
+
+def traffic_for(pipeline: Pipeline) -> Traffic:
+    """An hour of about five thousand events with every fault of transport."""
+    impressions, feedback = pipeline.topics
+    return Traffic(
+        users=120,
+        seed=11,
+        start_ms=start_ms(),
+        impressions_per_second=0.4,
+        feedback_without_id_rate=0.2,
+        duplicate_rate=0.05,
+        late_rate=0.03,
+        malformed_rate=0.04,
+        impressions_topic=impressions,
+        feedback_topic=feedback,
+    )
+
+
+def send_traffic(pipeline: Pipeline, traffic: Traffic) -> None:
+    with KafkaSink(kafka_settings(pipeline.settings), pipeline.topics) as sink:
+        for sent in generate(traffic, until_ms=traffic.start_ms + HOUR_MS):
+            sink.write(sent, sent.ts)
+
+
+@pytest.fixture(scope="module")
+def pipeline(kafka_broker: KafkaBroker, redis_server: RedisServer) -> Pipeline:
+    sections = {"join": JOIN, "windows": WINDOWS}
+    return Pipeline(kafka_broker, redis_server.fresh_url(), "traffic", ["impressions", "feedback"], **sections)
+
+
+@pytest.fixture(scope="module")
+def traffic(pipeline: Pipeline) -> Traffic:
+    traffic = traffic_for(pipeline)
+    send_traffic(pipeline, traffic)
+    ahead = Feedback("ahead", traffic.start_ms + HOUR_MS + pipeline.settings.join.future_ms, "any", "click")
+    with pipeline.producer() as producer:
+        producer.send(pipeline.topics[1], native(ahead), key=b"ahead", timestamp_ms=ahead.ts - pipeline.settings.join.future_ms - 1)
+    pipeline.write_ends(traffic.start_ms + 3 * HOUR_MS)
+    return traffic
+
+
+@pytest.fixture(scope="module")
+def service(pipeline: Pipeline, traffic: Traffic) -> Iterator[Service]:
+    with pipeline.service() as service:
+        yield service
+
+
+@pytest.fixture(scope="module")
+def truth(pipeline: Pipeline, service: Service) -> Truth:
+    return pipeline.assert_exact()
+
+
+def ndcg_of(service: Service, family: str) -> dict[tuple[str, str], float]:
+    """What the page shows at 10 over twelve hours, by experiment and variant."""
+    samples = [(dict(labels), value) for labels, value in service.samples().get(family, {}).items()]
+    return {
+        (labels["experiment"], labels["variant"]): value
+        for labels, value in samples
+        if (labels["k"], labels["window"], labels["segments"]) == ("10", "12h", "")
+    }
+
+
+class TestSimulatedTraffic:
+    """One process, one hour of traffic of two variants with every fault: what Redis, /api/report and /metrics then say."""
+
+    def test_every_stored_integer_equals_brute_force(self, pipeline: Pipeline, truth: Truth) -> None:
+        counts, tallies = pipeline.stored()
+        assert (counts, tallies) == pipeline.expected(truth)
+        assert {"late", "future", "duplicate", "matched", "repeated", "orphan"} <= {reason for reason, _ in counts}
+        assert len(tallies) > 100
+
+    def test_the_broken_records_are_those_that_the_simulator_broke(self, traffic: Traffic, truth: Truth) -> None:
+        until_ms = traffic.start_ms + HOUR_MS
+        unbroken = sum(1 for _ in generate(replace(traffic, malformed_rate=0.0), until_ms=until_ms))
+        broken = sum(1 for _ in generate(traffic, until_ms=until_ms)) - unbroken
+        malformed = [reason for reason, _ in truth.refused.values() if reason not in ("late", "future")]
+        assert len(malformed) == broken > 100
+        assert len(set(malformed)) > 4
+
+    def test_the_dead_letters_are_exactly_what_was_refused(self, pipeline: Pipeline, truth: Truth) -> None:
+        letters = pipeline.letters()
+        assert len(letters) == len(truth.refused)
+        assert {
+            (headers["topic"], int(headers["partition"]), int(headers["offset"])): (headers["reason"], value) for headers, value in letters
+        } == truth.refused
+        assert all(headers["detail"] for headers, _ in letters)
+
+    def test_the_report_shows_the_windows_of_brute_force(self, pipeline: Pipeline, service: Service, truth: Truth) -> None:
+        wanted = {
+            (window_ms, view): (window.end_ms, {(*group[:2], group.segments): tally.lists for group, tally in window.groups.items()})
+            for (window_ms, view), window in truth.result.windows.items()
+        }
+
+        def lists(window: dict[str, Any]) -> dict[Any, int]:
+            return {(one["experiment"], one["variant"], tuple(one["segments"].items())): one["lists"] for one in window["groups"]}
+
+        def shown() -> dict[tuple[int, str], Any]:
+            windows = service.report().get("windows", [])
+            return {(window["window_ms"], window["view"]): (window["end_ms"], lists(window)) for window in windows}
+
+        wait_until(lambda: shown() == wanted, what="the report has the windows of brute force")
+        assert wanted[12 * HOUR_MS, "final"][1]["", "", ()] > 1_000
+
+    def test_a_gauge_per_variant_is_the_double_of_brute_force(self, pipeline: Pipeline, service: Service, truth: Truth) -> None:
+        for view, family in (("final", "streammetrics_ndcg"), ("live", "streammetrics_live_ndcg")):
+            values = pipeline.window_values(truth, 12 * HOUR_MS, view, "ndcg@10")
+            wanted = {(group.experiment, group.variant): value for group, value in values.items() if not group.segments}
+            assert len(wanted) == 3
+            wait_until(partial(lambda family, wanted: ndcg_of(service, family) == wanted, family, wanted), what=f"{family} is right")
+
+    def test_counters_on_the_page_are_those_of_brute_force(self, service: Service, truth: Truth) -> None:
+        samples = service.samples()
+        series = {
+            "events": "streammetrics_events_total",
+            "late": "streammetrics_late_total",
+            "duplicate": "streammetrics_duplicates_total",
+            "matched": "streammetrics_feedback_matched_total",
+            "repeated": "streammetrics_feedback_repeated_total",
+        }
+        unmatched = ("orphan", "out_of_list", "too_old")
+        for (reason, topic), count in truth.counters.items():
+            if reason in series:
+                assert samples[series[reason]][("topic", topic),] == count
+            elif reason in unmatched:
+                assert samples["streammetrics_feedback_unmatched_total"][("reason", reason), ("topic", topic)] == count
+            else:
+                assert samples["streammetrics_dropped_total"][("reason", reason), ("topic", topic)] == count
+
+    def test_prometheus_answers_with_the_right_ndcg_per_variant(
+        self, pipeline: Pipeline, service: Service, truth: Truth, prometheus_server: PrometheusServer
+    ) -> None:
+        values = pipeline.window_values(truth, 12 * HOUR_MS, "final", "ndcg@10")
+        wanted = {group.variant: value for group, value in values.items() if group.experiment == EXPERIMENT and not group.segments}
+        prometheus_server.scrape("run", f"127.0.0.1:{service.port}")
+        try:
+            query = f'streammetrics_ndcg{{job="run", experiment="{EXPERIMENT}", k="10", window="12h", segments=""}}'
+            answer = prometheus_server.wait_for(query, lambda samples: len(samples) == 2)
+            assert {sample.labels["variant"]: sample.value for sample in answer} == wanted
+            assert wanted.keys() == {"control", "treatment"}
+        finally:
+            prometheus_server.forget("run")
+
+
+DAY_MS = 86_400_000
+PROJECT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True, slots=True)
+class UbiCase:
+    """Documents of one application in `_bulk` lines, and what is known of them."""
+
+    application: str
+    documents: tuple[dict[str, Any], ...]
+    known: Mapping[str, int]
+
+
+def ubi_file() -> Path | None:
+    """A file of real behaviour that is no part of the project: named by UBI_FILE, or found beside the project."""
+    named = os.environ.get("UBI_FILE")
+    found = [Path(named)] if named else sorted(PROJECT.parent.glob("*/data/ubi/chorus_ubi.ndjson"))
+    return found[0] if found else None
+
+
+def real_cases() -> list[UbiCase]:
+    path = ubi_file()
+    if path is None:
+        return []
+    documents = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    known = {
+        "Chorus": {"lists": 62, "matched": 372, "repeated": 156, "out_of_list": 58, "orphan": 24},
+        "esci_ubi_sample": {"lists": 200, "matched": 60, "repeated": 0, "out_of_list": 0, "orphan": 0},
+    }
+    return [UbiCase(name, tuple(document for document in documents if document.get("application") == name), known[name]) for name in known]
+
+
+def hand_made_case() -> UbiCase:
+    """Two lists of two users, counted from 0 and from 1, times in both forms, and one feedback of every fate."""
+
+    def event(client: str, query: str, action: str, item: str | None, second: int, ordinal: int | None = None) -> dict[str, Any]:
+        attributes: dict[str, Any] | None = None if item is None else {"object": {"object_id": item}}
+        if attributes is not None and ordinal is not None:
+            attributes["position"] = {"ordinal": ordinal}
+        stamp: str | int = f"2025-01-23T13:18:{second:02d}.333Z" if second % 2 else 1_737_638_280_000 + 1_000 * second
+        named = {"application": "shop", "action_name": action, "client_id": client, "query_id": query, "timestamp": stamp}
+        return named | {"event_attributes": attributes}
+
+    documents = (
+        {"application": "shop", "query_id": "q1", "client_id": "c1", "user_query": "lamp", "timestamp": "2025-01-23T13:18:00Z"},
+        *(event("c1", "q1", "impression", item, 1, ordinal) for ordinal, item in enumerate("abc")),
+        *(event("c2", "q2", "impression", item, 2, ordinal) for ordinal, item in enumerate("de", start=1)),
+        event("c1", "q1", "click", "a", 5),
+        event("c1", "q1", "click", "a", 6),
+        event("c1", "q1", "add_to_cart", "b", 7),
+        event("c1", "q1", "click", "z", 8),
+        event("c1", "q9", "click", "a", 9),
+        event("c2", "q2", "search", None, 10),
+        event("c2", "q2", "click", "e", 11),
+    )
+    return UbiCase("shop", documents, {"lists": 2, "matched": 4, "repeated": 1, "out_of_list": 1, "orphan": 1})
+
+
+class TestUbi:
+    """Behaviour in the UBI format: item-level impressions, times so wide that they never matter, sessions closed by a quiet clock."""
+
+    @pytest.mark.parametrize("case", [hand_made_case(), *real_cases()], ids=lambda case: case.application)
+    def test_the_known_truth_is_met_to_the_last_count(
+        self, kafka_broker: KafkaBroker, redis_url: str, topic_name: str, case: UbiCase
+    ) -> None:
+        pipeline = Pipeline(
+            kafka_broker,
+            redis_url,
+            topic_name,
+            ["ubi"],
+            events={"format": "ubi", "ubi_user": "client_id"},
+            join={
+                "gap_ms": 120 * DAY_MS,
+                "attribution_ms": 120 * DAY_MS,
+                "out_of_orderness_ms": 365 * DAY_MS,
+                "session_events_max": 100_000,
+                "grades": "click=1, add_to_cart=2",
+                "idle_ms": 500,
+            },
+            windows={"segments": ["application"]},
+        )
+        with pipeline.producer() as producer:
+            for document in case.documents:
+                index = "ubi_events" if "action_name" in document else "ubi_queries"
+                value = "\n".join(json.dumps(line) for line in ({"index": {"_index": index}}, document))
+                producer.send(pipeline.topics[0], value.encode(), key=document["client_id"].encode())
+        truth = pipeline.truth(after=[Tick(time.time_ns() // 1_000_000)])
+        assert truth.users_open == 0
+        totals = truth.result.totals
+        lists = [shown for task in truth.result.tasks.values() for shown in task.lists]
+        assert case.known == {"lists": len(lists), **{reason: totals[reason] for reason in case.known if reason != "lists"}}
+        with pipeline.service() as service:
+            pipeline.wait_until_read(users_open=0)
+            counts, _ = pipeline.stored()
+            assert counts == truth.counters
+            samples = shown_once_final(service, len(lists))
+        topic = ("topic", pipeline.topics[0])
+        assert case.known == {
+            "lists": samples["streammetrics_final_lists_total"][EVERYBODY],
+            "matched": samples["streammetrics_feedback_matched_total"][topic,],
+            "repeated": samples["streammetrics_feedback_repeated_total"][topic,],
+            "out_of_list": samples["streammetrics_feedback_unmatched_total"][("reason", "out_of_list"), topic],
+            "orphan": samples["streammetrics_feedback_unmatched_total"][("reason", "orphan"), topic],
+        }
+        sums = [tally.sums["ndcg@10"] for (_, group), tally in truth.result.panes.items() if group == Group()]
+        ndcg = samples["streammetrics_final_ndcg_sum_total"][(EVERYBODY[0], ("k", "10"), EVERYBODY[1])]
+        assert ndcg == sum(sums) / (1 << 40)
+
+
+EVERYBODY = (("experiment", ""), ("variant", ""))
+
+
+def shown_once_final(service: Service, lists: int) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
+    """The samples of /metrics, once all lists are final there."""
+    wait_until(
+        lambda: service.sample("streammetrics_final_lists_total", experiment="", variant="") == lists, what=f"{lists} lists are final"
+    )
+    return service.samples()
+
+
+class TestStartAndStop:
+    @pytest.fixture
+    def pipeline(self, kafka_broker: KafkaBroker, redis_url: str, topic_name: str) -> Pipeline:
+        return Pipeline(kafka_broker, redis_url, topic_name, ["impressions", "feedback"])
+
+    def test_a_bad_configuration_ends_it_with_2_and_every_problem(self, pipeline: Pipeline) -> None:
+        service = pipeline.service(join={"gap_ms": -1}, windows={"windows": ["90s", "5m"]}, kafka={"topic": ["misspelt"]})
+        service.launch()
+        try:
+            assert service.wait_for_exit() == 2
+            assert all(key in service.log for key in ("join.gap_ms", "windows.windows", "kafka.topic"))
+        finally:
+            service.close()
+
+    def test_topics_of_differing_partition_counts_end_it_with_2(self, pipeline: Pipeline, topic_name: str) -> None:
+        pipeline.broker.create_topic(f"{topic_name}-wider", partitions=PARTITIONS + 1)
+        service = pipeline.service(kafka={"topics": [pipeline.topics[0], f"{topic_name}-wider"]})
+        service.launch()
+        try:
+            assert service.wait_for_exit() == 2
+            assert f"{topic_name}-wider has {PARTITIONS + 1}" in service.log
+        finally:
+            service.close()
+
+    def test_a_store_that_is_away_at_the_start_is_waited_for_and_told(self, kafka_broker: KafkaBroker, topic_name: str) -> None:
+        redis = RedisServer()
+        try:
+            pipeline = Pipeline(kafka_broker, redis.url, topic_name, ["impressions", "feedback"])
+            service = pipeline.service()
+            service.launch()
+            try:
+                wait_until(lambda: answers(service, "/readyz", 503, "store: ", str(redis.port), "refused"), what="/readyz names the store")
+                assert answers(service, "/healthz", 200, "ok")
+                assert service.sample("streammetrics_store_up") == 0
+                redis.start()
+                service.wait_ready()
+                wait_until(lambda: service.sample("streammetrics_store_up") == 1, what="the page says that the store is up")
+                service.signal(signal.SIGTERM)
+                assert service.wait_for_exit() == 0
+            finally:
+                service.close()
+        finally:
+            redis.close()
+
+    def test_a_broker_that_is_away_at_the_start_is_told(self, pipeline: Pipeline) -> None:
+        service = pipeline.service(kafka={"bootstrap_servers": [f"127.0.0.1:{free_port()}"]})
+        service.launch()
+        try:
+            wait_until(lambda: answers(service, "/readyz", 503, "source: "), what="/readyz names the source")
+            assert answers(service, "/healthz", 200, "ok")
+            service.signal(signal.SIGTERM)
+            assert service.wait_for_exit() == 0
+        finally:
+            service.close()
+
+    def test_sigterm_commits_leaves_the_group_and_closes_the_port_last(self, pipeline: Pipeline, redis_server: RedisServer) -> None:
+        count = 50
+        patient = {"worker": {"commit_ms": 60_000}, "redis": {"socket_timeout_ms": 500}, "kafka": {"session_timeout_ms": 60_000}}
+        with pipeline.service(**patient) as service:
+            wait_until(lambda: bool(members(pipeline)), what="the process is a member of the group")
+            with pipeline.producer() as producer:
+                for number in range(count):
+                    event = Feedback(f"u{number}", start_ms(), "any", "click")
+                    producer.send(pipeline.topics[1], native(event), key=event.user_id.encode())
+            wait_until(lambda: service.sample("streammetrics_cached_users") == count, what="everything is read")
+            assert pipeline.committed() == 0
+            redis_server.hang()
+            service.signal(signal.SIGTERM)
+            wait_until(lambda: service.sample("streammetrics_commits_total", status="failed") > 0, what="it tries to commit in vain")
+            assert answers(service, "/healthz", 200, "ok")
+            redis_server.resume()
+            assert service.wait_for_exit() == 0
+        assert pipeline.committed() == count
+        assert members(pipeline) == []
+
+    def test_a_second_signal_ends_it_at_once(self, pipeline: Pipeline, redis_server: RedisServer) -> None:
+        with pipeline.service(worker={"commit_ms": 60_000}) as service:
+            with pipeline.producer() as producer:
+                producer.send(pipeline.topics[1], native(Feedback("u", start_ms(), "any", "click")), key=b"u")
+            wait_until(lambda: service.sample("streammetrics_cached_users") == 1, what="the event is read")
+            redis_server.hang()
+            service.signal(signal.SIGTERM)
+            before = time.monotonic()
+            service.signal(signal.SIGINT)
+            assert service.wait_for_exit() in (128 + signal.SIGINT, 128 + signal.SIGTERM)
+            assert time.monotonic() - before < 2
+            redis_server.resume()
+        assert pipeline.committed() == 0
+
+    def test_a_worker_and_an_exporter_of_their_own_show_the_same(self, pipeline: Pipeline) -> None:
+        with pipeline.producer() as producer:
+            producer.send(pipeline.topics[1], native(Feedback("u", start_ms(), "any", "click")), key=b"u")
+        with pipeline.service(worker={"role": "worker"}), pipeline.service(worker={"role": "exporter"}) as exporter:
+            wait_until(
+                lambda: exporter.sample("streammetrics_events_total", topic=pipeline.topics[1]) == 1, what="the exporter shows the event"
+            )
+
+
+def answers(service: Service, path: str, status: int, *words: str) -> bool:
+    """Whether the port answers so; False where it does not listen yet."""
+    try:
+        answer = service.get(path)
+    except OSError:
+        return False
+    return answer.status == status and all(word in answer.text for word in words)
+
+
+def members(pipeline: Pipeline) -> list[Any]:
+    """The members of the pipeline's consumer group, as the broker knows them."""
+    with pipeline.broker.admin() as admin:
+        described = admin.describe_groups([pipeline.name])
+    return list(described[pipeline.name]["members"])

@@ -1,0 +1,637 @@
+"""The worker against brute force: whatever fails, moves or crashes, the stored integers are those of the logs alone."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from streammetrics.engine import Engine
+from streammetrics.errors import MalformedEvent, SourceError, StateError, StoreError
+from streammetrics.events import EventLimits, native_decoder
+from streammetrics.events.model import Event, Feedback, Impression
+from streammetrics.ports import Commit, DeadLetter, Input, Outcome, Store
+from streammetrics.report import Ledger, Report
+from streammetrics.service import Worker, WorkerRules
+from streammetrics.state import decode_control
+from streammetrics.vitals import Vitals
+from streammetrics.windows import WindowRules
+from tests.faults import FaultyStore, HandClock, KeptLetters, Logs, LogSource
+from tests.machine import engine_of, oracle_group
+from tests.oracle import Arrival, Group, Result, Settings, Step, Tick, judge
+from tests.strategies import ACTIONS, EXPERIMENTS, SEGMENTS, VALUES
+from tests.test_engine import row_of, scores_of
+
+SEEDS = range(100)
+TASKS = 3
+START_MS = 1_732_183_200_000
+FAR_MS = 10_000
+NOTHING_READ = [0, 0]
+TURNS_MAX = 2_000
+SETTINGS = Settings(segments=("surface",), out_of_orderness_ms=1)
+RULES = WorkerRules(
+    commit_ms=3, commit_users_max=3, cached_users_max=6, idle_ms=None, out_of_orderness_ms=SETTINGS.out_of_orderness_ms,
+    skew_ms_max=40, fenced_wait_seconds=0.02,
+)  # fmt: skip
+decode = native_decoder(EventLimits())
+
+
+def native(event: Event) -> bytes:
+    """An event as a sender writes it."""
+    if isinstance(event, Feedback):
+        return msgspec.json.encode({"type": "feedback", **msgspec.structs.asdict(event)})
+    written = {"type": "impression", "impression_id": event.impression_id, "user_id": event.user_id, "ts": event.ts}
+    written |= {"experiments": dict(event.experiments), "segments": dict(event.segments), "items": event.items}
+    if event.positions is not None:
+        items = [{"id": item, "position": position} for item, position in zip(event.items, event.positions, strict=True)]
+        written |= {"fragment": True, "items": items}
+    return msgspec.json.encode(written)
+
+
+def written_by(chance: Random, task: int, now: int) -> tuple[str, bytes, int]:
+    """One record for a task: its topic, its bytes and its own time. Some are late, some again, some from the future, some broken."""
+    topic = chance.choice(SETTINGS.inputs)
+    user = f"u{task}-{chance.randrange(4)}"
+    ts = now - chance.choice((0, 0, 0, 1, 2, 3, 7, 12))
+    identity = chance.choice("wxyz")
+    items = tuple(chance.choices("abc", k=chance.randint(0, 4)))
+    if chance.random() < 0.05:
+        return topic, chance.choice((b"", b"{", b'{"type":"feedback"}', b"\xff")), -1
+    event: Event
+    if topic == SETTINGS.inputs[0]:
+        positions = tuple(sorted(chance.sample(range(6), len(items)))) if chance.random() < 0.3 else None
+        event = Impression(identity, user, ts, items, chance.choice(EXPERIMENTS), chance.choice(SEGMENTS), positions)
+    else:
+        known = identity if chance.random() < 0.7 else None
+        event = Feedback(user, ts, chance.choice("abc"), chance.choice(ACTIONS), chance.choice(VALUES), known)
+    record_ms = chance.choice((-1, -1, -1, ts, ts - SETTINGS.future_ms, ts - SETTINGS.future_ms - 1))
+    return topic, native(event), record_ms
+
+
+class Simulation:
+    """Two workers over the same logs and the same store, and a seed that decides what happens to them."""
+
+    def __init__(self, seed: int) -> None:
+        random.seed(seed)  # the worker's own jitter
+        self.chance = Random(seed)
+        self.engine = engine_of(SETTINGS)
+        self.clock = HandClock(START_MS)
+        self.logs = Logs(SETTINGS.inputs, TASKS)
+        self.store = FaultyStore(self.chance, failures=0.08, thefts=0.03)
+        self.letters = KeptLetters(chance=self.chance, failures=0.05)
+        self.owner = dict.fromkeys(range(TASKS), 0)
+        self.told: dict[int, set[int]] = {0: set(), 1: set()}
+        self.workers = [self.hire(number) for number in (0, 1)]
+        self.now = START_MS
+        self.crashes = self.rollbacks = self.losses = 0
+
+    def hire(self, number: int, rules: WorkerRules = RULES) -> Worker:
+        """A new worker, who is given what is his."""
+        source = LogSource(self.logs, records_max=5, chance=self.chance, failures=0.03)
+        self.told[number] = {task for task, owner in self.owner.items() if owner == number}
+        source.give(*self.told[number])
+        return worker_over(self.engine, source, self.store, self.letters, rules, self.clock)
+
+    def happen(self) -> None:
+        """One thing that the seed chooses."""
+        number = self.chance.randrange(2)
+        fate = self.chance.random()
+        if fate < 0.60:
+            self.turn(number)
+        elif fate < 0.80:
+            self.write(self.chance.randint(1, 6))
+        elif fate < 0.88:
+            self.clock.advance(self.chance.choice((0.001, 0.004, 0.05)))
+        elif fate < 0.92:
+            self.owner[self.chance.randrange(TASKS)] = number
+        elif fate < 0.96:
+            self.tell(number)
+        elif fate < 0.985:
+            self.crashes += 1
+            self.workers[number] = self.hire(number)
+        else:
+            self.rollbacks += 1
+            self.store.forget_last(self.chance.randrange(TASKS), self.chance.choice((1, 2, 3, 6, 6, 1_000)))
+
+    def turn(self, number: int) -> None:
+        """One turn of a worker. He stops where the store has lost everything, and is started again."""
+        try:
+            self.workers[number].turn()
+        except StateError as error:
+            if "lost all state" not in str(error):
+                raise
+            self.losses += 1
+            self.workers[number] = self.hire(number)
+
+    def tell(self, number: int) -> None:
+        """Let a worker learn what is his. Until then he works on what is no longer his, and not on what has become his."""
+        mine = {task for task, owner in self.owner.items() if owner == number}
+        source = self.workers[number].source
+        assert isinstance(source, LogSource)
+        source.take_away(*self.told[number] - mine)
+        source.give(*mine - self.told[number])
+        self.told[number] = mine
+
+    def write(self, count: int) -> None:
+        for _ in range(count):
+            self.now += self.chance.choice((0, 0, 0, 1, 1, 2, 3, 7, 8))
+            task = self.chance.randrange(TASKS)
+            topic, value, record_ms = written_by(self.chance, task, self.now)
+            self.logs.append(Input(topic, task), value, record_ms)
+
+    def write_ends(self) -> None:
+        """A last event on every input, so far ahead that all that was before is over."""
+        for place in self.logs.of:
+            user, ts = f"end-{place.partition}", self.now + FAR_MS
+            shown = Impression("end", user, ts, ("a",))
+            self.logs.append(place, native(shown if place.topic == SETTINGS.inputs[0] else Feedback(user, ts, "a", "click")))
+
+    def settle(self, rules: WorkerRules = RULES, sessions_open: int = 0) -> None:
+        """All is well again, and one worker takes all that is left, until each task has come down to this many sessions."""
+        self.store.calm()
+        self.letters.failures = 0.0
+        self.owner = dict.fromkeys(range(TASKS), 0)
+        self.workers = [self.hire(0, rules)]
+        assert isinstance(self.workers[0].source, LogSource)
+        self.workers[0].source.failures = 0.0
+        for _ in range(TURNS_MAX):
+            self.workers[0].turn()
+            self.clock.advance(0.004)
+            if settled(self.store, self.logs, sessions_open):
+                break
+        self.workers[0].finish()
+
+
+def worker_over(
+    engine: Engine,
+    source: LogSource,
+    store: Store,
+    letters: KeptLetters,
+    rules: WorkerRules = RULES,
+    clock: HandClock | None = None,
+    **options: Any,
+) -> Worker:
+    clock = clock or HandClock(START_MS)
+    return Worker(
+        engine=engine, decode=decode, source=source, store=store, letters=letters, rules=rules, clock=clock, vitals=Vitals(), **options
+    )
+
+
+def settled(store: Store, logs: Logs, sessions_open: int = 0) -> bool:
+    """Whether all that was written is committed, and each task has come down to this many open sessions."""
+    views = store.view(range(logs.partitions), {}, {})
+    if len(views) < logs.partitions:
+        return False
+    at_end = all(
+        decode_control(view.control).offsets == [logs.end(Input(topic, task)) for topic in logs.topics] for task, view in views.items()
+    )
+    return at_end and all(decode_control(view.control).sessions_open == sessions_open for view in views.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """What the logs must come to."""
+
+    result: Result
+    malformed: Counter[tuple[str, str]]
+    refused: frozenset[tuple[str, Input, int, bytes | None]]
+
+
+def truth_of(logs: Logs, engine: Engine, after: Sequence[Step] = (), settings: Settings = SETTINGS) -> Truth:
+    """Brute force over the logs, one input after the other; `after` comes last in every task."""
+    steps: dict[int, list[Step]] = {task: [] for task in range(logs.partitions)}
+    places: dict[int, list[tuple[Input, int, bytes | None]]] = {task: [] for task in range(logs.partitions)}
+    malformed: Counter[tuple[str, str]] = Counter()
+    refused: set[tuple[str, Input, int, bytes | None]] = set()
+    for place, log in logs.of.items():
+        for offset, record_ms, value in log:
+            (event,) = decode(value)
+            if isinstance(event, MalformedEvent):
+                malformed[event.reason, place.topic] += 1
+                refused.add((event.reason, place, offset, value))
+            else:
+                steps[place.partition].append(Arrival(place.topic, event, None if record_ms < 0 else record_ms))
+                places[place.partition].append((place, offset, value))
+    for of_task in steps.values():
+        of_task.extend(after)
+    result = judge(steps, settings, scores_of(engine.layout.scorer))
+    for task, found in result.tasks.items():
+        refused |= {(fate, *where) for fate, where in zip(found.fates, places[task], strict=True) if fate in ("late", "future")}
+    return Truth(result, malformed, frozenset(refused))
+
+
+def ledger_of(store: Store, engine: Engine, tasks: int, settings: Settings = SETTINGS) -> tuple[Ledger, Report]:
+    rules = WindowRules(
+        pane_ms=settings.pane_ms,
+        windows_ms=settings.windows_ms,
+        lateness_ms=settings.lateness_ms,
+        attribution_ms=settings.attribution_ms,
+    )
+    ledger = Ledger(engine.layout, rules, {}, engine.signature)
+    for task, view in store.view(range(tasks), {}, {}).items():
+        ledger.update(task, view.seq, view.control, view.panes, view.users)
+    return ledger, ledger.report(tasks)
+
+
+def tallies_of(ledger: Ledger) -> dict[tuple[int, Group], list[int]]:
+    board = ledger.board
+    return {(start, oracle_group(group)): tally for start in board.starts() for group, tally in board.pane(start).items() if tally[0]}
+
+
+def assert_exact(store: Store, logs: Logs, engine: Engine, after: Sequence[Step] = (), settings: Settings = SETTINGS) -> Truth:
+    truth = truth_of(logs, engine, after, settings)
+    ledger, report = ledger_of(store, engine, logs.partitions, settings)
+    counters = Counter(truth.result.counters) + truth.malformed
+    for (_, topic), count in truth.malformed.items():
+        counters["events", topic] += count
+    assert {key: count for key, count in report.counts.items() if count} == dict(counters)
+    rows = {key: row_of(tally, SimpleNamespace(engine=engine)) for key, tally in truth.result.panes.items()}
+    assert tallies_of(ledger) == rows
+    return truth
+
+
+def letter_places(letters: Iterable[DeadLetter]) -> set[tuple[str, Input, int, bytes | None]]:
+    return {(letter.reason, letter.input, letter.offset, letter.value) for letter in letters}
+
+
+class TestSimulation:
+    @pytest.mark.parametrize("seed", SEEDS)
+    def test_what_fails_moves_and_crashes_changes_no_integer(self, seed: int) -> None:
+        world = Simulation(seed)
+        for _ in range(300):
+            world.happen()
+        if seed % 2:
+            world.write_ends()
+            world.settle(sessions_open=1)
+            after: list[Step] = []
+        else:
+            world.clock.advance(FAR_MS)
+            world.settle(replace(RULES, idle_ms=SETTINGS.idle_ms))
+            after = [Tick(world.clock.wall_ms())]
+        truth = assert_exact(world.store, world.logs, world.engine, after)
+        assert letter_places(world.letters.kept) == truth.refused
+
+    def test_ten_seeds_together_see_every_fault(self) -> None:
+        seen: Counter[str] = Counter()
+        for seed in SEEDS[:10]:
+            world = Simulation(seed)
+            for _ in range(300):
+                world.happen()
+            seen.update(outcome.value for outcome in world.store.outcomes)
+            seen += Counter(crashes=world.crashes, rollbacks=world.rollbacks, losses=world.losses)
+        assert all(seen[name] for name in ("written", "already", "fenced", "conflict", "crashes", "rollbacks", "losses"))
+
+
+class Bench:
+    """One worker, one task, nothing that fails by itself; a test moves the clock and decides what the logs hold."""
+
+    def __init__(self, *, records_max: int = 1_000, settings: Settings = SETTINGS, **rules: Any) -> None:
+        self.settings = settings
+        self.engine = engine_of(settings)
+        self.rules = replace(RULES, **rules)
+        self.clock = HandClock(START_MS)
+        self.logs = Logs(settings.inputs, 1)
+        self.store = FaultyStore()
+        self.letters = KeptLetters()
+        self.source = LogSource(self.logs, records_max=records_max)
+        self.source.give(0)
+        self.worker = self.hire()
+
+    def hire(self, **options: Any) -> Worker:
+        """A worker who has claimed the task; records come with his next turn."""
+        worker = worker_over(self.engine, self.source, self.store, self.letters, self.rules, self.clock, **options)
+        worker.turn()
+        return worker
+
+    def replace_worker(self, **options: Any) -> None:
+        """The former worker is no more, and told nobody."""
+        self.source = LogSource(self.logs, records_max=self.source.records_max)
+        self.source.give(0)
+        self.worker = self.hire(**options)
+
+    def show(self, *times: int, user: str = "u") -> None:
+        for ts in times:
+            shown = Impression(f"{user}-{ts}", user, START_MS + ts, ("a", "b"))
+            self.logs.append(Input(self.settings.inputs[0], 0), native(shown))
+
+    def click(self, *times: int, user: str = "u") -> None:
+        for ts in times:
+            self.logs.append(Input(self.settings.inputs[1], 0), native(Feedback(user, START_MS + ts, "a", "click")))
+
+    def turn(self, turns: int = 1, seconds: float = 0.01) -> None:
+        for _ in range(turns):
+            self.clock.advance(seconds)
+            self.worker.turn()
+
+    @property
+    def offsets(self) -> list[int | None]:
+        """Where the committed state stands in the two logs."""
+        views = self.store.view([0], {}, {})
+        return decode_control(views[0].control).offsets if views else []
+
+    @property
+    def watermark(self) -> int:
+        return decode_control(self.store.view([0], {}, {})[0].control).watermark - START_MS
+
+    def ahead_ms(self) -> int:
+        """How far the first input is ahead of the second."""
+        state = self.worker.works[0].state
+        assert state is not None
+        return state.watermarks[0] - state.watermarks[1]
+
+
+class TestPacing:
+    SKEW_MS = 40
+    RECORDS = 5
+
+    @pytest.fixture
+    def bench(self) -> Bench:
+        """Impressions ten milliseconds apart and clicks one: read record by record, impressions run away."""
+        bench = Bench(records_max=self.RECORDS, skew_ms_max=self.SKEW_MS)
+        bench.show(*range(0, 600, 10))
+        bench.click(*range(600))
+        return bench
+
+    def test_an_input_far_ahead_waits_for_the_slow_one(self, bench: Bench) -> None:
+        paused = []
+        while bench.offsets != [60, 600]:
+            bench.turn()
+            paused.append(bench.worker.vitals.paused_inputs)
+            if bench.offsets and bench.offsets[1] != 600:
+                assert bench.ahead_ms() <= self.SKEW_MS + 10 * self.RECORDS
+        assert max(paused) == 1
+        assert not bench.source.paused
+        assert_exact(bench.store, bench.logs, bench.engine)
+
+    def test_it_waits_as_well_after_the_task_was_claimed_anew(self, bench: Bench) -> None:
+        while bench.worker.vitals.paused_inputs == 0:
+            bench.turn()
+        bench.turn(2)
+        bench.store.forget_last(0, 1)
+        while bench.worker.vitals.commits["conflict"] == 0:
+            bench.turn()
+        while bench.offsets != [60, 600]:
+            bench.turn()
+            if bench.worker.works[0].state is not None and bench.offsets[1] != 600:
+                assert bench.ahead_ms() <= self.SKEW_MS + 10 * self.RECORDS
+        assert_exact(bench.store, bench.logs, bench.engine)
+
+    def test_an_input_that_is_read_to_its_end_keeps_nobody_waiting(self) -> None:
+        bench = Bench(records_max=1, skew_ms_max=self.SKEW_MS)
+        bench.show(0, 1_000, 2_000)
+        bench.click(0)
+        bench.turn(5)
+        assert bench.offsets == [3, 1]
+
+
+class TestIdleInputs:
+    IDLE_MS = 30
+
+    def test_an_empty_input_holds_the_watermark_until_it_is_idle(self) -> None:
+        bench = Bench(idle_ms=self.IDLE_MS)
+        bench.show(0, 100)
+        bench.turn(2, seconds=0.004)
+        assert bench.offsets == [2, 0]
+        assert bench.watermark < 0
+        bench.show(105)
+        bench.turn(4)
+        assert bench.watermark >= 100 - SETTINGS.out_of_orderness_ms
+
+    def test_silence_on_every_input_makes_everything_final(self) -> None:
+        bench = Bench(idle_ms=self.IDLE_MS, settings=replace(SETTINGS, idle_ms=self.IDLE_MS))
+        bench.show(0)
+        bench.click(3)
+        bench.turn()
+        bench.clock.advance(1.0)
+        bench.turn(3)
+        settings, now = bench.settings, bench.clock.wall_ms()
+        assert bench.watermark > now - START_MS - self.IDLE_MS - settings.out_of_orderness_ms - 20
+        truth = assert_exact(bench.store, bench.logs, bench.engine, [Tick(now)], settings)
+        assert truth.result.totals["matched"] == 1
+
+    def test_a_source_that_cannot_be_reached_is_not_idle(self) -> None:
+        bench = Bench(idle_ms=self.IDLE_MS)
+        bench.show(0)
+        bench.turn()
+        bench.source.health = replace(bench.source.health, reachable=False)
+        bench.turn(100)
+        assert bench.watermark < 0
+        bench.source.health = replace(bench.source.health, reachable=True)
+        bench.turn(2)
+        assert bench.watermark >= 0
+
+    def test_what_comes_after_an_idle_time_is_judged_by_where_time_stood(self) -> None:
+        bench = Bench(idle_ms=self.IDLE_MS)
+        bench.show(0, 100)
+        bench.turn(5)
+        reached = bench.watermark
+        assert reached == 100 - SETTINGS.out_of_orderness_ms
+        late, in_time = reached - SETTINGS.lateness_ms - 1, reached - SETTINGS.lateness_ms
+        bench.click(late, in_time)
+        bench.turn(2)
+        clicks = Input(SETTINGS.inputs[1], 0)
+        assert ledger_of(bench.store, bench.engine, 1)[1].counts["late", clicks.topic] == 1
+        assert letter_places(bench.letters.kept) == {("late", clicks, 0, bench.logs.of[clicks][0].value)}
+
+
+class TestCommits:
+    @pytest.mark.parametrize(("users_max", "users"), [(1, 30), (10, 300), (1_500, 3_000)])
+    def test_no_commit_writes_more_users_than_its_bound(self, users_max: int, users: int) -> None:
+        bench = Bench(commit_users_max=users_max, commit_ms=1_000, records_max=5_000)
+        for number in range(users):
+            bench.show(0, user=f"u{number}")
+        bench.turn(2, seconds=2.0)
+        assert max(len(commit.users) for commit in bench.store.written) <= users_max
+        bench.show(FAR_MS, user="end")
+        bench.click(FAR_MS, user="end")
+        while not settled(bench.store, bench.logs, sessions_open=1):
+            bench.turn(seconds=2.0)
+        sizes = [len(commit.users) + len(commit.users_gone) for commit in bench.store.written]
+        assert max(sizes) <= 2 * users_max  # as many again were looked at because their sessions may have ended
+        assert sum(len(commit.users_gone) for commit in bench.store.written) == users
+        assert_exact(bench.store, bench.logs, bench.engine)
+
+    def test_commits_are_spaced(self) -> None:
+        bench = Bench(commit_ms=1_000)
+        for turn in range(100):
+            bench.show(turn)
+            bench.turn(seconds=0.1)
+        assert 9 <= len(bench.store.written) <= 11
+
+    def test_shutdown_commits_what_was_taken_and_closes_what_was_opened(self) -> None:
+        bench = Bench(commit_ms=1_000_000)
+        bench.show(0, 1, 2)
+        bench.turn()
+        assert bench.offsets == NOTHING_READ
+        bench.worker.finish()
+        assert bench.offsets == [3, 0]
+        assert bench.source.acknowledged == {Input(SETTINGS.inputs[0], 0): 3, Input(SETTINGS.inputs[1], 0): 0}
+        assert bench.source.closed
+        assert bench.letters.closed
+
+    def test_shutdown_gives_up_on_a_store_that_stays_away(self) -> None:
+        bench = Bench(commit_ms=1_000_000)
+        bench.show(0)
+        bench.turn()
+        bench.store.failures = 1.0
+        bench.clock.look_seconds = 0.5
+        before = bench.clock.monotonic()
+        bench.worker.finish(patience_seconds=3.0)
+        assert 3.0 <= bench.clock.monotonic() - before < 10.0
+        bench.clock.look_seconds = 0.0
+        assert bench.source.closed
+        bench.store.calm()
+        bench.replace_worker()
+        bench.turn()
+        bench.worker.finish()
+        assert_exact(bench.store, bench.logs, bench.engine)
+
+    def test_a_crash_between_two_commits_counts_nothing_twice(self) -> None:
+        bench = Bench(commit_ms=1_000_000)
+        bench.show(0, 1)
+        bench.turn()
+        bench.replace_worker()
+        bench.turn()
+        bench.worker.finish()
+        assert_exact(bench.store, bench.logs, bench.engine)
+
+    def test_a_lost_reply_is_sent_again_and_known(self) -> None:
+        bench = Bench()
+        bench.show(0)
+        bench.turn()
+        bench.show(1)
+        commit = bench.store.commit
+
+        def reply_lost(offered: Commit) -> Outcome:
+            bench.store.commit = commit  # type: ignore[method-assign]
+            commit(offered)
+            raise StoreError("the reply was lost")
+
+        bench.store.commit = reply_lost  # type: ignore[method-assign]
+        bench.turn()
+        assert bench.worker.vitals.commits["failed"] == 1
+        bench.clock.advance(5)
+        bench.turn()
+        assert bench.store.outcomes[-2:] == [Outcome.WRITTEN, Outcome.ALREADY]
+        assert_exact(bench.store, bench.logs, bench.engine)
+
+
+class TestDeadLetters:
+    BROKEN = b'{"type":"impression"'
+
+    def test_letters_are_kept_before_the_commit_that_counts_them(self) -> None:
+        bench = Bench()
+        bench.show(0)
+        bench.logs.append(Input(SETTINGS.inputs[0], 0), self.BROKEN)
+        kept_at_commit = []
+        commit = bench.store.commit
+
+        def noted(offered: Commit) -> Outcome:
+            kept_at_commit.append((decode_control(offered.control).offsets[0], [letter.offset for letter in bench.letters.kept]))
+            return commit(offered)
+
+        bench.store.commit = noted  # type: ignore[method-assign]
+        bench.turn()
+        assert kept_at_commit == [(2, [1])]
+
+    def test_no_commit_passes_letters_that_could_not_be_kept(self) -> None:
+        bench = Bench()
+        bench.letters.chance, bench.letters.failures = Random(1), 1.0
+        bench.logs.append(Input(SETTINGS.inputs[0], 0), self.BROKEN)
+        bench.turn(5)
+        assert bench.offsets == NOTHING_READ
+        bench.letters.failures = 0.0
+        bench.turn(2, seconds=10.0)
+        assert bench.offsets == [1, 0]
+        assert letter_places(bench.letters.kept) == {("bad_json", Input(SETTINGS.inputs[0], 0), 0, self.BROKEN)}
+
+
+class TestOwnership:
+    def test_a_fenced_task_is_given_up_and_claimed_again_after_a_while(self) -> None:
+        bench = Bench(fenced_wait_seconds=5.0)
+        bench.show(0)
+        bench.turn()
+        bench.store.steal(0, "somebody else")
+        bench.show(1)
+        bench.turn()
+        assert bench.worker.vitals.commits["fenced"] == 1
+        assert bench.worker.works[0].state is None
+        bench.turn(20, seconds=0.2)
+        assert bench.worker.works[0].state is None
+        assert bench.source.paused == set(bench.source.inputs_of(0))
+        bench.turn(2, seconds=2.0)
+        assert bench.offsets == [2, 0]
+        assert_exact(bench.store, bench.logs, bench.engine)
+
+    def test_a_revoked_task_is_not_committed(self) -> None:
+        bench = Bench(commit_ms=50)
+        bench.show(0)
+        bench.turn(2)
+        bench.source.take_away(0)
+        bench.turn(20)
+        assert bench.offsets == NOTHING_READ
+        assert not bench.worker.works
+
+    def test_a_topic_that_was_created_anew_is_refused(self) -> None:
+        bench = Bench()
+        bench.replace_worker(topic_ids=["one", "two"])
+        bench.show(0)
+        bench.turn()
+        with pytest.raises(StateError, match=r"'feedback' was deleted and created again \(its id was two, now other\)"):
+            bench.replace_worker(topic_ids=["one", "other"])
+
+    def test_a_store_that_lost_everything_is_not_taken_for_a_new_one(self) -> None:
+        bench = Bench()
+        bench.show(0)
+        bench.turn()
+        bench.store.forget_last(0, 100)
+        bench.show(1)
+        with pytest.raises(StateError, match="lost all state of task 0"):
+            bench.turn(3)
+
+    def test_a_user_on_the_wrong_partition_is_counted(self) -> None:
+        bench = Bench()
+        bench.replace_worker(misplaced=lambda task, user_id: user_id == "astray")
+        bench.show(0)
+        bench.show(0, 1, user="astray")
+        bench.turn()
+        assert ledger_of(bench.store, bench.engine, 1)[1].counts["key_mismatch", SETTINGS.inputs[0]] == 2
+
+
+class TestTheWorldAway:
+    def test_a_source_or_store_that_stays_away_is_waited_for_and_told(self) -> None:
+        bench = Bench()
+        bench.turn()
+        bench.store.failures = 1.0
+        bench.show(0)
+        bench.turn(10)
+        assert bench.worker.vitals.store_trouble is not None
+        assert not bench.worker.vitals.ready
+        assert bench.source.paused == set(bench.source.inputs_of(0))
+        bench.store.calm()
+        bench.turn(2, seconds=10.0)
+        assert bench.worker.vitals.store_trouble is None
+        assert bench.worker.vitals.ready
+        assert not bench.source.paused
+        assert_exact(bench.store, bench.logs, bench.engine)
+
+    @pytest.mark.parametrize("fault", [StoreError, SourceError])
+    def test_patience_ends_where_the_operator_says(self, fault: type[Exception]) -> None:
+        bench = Bench(retry_seconds_max=30.0)
+        bench.turn()
+        bench.show(0)
+        if fault is StoreError:
+            bench.store.failures = 1.0
+        else:
+            bench.source.chance, bench.source.failures = Random(1), 1.0
+        before = bench.clock.monotonic()
+        with pytest.raises(fault):
+            bench.turn(100, seconds=1.0)
+        assert bench.clock.monotonic() - before > 30
