@@ -13,9 +13,9 @@ from streammetrics.events import Decoder, UbiSettings, decoder
 from streammetrics.grades import parse_grades
 from streammetrics.metrics import MetricError, Scorer, Spec
 from streammetrics.report import Ledger
-from streammetrics.service import WorkerRules
 from streammetrics.sessions import JoinRules
 from streammetrics.windows import WindowRules
+from streammetrics.work import WorkerRules
 
 
 def build_engine(settings: Settings, topics: Sequence[str]) -> Engine:

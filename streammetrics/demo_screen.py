@@ -17,9 +17,9 @@ from rich.table import Table
 from rich.text import Text
 
 from streammetrics.config import Settings
+from streammetrics.ports import Clock
 from streammetrics.report import Report
 from streammetrics.scoring import Layout
-from streammetrics.service import Clock
 from streammetrics.tables import Arm, arms_of_window, counter_lines, main_metrics, number
 from streammetrics.vitals import Vitals
 from streammetrics.windows import View

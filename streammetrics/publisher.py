@@ -11,9 +11,8 @@ from collections.abc import Callable
 import structlog
 
 from streammetrics.errors import StoreError
-from streammetrics.ports import Store
+from streammetrics.ports import Clock, Store
 from streammetrics.report import Ledger, Report
-from streammetrics.service import Clock
 from streammetrics.vitals import Trouble, Vitals
 
 log = structlog.get_logger("streammetrics.publisher")

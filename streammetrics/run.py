@@ -36,8 +36,9 @@ from streammetrics.connections import kafka_settings, redis_settings
 from streammetrics.engine import Engine
 from streammetrics.errors import ConfigError, Problem, SourceError, StateError, StoreError
 from streammetrics.logs import configure_logs
+from streammetrics.ports import Clock
 from streammetrics.publisher import Publisher
-from streammetrics.service import Clock, Worker
+from streammetrics.service import Worker
 from streammetrics.signals import stopping
 from streammetrics.version import __version__
 from streammetrics.vitals import Trouble, Vitals

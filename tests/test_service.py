@@ -19,10 +19,11 @@ from streammetrics.events import EventLimits, native_decoder
 from streammetrics.events.model import Event, Feedback, Impression
 from streammetrics.ports import Commit, DeadLetter, Input, Outcome, Store
 from streammetrics.report import Ledger, Report
-from streammetrics.service import Worker, WorkerRules
+from streammetrics.service import Worker
 from streammetrics.state import decode_control
 from streammetrics.vitals import Vitals
 from streammetrics.windows import WindowRules
+from streammetrics.work import WorkerRules
 from tests.faults import FaultyStore, HandClock, KeptLetters, Logs, LogSource
 from tests.machine import engine_of, oracle_group
 from tests.oracle import Arrival, Group, Result, Settings, Step, Tick, judge

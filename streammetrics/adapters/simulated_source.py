@@ -6,8 +6,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from zlib import crc32
 
-from streammetrics.ports import Input, Polled, Record, SourceHealth
-from streammetrics.service import Clock
+from streammetrics.ports import Clock, Input, Polled, Record, SourceHealth
 from streammetrics.simulate import Sent
 
 RECORDS_MAX = 5_000

@@ -21,8 +21,9 @@ from streammetrics.events.model import Event, Feedback, Impression
 from streammetrics.ports import Commit
 from streammetrics.report import Ledger
 from streammetrics.run import tune_garbage_collection
-from streammetrics.service import CHUNK_RECORDS_MAX, WorkerRules
+from streammetrics.service import CHUNK_RECORDS_MAX
 from streammetrics.windows import WindowRules
+from streammetrics.work import WorkerRules
 from tests.bench.parts import WrongAnswerError, peak_mb, read_given, reply
 from tests.bench.truth import INPUTS, Rows, require_equal, scores
 

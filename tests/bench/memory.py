@@ -18,7 +18,8 @@ from streammetrics.engine import Arrived
 from streammetrics.events.model import Event, Feedback, Impression
 from streammetrics.ports import Commit, Outcome
 from streammetrics.run import tune_garbage_collection
-from streammetrics.service import CHUNK_RECORDS_MAX, WorkerRules
+from streammetrics.service import CHUNK_RECORDS_MAX
+from streammetrics.work import WorkerRules
 from tests.bench.parts import WrongAnswerError, read_given, reply
 from tests.bench.truth import INPUTS
 from tests.servers.redis import RedisServer

@@ -1,0 +1,70 @@
+"""What a worker holds: how it paces itself, its tasks with what they still have to do, and how long it waits after a failure."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from streammetrics.engine import Arrived, Decoded, TaskState
+from streammetrics.ports import Commit, DeadLetter, Input, Record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerRules:
+    """How the loop paces itself; nothing here changes a result but `idle_ms`, which decides when an input is idle."""
+
+    commit_ms: int = 1_000
+    commit_users_max: int = 2_000
+    """How many users of the stream a commit takes; as many again, whose sessions may have ended, are looked at with it."""
+    cached_users_max: int = 200_000
+    idle_ms: int | None = 30_000
+    out_of_orderness_ms: int = 5_000
+    skew_ms_max: int = 3_600_000
+    fenced_wait_seconds: float = 10.0
+    retry_seconds_max: float = 0.0
+    """How long the world may fail before the worker gives up; 0 means for ever."""
+
+
+class Backoff:
+    """Waiting times that double up to a cap, with full jitter, so that workers do not come back all at once."""
+
+    def __init__(self, first_seconds: float = 0.1, cap_seconds: float = 5.0) -> None:
+        self._first, self._cap = first_seconds, cap_seconds
+
+    def delay(self, failures: int) -> float:
+        return random.uniform(0.5, 1.0) * min(self._cap, self._first * 2.0 ** min(failures - 1, 30))
+
+
+class Chunk(NamedTuple):
+    """Some records of one input on their way to a step: decoded, and as they came for the dead letters."""
+
+    topic: int
+    records: Sequence[Record]
+    decoded: list[Decoded]
+
+    @property
+    def arrived(self) -> Arrived:
+        return Arrived(self.topic, self.decoded, self.records[-1].offset + 1)
+
+
+@dataclass(slots=True)
+class Work:
+    """One owned task: None for `state` until it is claimed."""
+
+    task: int
+    inputs: tuple[Input, ...]
+    claim_after: float = 0.0
+    token: str = ""
+    epoch: int = 0
+    seq: int = 0
+    state: TaskState | None = None
+    backlog: deque[Chunk] = field(default_factory=deque)
+    letters: list[DeadLetter] = field(default_factory=list)
+    pending: Commit | None = None
+    committed_seconds: float = 0.0
+    ticked_seconds: float = 0.0
+    heard_seconds: dict[Input, float] = field(default_factory=dict)
+    idle: frozenset[int] = frozenset()
