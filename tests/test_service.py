@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from types import SimpleNamespace
@@ -331,6 +331,15 @@ class Bench:
             self.clock.advance(seconds)
             self.worker.turn()
 
+    def turns_until(self, condition: Callable[[], bool], seconds: float = 0.01) -> Iterator[None]:
+        """Turns until a condition holds; a test looks at each."""
+        for _ in range(TURNS_MAX):
+            if condition():
+                return
+            self.turn(seconds=seconds)
+            yield
+        pytest.fail(f"not so after {TURNS_MAX} turns; committed: {self.offsets}")
+
     @property
     def offsets(self) -> list[int | None]:
         """Where the committed state stands in the two logs."""
@@ -362,8 +371,7 @@ class TestPacing:
 
     def test_an_input_far_ahead_waits_for_the_slow_one(self, bench: Bench) -> None:
         paused = []
-        while bench.offsets != [60, 600]:
-            bench.turn()
+        for _ in bench.turns_until(lambda: bench.offsets == [60, 600]):
             paused.append(bench.worker.vitals.paused_inputs)
             if bench.offsets and bench.offsets[1] != 600:
                 assert bench.ahead_ms() <= self.SKEW_MS + 10 * self.RECORDS
@@ -372,14 +380,13 @@ class TestPacing:
         assert_exact(bench.store, bench.logs, bench.engine)
 
     def test_it_waits_as_well_after_the_task_was_claimed_anew(self, bench: Bench) -> None:
-        while bench.worker.vitals.paused_inputs == 0:
-            bench.turn()
+        for _ in bench.turns_until(lambda: bench.worker.vitals.paused_inputs > 0):
+            pass
         bench.turn(2)
         bench.store.forget_last(0, 1)
-        while bench.worker.vitals.commits["conflict"] == 0:
-            bench.turn()
-        while bench.offsets != [60, 600]:
-            bench.turn()
+        for _ in bench.turns_until(lambda: bench.worker.vitals.commits["conflict"] > 0):
+            pass
+        for _ in bench.turns_until(lambda: bench.offsets == [60, 600]):
             if bench.worker.works[0].state is not None and bench.offsets[1] != 600:
                 assert bench.ahead_ms() <= self.SKEW_MS + 10 * self.RECORDS
         assert_exact(bench.store, bench.logs, bench.engine)
@@ -452,8 +459,8 @@ class TestCommits:
         assert max(len(commit.users) for commit in bench.store.written) <= users_max
         bench.show(FAR_MS, user="end")
         bench.click(FAR_MS, user="end")
-        while not settled(bench.store, bench.logs, sessions_open=1):
-            bench.turn(seconds=2.0)
+        for _ in bench.turns_until(lambda: settled(bench.store, bench.logs, sessions_open=1), seconds=2.0):
+            pass
         sizes = [len(commit.users) + len(commit.users_gone) for commit in bench.store.written]
         assert max(sizes) <= 2 * users_max  # as many again were looked at because their sessions may have ended
         assert sum(len(commit.users_gone) for commit in bench.store.written) == users

@@ -19,7 +19,7 @@ from streammetrics.adapters.file_source import FileDeadLetters, FileSource
 from streammetrics.errors import ConfigError, SourceError
 from streammetrics.ports import DeadLetter, Input, Record
 
-PACKED = gzip.compress(b"one\n" * 10_000)
+PACKED = gzip.compress(b"one\n" * 10_000, mtime=0)
 
 
 def write(path: Path, content: bytes) -> str:
@@ -101,13 +101,17 @@ class TestLines:
         assert read_all(started([path], chunk_lines_max=chunk)) == {path: expected}
 
     def test_a_gzip_file_is_read_as_its_content(self, tmp_path: Path) -> None:
-        path = write(tmp_path / "events.ndjson.gz", gzip.compress(b"one\ntwo\n"))
+        path = write(tmp_path / "events.ndjson.gz", gzip.compress(b"one\ntwo\n", mtime=0))
         source = started([path])
         assert source.bytes_total == Path(path).stat().st_size
         assert read_all(source) == {path: [(1, b"one"), (2, b"two")]}
         assert source.bytes_read == source.bytes_total
 
-    @pytest.mark.parametrize("content", [PACKED[:-20], b"this is no gzip", PACKED[:10] + b"\xff" * 20, PACKED[:-8] + b"\0" * 8])
+    @pytest.mark.parametrize(
+        "content",
+        [PACKED[:-20], b"this is no gzip", PACKED[:10] + b"\xff" * 20, PACKED[:-8] + b"\0" * 8],
+        ids=["cut short", "no gzip", "broken inside", "wrong sum"],
+    )
     def test_a_damaged_gzip_file_is_an_error_that_names_it(self, tmp_path: Path, content: bytes) -> None:
         source = started([write(tmp_path / "broken.gz", content)])
         with pytest.raises(SourceError, match=r"broken\.gz"):

@@ -88,12 +88,12 @@ def part_engine(quick: bool, rounds: int, say: Say) -> None:
                 found[users].append(parts.measure("engine_alone", {"users": users, "visits": visits}, Path(directory) / "log"))
     table = Table("users", "events", "step µs", "save µs", "events/s, step", "events/s, step and save", "peak MB")
     rates = {}
-    for users, rounds in found.items():
-        step, save = (statistics.median(each[f"{what}_seconds"] / each["events"] for each in rounds) for what in ("step", "save"))
+    for users, turns in found.items():
+        step, save = (statistics.median(each[f"{what}_seconds"] / each["events"] for each in turns) for what in ("step", "save"))
         rates[users] = 1 / step
-        peak = statistics.median(each["peak_mb"] for each in rounds)
+        peak = statistics.median(each["peak_mb"] for each in turns)
         row = (
-            f"{rounds[0]['events']:,}",
+            f"{turns[0]['events']:,}",
             f"{step * 1e6:.2f}",
             f"{save * 1e6:.2f}",
             f"{1 / step:,.0f}",
@@ -101,7 +101,7 @@ def part_engine(quick: bool, rounds: int, say: Say) -> None:
             f"{peak:,.0f}",
         )
         table.add_row(f"{users:,}", *row)
-    checked = sum(each["checked"] for rounds in found.values() for each in rounds)
+    checked = sum(each["checked"] for turns in found.values() for each in turns)
     console.print(f"\n[bold]Engine alone[/bold] (answer checked: {checked:,} stored integers equal plain counting)")
     console.print(table)
     least = min(rates.values())
