@@ -63,7 +63,13 @@ class Stream:
         self._failure: BaseException | None = None
 
     def _send(self) -> None:
-        producer = KafkaProducer(bootstrap_servers=self._pipeline.broker.bootstrap, acks="all", linger_ms=5, delivery_timeout_ms=60_000)
+        producer = KafkaProducer(
+            bootstrap_servers=self._pipeline.broker.bootstrap,
+            acks="all",
+            linger_ms=5,
+            delivery_timeout_ms=60_000,
+            reconnect_backoff_max_ms=500,
+        )
         try:
             began = time.monotonic()
             for sent, record in enumerate(generate(self._traffic), start=1):

@@ -1,0 +1,92 @@
+"""The publisher: what it shows while the store fails, before anything was committed, and of state that other rules made."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from streammetrics.adapters.memory_store import MemoryStore
+from streammetrics.clock import SystemClock
+from streammetrics.errors import StateError, StoreError
+from streammetrics.events.model import Impression
+from streammetrics.ports import Store
+from streammetrics.publisher import Publisher
+from streammetrics.report import Ledger, Report
+from streammetrics.vitals import Vitals
+from streammetrics.windows import WindowRules
+from tests.machine import Machine, engine_of
+from tests.oracle import Arrival, Settings
+
+SETTINGS = Settings(inputs=("events",))
+ENGINE = engine_of(SETTINGS)
+
+
+class Away(MemoryStore):
+    """A memory store that cannot be reached while `away` is set."""
+
+    away = False
+
+    def partitions(self) -> int | None:
+        if self.away:
+            raise StoreError("the store is away")
+        return super().partitions()
+
+    def view(self, *words):  # type: ignore[no-untyped-def]
+        if self.away:
+            raise StoreError("the store is away")
+        return super().view(*words)
+
+
+def publisher_of(store: Store, shown: list[Report], signature: str = ENGINE.signature) -> tuple[Publisher, Vitals]:
+    rules = WindowRules(pane_ms=4, windows_ms=(4,), lateness_ms=2, attribution_ms=5)
+    vitals = Vitals()
+    ledger = Ledger(ENGINE.layout, rules, {}, signature)
+    return Publisher(ledger=ledger, store=store, publish_ms=10, clock=SystemClock(), vitals=vitals, on_report=shown.append), vitals
+
+
+def committed(store: Store, tasks: int = 1) -> Machine:
+    store.announce(tasks)
+    machine = Machine(ENGINE, SETTINGS, store)
+    machine.take([Arrival("events", Impression("x", "u", 1, ("a",))), Arrival("events", Impression("y", "u", 30, ("a",)))])
+    machine.commit()
+    return machine
+
+
+def test_nothing_is_published_before_anybody_said_how_many_tasks_there_are() -> None:
+    shown: list[Report] = []
+    assert publisher_of(MemoryStore(), shown)[0].publish() is None
+    assert shown == []
+
+
+def test_windows_wait_for_the_tasks_that_have_not_committed() -> None:
+    store, shown = MemoryStore(), []
+    committed(store, tasks=2)
+    report = publisher_of(store, shown)[0].publish()
+    assert report is not None
+    assert (report.tasks, report.tasks_committed, report.watermark_ms) == (2, 1, None)
+    assert [window.end_ms for window in report.windows] == [None, None]
+
+
+def test_the_last_report_stands_while_the_store_is_away_and_the_trouble_is_told() -> None:
+    store, shown, stop = Away(), [], threading.Event()
+    committed(store)
+    publisher, vitals = publisher_of(store, shown)
+    publisher.publish()
+    store.away = True
+    stop.set()
+    publisher.run(stop)
+    assert len(shown) == 1
+    assert vitals.publish_trouble is not None
+    assert "away" in vitals.publish_trouble.message
+    store.away = False
+    publisher.run(stop)
+    assert vitals.publish_trouble is None
+    assert len(shown) == 2
+
+
+def test_state_that_other_rules_made_is_refused() -> None:
+    store = MemoryStore()
+    committed(store)
+    with pytest.raises(StateError, match="other rules"):
+        publisher_of(store, [], signature="another")[0].publish()
