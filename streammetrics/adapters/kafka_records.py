@@ -170,3 +170,15 @@ def _prove() -> None:
         expected = [Record(record.offset, record.timestamp, record.value) for record in stock.take(2)]
         if fast.take(2) != expected or not expected or fast.next_fetch_offset != stock.next_fetch_offset:
             raise ValueError(f"read otherwise than the client: {expected}")
+
+
+def release_parked(consumer: Any) -> None:
+    """Let records come back that the client set aside while their input was paused; to be called before every poll.
+
+    The client brings them back only when its current chunk is None, but leaves a chunk that has been read to its end in that
+    place, and does not fetch for an input that has records set aside: after `resume` such an input would stay silent for good.
+    """
+    fetcher = getattr(consumer, "_fetcher", None)
+    chunk = getattr(fetcher, "_next_partition_records", None)
+    if fetcher is not None and chunk is not None and not chunk:
+        fetcher._next_partition_records = None

@@ -92,6 +92,7 @@ class KafkaSource:
         if self._watchdog.polled(now) and not self._look(now):
             return self._polled({})
         self._history.check(self._cluster, now)
+        kafka_records.release_parked(self._consumer)
         with self._explained():
             return self._polled(self._consumer.poll(timeout_ms=max(0, int(timeout_s * 1_000)), max_records=self._settings.poll_records_max))
         return self._polled({})
@@ -273,6 +274,8 @@ class KafkaSource:
         with self._ownership.settled():
             flowing = self._ownership.flowing
             places = [place for place in inputs if place.partition in flowing]
+            if not places:
+                return
             if pause:
                 self._consumer.pause(*(TopicPartition(*place) for place in places))
                 self._paused.update(places)

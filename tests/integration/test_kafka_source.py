@@ -484,6 +484,23 @@ class TestOutages:
                 turn_until(turn, member, seconds=60)
             assert member.source.rebuilds == 4
 
+    def test_an_input_paused_in_the_middle_of_a_chunk_goes_on_when_it_is_resumed(
+        self, kafka_broker: KafkaBroker, topics: tuple[str, str]
+    ) -> None:
+        """The client sets the rest of the chunk aside, and of itself would not bring it back."""
+        paused, other = Input(topics[0], 0), Input(topics[1], 0)
+        send(kafka_broker, paused, numbered(50))
+        with running(settings_for(kafka_broker, *topics, poll_records_max=10)) as member:
+            turn_until(lambda: len(member.got[paused]) >= 10, member)
+            member.source.pause([paused])
+            send(kafka_broker, other, numbered(50))
+            turn_until(lambda: len(member.got[other]) == 50, member)
+            assert len(member.got[paused]) < 50
+            member.source.resume([paused])
+            turn_until(lambda: len(member.got[paused]) == 50, member)
+            assert member.values(paused) == numbered(50)
+            assert member.source.rebuilds == 0
+
     def test_an_input_paused_for_long_is_not_taken_for_deaf(self, kafka_broker: KafkaBroker, topics: tuple[str, str]) -> None:
         place, now = Input(topics[0], 0), Clock()
         with running(settings_for(kafka_broker, *topics), clock=now) as member:
