@@ -125,10 +125,21 @@ class Session:
             if self._showing is not None:
                 for item in set(facts.items):
                     insort(self._showing.setdefault(item, []), (facts.ts, identity))
-            if identity in self.orphan_ids or facts.ts <= self.idless_last:
+            if facts.ts <= self.idless_last:
                 self.rejoin(rules.attribution_ms, touched)
+            elif identity in self.orphan_ids:
+                self._adopt(identity, rules.attribution_ms, touched)
             return None
         return self._add_copy(impression, facts, rules, touched)
+
+    def _adopt(self, identity: str, attribution_ms: int, touched: Touched) -> None:
+        """Give a new list the feedback that named it before it came; nobody else's feedback can be its."""
+        self.orphan_ids.discard(identity)
+        for feedback in self.feedback:
+            if feedback.impression_id == identity and feedback.grade > 0:
+                found = self.find(feedback, attribution_ms)
+                if type(found) is tuple:
+                    _grade(*found, feedback.grade, touched)
 
     def absorb(self, other: Session, rules: JoinRules, touched: Touched) -> Duplicates:
         """Take in a session that a bridge has joined to this one; the bridge itself comes afterwards."""
