@@ -20,7 +20,7 @@ from streammetrics.events import Decoder
 from streammetrics.ports import Clock, Commit, DeadLetter, DeadLetters, Input, Outcome, Record, Source, Store
 from streammetrics.vitals import Trouble, Vitals
 from streammetrics.windows import NEVER, Pane
-from streammetrics.work import Backoff, Chunk, Work, WorkerRules
+from streammetrics.work import Backoff, Chunk, Work, WorkerRules, commit_of
 
 FINISH_RETRY_SECONDS = 0.05
 LETTERS_MAX = 1_000
@@ -278,19 +278,7 @@ class Worker:
         assert work.state is not None
         self._write_letters(work)
         save = self.engine.save(work.state)
-        work.pending = Commit(
-            task=work.task,
-            epoch=work.epoch,
-            token=work.token,
-            seq=work.seq + 1,
-            control=save.control,
-            panes_from_ms=save.panes_from_ms,
-            users=save.users,
-            due=save.due,
-            users_gone=save.users_gone,
-            panes=save.panes,
-            panes_gone=save.panes_gone,
-        )
+        work.pending = commit_of(save, task=work.task, epoch=work.epoch, token=work.token, seq=work.seq + 1)
         self._commit(work, work.pending)
 
     def _write_letters(self, work: Work) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from streammetrics.engine import Arrived, Decoded, TaskState
+from streammetrics.engine import Arrived, Decoded, Save, TaskState
 from streammetrics.ports import Commit, DeadLetter, Input, Record
 
 
@@ -68,3 +68,20 @@ class Work:
     ticked_seconds: float = 0.0
     heard_seconds: dict[Input, float] = field(default_factory=dict)
     idle: frozenset[int] = frozenset()
+
+
+def commit_of(save: Save, *, task: int, epoch: int, token: str, seq: int) -> Commit:
+    """What a task wants kept, as the commit with this number by this owner."""
+    return Commit(
+        task=task,
+        epoch=epoch,
+        token=token,
+        seq=seq,
+        control=save.control,
+        panes_from_ms=save.panes_from_ms,
+        users=save.users,
+        due=save.due,
+        users_gone=save.users_gone,
+        panes=save.panes,
+        panes_gone=save.panes_gone,
+    )

@@ -14,6 +14,7 @@ from streammetrics.ports import Commit, Outcome, Store
 from streammetrics.report import Ledger, Report
 from streammetrics.sessions import JoinRules
 from streammetrics.windows import Group, WindowRules
+from streammetrics.work import commit_of
 from tests.oracle import Arrival, Idle, Settings, Step, Tick
 from tests.oracle import Group as OracleGroup
 
@@ -111,19 +112,7 @@ class Machine:
 
     def prepare(self) -> Commit:
         save = self.engine.save(self.state)
-        return Commit(
-            task=0,
-            epoch=self._epoch,
-            token=self._token,
-            seq=self._seq + 1,
-            control=save.control,
-            panes_from_ms=save.panes_from_ms,
-            users=save.users,
-            due=save.due,
-            users_gone=save.users_gone,
-            panes=save.panes,
-            panes_gone=save.panes_gone,
-        )
+        return commit_of(save, task=0, epoch=self._epoch, token=self._token, seq=self._seq + 1)
 
     def committed(self) -> None:
         self._seq += 1
