@@ -51,12 +51,11 @@ def close_ended(user: User, state: TaskState, rules: EngineRules) -> None:
 class Step:
     """One batch on its way through a task: admission by watermark, then the join."""
 
-    __slots__ = ("counts", "events_max", "gap_ms", "idle", "join", "refused", "rules", "state", "touched")
+    __slots__ = ("counts", "idle", "join", "refused", "rules", "state", "touched")
 
     def __init__(self, rules: EngineRules, state: TaskState, idle: frozenset[int]) -> None:
         self.rules = rules
         self.join = rules.join
-        self.gap_ms, self.events_max = rules.join.gap_ms, rules.join.session_events_max
         self.state = state
         self.idle = idle
         self.counts = state.counts

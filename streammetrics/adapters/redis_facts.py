@@ -59,7 +59,7 @@ class RedisFacts:
         return tuple(found)
 
     def risks(self) -> tuple[Problem, ...]:
-        """Why state could be lost: to be refused unless the operator goes on at that risk (redis.allow_eviction).
+        """Why state could be lost. `run` refuses an evicting policy (unless redis.allow_eviction) and warns of the rest.
 
         >>> print(RedisFacts(maxmemory_policy="allkeys-lru", appendonly="yes").risks()[0].key)
         maxmemory-policy
