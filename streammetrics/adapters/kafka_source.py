@@ -37,6 +37,7 @@ from streammetrics.adapters.kafka_client import (
     unreachable_reason,
 )
 from streammetrics.adapters.kafka_history import History
+from streammetrics.adapters.kafka_joining import keep_joins
 from streammetrics.adapters.kafka_ownership import Ownership
 from streammetrics.adapters.kafka_watchdog import Watchdog
 from streammetrics.errors import GaveUp, SourceError
@@ -193,6 +194,7 @@ class KafkaSource:
             )
         self._cluster = network.cluster
         self._as_records = kafka_records.install(consumer)
+        keep_joins(consumer)
         self._consumer = consumer
         consumer.subscribe(topics=list(settings.topics), listener=self._ownership)
         self._await_metadata()

@@ -23,7 +23,7 @@ from streammetrics.adapters.kafka_source import KafkaSource
 from streammetrics.errors import ConfigError, GaveUp, SourceError, StateError
 from streammetrics.ports import DeadLetter, Input, Record
 from tests.servers.kafka import KafkaBroker
-from tests.servers.process import free_port
+from tests.servers.process import free_port, wait_until
 
 PATIENCE_SECONDS = 30.0
 SESSION_MS = 10_000
@@ -312,6 +312,21 @@ class TestOwnership:
                     assert {place for place, records in member.got.items() if records} == {
                         Input(topic, task) for topic in topics for task in member.tasks
                     }
+
+    def test_a_join_that_ends_between_two_polls_is_taken_up_by_the_next(self, kafka_broker: KafkaBroker, topics: tuple[str, str]) -> None:
+        with running(settings_for(kafka_broker, *topics)) as member:
+
+            def join_has_ended() -> bool:
+                join = member.source._consumer._coordinator._join_task
+                return join is None or bool(join.is_done)
+
+            def joined_by_a_poll_that_does_not_wait() -> bool:
+                wait_until(join_has_ended, what="the join that the last poll began has ended")
+                member.turn(timeout_s=0.0)
+                return member.tasks == {0, 1, 2, 3}
+
+            wait_until(joined_by_a_poll_that_does_not_wait, what="the member has its tasks", deadline_seconds=10)
+            assert member.source.rebalances == 1
 
     def test_a_member_that_leaves_is_followed_without_loss_or_repeat(self, kafka_broker: KafkaBroker, topics: tuple[str, str]) -> None:
         settings = settings_for(kafka_broker, *topics)
