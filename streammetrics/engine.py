@@ -7,7 +7,8 @@ alone: not of how inputs interleave, how batches are cut, or when sessions are l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
@@ -28,7 +29,7 @@ __all__ = ["Arrived", "Decoded", "Effects", "Engine", "EngineRules", "FinalPane"
 class Needs(NamedTuple):
     """What a step lacks: users that are not at hand, and whether users due before a time are wanted."""
 
-    users: Collection[str]
+    users: AbstractSet[str]
     due_before_ms: int | None
 
 

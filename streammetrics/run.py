@@ -11,6 +11,7 @@ import gc
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import structlog
@@ -123,6 +124,7 @@ def _work(settings: Settings, engine: Engine, store: RedisStore, clock: Clock, v
         stack.callback(letters.close)
         partitions = source.partitions
         _keep_trying(lambda: _announce(store, partitions, settings), "store", settings, vitals, clock, ending)
+        commits = stack.enter_context(ThreadPoolExecutor(1, "streammetrics-commit"))
         worker = Worker(
             engine=engine,
             decode=build_decoder(settings),
@@ -132,6 +134,7 @@ def _work(settings: Settings, engine: Engine, store: RedisStore, clock: Clock, v
             rules=build_worker_rules(settings),
             clock=clock,
             vitals=vitals,
+            commits=commits,
             misplaced=lambda task, user_id: partition_of(user_id, partitions) != task,
             topic_ids=[source.topic_ids[topic] for topic in settings.kafka.topics],
         )

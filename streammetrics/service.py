@@ -1,8 +1,9 @@
 """The loop around the engine: poll, load, step, commit; retries, rebalances, pacing, shutdown.
 
 A turn touches the world at four points (poll, load, letters, commit) and never waits for a world that fails: what failed is
-kept as it was and tried again with back-off, while the source is still polled so that ownership stays known. Nothing is
-decided here that changes a number, save when an input counts as idle.
+kept as it was and tried again with back-off, while the source is still polled so that ownership stays known. While a commit is
+on its way the next events are taken; a task has one commit on its way at a time. Nothing is decided here that changes a number,
+save when an input counts as idle.
 """
 
 from __future__ import annotations
@@ -11,16 +12,17 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
 
 import structlog
 
 from streammetrics.engine import Engine, FinalPane, TaskState
 from streammetrics.errors import GaveUp, MalformedEvent, SourceError, StateError, StoreError
 from streammetrics.events import Decoder
-from streammetrics.ports import Clock, Commit, DeadLetter, DeadLetters, Input, Outcome, Record, Source, Store
+from streammetrics.ports import Clock, Commit, DeadLetter, DeadLetters, Input, Loaded, Outcome, Record, Source, Store
 from streammetrics.vitals import Trouble, Vitals
 from streammetrics.windows import NEVER, Pane
-from streammetrics.work import Backoff, Chunk, Work, WorkerRules, commit_of
+from streammetrics.work import Answer, AtOnce, Backoff, Chunk, Sent, Work, WorkerRules, commit_of
 
 FINISH_RETRY_SECONDS = 0.05
 LETTERS_MAX = 1_000
@@ -32,7 +34,7 @@ log = structlog.get_logger("streammetrics.service")
 
 
 class Worker:
-    """Runs the tasks that the source assigns, one turn at a time, in one thread."""
+    """Runs the tasks that the source assigns, one turn at a time, in one thread. Only commits are sent by another, `commits`."""
 
     def __init__(  # noqa: PLR0913  each is one port, one value or one rule, and all are named
         self,
@@ -45,6 +47,7 @@ class Worker:
         rules: WorkerRules,
         clock: Clock,
         vitals: Vitals,
+        commits: Executor | None = None,
         misplaced: Callable[[int, str], bool] | None = None,
         topic_ids: Sequence[str] = (),
         on_final: Callable[[list[FinalPane]], None] | None = None,
@@ -52,6 +55,7 @@ class Worker:
         self.engine, self.decode, self.source, self.store, self.letters = engine, decode, source, store, letters
         self.rules, self.clock, self.vitals = rules, clock, vitals
         self.works: dict[int, Work] = {}
+        self._commits = commits or AtOnce()
         self._misplaced = misplaced
         self._topic_ids = list(topic_ids)
         self._on_final = on_final
@@ -96,7 +100,7 @@ class Worker:
         for work in self.works.values():
             if flush and work.state is not None:
                 self._step(work, None, flush=True)
-            while work.state is not None and (work.backlog or self._unsaved(work) or self._due_left(work.state)):
+            while work.state is not None and (work.backlog or self._unsaved(work) or self._due_left(work)):
                 self._carry_one(work, commit_now=True)
 
     def unfinished_panes(self) -> Iterator[tuple[int, Pane]]:
@@ -115,8 +119,9 @@ class Worker:
         ]
         return [origin for _, origin in sorted(stands)]
 
-    def _due_left(self, state: TaskState) -> bool:
-        return self.engine.needs(state, None).due_before_ms is not None
+    def _due_left(self, work: Work) -> bool:
+        """Whether the store should be asked who is due; not while a commit is on its way that changes the answer."""
+        return work.state is not None and work.sent is None and self.engine.needs(work.state, None).due_before_ms is not None
 
     def _poll(self, timeout_s: float) -> None:
         try:
@@ -162,8 +167,7 @@ class Worker:
         self._well()
 
     def _carry_one(self, work: Work, commit_now: bool = False) -> None:
-        if work.pending is not None:
-            self._commit(work, work.pending)
+        self._settle(work, wait=commit_now or bool(self._failing))
         if work.state is None:
             self._claim(work)
             return
@@ -177,11 +181,13 @@ class Worker:
             if len(work.letters) > LETTERS_MAX:
                 self._write_letters(work)
         self._tick(work)
-        if self._due_left(work.state):
+        if self._due_left(work):
             self._step(work, None)
         spaced = (self.clock.monotonic() - work.committed_seconds) * 1_000 >= self.rules.commit_ms
-        if self._unsaved(work) and (commit_now or spaced):
+        if self._changed(work) and (commit_now or (spaced and work.sent is None)):
             self._save(work)
+        if commit_now:
+            self._settle(work, wait=True)
 
     def _too_much(self, state: TaskState, chunk: Chunk) -> bool:
         """Whether a commit must come before these records, to stay within its bound."""
@@ -191,8 +197,11 @@ class Worker:
         users = {event.user_id for _, _, events in chunk.decoded for event in events if not isinstance(event, MalformedEvent)}
         return len(state.dirty | users) > self.rules.commit_users_max
 
+    def _changed(self, work: Work) -> bool:
+        return work.state is not None and (work.state.changed or bool(work.letters))
+
     def _unsaved(self, work: Work) -> bool:
-        return work.pending is not None or (work.state is not None and (work.state.changed or bool(work.letters)))
+        return work.sent is not None or self._changed(work)
 
     def _claim(self, work: Work) -> None:
         if self.clock.monotonic() < work.claim_after:
@@ -237,9 +246,14 @@ class Worker:
         assert state is not None
         batch = None if chunk is None else chunk.arrived
         needs = engine.needs(state, batch)
+        asked = needs.users
+        if work.sent is not None:  # until it is written, the store tells of users that it ends, and not all that are due
+            asked, needs = needs.users - work.sent.gone, needs._replace(due_before_ms=None)
         due: list[str] = []
         if needs.users or needs.due_before_ms is not None:
-            loaded = self.store.load(work.task, needs.users, needs.due_before_ms, self.rules.commit_users_max)
+            loaded = Loaded({})
+            if asked or needs.due_before_ms is not None:
+                loaded = self.store.load(work.task, asked, needs.due_before_ms, self.rules.commit_users_max)
             due = engine.take(state, needs, loaded.users, loaded.due, loaded.next_due_ms, self._placement(work.task))
         effects = engine.step(state, batch, due, work.idle - {batch.topic} if batch else work.idle, tick_ms, flush)
         if chunk is not None and effects.refused:
@@ -274,12 +288,18 @@ class Worker:
             self._step(work, None, tick_ms=self.clock.wall_ms() - unseen_ms - idle_ms - self.rules.out_of_orderness_ms)
 
     def _save(self, work: Work) -> None:
-        """Write the dead letters, then commit: letters may be repeated after a crash, but never lost."""
-        assert work.state is not None
+        """Write the dead letters, then send a commit: letters may be repeated after a crash, but never lost."""
+        self._settle(work, wait=True)
+        if work.state is None:
+            return
+        if self._due_left(work):  # before the next commit is on its way, too
+            self._step(work, None)
         self._write_letters(work)
         save = self.engine.save(work.state)
-        work.pending = commit_of(save, task=work.task, epoch=work.epoch, token=work.token, seq=work.seq + 1)
-        self._commit(work, work.pending)
+        commit = commit_of(save, task=work.task, epoch=work.epoch, token=work.token, seq=work.seq + 1)
+        offsets = zip(work.inputs, work.state.offsets, strict=True)
+        work.sent = Sent(commit, {origin: offset for origin, offset in offsets if offset is not None}, frozenset(save.users_gone))
+        self._settle(work, wait=False)
 
     def _write_letters(self, work: Work) -> None:
         if work.letters:
@@ -287,26 +307,40 @@ class Worker:
             self.vitals.dead_letters += len(work.letters)
             work.letters.clear()
 
-    def _commit(self, work: Work, commit: Commit) -> None:
-        """Send a commit, again if need be: the store knows it by its seq and token."""
-        began = self.clock.monotonic()
+    def _settle(self, work: Work, wait: bool) -> None:
+        """Take the answer to the commit on its way, or wait for it; a commit that failed is sent again: the store knows it by its
+        seq and token."""
+        if work.sent is None:
+            return
+        if work.sent.answer is None:
+            work.sent = work.sent._replace(answer=self._commits.submit(self._commit, work.sent.commit))
+        sent = work.sent
+        assert sent.answer is not None
+        if not (wait or sent.answer.done()):
+            return
         try:
-            outcome = self.store.commit(commit)
+            outcome, seconds = sent.answer.result()
         except StoreError:
             self.vitals.commits["failed"] += 1
+            work.sent = sent._replace(answer=None)
             raise
         self.vitals.commits[outcome.value] += 1
-        work.pending = None
+        work.sent = None
         if outcome in (Outcome.FENCED, Outcome.CONFLICT):
             self._give_up(work, outcome)
             return
         assert work.state is not None
         work.committed_seconds = self.clock.monotonic()
-        self.vitals.commit_times.observe(work.committed_seconds - began)
-        work.seq = commit.seq
+        self.vitals.commit_times.observe(seconds)
+        work.seq = sent.commit.seq
         self.engine.forget(work.state, self.rules.cached_users_max // max(1, len(self.works)))
-        offsets = zip(work.inputs, work.state.offsets, strict=True)
-        self.source.acknowledge({origin: offset for origin, offset in offsets if offset is not None})
+        self.source.acknowledge(sent.offsets)
+
+    def _commit(self, commit: Commit) -> Answer:
+        """Runs where commits are sent: no state of this worker may be touched."""
+        began = self.clock.monotonic()
+        outcome = self.store.commit(commit)
+        return Answer(outcome, self.clock.monotonic() - began)
 
     def _give_up(self, work: Work, outcome: Outcome) -> None:
         """Throw uncommitted state away: it is read again by whoever claims the task next."""

@@ -1,15 +1,20 @@
-"""What a worker holds: how it paces itself, its tasks with what they still have to do, and how long it waits after a failure."""
+"""What a worker holds: how it paces itself, its tasks with what they still have to do and the commits on their way, and how long
+it waits after a failure."""
 
 from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, ParamSpec, TypeVar
 
 from streammetrics.engine import Arrived, Decoded, Save, TaskState
-from streammetrics.ports import Commit, DeadLetter, Input, Record
+from streammetrics.ports import Commit, DeadLetter, Input, Outcome, Record
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +55,37 @@ class Chunk(NamedTuple):
         return Arrived(self.topic, self.decoded, self.records[-1].offset + 1)
 
 
+class Answer(NamedTuple):
+    """What the store said to a commit, and how long it took."""
+
+    outcome: Outcome
+    seconds: float
+
+
+class Sent(NamedTuple):
+    """A commit on its way, and what holds once it is written: offsets up to which all is read, users of whom nothing is left.
+
+    `answer` is None while the commit waits to be sent again.
+    """
+
+    commit: Commit
+    offsets: Mapping[Input, int]
+    gone: frozenset[str]
+    answer: Future[Answer] | None = None
+
+
+class AtOnce(Executor):
+    """Runs what it is given before it returns: for a store in this process, which makes nobody wait."""
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        future: Future[T] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:  # as an executor does: whoever asks for the result gets it
+            future.set_exception(error)
+        return future
+
+
 @dataclass(slots=True)
 class Work:
     """One owned task: None for `state` until it is claimed."""
@@ -63,7 +99,7 @@ class Work:
     state: TaskState | None = None
     backlog: deque[Chunk] = field(default_factory=deque)
     letters: list[DeadLetter] = field(default_factory=list)
-    pending: Commit | None = None
+    sent: Sent | None = None
     committed_seconds: float = 0.0
     ticked_seconds: float = 0.0
     heard_seconds: dict[Input, float] = field(default_factory=dict)

@@ -10,9 +10,11 @@ import contextlib
 import selectors
 import socket
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from random import Random
+from typing import Any
 
 from streammetrics.adapters.memory_store import MemoryStore
 from streammetrics.errors import SourceError, StoreError
@@ -231,6 +233,52 @@ class FaultyStore:
 
     def close(self) -> None:
         self._inner.close()
+
+
+class OnItsWay(Future[Any]):
+    """Something that is done when the seed says so, or when somebody waits for it."""
+
+    def __init__(self, deed: Callable[[], Any], chance: Random) -> None:
+        super().__init__()
+        self._deed = deed
+        self._chance = chance
+
+    def done(self) -> bool:
+        if not super().done() and self._chance.random() < 0.5:
+            self.arrive()
+        return super().done()
+
+    def result(self, timeout: float | None = None) -> Any:
+        self.arrive()
+        return super().result(timeout)
+
+    def arrive(self) -> None:
+        if not super().done():
+            try:
+                self.set_result(self._deed())
+            except StoreError as error:
+                self.set_exception(error)
+
+
+class Underway(Executor):
+    """Sends what it is given on its way: it may arrive long after whoever sent it is no more."""
+
+    def __init__(self, chance: Random) -> None:
+        self._chance = chance
+        self.sent: list[OnItsWay] = []
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> OnItsWay:
+        sent = OnItsWay(lambda: fn(*args, **kwargs), self._chance)
+        self.sent.append(sent)
+        return sent
+
+    def let_one_arrive(self) -> None:
+        if self.sent:
+            self.sent.pop(self._chance.randrange(len(self.sent))).arrive()
+
+    def let_all_arrive(self) -> None:
+        while self.sent:
+            self.let_one_arrive()
 
 
 class ReplyThief:

@@ -24,7 +24,7 @@ from streammetrics.state import decode_control
 from streammetrics.vitals import Vitals
 from streammetrics.windows import WindowRules
 from streammetrics.work import WorkerRules
-from tests.faults import FaultyStore, HandClock, KeptLetters, Logs, LogSource
+from tests.faults import FaultyStore, HandClock, KeptLetters, Logs, LogSource, Underway
 from tests.machine import engine_of, oracle_group
 from tests.oracle import Arrival, Group, Result, Settings, Step, Tick, judge
 from tests.strategies import ACTIONS, EXPERIMENTS, SEGMENTS, VALUES
@@ -87,6 +87,7 @@ class Simulation:
         self.logs = Logs(SETTINGS.inputs, TASKS)
         self.store = FaultyStore(self.chance, failures=0.08, thefts=0.03)
         self.letters = KeptLetters(chance=self.chance, failures=0.05)
+        self.underway = Underway(self.chance)
         self.owner = dict.fromkeys(range(TASKS), 0)
         self.told: dict[int, set[int]] = {0: set(), 1: set()}
         self.workers = [self.hire(number) for number in (0, 1)]
@@ -98,14 +99,16 @@ class Simulation:
         source = LogSource(self.logs, records_max=5, chance=self.chance, failures=0.03)
         self.told[number] = {task for task, owner in self.owner.items() if owner == number}
         source.give(*self.told[number])
-        return worker_over(self.engine, source, self.store, self.letters, rules, self.clock)
+        return worker_over(self.engine, source, self.store, self.letters, rules, self.clock, commits=self.underway)
 
     def happen(self) -> None:
         """One thing that the seed chooses."""
         number = self.chance.randrange(2)
         fate = self.chance.random()
-        if fate < 0.60:
+        if fate < 0.55:
             self.turn(number)
+        elif fate < 0.60:
+            self.underway.let_one_arrive()
         elif fate < 0.80:
             self.write(self.chance.randint(1, 6))
         elif fate < 0.88:
@@ -168,6 +171,7 @@ class Simulation:
             if settled(self.store, self.logs, sessions_open):
                 break
         self.workers[0].finish()
+        self.underway.let_all_arrive()
 
 
 def worker_over(
@@ -288,6 +292,13 @@ class TestSimulation:
             seen.update(outcome.value for outcome in world.store.outcomes)
             seen += Counter(crashes=world.crashes, rollbacks=world.rollbacks, losses=world.losses)
         assert all(seen[name] for name in ("written", "already", "fenced", "conflict", "crashes", "rollbacks", "losses"))
+
+
+class Slow(Random):
+    """With this for a chance nothing arrives by itself."""
+
+    def random(self) -> float:
+        return 0.999
 
 
 class Bench:
@@ -472,6 +483,26 @@ class TestCommits:
             bench.show(turn)
             bench.turn(seconds=0.1)
         assert 9 <= len(bench.store.written) <= 11
+
+    def test_the_next_events_are_taken_while_a_commit_is_on_its_way(self) -> None:
+        bench = Bench()
+        underway = Underway(Slow())
+        bench.replace_worker(commits=underway)
+        underway.let_all_arrive()
+        bench.turn()
+        bench.show(0)
+        bench.turn()
+        bench.show(1, 2)
+        bench.turn(3)
+        state = bench.worker.works[0].state
+        assert state is not None
+        assert state.offsets == [3, 0]
+        assert bench.offsets == NOTHING_READ
+        assert len(underway.sent) == 1
+        underway.let_all_arrive()
+        assert bench.offsets == [1, 0]
+        bench.worker.finish()
+        assert_exact(bench.store, bench.logs, bench.engine)
 
     def test_shutdown_commits_what_was_taken_and_closes_what_was_opened(self) -> None:
         bench = Bench(commit_ms=1_000_000)
