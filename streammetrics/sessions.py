@@ -59,10 +59,10 @@ class ShownList:
     """One list of an open session with the grades it has earned.
 
     `hits` is replaced, never changed in place; None once the list is no more. `before` holds the hits as they were last
-    tallied while the list is touched: None for a list that no tally knows.
+    tallied while the list is touched: None for a list that no tally knows. `stored` is for whoever stores the facts.
     """
 
-    __slots__ = ("before", "cell", "facts", "hits", "items", "ts")
+    __slots__ = ("before", "facts", "hits", "items", "stored", "ts")
 
     def __init__(self, facts: Facts, before: Hits | Untouched | None = None) -> None:
         self.facts = facts
@@ -70,7 +70,7 @@ class ShownList:
         self.items = facts.items
         self.hits: Hits | None = NO_HITS
         self.before: Hits | Untouched | None = before
-        self.cell: object = None
+        self.stored: msgspec.Raw | None = None
 
 
 Touched: TypeAlias = list[ShownList]
@@ -84,9 +84,12 @@ def touch(shown: ShownList, touched: Touched) -> None:
 
 
 class Session:
-    """One user's events joined by a gap. `size` counts its admitted events; `first` and `last` are inclusive."""
+    """One user's events joined by a gap. `size` counts its admitted events; `first` and `last` are inclusive.
 
-    __slots__ = ("_showing", "feedback", "first", "idless_last", "last", "lists", "orphan_ids", "parts", "size")
+    `stored` is for whoever stores the feedback, which is only ever added.
+    """
+
+    __slots__ = ("_showing", "feedback", "first", "idless_last", "last", "lists", "orphan_ids", "parts", "size", "stored")
 
     def __init__(self, first: int, last: int, size: int = 0) -> None:
         self.first = first
@@ -94,6 +97,7 @@ class Session:
         self.size = size
         self.lists: dict[str, ShownList] = {}
         self.feedback: list[StoredFeedback] = []
+        self.stored: list[msgspec.Raw] = []
         self.parts: dict[str, Parts] = {}
         self.orphan_ids: set[str] = set()
         self.idless_last = -1

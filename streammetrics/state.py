@@ -63,14 +63,27 @@ def encode_user(user: User) -> bytes:
                     session.first,
                     session.last,
                     session.size,
-                    [shown.facts for shown in session.lists.values()],
-                    session.feedback,
+                    [shown.stored or _store(shown) for shown in session.lists.values()],
+                    _store_feedback(session),
                     [(identity, *parts) for identity, parts in session.parts.items()] if session.parts else (),
                 )
                 for session in user.sessions
             ],
         )
     )
+
+
+def _store(shown: ShownList) -> msgspec.Raw:
+    """A list's facts never change: they are written once for all the commits that they are part of."""
+    stored = shown.stored = msgspec.Raw(_encode(shown.facts))
+    return stored
+
+
+def _store_feedback(session: Session) -> list[msgspec.Raw]:
+    """Feedback is only ever added, and never changes."""
+    stored = session.stored
+    stored.extend([msgspec.Raw(_encode(feedback)) for feedback in session.feedback[len(stored) :]])
+    return stored
 
 
 def decode_user(stored: bytes, rules: JoinRules, misplaced: bool = False) -> User:

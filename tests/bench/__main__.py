@@ -60,7 +60,7 @@ def part_end_to_end(quick: bool, rounds: int, say: Say) -> None:
     console.print(rates)
     stages = Table("users", *outcomes[0].stages(), "other threads", "Redis", "sum", title="processor µs an event, by stage")
     for each in outcomes:
-        others = each.per_million(lambda found: found.worker["processor_seconds"] - found.worker["loop_seconds"])
+        others = each.per_million(lambda found: found.worker["other_seconds"])
         redis = each.per_million(lambda found: found.redis_seconds)
         stages.add_row(f"{each.size.users:,}", *(f"{value:.2f}" for value in (*each.stages().values(), others, redis, cpu_of(each))))
     console.print(stages)

@@ -143,7 +143,7 @@ def main() -> None:
         {
             "seconds": last["wall"] - first["wall"],
             "processor_seconds": last["process"] - first["process"],
-            "loop_seconds": loop,
+            "other_seconds": last["process"] - first["process"] - loop - stages["commit"],
             "stages": {**stages, "rest of the loop": loop + stages["commit"] - sum(stages.values())},
             "threads": by_thread,
             "commits": len(watch.commit_wall),
