@@ -114,6 +114,7 @@ class KafkaSource:
         self._history.require_held({place: offsets[place] for place in inputs if place in offsets}, bounds)
         edge = 0 if self._settings.start == "earliest" else 1
         sought = {place: offsets.get(place, bounds[place][edge]) for place in inputs}
+        self._tell_of_lost_state([place for place in inputs if place not in offsets])
         with self._ownership.settled():
             if not self._ownership.start(task):
                 return {}
@@ -125,6 +126,18 @@ class KafkaSource:
             self._consumer.resume(*(TopicPartition(*place) for place in inputs))
         self._watchdog.moved()
         return sought
+
+    def _tell_of_lost_state(self, new: Sequence[Input]) -> None:
+        """The group's own offsets follow the stored ones: where only they are left, a store has lost its state, or is a new one."""
+        with contextlib.suppress(KafkaError):  # a word for the operator; nothing depends on it
+            read = {place: self._consumer.committed(TopicPartition(*place), timeout_ms=ASK_MS) for place in new}
+            if left := [f"{topic} [{partition}] to {offset}" for (topic, partition), offset in read.items() if offset]:
+                log.warning(
+                    "the store holds nothing of a task that this group has read before, so it is counted anew: if the store was not "
+                    "meant to be empty, stop and restore it",
+                    was_read=left,
+                    begins=self._settings.start,
+                )
 
     def pause(self, inputs: Collection[Input]) -> None:
         """Stop inputs of started tasks until `resume`; others are not flowing anyway."""

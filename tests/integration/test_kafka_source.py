@@ -170,6 +170,23 @@ class TestReading:
             assert member.values(places[0]) == numbered(3, first=7)
             assert member.values(places[1]) == numbered(10)
 
+    def test_a_store_that_knows_nothing_of_what_the_group_has_read_is_told_of(
+        self, kafka_broker: KafkaBroker, topics: tuple[str, str]
+    ) -> None:
+        settings = settings_for(kafka_broker, *topics)
+        places = [Input(topic, task) for topic in topics for task in range(4)]
+        with capture_logs() as logs, running(settings) as member:
+            for place in places:
+                send(kafka_broker, place, numbered(3))
+            turn_until(lambda: set(member.stored.values()) == {3} and len(member.stored) == 8, member)
+            turn_until(lambda: all(member.source._consumer.committed(TopicPartition(*place)) == 3 for place in places), member)
+        assert not [entry for entry in logs if "was_read" in entry]
+        with capture_logs() as logs, running(settings) as member:
+            turn_until(lambda: set(member.stored.values()) == {3} and len(member.stored) == 8, member)
+        told = [entry for entry in logs if "was_read" in entry]
+        assert {place for entry in told for place in entry["was_read"]} == {f"{place.topic} [{place.partition}] to 3" for place in places}
+        assert {entry["begins"] for entry in told} == {"earliest"}
+
     def test_start_latest_begins_at_the_end_and_only_where_nothing_is_stored(
         self, kafka_broker: KafkaBroker, topics: tuple[str, str]
     ) -> None:
