@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -23,7 +24,7 @@ from streammetrics.clock import SystemClock
 from streammetrics.config import Loaded, Settings, load
 from streammetrics.demo_screen import Screen
 from streammetrics.engine import Engine
-from streammetrics.errors import ConfigError, Problem
+from streammetrics.errors import ConfigError
 from streammetrics.logs import configure_quiet_logs
 from streammetrics.publisher import Publisher
 from streammetrics.report import Report
@@ -118,7 +119,7 @@ def run_demo(settings: Settings, stop: threading.Event, *, seed: int, rate: floa
             Part("worker", _worker(settings, engine, store, vitals, clock, _traffic(clock, seed, rate)).run, stop)
         )
         deadline = clock.monotonic() + seconds if seconds else None
-        with screen.shown(server.host, server.port):
+        with screen.shown(server.host, server.port, server.scheme):
             while not stop.wait(REFRESH_SECONDS) and (deadline is None or clock.monotonic() < deadline):
                 screen.refresh()
         working.end()
@@ -207,7 +208,7 @@ def _exhibit(settings: Settings, engine: Engine, vitals: Vitals, clock: SystemCl
 
 def _listening(exhibit: Exhibit, settings: Settings) -> HttpServer:
     try:
-        return HttpServer(exhibit, settings.http.host, settings.http.port)
+        return HttpServer.from_settings(exhibit, settings.http)
     except ConfigError as error:
-        told = [Problem("--port", problem.value, problem.allowed, problem.origin) for problem in error.problems]
+        told = [replace(problem, key="--port") if problem.key == "http.port" else problem for problem in error.problems]
         raise ConfigError(told) from None

@@ -9,6 +9,8 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, TypeAlias
 
+from streammetrics.adapters.http_connections import tls_context
+from streammetrics.adapters.http_server import rules_of
 from streammetrics.adapters.kafka_client import describe_topics, unreachable_reason
 from streammetrics.adapters.kafka_facts import read_cluster
 from streammetrics.adapters.redis_client import RedisSettings, connect, send, speaking
@@ -164,8 +166,10 @@ def _clock_findings(connection: RedisSettings) -> Iterator[Finding]:
 
 
 def port_findings(settings: Settings, seen: Seen) -> Iterator[Finding]:
-    """Whether `run` could listen here."""
+    """Whether `run` could listen here, with the certificate that it has been given."""
     http = settings.http
+    if tls_context(rules_of(http)) is not None:
+        yield Finding("ok", f"speaks HTTPS with the certificate of {http.ssl_certfile}")
     try:
         family, kind, _, _, address = socket.getaddrinfo(http.host, http.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         with socket.socket(family, kind) as probe:

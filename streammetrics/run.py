@@ -64,10 +64,12 @@ def run(settings: Settings) -> None:
     limits = ExpositionLimits(label_values_max=settings.exporter.label_values_max, series_max=settings.exporter.series_max)
     exposition = Exposition(engine.layout, window_names(settings), vitals, limits, loop=role != "exporter")
     exhibit = Exhibit(exposition, clock.monotonic, publishes=role != "worker")
-    server = HttpServer(exhibit, settings.http.host, settings.http.port)
+    server = HttpServer.from_settings(exhibit, settings.http)
     with stopping() as stop:
         server.start()
-        log.info("started", version=__version__, role=role, http=f"http://{server.host}:{server.port}", topics=settings.kafka.topics)
+        log.info(
+            "started", version=__version__, role=role, http=f"{server.scheme}://{server.host}:{server.port}", topics=settings.kafka.topics
+        )
         try:
             _serve(settings, engine, exhibit, clock, vitals, stop)
         finally:

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import get_args
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from streammetrics.config import Loaded, Settings, environment_name, keys, load, mask_url, reference_toml, render_effective
+from streammetrics.config import (
+    Loaded,
+    PasswordHash,
+    Settings,
+    environment_name,
+    hash_password,
+    keys,
+    load,
+    mask_url,
+    reference_toml,
+    render_effective,
+)
 from streammetrics.config.fields import MS_MAX, parse_duration
 from streammetrics.config.layers import FILE_BYTES_MAX, SECRET_BYTES_MAX, _is_service_link
 from streammetrics.config.meaning import PANES_MAX
@@ -22,6 +35,7 @@ from streammetrics.grades import parse_grades
 
 REFERENCE = Path(__file__).parent.parent / "deploy" / "streammetrics.toml"
 SECRET = "hunter2-тайна"
+PASSWORD_HASH = hash_password("open sesame")
 SASL = {
     "kafka.security_protocol": "SASL_SSL",
     "kafka.sasl_mechanism": "PLAIN",
@@ -195,12 +209,13 @@ def test_only_secrets_may_come_from_a_file():
 
 @pytest.mark.parametrize("key", [key for key, known in keys().items() if known.is_secret and key != "redis.url"])
 def test_a_secret_is_shown_nowhere(key):
-    loaded = by_flags({**SASL, key: SECRET})
+    secret = PASSWORD_HASH if key == "http.password_hash" else SECRET
+    loaded = by_flags({**SASL, "http.username": "u", "http.password_hash": PASSWORD_HASH, key: secret})
     section, _, leaf = key.partition(".")
-    assert getattr(getattr(loaded.settings, section), leaf).get_secret_value() == SECRET
+    assert getattr(getattr(loaded.settings, section), leaf).get_secret_value() == secret
     for text in (repr(loaded), str(loaded.settings), repr(loaded.settings), render_effective(loaded), str(loaded.settings.model_dump())):
-        assert SECRET not in text
-        assert ascii(SECRET)[1:-1] not in text
+        assert secret not in text
+        assert ascii(secret)[1:-1] not in text
 
 
 @pytest.mark.parametrize("url", [f"redis://sm:{SECRET}@cache/0", f"rediss://cache/0?password={SECRET}", f"redis://:{SECRET}@cache:6380"])
@@ -228,6 +243,8 @@ def test_the_password_of_a_url_is_shown_nowhere(url):
         {"redis.url": f"redis://:{SECRET}@cache", "redis.password": SECRET},
         {**SASL, "kafka.sasl_username": ""},
         {**SASL, "http.port": "x"},
+        {"http.password_hash": SECRET},
+        {"http.username": "u", "http.password_hash": f"scrypt:16384:8:1:{SECRET}:{SECRET}"},
     ],
 )
 def test_no_message_about_a_wrong_setting_shows_a_secret(given):
@@ -661,6 +678,89 @@ def test_settings_that_do_nothing_or_risk_state_are_warned_of(given, told):
     warnings = by_flags(given).warnings
     assert len(warnings) == len(told)
     assert all(warning.startswith(start) for warning, start in zip(warnings, told, strict=True))
+
+
+# ---------------------------------------------------------------------------------------------------- the port
+
+
+@given(st.text(st.characters(categories=("L", "N", "P", "S")), min_size=1, max_size=40), st.text(max_size=40))
+@settings(max_examples=8, deadline=None)  # a try is meant to cost something
+def test_a_hash_knows_its_password_and_no_other(password, other):
+    stored = PasswordHash.parse(hash_password(password))
+    assert stored.matches(password.encode())
+    assert stored.matches(other.encode("utf-8", "replace")) == (other == password)
+
+
+def test_the_command_that_the_reference_names_prints_a_hash():
+    (command,) = [line.removeprefix("# ") for line in REFERENCE.read_text().splitlines() if "hash_password" in line]
+    assert command.startswith("python -c '")
+    done = subprocess.run(
+        command.replace("python", sys.executable, 1), shell=True, input="open sesame\n", capture_output=True, text=True,
+        start_new_session=True, check=True, cwd=REFERENCE.parent.parent,
+    )  # fmt: skip  # in a session without a terminal it asks standard input
+    assert PasswordHash.parse(done.stdout.strip().rpartition(" ")[2]).matches(b"open sesame")
+
+
+def test_two_hashes_of_a_password_differ_and_neither_shows_itself():
+    one, other = hash_password("open sesame"), hash_password("open sesame")
+    assert one != other
+    assert one.startswith("scrypt:16384:8:1:")
+    assert not set("$`'\"\\ ") & set(one)
+    assert one.split(":")[4] not in repr(PasswordHash.parse(one))
+
+
+@pytest.mark.parametrize("password", ["", "a\n", "\x00"])
+def test_a_password_that_nobody_could_type_gets_no_hash(password):
+    with pytest.raises(ValueError, match="at least one character"):
+        hash_password(password)
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("open sesame", "has the form scrypt:N:r:p:SALT:DIGEST"),
+        ("scrypt:16384:8:1:c2FsdA", "has the form"),
+        ("scrypt:1024:8:1:{salt}:{digest}", "N is a power of two from 16384 to 131072"),
+        ("scrypt:20000:8:1:{salt}:{digest}", "N is a power of two"),
+        ("scrypt:262144:8:1:{salt}:{digest}", "N is a power of two"),
+        ("scrypt:16384:4:1:{salt}:{digest}", "r from 8 to 32"),
+        ("scrypt:16384:8:0:{salt}:{digest}", "p from 1 to 4"),
+        ("scrypt:131072:32:1:{salt}:{digest}", "128 * N * r, the bytes that a login takes, is at most 268435456"),
+        ("scrypt:16384:8:1:c2FsdA:{digest}", "the salt has 16 to 64 bytes, the digest 32"),
+        ("scrypt:16384:8:1:{salt}:{salt}", "the salt has 16 to 64 bytes, the digest 32"),
+        ("scrypt:16384:8:1:{salt}:{digest}xx", "not base64"),
+    ],
+)
+def test_what_is_no_hash_is_refused_with_the_rule(text, rule):
+    salt, digest = PASSWORD_HASH.split(":")[4:]
+    (problem,) = problems_of(flags={"http.username": "u", "http.password_hash": text.format(salt=salt, digest=digest)})
+    assert (problem.key, problem.value) == ("http.password_hash", "***")
+    assert rule in problem.allowed
+
+
+def test_a_user_of_the_port_and_the_hash_belong_together():
+    assert problem_of(http__username="u").key == "http.password_hash"
+    assert problem_of(http__password_hash=PASSWORD_HASH).key == "http.username"
+    assert "a colon" in problem_of(http__username="a:b", http__password_hash=PASSWORD_HASH).allowed
+
+
+def test_a_key_of_the_port_needs_its_certificate():
+    assert problem_of(http__ssl_keyfile="/key").allowed == "is needed with http.ssl_keyfile: a key alone identifies nobody"
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        ({"http.host": "127.0.0.1"}, 0),
+        ({"http.host": "localhost"}, 0),
+        ({"http.host": "::1"}, 0),
+        ({"http.host": "0.0.0.0"}, 1),
+        ({"http.host": "0.0.0.0", "http.ssl_certfile": "/certificate"}, 0),
+    ],
+)
+def test_a_password_that_would_travel_readable_is_warned_of(flags, told):
+    warnings = by_flags({"http.username": "u", "http.password_hash": PASSWORD_HASH, **flags}).warnings
+    assert len([warning for warning in warnings if "the password travels readable" in warning]) == told
 
 
 # --------------------------------------------------------------------------------------------- frozen settings

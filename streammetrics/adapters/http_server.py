@@ -1,11 +1,11 @@
 """The HTTP port: an Exhibit behind six paths, in a thread of its own. No number is computed here, and nobody else is asked.
 
-The port is for the inside of a network: whoever reaches it may read everything, and open connections are limited but not
-closed for being slow.
+Without a login the port is for the inside of a network: whoever reaches it may read everything.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 import threading
@@ -22,13 +22,19 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from streammetrics.adapters.exhibit import Exhibit, Finding
+from streammetrics.adapters.http_connections import Doors, HttpRules, Loop, TimedProtocol, tls_context
+from streammetrics.adapters.http_login import KNOWN, Login, requiring_login
+from streammetrics.config import PasswordHash
+from streammetrics.config.world import HttpSettings
 from streammetrics.errors import ConfigError, Problem
 
-CONNECTIONS_MAX = 200
-"""Most open connections; above it everybody gets 503."""
 HEADER_BYTES_MAX = 16_384
+"""Most bytes of a request's first line and headers; it has no more, because a body is refused."""
 STOP_SECONDS = 2
 START_SECONDS = 30.0
+
+OPEN_PATHS = frozenset({"/healthz", "/readyz"})
+"""For probes, which have no password. Without one they learn whether all is well, but not what is not."""
 
 _FILES = {"/": ("page.html", "text/html"), "/page.js": ("page.js", "text/javascript"), "/page.css": ("page.css", "text/css")}
 _HELP = (
@@ -38,6 +44,7 @@ _HELP = (
 _SECURITY_HEADERS = [
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
     (b"cache-control", b"no-store"),
     (
         b"content-security-policy",
@@ -50,29 +57,47 @@ _SECURITY_HEADERS = [
 class HttpServer:
     """Listens from the moment it is made (port 0: any free one), answers from `start` to `stop`.
 
-    Raises ConfigError where the address cannot be listened on.
+    With a certificate in the rules it speaks HTTPS only; with a login it asks for it. Raises ConfigError where the address cannot
+    be listened on, or the certificate cannot be used.
     """
 
-    def __init__(self, exhibit: Exhibit, host: str, port: int) -> None:
-        self._socket = _listen(host, port)
+    def __init__(self, exhibit: Exhibit, host: str, port: int, rules: HttpRules | None = None, login: Login | None = None) -> None:
+        rules = rules or HttpRules()
+        tls = tls_context(rules)
+        self._socket = _listen(host, port, rules)
         self.host, self.port = host, int(self._socket.getsockname()[1])
-        self._server = uvicorn.Server(
-            uvicorn.Config(
-                application(exhibit),
-                loop="asyncio",
-                http="h11",
-                ws="none",
-                lifespan="off",
-                log_config=None,
-                log_level="error",
-                access_log=False,
-                server_header=False,
-                limit_concurrency=CONNECTIONS_MAX,
-                h11_max_incomplete_event_size=HEADER_BYTES_MAX,
-                timeout_graceful_shutdown=STOP_SECONDS,
-            )
+        self.scheme = "http" if tls is None else "https"
+        config = uvicorn.Config(
+            application(exhibit, login),
+            http=type("Connection", (TimedProtocol,), {"request_seconds": rules.request_seconds}),
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            log_level="error",
+            access_log=False,
+            server_header=False,
+            limit_concurrency=rules.connections_max + 1,
+            timeout_keep_alive=rules.idle_seconds,  # type: ignore[arg-type]  # it is only added to a time
+            h11_max_incomplete_event_size=HEADER_BYTES_MAX,
+            timeout_graceful_shutdown=STOP_SECONDS,
         )
-        self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._socket]}, name="http", daemon=True)
+        config.load()
+        config.ssl = tls
+        self._server = uvicorn.Server(config)
+        self._loop = type("TimedLoop", (Loop,), {"handshake_seconds": rules.request_seconds})
+        self._thread = threading.Thread(target=self._run, name="http", daemon=True)
+
+    @classmethod
+    def from_settings(cls, exhibit: Exhibit, http: HttpSettings) -> HttpServer:
+        """The port as the configuration wants it. Raises ConfigError."""
+        login = None
+        if http.username and http.password_hash:
+            login = Login(http.username, PasswordHash.parse(http.password_hash.get_secret_value()))
+        return cls(exhibit, http.host, http.port, rules_of(http), login)
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=self._loop) as runner:
+            runner.run(self._server.serve(sockets=[self._socket]))
 
     def start(self) -> None:
         """Answer from now on; returns once it does."""
@@ -91,8 +116,19 @@ class HttpServer:
         self._socket.close()
 
 
-def application(exhibit: Exhibit) -> ASGIApp:
-    """The six paths as an ASGI application."""
+def rules_of(http: HttpSettings) -> HttpRules:
+    """How the configuration wants clients to be treated."""
+    return HttpRules(
+        ssl_certfile=http.ssl_certfile,
+        ssl_keyfile=http.ssl_keyfile,
+        ssl_password=http.ssl_password.get_secret_value() if http.ssl_password else None,
+        connections_max=http.connections_max,
+        request_seconds=http.request_ms / 1_000,
+    )
+
+
+def application(exhibit: Exhibit, login: Login | None = None) -> ASGIApp:
+    """The six paths as an ASGI application, for everybody or for who has logged in."""
 
     async def metrics(request: Request) -> Response:
         content, content_type = exhibit.metrics(request.headers.get("accept", ""))
@@ -113,13 +149,15 @@ def application(exhibit: Exhibit) -> ASGIApp:
     ]
     app = Starlette(routes=routes, exception_handlers={HTTPException: _refused})
     app.router.redirect_slashes = False
-    return _with_security_headers(app)
+    return _with_security_headers(_without_bodies(app if login is None else requiring_login(app, login, OPEN_PATHS)))
 
 
 def _finding(ask: Callable[[], Finding]) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         finding = ask()
-        return PlainTextResponse(finding.text, 200 if finding.is_well else 503)
+        if finding.is_well or request.scope.get(KNOWN, True):
+            return PlainTextResponse(finding.text, 200 if finding.is_well else 503)
+        return PlainTextResponse("not well; log in to read why\n", 503)
 
     return answer
 
@@ -139,6 +177,18 @@ async def _refused(request: Request, error: Exception) -> Response:
     return PlainTextResponse(text, error.status_code, headers=dict(error.headers or {}))
 
 
+def _without_bodies(app: ASGIApp) -> ASGIApp:
+    """Nothing here takes a body: a request that has one is refused before it is read."""
+    refusal = PlainTextResponse("no path here takes a body\n", 413, headers={"connection": "close"})
+
+    async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
+        headers = dict(scope["headers"])
+        has_body = b"transfer-encoding" in headers or headers.get(b"content-length", b"0").strip(b"0")
+        await (refusal if has_body else app)(scope, receive, send)
+
+    return wrapped
+
+
 def _with_security_headers(app: ASGIApp) -> ASGIApp:
     async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
         async def send_more(message: Message) -> None:
@@ -151,15 +201,16 @@ def _with_security_headers(app: ASGIApp) -> ASGIApp:
     return wrapped
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def _listen(host: str, port: int, rules: HttpRules) -> Doors:
     """A socket that listens already: a port that is taken must be known before anything else starts."""
     with contextlib.ExitStack() as on_failure:
         try:
             family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-            listening = on_failure.enter_context(socket.socket(family, kind, protocol))
+            listening = on_failure.enter_context(Doors(family, kind, protocol))
+            listening.descriptors_max = rules.descriptors_max
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listening.bind(address)
-            listening.listen(CONNECTIONS_MAX)
+            listening.listen(rules.connections_max)
         except OSError as error:
             where = f"cannot listen on {host} port {port}: {error.strerror or error}"
             raise ConfigError(

@@ -35,8 +35,8 @@ REPEAT_SECONDS = 10.0
 
 SUMMARY = "Bootstrap failed"
 """How the client's last words begin when it cannot start: they hide the cause, which it logged before."""
-DISCONNECTED = "socket disconnected"
-"""All that the client says of a second login that was refused; of the first it gave the reason."""
+UNTELLING = ("socket disconnected", "RequestTimedOutError")
+"""All that the client says of a second login that was refused, or cut short by its own deadline; of the first it gave the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +142,7 @@ class ClientLog(logging.Handler):
         with self._lock:
             if record.levelno >= logging.ERROR and not text.startswith(SUMMARY):
                 self._last = (record.created, text)
-                if DISCONNECTED not in text:
+                if not any(words in text for words in UNTELLING):
                     self._last_telling = (record.created, text)
             key = (record.pathname, record.lineno)  # not the text: some messages carry their values in it
             passed_at, held = self._passed.get(key, (0.0, 0))
@@ -211,8 +211,10 @@ def starting(what: str, settings: KafkaSettings) -> Iterator[Network]:
     except KafkaError as error:
         cause = watched.last_error(began)
         hint = f": {cause}" if cause else ""
+        # The client drops what a broker says just before it closes a connection, the refusal of a login too.
+        login = "; so ends a login that the broker refuses" if settings.sasl_mechanism and cause and UNTELLING[0] in cause else ""
         raise SourceError(
-            f"{what} cannot be started, though {', '.join(settings.bootstrap_servers)} accepts connections ({error}{hint}); "
+            f"{what} cannot be started, though {', '.join(settings.bootstrap_servers)} accepts connections ({error}{hint}{login}); "
             f"check kafka.security_protocol (now {settings.security_protocol}), certificates and credentials"
         ) from error
 

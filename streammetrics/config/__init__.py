@@ -5,14 +5,17 @@ from __future__ import annotations
 from streammetrics.config.fields import Duration, MaskedUrl, mask_url
 from streammetrics.config.load import Loaded, load
 from streammetrics.config.model import Settings, environment_name, keys
+from streammetrics.config.password_hash import PasswordHash, hash_password
 from streammetrics.config.reference import reference_toml, render_effective
 
 __all__ = [
     "Duration",
     "Loaded",
     "MaskedUrl",
+    "PasswordHash",
     "Settings",
     "environment_name",
+    "hash_password",
     "keys",
     "load",
     "mask_url",

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, PlainValidator, Secret, SecretStr
 
+from streammetrics.config.password_hash import PasswordHash
 from streammetrics.errors import ConfigError
 from streammetrics.grades import parse_grades
 
@@ -157,6 +158,19 @@ def _grades(text: str) -> str:
         raise ValueError("; ".join(f"{problem.value!r}: {problem.allowed}" for problem in error.problems)) from None
 
 
+def _user_name(name: str | None) -> str | None:
+    if name is not None and ":" in name:
+        raise ValueError("a colon cannot be sent in a user name: it ends it")
+    return name
+
+
+def _password_hash(given: SecretStr | None) -> SecretStr | None:
+    """The form of a hash; the messages never repeat it."""
+    if given is not None:
+        PasswordHash.parse(given.get_secret_value())
+    return given
+
+
 def _redis_url(url: MaskedUrl) -> MaskedUrl:
     """The rules of a Redis URL; the messages never repeat it."""
     try:
@@ -180,6 +194,8 @@ Number = Annotated[int | float, BeforeValidator(_no_bool)]
 Text = Annotated[str, Field(min_length=1, max_length=TEXT_CHARS_MAX), AfterValidator(_plain)]
 OptionalText = Annotated[Text | None, BeforeValidator(_none_if_empty)]
 OptionalSecret = Annotated[SecretStr | None, BeforeValidator(_none_if_empty)]
+OptionalUserName = Annotated[OptionalText, AfterValidator(_user_name)]
+OptionalPasswordHash = Annotated[OptionalSecret, AfterValidator(_password_hash)]
 RedisUrl = Annotated[MaskedUrl, AfterValidator(_redis_url)]
 Item = TypeVar("Item")
 Listed = Annotated[tuple[Item, ...], BeforeValidator(_list), AfterValidator(_distinct)]

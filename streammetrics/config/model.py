@@ -51,6 +51,7 @@ class Settings(Section):
         yield from self.kafka.clashes()
         yield from self.redis.clashes()
         yield from self.windows.clashes()
+        yield from self.http.clashes()
         if (deepest := max(self.metrics.cutoffs)) > self.events.items_max:
             yield Clash(("metrics.cutoffs", "events.items_max"), f"{deepest} exceeds events.items_max ({self.events.items_max})")
         if (best := parse_grades(self.join.grades).grades[-1]) < self.metrics.relevant_grade:
@@ -60,7 +61,7 @@ class Settings(Section):
     @property
     def warnings(self) -> tuple[str, ...]:
         """What works, but probably not as meant: one sentence each."""
-        return (*self.kafka.advice(), *self.redis.advice(), *self.join.advice(), *self._between())
+        return (*self.kafka.advice(), *self.redis.advice(), *self.join.advice(), *self.http.advice(), *self._between())
 
     def _between(self) -> Iterator[str]:
         behind_ms = self.join.lateness_ms + self.join.attribution_ms

@@ -13,8 +13,10 @@ from streammetrics.config.fields import (
     Clash,
     Listed,
     MaskedUrl,
+    OptionalPasswordHash,
     OptionalSecret,
     OptionalText,
+    OptionalUserName,
     RedisUrl,
     Section,
     Server,
@@ -142,6 +144,49 @@ class WorkerSettings(Section):
 class HttpSettings(Section):
     host: Text = setting("127.0.0.1", "Address to listen on; 0.0.0.0 for all.", "an address or a host name")
     port: Whole = whole(9464, "Port of /metrics, /healthz, /readyz, /api/report and the page; 0: any free one.", 0, PORT_MAX)
+    ssl_certfile: OptionalText = setting(
+        None, "Our certificate and those that link it to its authority (PEM): the port then speaks HTTPS only. Read at the start.", _PATH
+    )
+    ssl_keyfile: OptionalText = setting(None, "The key of that certificate (PEM); empty: it is in http.ssl_certfile too.", _PATH)
+    ssl_password: OptionalSecret = setting(None, "The password of that key.", "a text, or empty for none")
+    username: OptionalUserName = setting(
+        None,
+        "Who may look, by HTTP basic authentication; empty: everybody. /healthz and /readyz stay open for probes, but give their reasons"
+        " only to who has logged in.",
+        "a name without a colon, or empty for none",
+    )
+    password_hash: OptionalPasswordHash = setting(
+        None,
+        "The hash of that user's password. This prints one:\n"
+        "python -c 'import getpass, streammetrics.config as c; print(c.hash_password(getpass.getpass()))'\n"
+        "Who has logged in is remembered while the process runs; every other try costs some 50 ms and 16 MiB, one at a time.",
+        "scrypt:N:r:p:SALT:DIGEST, or empty for none",
+    )
+    connections_max: Whole = whole(
+        200, "Most connections that are answered; further ones get 503, and beyond a quarter more are closed at once.", 4, 10_000
+    )
+    request_ms: Whole = milliseconds(
+        10_000,
+        "How long a client may take to send a request, or to take its answer; then the connection is closed.",
+        least=100,
+        most=600_000,
+    )
+
+    def clashes(self) -> Iterator[Clash]:
+        """What cannot work together in this section."""
+        if self.ssl_keyfile and not self.ssl_certfile:
+            yield Clash(("http.ssl_certfile", "http.ssl_keyfile"), "is needed with http.ssl_keyfile: a key alone identifies nobody")
+        if self.username and not self.password_hash:
+            yield Clash(("http.password_hash", "http.username"), "is needed with http.username")
+        if self.password_hash and not self.username:
+            yield Clash(("http.username", "http.password_hash"), "is needed with http.password_hash")
+
+    def advice(self) -> Iterator[str]:
+        """What works, but probably not as meant."""
+        if self.ssl_password and not self.ssl_certfile:
+            yield "http.ssl_password: not used, because http.ssl_certfile is empty"
+        if self.username and not self.ssl_certfile and not _is_loopback(self.host):
+            yield f"http.username without http.ssl_certfile: the password travels readable to {self.host}"
 
 
 class ExporterSettings(Section):
@@ -153,6 +198,10 @@ class ExporterSettings(Section):
 class LogSettings(Section):
     level: Literal["debug", "info", "warning", "error"] = setting("info", "The least important lines to write.")
     format: Literal["auto", "console", "json"] = setting("auto", "auto: console on a terminal, JSON lines elsewhere.")
+
+
+def _is_loopback(host: str) -> bool:
+    return host == "localhost" or host.startswith("127.") or host == "::1"
 
 
 def _given(section: Section, name: str, prefix: str) -> str:

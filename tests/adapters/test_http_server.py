@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import socket
@@ -253,8 +254,21 @@ class TestManners:
         assert headers["cache-control"] == "no-store"
         assert headers["server"] is None
 
-    def test_a_body_is_ignored(self, still_port: Port) -> None:
-        assert still_port.ask("/healthz", body=b"x" * 50_000).status == 200
+    @pytest.mark.parametrize(
+        "said",
+        [
+            b"POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nbody",
+            b"GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\nbody",
+            b"GET /healthz HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n",
+            b"GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n",
+        ],
+    )
+    def test_a_body_is_refused_unread_and_the_connection_closed(self, still_port: Port, said: bytes) -> None:
+        with socket.create_connection(_address(still_port), timeout=10) as client:
+            client.sendall(said)
+            answer = everything(client)
+        assert answer.startswith(b"HTTP/1.1 413 ")
+        assert answer.count(b"HTTP/1.1") == 1
 
     def test_headers_beyond_the_limit_are_refused(self, still_port: Port) -> None:
         with socket.create_connection(_address(still_port), timeout=10) as client:
@@ -276,6 +290,15 @@ class TestManners:
         finally:
             for client in slow:
                 client.close()
+
+
+def everything(client: socket.socket) -> bytes:
+    """What a server says until it closes the connection, in order or by a reset."""
+    said = b""
+    with contextlib.suppress(ConnectionResetError):
+        while part := client.recv(65_536):
+            said += part
+    return said
 
 
 def _address(port: Port) -> tuple[str, int]:

@@ -31,19 +31,27 @@ appender.a.layout.pattern=[%d] %p %m (%c{1})%n
 class KafkaBroker(Server):
     """One broker; several may run at once. Its topics outlive `kill` and `restart`.
 
-    `properties` go into server.properties, over those that are set here. `for_rates` lets Java compile fully, which
-    starts more slowly and runs faster.
+    `properties` go into server.properties, over those that are set here. `scram` are passwords of users that exist from the
+    first start on. `for_rates` lets Java compile fully, which starts more slowly and runs faster.
     """
 
     name = "kafka"
     ready_seconds = 90
     not_ready = (*Server.not_ready, KafkaError)
 
-    def __init__(self, *, properties: Mapping[str, str] | None = None, heap_mb: int = 256, for_rates: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        properties: Mapping[str, str] | None = None,
+        scram: Mapping[str, str] | None = None,
+        heap_mb: int = 256,
+        for_rates: bool = False,
+    ) -> None:
         self._java, self._jars = find_java(), find_kafka_jars()
         super().__init__()
         self.port, controller_port = free_port(), free_port()
         self.heap_mb, self.for_rates = heap_mb, for_rates
+        self.scram = dict(scram or {})
         self.properties = {
             "process.roles": "broker,controller",
             "node.id": "1",
@@ -82,7 +90,11 @@ class KafkaBroker(Server):
             self._format(config)
 
     def _format(self, config: Path) -> None:
-        tool = self._java_command("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", config)
+        users = [
+            f"{kind}=[name={name},password={word}]" for name, word in self.scram.items() for kind in ("SCRAM-SHA-256", "SCRAM-SHA-512")
+        ]
+        added = [word for user in users for word in ("--add-scram", user)]
+        tool = self._java_command("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", config, *added)
         done = subprocess.run(tool, cwd=self.directory, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise ServerError(f"Kafka's storage tool failed:\n{done.stdout}{done.stderr}")

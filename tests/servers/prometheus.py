@@ -9,7 +9,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,6 +36,7 @@ class PrometheusServer(Server):
         self.scrape_interval_ms = scrape_interval_ms
         self.rules = list(rules)
         self.targets = {"prometheus": [f"{HOST}:{self.port}"]}
+        self.options: dict[str, Mapping[str, object]] = {}
 
     @property
     def url(self) -> str:
@@ -47,7 +48,9 @@ class PrometheusServer(Server):
         config = {
             "global": {"scrape_interval": every, "scrape_timeout": every, "evaluation_interval": every},
             "rule_files": [str(path) for path in self.rules],
-            "scrape_configs": [{"job_name": job, "static_configs": [{"targets": at}]} for job, at in self.targets.items()],
+            "scrape_configs": [
+                {"job_name": job, "static_configs": [{"targets": at}], **self.options.get(job, {})} for job, at in self.targets.items()
+            ],
         }
         self._config.write_text(json.dumps(config, indent=1), encoding="utf-8")
 
@@ -71,12 +74,13 @@ class PrometheusServer(Server):
             error.close()
             raise NotReadyError(str(error)) from error
 
-    def scrape(self, job: str, target: str) -> None:
+    def scrape(self, job: str, target: str, **options: object) -> None:
         """Scrape `target` (host:port, path /metrics) as `job` from now on; its first sample takes Prometheus about 5 s.
 
-        A job of the same name is replaced, as after a restart on another port.
+        `options` go into the job's scrape_config, such as a scheme. A job of the same name is replaced, as after a restart on
+        another port.
         """
-        self.targets[job] = [target]
+        self.targets[job], self.options[job] = [target], options
         self._reload()
 
     def forget(self, job: str) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import redis
 from redis.cluster import ClusterNode
@@ -13,8 +14,39 @@ from redis.cluster import ClusterNode
 from tests.servers.process import HOST, NotReadyError, Server, free_port
 from tests.servers.tools import find_tool
 
+if TYPE_CHECKING:
+    from tests.servers.certificates import Authority
+
 SLOTS = 16_384
 DATABASES = 1_024
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """TLS only, a certificate asked of every client, and the users of an ACL file; `user` is the one that the test itself logs in as."""
+
+    authority: Authority
+    acl: str
+    user: str
+    password: str
+
+    def settings(self, port: int) -> dict[str, str]:
+        own = self.authority.server("redis")
+        return {
+            "port": "0",
+            "tls-port": str(port),
+            "tls-cert-file": str(own.certfile),
+            "tls-key-file": str(own.keyfile),
+            "tls-ca-cert-file": str(self.authority.cafile),
+            "tls-auth-clients": "yes",
+            "tls-cluster": "yes",
+            "aclfile": "users.acl",
+        }
+
+    def client_options(self) -> dict[str, Any]:
+        own = self.authority.client("redis-test")
+        files = {"ssl_ca_certs": str(self.authority.cafile), "ssl_certfile": str(own.certfile), "ssl_keyfile": str(own.keyfile)}
+        return {"ssl": True, **files, "username": self.user, "password": self.password}
 
 
 class RedisServer(Server):
@@ -23,7 +55,15 @@ class RedisServer(Server):
     name = "redis"
     not_ready = (NotReadyError, OSError, redis.RedisError)
 
-    def __init__(self, *, append_only: bool = True, settings: Mapping[str, str] | None = None, cluster: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        append_only: bool = True,
+        settings: Mapping[str, str] | None = None,
+        cluster: bool = False,
+        guard: Guard | None = None,
+    ) -> None:
+        self.guard = guard
         self._program = find_tool("redis-server")
         super().__init__()
         self.port = free_port(with_cluster_bus=cluster)
@@ -34,6 +74,7 @@ class RedisServer(Server):
             "appendonly": "yes" if append_only else "no",
             "maxmemory-policy": "noeviction",
             **({"cluster-enabled": "yes", "cluster-node-timeout": "1500"} if cluster else {"databases": str(DATABASES)}),
+            **(guard.settings(self.port) if guard else {}),
             **(settings or {}),
         }
         self._databases = itertools.count(1)
@@ -41,7 +82,7 @@ class RedisServer(Server):
     @property
     def url(self) -> str:
         """Database 0 of this server."""
-        return f"redis://{HOST}:{self.port}/0"
+        return f"{'rediss' if self.guard else 'redis'}://{HOST}:{self.port}/0"
 
     def fresh_url(self) -> str:
         """A database of this server that no earlier call has named: empty, with counts of its own."""
@@ -51,11 +92,14 @@ class RedisServer(Server):
 
     def client(self, **options: Any) -> redis.Redis:
         """A client of database 0 that answers str and does not retry."""
-        return redis.Redis(host=HOST, port=self.port, **{"decode_responses": True, "socket_timeout": 5, "retry": None, **options})
+        own = self.guard.client_options() if self.guard else {}
+        return redis.Redis(host=HOST, port=self.port, **{"decode_responses": True, "socket_timeout": 5, "retry": None, **own, **options})
 
     def prepare(self) -> None:
         lines = (f'{key} "{value}"' if value == "" or " " in value else f"{key} {value}" for key, value in self.settings.items())
         (self.directory / "redis.conf").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        if self.guard:
+            (self.directory / "users.acl").write_text(self.guard.acl, encoding="utf-8")
 
     def command(self) -> Sequence[str | Path]:
         return [self._program, "redis.conf"]
@@ -73,8 +117,8 @@ class ClusterNodeServer(RedisServer):
 
     name = "redis-cluster-node"
 
-    def __init__(self, *, append_only: bool, settings: Mapping[str, str] | None) -> None:
-        super().__init__(append_only=append_only, settings=settings, cluster=True)
+    def __init__(self, *, append_only: bool, settings: Mapping[str, str] | None, guard: Guard | None) -> None:
+        super().__init__(append_only=append_only, settings=settings, cluster=True, guard=guard)
         self.members = 1
 
     def check_ready(self) -> None:
@@ -87,8 +131,11 @@ class ClusterNodeServer(RedisServer):
 class RedisCluster:
     """Masters without replicas that share the slots evenly; `nodes` can be stopped, killed and frozen one by one."""
 
-    def __init__(self, masters: int = 3, *, append_only: bool = True, settings: Mapping[str, str] | None = None) -> None:
-        self.nodes = [ClusterNodeServer(append_only=append_only, settings=settings) for _ in range(masters)]
+    def __init__(
+        self, masters: int = 3, *, append_only: bool = True, settings: Mapping[str, str] | None = None, guard: Guard | None = None
+    ) -> None:
+        self.guard = guard
+        self.nodes = [ClusterNodeServer(append_only=append_only, settings=settings, guard=guard) for _ in range(masters)]
         self._formed = False
 
     @property
@@ -101,7 +148,8 @@ class RedisCluster:
         return [ClusterNode(HOST, node.port) for node in self.nodes]  # type: ignore[no-untyped-call]
 
     def client(self, **options: Any) -> redis.RedisCluster:
-        return redis.RedisCluster(startup_nodes=self.startup_nodes, **{"decode_responses": True, "socket_timeout": 5, **options})
+        own = self.guard.client_options() if self.guard else {}
+        return redis.RedisCluster(startup_nodes=self.startup_nodes, **{"decode_responses": True, "socket_timeout": 5, **own, **options})
 
     def start(self) -> Self:
         """Start all nodes, make them one cluster the first time, and wait until every node says that it serves."""

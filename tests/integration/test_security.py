@@ -1,0 +1,378 @@
+"""The whole product with every door locked: what goes in and out of it, and that no secret does.
+
+Kafka by SCRAM over TLS, Redis by TLS and ACL, and its own port by TLS and a login, each with real servers. Every command is run
+with every secret, given in each of the ways there are, and all that it says is searched.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import ssl
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka.admin import ACLOperation, ResourceType
+
+from streammetrics.adapters.exhibit import Exhibit
+from streammetrics.config import hash_password, keys
+from streammetrics.events.model import Impression
+from streammetrics.vitals import Vitals
+from tests.adapters.pipeline import MINUTE_MS, START_MS, Now, served
+from tests.adapters.pipeline import Pipeline as EnginePipeline
+from tests.commands import ROOT, environment, streammetrics
+from tests.integration.pipeline import PARTITIONS, Answer, Pipeline, Service, start_ms
+from tests.integration.test_security_redis import with_passwords
+from tests.servers.certificates import Authority
+from tests.servers.kafka_secure import SecureKafkaBroker
+from tests.servers.process import HOST, wait_until
+from tests.servers.prometheus import PrometheusServer
+from tests.servers.redis import Guard, RedisServer
+from tests.test_service import native
+
+SHIPPED = ROOT / "deploy" / "redis-users.acl"
+USER = "scraper"
+SECRETS = {
+    "kafka.sasl_password": "kafka-Word-73c1",
+    "kafka.ssl_password": "kafka-Key-2f9e",
+    "redis.password": "redis-Word-b81d",
+    "http.ssl_password": "http-Key-5a07",
+}
+WORD = "http-Word-e446"
+"""The password of the port. The product never has it: it knows its hash."""
+HASH = hash_password(WORD)
+SALT, DIGEST = HASH.split(":")[4:]
+SEARCHED = {**SECRETS, "the port's password": WORD, "http.password_hash": HASH, "its salt": SALT, "its digest": DIGEST}
+COMMANDS = ("run", "replay", "simulate", "demo", "doctor", "check-config")
+
+
+def told(text: str) -> list[str]:
+    """Which secrets a text holds, as they are or as they travel."""
+    forms = {name: (word, base64.b64encode(word.encode()).decode(), word.encode().hex()) for name, word in SEARCHED.items()}
+    return [name for name, words in forms.items() if any(word in text for word in words)]
+
+
+class LockedService(Service):
+    """A process whose own port speaks TLS and asks for a login."""
+
+    def __init__(self, settings: Mapping[str, Mapping[str, object]], cafile: Path) -> None:
+        super().__init__(settings)
+        self.settings["http"] = {**settings["http"], "port": self.port}
+        self._context = ssl.create_default_context(cafile=str(cafile))
+        self.login: str | None = f"{USER}:{WORD}"
+
+    def get(self, path: str) -> Answer:
+        asked = urllib.request.Request(f"https://{HOST}:{self.port}{path}")
+        if self.login is not None:
+            asked.add_header("Authorization", "Basic " + base64.b64encode(self.login.encode()).decode())
+        try:
+            with urllib.request.urlopen(asked, timeout=10, context=self._context) as answer:
+                return Answer(answer.status, answer.read().decode())
+        except urllib.error.HTTPError as error:
+            with error:
+                return Answer(error.code, error.read().decode())
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Locked servers, the settings that open them, and records that wait."""
+
+    authority: Authority
+    broker: SecureKafkaBroker
+    pipeline: Pipeline
+    settings: dict[str, dict[str, object]]
+
+    def without_secrets(self) -> dict[str, dict[str, object]]:
+        return {
+            section: {leaf: value for leaf, value in values.items() if not keys()[f"{section}.{leaf}"].is_secret or leaf == "url"}
+            for section, values in self.settings.items()
+        }
+
+    def secrets(self) -> dict[str, str]:
+        """Every secret by its key; each setting that counts as one is here."""
+        found = {
+            f"{section}.{leaf}": str(value)
+            for section, values in self.settings.items()
+            for leaf, value in values.items()
+            if keys()[f"{section}.{leaf}"].is_secret and leaf != "url"
+        }
+        assert set(found) == {key for key, known in keys().items() if known.is_secret} - {"redis.url"}
+        return found
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    authority = Authority(tmp_path_factory.mktemp("certificates"))
+    guard = Guard(
+        authority,
+        with_passwords(SHIPPED.read_text(), dict.fromkeys(("operator", "streammetrics"), SECRETS["redis.password"])),
+        "operator",
+        SECRETS["redis.password"],
+    )
+    own, kafka_own = authority.client("streammetrics"), authority.client("kafka", password=SECRETS["kafka.ssl_password"])
+    port = authority.server("port", password=SECRETS["http.ssl_password"])
+    with SecureKafkaBroker(authority, {"reader": SECRETS["kafka.sasl_password"]}) as broker, RedisServer(guard=guard) as server:
+        sections: dict[str, dict[str, object]] = {
+            "kafka": {
+                "bootstrap_servers": [broker.bootstrap_of("SASL_SSL")],
+                "security_protocol": "SASL_SSL",
+                "sasl_mechanism": "SCRAM-SHA-512",
+                "sasl_username": "reader",
+                "sasl_password": SECRETS["kafka.sasl_password"],
+                "ssl_cafile": str(authority.cafile),
+                "ssl_certfile": str(kafka_own.certfile),
+                "ssl_keyfile": str(kafka_own.locked_keyfile),
+                "ssl_password": SECRETS["kafka.ssl_password"],
+            },
+            "redis": {
+                "namespace": "sm",
+                "username": "streammetrics",
+                "password": SECRETS["redis.password"],
+                "ssl_cafile": str(authority.cafile),
+                "ssl_certfile": str(own.certfile),
+                "ssl_keyfile": str(own.keyfile),
+            },
+            "http": {
+                "ssl_certfile": str(port.certfile),
+                "ssl_keyfile": str(port.locked_keyfile),
+                "ssl_password": SECRETS["http.ssl_password"],
+                "username": USER,
+                "password_hash": HASH,
+            },
+            "windows": {"segments": ["surface"]},
+            "log": {"format": "json", "level": "debug"},
+        }
+        pipeline = Pipeline(broker, server.url, "locked", ["impressions", "feedback"], **sections)
+        for topic in pipeline.topics:
+            broker.allow("reader", ResourceType.TOPIC, topic, ACLOperation.READ, ACLOperation.WRITE)
+        broker.allow("reader", ResourceType.TOPIC, pipeline.dead_letters, ACLOperation.WRITE)
+        broker.allow("reader", ResourceType.GROUP, "locked", ACLOperation.READ)
+        with pipeline.producer() as producer:
+            for number in range(30):
+                event = Impression("list", f"u{number}", start_ms(), ("a", "b"), experiments=(("ranker", f"v{number % 2}"),))
+                producer.send(pipeline.topics[0], native(event), key=event.user_id.encode(), timestamp_ms=event.ts)
+            producer.send(pipeline.topics[0], b"{broken", key=b"u1", timestamp_ms=start_ms())
+        pipeline.write_ends(start_ms() + 3_600_000)
+        yield World(authority, broker, pipeline, {name: dict(values) for name, values in pipeline.sections.items()})
+
+
+@pytest.fixture(scope="module")
+def service(world: World) -> Iterator[LockedService]:
+    with LockedService(world.settings, world.authority.cafile) as service:
+        wait_until(lambda: service.report().get("tasks_committed") == 4, what="everything is committed and shown")
+        yield service
+
+
+class TestWithEveryDoorLocked:
+    def test_a_run_gives_exact_numbers(self, world: World, service: LockedService) -> None:
+        truth = world.pipeline.assert_exact()
+        assert truth.counters["events", world.pipeline.topics[0]] == 30 + 1 + PARTITIONS
+
+    def test_prometheus_scrapes_it_by_tls_and_login(
+        self, world: World, service: LockedService, prometheus_server: PrometheusServer
+    ) -> None:
+        how: dict[str, Any] = {"scheme": "https", "tls_config": {"ca_file": str(world.authority.cafile)}}
+        login = {"username": USER, "password": WORD}
+        at = f"{HOST}:{service.port}"
+        prometheus_server.scrape("locked", at, **how, basic_auth=login)
+        prometheus_server.scrape("wrong-word", at, **how, basic_auth={**login, "password": "wrong"})
+        prometheus_server.scrape("no-login", at, **how)
+        prometheus_server.scrape("no-authority", at, scheme="https", basic_auth=login)
+        prometheus_server.scrape("no-tls", at, basic_auth=login)
+        try:
+            assert prometheus_server.wait_for('up{job="locked"} == 1')
+            lists = prometheus_server.wait_for('streammetrics_final_lists_total{job="locked", variant="v1"}')
+            assert [sample.value for sample in lists] == [15.0]
+            for job in ("wrong-word", "no-login", "no-authority", "no-tls"):
+                assert [sample.value for sample in prometheus_server.wait_for(f'up{{job="{job}"}}')] == [0.0], job
+        finally:
+            for job in ("locked", "wrong-word", "no-login", "no-authority", "no-tls"):
+                prometheus_server.forget(job)
+
+    def test_probes_need_the_tls_and_no_login(self, world: World, service: LockedService) -> None:
+        stranger = LockedService(world.settings, world.authority.cafile)
+        stranger.port, stranger.login = service.port, None
+        try:
+            assert [stranger.get(path) for path in ("/healthz", "/readyz")] == [Answer(200, "ok\n")] * 2
+            assert [stranger.get(path).status for path in ("/", "/metrics", "/api/report", "/page.js")] == [401] * 4
+        finally:
+            stranger.close()
+
+
+class TestSecrets:
+    def test_the_search_finds_what_a_text_holds(self, world: World, tmp_path: Path) -> None:
+        (_, config) = configured(tmp_path, world.settings)
+        assert set(told(Path(config).read_text())) == set(SEARCHED) - {"the port's password"}
+        assert told("so 6b61666b612d576f72642d37336331 and aHR0cC1Xb3JkLWU0NDY=") == ["kafka.sasl_password", "the port's password"]
+
+    def test_a_run_tells_none_in_its_log_its_pages_or_its_answers(self, service: LockedService) -> None:
+        paths = ("/", "/page.js", "/metrics", "/api/report", "/healthz", "/readyz", "/nothing")
+        said = {path: service.get(path).text for path in paths}
+        for wrong in (f"{USER}:wrong", f"{WORD}:x", None):
+            service.login, right = wrong, service.login
+            said[f"/metrics as {wrong}"] = service.get("/metrics").text
+            service.login = right
+        assert {where: told(text) for where, text in said.items() if told(text)} == {}
+        assert told(service.log) == []
+        assert '"event": "started"' in service.log, "it does log"
+        assert "login refused" in service.log
+
+    def test_the_process_list_shows_none(self, service: LockedService) -> None:
+        assert told(Path(f"/proc/{service.pid}/cmdline").read_text()) == []
+
+    @pytest.mark.parametrize("way", ["file", "environment", "secret files", "flags"])
+    @pytest.mark.parametrize("command", ["check-config", "doctor"])
+    def test_no_command_tells_one_however_it_was_given(self, world: World, tmp_path: Path, command: str, way: str) -> None:
+        given = world.settings if way == "file" else world.without_secrets()
+        words, environ = self.ways(world, tmp_path, way)
+        done = streammetrics(command, *configured(tmp_path, given), *words, environ=environ)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert told(done.stdout + done.stderr) == []
+        if command == "check-config":
+            assert done.stdout.count('"***"') == len(world.secrets())
+
+    @pytest.mark.parametrize("command", COMMANDS)
+    def test_help_tells_none(self, world: World, tmp_path: Path, command: str) -> None:
+        _, environ = self.ways(world, tmp_path, "environment")
+        done = streammetrics(command, "--help", environ=environ)
+        assert done.returncode == 0
+        assert told(done.stdout + done.stderr) == []
+
+    @pytest.mark.parametrize("way", ["file", "environment", "secret files", "flags"])
+    def test_wrong_settings_tell_none(self, world: World, tmp_path: Path, way: str) -> None:
+        """Each secret is too long a value, of a wrong kind or misplaced, and something else is wrong beside it."""
+        given = world.settings if way == "file" else world.without_secrets()
+        words, environ = self.ways(world, tmp_path, way)
+        wrong = [
+            "--set",
+            "http.port=none",
+            "--set",
+            "kafka.sasl_username=",
+            "--set",
+            f"kafka.sasl_pasword={SECRETS['kafka.sasl_password']}",
+        ]
+        done = streammetrics("check-config", *configured(tmp_path, given), *words, *wrong, environ=environ)
+        assert done.returncode == 2
+        assert "problems" in done.stderr
+        assert told(done.stdout + done.stderr) == []
+
+    def test_the_world_refusing_them_tells_none(self, world: World, tmp_path: Path) -> None:
+        """Every password is wrong for its server: errors of clients, retries and the last words of a process that gives up."""
+        swapped = {section: dict(values) for section, values in world.settings.items()}
+        swapped["kafka"]["sasl_password"], swapped["redis"]["password"] = SECRETS["redis.password"], SECRETS["kafka.sasl_password"]
+        swapped["worker"] = {**swapped["worker"], "retry_seconds_max": 1}
+        for command in ("doctor", "run"):
+            done = streammetrics(command, *configured(tmp_path, swapped), "--set", "http.port=0")
+            assert done.returncode == 1, done.stdout + done.stderr
+            assert "redis.username and redis.password" in done.stdout + done.stderr
+            assert told(done.stdout + done.stderr) == []
+
+    @pytest.mark.parametrize(
+        ("section", "leaf", "named"),
+        [("kafka", "ssl_password", ""), ("http", "ssl_password", "http.ssl_password"), ("http", "password_hash", "http.password_hash")],
+    )
+    def test_a_key_that_its_password_does_not_open_tells_none(
+        self, world: World, tmp_path: Path, section: str, leaf: str, named: str
+    ) -> None:
+        wrong = {name: dict(values) for name, values in world.settings.items()}
+        wrong[section][leaf] = SECRETS["redis.password"]
+        wrong["worker"] = {**wrong["worker"], "retry_seconds_max": 1}
+        for command in ("run", "doctor"):
+            done = streammetrics(command, *configured(tmp_path, wrong), "--set", "http.port=0")
+            assert done.returncode in (1, 2)
+            assert named in done.stdout + done.stderr
+            assert told(done.stdout + done.stderr) == []
+
+    def test_what_crashes_shows_its_trace_without_values(self, world: World, tmp_path: Path) -> None:
+        """A trace on a terminal may print the variables of every frame; ours must not."""
+        script = tmp_path / "crash.py"
+        script.write_text(
+            "import sys, structlog\n"
+            "from pathlib import Path\n"
+            "from streammetrics.config import load\n"
+            "from streammetrics.connections import kafka_settings, redis_settings\n"
+            "from streammetrics.logs import configure_logs\n"
+            "configure_logs('debug', 'console')\n"
+            "def crash(settings, kafka, redis, word):\n"
+            "    raise RuntimeError(f'{settings} {kafka} {redis}')\n"
+            "settings = load(Path(sys.argv[1]), {}, {}).settings\n"
+            "try:\n"
+            "    crash(settings, kafka_settings(settings), redis_settings(settings), redis_settings(settings).password)\n"
+            "except RuntimeError:\n"
+            "    structlog.get_logger().exception('crashed')\n"
+            "crash(settings, kafka_settings(settings), redis_settings(settings), redis_settings(settings).password)\n"
+        )
+        (_, config) = configured(tmp_path, world.settings)
+        done = subprocess.run([sys.executable, script, config], capture_output=True, text=True, env=environment(), cwd=ROOT, check=False)
+        assert (done.stdout + done.stderr).count("RuntimeError") >= 2
+        assert told(done.stdout + done.stderr) == []
+
+    def test_simulated_traffic_is_sent_without_telling_one(self, world: World, tmp_path: Path) -> None:
+        done = streammetrics("simulate", "--kafka", "--events", "20", "--pace", "fast", *configured(tmp_path, world.settings))
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert told(done.stdout + done.stderr) == []
+
+    @staticmethod
+    def ways(world: World, folder: Path, way: str) -> tuple[list[str], dict[str, str]]:
+        """The words and variables that give every secret in one way."""
+        secrets = world.secrets()
+        variables = {f"STREAMMETRICS_{key.upper().replace('.', '_')}": word for key, word in secrets.items()}
+        if way == "environment":
+            return [], variables
+        if way == "flags":
+            return [word for key, secret in secrets.items() for word in ("--set", f"{key}={secret}")], {}
+        if way == "secret files":
+            for name, secret in variables.items():
+                (folder / name).write_text(secret + "\n")
+            return [], {f"{name}_FILE": str(folder / name) for name in variables}
+        return [], {}
+
+
+def configured(folder: Path, settings: Mapping[str, Mapping[str, object]]) -> tuple[str, str]:
+    path = folder / "streammetrics.toml"
+    tables = (
+        "\n".join([f"[{name}]", *(f"{key} = {json.dumps(value)}" for key, value in values.items())]) for name, values in settings.items()
+    )
+    path.write_text("\n".join(tables) + "\n")
+    return "--config", str(path)
+
+
+class TestNamesThatAreMarkup:
+    """Experiments, variants and segments are chosen by senders; a name is text wherever it is shown."""
+
+    NAMES = ('<script>alert("1")</script>', "'><img src=x onerror=alert(1)>", '\\"} 1\\n', "</script>&amp;{{7*7}}${x}")
+
+    def test_prometheus_reads_them_as_sent_and_nothing_else(self, prometheus_server: PrometheusServer) -> None:
+        events = [
+            Impression("list", f"u{number}", START_MS + number, ("a",), experiments=((name, name),), segments=(("surface", name),))
+            for number, name in enumerate(self.NAMES)
+        ]
+        pipeline = EnginePipeline(segments=("surface",)).feed("impressions", *events).move_on(START_MS + 40 * MINUTE_MS)
+        exhibit = Exhibit(pipeline.exposition(Vitals()), Now())
+        exhibit.show(pipeline.report())
+        with served(exhibit) as base:
+            prometheus_server.scrape("markup", base.removeprefix("http://"))
+            lists = prometheus_server.wait_for('streammetrics_window_lists{job="markup", view="final", window="1h"}')
+            prometheus_server.forget("markup")
+            with urllib.request.urlopen(f"{base}/api/report", timeout=10) as answer:
+                report, kind = json.load(answer), answer.headers
+            with urllib.request.urlopen(f"{base}/", timeout=10) as page:
+                content = page.read().decode()
+        labels = ("experiment", "variant", "segments")
+        seen = {tuple(sample.labels.get(label, "") for label in labels): sample.value for sample in lists}
+        wanted: dict[tuple[str, ...], float] = {}
+        for name in self.NAMES:
+            wanted |= {(name, name, ""): 1.0, ("", "", f"surface={name}"): 1.0, (name, name, f"surface={name}"): 1.0}
+        assert {key: value for key, value in seen.items() if key in wanted} == wanted
+        assert {experiment for experiment, *_ in seen} == {"", *self.NAMES}
+        assert kind["content-type"] == "application/json"
+        assert kind["x-content-type-options"] == "nosniff"
+        assert set(self.NAMES) <= {group["variant"] for window in report["windows"] for group in window["groups"]}
+        assert not [name for name in self.NAMES if name in content], "the page itself holds no name: its script fetches them as data"

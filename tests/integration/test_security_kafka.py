@@ -1,0 +1,273 @@
+"""Kafka that trusts nobody, as the product meets it: TLS, SASL and ACLs between the real client and a real broker.
+
+A user has the least that the product needs: to read the input topics and its group, and to write the dead letters.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Self
+
+import pytest
+from kafka.admin import ACLOperation, ResourceType
+
+from streammetrics.adapters.kafka_client import describe_topics
+from streammetrics.adapters.kafka_dead_letters import KafkaDeadLetters
+from streammetrics.adapters.kafka_source import KafkaSource
+from streammetrics.config import Settings
+from streammetrics.connections import kafka_settings
+from streammetrics.errors import ConfigError, SourceError
+from streammetrics.events.model import Impression
+from streammetrics.ports import DeadLetter, Input
+from tests.commands import streammetrics
+from tests.integration.pipeline import PARTITIONS, Pipeline, Service, start_ms
+from tests.servers.certificates import Authority
+from tests.servers.kafka_secure import MECHANISMS, SecureKafkaBroker
+from tests.servers.process import wait_until
+from tests.servers.redis import RedisServer
+from tests.test_service import native
+
+PASSWORD = "s3cret of the broker"
+WRONG = "wr0ng-word"
+TOPICS = ("secure-impressions", "secure-feedback")
+LETTERS = "secure-refused"
+GROUP = "secure"
+USER = "reader"
+LACKING = ("without-describe", "without-read", "without-group", "without-write")
+
+Given = dict[str, object]
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="module")
+def broker(authority: Authority) -> Iterator[SecureKafkaBroker]:
+    """With topics, a record in one of them, and users who may do what their name says."""
+    with SecureKafkaBroker(authority, dict.fromkeys((USER, "nobody", *LACKING), PASSWORD)) as broker:
+        for topic in TOPICS:
+            broker.create_topic(topic, partitions=PARTITIONS)
+        broker.create_topic(LETTERS)
+        grant(broker, USER)
+        grant(broker, "certified")
+        for user in LACKING:
+            grant(broker, user, without=user.removeprefix("without-"))
+        yield broker
+
+
+def grant(
+    broker: SecureKafkaBroker, user: str, topics: tuple[str, ...] = TOPICS, letters: str = LETTERS, group: str = GROUP, without: str = ""
+) -> None:
+    """The least rights of a user, or one less. A right to read or write a topic is one to describe it too."""
+    for topic in topics:
+        if without != "describe":
+            broker.allow(user, ResourceType.TOPIC, topic, ACLOperation.DESCRIBE if without == "read" else ACLOperation.READ)
+    if without != "group":
+        broker.allow(user, ResourceType.GROUP, group, ACLOperation.READ)
+    broker.allow(user, ResourceType.TOPIC, letters, ACLOperation.DESCRIBE if without == "write" else ACLOperation.WRITE)
+
+
+def by_certificate(broker: SecureKafkaBroker, authority: Authority) -> Given:
+    own = authority.client("certified")
+    return {
+        "bootstrap_servers": [broker.bootstrap_of("SSL")],
+        "security_protocol": "SSL",
+        "ssl_cafile": str(authority.cafile),
+        "ssl_certfile": str(own.certfile),
+        "ssl_keyfile": str(own.keyfile),
+    }
+
+
+def by_locked_key(broker: SecureKafkaBroker, authority: Authority) -> Given:
+    locked = str(authority.client("certified").locked_keyfile)
+    return by_certificate(broker, authority) | {"ssl_keyfile": locked, "ssl_password": authority.key_password}
+
+
+def by_password(mechanism: str, protocol: str = "SASL_SSL", user: str = USER) -> Callable[[SecureKafkaBroker, Authority], Given]:
+    def given(broker: SecureKafkaBroker, authority: Authority) -> Given:
+        return {
+            "bootstrap_servers": [broker.bootstrap_of(protocol)],
+            "security_protocol": protocol,
+            "sasl_mechanism": mechanism,
+            "sasl_username": user,
+            "sasl_password": PASSWORD,
+            **({"ssl_cafile": str(authority.cafile)} if protocol == "SASL_SSL" else {}),
+        }
+
+    return given
+
+
+WAYS = {
+    "certificate": by_certificate,
+    "locked key": by_locked_key,
+    **{mechanism: by_password(mechanism) for mechanism in MECHANISMS},
+    "SCRAM without TLS": by_password("SCRAM-SHA-512", "SASL_PLAINTEXT"),
+}
+
+
+class LaunchedService(Service):
+    """A process that need not become ready; entering its context waits until its port answers."""
+
+    def start(self) -> Self:
+        self.launch()
+        self.wait_until_passes(self._answers)
+        return self
+
+    def _answers(self) -> None:
+        self.get("/healthz")
+
+
+def settings_of(given: Mapping[str, object]) -> Settings:
+    own = {"topics": list(TOPICS), "group_id": GROUP, "dead_letter_topic": LETTERS, "session_timeout_ms": 3_000}
+    return Settings.model_validate({"kafka": {**own, **given}})
+
+
+def flags(given: Mapping[str, object], redis_url: str) -> list[str]:
+    """The words of a command; the password is not among them."""
+    all_of = {**given, "topics": TOPICS, "group_id": GROUP, "dead_letter_topic": LETTERS}
+    texts = {key: ",".join(value) if isinstance(value, list | tuple) else str(value) for key, value in all_of.items()}
+    shown_keys = {f"kafka.{key}": text for key, text in texts.items() if "password" not in key} | {"redis.url": redis_url, "http.port": "0"}
+    return [word for key, text in shown_keys.items() for word in ("--set", f"{key}={text}")]
+
+
+def passwords(given: Mapping[str, object]) -> dict[str, str]:
+    return {f"STREAMMETRICS_KAFKA_{key.upper()}": str(value) for key, value in given.items() if "password" in key}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_way_in_reads_the_topics_and_writes_dead_letters(broker: SecureKafkaBroker, authority: Authority, way: str) -> None:
+    settings = settings_of(WAYS[way](broker, authority))
+    source = KafkaSource(kafka_settings(settings))
+    try:
+        tasks: set[int] = set()
+        deadline = time.monotonic() + 30
+        while len(tasks) < PARTITIONS and time.monotonic() < deadline:
+            tasks |= set(source.poll(0.2).assigned)
+        assert tasks == set(range(PARTITIONS))
+        assert set(source.start(0, {})) == {Input(topic, 0) for topic in TOPICS}
+    finally:
+        source.close()
+    letters = KafkaDeadLetters(kafka_settings(settings), LETTERS)
+    try:
+        letters.write([DeadLetter("bad_json", way, Input(TOPICS[0], 0), 0, b"raw")])
+    finally:
+        letters.close()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_doctor_finds_all_well_and_shows_no_password(broker: SecureKafkaBroker, authority: Authority, redis_url: str, way: str) -> None:
+    given = WAYS[way](broker, authority)
+    done = streammetrics("doctor", *flags(given, redis_url), environ=passwords(given))
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    assert f"({given['security_protocol']})" in done.stdout
+    assert f"dead-letter topic {LETTERS}: 1 partition" in done.stdout
+    assert not [secret for secret in (PASSWORD, authority.key_password) if secret in done.stdout]
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_wrong_password_is_told_as_one_and_not_repeated(broker: SecureKafkaBroker, authority: Authority, mechanism: str) -> None:
+    given = by_password(mechanism)(broker, authority) | {"sasl_password": WRONG}
+    with pytest.raises(SourceError) as caught:
+        describe_topics(kafka_settings(settings_of(given)), TOPICS)
+    assert "Authentication failed" in str(caught.value) or "so ends a login that the broker refuses" in str(caught.value)
+    assert "check kafka.security_protocol (now SASL_SSL), certificates and credentials" in str(caught.value)
+    assert WRONG not in str(caught.value)
+
+
+def test_a_broker_of_another_authority_is_refused(broker: SecureKafkaBroker, authority: Authority, tmp_path: Path) -> None:
+    given = by_password("PLAIN")(broker, authority) | {"ssl_cafile": str(Authority(tmp_path).cafile)}
+    with pytest.raises(SourceError, match="CERTIFICATE_VERIFY_FAILED"):
+        describe_topics(kafka_settings(settings_of(given)), TOPICS)
+
+
+def test_a_broker_under_another_name_is_refused(tmp_path: Path) -> None:
+    """The password would be sent to whoever has any certificate of the same authority."""
+    elsewhere = Authority(tmp_path)
+    impostor = SecureKafkaBroker(elsewhere, {USER: PASSWORD})
+    impostor.properties["ssl.keystore.location"] = str(elsewhere.server("impostor", "elsewhere.invalid").bothfile)
+    with impostor:
+        given = by_password("PLAIN")(impostor, elsewhere)
+        with pytest.raises(SourceError, match=r"CERTIFICATE_VERIFY_FAILED.*IP address mismatch"):
+            describe_topics(kafka_settings(settings_of(given)), TOPICS)
+
+
+def test_without_the_certificate_that_the_broker_asks_for_nothing_is_read(broker: SecureKafkaBroker, authority: Authority) -> None:
+    given = {key: value for key, value in by_certificate(broker, authority).items() if key not in ("ssl_certfile", "ssl_keyfile")}
+    with pytest.raises(SourceError, match=r"(?i)certificate"):
+        describe_topics(kafka_settings(settings_of(given)), TOPICS)
+
+
+def test_a_key_of_another_certificate_is_told_as_one(broker: SecureKafkaBroker, authority: Authority) -> None:
+    given = by_certificate(broker, authority) | {"ssl_keyfile": str(authority.client("another").keyfile)}
+    with pytest.raises(SourceError, match=r"KEY_VALUES_MISMATCH.*check .*certificates"):
+        describe_topics(kafka_settings(settings_of(given)), TOPICS)
+
+
+class TestMissingRights:
+    """What an operator reads when one ACL is missing, and that the process goes on by itself once it is there."""
+
+    def given(self, broker: SecureKafkaBroker, authority: Authority, user: str) -> Given:
+        return by_password("SCRAM-SHA-512", user=user)(broker, authority)
+
+    def test_topics_that_may_not_be_described(self, broker: SecureKafkaBroker, authority: Authority, redis_url: str) -> None:
+        given = self.given(broker, authority, "without-describe")
+        done = streammetrics("doctor", *flags(given, redis_url), environ=passwords(given))
+        assert done.returncode == 1
+        for topic in TOPICS:
+            assert f"topic {topic} does not exist, or may not be described" in done.stdout
+        with pytest.raises(ConfigError, match=r"kafka\.topics = secure-impressions: does not exist \(or may not be described\)"):
+            KafkaSource(kafka_settings(settings_of(given)))
+
+    def test_a_user_without_any_right_learns_nothing(self, broker: SecureKafkaBroker, authority: Authority) -> None:
+        assert describe_topics(kafka_settings(settings_of(self.given(broker, authority, "nobody"))), [*TOPICS, LETTERS]) == {}
+
+    def test_letters_that_may_not_be_written(self, broker: SecureKafkaBroker, authority: Authority) -> None:
+        letters = KafkaDeadLetters(kafka_settings(settings_of(self.given(broker, authority, "without-write"))), LETTERS)
+        try:
+            with pytest.raises(
+                SourceError, match=r"dead letters cannot be written to topic 'secure-refused': TopicAuthorizationFailedError"
+            ):
+                letters.write([DeadLetter("bad_json", "", Input(TOPICS[0], 0), 0, b"raw")])
+        finally:
+            letters.close()
+
+    @pytest.mark.parametrize(
+        ("user", "told", "kind", "name"),
+        [
+            ("without-group", "GroupAuthorizationFailedError", ResourceType.GROUP, GROUP),
+            ("without-read", "TopicAuthorizationFailedError", ResourceType.TOPIC, TOPICS[0]),
+        ],
+    )
+    def test_a_running_process_says_what_it_lacks_and_goes_on_when_it_is_granted(
+        self, broker: SecureKafkaBroker, authority: Authority, redis_url: str, user: str, told: str, kind: ResourceType, name: str
+    ) -> None:
+        kafka = {"topics": list(TOPICS), "group_id": GROUP, "dead_letter_topic": LETTERS, **self.given(broker, authority, user)}
+        with LaunchedService({"kafka": kafka, "redis": {"url": redis_url, "namespace": user}, "log": {"format": "json"}}) as service:
+            wait_until(lambda: told in service.get("/readyz").text, what=f"/readyz names {told}")
+            for topic in TOPICS if kind is ResourceType.TOPIC else (name,):
+                broker.allow(user, kind, topic, ACLOperation.READ)
+            service.wait_ready()
+            assert PASSWORD not in service.log
+
+
+def test_a_whole_run_needs_no_more_than_the_least_rights(
+    broker: SecureKafkaBroker, authority: Authority, redis_server: RedisServer
+) -> None:
+    kafka = by_password("SCRAM-SHA-512", user="nobody")(broker, authority)
+    pipeline = Pipeline(broker, redis_server.fresh_url(), "least", ["impressions", "feedback"], kafka=kafka)
+    grant(broker, "nobody", pipeline.topics, pipeline.dead_letters, "least")
+    ts = start_ms()
+    with pipeline.producer() as producer:
+        for number in range(20):
+            event = Impression("list", f"u{number}", ts, ("a", "b"))
+            producer.send(pipeline.topics[0], native(event), key=event.user_id.encode(), timestamp_ms=ts)
+        producer.send(pipeline.topics[0], b"{broken", key=b"u1", timestamp_ms=ts)
+    with pipeline.service() as service:
+        wait_until(lambda: pipeline.committed() == 21, what="all is committed")
+        wait_until(lambda: len(pipeline.letters()) == 1, what="the broken record is a dead letter")
+        assert service.get("/readyz").status == 200
+        assert PASSWORD not in service.log + service.get("/metrics").text + service.get("/api/report").text

@@ -1,0 +1,300 @@
+"""Redis behind TLS and the users of deploy/redis-users.acl: the whole product works as they may, and they may do nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+import redis
+
+from streammetrics.adapters.redis_client import RedisSettings
+from streammetrics.adapters.redis_store import RedisStore
+from streammetrics.errors import ConfigError, StoreError
+from streammetrics.events.model import Feedback, Impression
+from tests.commands import ROOT, streammetrics
+from tests.integration.pipeline import HOUR_MS, Pipeline, Truth, start_ms
+from tests.servers.certificates import Authority
+from tests.servers.kafka import KafkaBroker
+from tests.servers.process import wait_until
+from tests.servers.redis import Guard, RedisCluster, RedisServer
+from tests.test_service import native
+
+SHIPPED = (ROOT / "deploy" / "redis-users.acl").read_text(encoding="utf-8")
+NOBODYS = "#" + "0" * 64
+"""What stands in the file in place of a password's digest: nobody has a password with it."""
+PASSWORDS = {"operator": "word of the operator", "streammetrics": "s3cret of the store", "streammetrics-exporter": "s3cret of the reader"}
+NAMESPACE = "sm"
+"""The namespace that the file is written for."""
+
+
+def with_passwords(acl: str, passwords: Mapping[str, str]) -> str:
+    """The file as an operator uses it: each user's digest in place of nobody's."""
+    digests = {user: hashlib.sha256(word.encode()).hexdigest() for user, word in passwords.items()}
+    lines = [line.replace(NOBODYS, f"#{digests.get(line.split()[1], NOBODYS[1:])}") for line in acl.splitlines()]
+    return "\n".join(lines) + "\n"
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="module")
+def guard(authority: Authority) -> Guard:
+    return Guard(authority, with_passwords(SHIPPED, PASSWORDS), "operator", PASSWORDS["operator"])
+
+
+@pytest.fixture(scope="module")
+def server(guard: Guard) -> Iterator[RedisServer]:
+    with RedisServer(guard=guard) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def cluster(guard: Guard) -> Iterator[RedisCluster]:
+    with RedisCluster(masters=3, guard=guard) as cluster:
+        yield cluster
+
+
+def access(authority: Authority, user: str = "streammetrics") -> dict[str, object]:
+    """The settings of the product that log in as a user."""
+    own = authority.client("streammetrics")
+    return {
+        "namespace": NAMESPACE,
+        "username": user,
+        "password": PASSWORDS[user],
+        "ssl_cafile": str(authority.cafile),
+        "ssl_certfile": str(own.certfile),
+        "ssl_keyfile": str(own.keyfile),
+    }
+
+
+def settings(url: str, authority: Authority, **other: object) -> RedisSettings:
+    return RedisSettings(**{"url": url, **access(authority), **other})  # type: ignore[arg-type]
+
+
+def send_events(pipeline: Pipeline) -> None:
+    """Users who come and go, so that every command of every script is called; one record is broken."""
+    ts = start_ms()
+    with pipeline.producer() as producer:
+        for number in range(60):
+            user = f"u{number}"
+            for event in (Impression("list", user, ts, ("a", "b")), Feedback(user, ts + 1, "a", "click", impression_id="list")):
+                topic = pipeline.topics[isinstance(event, Feedback)]
+                producer.send(topic, native(event), key=user.encode(), timestamp_ms=event.ts)
+        producer.send(pipeline.topics[0], b"{broken", key=b"u1", timestamp_ms=ts)
+    pipeline.write_ends(ts + 3 * HOUR_MS)
+
+
+def refusals(client: redis.Redis) -> list[str]:
+    return [f"{entry['username']} {entry['reason']} {entry['object']}" for entry in client.acl_log()]
+
+
+def test_as_it_is_shipped_the_file_loads_and_lets_nobody_in(authority: Authority) -> None:
+    with RedisServer() as server, server.client() as client:
+        path = server.directory / "users.acl"
+        path.write_text(SHIPPED, encoding="utf-8")
+        server.settings["aclfile"] = str(path)
+        server.stop()
+        server.launch()
+        wait_until(lambda: "Ready to accept connections" in server.log_tail(200).rpartition("SIGTERM")[2], what="it has started anew")
+        for user in ("default", *PASSWORDS):
+            for password in ("", "0" * 64, user):
+                with pytest.raises(redis.AuthenticationError):
+                    client.execute_command("AUTH", user, password)
+        with pytest.raises(redis.AuthenticationError):
+            client.ping()
+    assert authority.cafile.exists()
+
+
+class TestRun:
+    """One whole `run` over real records, through TLS and the ACL."""
+
+    @pytest.fixture(params=["server", "cluster"])
+    def url(self, request: pytest.FixtureRequest) -> str:
+        return str(request.getfixturevalue(request.param).url)
+
+    def test_the_product_needs_no_more_than_the_file_grants(
+        self, kafka_broker: KafkaBroker, authority: Authority, server: RedisServer, cluster: RedisCluster, url: str, topic_name: str
+    ) -> None:
+        nodes = [server] if url == server.url else cluster.nodes
+        for node in nodes:
+            with node.client() as client:
+                client.flushall()
+                client.acl_log_reset()
+        given = {**access(authority), "cluster": url != server.url}
+        pipeline = Pipeline(kafka_broker, url, topic_name, ["impressions", "feedback"], redis=given)
+        send_events(pipeline)
+        with pipeline.service() as service:
+            truth: Truth = pipeline.assert_exact()
+            wait_until(lambda: len(pipeline.letters()) == 1, what="the broken record is a dead letter")
+            service.restart()
+            assert pipeline.assert_exact().counters == truth.counters
+            wait_until(lambda: service.report().get("tasks_committed") == 4, what="the report is there")
+            said = service.log + service.get("/api/report").text + service.get("/metrics").text
+        assert not [word for word in PASSWORDS.values() if word in said]
+        for node in nodes:
+            with node.client() as client:
+                assert refusals(client) == []
+
+    def test_an_exporter_may_read_and_a_worker_beside_it_write(
+        self, kafka_broker: KafkaBroker, authority: Authority, server: RedisServer, topic_name: str
+    ) -> None:
+        with server.client() as client:
+            client.flushall()
+            client.acl_log_reset()
+        pipeline = Pipeline(kafka_broker, server.url, topic_name, ["impressions", "feedback"], redis=access(authority))
+        send_events(pipeline)
+        reader = access(authority, "streammetrics-exporter")
+        with (
+            pipeline.service(worker={"role": "worker"}),
+            pipeline.service(worker={"role": "exporter"}, redis=reader) as exporter,
+        ):
+            pipeline.assert_exact()
+            wait_until(lambda: exporter.report().get("tasks_committed") == 4, what="the exporter shows what the worker committed")
+        with server.client() as client:
+            assert refusals(client) == []
+
+    def test_doctor_finds_all_well(self, kafka_broker: KafkaBroker, authority: Authority, server: RedisServer, topic_name: str) -> None:
+        with server.client() as client:
+            client.flushall()
+            client.acl_log_reset()
+        pipeline = Pipeline(kafka_broker, server.url, topic_name, ["impressions", "feedback"], redis=access(authority))
+        service = pipeline.service()
+        try:
+            service.prepare()
+            done = streammetrics("doctor", "--config", service.config)
+        finally:
+            service.close()
+        assert (done.returncode, done.stderr) == (0, ""), done.stdout
+        assert "the clocks of this machine and of Redis differ" in done.stdout
+        assert not [word for word in PASSWORDS.values() if word in done.stdout]
+        with server.client() as client:
+            assert refusals(client) == []
+
+
+COMMANDS = [
+    ("FLUSHALL",),
+    ("FLUSHDB",),
+    ("KEYS", "*"),
+    ("SCAN", "0"),
+    ("CONFIG", "SET", "maxmemory-policy", "allkeys-lru"),
+    ("CONFIG", "REWRITE"),
+    ("SCRIPT", "FLUSH"),
+    ("ACL", "LIST"),
+    ("ACL", "SETUSER", "streammetrics", "+@all"),
+    ("CLIENT", "KILL", "TYPE", "normal"),
+    ("CLIENT", "PAUSE", "1000"),
+    ("CLIENT", "LIST"),
+    ("MEMORY", "DOCTOR"),
+    ("SHUTDOWN", "NOSAVE"),
+    ("REPLICAOF", "127.0.0.1", "1"),
+    ("MONITOR",),
+    ("SAVE",),
+    ("SUBSCRIBE", "channel"),
+    ("PUBLISH", "channel", "x"),
+    ("GET", "{sm:0}:ctl"),
+    ("DEL", "{sm:0}:ctl"),
+    ("HSET", "foreign", "a", "b"),
+    ("HMGET", "{other:0}:ctl", "a"),
+    ("HSET", "sm", "a", "b"),
+    ("EVAL", "return redis.call('HSET', 'foreign', 'a', 'b')", "0"),
+    ("EVAL", "return redis.call('HSET', KEYS[1], 'a', 'b')", "1", "{other:0}:ctl"),
+    ("EVAL", "return redis.call('FLUSHALL')", "0"),
+]
+WRITES = [
+    ("HSET", "{sm:0}:ctl", "a", "b"),
+    ("HDEL", "{sm:0}:ctl", "a"),
+    ("EVAL", "return redis.call('HSET', KEYS[1], 'a', 'b')", "1", "{sm:0}:ctl"),
+    ("EVALSHA", "0" * 40, "0"),
+]
+
+
+class TestBeyond:
+    @pytest.mark.parametrize(
+        ("user", "command"),
+        [
+            *((user, command) for user in ("streammetrics", "streammetrics-exporter") for command in COMMANDS),
+            *(("streammetrics-exporter", command) for command in WRITES),
+        ],
+        ids=lambda given: given if isinstance(given, str) else " ".join(given),
+    )
+    def test_a_command_or_key_outside_of_the_file_is_refused(self, server: RedisServer, user: str, command: tuple[str, ...]) -> None:
+        with server.client() as operator, server.client(username=user, password=PASSWORDS[user]) as client:
+            before = operator.dbsize()
+            with pytest.raises(redis.RedisError, match=r"(?i)no permission|can't run this command|can't access|ACL failure|NOPERM"):
+                client.execute_command(*command)
+            assert operator.dbsize() == before
+
+    def test_another_namespace_is_refused_with_what_to_grant(self, server: RedisServer, authority: Authority) -> None:
+        store = RedisStore(settings(server.url, authority, namespace="other"))
+        with pytest.raises(StoreError, match=r"grant the user of redis\.username the command and the keys of redis\.namespace"):
+            store.claim(0, "token")
+        store.close()
+
+    def test_a_missing_right_shows_at_the_claim_before_anything_is_written(self, server: RedisServer, authority: Authority) -> None:
+        with server.client() as operator:
+            operator.flushall()
+            operator.execute_command("ACL", "SETUSER", "streammetrics", "-zrem")
+            store = RedisStore(settings(server.url, authority))
+            try:
+                with pytest.raises(StoreError, match=r"grant the user of redis\.username"):
+                    store.claim(0, "token")
+                assert operator.hget("{sm:0}:ctl", "epoch") is None
+            finally:
+                store.close()
+                operator.execute_command("ACL", "SETUSER", "streammetrics", "+zrem")
+
+
+class TestTlsAndLogin:
+    def test_a_wrong_password_is_told_and_not_repeated(self, server: RedisServer, authority: Authority) -> None:
+        store = RedisStore(settings(server.url, authority, password="wr0ng-word"))
+        with pytest.raises(StoreError, match=r"check redis\.username and redis\.password") as caught:
+            store.ping()
+        assert "wr0ng-word" not in str(caught.value)
+        store.close()
+
+    @pytest.mark.parametrize(
+        "without", [{"ssl_certfile": None, "ssl_keyfile": None}, {"ssl_cafile": None}], ids=["certificate", "authority"]
+    )
+    def test_what_tls_lacks_is_told_with_the_settings(self, server: RedisServer, authority: Authority, without: dict[str, object]) -> None:
+        store = RedisStore(settings(server.url, authority, **without))
+        with pytest.raises(StoreError, match=r"check redis\.ssl_cafile, redis\.ssl_certfile and redis\.ssl_keyfile|check that Redis runs"):
+            store.ping()
+        store.close()
+
+    def test_a_server_under_another_name_is_refused(self, authority: Authority, guard: Guard) -> None:
+        impostor = RedisServer(guard=guard)
+        elsewhere = authority.server("impostor", "elsewhere.invalid")
+        impostor.settings |= {"tls-cert-file": str(elsewhere.certfile), "tls-key-file": str(elsewhere.keyfile)}
+        try:
+            impostor.launch()
+            store = RedisStore(settings(impostor.url, authority))
+            said = ""
+
+            def refused() -> bool:
+                nonlocal said
+                try:
+                    store.ping()
+                except StoreError as error:
+                    said = str(error)
+                return "certificate" in said.lower()
+
+            wait_until(refused, what="the certificate is looked at")
+            assert "mismatch" in said
+            store.close()
+        finally:
+            impostor.close()
+
+    def test_without_tls_nothing_is_said(self, server: RedisServer, authority: Authority) -> None:
+        store = RedisStore(settings(server.url.replace("rediss:", "redis:"), authority))
+        with pytest.raises(StoreError, match=r"check "):
+            store.ping()
+        store.close()
+
+    def test_files_that_cannot_be_read_are_told_at_the_start(self, server: RedisServer, authority: Authority, tmp_path: Path) -> None:
+        with pytest.raises(ConfigError) as caught:
+            RedisStore(settings(server.url, authority, ssl_cafile=str(tmp_path / "none"), ssl_keyfile=str(tmp_path)))
+        assert [problem.key for problem in caught.value.problems] == ["redis.ssl_cafile", "redis.ssl_keyfile"]
