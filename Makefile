@@ -16,7 +16,7 @@ export PIP_ROOT_USER_ACTION := ignore
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup servers test test-unit test-integration lint demo bench clean
+.PHONY: help setup servers test test-unit test-integration lint demo bench bench-aa clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,6 +60,9 @@ demo: setup ## simulated traffic through the whole engine: live numbers on the t
 
 bench: setup servers ## events per second, end to end and engine alone, on this machine
 	@$(RUN) tests.bench
+
+bench-aa: setup ## how often experiments without an effect alarm, and how soon a drop is found (minutes)
+	@$(RUN) tests.bench.aa
 
 clean: ## delete everything that make has made here, the downloaded Kafka too
 	rm -rf $(VENV) .cache build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage

@@ -1,0 +1,157 @@
+"""Moments -> estimates: a variant's mean with its user-clustered variance, and two variants compared at every look.
+
+Whole numbers in, doubles out: each sum and product below is exact, and one division at the end rounds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from streammetrics.experiments.measures import ExperimentError, Measure, Measures
+from streammetrics.experiments.sequence import one_sided, two_sided
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A variant's mean, the variance of that mean, and the number of users it rests on."""
+
+    mean: float
+    variance: float
+    users: int
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Lower and upper bound; None where nothing bounds it (the control's mean is not certainly above 0)."""
+
+    lower: float | None
+    upper: float | None
+
+
+def estimate(measures: Measures, measure: Measure, moments: Sequence[int]) -> Estimate | None:
+    """The mean of a measure over a variant's lists (items, users) and its variance; None while it has no denominator.
+
+    With y and d a user's sums above and below, K users and m = sum y / sum d, the delta method gives (Deng, Knoblich, Lu 2018,
+    "Applying the Delta Method in Metric Analytics")
+
+        V = K / (K - 1) * sum over users of (y - m d)**2 / (sum d)**2
+
+    which is the cluster-robust variance of a mean with users as clusters. Users may have any number of lists and their lists may
+    depend on each other; users are taken as independent. V is infinite for a single user.
+
+    >>> from streammetrics.metrics import Scorer
+    >>> from streammetrics.experiments.moments import of_users
+    >>> measures = Measures(Scorer(["hit_rate@10"]).columns)
+    >>> one = 1 << 40
+    >>> estimate(measures, measures.named("hit_rate@10"), of_users(measures, [[2, one], [2, 2 * one], [1, 0]]))
+    Estimate(mean=0.6, variance=0.0624, users=3)
+    """
+    at = measures.places(measure)
+    users, y, d = moments[at.users], moments[at.y], moments[at.d]
+    if d <= 0:
+        return None
+    mean = y / (d << measure.scale_bits)
+    if users < 2:
+        return Estimate(mean, math.inf, users)
+    squares = moments[at.yy] * d * d - 2 * y * moments[at.yd] * d + y * y * moments[at.dd]
+    return Estimate(mean, users * squares / ((users - 1) * d**4 << 2 * measure.scale_bits), users)
+
+
+def z_value(treatment: Estimate, control: Estimate, ratio: float) -> float | None:
+    """How many standard errors treatment - ratio x control lies above 0; None without variance."""
+    variance = _variance(treatment, control, ratio)
+    if not 0 < variance < math.inf:
+        return None
+    return (treatment.mean - ratio * control.mean) / math.sqrt(variance)
+
+
+def difference(treatment: Estimate, control: Estimate, tau: float, alpha: float) -> tuple[float, float, float] | None:
+    """Treatment - control with its two-sided interval, valid at all looks together: (difference, lower, upper).
+
+    half = sqrt(V (V + tau**2) / tau**2 (-2 ln alpha + ln((V + tau**2) / V))), V the sum of both variances. None without variance.
+    """
+    boundary = _boundary(treatment, control, tau, two_sided, alpha)
+    if boundary is None:
+        return None
+    half = math.sqrt(_variance(treatment, control, 1.0)) * boundary
+    middle = treatment.mean - control.mean
+    return middle, middle - half, middle + half
+
+
+def lift_interval(treatment: Estimate, control: Estimate, tau: float, alpha: float) -> Interval | None:
+    """The two-sided interval of the relative lift treatment / control - 1, valid at all looks together, by Fieller's construction.
+
+    It holds the lifts r for which treatment - (1 + r) control is not certainly away from 0 (Fieller 1954, "Some problems in interval
+    estimation"). So it excludes 0 exactly when the interval of the difference does, which the delta method's interval need not, and
+    it has no upper end (None) where the control's mean is not certainly above 0. Never below -1. None without variance.
+
+    The hypothesis of r is judged on the scale tau sqrt(V(r) / V(0)), V(r) the variance of treatment - (1 + r) control: a constant as long
+    as both arms grow in proportion, and tau itself for r = 0. So one boundary z serves all r, and the ends are the roots of
+    (treatment - (1 + r) control)**2 = z**2 V(r).
+
+    >>> lift_interval(Estimate(0.38, 1e-4, 1000), Estimate(0.40, 1e-4, 1000), tau=0.04, alpha=0.05)  # doctest: +ELLIPSIS
+    Interval(lower=-0.149..., upper=0.0606...)
+    """
+    boundary = _boundary(treatment, control, tau, two_sided, alpha)
+    if boundary is None:
+        return None
+    if control.mean <= 0 or treatment.mean < 0:
+        return Interval(None, None)
+    square = boundary * boundary
+    below, above = (each.mean**2 - square * each.variance for each in (control, treatment))
+    product = treatment.mean * control.mean
+    root = math.sqrt(max(product * product - below * above, 0.0))
+    lower = above / (product + root) if above > 0 else 0.0
+    return Interval(lower - 1, (product + root) / below - 1 if below > 0 else None)
+
+
+def certainly_below(treatment: Estimate, control: Estimate, lift: float, tau: float, alpha: float) -> bool:
+    """Whether the relative lift lies below a value, with error alpha over all looks together (one-sided)."""
+    boundary, z = _boundary(treatment, control, tau, one_sided, alpha), z_value(treatment, control, 1 + lift)
+    return boundary is not None and z is not None and -z > boundary
+
+
+def certainly_above(treatment: Estimate, control: Estimate, lift: float, tau: float, alpha: float) -> bool:
+    """Whether the relative lift lies above a value, with error alpha over all looks together (one-sided)."""
+    boundary, z = _boundary(treatment, control, tau, one_sided, alpha), z_value(treatment, control, 1 + lift)
+    return boundary is not None and z is not None and z > boundary
+
+
+def choose_tau(estimates: Sequence[Estimate], minimum_lift: float) -> float | None:
+    """The scale of effects for an experiment and measure, from the variants' estimates at the first look; None while all are 0.
+
+    The greater of `minimum_lift` times the mean over all users, and the standard error of a difference at that look. The boundary is
+    tightest where V is about tau**2 / 8, and an effect is found when it is about 3 standard errors, that is when V is about
+    effect**2 / 9: so the best scale is the effect that one wants to find. A scale below the first standard error would only
+    make the first looks blind for large effects, where a scale that is too great costs little (the boundary grows with its logarithm).
+
+    It is chosen once, from the variants together and never from their difference, and then frozen: with a scale that followed the
+    data there would be no martingale. ExperimentError unless 0 < minimum_lift.
+
+    >>> choose_tau([Estimate(0.4, 1e-4, 100), Estimate(0.5, 1e-4, 300)], 0.1)  # doctest: +ELLIPSIS
+    0.0475...
+    >>> choose_tau([Estimate(0.4, 0.002, 100), Estimate(0.4, 0.0025, 100)], 0.1)  # doctest: +ELLIPSIS
+    0.0670...
+    """
+    if not 0 < minimum_lift < math.inf:
+        raise ExperimentError(f"minimum_lift: got {minimum_lift!r}; allowed are finite numbers above 0")
+    users = sum(each.users for each in estimates)
+    total = math.fsum(each.mean * each.users for each in estimates)
+    variance = math.fsum(each.variance for each in estimates)
+    if not users or total <= 0 or not variance < math.inf:
+        return None
+    return max(minimum_lift * total / users, math.sqrt(2 * variance / len(estimates)))
+
+
+def _variance(treatment: Estimate, control: Estimate, ratio: float) -> float:
+    return treatment.variance + ratio * ratio * control.variance
+
+
+def _boundary(treatment: Estimate, control: Estimate, tau: float, boundary: Callable[[float, float], float], alpha: float) -> float | None:
+    """Standard errors that the comparison may stray; None without variance."""
+    if not 0 < tau < math.inf:
+        raise ExperimentError(f"tau: got {tau!r}; allowed are finite numbers above 0")
+    variance = _variance(treatment, control, 1.0)
+    return boundary(variance / (tau * tau), alpha) if 0 < variance < math.inf else None

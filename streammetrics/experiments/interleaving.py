@@ -1,0 +1,101 @@
+"""Interleaving: two rankers in one list, and which of them the user preferred. Credits in, an interval on the mean credit out.
+
+In a team-draft list every item was drafted by one team (Radlinski, Kurup, Joachims 2008, "How does clickthrough data reflect
+retrieval quality?"); the team with more relevant items of a list wins it. Each list compares both rankers for the same user at the
+same moment, so it needs far fewer users than two arms; its answer is a preference, not a lift of a metric. A credit is the outcome of
+a list, +1, 0 or -1, and the mean credit (lists won less lists lost, by lists) has a clustered variance like every mean here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from streammetrics.experiments.estimates import Estimate
+from streammetrics.experiments.measures import ExperimentError
+from streammetrics.experiments.sequence import one_sided, two_sided
+
+CREDIT_WIDTH: Final = 6
+"""Moments of mean credit, one team against the control: users, lists, lists squared, credit, credit squared, lists x credit."""
+MINIMUM_CREDIT: Final = 0.05
+"""The preference that one wants to find: 5 lists in 100 more won than lost. It is the scale tau; it does not depend on the data."""
+
+
+def list_credit(teams: Sequence[str | None], grades: Sequence[float], control: str, team: str, threshold: float = 1.0) -> int | None:
+    """The outcome of one list for `team` against `control`: 1 won, -1 lost, 0 neither; None when one of them drafted nothing in it.
+
+    teams, grades: of the list's items in rank order, equally many; None for an item of no team. An item counts if its grade is at
+    least `threshold`. Raises ExperimentError when lengths differ or both teams are the same.
+
+    >>> list_credit(["a", "b", "b", "a"], [0, 1, 2, 1], control="a", team="b")
+    1
+    >>> list_credit(["a", "b"], [0, 0], control="a", team="b"), list_credit(["a", "a"], [1, 0], control="a", team="b")
+    (0, None)
+    """
+    if len(teams) != len(grades):
+        raise ExperimentError(f"grades: got {len(grades)}; allowed are {len(teams)}, one an item as `teams`")
+    if control == team:
+        raise ExperimentError(f"team: got {team!r}, which is the control; allowed is another team")
+    if control not in teams or team not in teams:
+        return None
+    ours = sum(grade >= threshold for of, grade in zip(teams, grades, strict=True) if of == team)
+    theirs = sum(grade >= threshold for of, grade in zip(teams, grades, strict=True) if of == control)
+    return (ours > theirs) - (ours < theirs)
+
+
+def credit_moments(lists: int, credit: int) -> list[int]:
+    """What a user contributes who was shown `lists` interleaved lists with a sum of credits: zeros when there were none.
+
+    Add the new, subtract the old, as with the moments of measures. ExperimentError if the credit is beyond the lists.
+
+    >>> credit_moments(3, -2)
+    [1, 3, 9, -2, 4, -6]
+    """
+    if lists < 0 or abs(credit) > lists:
+        raise ExperimentError(f"credit: got {credit} for {lists} lists; allowed are sums of one of -1, 0, 1 a list")
+    return [1, lists, lists * lists, credit, credit * credit, lists * credit] if lists else [0] * CREDIT_WIDTH
+
+
+@dataclass(frozen=True, slots=True)
+class Preference:
+    """The mean credit of a team against the control: from -1 to 1, above 0 where it is preferred. Bounds are None before `users` suffice.
+
+    `preferred` and `disliked` are one-sided statements with error alpha over all looks together.
+    """
+
+    users: int
+    lists: int
+    mean: float
+    variance: float
+    lower: float | None
+    upper: float | None
+    preferred: bool
+    disliked: bool
+
+
+def preference(moments: Sequence[int], alpha: float, min_users: int = 100, tau: float = MINIMUM_CREDIT) -> Preference | None:
+    """The interval on the mean credit from summed `credit_moments`, valid at all looks together; None without lists.
+
+    >>> from streammetrics.experiments.moments import add
+    >>> moments = [0] * CREDIT_WIDTH
+    >>> for user in range(400):
+    ...     moments = add(moments, credit_moments(2, 1 if user % 4 else -1))
+    >>> found = preference(moments, alpha=0.05)
+    >>> found.mean, found.preferred, 0 < found.lower < 0.25 < found.upper
+    (0.25, True, True)
+    """
+    if len(moments) != CREDIT_WIDTH:
+        raise ExperimentError(f"moments: got {len(moments)} numbers; allowed are {CREDIT_WIDTH}")
+    users, lists, dd, y, yy, yd = moments
+    if lists <= 0:
+        return None
+    mean = y / lists
+    squares = yy * lists * lists - 2 * y * yd * lists + y * y * dd
+    found = Estimate(mean, users * squares / ((users - 1) * lists**4) if users > 1 else math.inf, users)
+    if users < min_users or not 0 < found.variance < math.inf:
+        return Preference(users, lists, mean, found.variance, None, None, False, False)
+    error, ratio = math.sqrt(found.variance), found.variance / (tau * tau)
+    half, alarm = error * two_sided(ratio, alpha), error * one_sided(ratio, alpha)
+    return Preference(users, lists, mean, found.variance, mean - half, mean + half, mean > alarm, -mean > alarm)

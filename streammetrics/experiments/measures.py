@@ -1,0 +1,251 @@
+"""What is measured of a user, and which products of it are summed over users: the layout of totals and moments.
+
+A measure is a metric at one grain. The columns of a user's totals are the scorer's columns after the number of lists; which
+of them make which measure, and which sums over users its estimate needs, is said here and nowhere else. Integers only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, Literal, Protocol, TypeAlias
+
+import numpy as np
+
+from streammetrics.errors import StreammetricsError
+
+Kind: TypeAlias = Literal["mean", "ratio", "users"]
+
+USERS: Final = 0
+"""Place of the constant 1 in a user's row: its sum counts users."""
+LISTS: Final = 1
+"""Place of the number of lists in a user's row."""
+USERS_AT: Final = 0
+"""Place of the number of users in moments."""
+LISTS_AT: Final = 1
+"""Place of the number of lists in moments."""
+COVARIATE_BITS: Final = 40
+"""A covariate is a user's earlier mean in whole numbers of 2**-40."""
+
+USER_GRAIN: Final = {"hit_rate": "user_hit_rate"}
+"""Metrics that are 0 or 1 for a list, and the measure that says whether a user ever had a 1."""
+
+
+class ExperimentError(StreammetricsError, ValueError):
+    """The caller's fault: a rule of the experiment statistics is broken. The message gives the rule and the value."""
+
+
+class MetricLike(Protocol):
+    """The part of a metric that is read: `streammetrics.metrics.Metric` is one."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def k(self) -> int: ...
+
+
+class ColumnLike(Protocol):
+    """The part of a scorer's column that is read: `streammetrics.metrics.Column` is one."""
+
+    @property
+    def metric(self) -> MetricLike: ...
+    @property
+    def kind(self) -> Any: ...  # "sum", "hits" or "places"
+    @property
+    def scale_bits(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One number that variants are compared by: sum of `top` / sum of `bottom` over users / 2**scale_bits.
+
+    `top` and `bottom` are places in a user's row (see Measures). `kind`: `mean` over lists, `ratio` of two sums, `users`
+    (the share of users who ever had a hit).
+    """
+
+    name: str
+    k: int
+    kind: Kind
+    top: int
+    bottom: int
+    scale_bits: int
+
+    def __str__(self) -> str:
+        return f"{self.name}@{self.k}"
+
+
+Pair: TypeAlias = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where the moments of one measure stand in the flat moments: users, and sums of y, d, yy, dd, yd."""
+
+    users: int
+    y: int
+    d: int
+    yy: int
+    dd: int
+    yd: int
+
+
+@dataclass(frozen=True, slots=True)
+class CovariatePlaces:
+    """Where the moments of one measure's covariate stand: users who have one (h), and sums of x, xx, xy, xd, hy, hd."""
+
+    h: int
+    x: int
+    xx: int
+    xy: int
+    xd: int
+    hy: int
+    hd: int
+
+
+class Measures:
+    """The layout for a scorer's columns: which measures there are, and how totals and moments are laid out.
+
+    totals: whole numbers of one user in one experiment and scope: [lists, *columns], all final lists added up; width
+        `totals_width`. Columns are in the scorer's order and units.
+    row: what is multiplied: [1, lists, *columns, *(1 if hits else 0, a user measure each), *(h, x, a covariate each)].
+    moments: whole numbers of one variant, the sums over its users of the products of `pairs` of a row; width `moments_width`. They
+        start with the users and their lists.
+    covariates: whether rows carry a covariate for each measure (for variance reduction).
+
+    >>> from streammetrics.metrics import Scorer
+    >>> measures = Measures(Scorer(["ndcg@10", "hit_rate@10", "item_hit_rate@10"]).columns)
+    >>> [str(measure) for measure in measures]
+    ['ndcg@10', 'hit_rate@10', 'item_hit_rate@10', 'user_hit_rate@10']
+    >>> measures.totals_width, measures.moments_width
+    (5, 16)
+    """
+
+    def __init__(self, columns: Iterable[ColumnLike], covariates: bool = False) -> None:
+        self.columns = tuple(columns)
+        self.covariates = covariates
+        self.totals_width = 1 + len(self.columns)
+        self.hits: tuple[int, ...] = tuple(
+            LISTS + 1 + at for at, column in enumerate(self.columns) if column.metric.name in USER_GRAIN and column.kind == "sum"
+        )
+        self.all: tuple[Measure, ...] = (*self._of_lists(), *self._of_users())
+        self._first_covariate = LISTS + 1 + len(self.columns) + len(self.hits)
+        self.row_width = self._first_covariate + (2 * len(self.all) if covariates else 0)
+        self.pairs: tuple[Pair, ...] = tuple(dict.fromkeys(self._pairs()))
+        self.moments_width = len(self.pairs)
+        self.pair_sides = np.array(self.pairs, dtype=np.int64).T
+        self._at = {pair: index for index, pair in enumerate(self.pairs)}
+
+    def __iter__(self) -> Iterator[Measure]:
+        return iter(self.all)
+
+    def __len__(self) -> int:
+        return len(self.all)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        return tuple(str(measure) for measure in self.all)
+
+    def named(self, name: str) -> Measure:
+        """The measure of a name such as `ndcg@10`; ExperimentError for a name that is not measured."""
+        for measure in self.all:
+            if str(measure) == name:
+                return measure
+        raise ExperimentError(f"measure: got {name!r}; allowed are {', '.join(self.names)}")
+
+    def places(self, measure: Measure) -> Places:
+        """Where a measure's moments stand."""
+        y, d = measure.top, measure.bottom
+        return Places(*(self._place(*pair) for pair in ((USERS, USERS), (USERS, y), (USERS, d), (y, y), (d, d), (y, d))))
+
+    def covariate_places(self, measure: Measure) -> CovariatePlaces:
+        """Where the moments of a measure's covariate stand; ExperimentError in a layout without covariates."""
+        if not self.covariates:
+            raise ExperimentError("covariates: this layout has none; allowed is Measures(columns, covariates=True)")
+        return CovariatePlaces(*(self._place(*pair) for pair in self._covariate_pairs(self.all.index(measure), measure)))
+
+    def row(self, totals: Sequence[int], covariates: Sequence[int | None] | None = None) -> list[int]:
+        """A user's row, of Python ints. `covariates`: one a measure, None where the user has no earlier lists.
+
+        ExperimentError when a width is wrong.
+        """
+        self._check("totals", totals, self.totals_width)
+        row = [1, *totals]
+        row += [1 if totals[place - 1] else 0 for place in self.hits]
+        if self.covariates:
+            known = [None] * len(self.all) if covariates is None else covariates
+            self._check("covariates", known, len(self.all))
+            for covariate in known:
+                row += (0, 0) if covariate is None else (1, covariate)
+        elif covariates is not None:
+            raise ExperimentError("covariates: got some; this layout has none: Measures(columns, covariates=True)")
+        return row
+
+    def covariate_values(self, earlier: Sequence[int]) -> list[int | None]:
+        """A user's means before the experiment, from the totals of that time, as covariates: one a measure.
+
+        Each is rounded once, half to even, to 2**-40, so that products of it stay whole numbers. None where
+        the user had no lists (or showed no items). The user grain takes the share of lists with a hit as its covariate.
+        """
+        self._check("earlier totals", earlier, self.totals_width)
+        row = self.row(earlier, [None] * len(self.all) if self.covariates else None)
+        lists = row[LISTS]
+        values: list[int | None] = []
+        for measure in self.all:
+            top = row[self._column_of(measure)] if measure.kind == "users" else row[measure.top]
+            bottom = lists if measure.kind == "users" else row[measure.bottom]
+            values.append(divide_half_even(top << COVARIATE_BITS, bottom << self._bits_of(measure)) if bottom else None)
+        return values
+
+    @staticmethod
+    def _check(what: str, values: Sequence[Any], width: int) -> None:
+        if len(values) != width:
+            raise ExperimentError(f"{what}: got {len(values)} numbers; allowed are {width}, as in the layout")
+
+    def _place(self, one: int, other: int) -> int:
+        return self._at[(one, other) if one <= other else (other, one)]
+
+    def _column_of(self, measure: Measure) -> int:
+        return self.hits[measure.top - LISTS - 1 - len(self.columns)] if measure.kind == "users" else measure.top
+
+    def _bits_of(self, measure: Measure) -> int:
+        return self.columns[self._column_of(measure) - LISTS - 1].scale_bits
+
+    def _of_lists(self) -> Iterable[Measure]:
+        for at, column in enumerate(self.columns):
+            place = LISTS + 1 + at
+            if column.kind == "sum":
+                yield Measure(column.metric.name, column.metric.k, "mean", place, LISTS, column.scale_bits)
+            elif column.kind == "hits":
+                yield Measure(column.metric.name, column.metric.k, "ratio", place, place + 1, 0)
+
+    def _of_users(self) -> Iterable[Measure]:
+        for at, place in enumerate(self.hits):
+            metric = self.columns[place - LISTS - 1].metric
+            yield Measure(USER_GRAIN[metric.name], metric.k, "users", LISTS + 1 + len(self.columns) + at, USERS, 0)
+
+    def _pairs(self) -> Iterable[Pair]:
+        yield USERS, USERS
+        yield USERS, LISTS
+        for index, measure in enumerate(self.all):
+            y, d = measure.top, measure.bottom
+            for one, other in ((USERS, USERS), (USERS, d), (d, d), (USERS, y), (y, y), (d, y)):
+                yield (one, other) if one <= other else (other, one)
+            if self.covariates:
+                for one, other in self._covariate_pairs(index, measure):
+                    yield (one, other) if one <= other else (other, one)
+
+    def _covariate_pairs(self, index: int, measure: Measure) -> tuple[Pair, ...]:
+        h = self._first_covariate + 2 * index
+        x, y, d = h + 1, measure.top, measure.bottom
+        return (USERS, h), (USERS, x), (x, x), (x, y), (x, d), (h, y), (h, d)
+
+
+def divide_half_even(above: int, below: int) -> int:
+    """above / below for below > 0, rounded half to even.
+
+    >>> [divide_half_even(above, 2) for above in (1, 3, 5, -1)]
+    [0, 2, 2, 0]
+    """
+    whole, rest = divmod(above, below)
+    return whole + (2 * rest > below or (2 * rest == below and whole % 2 == 1))

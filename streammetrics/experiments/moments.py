@@ -1,0 +1,147 @@
+"""Exact moments of a variant: sums over its users of products of their totals, as whole numbers.
+
+Integers only: what enters can be taken out again exactly, so the order of changes, merges and withdrawals cannot matter, and
+the moments always equal a batch computation over the users' present totals. A user without lists contributes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from streammetrics.experiments.measures import ExperimentError, Measures
+
+WORD_BITS: Final = 21
+"""A total is cut into three words of this size, so that a block's products add up to less than 2**53, where doubles are whole."""
+BLOCK_USERS_MAX: Final = 1 << 11
+BLOCK_PRODUCTS: Final = 200_000
+"""Products of one block: small enough for a matrix product on one thread, where many threads would wait for each other."""
+CHUNK_USERS: Final = 1 << 20
+"""Users whose products of words add up within int64."""
+TOTAL_MAX: Final = 1 << 62
+"""Totals that are cut into words stay below this: 2**22 lists of the greatest value, 1 in units of 2**-40."""
+FEW_USERS: Final = 12
+"""So few are summed one by one, for numpy's calls cost as much as twenty users."""
+
+
+def zero(measures: Measures) -> list[int]:
+    """The moments of no user: the identity of `add`."""
+    return [0] * measures.moments_width
+
+
+def of_user(measures: Measures, totals: Sequence[int], covariates: Sequence[int | None] | None = None) -> list[int]:
+    """What one user contributes: the products of his row; zeros for a user without lists.
+
+    Python ints, exact at any size. ExperimentError when a width is wrong or the number of lists is negative.
+
+    >>> from streammetrics.metrics import Scorer
+    >>> measures = Measures(Scorer(["mrr@10"]).columns)
+    >>> of_user(measures, [2, 3])  # users, lists, lists squared, sum, sum squared, lists x sum
+    [1, 2, 4, 3, 9, 6]
+    """
+    row = measures.row(totals, covariates)
+    if totals[0] < 0:
+        raise ExperimentError(f"totals: got {totals[0]} lists; allowed are 0 or more")
+    if totals[0] == 0:
+        return zero(measures)
+    return [row[one] * row[other] for one, other in measures.pairs]
+
+
+def add(one: Sequence[int], other: Sequence[int]) -> list[int]:
+    """Merge the moments of two sets of users: associative, commutative, exact at any size."""
+    return [left + right for left, right in zip(one, other, strict=True)]
+
+
+def subtract(one: Sequence[int], other: Sequence[int]) -> list[int]:
+    """Take users out again: the inverse of `add`."""
+    return [left - right for left, right in zip(one, other, strict=True)]
+
+
+def replace(
+    measures: Measures,
+    moments: Sequence[int],
+    before: Sequence[int] | None,
+    after: Sequence[int] | None,
+    covariates: Sequence[int | None] | None = None,
+) -> list[int]:
+    """The moments once a user's totals are `after` instead of `before`; None: he was not, or is no longer, of the variant.
+
+    A user's covariates may not change while he is counted: they belong to the time before the experiment.
+
+    >>> from streammetrics.metrics import Scorer
+    >>> measures = Measures(Scorer(["mrr@10"]).columns)
+    >>> moments = replace(measures, replace(measures, zero(measures), None, [1, 3]), [1, 3], [2, 3])
+    >>> moments == of_user(measures, [2, 3]), replace(measures, moments, [2, 3], None) == zero(measures)
+    (True, True)
+    """
+    result = list(moments)
+    if after is not None:
+        result = add(result, of_user(measures, after, covariates))
+    if before is not None:
+        result = subtract(result, of_user(measures, before, covariates))
+    return result
+
+
+def of_users(
+    measures: Measures, totals: Iterable[Sequence[int]] | npt.NDArray[np.int64], covariates: Sequence[Sequence[int | None] | None] = ()
+) -> list[int]:
+    """What many users contribute together: `of_user` added up, several times as fast from about thirty users on.
+
+    totals: whole numbers, shape (users, totals_width); an int64 array is fastest. covariates: one entry a user, or empty.
+    Exact, see WORD_BITS; users with a total of 2**62 or more are summed one by one.
+    """
+    rows: list[list[int]] | npt.NDArray[np.int64]
+    if isinstance(totals, np.ndarray) and not measures.covariates:
+        rows = _rows(measures, totals)
+        large = bool(((rows >= TOTAL_MAX) | (rows <= -TOTAL_MAX)).any())
+    else:
+        listed = [[int(value) for value in each] for each in totals]
+        if any(each and each[0] < 0 for each in listed):
+            raise ExperimentError(f"totals: got {min(each[0] for each in listed)} lists; allowed are 0 or more")
+        with_covariates = list(covariates) if len(covariates) else [None] * len(listed)
+        rows = [measures.row(each, extra) for each, extra in zip(listed, with_covariates, strict=True) if any(each[:1])]
+        large = any(abs(value) >= TOTAL_MAX for row in rows for value in row)
+    if large or len(rows) <= FEW_USERS:
+        return _one_by_one(measures, rows.tolist() if isinstance(rows, np.ndarray) else rows)
+    matrix = np.asarray(rows, dtype=np.int64)
+    result = zero(measures)
+    for start in range(0, len(matrix), CHUNK_USERS):
+        result = add(result, _products(measures, matrix[start : start + CHUNK_USERS]))
+    return result
+
+
+def _rows(measures: Measures, totals: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    if totals.ndim != 2 or totals.shape[1] != measures.totals_width:
+        raise ExperimentError(f"totals: got shape {totals.shape}; allowed is (users, {measures.totals_width})")
+    if (totals[:, 0] < 0).any():
+        raise ExperimentError(f"totals: got {totals[:, 0].min()} lists; allowed are 0 or more")
+    listed = totals[totals[:, 0] != 0]
+    ones = np.ones((len(listed), 1), dtype=np.int64)
+    hits = listed[:, [place - 1 for place in measures.hits]] != 0
+    return np.concatenate([ones, listed, hits.astype(np.int64)], axis=1)
+
+
+def _one_by_one(measures: Measures, rows: Iterable[Sequence[int]]) -> list[int]:
+    result = zero(measures)
+    for row in rows:
+        result = add(result, [row[one] * row[other] for one, other in measures.pairs])
+    return result
+
+
+def _products(measures: Measures, rows: npt.NDArray[np.int64]) -> list[int]:
+    """The sums of products of at most CHUNK_USERS rows of magnitude below TOTAL_MAX."""
+    width = rows.shape[1]
+    mask = (1 << WORD_BITS) - 1
+    words = np.concatenate([rows & mask, (rows >> WORD_BITS) & mask, rows >> (2 * WORD_BITS)], axis=1).astype(np.float64)
+    block = min(max(BLOCK_PRODUCTS // (3 * width) ** 2, 16), BLOCK_USERS_MAX)
+    products = np.zeros((3 * width, 3 * width), dtype=np.int64)
+    for start in range(0, len(words), block):
+        part = words[start : start + block]
+        products += (part.T @ part).astype(np.int64)
+    left, right = measures.pair_sides
+    by_words = [products[left + one * width, right + other * width].tolist() for one in range(3) for other in range(3)]
+    shifts = [WORD_BITS * (one + other) for one in range(3) for other in range(3)]
+    return [sum(value << shift for value, shift in zip(values, shifts, strict=True)) for values in zip(*by_words, strict=True)]

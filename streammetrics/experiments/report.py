@@ -1,0 +1,268 @@
+"""Stored integers of one experiment and scope -> everything that is shown of it: means, lifts, intervals, verdicts. Pure.
+
+The same value serves `/api/report`, the terminal and the series: `to_json` and `rows` of it are all there is to print.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, NamedTuple
+
+from streammetrics.experiments.cuped import reduce_variances
+from streammetrics.experiments.estimates import Estimate, choose_tau, difference, estimate, lift_interval, z_value
+from streammetrics.experiments.measures import LISTS_AT, USERS_AT, Measure, Measures
+from streammetrics.experiments.policy import Policy
+from streammetrics.experiments.sequence import p_value
+from streammetrics.experiments.verdict import Health, Verdict, health, invalid, judge, waiting
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """What is kept of one experiment in one scope, merged over tasks.
+
+    moments: by variant, of users who saw this variant only. first_exposures: users by the variant of their first final list,
+    all users. multi_exposed_users: those who saw several variants. unmatched_share: see `verdict.health`.
+    """
+
+    experiment: str
+    scope: str
+    moments: Mapping[str, Sequence[int]]
+    first_exposures: Mapping[str, int]
+    multi_exposed_users: int
+    unmatched_share: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureReport:
+    """One measure of one variant. What cannot be said is None; a control has no comparison and no verdict.
+
+    mean, error: the mean and its clustered standard error, unadjusted. difference and lift (relative) are against the control, with
+    intervals of error alpha that hold at all looks together; with variance reduction they are of the adjusted means, and
+    variance_reduction is the share of the variance that is gone. p_value: of no difference, valid at every look. tau: the
+    frozen scale. paging: the verdict may wake people.
+    """
+
+    metric: str
+    k: int
+    mean: float
+    error: float | None
+    difference: float | None = None
+    difference_lower: float | None = None
+    difference_upper: float | None = None
+    lift: float | None = None
+    lift_lower: float | None = None
+    lift_upper: float | None = None
+    p_value: float | None = None
+    alpha: float | None = None
+    tau: float | None = None
+    variance_reduction: float | None = None
+    paging: bool = False
+    verdict: Verdict | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class VariantReport:
+    """One arm: its users and lists (those of users in several variants are excluded) and its measures."""
+
+    variant: str
+    role: str
+    users: int
+    lists: int
+    first_exposures: int
+    measures: tuple[MeasureReport, ...]
+
+
+class Row(NamedTuple):
+    """One series: the end of its name after `streammetrics_experiment_`, its labels, its value."""
+
+    series: str
+    experiment: str
+    variant: str
+    metric: str
+    k: str
+    scope: str
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class ExperimentReport:
+    """One experiment in one scope. `verdict` is invalid, or the worst of its paging measures, or of all when none is paging."""
+
+    experiment: str
+    scope: str
+    control: str | None
+    alpha: float
+    margin: float
+    min_users: int
+    multi_exposed_users: int
+    health: Health
+    verdict: Verdict
+    variants: tuple[VariantReport, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as plain JSON values."""
+        return asdict(self)
+
+    def rows(self) -> Iterator[Row]:
+        """Every series of this experiment and scope, absent values left out; unbounded ends are absent too.
+
+        The verdict without variant, metric and k is that of the whole experiment: it is there before there are users enough, so
+        that a broken experiment is seen at once.
+        """
+
+        def row(series: str, value: float, variant: str = "", metric: str = "", k: str = "") -> Row:
+            return Row(series, self.experiment, variant, metric, k, self.scope, value)
+
+        yield row("srm_p_value", self.health.sample_ratio_p)
+        yield row("multi_exposed_users", self.multi_exposed_users)
+        yield row("verdict", self.verdict.code)
+        for variant in self.variants:
+            yield row("users", variant.users, variant.variant)
+            for each in variant.measures:
+                labels = (variant.variant, each.metric, str(each.k))
+                values = {"mean": each.mean, "lift": each.lift, "lift_lower": each.lift_lower, "lift_upper": each.lift_upper}
+                for series, value in values.items():
+                    if value is not None:
+                        yield row(series, value, *labels)
+                if each.verdict is not None:
+                    yield row("verdict", each.verdict.code, *labels)
+
+
+def choose_scales(
+    measures: Measures, policy: Policy, moments: Mapping[str, Sequence[int]], frozen: Mapping[str, float]
+) -> dict[str, float]:
+    """The scales (tau) that can be frozen now and were not before, by measure name: store them, once and for all.
+
+    A scale is chosen at the first look at which the control and another variant have `min_users` users, from all variants
+    that have; one scale serves all variants and scopes of the experiment. Empty when there is nothing to add.
+    """
+    enough = {variant: each for variant, each in moments.items() if each[USERS_AT] >= policy.min_users}
+    control = policy.control_of(list(moments))
+    if control not in enough or len(enough) < 2:
+        return {}
+    chosen: dict[str, float] = {}
+    for measure in measures:
+        if str(measure) not in frozen:
+            found = [each for sums in enough.values() if (each := estimate(measures, measure, sums)) is not None]
+            tau = choose_tau(found, policy.minimum_lift)
+            if tau is not None:
+                chosen[str(measure)] = tau
+    return chosen
+
+
+def build_report(measures: Measures, policy: Policy, stored: Stored, scales: Mapping[str, float]) -> ExperimentReport:
+    """All that is shown of one experiment in one scope. `scales` are the frozen ones; a measure without one has no interval yet.
+
+    Of an arm that has fewer than `min_users` users nothing but users, lists and first exposures is shown.
+    """
+    control = policy.control_of(list(stored.moments))
+    state = health(policy, stored.first_exposures, stored.multi_exposed_users, stored.unmatched_share)
+    enough = {variant: sums for variant, sums in stored.moments.items() if sums[USERS_AT] >= policy.min_users}
+    shown: dict[str, list[MeasureReport]] = {variant: [] for variant in enough}
+    for measure in measures:
+        found = _estimates(measures, measure, enough)
+        for variant, own in found.items():
+            told = _alone(policy, measure, own)
+            if variant != control and control is not None:
+                told = _compared(policy, state, measure, told, found, (variant, control), scales.get(str(measure)))
+            shown[variant].append(told)
+    names = sorted({*stored.moments, *stored.first_exposures, *(policy.shares or {})}, key=lambda name: (name != control, name))
+    variants = tuple(_variant(stored, name, name == control, tuple(shown.get(name, ()))) for name in names)
+    return ExperimentReport(
+        experiment=stored.experiment,
+        scope=stored.scope,
+        control=control,
+        alpha=policy.alpha,
+        margin=policy.margin,
+        min_users=policy.min_users,
+        multi_exposed_users=stored.multi_exposed_users,
+        health=state,
+        verdict=_overall(policy, state, control, variants),
+        variants=variants,
+    )
+
+
+class _Found(NamedTuple):
+    """A variant's estimate without and with variance reduction, and by how much that helps."""
+
+    plain: Estimate
+    adjusted: Estimate
+    reduction: float | None
+
+
+def _estimates(measures: Measures, measure: Measure, moments: Mapping[str, Sequence[int]]) -> dict[str, _Found]:
+    if measures.covariates:
+        reduced = reduce_variances(measures, measure, moments)
+        return {variant: _Found(each.plain, each.adjusted, each.share) for variant, each in reduced.items()}
+    found = {variant: estimate(measures, measure, sums) for variant, sums in moments.items()}
+    return {variant: _Found(each, each, None) for variant, each in found.items() if each is not None}
+
+
+def _variant(stored: Stored, variant: str, is_control: bool, shown: tuple[MeasureReport, ...]) -> VariantReport:
+    sums = stored.moments.get(variant, (0, 0))
+    role = "control" if is_control else "treatment"
+    return VariantReport(variant, role, sums[USERS_AT], sums[LISTS_AT], stored.first_exposures.get(variant, 0), shown)
+
+
+def _alone(policy: Policy, measure: Measure, own: _Found) -> MeasureReport:
+    return MeasureReport(
+        measure.name,
+        measure.k,
+        own.plain.mean,
+        math.sqrt(own.plain.variance),
+        variance_reduction=own.reduction,
+        paging=str(measure) in policy.paging,
+    )
+
+
+def _compared(
+    policy: Policy,
+    state: Health,
+    measure: Measure,
+    told: MeasureReport,
+    found: Mapping[str, _Found],
+    arms: tuple[str, str],
+    tau: float | None,
+) -> MeasureReport:
+    """The same with what can be said against the control."""
+    broken = invalid(state) if state.troubles else None
+    variant, control = arms
+    own, against = found[variant], found.get(control)
+    if against is None:
+        return replace(told, verdict=broken or Verdict("inconclusive", f"{control} has fewer than {policy.min_users:,} users"))
+    if tau is None:
+        return replace(told, verdict=broken or Verdict("inconclusive", f"no variant has earned any {measure} yet"))
+    alpha = policy.interval_alpha(measure)
+    apart = difference(own.adjusted, against.adjusted, tau, alpha)
+    z = z_value(own.adjusted, against.adjusted, 1.0)
+    interval = lift_interval(own.adjusted, against.adjusted, tau, alpha)
+    return replace(
+        told,
+        difference=apart[0] if apart else None,
+        difference_lower=apart[1] if apart else None,
+        difference_upper=apart[2] if apart else None,
+        p_value=None if z is None else p_value(z, (own.adjusted.variance + against.adjusted.variance) / tau**2),
+        lift=own.adjusted.mean / against.adjusted.mean - 1 if against.adjusted.mean > 0 else None,
+        lift_lower=interval.lower if interval else None,
+        lift_upper=interval.upper if interval else None,
+        alpha=alpha,
+        tau=tau,
+        verdict=broken or judge(policy, measure, own.adjusted, against.adjusted, tau, interval, control),
+    )
+
+
+def _overall(policy: Policy, state: Health, control: str | None, variants: Sequence[VariantReport]) -> Verdict:
+    """The word for the whole experiment: invalid, else the worst of the paging measures (of all, when none is paging)."""
+    if state.troubles:
+        return invalid(state)
+    if control is None:
+        return Verdict("inconclusive", "no variant is known as the control: name one")
+    said = [(each.paging, variant.variant, each.verdict) for variant in variants for each in variant.measures if each.verdict]
+    heard = [(variant, verdict) for paging, variant, verdict in said if paging] or [(variant, verdict) for _, variant, verdict in said]
+    if not heard:
+        short = {variant.variant: variant.users for variant in variants if variant.users < policy.min_users}
+        return waiting(policy, short) if short else Verdict("inconclusive", "there is nothing to compare yet")
+    variant, worst = min(heard, key=lambda each: each[1].code)
+    return Verdict(worst.word, f"{variant}: {worst.reason}")

@@ -1,0 +1,162 @@
+"""Estimates and health -> one word that an alert may act on, with its reason in plain words. Pure.
+
+With the tolerated drop `margin`:
+
+    regressed     certain that the variant is worse than control by more than the margin
+    safe          certain that it is not worse by more than the margin
+    improved      certain that it is better than control (and so safe)
+    inconclusive  none of these yet
+    invalid       the experiment itself is broken: nothing may be read from it
+
+Certain means one-sided, with the error of the policy over all looks together. An alarm that goes quiet again was not undone:
+a verdict says what the numbers of now support.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from streammetrics.experiments.estimates import Estimate, Interval, certainly_above, certainly_below
+from streammetrics.experiments.measures import Measure
+from streammetrics.experiments.policy import Policy
+from streammetrics.experiments.sample_ratio import sample_ratio_p_value
+
+Word: TypeAlias = Literal["regressed", "safe", "improved", "inconclusive", "invalid"]
+
+VERDICT_CODES: Final[Mapping[Word, int]] = {"invalid": -2, "regressed": -1, "inconclusive": 0, "safe": 1, "improved": 2}
+"""The verdict as a gauge: alert on == -1, and separately on == -2."""
+
+_THINGS: Final = {
+    "hit_rate": ("fewer", "more", "lists with a hit in the first {k}"),
+    "user_hit_rate": ("fewer", "more", "users with a hit in the first {k}"),
+    "item_hit_rate": ("fewer", "more", "hits among the items shown in the first {k}"),
+    "precision": ("fewer", "more", "hits in the first {k}"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One word and why."""
+
+    word: Word
+    reason: str
+
+    @property
+    def code(self) -> int:
+        return VERDICT_CODES[self.word]
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """Whether an experiment can be read at all. `troubles` are sentences; any makes every verdict invalid."""
+
+    sample_ratio_p: float
+    multi_exposed_share: float
+    unmatched_share: float | None
+    troubles: tuple[str, ...]
+
+
+def health(policy: Policy, first_exposures: Mapping[str, int], multi_exposed_users: int, unmatched_share: float | None = None) -> Health:
+    """Check the split, users in several variants, and the join.
+
+    first_exposures: users by the variant that they saw first, those in several variants too. unmatched_share: feedback that
+    matches no list by all feedback; None where that is not known. The share of users in several variants is judged from
+    `min_users` users on: a share of a handful says nothing.
+
+    >>> health(Policy(), {"control": 4500, "treatment": 5500}, 3).troubles
+    ('users are not split as they should be (control 4,500, treatment 5,500; practically never by chance)',)
+    """
+    troubles = []
+    p = sample_ratio_p_value(first_exposures, policy.shares)
+    if p < policy.sample_ratio_alpha:
+        variants = sorted({*first_exposures, *(policy.shares or ())})
+        counts = ", ".join(f"{variant} {first_exposures.get(variant, 0):,}" for variant in variants)
+        troubles.append(f"users are not split as they should be ({counts}; {_chance(p)})")
+    users = sum(first_exposures.values())
+    share = multi_exposed_users / users if users else 0.0
+    if share > policy.multi_exposed_share_max and users >= policy.min_users:
+        troubles.append(
+            f"{percent(share)} of the users saw more than one variant; up to {percent(policy.multi_exposed_share_max)} is tolerated"
+        )
+    if unmatched_share is not None and unmatched_share > policy.unmatched_share_max:
+        troubles.append(
+            f"{percent(unmatched_share)} of the feedback matches no list; up to {percent(policy.unmatched_share_max)} is tolerated"
+        )
+    return Health(p, share, unmatched_share, tuple(troubles))
+
+
+def judge(
+    policy: Policy,
+    measure: Measure,
+    treatment: Estimate,
+    control: Estimate,
+    tau: float,
+    interval: Interval | None,
+    against: str = "control",
+) -> Verdict:
+    """The verdict on one measure of one healthy comparison with users enough; `interval` is the lift's, for the words only.
+
+    >>> from streammetrics.experiments.measures import Measure
+    >>> hits = Measure("hit_rate", 10, "mean", 2, 1, 40)
+    >>> judge(Policy(), hits, Estimate(0.352, 1e-5, 9000), Estimate(0.4, 1e-5, 9000), 0.04, None).reason
+    '12 % fewer lists with a hit in the first 10 than control; certain at 95 % however often you look'
+    """
+    alpha = policy.alarm_alpha(measure)
+    lift = treatment.mean / control.mean - 1 if control.mean > 0 else None
+    said = _compared(measure, lift, against)
+    certain = f"certain at {percent(1 - alpha)} however often you look"
+    if certainly_below(treatment, control, -policy.margin, tau, alpha):
+        return Verdict("regressed", f"{said}; {certain}")
+    if certainly_above(treatment, control, 0.0, tau, alpha):
+        return Verdict("improved", f"{said}; {certain}")
+    if certainly_above(treatment, control, -policy.margin, tau, alpha):
+        return Verdict("safe", f"{said}; not worse by more than {percent(policy.margin)}, {certain}")
+    return Verdict("inconclusive", f"{said} so far; {_range(measure, interval)}")
+
+
+def invalid(state: Health) -> Verdict:
+    """The verdict on everything in an experiment that is broken."""
+    return Verdict("invalid", "; ".join(state.troubles))
+
+
+def waiting(policy: Policy, users: Mapping[str, int]) -> Verdict:
+    """The verdict before there are users enough in every arm."""
+    short = ", ".join(f"{variant} has {count:,}" for variant, count in users.items() if count < policy.min_users)
+    return Verdict("inconclusive", f"nothing is shown before {policy.min_users:,} users an arm: {short}")
+
+
+def percent(share: float) -> str:
+    """A share for people: two digits, or three from 10 % on, and never a rounded 100 %.
+
+    >>> percent(0.12), percent(0.0312), percent(0.9875), percent(0.00004)
+    ('12 %', '3.1 %', '98.75 %', '0.004 %')
+    """
+    value = 100 * share
+    if value >= 95:
+        return f"{value:.6g} %"
+    return f"{float(f'{value:.3g}' if value >= 10 else f'{value:.2g}'):g} %"
+
+
+def _compared(measure: Measure, lift: float | None, against: str) -> str:
+    less, more, thing = _THINGS.get(measure.name, ("lower", "higher", f"{measure.name}@{{k}}"))
+    thing = thing.format(k=measure.k)
+    if lift is None:
+        return f"{against} has no {thing}"
+    return f"{percent(abs(lift))} {less if lift < 0 else more} {thing} than {against}"
+
+
+def _range(measure: Measure, interval: Interval | None) -> str:
+    if interval is None or interval.lower is None:
+        return "the data do not bound the difference yet"
+    less, more, _ = _THINGS.get(measure.name, ("lower", "higher", ""))
+    ends = ["any number" if end is None else f"{percent(abs(end))} {less if end < 0 else more}" for end in (interval.lower, interval.upper)]
+    return f"the truth may lie anywhere from {ends[0]} to {ends[1]}"
+
+
+def _chance(p: float) -> str:
+    if p <= 1e-12:
+        return "practically never by chance"
+    digits = len(str(int(1 / p))) - 1
+    return f"by chance at most once in {int(1 / p) // 10**digits * 10**digits:,} tests"

@@ -1,0 +1,32 @@
+"""Layouts and random users for the tests of experiments."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from streammetrics.experiments.measures import Measures
+from streammetrics.metrics import Scorer
+
+SCORER = Scorer(["ndcg@10", "hit_rate@5", "item_hit_rate@5", "dcg@10"])
+MEASURES = Measures(SCORER.columns)
+WITH_COVARIATES = Measures(SCORER.columns, covariates=True)
+ONE = 1 << 40
+
+
+def totals(lists_max: int = 50) -> st.SearchStrategy[list[int]]:
+    """A user's totals in the layout above: lists, ndcg, hit_rate, hits, places, dcg."""
+
+    def of(lists: int) -> st.SearchStrategy[list[int]]:
+        return st.tuples(
+            st.integers(0, lists * ONE),
+            st.integers(0, lists),
+            st.integers(0, 3 * lists),
+            st.integers(0, 2 * lists),
+            st.integers(0, lists << 36),
+        ).map(lambda each: [lists, each[0], each[1] * ONE, each[2], each[2] + each[3], each[4]])
+
+    return st.integers(0, lists_max).flatmap(of)
+
+
+def covariates() -> st.SearchStrategy[list[int | None]]:
+    return st.lists(st.none() | st.integers(0, ONE), min_size=len(WITH_COVARIATES), max_size=len(WITH_COVARIATES))

@@ -1,0 +1,166 @@
+"""Estimates against exact fractions and statsmodels; the interval of the lift against what defines it."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from streammetrics.experiments.estimates import (
+    Estimate,
+    Interval,
+    certainly_above,
+    certainly_below,
+    choose_tau,
+    difference,
+    estimate,
+    lift_interval,
+    z_value,
+)
+from streammetrics.experiments.measures import ExperimentError
+from streammetrics.experiments.moments import of_users
+from streammetrics.experiments.sequence import two_sided
+from tests.experiments.columns import MEASURES, ONE, totals
+
+means = st.floats(0.01, 10)
+errors = st.floats(1e-4, 0.3)
+arms = st.tuples(means, errors).map(lambda each: Estimate(each[0], (each[0] * each[1]) ** 2, 1_000))
+
+
+@given(st.lists(totals().filter(lambda each: each[0] > 0), min_size=2, max_size=10))
+def test_mean_and_variance_are_the_delta_method_s_to_the_last_bits(everyone: list[list[int]]) -> None:
+    moments = of_users(MEASURES, everyone)
+    columns = {"ndcg@10": (1, 0, ONE), "dcg@10": (5, 0, 1 << 32), "item_hit_rate@5": (3, 4, 1)}
+    for name, (top, bottom, unit) in columns.items():
+        pairs = [(Fraction(each[top], unit), each[bottom]) for each in everyone]
+        below = sum(d for _, d in pairs)
+        found = estimate(MEASURES, MEASURES.named(name), moments)
+        if not below:
+            assert found is None
+            continue
+        mean = sum(y for y, _ in pairs) / below
+        users = len(pairs)
+        variance = Fraction(users, users - 1) * sum((y - mean * d) ** 2 for y, d in pairs) / below**2
+        assert found == Estimate(float(mean), float(variance), users)
+
+
+@given(st.lists(totals().filter(lambda each: each[0] > 0), min_size=2, max_size=10))
+def test_the_share_of_users_with_a_hit_has_a_proportion_s_variance(everyone: list[list[int]]) -> None:
+    found = estimate(MEASURES, MEASURES.named("user_hit_rate@5"), of_users(MEASURES, everyone))
+    share = Fraction(sum(each[2] > 0 for each in everyone), len(everyone))
+    assert found == Estimate(float(share), float(share * (1 - share) / (len(everyone) - 1)), len(everyone))
+
+
+def test_mean_and_variance_equal_statsmodels_with_users_as_clusters() -> None:
+    from statsmodels.regression.linear_model import OLS  # noqa: PLC0415 (takes seconds: not in every process that collects tests)
+
+    random = np.random.default_rng(5)
+    lists = random.integers(1, 20, 300)
+    users = np.repeat(np.arange(300), lists)
+    values = np.rint(np.clip(random.normal(0.4, 0.2, 300)[users] + random.normal(0, 0.3, len(users)), 0, 1) * ONE).astype(np.int64)
+    fitted = OLS(values / ONE, np.ones(len(users))).fit(cov_type="cluster", cov_kwds={"groups": users})
+    sums = np.bincount(users, values.astype(np.float64)).astype(np.int64)  # below 2**53, so exact
+    everyone = [[int(n), int(y), 0, 0, 0, 0] for n, y in zip(lists, sums, strict=True)]
+    found = estimate(MEASURES, MEASURES.named("ndcg@10"), of_users(MEASURES, everyone))
+    assert found is not None
+    assert found.mean == pytest.approx(fitted.params[0], rel=1e-12)
+    assert found.variance == pytest.approx(fitted.cov_params()[0, 0], rel=1e-9)
+
+
+def test_the_variance_of_one_user_is_unknown_and_of_nobody_there_is_no_mean() -> None:
+    ndcg = MEASURES.named("ndcg@10")
+    assert estimate(MEASURES, ndcg, of_users(MEASURES, [[1, ONE, 0, 0, 0, 0]])) == Estimate(1.0, math.inf, 1)
+    assert estimate(MEASURES, ndcg, of_users(MEASURES, [])) is None
+
+
+@given(arms, arms, st.floats(0.001, 1), st.floats(0.001, 0.3))
+def test_the_lift_s_interval_holds_exactly_the_lifts_that_are_not_rejected(
+    treatment: Estimate, control: Estimate, tau: float, alpha: float
+) -> None:
+    found = lift_interval(treatment, control, tau, alpha)
+    assert found is not None
+    assert found.lower is not None
+    lift = treatment.mean / control.mean - 1
+    assert -1 <= found.lower <= lift
+    assert found.upper is None or lift <= found.upper
+    boundary = two_sided((treatment.variance + control.variance) / tau**2, alpha)
+    for end, outside in ((found.lower, -1e-6), (found.upper, 1e-6)):
+        if end is not None and end > -1:
+            for step, expected in ((0.0, None), (outside, True), (-outside, False)):
+                z = z_value(treatment, control, (1 + end) * (1 + step))
+                assert z is not None
+                over = abs(z) - boundary
+                assert (abs(over) < 1e-6 * boundary) if expected is None else (over > 0) == expected
+    if found.upper is None:
+        z = z_value(treatment, control, 1e9)
+        assert z is not None
+        assert abs(z) <= boundary * (1 + 1e-6)
+
+
+@given(arms, arms, st.floats(0.001, 1), st.floats(0.001, 0.3))
+def test_lift_and_difference_always_agree_about_zero(treatment: Estimate, control: Estimate, tau: float, alpha: float) -> None:
+    lift, apart = lift_interval(treatment, control, tau, alpha), difference(treatment, control, tau, alpha)
+    assert lift is not None
+    assert lift.lower is not None
+    assert apart is not None
+    assume(min(abs(apart[1]), abs(apart[2])) > 1e-9)
+    assert (lift.lower > 0) == (apart[1] > 0)
+    assert (lift.upper is not None and lift.upper < 0) == (apart[2] < 0)
+
+
+@given(arms, arms, st.floats(0.01, 100), st.floats(0.001, 1))
+def test_the_unit_of_a_metric_does_not_matter(treatment: Estimate, control: Estimate, unit: float, tau: float) -> None:
+    def scaled(each: Estimate) -> Estimate:
+        return Estimate(each.mean * unit, each.variance * unit**2, each.users)
+
+    one, other = lift_interval(treatment, control, tau, 0.05), lift_interval(scaled(treatment), scaled(control), tau * unit, 0.05)
+    assert one is not None
+    assert other is not None
+    assert one.lower == pytest.approx(other.lower, rel=1e-6, abs=1e-9)
+    assert (one.upper is None) == (other.upper is None)
+    if one.upper is not None and one.upper < 1e4:
+        assert one.upper == pytest.approx(other.upper, rel=1e-6, abs=1e-9)
+
+
+def test_a_control_that_may_be_zero_bounds_no_lift_from_above() -> None:
+    found = lift_interval(Estimate(0.4, 1e-4, 100), Estimate(0.02, 1e-4, 100), 0.05, 0.05)
+    assert found is not None
+    assert found.upper is None
+    assert found.lower is not None
+    assert lift_interval(Estimate(0.4, 1e-4, 100), Estimate(0.0, 1e-4, 100), 0.05, 0.05) == Interval(None, None)
+
+
+def test_without_variance_nothing_is_said() -> None:
+    still = Estimate(0.5, 0.0, 100)
+    assert difference(still, still, 0.05, 0.05) is None
+    assert lift_interval(still, still, 0.05, 0.05) is None
+    assert not certainly_below(still, Estimate(0.9, 0.0, 100), 0.0, 0.05, 0.05)
+    assert difference(Estimate(0.5, math.inf, 1), still, 0.05, 0.05) is None
+
+
+@given(arms, arms, st.floats(0, 0.5), st.floats(0.001, 1))
+def test_a_lift_is_never_certainly_below_and_above_the_same_value(
+    treatment: Estimate, control: Estimate, margin: float, tau: float
+) -> None:
+    assert not (certainly_below(treatment, control, -margin, tau, 0.4) and certainly_above(treatment, control, -margin, tau, 0.4))
+    if certainly_below(treatment, control, -margin, tau, 0.05):
+        assert treatment.mean < (1 - margin) * control.mean
+    if certainly_above(treatment, control, 0.0, tau, 0.05):
+        assert treatment.mean > control.mean
+
+
+def test_the_scale_is_the_wanted_effect_or_the_first_standard_error_and_blind_to_the_difference() -> None:
+    low, high = Estimate(0.3, 1e-4, 500), Estimate(0.5, 1e-4, 500)
+    assert choose_tau([low, high], 0.1) == choose_tau([high, low], 0.1) == pytest.approx(0.04)
+    assert choose_tau([low, high], 0.001) == pytest.approx(math.sqrt(2e-4))
+    assert choose_tau([], 0.1) is None
+    assert choose_tau([Estimate(0.0, 0.0, 500), Estimate(0.0, 0.0, 500)], 0.1) is None
+    assert choose_tau([Estimate(0.4, math.inf, 1)], 0.1) is None
+    with pytest.raises(ExperimentError, match="minimum_lift"):
+        choose_tau([low], 0.0)
+    with pytest.raises(ExperimentError, match="tau: got 0"):
+        difference(low, high, 0.0, 0.05)

@@ -1,0 +1,33 @@
+"""The package is pure: it knows numpy, the errors, and nothing that could reach the world."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from streammetrics import experiments
+
+ALLOWED = {"__future__", "bisect", "collections", "dataclasses", "fractions", "functools", "itertools", "math", "typing", "numpy"}
+FILES = sorted(Path(experiments.__file__).parent.glob("*.py"))
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_a_module_imports_nothing_but_arithmetic(file: Path) -> None:
+    names = set()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0
+            names.add(node.module or "")
+    own = {name for name in names if name.partition(".")[0] == "streammetrics"}
+    assert {name.partition(".")[0] for name in names - own} <= ALLOWED
+    assert all(name == "streammetrics.errors" or name.startswith("streammetrics.experiments") for name in own)
+
+
+def test_the_door_offers_what_it_names() -> None:
+    assert len(FILES) > 5
+    for name in experiments.__all__:
+        assert getattr(experiments, name) is not None

@@ -1,0 +1,134 @@
+"""Moments are whole numbers: whatever happened to users in whatever order, they equal a batch over what the users are now."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streammetrics.experiments.measures import LISTS_AT, USERS_AT, ExperimentError, Measures, divide_half_even
+from streammetrics.experiments.moments import add, of_user, of_users, replace, subtract, zero
+from streammetrics.metrics import Scorer
+from tests.experiments.columns import MEASURES, ONE, SCORER, WITH_COVARIATES, covariates, totals
+
+users = st.dictionaries(st.integers(0, 5), totals(), max_size=6)
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.none() | totals()), max_size=30))
+def test_moments_after_any_changes_equal_a_batch_over_the_present_totals(history: list[tuple[int, list[int] | None]]) -> None:
+    moments, present = zero(MEASURES), dict[int, list[int]]()
+    for user, after in history:
+        moments = replace(MEASURES, moments, present.pop(user, None), after)
+        if after is not None:
+            present[user] = after
+    assert moments == of_users(MEASURES, present.values())
+
+
+@given(st.lists(totals(), max_size=12), st.integers(0, 12))
+def test_moments_merge_over_any_partition(everyone: list[list[int]], cut: int) -> None:
+    parts = of_users(MEASURES, everyone[:cut]), of_users(MEASURES, everyone[cut:])
+    assert add(*parts) == add(*reversed(parts)) == of_users(MEASURES, everyone)
+    assert subtract(of_users(MEASURES, everyone), parts[1]) == parts[0]
+
+
+@given(st.lists(totals(), max_size=8))
+def test_many_users_at_once_are_the_same_as_one_by_one_however_they_come(everyone: list[list[int]]) -> None:
+    expected = zero(MEASURES)
+    for each in everyone:
+        expected = add(expected, of_user(MEASURES, each))
+    assert of_users(MEASURES, everyone) == expected
+    assert of_users(MEASURES, np.array(everyone, dtype=np.int64).reshape(-1, MEASURES.totals_width)) == expected
+
+
+@given(st.lists(st.tuples(totals(), st.none() | covariates()), max_size=8))
+def test_covariates_are_summed_at_once_as_one_by_one(everyone: list[tuple[list[int], list[int | None] | None]]) -> None:
+    expected = zero(WITH_COVARIATES)
+    for each, extra in everyone:
+        expected = add(expected, of_user(WITH_COVARIATES, each, extra))
+    assert of_users(WITH_COVARIATES, [each for each, _ in everyone], [extra for _, extra in everyone]) == expected
+
+
+@pytest.mark.parametrize("size", [2_048, 2_049, 2_469])
+def test_words_full_of_ones_add_up_without_rounding(size: int) -> None:
+    narrow = Measures(Scorer(["mrr@10"]).columns)
+    top = (1 << 62) - 1
+    assert of_users(narrow, np.full((size, 2), top)) == [size * each for each in of_user(narrow, [top, top])]
+
+
+@pytest.mark.parametrize("size", [2_047, 2_048, 2_049, 5_000])
+def test_blocks_of_many_large_users_lose_nothing(size: int) -> None:
+    random = np.random.default_rng(size)
+    top = (1 << 62) - 1
+    everyone = random.integers(top - 1_000, top, (size, MEASURES.totals_width))
+    expected = [0] * MEASURES.moments_width
+    for each in everyone.tolist():
+        expected = add(expected, of_user(MEASURES, each))
+    assert of_users(MEASURES, everyone) == expected
+
+
+def test_totals_beyond_int64_are_exact_too() -> None:
+    enormous = [1 << 70, 1 << 80, 0, 5, 7, 1 << 75]
+    assert of_users(MEASURES, [enormous, enormous]) == add(of_user(MEASURES, enormous), of_user(MEASURES, enormous))
+
+
+def test_users_without_lists_are_no_users() -> None:
+    assert of_users(MEASURES, [[0] * MEASURES.totals_width]) == of_users(MEASURES, []) == zero(MEASURES)
+    assert of_users(MEASURES, np.zeros((3, MEASURES.totals_width), dtype=np.int64)) == zero(MEASURES)
+
+
+def test_a_ratio_has_its_own_denominator_and_a_user_measure_counts_users() -> None:
+    moments = of_users(MEASURES, [[2, 0, ONE, 3, 10, 0], [1, 0, 0, 0, 5, 0]])
+    assert (moments[USERS_AT], moments[LISTS_AT]) == (2, 3)
+    items, by_user = (MEASURES.places(MEASURES.named(name)) for name in ("item_hit_rate@5", "user_hit_rate@5"))
+    assert [moments[place] for place in (items.users, items.y, items.d, items.yy, items.dd, items.yd)] == [2, 3, 15, 9, 125, 30]
+    assert [moments[place] for place in (by_user.y, by_user.d, by_user.yy, by_user.yd)] == [1, 2, 1, 1]
+
+
+def test_users_and_lists_stand_first_in_every_layout() -> None:
+    only_items = Measures(Scorer(["item_hit_rate@5"]).columns)
+    assert of_user(only_items, [3, 1, 6])[: LISTS_AT + 1] == [1, 3]
+
+
+@given(totals())
+def test_a_covariate_is_the_mean_rounded_once(earlier: list[int]) -> None:
+    lists, ndcg, hits, items, places, _ = earlier
+    found = dict(zip(WITH_COVARIATES.names, WITH_COVARIATES.covariate_values(earlier), strict=True))
+    if lists:
+        assert found["ndcg@10"] == round(Fraction(ndcg, lists))
+        assert found["user_hit_rate@5"] == found["hit_rate@5"] == round(Fraction(hits, lists))
+    else:
+        assert found["ndcg@10"] is None
+        assert found["user_hit_rate@5"] is None
+    assert found["item_hit_rate@5"] == (round(Fraction(items * ONE, places)) if places else None)
+
+
+@given(st.integers(-(1 << 80), 1 << 80), st.integers(1, 1 << 40))
+def test_division_rounds_half_to_even(above: int, below: int) -> None:
+    assert divide_half_even(above, below) == round(Fraction(above, below))
+    assert divide_half_even((2 * above + 1) * below, 2 * below) == round(Fraction(2 * above + 1, 2))
+
+
+def test_wrong_widths_and_numbers_are_refused() -> None:
+    with pytest.raises(ExperimentError, match="totals: got 2 numbers; allowed are 6"):
+        of_user(MEASURES, [1, 2])
+    with pytest.raises(ExperimentError, match=r"totals: got shape \(1, 2\)"):
+        of_users(MEASURES, np.array([[1, 2]]))
+    with pytest.raises(ExperimentError, match="got -1 lists"):
+        of_user(MEASURES, [-1, 0, 0, 0, 0, 0])
+    for many in ([[-1, 0, 0, 0, 0, 0]], np.array([[-1, 0, 0, 0, 0, 0]])):
+        with pytest.raises(ExperimentError, match="got -1 lists"):
+            of_users(MEASURES, many)
+    with pytest.raises(ExperimentError, match="covariates: got some"):
+        of_user(MEASURES, [1, 0, 0, 0, 0, 0], [None])
+    with pytest.raises(ExperimentError, match="covariates: this layout has none"):
+        MEASURES.covariate_places(MEASURES.all[0])
+    with pytest.raises(ExperimentError, match="measure: got 'ndcg@3'; allowed are ndcg@10"):
+        MEASURES.named("ndcg@3")
+
+
+def test_the_layout_takes_the_scorer_s_columns_in_order() -> None:
+    assert MEASURES.totals_width == 1 + len(SCORER.columns)
+    assert MEASURES.names == ("ndcg@10", "hit_rate@5", "item_hit_rate@5", "dcg@10", "user_hit_rate@5")

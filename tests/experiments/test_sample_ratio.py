@@ -1,0 +1,103 @@
+"""The split test: against another implementation, as the martingale that it is, and in the cases that matter."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streammetrics.experiments.measures import ExperimentError
+from streammetrics.experiments.sample_ratio import sample_ratio_p_value
+from tests.experiments import golden
+
+EQUAL = {"control": 1.0, "treatment": 1.0}
+
+
+@pytest.mark.parametrize("case", golden.read("ssrm_test"), ids=lambda case: f"shares {case['shares']}")
+def test_every_step_equals_ssrm_test(case: dict[str, list[float] | list[list[int]]]) -> None:
+    names = "abcd"[: len(case["shares"])]
+    shares = dict(zip(names, case["shares"], strict=True))
+    counts = dict.fromkeys(names, 0)
+    for step, factor in zip(case["steps"], case["bayes_factors"], strict=True):
+        for name, count in zip(names, step, strict=True):  # type: ignore[arg-type]
+            counts[name] += count
+        found = sample_ratio_p_value(counts, shares, case["concentration"])  # type: ignore[arg-type]
+        assert found == pytest.approx(min(1.0, 1 / factor), rel=1e-9)  # type: ignore[operator]
+
+
+def test_the_other_implementation_was_asked_about_splits_that_are_broken() -> None:
+    assert max(max(case["bayes_factors"]) for case in golden.read("ssrm_test")) > 10
+
+
+@given(st.lists(st.integers(0, 10_000), min_size=2, max_size=4), st.lists(st.floats(0.05, 5), min_size=4, max_size=4), st.floats(1, 1e5))
+def test_the_bayes_factor_is_a_martingale(counts: list[int], parts: list[float], concentration: float) -> None:
+    """Over the variant of the next user, drawn by the shares, the factor is expected to stay what it is.
+
+    The p-value stops at 1, so the law is checked where the factors of now and next are above 1.
+    """
+    names = "abcd"[: len(counts)]
+    shares = dict(zip(names, parts, strict=False))
+    now = dict(zip(names, counts, strict=True))
+    following = [sample_ratio_p_value({**now, name: now[name] + 1}, shares, concentration) for name in names]
+    present = sample_ratio_p_value(now, shares, concentration)
+    if all(1e-200 < p < 1 for p in [present, *following]):
+        expected = math.fsum(share / p for share, p in zip(shares.values(), following, strict=True)) / math.fsum(shares.values())
+        assert expected == pytest.approx(1 / present, rel=1e-6)
+
+
+def test_an_even_split_stays_quiet_however_often_one_looks() -> None:
+    source = random.Random(4)
+    broken = 0
+    for _ in range(150):
+        counts = {"control": 0, "treatment": 0}
+        alarmed = False
+        for _ in range(60):
+            treated = source.binomialvariate(40, 0.5) if hasattr(source, "binomialvariate") else source.getrandbits(40).bit_count()
+            counts["treatment"] += treated
+            counts["control"] += 40 - treated
+            alarmed |= sample_ratio_p_value(counts, EQUAL) < 0.1
+        broken += alarmed
+    assert broken <= 150 * 0.1 + 3 * math.sqrt(150 * 0.1 * 0.9)
+
+
+def test_forty_five_to_fifty_five_fires() -> None:
+    assert sample_ratio_p_value({"control": 900, "treatment": 1_100}, EQUAL) < 0.01
+    assert sample_ratio_p_value({"control": 100, "treatment": 110}, EQUAL) == 1
+
+
+def test_an_arm_without_users_fires_once_the_others_have_some() -> None:
+    three = {"control": 1.0, "one": 1.0, "two": 1.0}
+    assert sample_ratio_p_value({"control": 5, "one": 4}, three) > 0.1
+    assert sample_ratio_p_value({"control": 300, "one": 300}, three) < 0.001
+    assert sample_ratio_p_value({"control": 300, "one": 300, "two": 0}, three) < 0.001
+
+
+def test_a_variant_that_is_not_configured_fires_at_once() -> None:
+    assert sample_ratio_p_value({"control": 5, "typo": 1}, EQUAL) == 0
+    assert sample_ratio_p_value({"control": 5, "typo": 0}, EQUAL) == sample_ratio_p_value({"control": 5}, EQUAL) > 0.9
+
+
+def test_without_shares_the_variants_seen_count_as_equal() -> None:
+    assert sample_ratio_p_value({"control": 900, "treatment": 1_100}) == sample_ratio_p_value({"control": 900, "treatment": 1_100}, EQUAL)
+    assert sample_ratio_p_value({"control": 900}) == sample_ratio_p_value({}) == sample_ratio_p_value({}, EQUAL) == 1
+
+
+def test_the_unit_of_shares_does_not_matter() -> None:
+    counts = {"control": 950, "treatment": 90}
+    assert sample_ratio_p_value(counts, {"control": 9, "treatment": 1}) == pytest.approx(
+        sample_ratio_p_value(counts, {"control": 90.0, "treatment": 10.0}), rel=1e-9
+    )
+
+
+def test_what_cannot_be_meant_is_refused() -> None:
+    with pytest.raises(ExperimentError, match="first exposures of 'control': got -1"):
+        sample_ratio_p_value({"control": -1})
+    with pytest.raises(ExperimentError, match="share of 'b': got 0"):
+        sample_ratio_p_value({}, {"a": 1, "b": 0})
+    with pytest.raises(ExperimentError, match="shares: got none"):
+        sample_ratio_p_value({}, {})
+    with pytest.raises(ExperimentError, match="concentration"):
+        sample_ratio_p_value({}, EQUAL, 0)

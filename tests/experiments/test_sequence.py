@@ -1,0 +1,95 @@
+"""The boundary: against two other implementations, and against what it promises."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streammetrics.experiments.estimates import difference, estimate
+from streammetrics.experiments.measures import ExperimentError, Measures
+from streammetrics.experiments.moments import of_users
+from streammetrics.experiments.sequence import one_sided, p_value, two_sided
+from streammetrics.metrics import Scorer
+from tests.experiments import golden
+from tests.experiments.columns import ONE
+
+HITS = Measures(Scorer(["hit_rate@10"]).columns)
+
+ratios = st.floats(-12, 8).map(lambda power: 10.0**power)
+alphas = st.floats(1e-6, 0.5)
+
+
+@given(ratios, ratios, alphas)
+def test_both_boundaries_equal_ville_s(variance: float, tau: float, alpha: float) -> None:
+    from ville._boundaries import normal_mixture  # noqa: PLC0415 (brings scipy: not in every process that collects tests)
+
+    ratio = variance / tau
+    for ours, sided in ((two_sided, False), (one_sided, True)):
+        # In information time 1 / V the other implementation bounds D / V, and its precision is 1 / tau**2.
+        theirs = float(normal_mixture(1 / variance, alpha, 1 / tau, one_sided=sided)) * math.sqrt(variance)
+        if sided or ratio < 1e6:  # its logarithm of a number close to 1 loses digits
+            assert ours(ratio, alpha) == pytest.approx(theirs, rel=1e-9)
+
+
+@pytest.mark.parametrize("case", golden.read("gbstats"), ids=lambda case: f"{len(case['control'])} users")
+def test_interval_variance_and_p_value_equal_gbstats(case: dict[str, object]) -> None:
+    control, treatment = (
+        estimate(HITS, HITS.named("hit_rate@10"), of_users(HITS, [[lists, hits * ONE] for lists, hits in case[arm]]))  # type: ignore[attr-defined]
+        for arm in ("control", "treatment")
+    )
+    assert control is not None
+    assert treatment is not None
+    variance = control.variance + treatment.variance
+    assert variance == pytest.approx(case["variance"], rel=1e-9)
+    tau = math.sqrt(variance * (control.users + treatment.users)) * float(case["rho"])  # type: ignore[arg-type]
+    found = difference(treatment, control, tau, float(case["alpha"]))  # type: ignore[arg-type]
+    assert found is not None
+    assert found[1:] == pytest.approx(case["interval"], rel=1e-9)
+    assert p_value(found[0] / math.sqrt(variance), variance / tau**2) == pytest.approx(case["p_value"], rel=1e-9)
+
+
+def test_the_boundary_is_the_documented_formula() -> None:
+    variance, tau, alpha = 0.0004, 0.05, 0.05
+    half = math.sqrt(variance * (variance + tau**2) / tau**2 * (-2 * math.log(alpha) + math.log((variance + tau**2) / variance)))
+    assert math.sqrt(variance) * two_sided(variance / tau**2, alpha) == pytest.approx(half, rel=1e-14)
+
+
+@given(ratios, alphas)
+def test_one_side_is_tighter_than_two_and_both_are_wider_than_a_single_look_s(ratio: float, alpha: float) -> None:
+    assert one_sided(ratio, alpha) < two_sided(ratio, alpha)
+    # A single look at level alpha to one side: its boundary q has alpha = Phi(-q).
+    assert math.erfc(one_sided(ratio, alpha) / math.sqrt(2)) / 2 < alpha
+
+
+@given(ratios, alphas)
+def test_the_one_sided_mixture_reaches_one_over_alpha_at_its_boundary(ratio: float, alpha: float) -> None:
+    w = one_sided(ratio, alpha) / math.sqrt(1 + ratio)
+    log_mixture = math.log(2) - math.log1p(1 / ratio) / 2 + w * w / 2 + math.log1p(-math.erfc(w / math.sqrt(2)) / 2)
+    assert log_mixture == pytest.approx(-math.log(alpha), rel=1e-9, abs=1e-9)
+
+
+def test_a_path_without_effect_crosses_no_more_often_than_allowed_and_not_much_less() -> None:
+    """Brownian paths in information time, from V = 4 tau**2 to V = tau**2 / 10,000: nearly as often as alpha allows, and never more."""
+    alpha, paths = 0.2, 4_000
+    random = np.random.default_rng(3)
+    times = np.concatenate([[0.0], np.geomspace(0.25, 10_000, 800)])
+    steps = random.standard_normal((paths, 800)) * np.sqrt(np.diff(times))
+    z = np.cumsum(steps, axis=1) / np.sqrt(times[1:])
+    error = 3 * math.sqrt(alpha * (1 - alpha) / paths)
+    both = np.array([two_sided(1 / time, alpha) for time in times[1:]])
+    upper = np.array([one_sided(1 / time, alpha) for time in times[1:]])
+    for crossed in ((np.abs(z) > both).any(axis=1).mean(), (z > upper).any(axis=1).mean()):
+        assert alpha / 2 < crossed < alpha + error
+
+
+def test_arguments_that_mean_nothing_are_refused() -> None:
+    for ratio in (0.0, -1.0, math.inf, math.nan):
+        with pytest.raises(ExperimentError, match=r"V / tau\*\*2"):
+            two_sided(ratio, 0.05)
+    for alpha in (0.0, 1.0, math.nan):
+        with pytest.raises(ExperimentError, match="alpha"):
+            one_sided(0.1, alpha)

@@ -1,0 +1,137 @@
+"""From estimates and health to one word and its reason."""
+
+from __future__ import annotations
+
+import pytest
+
+from streammetrics.experiments.estimates import Estimate, lift_interval
+from streammetrics.experiments.measures import ExperimentError, Measure
+from streammetrics.experiments.policy import Policy
+from streammetrics.experiments.verdict import VERDICT_CODES, Verdict, health, judge, percent, waiting
+
+NDCG = Measure("ndcg", 10, "mean", 2, 1, 40)
+HITS = Measure("hit_rate", 10, "mean", 2, 1, 40)
+USER_HITS = Measure("user_hit_rate", 10, "users", 3, 0, 0)
+TAU = 0.04
+
+
+POLICY = Policy(margin=0.02)
+
+
+def verdict(lift: float, error: float = 0.002, policy: Policy = POLICY, measure: Measure = NDCG) -> Verdict:
+    control, treatment = (Estimate(0.4 * (1 + each), error**2, 5_000) for each in (0.0, lift))
+    return judge(policy, measure, treatment, control, TAU, lift_interval(treatment, control, TAU, 0.05))
+
+
+@pytest.mark.parametrize(
+    ("lift", "error", "word"),
+    [
+        (-0.10, 0.002, "regressed"),
+        (-0.02, 0.002, "inconclusive"),
+        (-0.01, 0.0005, "safe"),
+        (0.0, 0.0005, "safe"),
+        (0.05, 0.002, "improved"),
+        (0.05, 0.05, "inconclusive"),
+        (-0.10, 0.05, "inconclusive"),
+    ],
+)
+def test_each_word_has_its_place_around_the_margin(lift: float, error: float, word: str) -> None:
+    assert verdict(lift, error).word == word
+
+
+def test_reasons_are_in_words_for_people() -> None:
+    assert verdict(-0.12, measure=HITS).reason == (
+        "12 % fewer lists with a hit in the first 10 than control; certain at 95 % however often you look"
+    )
+    assert verdict(-0.12, measure=USER_HITS).reason == (
+        "12 % fewer users with a hit in the first 10 than control; certain at 97.5 % however often you look"
+    )
+    assert verdict(0.053).reason == "5.3 % higher ndcg@10 than control; certain at 95 % however often you look"
+    assert verdict(-0.01, 0.0005).reason == (
+        "1 % lower ndcg@10 than control; not worse by more than 2 %, certain at 95 % however often you look"
+    )
+    assert verdict(-0.03, 0.01).reason == (
+        "3 % lower ndcg@10 than control so far; the truth may lie anywhere from 13 % lower to 8 % higher"
+    ).replace("13 %", _end(-0.03, 0.01, 0)).replace("8 %", _end(-0.03, 0.01, 1))
+
+
+def _end(lift: float, error: float, side: int) -> str:
+    treatment, control = Estimate(0.4 * (1 + lift), error**2, 5_000), Estimate(0.4, error**2, 5_000)
+    found = lift_interval(treatment, control, TAU, 0.05)
+    assert found is not None
+    end = (found.lower, found.upper)[side]
+    assert end is not None
+    assert (end < 0) == (side == 0)
+    return percent(abs(end))
+
+
+def test_a_control_without_any_value_and_data_without_spread_are_inconclusive() -> None:
+    nothing = judge(Policy(), NDCG, Estimate(0.4, 1e-6, 500), Estimate(0.0, 0.0, 500), TAU, None)
+    assert nothing == Verdict("improved", "control has no ndcg@10; certain at 95 % however often you look")
+    still = judge(Policy(), NDCG, Estimate(0.4, 0.0, 500), Estimate(0.5, 0.0, 500), TAU, None)
+    assert still == Verdict("inconclusive", "20 % lower ndcg@10 than control so far; the data do not bound the difference yet")
+
+
+def test_paging_measures_and_treatments_share_the_error() -> None:
+    shares = {"control": 1.0, "one": 1.0, "two": 1.0}
+    policy = Policy(alpha=0.06, paging=("ndcg@10", "hit_rate@10", "user_hit_rate@10"), shares=shares)
+    assert policy.alarm_alpha(NDCG) == 0.01
+    assert policy.alarm_alpha(USER_HITS) == 0.005
+    assert policy.alarm_alpha(Measure("mrr", 10, "mean", 2, 1, 40)) == 0.06
+    assert Policy(paging=("ndcg@10",)).alarm_alpha(NDCG) == 0.05
+    close = -0.033
+    assert verdict(close, 0.001, Policy(margin=0.02)).word == "regressed"
+    assert verdict(close, 0.001, Policy(margin=0.02, paging=tuple(f"ndcg@{k}" for k in range(1, 41)))).word == "inconclusive"
+
+
+def test_a_broken_split_double_exposure_and_a_broken_join_are_trouble() -> None:
+    split = {"control": 5_000, "treatment": 5_000}
+    assert health(Policy(), split, 100, 0.25).troubles == ()
+    assert health(Policy(), split, 101, 0.25).troubles == ("1 % of the users saw more than one variant; up to 1 % is tolerated",)
+    assert health(Policy(), split, 0, 0.4).troubles == ("40 % of the feedback matches no list; up to 25 % is tolerated",)
+    assert health(Policy(), {"control": 4_500, "treatment": 5_500}, 0).troubles[0].startswith("users are not split as they should be")
+    broken = health(Policy(shares={"control": 1, "treatment": 1}), {"control": 800}, 700, 0.9)
+    assert len(broken.troubles) == 3
+    assert "control 800, treatment 0" in broken.troubles[0]
+
+
+def test_a_handful_of_users_says_nothing_about_double_exposure() -> None:
+    assert health(Policy(), {"control": 3, "treatment": 4}, 5).troubles == ()
+    assert health(Policy(), {}, 0).multi_exposed_share == 0
+
+
+def test_who_is_waited_for_is_named() -> None:
+    assert waiting(Policy(), {"control": 1_200, "treatment": 42}).reason == "nothing is shown before 100 users an arm: treatment has 42"
+
+
+def test_codes_tell_alerts_apart() -> None:
+    assert Verdict("regressed", "").code == -1
+    assert sorted(VERDICT_CODES, key=lambda word: VERDICT_CODES[word]) == ["invalid", "regressed", "inconclusive", "safe", "improved"]
+
+
+def test_the_control_is_named_or_goes_by_its_name() -> None:
+    assert Policy(control="old").control_of(["new", "old"]) == "old"
+    assert Policy().control_of(["treatment", "CONTROL", "baseline"]) == "CONTROL"
+    assert Policy().control_of(["baseline", "new"]) == "baseline"
+    assert Policy(shares={"control": 1, "x": 1}).control_of(["x"]) == "control"
+    assert Policy().control_of(["a", "b"]) is None
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"alpha": 0.0}, "alpha: got 0.0"),
+        ({"margin": 1.0}, "margin: got 1.0"),
+        ({"min_users": 1}, "min_users: got 1"),
+        ({"minimum_lift": 0.0}, "minimum_lift"),
+        ({"sample_ratio_alpha": 2.0}, "sample_ratio_alpha"),
+        ({"multi_exposed_share_max": -0.1}, "multi_exposed_share_max"),
+        ({"unmatched_share_max": 1.1}, "unmatched_share_max"),
+        ({"shares": {"a": 1.0}}, "shares: got"),
+        ({"shares": {"a": 1.0, "b": 0.0}}, "share of 'b': got 0.0"),
+        ({"shares": {"a": 1.0, "b": 1.0}, "control": "c"}, "control: got 'c'; allowed are one of a, b"),
+    ],
+)
+def test_a_policy_that_cannot_be_meant_is_refused(wrong: dict[str, object], said: str) -> None:
+    with pytest.raises(ExperimentError, match=said):
+        Policy(**wrong)  # type: ignore[arg-type]
