@@ -16,7 +16,7 @@ export PIP_ROOT_USER_ACTION := ignore
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup servers test test-unit test-integration lint demo bench bench-aa clean
+.PHONY: help setup servers golden test test-unit test-golden test-deploy test-integration test-wheel test-lowest lint lint-deploy dist demo bench bench-aa bench-metrics clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,16 +35,28 @@ $(STAMP): pyproject.toml
 		echo "setup: creating $(VENV)"; \
 		$(PYTHON) -m venv --clear $(VENV); }
 	@echo "setup: installing streammetrics and its development tools"
-	@$(RUN) pip install --quiet --editable '.[dev]'
+	@$(RUN) pip install --quiet --editable '.[dev,deploy]'
 	@touch $@
 
 servers: setup ## install what the integration tests and benchmarks run against: Redis, Prometheus, Java, Kafka
 	@$(RUN) tests.servers.install
 
-test: setup servers lint test-unit test-integration ## everything: servers, lint, unit tests, integration tests
+golden: setup ## install the libraries that the metric core is compared with, in an environment of their own (2.4 GB)
+	@$(RUN) tests.metrics.golden.environment
+
+test: setup servers golden lint test-unit test-golden test-deploy test-integration ## everything: the line for a newcomer, and what CI runs
+
+# Those of the tests that need something installed beyond pip.
+APART := --ignore tests/integration --ignore tests/deploy --ignore tests/metrics/golden
 
 test-unit: setup ## the tests that need no server, with the examples of the docstrings (under a minute)
-	$(RUN) pytest --numprocesses $(WORKERS) --ignore tests/integration $(PYTEST_FLAGS)
+	$(RUN) pytest --numprocesses $(WORKERS) $(APART) $(PYTEST_FLAGS)
+
+test-golden: setup golden ## the metric core against trec_eval, scikit-learn, ranx, LensKit, torchmetrics and RecTools themselves
+	$(RUN) pytest tests/metrics/golden $(PYTEST_FLAGS)
+
+test-deploy: setup ## image, Compose file, chart, units, workflows and package, by their own linters (after `make servers`)
+	$(RUN) pytest tests/deploy $(PYTEST_FLAGS)
 
 test-integration: setup ## the tests against real servers (after `make servers`)
 	$(RUN) pytest tests/integration $(PYTEST_FLAGS)
@@ -55,6 +67,21 @@ lint: setup ## style, format, types, direction of imports
 	$(RUN) mypy --strict --package streammetrics
 	$(VENV)/bin/lint-imports
 
+lint-deploy: setup ## the chart rendered by Helm, actionlint, Compose's own reader (builds them the first time: Go, minutes)
+	@$(RUN) tests.deploy.linters
+
+dist: setup ## the sdist and the wheel, in dist
+	rm -rf dist
+	$(RUN) build --no-isolation --outdir dist
+
+test-wheel: setup dist ## the unit tests against the wheel of dist, away from the sources
+	$(RUN) tests.deploy.wheel dist/*.whl
+
+test-lowest: ## the unit tests with the least versions that pyproject.toml allows (needs uv)
+	$(PYTHON) -m venv --clear .cache/lowest
+	uv pip install --quiet --python .cache/lowest/bin/python --resolution lowest-direct --editable '.[dev]'
+	.cache/lowest/bin/python -m pytest --numprocesses $(WORKERS) $(APART) $(PYTEST_FLAGS)
+
 demo: setup ## simulated traffic through the whole engine: live numbers on the terminal and on /metrics
 	@$(VENV)/bin/streammetrics demo
 
@@ -63,6 +90,12 @@ bench: setup servers ## events per second, end to end and engine alone, on this 
 
 bench-aa: setup ## how often experiments without an effect alarm, and how soon a drop is found (minutes)
 	@$(RUN) tests.bench.aa
+
+# RecTools needs an older numpy than ours, so the rivals have an environment of their own.
+bench-metrics: setup ## the metric core beside ranx, pytrec_eval, scikit-learn and RecTools (minutes)
+	@test -x .cache/rivals/bin/python || $(RUN) venv .cache/rivals
+	@.cache/rivals/bin/python -m pip install --quiet ranx pytrec_eval-terrier scikit-learn rectools click rich
+	@PYTHONPATH=. .cache/rivals/bin/python -m tests.bench.metrics
 
 clean: ## delete everything that make has made here, the downloaded Kafka too
 	rm -rf $(VENV) .cache build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage

@@ -1,6 +1,77 @@
-"""Live ranking quality from an event stream: the offline door. Importing this loads the metric core and numpy, nothing else."""
+"""Live ranking quality from an event stream: the offline door. Importing this loads the metric core and numpy, nothing else.
 
-from streammetrics.metrics import METRIC_NAMES, Column, Metric, MetricError, Scorer, Spec, parse_metric
+What evaluates and compares whole runs is loaded when it is first asked for.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from streammetrics.metrics import (
+    ALL_METRIC_NAMES,
+    K_MAX,
+    METRIC_NAMES,
+    Column,
+    Metric,
+    MetricError,
+    PackedLists,
+    Scorer,
+    Spec,
+    Tally,
+    TallyLayout,
+    parse_metric,
+)
 from streammetrics.version import __version__
 
-__all__ = ["METRIC_NAMES", "Column", "Metric", "MetricError", "Scorer", "Spec", "__version__", "parse_metric"]
+if TYPE_CHECKING:
+    from streammetrics.metrics.compare import compare
+    from streammetrics.metrics.evaluate import evaluate
+    from streammetrics.metrics.frames import from_frame, from_frames, from_wide_frame
+    from streammetrics.metrics.inputs import Judged, from_grades, from_lists, from_padded, from_ragged, from_run
+    from streammetrics.metrics.presets import preset
+    from streammetrics.metrics.trec import from_trec
+
+__all__ = [
+    "ALL_METRIC_NAMES",
+    "K_MAX",
+    "METRIC_NAMES",
+    "Column",
+    "Judged",
+    "Metric",
+    "MetricError",
+    "PackedLists",
+    "Scorer",
+    "Spec",
+    "Tally",
+    "TallyLayout",
+    "__version__",
+    "compare",
+    "evaluate",
+    "from_frame",
+    "from_frames",
+    "from_grades",
+    "from_lists",
+    "from_padded",
+    "from_ragged",
+    "from_run",
+    "from_trec",
+    "from_wide_frame",
+    "parse_metric",
+    "preset",
+]
+
+_LATER = {
+    **dict.fromkeys(("from_frame", "from_frames", "from_wide_frame"), "frames"),
+    **dict.fromkeys(("Judged", "from_grades", "from_lists", "from_padded", "from_ragged", "from_run"), "inputs"),
+    "compare": "compare",
+    "evaluate": "evaluate",
+    "from_trec": "trec",
+    "preset": "presets",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"streammetrics.metrics.{_LATER[name]}"), name)

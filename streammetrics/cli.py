@@ -271,3 +271,12 @@ def check_config(config_path: Path | None, settings_given: tuple[str, ...]) -> N
     from streammetrics.config import render_effective  # noqa: PLC0415
 
     click.echo(render_effective(_load(config_path, settings_given)), nl=False)
+
+
+@main.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})
+@click.argument("words", nargs=-1, type=click.UNPROCESSED)
+def evaluate(words: tuple[str, ...]) -> None:
+    """Evaluate a TREC run file against judgments, or compare two runs, with the metrics of the stream."""
+    from streammetrics.metrics.__main__ import main as evaluate_runs  # noqa: PLC0415
+
+    raise SystemExit(evaluate_runs(words, prog="streammetrics evaluate"))  # its options are those of python -m streammetrics.metrics

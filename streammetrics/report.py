@@ -15,7 +15,7 @@ from streammetrics.errors import StateError
 from streammetrics.scoring import Layout, add
 from streammetrics.state import Control, decode_control, decode_pane
 from streammetrics.version import __version__
-from streammetrics.windows import FOREVER, NEVER, VIEWS, Board, Pane, View, Window, WindowRules, final_bound, means
+from streammetrics.windows import FOREVER, NEVER, VIEWS, Board, Pane, View, Window, WindowRules, final_bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +85,8 @@ class Report:
                     "variant": total.variant,
                     "lists": total.tally[0],
                     "lists_with_feedback": total.tally[1],
-                    "values": means(layout, list(total.tally), False),
-                    "values_with_feedback": means(layout, list(total.tally), True),
+                    "values": layout.means(total.tally, "zero"),
+                    "values_with_feedback": layout.means(total.tally, "with_feedback"),
                 }
                 for total in self.totals
             ],

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streammetrics.copies import Labels
-from streammetrics.metrics import Scorer
+from streammetrics.metrics import Scorer, TallyLayout
 from streammetrics.sessions import UNTOUCHED, ShownList, Untouched
 
 GroupT = TypeVar("GroupT", bound=Hashable)
@@ -24,21 +24,15 @@ Row: TypeAlias = tuple[Any, ...]
 """Lists of one cell that score alike: the cell's number, their length, and the (position, grade) pairs of their hits."""
 
 
-class Layout:
-    """Which number of a tally stands where: lists, lists with feedback, the scorer's columns, then places with feedback.
+class Layout(TallyLayout):
+    """Which number of a tally stands where: see `TallyLayout`. The stream keeps its tallies without moments.
 
     The places of a ratio metric are kept twice because they differ between all lists and the lists with feedback; every
     other column is 0 for a list without feedback, so one sum serves both.
     """
 
     def __init__(self, scorer: Scorer) -> None:
-        self.scorer = scorer
-        self.place_columns = [index for index, column in enumerate(scorer.columns) if column.kind == "places"]
-        self.width = 2 + len(scorer.columns) + len(self.place_columns)
-
-    def zero(self) -> list[int]:
-        """The tally of no list: the identity of `add`."""
-        return [0] * self.width
+        super().__init__(scorer, moments=False)
 
 
 def add(one: Sequence[int], other: Sequence[int]) -> list[int]:
@@ -79,18 +73,12 @@ def _sums(cells: int, rows: Sequence[tuple[Row, int]], layout: Layout) -> Ints |
     if not rows:
         return None
     hits = [(index, *hit) for index, (row, _) in enumerate(rows) for hit in row[2:]]
-    columns = len(layout.scorer.columns)
-    values = np.empty((len(rows), layout.width), dtype=np.int64)
-    values[:, 0] = 1
-    values[:, 1] = [len(row) > 2 for row, _ in rows]
-    values[:, 2 : 2 + columns] = layout.scorer.score_hits(
+    values = layout.rows_of_hits(
         np.array([row[1] for row, _ in rows], dtype=np.int64),
         np.array([index for index, _, _ in hits], dtype=np.int64),
         np.array([position for _, position, _ in hits], dtype=np.int64),
         np.array([grade for _, _, grade in hits], dtype=np.float64),
     )
-    for extra, column in enumerate(layout.place_columns):
-        values[:, 2 + columns + extra] = values[:, 2 + column] * values[:, 1]
     values *= np.array([weight for _, weight in rows], dtype=np.int64)[:, None]
     sums = np.zeros((cells, layout.width), dtype=np.int64)
     np.add.at(sums, np.array([row[0] for row, _ in rows], dtype=np.int64), values)

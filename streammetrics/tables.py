@@ -11,7 +11,7 @@ from rich.table import Table
 
 from streammetrics.report import Report
 from streammetrics.scoring import Layout
-from streammetrics.windows import GroupValues, View, means
+from streammetrics.windows import GroupValues, View
 
 MAIN_FAMILIES = ("ndcg", "mrr", "hit_rate")
 MAIN_CUTOFF = "10"
@@ -65,8 +65,7 @@ def arms_of_window(report: Report, window_ms: int, view: View) -> list[Arm]:
 def arms_of_totals(report: Report, layout: Layout) -> list[Arm]:
     """All traffic and each variant over every final list so far."""
     return [
-        Arm(total.experiment, total.variant, total.tally[0], total.tally[1], means(layout, list(total.tally), False))
-        for total in report.totals
+        Arm(total.experiment, total.variant, total.tally[0], total.tally[1], layout.means(total.tally, "zero")) for total in report.totals
     ]
 
 

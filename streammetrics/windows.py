@@ -188,21 +188,5 @@ class Board:
 
     def values(self, group: Group, tally: list[int]) -> GroupValues:
         """A tally as values: every mean is one correctly rounded division of integers."""
-        return GroupValues(group, tally[0], tally[1], means(self.layout, tally, False), means(self.layout, tally, True))
-
-
-def means(layout: Layout, tally: list[int], with_feedback: bool) -> dict[str, float]:
-    """Each metric's mean over all lists of a tally, or over those with feedback; a ratio is hits / places."""
-    lists = tally[1] if with_feedback else tally[0]
-    columns = layout.scorer.columns
-    first_extra = 2 + len(columns)
-    values: dict[str, float] = {}
-    for index, column in enumerate(columns):
-        total = tally[2 + index]
-        if column.kind == "sum" and lists:
-            values[str(column.metric)] = total / (lists << column.scale_bits)
-        elif column.kind == "places":
-            places = tally[first_extra + layout.place_columns.index(index)] if with_feedback else total
-            if places:
-                values[str(column.metric)] = tally[2 + index - 1] / places
-    return values
+        means = self.layout.means
+        return GroupValues(group, tally[0], tally[1], means(tally, "zero"), means(tally, "with_feedback"))

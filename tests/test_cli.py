@@ -18,6 +18,7 @@ from tests.commands import ROOT, environment, streammetrics
 from tests.servers.process import free_port
 
 COMMANDS = ("run", "replay", "simulate", "demo", "doctor", "check-config")
+"""The commands that take a configuration."""
 NEEDED = {"replay": ["events.ndjson"], "simulate": ["--out", "events.ndjson"]}
 """Words without which a command is wrong usage."""
 
@@ -27,7 +28,18 @@ def invoke(*words: str, environ: dict[str, str] | None = None) -> Result:
 
 
 def test_the_commands_are_those_that_the_tests_know() -> None:
-    assert sorted(main.commands) == sorted(COMMANDS)
+    assert sorted(main.commands) == sorted([*COMMANDS, "evaluate"])
+
+
+def test_evaluate_takes_the_words_of_the_metric_core(tmp_path: Path) -> None:
+    run, qrels = tmp_path / "run.txt", tmp_path / "qrels.txt"
+    run.write_text("q1 Q0 a 1 0.9 mine\nq1 Q0 b 2 0.8 mine\n")
+    qrels.write_text("q1 0 b 1\n")
+    result = invoke("evaluate", str(run), str(qrels), "-m", "mrr@10", "--format", "csv")
+    assert result.exit_code == 0
+    assert "0.5" in result.output
+    assert invoke("evaluate", str(run)).exit_code == 2
+    assert "streammetrics evaluate run.txt qrels.txt" in invoke("evaluate", "--help").output
 
 
 def test_the_version_is_told() -> None:

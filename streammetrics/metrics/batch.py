@@ -6,83 +6,22 @@ one pass serves all cut-offs. Running sums may wrap around; differences of them 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from streammetrics.metrics.plan import Family, Plan, gain_of, gains_by_name
+from streammetrics.metrics.levels import Levels
+from streammetrics.metrics.plan import Plan
 from streammetrics.metrics.spec import Gain
-from streammetrics.metrics.units import (
-    AP_BITS,
-    AP_ONE,
-    DISCOUNT_BITS,
-    GRADE_BITS,
-    SUM_BITS,
-    VALUE_BITS,
-    VALUE_ONE,
-    Floats,
-    Ints,
-    carry,
-    grade_units,
-    shift_half_even,
-    weigh,
-)
+from streammetrics.metrics.units import AP_ONE, Ints, carry
 
 BLOCK_HITS: Final = 16_384
 BLOCK_LISTS: Final = 8_192
 """Lists are scored in blocks of about this many hits and lists, so that running sums stay in the cache."""
-
-SMALL_GRADE_MAX: Final = 15
-"""Whole grades up to here use tables that are built once."""
-
-TABLE_CELLS_MAX: Final = 65_536
-"""A table of grade x rank products may have this many cells; beyond it products are computed hit by hit."""
-
-
-class Levels:
-    """The distinct grades of a call, ascending, and what each of them earns: every hit carries an index into these."""
-
-    def __init__(self, plan: Plan, units: Ints) -> None:
-        self.count = units.size
-        self.relevant = (units >= plan.threshold_units).astype(np.int64)
-        self.gains: Mapping[Gain, Ints] = gains_by_name({*plan.weighted_gains, plan.spec.gain}, units)
-        self._discounts = plan.discounts
-        self._width = plan.depth + 1
-        self._tables = self._weigh_all(plan) if units.size * self._width <= TABLE_CELLS_MAX else None
-
-    def _weigh_all(self, plan: Plan) -> dict[Gain, tuple[Ints, Ints | None]]:
-        tables: dict[Gain, tuple[Ints, Ints | None]] = {}
-        for gain in plan.weighted_gains:
-            whole, rest = weigh(self.gains[gain][:, None], self._discounts[None, :])
-            tables[gain] = whole.ravel(), (rest.ravel() if rest.any() else None)
-        return tables
-
-    def weighted(self, gain: Gain, codes: Ints, ranks: Ints) -> tuple[Ints, Ints | None]:
-        """gain x discount of hits of these grades at these ranks (from 0, at most depth), as `units.weigh` gives it."""
-        if self._tables is None:
-            return weigh(self.gains[gain][codes], self._discounts[ranks])
-        whole, rest = self._tables[gain]
-        cells = codes * self._width + ranks
-        return whole[cells], (None if rest is None else rest[cells])
-
-
-def small_levels(plan: Plan) -> Levels:
-    """The levels of whole grades 0..SMALL_GRADE_MAX, or as far as the limits allow."""
-    top = min(SMALL_GRADE_MAX, int(plan.grade_max))
-    return Levels(plan, np.arange(top + 1, dtype=np.int64) << GRADE_BITS)
-
-
-def level_codes(plan: Plan, small: Levels, grades: Floats) -> tuple[Levels, Ints]:
-    """The levels of these grades, and the index of each grade among them. Grades are checked already."""
-    if grades.size == 0 or grades.max() < small.count:
-        whole = grades.astype(np.int64)
-        if np.array_equal(whole, grades):
-            return small, whole
-    units, codes = np.unique(grade_units(grades), return_inverse=True)
-    return Levels(plan, units), codes.reshape(-1).astype(np.int64, copy=False)
 
 
 class Hits(NamedTuple):
@@ -92,21 +31,30 @@ class Hits(NamedTuple):
     positions: Ints
     codes: Ints
 
+    def of_rows(self, low: int, high: int) -> Hits:
+        """Those of the rows low..high - 1, with rows counted from 0."""
+        if low == 0 and (self.rows.size == 0 or self.rows[-1] < high):
+            return self
+        first, last = np.searchsorted(self.rows, (low, high))
+        return Hits(self.rows[first:last] - low, self.positions[first:last], self.codes[first:last])
+
 
 @dataclass(frozen=True)
 class Block:
-    """Some lists and their hits (rows from 0, sorted by row then position), and every running sum that a metric may read.
+    """Some lists and their hits (rows from 0, sorted by row then position), and what metrics read of them: see `values.Facts`.
 
-    All results have one row a cut-off of the plan and one column a list, unless said otherwise.
+    `unseen` are graded items that were never shown; their positions say nothing.
     """
 
     plan: Plan
     levels: Levels
     lengths: Ints
-    counts: Ints
-    rows: Ints
-    positions: Ints
-    codes: Ints
+    shown: Hits
+    unseen: Hits
+
+    @cached_property
+    def counts(self) -> Ints:
+        return np.bincount(self.shown.rows, minlength=self.lengths.size)
 
     @cached_property
     def ends(self) -> Ints:
@@ -119,84 +67,149 @@ class Block:
     @cached_property
     def ranks(self) -> Ints:
         """Positions, with all that earn nothing folded into one."""
-        return np.minimum(self.positions, self.plan.depth)
+        return np.minimum(self.shown.positions, self.plan.depth)
 
     @cached_property
     def shown_ends(self) -> Ints:
         """Where the hits among the first k positions end."""
-        within = [self._between(_running(self.positions < k), self.ends) for k in self.plan.cutoffs]
+        within = [self._between(_running(self.shown.positions < k), self.ends) for k in self.plan.cutoffs]
         return np.stack(within) + self.starts
 
     def _between(self, running: Ints, ends: Ints) -> Ints:
         return running[ends] - running[self.starts]
 
     @cached_property
+    def graded(self) -> npt.NDArray[np.bool_]:
+        above = self._between(_running(self.levels.above_zero[self.shown.codes]), self.ends)
+        return np.asarray(above + self._count_unseen(self.levels.above_zero) > 0)
+
+    def _count_unseen(self, flags: Ints) -> Ints:
+        """How many items that were never shown have a grade whose flag is 1: shape (lists,)."""
+        return np.bincount(self.unseen.rows[flags[self.unseen.codes] > 0], minlength=self.lengths.size)
+
+    @cached_property
     def _relevant_running(self) -> Ints:
-        return _running(self.levels.relevant[self.codes])
+        return _running(self.levels.relevant[self.shown.codes])
 
     @cached_property
     def relevant(self) -> Ints:
-        """How many items are relevant, at any rank: shape (lists,)."""
-        return self._between(self._relevant_running, self.ends)
+        shown = self._between(self._relevant_running, self.ends)
+        return shown + self._count_unseen(self.levels.relevant) if self.unseen.rows.size else shown
 
     @cached_property
     def hits(self) -> Ints:
-        """How many of the first k items are relevant."""
         return self._between(self._relevant_running, self.shown_ends)
+
+    @cached_property
+    def hits_at_relevant(self) -> Ints:
+        within = (self.shown.positions < self.relevant[self.shown.rows]) & (self.levels.relevant[self.shown.codes] > 0)
+        return self._between(_running(within), self.ends)
 
     @cached_property
     def _relevant_so_far(self) -> Ints:
         """Per hit: its number among its list's relevant hits, counted from 1; 0 for a hit that is not relevant."""
         running = self._relevant_running
-        return (running[1:] - running[self.starts][self.rows]) * self.levels.relevant[self.codes]
+        return (running[1:] - running[self.starts][self.shown.rows]) * self.levels.relevant[self.shown.codes]
 
     @cached_property
     def first_rank(self) -> Ints:
-        """The rank (from 1) of the first relevant item, folded at depth + 1; 0 for none. Shape (lists,)."""
         ranks = (self.ranks + 1) * (self._relevant_so_far == 1)
         return self._between(_running(ranks), self.ends)
 
     @cached_property
     def precision_sums(self) -> Ints:
-        """Sum of the precisions at the ranks of the relevant items among the first k, in units of 2**-42."""
-        precisions = self._relevant_so_far / (self.positions + 1)
+        precisions = self._relevant_so_far / (self.shown.positions + 1)
         return self._between(_running(np.rint(precisions * AP_ONE).astype(np.int64)), self.shown_ends)
 
     @cached_property
     def gain_sums(self) -> Ints:
-        """Sum of the gains (by the spec) of the first k items, in units of 2**-40."""
-        return self._between(_running(self.levels.gains[self.plan.spec.gain][self.codes]), self.shown_ends)
+        return self._between(_running(self.levels.gains[self.plan.spec.gain][self.shown.codes]), self.shown_ends)
 
     @cached_property
     def weighted(self) -> dict[Gain, Ints]:
-        """DCG in units of 2**-44."""
-        return {gain: self._discounted(gain, self.codes, self.ranks, self.shown_ends) for gain in self.plan.weighted_gains}
+        sums = {}
+        for gain in self.plan.weighted_gains:
+            whole, rest = self.levels.weighted(gain, self.shown.codes, self.ranks)
+            total = self._between(_running(whole), self.shown_ends)
+            sums[gain] = total if rest is None else carry(total, self._between(_running(rest), self.shown_ends))
+        return sums
+
+    @cached_property
+    def persistence_sums(self) -> Ints:
+        weights = self.plan.persistences[self.ranks] * self.levels.relevant[self.shown.codes]
+        return self._between(_running(weights), self.shown_ends)
+
+    @cached_property
+    def satisfaction_sums(self) -> Ints:
+        """Hit by hit of each list, all lists side by side: the chance to get as far is a product of those before."""
+        chances = self.levels.satisfactions[self.shown.codes]
+        stops = np.zeros(chances.size)
+        going_on = np.ones(self.lengths.size)
+        ends = self.shown_ends[-1]
+        lists = np.arange(self.lengths.size)
+        for turn in range(int(self.counts.max(initial=0))):
+            lists = lists[self.starts[lists] + turn < ends[lists]]
+            if not lists.size:
+                break
+            at = self.starts[lists] + turn
+            stops[at] = going_on[lists] * chances[at] / (self.shown.positions[at] + 1)
+            going_on[lists] *= 1 - chances[at]
+        return self._between(_running(np.rint(stops * AP_ONE).astype(np.int64)), self.shown_ends)
 
     @cached_property
     def ideal(self) -> dict[Gain, Ints]:
-        """The DCG of the best order of all graded items, in units of 2**-44."""
-        ranks = np.minimum(np.arange(self.rows.size) - self.starts[self.rows], self.plan.depth)
-        ends = self.starts + np.minimum(np.array(self.plan.cutoffs)[:, None], self.counts)
-        return {gain: self._discounted(gain, self._codes_best_first, ranks, ends) for gain in self.plan.ideal_gains}
+        return {gain: self._ideal(gain) for gain in self.plan.ideal_gains}
 
-    @cached_property
-    def _codes_best_first(self) -> Ints:
-        """The codes, sorted descending within each list: row and code share one whole number, which sorts fastest."""
-        if self.codes.size == 0 or self.codes.min() == self.codes.max():
-            return self.codes
+    def _ideal(self, gain: Gain) -> Ints:
+        cutoffs = np.minimum(self.plan.cutoffs, self.plan.depth)
+        match self.plan.spec.ideal:
+            case "full":
+                return np.repeat(self.plan.best[cutoffs][:, None], self.lengths.size, axis=1)
+            case "shown":
+                return self._best(gain, self.shown.rows, self.shown.codes, cutoffs)
+            case "first_k":
+                within = [self.shown.positions < k for k in self.plan.cutoffs]
+                parts = [(self.shown.rows[some], self.shown.codes[some]) for some in within]
+                return np.concatenate([self._best(gain, *part, cutoffs[[at]]) for at, part in enumerate(parts)])
+        rows, codes = self.shown.rows, self.shown.codes
+        if self.unseen.rows.size:
+            rows, codes = np.concatenate([rows, self.unseen.rows]), np.concatenate([codes, self.unseen.codes])
+        return self._best(gain, rows, codes, cutoffs)
+
+    def _best(self, gain: Gain, rows: Ints, codes: Ints, cutoffs: Ints) -> Ints:
+        """The DCG of these items in their best order, in units of 2**-44: shape (cutoffs, lists)."""
+        in_place = rows is self.shown.rows
+        codes = self._best_first(gain, rows, codes)
+        if in_place:
+            counts, starts = self.counts, self.starts
+        else:
+            counts = np.bincount(rows, minlength=self.lengths.size)
+            starts = np.cumsum(counts) - counts
+            rows = np.repeat(np.arange(counts.size), counts)
+        ranks = np.minimum(np.arange(rows.size) - starts[rows], self.plan.depth)
+        whole, rest = self.levels.weighted(gain, codes, ranks)
+        ends = starts + np.minimum(cutoffs[:, None], counts)
+        running = _running(whole)
+        total = running[ends] - running[starts]
+        if rest is None:
+            return total
+        running = _running(rest)
+        return carry(total, running[ends] - running[starts])
+
+    def _best_first(self, gain: Gain, rows: Ints, codes: Ints) -> Ints:
+        """Sorted by list, and within a list by gain, the greatest first: both share one whole number, which sorts fastest."""
+        if codes.size == 0 or codes.min() == codes.max():
+            return codes
         top = self.levels.count - 1
         bits = self.levels.count.bit_length()
-        keys = (self.rows << bits) | (top - self.codes)
+        order = self.levels.by_gain(gain)
+        keys = (rows << bits) | (top - (codes if order is None else order[0][codes]))
         keys.sort()
-        return top - (keys & ((1 << bits) - 1))
-
-    def _discounted(self, gain: Gain, codes: Ints, ranks: Ints, ends: Ints) -> Ints:
-        whole, rest = self.levels.weighted(gain, codes, ranks)
-        total = self._between(_running(whole), ends)
-        return total if rest is None else carry(total, self._between(_running(rest), ends))
+        best = top - (keys & ((1 << bits) - 1))
+        return best if order is None else order[1][best]
 
 
-def _running(terms: Ints | np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Ints:
+def _running(terms: Ints | npt.NDArray[np.bool_]) -> Ints:
     """Running sums with a leading zero: shape (n + 1,)."""
     out = np.empty(terms.size + 1, dtype=np.int64)
     out[0] = 0
@@ -204,92 +217,15 @@ def _running(terms: Ints | np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Ints:
     return out
 
 
-def _value(numerators: Ints, denominators: Ints, scale: float = VALUE_ONE) -> Ints:
-    """One division, rounded once to units of a value; 0 where there is nothing to divide by (and so nothing to divide)."""
-    ratio = numerators.astype(np.float64) / np.maximum(denominators, 1).astype(np.float64)
-    return np.rint(ratio * scale).astype(np.int64)
-
-
-def _ndcg(block: Block, family: Family) -> Ints:
-    gain = gain_of(family.name, block.plan.spec)
-    return _value(block.weighted[gain][family.cutoffs, :], block.ideal[gain][family.cutoffs, :])
-
-
-def _dcg(block: Block, family: Family) -> Ints:
-    return shift_half_even(block.weighted[block.plan.spec.gain][family.cutoffs, :], DISCOUNT_BITS - SUM_BITS)
-
-
-def _cg(block: Block, family: Family) -> Ints:
-    return shift_half_even(block.gain_sums[family.cutoffs, :], GRADE_BITS - SUM_BITS)
-
-
-def _mrr(block: Block, family: Family) -> Ints:
-    reached = (block.first_rank > 0) & (block.first_rank <= _ks(block, family))
-    return np.where(reached, _value(np.ones_like(block.first_rank), block.first_rank), 0)
-
-
-def _hit_rate(block: Block, family: Family) -> Ints:
-    return (block.hits[family.cutoffs, :] > 0).astype(np.int64) << VALUE_BITS
-
-
-def _item_hits(block: Block, family: Family) -> Ints:
-    return block.hits[family.cutoffs, :]
-
-
-def _precision(block: Block, family: Family) -> Ints:
-    return _value(block.hits[family.cutoffs, :], _ks(block, family))
-
-
-def _recall(block: Block, family: Family) -> Ints:
-    return _value(block.hits[family.cutoffs, :], block.relevant)
-
-
-def _map(block: Block, family: Family) -> Ints:
-    most = np.minimum(block.relevant, _ks(block, family))
-    return _value(block.precision_sums[family.cutoffs, :], most, 2.0 ** (VALUE_BITS - AP_BITS))
-
-
-def _ks(block: Block, family: Family) -> Ints:
-    return np.array([block.plan.cutoffs[index] for index in family.cutoffs], dtype=np.int64)[:, None]
-
-
-FAMILIES: Final[Mapping[str, Callable[[Block, Family], Ints]]] = {
-    "ndcg": _ndcg,
-    "ndcg_exp": _ndcg,
-    "dcg": _dcg,
-    "cg": _cg,
-    "mrr": _mrr,
-    "hit_rate": _hit_rate,
-    "item_hit_rate": _item_hits,
-    "precision": _precision,
-    "recall": _recall,
-    "map": _map,
-}
-"""How each metric reads a block: one row of integers a cut-off of the family."""
-
-
-def score_sorted(plan: Plan, levels: Levels, lengths: Ints, hits: Hits) -> Ints:
-    """Score lists from hits that are checked and sorted. Returns int64 of shape (lists, columns)."""
-    counts = np.bincount(hits.rows, minlength=lengths.size)
-    ends = np.cumsum(counts)
-    out = np.empty((lengths.size, len(plan.columns)), dtype=np.int64)
+def blocks(plan: Plan, levels: Levels, lengths: Ints, shown: Hits, unseen: Hits) -> Iterator[Block]:
+    """Cut lists with their hits (checked and sorted) into blocks that stay in the cache, in order."""
+    if lengths.size <= BLOCK_LISTS and shown.rows.size <= BLOCK_HITS:
+        if lengths.size:
+            yield Block(plan, levels, lengths, shown, unseen)
+        return
+    ends = np.cumsum(np.bincount(shown.rows, minlength=lengths.size))
     low = first = 0
     while low < lengths.size:
         high = min(low + BLOCK_LISTS, max(low + 1, int(np.searchsorted(ends, first + BLOCK_HITS, side="right"))))
-        last = int(ends[high - 1])
-        mine = slice(first, last)
-        own = Hits(hits.rows[mine] - low, hits.positions[mine], hits.codes[mine])
-        block = Block(plan, levels, lengths[low:high], counts[low:high], *own)
-        out[low:high] = _score_block(block).T
-        low, first = high, last
-    return out
-
-
-def _score_block(block: Block) -> Ints:
-    """Shape (columns, lists): written row by row, contiguously."""
-    out = np.empty((len(block.plan.columns), block.lengths.size), dtype=np.int64)
-    for family in block.plan.families:
-        out[family.columns, :] = FAMILIES[family.name](block, family)
-        if family.place_columns:
-            out[family.place_columns, :] = np.minimum(_ks(block, family), block.lengths)
-    return out
+        yield Block(plan, levels, lengths[low:high], shown.of_rows(low, high), unseen.of_rows(low, high))
+        low, first = high, int(ends[high - 1])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from streammetrics.metrics.names import MetricError
+from streammetrics.metrics.plan import Plan
 from streammetrics.metrics.units import Floats, Ints
 
 AnyArray = npt.NDArray[Any]
@@ -18,6 +20,8 @@ def whole_numbers(name: str, values: npt.ArrayLike) -> Ints:
     array = _one_dimension(name, values)
     if array.size and array.dtype.kind not in "iu":
         raise MetricError(f"{name}: got dtype {array.dtype}; allowed are whole numbers")
+    if array.dtype == np.uint64 and array.size and array.max() > np.iinfo(np.int64).max:
+        raise MetricError(f"{name}: got {array.max()} at index {array.argmax()}; allowed are whole numbers that fit int64")
     return array.astype(np.int64, copy=False)
 
 
@@ -38,6 +42,8 @@ def matrix(name: str, values: npt.ArrayLike) -> AnyArray:
 
 
 def _as_array(name: str, values: npt.ArrayLike) -> AnyArray:
+    if hasattr(values, "mask") and hasattr(values, "filled"):
+        raise MetricError(f"{name}: got a masked array; allowed is one without a mask, fill it first")
     try:
         return np.asarray(values)
     except (ValueError, TypeError, OverflowError) as error:
@@ -56,29 +62,46 @@ def _require_numeric(name: str, array: AnyArray) -> None:
         raise MetricError(f"{name}: got dtype {array.dtype}; allowed are real numbers")
 
 
-def check_grade(grade: object, grade_max: float) -> None:
-    """One grade: a finite number in 0..grade_max."""
+def check_grade(grade: object, plan: Plan) -> None:
+    """One grade: a finite number in 0..grade_max, whole if gains are a table."""
     number = isinstance(grade, int | float | np.integer | np.floating | np.bool_)
-    if not number or not 0 <= grade <= grade_max:  # type: ignore[operator]
-        raise MetricError(f"grade: got {grade!r}; {_allowed_grades(grade_max)}")
+    if not number or not 0 <= grade <= plan.grade_max:  # type: ignore[operator]
+        raise MetricError(f"grade: got {grade!r}; {_allowed_grades(plan.grade_max)}")
+    if plan.whole_grades_only and grade != int(grade):  # type: ignore[call-overload]
+        raise MetricError(f"grade: got {grade!r}; {_allowed_whole(plan.grade_max)}")
 
 
-def check_grades(grades: AnyArray, rows: Ints, positions: Ints, grade_max: float) -> Floats:
-    """Every grade is finite and in 0..grade_max; returns them as doubles."""
+def check_grades(grades: AnyArray, rows: Ints, positions: Ints | None, plan: Plan, first: int = 0) -> Floats:
+    """Every grade is finite and in 0..grade_max, whole if gains are a table; returns them as doubles.
+
+    `rows` and `positions` (None: never shown) say where they are; `first` is the number of the first list.
+    """
     doubles = grades.astype(np.float64, copy=False)
     if doubles.size == 0:
         return doubles
     with np.errstate(invalid="ignore"):
-        fine = doubles.min() >= 0 and doubles.max() <= grade_max
-    if not fine:
-        hit = int(np.flatnonzero(~((doubles >= 0) & (doubles <= grade_max)))[0])
-        place = f"list {rows[hit]}, position {positions[hit]}"
-        raise MetricError(f"grade: got {doubles[hit]:g} at {place}; {_allowed_grades(grade_max)}")
+        if not (doubles.min() >= 0 and doubles.max() <= plan.grade_max):
+            bad = ~((doubles >= 0) & (doubles <= plan.grade_max))
+            raise MetricError(f"{_first_of(doubles, bad, rows, positions, first)}; {_allowed_grades(plan.grade_max)}")
+    if plan.whole_grades_only and (doubles != np.floor(doubles)).any():
+        bad = doubles != np.floor(doubles)
+        raise MetricError(f"{_first_of(doubles, bad, rows, positions, first)}; {_allowed_whole(plan.grade_max)}")
     return doubles
+
+
+def _first_of(doubles: Floats, bad: AnyArray, rows: Ints, positions: Ints | None, first: int) -> str:
+    """The first bad grade, and where it is."""
+    hit = int(np.flatnonzero(bad)[0])
+    place = "never shown" if positions is None else f"position {positions[hit]}"
+    return f"grade: got {doubles[hit]:g} at list {first + rows[hit]}, {place}"
 
 
 def _allowed_grades(grade_max: float) -> str:
     return f"allowed are finite numbers 0..{grade_max:g} (grade_max)"
+
+
+def _allowed_whole(grade_max: float) -> str:
+    return f"allowed are whole numbers 0..{grade_max:g}, because gains are a table"
 
 
 def check_lengths(lengths: Ints, items_max: int) -> None:
@@ -113,12 +136,12 @@ def check_hits(lengths: Ints, rows: Ints, positions: Ints, grades: AnyArray) -> 
         raise MetricError(f"position: got {positions[hit]} at hit {hit} of list {rows[hit]}; allowed are 0 <= position < {length}")
 
 
-def check_no_repeats(keys: Ints, rows: Ints, positions: Ints) -> None:
+def check_no_repeats(keys: Ints, rows: Ints, positions: Ints, first: int = 0) -> None:
     """No place is graded twice; `keys` ascend and are equal exactly where list and position are."""
     same = np.flatnonzero(keys[1:] == keys[:-1])
     if same.size:
         hit = int(same[0])
-        raise MetricError(f"position: got {positions[hit]} twice in list {rows[hit]}; allowed is one grade per position")
+        raise MetricError(f"position: got {positions[hit]} twice in list {first + rows[hit]}; allowed is one grade per position")
 
 
 def check_place(place: object, length: int) -> None:
@@ -137,3 +160,33 @@ def check_offsets(offsets: Ints, size: int) -> None:
     if falls.size:
         index = int(falls[0]) + 1
         raise MetricError(f"offsets: got {offsets[index]} after {offsets[index - 1]} at index {index}; allowed are numbers that never fall")
+
+
+def check_graded(shown: Ints, unseen_rows: Ints, items_max: int, first: int = 0) -> None:
+    """No list has more than items_max graded items, shown and never shown."""
+    counts = shown + np.bincount(unseen_rows, minlength=shown.size)
+    if counts.max() > items_max:
+        row = int(np.argmax(counts))
+        got = f"{counts[row]} graded items at list {first + row}, with those shown"
+        raise MetricError(f"unseen: got {got}; allowed are {items_max} (items_max)")
+
+
+def check_unseen(unseen: object, lists: int) -> tuple[Ints, AnyArray]:
+    """Items that were never shown: parallel arrays of lists and grades."""
+    if not isinstance(unseen, tuple) or len(unseen) != 2:
+        raise MetricError(f"unseen: got {type(unseen).__name__}; allowed is a tuple of two arrays of equal size: rows and grades")
+    rows, grades = whole_numbers("unseen rows", unseen[0]), numbers("unseen grades", unseen[1])
+    if rows.size != grades.size:
+        raise MetricError(f"unseen: got {rows.size} rows, {grades.size} grades; allowed are equal sizes")
+    if rows.size and not (rows.min() >= 0 and rows.max() < lists):
+        at = int(np.flatnonzero((rows < 0) | (rows >= lists))[0])
+        raise MetricError(f"unseen row: got {rows[at]} at index {at}; allowed are 0..{lists - 1}, one of {lists} lists")
+    return rows, grades
+
+
+def check_one_unseen(shown: int, unseen: object, items_max: int) -> None:
+    """The grades of one list's items that were never shown: a sequence, with the graded ones no longer than items_max."""
+    if not isinstance(unseen, Sequence):
+        raise MetricError(f"unseen: got {type(unseen).__name__}; allowed is a sequence of grades")
+    if shown + len(unseen) > items_max:
+        raise MetricError(f"unseen: got {shown + len(unseen)} graded items, with those shown; allowed are {items_max} (items_max)")

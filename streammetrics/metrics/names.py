@@ -9,14 +9,36 @@ from typing import Final, Literal, TypeAlias
 from streammetrics.errors import StreammetricsError
 
 METRIC_NAMES: Final = ("ndcg", "ndcg_exp", "dcg", "cg", "mrr", "hit_rate", "item_hit_rate", "precision", "recall", "map")
+"""The metrics that a stream publishes, each at cut-offs, in the order in which they are listed to people."""
+
+ALL_METRIC_NAMES: Final = (*METRIC_NAMES, "dcg_exp", "f1", "r_precision", "rbp", "err")
 """Every metric name, in the order in which they are listed to people."""
+
+WHOLE_LIST_NAMES: Final = ("ndcg", "ndcg_exp", "dcg", "dcg_exp", "cg", "mrr", "map", "rbp", "err", "r_precision")
+"""The metrics that exist without a cut-off, over the whole list; `r_precision` has no other form."""
+
+ALIASES: Final = {
+    "ap": "map",
+    "average_precision": "map",
+    "f": "f1",
+    "hit": "hit_rate",
+    "hits": "hit_rate",
+    "hr": "hit_rate",
+    "p": "precision",
+    "r": "recall",
+    "recip_rank": "mrr",
+    "rprec": "r_precision",
+    "rr": "mrr",
+    "success": "hit_rate",
+}
+"""What other tools call a metric, in lower case, and what it is called here."""
 
 K_MAX: Final = 1_000_000
 """The largest cut-off: deeper lists than this are no ranked lists, and every table has one entry per rank."""
 
 Kind: TypeAlias = Literal["sum", "hits", "places"]
 
-_PATTERN = re.compile(r"([a-z][a-z0-9_]*)@([1-9][0-9]{0,6})", re.ASCII)
+_PATTERN = re.compile(r"([A-Za-z][A-Za-z_]*?1?)(?:(?:@|_cut_|_)([1-9][0-9]{0,6}))?", re.ASCII)
 
 
 class MetricError(StreammetricsError, ValueError):
@@ -25,34 +47,43 @@ class MetricError(StreammetricsError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A ranking-quality function at a cut-off: only the first `k` ranks earn anything.
+    """A ranking-quality function at a cut-off: only the first `k` ranks earn anything. Without one (k = 0) every rank does.
 
-    Raises MetricError for an unknown name or a cut-off outside 1..K_MAX.
+    Raises MetricError for an unknown name, a cut-off outside 1..K_MAX, or a metric that needs a cut-off or cannot have one.
 
-    >>> str(Metric("ndcg", 10))
-    'ndcg@10'
+    >>> str(Metric("ndcg", 10)), str(Metric("map"))
+    ('ndcg@10', 'map')
     """
 
     name: str
-    k: int
+    k: int = 0
 
     def __post_init__(self) -> None:
-        if self.name not in METRIC_NAMES:
-            raise MetricError(f"metric name: got {self.name!r}; allowed are {', '.join(METRIC_NAMES)}")
-        if type(self.k) is not int or not 1 <= self.k <= K_MAX:
+        if self.name not in ALL_METRIC_NAMES:
+            raise MetricError(f"metric name: got {self.name!r}; allowed are {', '.join(ALL_METRIC_NAMES)}")
+        if type(self.k) is not int or not 0 <= self.k <= K_MAX:
             raise MetricError(f"cut-off of {self.name}: got {self.k!r}; allowed are whole numbers 1..{K_MAX}")
+        if self.k == 0:
+            if self.name not in WHOLE_LIST_NAMES:
+                raise MetricError(f"cut-off of {self.name}: got none; allowed are whole numbers 1..{K_MAX}, as in {self.name}@10")
+        elif self.name == "r_precision":
+            raise MetricError(f"cut-off of r_precision: got {self.k!r}; allowed is none, its cut-off is the number of relevant items")
 
     def __str__(self) -> str:
-        return f"{self.name}@{self.k}"
+        return f"{self.name}@{self.k}" if self.k else self.name
 
 
 def parse_metric(text: str) -> Metric:
-    """Read a metric as people write it; `str` of the result is the same text again.
+    """Read a metric as people write it: `ndcg@10`, `map`, other tools' names (`P@10`, `RR@10`, `Rprec`, `ndcg_cut_10`) as well.
 
-    Raises MetricError for anything that is not `<name>@<k>` with a known name and a cut-off in 1..K_MAX without leading zeros.
+    `str` of the result is the one spelling used here; read again, it is the same metric. Letters may be of either case.
+    Raises MetricError for anything that is not `<name>`, `<name>@<k>`, `<name>_<k>` or `<name>_cut_<k>` with a known name and a
+    cut-off in 1..K_MAX without leading zeros.
 
     >>> parse_metric("item_hit_rate@5")
     Metric(name='item_hit_rate', k=5)
+    >>> [str(parse_metric(text)) for text in ("nDCG@10", "P_5", "recip_rank", "Success@1", "Rprec")]
+    ['ndcg@10', 'precision@5', 'mrr', 'hit_rate@1', 'r_precision']
     >>> parse_metric("ndgc@5")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
       ...
@@ -60,10 +91,10 @@ def parse_metric(text: str) -> Metric:
     """
     match = _PATTERN.fullmatch(text) if isinstance(text, str) else None
     if match is None:
-        raise MetricError(
-            f"metric: got {text!r}; allowed is <name>@<k> such as ndcg@10, with k in 1..{K_MAX} and a name of {', '.join(METRIC_NAMES)}"
-        )
-    return Metric(match[1], int(match[2]))
+        allowed = f"<name> or <name>@<k> such as ndcg@10, with k in 1..{K_MAX} and a name of {', '.join(ALL_METRIC_NAMES)}"
+        raise MetricError(f"metric: got {text!r}; allowed is {allowed}")
+    name = match[1].lower()
+    return Metric(ALIASES.get(name, name), int(match[2] or 0))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,10 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from streammetrics.metrics.names import Column, Kind, Metric, MetricError, parse_metric
 from streammetrics.metrics.spec import Gain, Spec
@@ -18,24 +20,45 @@ from streammetrics.metrics.units import (
     SUM_BITS,
     TOTAL_MAX,
     VALUE_BITS,
+    VALUE_ONE,
+    Floats,
     Ints,
     discount_units,
     gain_units,
     grade_units,
+    persistence_units,
+    satisfaction,
 )
 
+ITEMS_MAX_DEFAULT: Final = 1_000_000
+ITEMS_MAX_WHOLE: Final = 16_384
+"""The longest list that is accepted if nothing else is said: less where a metric has no cut-off, because every rank needs an entry."""
 
-@dataclass(frozen=True, slots=True)
+WHOLE: Final = 1 << 30
+"""The cut-off of a metric without one: beyond every rank."""
+
+NORMALISED: Final = ("ndcg", "ndcg_exp")
+DISCOUNTED: Final = (*NORMALISED, "dcg", "dcg_exp")
+SUMS: Final = ("dcg", "dcg_exp", "cg")
+"""The metrics that are no shares: their values may exceed 1."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Family:
     """All requested cut-offs of one metric name: where they are among the plan's cut-offs, and where their columns go.
 
-    `columns` holds one column a cut-off, in the same order; a ratio of sums has its places in `place_columns`.
+    `columns` holds one column a cut-off, in the same order; a ratio of sums has its places in `place_columns`. `ks` are the
+    cut-offs themselves, shape (cutoffs, 1); `depths` are those, but no deeper than the plan; `byte_depths` as bytes, up to 255.
     """
 
     name: str
     cutoffs: tuple[int, ...]
     columns: tuple[int, ...]
     place_columns: tuple[int, ...]
+    in_order: bool
+    ks: Ints
+    depths: Ints
+    byte_depths: npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
@@ -53,15 +76,31 @@ class Plan:
 
     @cached_property
     def cutoffs(self) -> tuple[int, ...]:
-        return tuple(sorted({metric.k for metric in self.metrics}))
+        return tuple(sorted({metric.k or WHOLE for metric in self.metrics}))
 
     @cached_property
     def depth(self) -> int:
-        return depth_of(self.metrics, self.items_max)
+        return depth_of(self.metrics, self.spec, self.items_max)
 
     @cached_property
     def discounts(self) -> Ints:
         return discount_units(self.spec.discount, self.depth)
+
+    @cached_property
+    def best(self) -> Ints:
+        """The sum of the first i discounts, i = 0..depth, in units of 2**-44: what i items of gain 1 earn at best."""
+        return np.concatenate([[0], np.cumsum(self.discounts[:-1])])
+
+    @cached_property
+    def persistences(self) -> Ints:
+        return persistence_units(self.spec.rbp_persistence, self.depth)
+
+    @cached_property
+    def reciprocals(self) -> Floats:
+        """1 / rank in units of a value, by rank 0..depth + 1; rank 0 stands for none."""
+        table = np.rint(VALUE_ONE / np.arange(self.depth + 2, dtype=np.float64).clip(1))
+        table[0] = 0
+        return table
 
     @cached_property
     def families(self) -> tuple[Family, ...]:
@@ -70,22 +109,34 @@ class Plan:
     def _family(self, name: str) -> Family:
         mine = [metric for metric in self.metrics if metric.name == name]
         place = {(column.metric, column.kind): index for index, column in enumerate(self.columns)}
+        cutoffs = tuple(self.cutoffs.index(metric.k or WHOLE) for metric in mine)
+        ks = np.array([[self.cutoffs[index]] for index in cutoffs], dtype=np.int64)
+        depths = np.minimum(ks, self.depth)
         return Family(
             name=name,
-            cutoffs=tuple(self.cutoffs.index(metric.k) for metric in mine),
+            cutoffs=cutoffs,
             columns=tuple(place[metric, columns_of(metric)[0].kind] for metric in mine),
             place_columns=tuple(place[metric, "places"] for metric in mine if (metric, "places") in place),
+            in_order=cutoffs == tuple(range(len(self.cutoffs))),
+            ks=ks,
+            depths=depths,
+            byte_depths=np.minimum(depths, 255).astype(np.uint8),
         )
 
     @cached_property
     def weighted_gains(self) -> tuple[Gain, ...]:
         """The gains for which a discounted sum is needed."""
-        return gains_of(self.metrics, self.spec, ("ndcg", "ndcg_exp", "dcg"))
+        return gains_of(self.metrics, self.spec, DISCOUNTED)
 
     @cached_property
     def ideal_gains(self) -> tuple[Gain, ...]:
         """The gains for which the ideal is needed too."""
-        return gains_of(self.metrics, self.spec, ("ndcg", "ndcg_exp"))
+        return gains_of(self.metrics, self.spec, NORMALISED)
+
+    @cached_property
+    def gains(self) -> tuple[Gain, ...]:
+        """Every gain that is needed."""
+        return tuple(dict.fromkeys([*self.weighted_gains, self.spec.gain]))
 
     @cached_property
     def threshold_units(self) -> int:
@@ -93,9 +144,24 @@ class Plan:
         threshold = self.spec.relevance_threshold
         return int(grade_units(np.array([threshold]))[0]) if threshold <= self.grade_max else 1 << 62
 
+    @cached_property
+    def whole_grades_only(self) -> bool:
+        """A table of gains has no entry for anything between whole grades."""
+        return isinstance(self.spec.gain, tuple)
+
+    def gains_of_units(self, units: Ints) -> dict[Gain, Ints]:
+        """The gains of grades (in units) under each law."""
+        return {gain: gain_units(gain, units, self.threshold_units) for gain in self.gains}
+
+    def satisfactions(self, units: Ints) -> Floats:
+        """The chance that each grade (in units) satisfies; zeros where nobody asks."""
+        if not any(metric.name == "err" for metric in self.metrics):
+            return np.zeros(units.size)
+        return satisfaction(self.spec.err_grade_max, units)
+
 
 def gain_of(name: str, spec: Spec) -> Gain:
-    return "exp2" if name == "ndcg_exp" else spec.gain
+    return "exp2" if name in ("ndcg_exp", "dcg_exp") else spec.gain
 
 
 def gains_of(metrics: Iterable[Metric], spec: Spec, names: tuple[str, ...]) -> tuple[Gain, ...]:
@@ -107,27 +173,46 @@ def columns_of(metric: Metric) -> tuple[Column, ...]:
     if metric.name == "item_hit_rate":
         kinds: tuple[Kind, ...] = ("hits", "places")
         return tuple(Column(metric, kind, 0) for kind in kinds)
-    return (Column(metric, "sum", SUM_BITS if metric.name in ("dcg", "cg") else VALUE_BITS),)
+    return (Column(metric, "sum", SUM_BITS if metric.name in SUMS else VALUE_BITS),)
 
 
-def depth_of(metrics: Iterable[Metric], items_max: int) -> int:
-    return min(max(metric.k for metric in metrics), items_max)
+def depth_of(metrics: tuple[Metric, ...], spec: Spec, items_max: int) -> int:
+    """How many ranks can earn: no list and no ideal has more, except an ideal that is full whatever there is."""
+    ks = [metric.k or WHOLE for metric in metrics]
+    full = max([k for k in ks if k != WHOLE], default=1) if spec.ideal == "full" else 1
+    return max(full, min(max(ks), items_max))
 
 
-def compile_plan(metrics: Iterable[str | Metric], spec: Spec, items_max: int, grade_max: float | None) -> Plan:
+def compile_plan(metrics: Iterable[str | Metric], spec: Spec, items_max: int | None, grade_max: float | None) -> Plan:
     """Check the request against the arithmetic's limits. Raises MetricError that names the rule, the value and what is allowed."""
     parsed = _parse_all(metrics)
+    if items_max is None:
+        items_max = ITEMS_MAX_DEFAULT if all(metric.k for metric in parsed) else ITEMS_MAX_WHOLE
     if type(items_max) is not int or not 1 <= items_max <= ITEMS_MAX:
         raise MetricError(f"items_max: got {items_max!r}; allowed are whole numbers 1..{ITEMS_MAX}")
-    depth = depth_of(parsed, items_max)
+    _check_cutoffs(parsed, spec)
+    depth = depth_of(parsed, spec, items_max)
     if depth << AP_BITS > TOTAL_MAX:
         raise MetricError(f"cut-off: got {depth}; allowed are 1..{TOTAL_MAX >> AP_BITS}, beyond which sums overflow")
-    limit = grade_limit(parsed, spec, depth)
-    if limit < 1:
+    limit = grade_limit(parsed, spec, items_max)
+    if limit <= 0 and spec.ideal == "full" and isinstance(spec.gain, tuple):
+        raise MetricError(
+            f"spec field gain: got {spec.gain[:2]} with ideal 'full', k items of gain 1; allowed for grade 1 are gains up to 1"
+        )
+    if limit <= 0:
         raise MetricError(f"cut-off: got {depth}; at this depth not even grade 1 keeps sums within int64, ask for a smaller k")
     if grade_max is not None and not (math.isfinite(grade_max) and 0 < grade_max <= limit):
         raise MetricError(f"grade_max: got {grade_max!r}; allowed at cut-off {depth} are 0 < grade_max <= {limit}, or sums overflow")
     return Plan(parsed, spec, items_max, float(limit if grade_max is None else grade_max))
+
+
+def _check_cutoffs(metrics: Iterable[Metric], spec: Spec) -> None:
+    """A metric over the whole list has no k, so nothing may be divided by k."""
+    for metric in metrics:
+        if metric.k == 0 and metric.name in NORMALISED and spec.ideal == "full":
+            raise MetricError(f"metric: got {metric} with spec field ideal 'full', which is k items; allowed is a cut-off: {metric}@10")
+        if metric.k == 0 and metric.name == "map" and spec.ap_denominator == "k":
+            raise MetricError("metric: got map with spec field ap_denominator 'k'; allowed is a cut-off: map@10")
 
 
 def _parse_all(metrics: Iterable[str | Metric]) -> tuple[Metric, ...]:
@@ -142,22 +227,36 @@ def _parse_all(metrics: Iterable[str | Metric]) -> tuple[Metric, ...]:
     return parsed
 
 
-def grade_limit(metrics: tuple[Metric, ...], spec: Spec, depth: int) -> int:
-    """The largest whole grade at which no sum of a list exceeds TOTAL_MAX: `depth` items of that grade are tried."""
-    discounted: int = sum(discount_units(spec.discount, depth).tolist())
-    weighted = gains_of(metrics, spec, ("ndcg", "ndcg_exp", "dcg"))
-    plain = gains_of(metrics, spec, ("cg",))
+def grade_limit(metrics: tuple[Metric, ...], spec: Spec, items_max: int) -> float:
+    """The largest grade at which no sum that a metric reads exceeds TOTAL_MAX: as many items of every whole grade as can earn are tried.
+
+    A table of gains, an ideal of gains of 1 and the scale of `err` end the grades earlier.
+    """
+    needs: dict[Gain, int] = {}
+    for metric in metrics:
+        if metric.name in DISCOUNTED:
+            gain = gain_of(metric.name, spec)
+            needs[gain] = max(needs.get(gain, 0), depth_of((metric,), spec, items_max))
+    discounted = {gain: sum(discount_units(spec.discount, depth).tolist()) for gain, depth in needs.items()}
+    plain = max((depth_of((metric,), spec, items_max) for metric in metrics if metric.name == "cg"), default=0)
+    normalised = gains_of(metrics, spec, NORMALISED) if spec.ideal == "full" else ()
 
     def fits(grade: int) -> bool:
-        products = (_gain_of_whole(gain, grade) * discounted >> GRADE_BITS for gain in weighted)
-        sums = (_gain_of_whole(gain, grade) * depth for gain in plain)
-        return all(total <= TOTAL_MAX for total in (grade << GRADE_BITS, *products, *sums))
+        products = (_gain_of_whole(gain, grade) * weights >> GRADE_BITS for gain, weights in discounted.items())
+        bounded = all(_gain_of_whole(gain, grade) <= 1 << GRADE_BITS for gain in normalised)
+        return bounded and all(total <= TOTAL_MAX for total in (grade << GRADE_BITS, _gain_of_whole(spec.gain, grade) * plain, *products))
 
-    return _largest(fits, 1 << (62 - GRADE_BITS))
+    bound = len(spec.gain) - 1 if isinstance(spec.gain, tuple) else 1 << (62 - GRADE_BITS)
+    limit: float = _largest(fits, bound)
+    return min(limit, spec.err_grade_max) if any(metric.name == "err" for metric in metrics) else limit
 
 
 def _gain_of_whole(gain: Gain, grade: int) -> int:
-    """The gain of a whole grade in units, as an unbounded whole number."""
+    """The most that a grade up to this whole one earns, in units, as an unbounded whole number."""
+    if isinstance(gain, tuple):
+        return math.ceil(max(gain[: grade + 1]) * (1 << GRADE_BITS))
+    if gain == "binary":
+        return min(grade, 1) << GRADE_BITS
     return (grade if gain == "linear" else (1 << min(grade, 64)) - 1) << GRADE_BITS
 
 
@@ -168,8 +267,3 @@ def _largest(fits: Callable[[int], bool], bound: int) -> int:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if fits(middle) else (low, middle - 1)
     return low
-
-
-def gains_by_name(gains: Iterable[Gain], units: Ints) -> dict[Gain, Ints]:
-    """The gains of grades (in units) under each law."""
-    return {gain: gain_units(gain, units) for gain in gains}

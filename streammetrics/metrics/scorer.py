@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from streammetrics.metrics import checks
-from streammetrics.metrics.batch import Hits, level_codes, score_sorted, small_levels
 from streammetrics.metrics.names import Column, Metric, MetricError
+from streammetrics.metrics.packed import PackedLists
+from streammetrics.metrics.paths import NOTHING_UNSEEN, Part, Paths, Unseen
 from streammetrics.metrics.plan import compile_plan
 from streammetrics.metrics.single import OneList
 from streammetrics.metrics.spec import Spec
 from streammetrics.metrics.units import Ints
+from streammetrics.metrics.values import columns_of_facts
 
-ITEMS_MAX_DEFAULT: Final = 1_000_000
+UnseenItems: TypeAlias = tuple[npt.ArrayLike, npt.ArrayLike]
 
 
 class Scorer:
@@ -24,9 +26,11 @@ class Scorer:
 
     metrics: names such as `ndcg@10`, or Metric values, each once; `columns` follow their order.
     spec: what libraries disagree on; see Spec.
-    items_max: the longest list that is accepted (1..4194304).
+    items_max: the longest list that is accepted (1..4194304), and the most graded items of one; by default 1000000, or 16384 where a
+        metric has no cut-off.
     grade_max: the largest grade that is accepted; by default, and at most, the largest whole grade with which no sum over a
-        list can overflow (15 for exp2 gains at k = 20, 37234 for linear ones).
+        list can overflow (15 for exp2 gains at k = 20, 37234 for linear ones), the end of a table of gains, the Spec's
+        err_grade_max where err is asked for.
 
     A grade is rounded to a multiple of 2**-40 on entry, and a DCG is held to 2**-44: values of whole grades are right to 1e-12, and
     so are those of fractions down to about 0.1; grades below 0.001 should be scaled up.
@@ -36,17 +40,24 @@ class Scorer:
     MetricError for what they refuse, naming rule, place and value. An empty list is legal and scores 0; a cut-off beyond the end
     of a list is legal too.
 
-    With DCG@k = sum of gain / log2(i+1) over ranks i <= k, relevant = grade >= threshold, h@k = relevant items among the first k,
-    R = relevant items of the list:
+    With n items shown, DCG@k = sum of gain / discount over ranks i <= k, relevant = grade >= threshold, h@k = relevant items among
+    the first k, R = relevant items of the list, those never shown included where they are given (what is in brackets is a choice of
+    the Spec). Without a cut-off, k is beyond every rank:
 
     ======================  ======================================================================================
-    cg, dcg                 sum of gains; DCG@k (units of 2**-32)
-    ndcg, ndcg_exp          DCG@k / DCG@k of all graded items of the list, best first; 0 if none is graded
+    cg                      sum of gains over ranks i <= k (units of 2**-32)
+    dcg, dcg_exp            DCG@k (units of 2**-32); Jarvelin and Kekalainen 2002, with gain 2**g - 1 Burges et al. 2005
+    ndcg, ndcg_exp          DCG@k / DCG@k of [all graded items], best first; 0 if none is graded
     mrr                     1 / rank of the first relevant item if that rank <= k, else 0
     hit_rate                1 if h@k > 0, else 0
     item_hit_rate           hits h@k and places min(k, n): a ratio of sums
-    precision, recall       h@k / k; h@k / R
-    map                     sum of h@i / i over the relevant ranks i <= k, / min(R, k)
+    precision, recall       h@k / [k]; h@k / [R]
+    f1                      2 h@k / ([k] + [R]), the harmonic mean of both
+    map                     sum of h@i / i over the relevant ranks i <= k, / [min(R, k)]
+    r_precision             h@R / R
+    rbp                     sum of (1 - p) p**(i - 1) over the relevant ranks i <= k; Moffat and Zobel 2008, p = [0.8]
+    err                     sum over i <= k of q(i) / i x product of 1 - q(j) over j < i, with q = (2**g - 1) / 2**[4];
+                            Chapelle et al. 2009
     ======================  ======================================================================================
 
     >>> scorer = Scorer(["ndcg@3", "mrr@3", "item_hit_rate@3"])
@@ -59,11 +70,11 @@ class Scorer:
         metrics: Iterable[str | Metric],
         spec: Spec | None = None,
         *,
-        items_max: int = ITEMS_MAX_DEFAULT,
+        items_max: int | None = None,
         grade_max: float | None = None,
     ) -> None:
         self._plan = compile_plan(metrics, spec or Spec(), items_max, grade_max)
-        self._small = small_levels(self._plan)
+        self._paths = Paths(self._plan)
         self._one = OneList(self._plan)
         self.metrics: tuple[Metric, ...] = self._plan.metrics
         self.columns: tuple[Column, ...] = self._plan.columns
@@ -72,93 +83,163 @@ class Scorer:
         self.grade_max: float = self._plan.grade_max
         self._labelled = _labelled(self.metrics, self.columns)
 
-    def score_hits(self, lengths: npt.ArrayLike, rows: npt.ArrayLike, positions: npt.ArrayLike, grades: npt.ArrayLike) -> Ints:
+    def score_hits(
+        self,
+        lengths: npt.ArrayLike,
+        rows: npt.ArrayLike,
+        positions: npt.ArrayLike,
+        grades: npt.ArrayLike,
+        unseen: UnseenItems | None = None,
+    ) -> Ints:
         """Score lists of which only the graded items are given.
 
         lengths: whole numbers, shape (L,): how many items each list has.
         rows, positions, grades: shape (H,), in any order: hit h is the item of list rows[h] at positions[h], counted from 0. Items
             that are not named have grade 0. No place may be named twice.
+        unseen: rows and grades, shape (U,) each, in any order: graded items of a list that were never shown. They count as relevant
+            and enter the ideal (see Spec), as the judgments of an offline evaluation do. The same in every method.
         Returns int64 of shape (L, columns). Memory and time grow with L + H, not with the lengths.
 
         >>> Scorer(["precision@2", "item_hit_rate@2"]).score_hits([1000, 1], rows=[0], positions=[1], grades=[3])
         array([[549755813888,            1,            2],
                [           0,            0,            1]])
         """
-        sizes = checks.whole_numbers("lengths", lengths)
-        at_rows, at_positions = checks.whole_numbers("rows", rows), checks.whole_numbers("positions", positions)
-        numbers = checks.numbers("grades", grades)
-        checks.check_lengths(sizes, self.items_max)
-        checks.check_hits(sizes, at_rows, at_positions, numbers)
-        doubles = checks.check_grades(numbers, at_rows, at_positions, self.grade_max)
-        keys = at_rows * (self.items_max + 1) + at_positions
-        if not (keys[1:] > keys[:-1]).all():
-            order = np.argsort(keys)
-            keys, at_rows, at_positions, doubles = keys[order], at_rows[order], at_positions[order], doubles[order]
-            checks.check_no_repeats(keys, at_rows, at_positions)
-        levels, codes = level_codes(self._plan, self._small, doubles)
-        return score_sorted(self._plan, levels, sizes, Hits(at_rows, at_positions, codes))
+        count, parts = self.parts_of_hits(lengths, rows, positions, grades, unseen)
+        return self._columns(count, parts)
 
-    def score_ragged(self, grades: npt.ArrayLike, offsets: npt.ArrayLike) -> Ints:
+    def score_ragged(self, grades: npt.ArrayLike, offsets: npt.ArrayLike, unseen: UnseenItems | None = None) -> Ints:
         """Score lists given one after the other: list i has the grades[offsets[i]:offsets[i + 1]], in rank order.
 
-        grades: numbers, shape (N,). offsets: whole numbers, shape (L + 1,), from 0 to N, never falling.
-        Returns int64 of shape (L, columns).
+        grades: numbers, shape (N,); uint8 is fastest. offsets: whole numbers, shape (L + 1,), from 0 to N, never falling.
+        unseen: see `score_hits`. Returns int64 of shape (L, columns).
 
         >>> Scorer(["dcg@5"]).score_ragged([3, 2, 3, 0, 1, 0.5], [0, 5, 5, 6]) / 2**32
         array([[6.14871231],
                [0.        ],
                [0.5       ]])
+        >>> Scorer(["recall@5"]).score_ragged([0, 1], [0, 2], unseen=([0, 0], [1, 2])) / 2**40
+        array([[0.33333333]])
         """
-        flat, ends = checks.numbers("grades", grades), checks.whole_numbers("offsets", offsets)
-        checks.check_offsets(ends, flat.size)
-        lengths = np.diff(ends)
-        hits = np.flatnonzero(flat)
-        rows = np.searchsorted(ends, hits, side="right") - 1
-        return self.score_hits(lengths, rows, hits - ends[rows], flat[hits])
+        count, parts = self.parts_of_ragged(grades, offsets, unseen)
+        return self._columns(count, parts)
 
-    def score_padded(self, grades: npt.ArrayLike, lengths: npt.ArrayLike | None = None) -> Ints:
+    def score_padded(self, grades: npt.ArrayLike, lengths: npt.ArrayLike | None = None, unseen: UnseenItems | None = None) -> Ints:
         """Score lists given as the rows of a matrix, in rank order.
 
         grades: numbers, shape (L, width). lengths: whole numbers 0..width, shape (L,): what lies beyond is padding and never read;
-            without them every list fills its row.
+            without them every list fills its row. unseen: see `score_hits`.
         Returns int64 of shape (L, columns).
 
         >>> Scorer(["hit_rate@1"]).score_padded([[1, 0], [-1, -1]], lengths=[2, 0]) >> 40
         array([[1],
                [0]])
         """
+        count, parts = self.parts_of_padded(grades, lengths, unseen)
+        return self._columns(count, parts)
+
+    def score_packed(self, lists: PackedLists, unseen: UnseenItems | None = None) -> Ints:
+        """Score lists that are packed already, the fastest way. unseen: see `score_hits`. Returns int64 of shape (L, columns).
+
+        >>> Scorer(["mrr@3"]).score_packed(PackedLists.from_bytes([bytes([0, 1])])) / 2**40
+        array([[0.5]])
+        """
+        count, parts = self.parts_of_packed(lists, unseen)
+        return self._columns(count, parts)
+
+    def parts_of_hits(
+        self,
+        lengths: npt.ArrayLike,
+        rows: npt.ArrayLike,
+        positions: npt.ArrayLike,
+        grades: npt.ArrayLike,
+        unseen: UnseenItems | None = None,
+    ) -> tuple[int, Iterator[Part]]:
+        """The number of lists, and what is known of them part by part: what `score_hits` and tallies read."""
+        sizes = checks.whole_numbers("lengths", lengths)
+        at_rows, at_positions = checks.whole_numbers("rows", rows), checks.whole_numbers("positions", positions)
+        numbers = checks.numbers("grades", grades)
+        checks.check_lengths(sizes, self.items_max)
+        checks.check_hits(sizes, at_rows, at_positions, numbers)
+        return sizes.size, self._paths.of_hits(sizes, at_rows, at_positions, numbers, self._unseen(unseen, sizes.size))
+
+    def parts_of_ragged(
+        self, grades: npt.ArrayLike, offsets: npt.ArrayLike, unseen: UnseenItems | None = None
+    ) -> tuple[int, Iterator[Part]]:
+        """As `parts_of_hits`, of what `score_ragged` takes."""
+        flat, ends = checks.numbers("grades", grades), checks.whole_numbers("offsets", offsets)
+        checks.check_offsets(ends, flat.size)
+        checks.check_lengths(np.diff(ends), self.items_max)
+        return ends.size - 1, self._paths.of_ragged(flat, ends, self._unseen(unseen, ends.size - 1))
+
+    def parts_of_padded(
+        self, grades: npt.ArrayLike, lengths: npt.ArrayLike | None = None, unseen: UnseenItems | None = None
+    ) -> tuple[int, Iterator[Part]]:
+        """As `parts_of_hits`, of what `score_padded` takes."""
         cells = checks.matrix("grades", grades)
         count, width = cells.shape
         sizes = np.full(count, width, dtype=np.int64) if lengths is None else checks.whole_numbers("lengths", lengths)
         if sizes.size != count:
             raise MetricError(f"lengths: got {sizes.size}; allowed are {count}, one a row")
         checks.check_lengths(sizes, min(width, self.items_max))
-        graded = cells != 0
-        if lengths is not None:
-            graded &= np.arange(width) < sizes[:, None]
-        rows, positions = np.nonzero(graded)
-        return self.score_hits(sizes, rows, positions, cells[rows, positions])
+        return count, self._paths.of_padded(cells, sizes, self._unseen(unseen, count))
 
-    def score_list(self, grades: Sequence[float] | npt.NDArray[Any]) -> tuple[int, ...]:
+    def parts_of_packed(self, lists: PackedLists, unseen: UnseenItems | None = None) -> tuple[int, Iterator[Part]]:
+        """As `parts_of_hits`, of what `score_packed` takes."""
+        if not isinstance(lists, PackedLists):
+            raise MetricError(f"lists: got {type(lists).__name__}; allowed are PackedLists, made by from_bytes or from_ragged")
+        checks.check_lengths(lists.lengths, self.items_max)
+        return lists.lengths.size, self._paths.of_packed(lists, self._unseen(unseen, lists.lengths.size))
+
+    def _unseen(self, unseen: UnseenItems | None, lists: int) -> Unseen:
+        if unseen is None:
+            return NOTHING_UNSEEN
+        rows, grades = checks.check_unseen(unseen, lists)
+        checks.check_grades(grades, rows, None, self._plan)
+        order = np.argsort(rows, kind="stable")
+        return Unseen(rows[order], grades[order])
+
+    def _columns(self, count: int, parts: Iterable[Part]) -> Ints:
+        out = np.empty((count, len(self.columns)), dtype=np.int64)
+        for first, facts in parts:
+            out[first : first + facts.lengths.size] = columns_of_facts(facts).T
+        return out
+
+    def score_list(self, grades: Sequence[float] | npt.NDArray[Any], unseen: Sequence[float] = ()) -> tuple[int, ...]:
         """Score one list of grades in rank order, without numpy's overhead. Returns one int a column.
+
+        unseen: the grades of items that were never shown.
 
         >>> Scorer(["mrr@2", "mrr@3"]).score_list([0, 0, 1])
         (0, 366503875925)
         """
         items: Sequence[float] = grades.tolist() if isinstance(grades, np.ndarray) else grades
-        checks.check_length(len(items), self.items_max)
+        if len(items) > self.items_max:
+            checks.check_length(len(items), self.items_max)
         places = [place for place, grade in enumerate(items) if grade != 0]
-        return self._one.score(len(items), places, [items[place] for place in places])
+        if unseen:
+            checks.check_one_unseen(len(places), unseen, self.items_max)
+        try:
+            return self._one.score(len(items), places, [items[place] for place in places], unseen)
+        except TypeError as error:
+            raise self._bad_grade((*items, *unseen), error) from None
 
-    def score_list_hits(self, length: int, hits: Mapping[int, float] | Iterable[tuple[int, float]]) -> tuple[int, ...]:
+    def score_list_hits(
+        self, length: int, hits: Mapping[int, float] | Iterable[tuple[int, float]], unseen: Sequence[float] = ()
+    ) -> tuple[int, ...]:
         """Score one list of `length` items of which only the graded ones are given: position (from 0) to grade, in any order.
 
-        Returns one int a column.
+        unseen: the grades of items that were never shown. Returns one int a column.
 
         >>> scorer = Scorer(["ndcg@10", "mrr@10"])
         >>> scorer.score_list_hits(1000, {1: 2, 0: 0.5}) == scorer.score_list([0.5, 2, *[0] * 998])
         True
         """
+        if type(hits) is dict and len(hits) == 1 and not unseen and type(length) is int:
+            ((place, grade),) = hits.items()
+            if type(place) is int and 0 <= place < length <= self.items_max:
+                known = self._one.known(length, place, grade)
+                if known is not None:
+                    return known
         try:
             pairs = sorted(hits.items() if isinstance(hits, dict) or isinstance(hits, Mapping) else hits)  # noqa: SIM101 (twice as fast)
             places = [place for place, _ in pairs]
@@ -168,7 +249,18 @@ class Scorer:
         if type(length) is not int or not 0 <= length <= self.items_max:
             checks.check_length(length, self.items_max)
         self._check_places(length, places)
-        return self._one.score(int(length), places, grades)
+        if unseen:
+            checks.check_one_unseen(len(places), unseen, self.items_max)
+        try:
+            return self._one.score(int(length), places, grades, unseen)
+        except TypeError as error:
+            raise self._bad_grade((*grades, *unseen), error) from None
+
+    def _bad_grade(self, grades: Iterable[float], error: TypeError) -> Exception:
+        """What a TypeError means: a grade that cannot be looked up, such as a list. Checking before would cost every call."""
+        for grade in grades:
+            checks.check_grade(grade, self._plan)
+        return error
 
     @staticmethod
     def _check_places(length: int, places: Sequence[Any]) -> None:

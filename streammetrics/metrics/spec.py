@@ -4,29 +4,65 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from typing import Final, Literal, TypeAlias, get_args
+from itertools import pairwise
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 from streammetrics.metrics.names import MetricError
 
-Gain: TypeAlias = Literal["linear", "exp2"]
-Discount: TypeAlias = Literal["log2(i+1)", "max(1,log2(i))"]
+GainName: TypeAlias = Literal["linear", "exp2", "binary"]
+DiscountName: TypeAlias = Literal["log2(i+1)", "max(1,log2(i))"]
+Table: TypeAlias = tuple[float, ...]
+Gain: TypeAlias = GainName | Table
+Discount: TypeAlias = DiscountName | Table
+Ideal: TypeAlias = Literal["all", "shown", "first_k", "full"]
+ApDenominator: TypeAlias = Literal["min(R,k)", "R", "k", "hits", "min(R,n,k)"]
+RecallDenominator: TypeAlias = Literal["R", "min(R,k)"]
+PrecisionDenominator: TypeAlias = Literal["k", "min(n,k)"]
+NoRelevant: TypeAlias = Literal["zero", "skip", "one"]
 
 ARITHMETIC: Final = "streammetrics-metrics-1"
 """Names the fixed-point law of `units`. Raise the number when any stored integer would change under an unchanged Spec."""
+
+TABLE_MAX: Final = 65_536
+"""A gain or discount table may have this many entries: it is a choice that people write down, not data."""
+
+GAIN_MAX: Final = 2.0**21
+"""No greater gain in a table: in units of 2**-40 it must fit int64."""
+
+DIVISOR_MIN: Final = 2.0**-16
+"""No smaller divisor in a table: what a rank earns must fit int64."""
+
+ERR_GRADE_MAX: Final = 20.0
+"""No greater `err_grade_max`: beyond it the chance that a user goes on would leave the resolution of a value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spec:
     """All choices that change a number. Frozen and hashable; the defaults are what streammetrics publishes.
 
-    gain: what a grade g earns before the discount: `linear` g, `exp2` 2**g - 1. `ndcg_exp` is exp2 whatever is said here.
-    discount: what rank i (from 1) divides the gain by: `log2(i+1)` (Jarvelin and Kekalainen 2002, as commonly used today)
-        or `max(1,log2(i))` (their paper's own form: ranks 1 and 2 count in full).
-    relevance_threshold: the least grade that counts as relevant, finite and > 0.
+    With n items shown, cut-off k, R relevant items (those never shown included where the caller gives them) and h relevant items
+    among the first k:
 
-    Fixed today: the ideal ranks all graded items of the list, also those shown beyond k; AP is divided by min(R, k),
-    recall by R, precision by k; a list without relevant items has value 0.
+    gain: what a grade g earns before the discount: `linear` g, `exp2` 2**g - 1, `binary` 1 if relevant, or a table of the gains of
+        the whole grades 0, 1, 2, ... (the first is 0, all finite and >= 0; other grades are then refused). `ndcg_exp` and
+        `dcg_exp` are exp2 whatever is said here.
+    discount: what rank i (from 1) divides the gain by: `log2(i+1)` (Jarvelin and Kekalainen 2002, as commonly used today),
+        `max(1,log2(i))` (their paper's own form: ranks 1 and 2 count in full), or a table of divisors of ranks 1, 2, ... (finite,
+        > 0, never falling). Ranks beyond the table earn nothing, in the list and in the ideal.
+    ideal: whose best order an NDCG is divided by: `all` graded items, also those shown beyond k or never shown; `shown` those of
+        the shown list, also beyond k; `first_k` those shown among the first k; `full` k items of gain 1 (grades that earn more
+        than 1 are then refused).
+    ap_denominator: what the sum of precisions is divided by: `min(R,k)`, `R`, `k`, `hits` (h), `min(R,n,k)`.
+    recall_denominator: `R` or `min(R,k)`.
+    precision_denominator: `k` or `min(n,k)`.
+    relevance_threshold: the least grade that counts as relevant, finite and > 0.
+    no_relevant: what a list counts for when its items do not define a metric (see `TallyLayout.means`): `zero` 0, `one` 1, or
+        `skip`, as if it were not there. Applied where means are read; the integers of the list are 0 whatever is said here.
+    rbp_persistence: the chance that a user goes on to the next rank, for `rbp`; 0 < p < 1.
+    err_grade_max: the greatest grade of the scale, for `err`: a grade g satisfies with chance (2**g - 1) / 2**err_grade_max; greater
+        grades are then refused. 0 < err_grade_max <= 20.
 
     Raises MetricError that names the field, the value and what is allowed.
 
@@ -34,20 +70,37 @@ class Spec:
     True
     >>> Spec().digest() == Spec(gain="exp2").digest()
     False
+    >>> Spec(gain=(0, 1, 10)).gain
+    (0.0, 1.0, 10.0)
     """
 
     gain: Gain = "linear"
     discount: Discount = "log2(i+1)"
     relevance_threshold: float = 1.0
+    ideal: Ideal = "all"
+    ap_denominator: ApDenominator = "min(R,k)"
+    recall_denominator: RecallDenominator = "R"
+    precision_denominator: PrecisionDenominator = "k"
+    no_relevant: NoRelevant = "zero"
+    rbp_persistence: float = 0.8
+    err_grade_max: float = 4.0
 
     def __post_init__(self) -> None:
-        _require_choice("gain", self.gain, get_args(Gain))
-        _require_choice("discount", self.discount, get_args(Discount))
-        threshold = self.relevance_threshold
-        number = isinstance(threshold, int | float) and not isinstance(threshold, bool)
-        if not number or not math.isfinite(threshold) or threshold <= 0:
-            raise MetricError(f"spec field relevance_threshold: got {threshold!r}; allowed are finite numbers > 0")
-        object.__setattr__(self, "relevance_threshold", float(threshold))
+        self._set("gain", _name_or_table("gain", self.gain, get_args(GainName)))
+        self._set("discount", _name_or_table("discount", self.discount, get_args(DiscountName)))
+        if isinstance(self.gain, tuple):
+            _check_gains(self.gain)
+        if isinstance(self.discount, tuple):
+            _check_divisors(self.discount)
+        for field, allowed in _CHOICES.items():
+            _require_choice(field, getattr(self, field), get_args(allowed))
+        self._set("relevance_threshold", _number("relevance_threshold", self.relevance_threshold, math.inf, "finite numbers > 0"))
+        self._set("rbp_persistence", _number("rbp_persistence", self.rbp_persistence, 1.0, "0 < p < 1"))
+        above = math.nextafter(ERR_GRADE_MAX, math.inf)
+        self._set("err_grade_max", _number("err_grade_max", self.err_grade_max, above, f"0 < grade <= {ERR_GRADE_MAX:g}"))
+
+    def _set(self, field: str, value: object) -> None:
+        object.__setattr__(self, field, value)
 
     def digest(self) -> str:
         """Sixteen hex digits that differ when a field that changes numbers differs; the same on every machine.
@@ -57,7 +110,74 @@ class Spec:
         changed = [f"{field.name}={getattr(self, field.name)!r}" for field in fields(self) if getattr(self, field.name) != field.default]
         return hashlib.sha256("\n".join([ARITHMETIC, *changed]).encode()).hexdigest()[:16]
 
+    def require_same(self, other: Spec) -> None:
+        """Raise MetricError that names the first field in which two specs differ: their numbers must not be merged.
+
+        >>> Spec().require_same(Spec(gain="exp2"))
+        Traceback (most recent call last):
+          ...
+        streammetrics.metrics.names.MetricError: spec field gain: got 'exp2' beside 'linear'; allowed is one spec for all that is merged
+        """
+        for field in fields(self):
+            mine, its = getattr(self, field.name), getattr(other, field.name)
+            if mine != its:
+                raise MetricError(f"spec field {field.name}: got {its!r} beside {mine!r}; allowed is one spec for all that is merged")
+
+
+_CHOICES: Final[dict[str, Any]] = {
+    "ideal": Ideal,
+    "ap_denominator": ApDenominator,
+    "recall_denominator": RecallDenominator,
+    "precision_denominator": PrecisionDenominator,
+    "no_relevant": NoRelevant,
+}
+"""The fields that name one of a few ways."""
+
 
 def _require_choice(field: str, value: object, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
+    if not isinstance(value, str) or value not in allowed:
         raise MetricError(f"spec field {field}: got {value!r}; allowed are {', '.join(allowed)}")
+
+
+def _name_or_table(field: str, value: object, allowed: tuple[str, ...]) -> str | Table:
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        if value not in allowed:
+            raise MetricError(f"spec field {field}: got {value!r}; allowed are {', '.join(allowed)}, or a table of numbers")
+        return str(value)
+    table = tuple(value)
+    if not 1 <= len(table) <= TABLE_MAX:
+        raise MetricError(f"spec field {field}: got a table of {len(table)} numbers; allowed are 1..{TABLE_MAX}")
+    for index, number in enumerate(table):
+        if not _is_number(number) or number < 0:
+            raise _bad_entry(field, number, index, "finite numbers >= 0")
+    return tuple(float(number) + 0.0 for number in table)
+
+
+def _bad_entry(field: str, got: object, index: int, allowed: str) -> MetricError:
+    return MetricError(f"spec field {field}: got {got!r} at index {index} of the table; allowed are {allowed}")
+
+
+def _check_gains(table: Table) -> None:
+    if table[0] != 0:
+        raise _bad_entry("gain", table[0], 0, "0 at its start, because grade 0 earns nothing")
+    if max(table) > GAIN_MAX:
+        raise _bad_entry("gain", max(table), table.index(max(table)), f"gains up to {GAIN_MAX:g}")
+
+
+def _check_divisors(table: Table) -> None:
+    if table[0] < DIVISOR_MIN:
+        raise _bad_entry("discount", table[0], 0, f"divisors >= {DIVISOR_MIN:g}")
+    for index, (before, divisor) in enumerate(pairwise(table), 1):
+        if divisor < before:
+            allowed = f"divisors that never fall (it comes after {before!r}): else the ideal is not best"
+            raise _bad_entry("discount", divisor, index, allowed)
+
+
+def _number(field: str, value: object, below: float, allowed: str) -> float:
+    if not _is_number(value) or not 0 < value < below:  # type: ignore[operator]
+        raise MetricError(f"spec field {field}: got {value!r}; allowed are {allowed}")
+    return float(value)  # type: ignore[arg-type]
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

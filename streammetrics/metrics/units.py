@@ -6,7 +6,8 @@ the last bit, so that a laptop and a server, the one-list path and the batch pat
     grade, gain   units of 2**-40   a grade is rounded once, on entry; all else follows from the rounded grade
     discount      units of 2**-44
     DCG, ideal    units of 2**-44   the exact sum of gain x discount (units of 2**-84), rounded down once
-    AP            units of 2**-42   each precision rounded once, then summed
+    AP, ERR       units of 2**-42   each term rounded once, then summed
+    RBP           units of 2**-52   weights rounded down, so that they never add up to more than 1
     values        units of 2**-40 (those in [0, 1]) or 2**-32 (dcg, cg), rounded half to even
 """
 
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import decimal
 import math
+from fractions import Fraction
 from functools import lru_cache
 from typing import Final, TypeAlias, TypeVar
 
@@ -29,6 +31,7 @@ IntOrInts = TypeVar("IntOrInts", int, Ints)
 GRADE_BITS: Final = 40
 DISCOUNT_BITS: Final = 44
 AP_BITS: Final = 42
+RBP_BITS: Final = 52
 VALUE_BITS: Final = 40
 SUM_BITS: Final = 32
 
@@ -49,13 +52,21 @@ _TERMS: Final = 20
 
 def grade_units(grades: Floats) -> Ints:
     """Grades as whole numbers of 2**-40, half to even: 1e-12 is the finest difference that counts."""
-    return np.rint(grades * GRADE_ONE).astype(np.int64)
+    units: Ints = np.rint(grades * GRADE_ONE).astype(np.int64)
+    return units
 
 
-def gain_units(gain: Gain, units: Ints) -> Ints:
-    """What grades (in units) earn, in units: `linear` g, `exp2` 2**g - 1 (Burges et al. 2005). Never decreasing in the grade."""
+def gain_units(gain: Gain, units: Ints, threshold_units: int = 1 << GRADE_BITS) -> Ints:
+    """What grades (in units) earn, in units: `linear` g, `exp2` 2**g - 1 (Burges et al. 2005), `binary` 1 from the threshold on,
+    or a table's gain of a whole grade. Never decreasing in the grade, unless the table is.
+    """
+    if isinstance(gain, tuple):
+        table = grade_units(np.array(gain))
+        return table.take(units >> GRADE_BITS)
     if gain == "linear":
         return units
+    if gain == "binary":
+        return (units >= threshold_units).astype(np.int64) << GRADE_BITS
     whole = units >> GRADE_BITS
     part = (units & ((1 << GRADE_BITS) - 1)).astype(np.float64) / GRADE_ONE
     base = ((np.int64(1) << whole) - 1) << GRADE_BITS
@@ -80,11 +91,12 @@ def weigh(gains: Ints, discounts: Ints) -> tuple[Ints, Ints]:
     Sums of both parts are combined by `carry`. The rest is zero for whole gains.
     """
     half = (1 << _HALF_BITS) - 1
-    factor = discounts.astype(np.uint64)
+    factor = (discounts & ((1 << DISCOUNT_BITS) - 1)).astype(np.uint64)
     rest = (gains & ((1 << GRADE_BITS) - 1)).astype(np.uint64)
     low = (rest & np.uint64(half)) * factor
     middle = (rest >> np.uint64(_HALF_BITS)) * factor + (low >> np.uint64(_HALF_BITS))
-    whole = (gains >> GRADE_BITS) * discounts + (middle >> np.uint64(_HALF_BITS)).astype(np.int64)
+    whole = (gains >> GRADE_BITS) * (discounts & ((1 << DISCOUNT_BITS) - 1)) + (middle >> np.uint64(_HALF_BITS)).astype(np.int64)
+    whole += (gains * (discounts >> DISCOUNT_BITS)) << (DISCOUNT_BITS - GRADE_BITS)
     return whole, (((middle & np.uint64(half)) << np.uint64(_HALF_BITS)) | (low & np.uint64(half))).astype(np.int64)
 
 
@@ -105,12 +117,19 @@ def shift_half_even(value: IntOrInts, bits: int) -> IntOrInts:
 @lru_cache(maxsize=32)
 def discount_units(discount: Discount, depth: int) -> Ints:
     """The discounts of ranks 1..depth and a zero for every rank beyond, in units of 2**-44: shape (depth + 1,), read only."""
-    table = np.array([*(_discount_unit(discount, rank) for rank in range(1, depth + 1)), 0], dtype=np.int64)
+    made = [*(_discount_unit(discount, rank) for rank in range(1, depth + 1)), 0]
+    return _read_only(made)
+
+
+def _read_only(numbers: list[int]) -> Ints:
+    table = np.array(numbers, dtype=np.int64)
     table.flags.writeable = False
     return table
 
 
 def _discount_unit(discount: Discount, rank: int) -> int:
+    if isinstance(discount, tuple):
+        return round(Fraction(1 << DISCOUNT_BITS) / Fraction(discount[rank - 1])) if rank <= len(discount) else 0
     argument = rank + 1 if discount == "log2(i+1)" else max(rank, 2)
     scaled = (1 << DISCOUNT_BITS) / math.log2(argument)
     # A last-bit error of log2 moves `scaled` by less than 2**-7: only this close to a tie can it change the rounding.
@@ -119,3 +138,25 @@ def _discount_unit(discount: Discount, rank: int) -> int:
     with decimal.localcontext(prec=40):
         exact = (1 << DISCOUNT_BITS) * decimal.Decimal(2).ln() / decimal.Decimal(argument).ln()
         return int(exact.to_integral_value(decimal.ROUND_HALF_EVEN))
+
+
+@lru_cache(maxsize=32)
+def persistence_units(persistence: float, depth: int) -> Ints:
+    """The weights (1 - p) p**(i - 1) of ranks 1..depth, rounded down, and a zero: units of 2**-52, shape (depth + 1,), read only.
+
+    They come from whole numbers with 76 bits more, each step rounded down.
+    """
+    extra = 76
+    step = int(Fraction(persistence) * (1 << extra))
+    weight = ((1 << extra) - step) << RBP_BITS
+    made = []
+    for _ in range(depth):
+        made.append(weight >> extra)
+        weight = weight * step >> extra
+    return _read_only([*made, 0])
+
+
+def satisfaction(err_grade_max: float, units: Ints) -> Floats:
+    """The chance (2**g - 1) / 2**err_grade_max that an item of a grade (in units) satisfies (Chapelle et al. 2009): one division."""
+    top = grade_units(np.array([err_grade_max]))
+    return gain_units("exp2", units).astype(np.float64) / (gain_units("exp2", top) + (1 << GRADE_BITS)).astype(np.float64)

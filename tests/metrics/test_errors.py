@@ -10,24 +10,66 @@ import numpy as np
 import pytest
 
 from streammetrics.errors import StreammetricsError
-from streammetrics.metrics import METRIC_NAMES, Metric, MetricError, Scorer, Spec, parse_metric
+from streammetrics.metrics import ALL_METRIC_NAMES, Metric, MetricError, PackedLists, Scorer, Spec, parse_metric
+from streammetrics.metrics.names import WHOLE_LIST_NAMES
 
 SCORER = Scorer(["ndcg@10", "map@5"], items_max=50, grade_max=7)
+TABLE = Scorer(["ndcg@10"], Spec(gain=(0, 1, 3)))
 
 
-@pytest.mark.parametrize("name", METRIC_NAMES)
+@pytest.mark.parametrize("name", ALL_METRIC_NAMES)
 def test_a_metric_prints_as_it_is_read(name: str) -> None:
-    for k in (1, 10, 1_000_000):
+    if name in WHOLE_LIST_NAMES:
+        assert str(parse_metric(name)) == name
+    for k in (1, 10, 1_000_000) if name != "r_precision" else ():
         assert str(parse_metric(f"{name}@{k}")) == f"{name}@{k}"
         assert parse_metric(f"{name}@{k}") == Metric(name, k)
 
 
 @pytest.mark.parametrize(
-    "text", ["", "ndcg", "ndcg@", "@10", "ndcg@0", "ndcg@-1", "ndcg@05", "ndcg@1.5", "ndcg@10 ", "NDCG@10", "ndcg@\u0661"]
+    "text", ["", "ndcg@", "@10", "ndcg@0", "ndcg@-1", "ndcg@05", "ndcg@1.5", "ndcg@10 ", "ndcg @10", "ndcg@10@5", "ndcg@\u0661"]
 )
 def test_what_is_no_metric_is_refused_with_its_text(text: str) -> None:
-    with pytest.raises(MetricError, match=re.escape(f"metric: got {text!r}; allowed is <name>@<k>")):
+    with pytest.raises(MetricError, match=re.escape(f"metric: got {text!r}; allowed is <name> or <name>@<k>")):
         parse_metric(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "here"),
+    [
+        ("NDCG@10", "ndcg@10"),
+        ("nDCG@5", "ndcg@5"),
+        ("ndcg_cut_20", "ndcg@20"),
+        ("P_10", "precision@10"),
+        ("P@1", "precision@1"),
+        ("AP@10", "map@10"),
+        ("AP", "map"),
+        ("map_cut_100", "map@100"),
+        ("RR@10", "mrr@10"),
+        ("recip_rank", "mrr"),
+        ("R@5", "recall@5"),
+        ("recall_1000", "recall@1000"),
+        ("Rprec", "r_precision"),
+        ("Success@5", "hit_rate@5"),
+        ("success_1", "hit_rate@1"),
+        ("F1@3", "f1@3"),
+        ("ERR@20", "err@20"),
+        ("RBP", "rbp"),
+    ],
+)
+def test_the_names_of_other_tools_are_understood(text: str, here: str) -> None:
+    assert str(parse_metric(text)) == here
+
+
+@pytest.mark.parametrize("name", ["precision", "recall", "f1", "hit_rate", "item_hit_rate"])
+def test_a_metric_that_needs_a_cutoff_says_so(name: str) -> None:
+    with pytest.raises(MetricError, match=re.escape(f"cut-off of {name}: got none; allowed are whole numbers 1..1000000, as in {name}@10")):
+        parse_metric(name)
+
+
+def test_a_metric_that_has_no_cutoff_says_so() -> None:
+    with pytest.raises(MetricError, match="cut-off of r_precision: got 10; allowed is none"):
+        parse_metric("Rprec@10")
 
 
 def test_a_cutoff_that_is_too_large_is_refused_with_its_bounds() -> None:
@@ -35,7 +77,7 @@ def test_a_cutoff_that_is_too_large_is_refused_with_its_bounds() -> None:
         parse_metric("ndcg@1000001")
 
 
-@pytest.mark.parametrize(("name", "k"), [("ndcg", True), ("ndcg", 1.0), ("gain", 1)])
+@pytest.mark.parametrize(("name", "k"), [("ndcg", True), ("ndcg", 1.0), ("ndcg", -1), ("ndcg", None), ("gain", 1)])
 def test_a_metric_is_checked_however_it_is_made(name: str, k: int) -> None:
     with pytest.raises(MetricError):
         Metric(name, k)
@@ -82,6 +124,47 @@ def test_a_metric_is_checked_however_it_is_made(name: str, k: int) -> None:
         (lambda s: s.score_list_hits(3, [1]), "hits: got [1]"),
         (lambda s: s.score_list_hits(-1, {}), "length: got -1"),
         (lambda s: s.score_list_hits(51, {}), "length: got 51"),
+        (lambda s: s.score_ragged([1], [0, 1], unseen=[1]), "unseen: got list; allowed is a tuple of two arrays"),
+        (lambda s: s.score_ragged([1], [0, 1], unseen=([0], [1, 2])), "unseen: got 1 rows, 2 grades"),
+        (lambda s: s.score_ragged([1], [0, 1], unseen=([0, 1], [1, 2])), "unseen row: got 1 at index 1; allowed are 0..0"),
+        (lambda s: s.score_padded([[1]], unseen=([0, 0], [1, -2])), "grade: got -2 at list 0, never shown"),
+        (lambda s: s.score_hits([5], [0], [0], [1], unseen=([0], [math.nan])), "grade: got nan at list 0, never shown"),
+        (lambda s: s.score_ragged([1], [0, 1], unseen=([0] * 50, [1] * 50)), "unseen: got 51 graded items at list 0, with those shown"),
+        (lambda s: s.score_list([1], [math.inf]), "grade: got inf"),
+        (lambda s: s.score_list([0], [8]), "grade: got 8"),
+        (lambda s: s.score_list([1], [1] * 50), "unseen: got 51 graded items"),
+        (lambda s: s.score_list([1], {1}), "unseen: got set; allowed is a sequence"),
+        (lambda s: s.score_ragged([0] * 51, [0, 51]), "length: got 51 at list 0"),
+        (lambda s: s.score_ragged(np.array([1, 200], dtype=np.uint8), [0, 1, 2]), "grade: got 200 at list 1, position 0"),
+        (lambda s: s.score_ragged([1, 2.5, -0.5], [0, 0, 3, 3]), "grade: got -0.5 at list 1, position 2"),
+        (lambda s: s.score_padded([[1, 2], [3, 1e300]]), "grade: got 1e+300 at list 1, position 1"),
+        (
+            lambda s: TABLE.score_ragged([1, 0.5], [0, 1, 2]),
+            "grade: got 0.5 at list 1, position 0; allowed are whole numbers 0..2, because",
+        ),
+        (lambda s: TABLE.score_ragged([3], [0, 1]), "grade: got 3 at list 0, position 0; allowed are finite numbers 0..2"),
+        (lambda s: TABLE.score_list([0, 1.5]), "grade: got 1.5; allowed are whole numbers 0..2, because gains are a table"),
+        (
+            lambda s: PackedLists.from_ragged([1, 2, 4], [0, 2, 3]),
+            "grade: got 4 at list 1, position 0; allowed in packed lists are 0, 1, 2, 3",
+        ),
+        (lambda s: PackedLists.from_ragged([1, math.nan], [0, 0, 2]), "grade: got nan at list 1, position 1"),
+        (lambda s: PackedLists.from_ragged([1, 0.5], [0, 2]), "grade: got 0.5 at list 0, position 1"),
+        (lambda s: PackedLists.from_ragged([1], [0, 2]), "offsets: got 0..2"),
+        (lambda s: PackedLists.from_ragged([0] * 1025, [0, 1025]), "length: got 1025 at list 0; allowed are whole numbers 0..1024"),
+        (lambda s: PackedLists.from_bytes(["a"]), "lists: got sequence item 0: expected a bytes-like object, str found"),
+        (lambda s: s.score_packed(PackedLists.from_bytes([bytes(51)])), "length: got 51 at list 0"),
+        (
+            lambda s: Scorer(["mrr@1"], grade_max=2).score_packed(PackedLists.from_bytes([b"", bytes([0, 3])])),
+            "grade: got 3 at list 1, position 1; allowed are finite numbers 0..2",
+        ),
+        (lambda s: s.score_list([[1]]), "grade: got [1]; allowed are finite numbers 0..7"),
+        (lambda s: s.score_list("12"), "grade: got '1'"),
+        (lambda s: s.score_packed([b"1"]), "lists: got list; allowed are PackedLists"),
+        (lambda s: s.score_ragged(np.ma.array([1, 2], mask=[0, 1]), [0, 2]), "grades: got a masked array"),
+        (lambda s: s.score_ragged([1], np.array([0, 1 << 63], dtype=np.uint64)), "offsets: got 9223372036854775808 at index 1"),
+        (lambda s: s.score_ragged(np.array([1j]), [0, 1]), "grades: got dtype complex128; allowed are real numbers"),
+        (lambda s: s.score_ragged([None], [0, 1]), "grades: got dtype object; allowed are real numbers"),
         (lambda s: s.values([1]), "row: got 1 columns; allowed are 2"),
     ],
 )
@@ -101,7 +184,26 @@ def test_input_that_breaks_a_rule_is_named(call: Callable[[Scorer], object], mes
         (lambda: Scorer(["ndcg@5"], grade_max=0), "grade_max: got 0;"),
         (lambda: Scorer(["ndcg@5"], grade_max=math.nan), "grade_max: got nan"),
         (lambda: Scorer(["ndcg_exp@10"], grade_max=16), "allowed at cut-off 10 are 0 < grade_max <= 15"),
-        (lambda: Spec(gain="cubic"), "spec field gain: got 'cubic'; allowed are linear, exp2"),  # type: ignore[arg-type]
+        (lambda: Scorer(["err@5"], grade_max=5), "allowed at cut-off 5 are 0 < grade_max <= 4.0"),
+        (lambda: Scorer(["map"], Spec(ap_denominator="k")), "metric: got map with spec field ap_denominator 'k'"),
+        (lambda: Scorer(["ndcg@5"], Spec(ideal="full", gain=(0, 2))), "spec field gain: got (0.0, 2.0) with ideal 'full'"),
+        (lambda: Scorer(["ndcg"], Spec(ideal="full")), "metric: got ndcg with spec field ideal 'full'"),
+        (lambda: Scorer(["dcg@5"], Spec(gain=(0, 2e6), discount=(0.001,))), "cut-off: got 5; at this depth not even grade 1"),
+        (lambda: Scorer(["map@5"], items_max=1 << 21).score_list([0] * (1 << 21 | 1)), "length: got 2097153"),
+        (lambda: Spec(gain="cubic"), "spec field gain: got 'cubic'; allowed are linear, exp2, binary, or a table"),  # type: ignore[arg-type]
+        (lambda: Spec(gain=3), "spec field gain: got 3;"),  # type: ignore[arg-type]
+        (lambda: Spec(gain=()), "spec field gain: got a table of 0 numbers; allowed are 1..65536"),
+        (lambda: Spec(gain=(1, 2)), "spec field gain: got 1.0 at index 0 of the table; allowed are 0 at its start"),
+        (lambda: Spec(gain=(0, math.nan)), "spec field gain: got nan at index 1 of the table"),
+        (lambda: Spec(gain=(0, -1)), "spec field gain: got -1 at index 1 of the table; allowed are finite numbers >= 0"),
+        (lambda: Spec(gain=(0, 1e300)), "spec field gain: got 1e+300 at index 1 of the table; allowed are gains up to 2.09715e+06"),
+        (lambda: Spec(discount=(0, 1)), "spec field discount: got 0.0 at index 0 of the table; allowed are divisors >= 1.52588e-05"),
+        (lambda: Spec(discount=(1, 2, 1)), "spec field discount: got 1.0 at index 2 of the table; allowed are divisors that never fall"),
+        (lambda: Spec(ideal="best"), "spec field ideal: got 'best'; allowed are all, shown, first_k, full"),  # type: ignore[arg-type]
+        (lambda: Spec(no_relevant=0), "spec field no_relevant: got 0; allowed are zero, skip, one"),  # type: ignore[arg-type]
+        (lambda: Spec(ap_denominator="n"), "spec field ap_denominator: got 'n'; allowed are min(R,k), R, k, hits"),  # type: ignore[arg-type]
+        (lambda: Spec(rbp_persistence=1), "spec field rbp_persistence: got 1; allowed are 0 < p < 1"),
+        (lambda: Spec(err_grade_max=21), "spec field err_grade_max: got 21; allowed are 0 < grade <= 20"),
         (lambda: Spec(discount="none"), "spec field discount: got 'none'"),  # type: ignore[arg-type]
         (lambda: Spec(relevance_threshold=0), "spec field relevance_threshold: got 0; allowed are finite numbers > 0"),
         (lambda: Spec(relevance_threshold=math.nan), "spec field relevance_threshold: got nan"),

@@ -43,5 +43,12 @@ def test_importing_costs_little_beside_numpy() -> None:
 
 def test_the_door_offers_the_core_and_the_version() -> None:
     assert streammetrics.__version__ == __version__
-    for name in set(streammetrics.__all__) - {"__version__"}:
-        assert getattr(streammetrics, name) is getattr(metrics, name)
+    offered = {name: getattr(streammetrics, name) for name in set(streammetrics.__all__) - {"__version__"}}
+    assert set(metrics.__all__) <= set(offered)
+    assert all(getattr(metrics, name) is offered[name] for name in metrics.__all__)
+    assert all(offered[name].__module__.startswith("streammetrics.metrics.") for name in set(offered) - set(metrics.__all__))
+
+
+def test_the_door_refuses_what_it_does_not_offer() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'ndgc'"):
+        streammetrics.ndgc  # noqa: B018

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import re
 
 import numpy as np
 import numpy.typing as npt
@@ -11,50 +12,121 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streammetrics.metrics import METRIC_NAMES, Scorer, Spec
+from streammetrics.metrics import ALL_METRIC_NAMES, METRIC_NAMES, MetricError, PackedLists, Scorer, Spec
 from streammetrics.metrics.batch import BLOCK_HITS, BLOCK_LISTS
-from tests.metrics.lists import ANY, as_hits, as_padded, as_ragged, batches, lists_of, metric_names, score_hits
-
-specs = st.builds(
-    Spec,
-    gain=st.sampled_from(["linear", "exp2"]),
-    discount=st.sampled_from(["log2(i+1)", "max(1,log2(i))"]),
-    relevance_threshold=st.sampled_from([0.25, 1, 2]),
+from streammetrics.metrics.masks import MaskBlock, _popcount
+from streammetrics.metrics.packed import CHUNK_LISTS
+from tests.metrics.lists import (
+    ANY,
+    accepted,
+    as_hits,
+    as_padded,
+    as_ragged,
+    as_unseen,
+    at_cutoffs,
+    batches,
+    lists_of,
+    metric_names,
+    score_hits,
+    scorers,
 )
 
 
-@given(batches, metric_names(), specs, st.randoms(use_true_random=False))
-def test_all_paths_give_the_same_integers(lists: list[list[float]], names: list[str], spec: Spec, chance: random.Random) -> None:
-    scorer = Scorer(names, spec)
-    expected = np.array([scorer.score_list(grades) for grades in lists], dtype=np.int64).reshape(len(lists), len(scorer.columns))
+@given(batches, st.data(), scorers(), st.randoms(use_true_random=False))
+def test_all_paths_give_the_same_integers(drawn: list[list[float]], data: st.DataObject, scorer: Scorer, chance: random.Random) -> None:
+    lists = [[accepted(scorer, grade) for grade in grades] for grades in drawn]
+    hidden = [[accepted(scorer, grade) for grade in data.draw(lists_of(ANY, items_max=5))] for _ in lists]
+    unseen = as_unseen(hidden)
+    both = list(zip(lists, hidden, strict=True))
+    expected = np.array([scorer.score_list(*pair) for pair in both], dtype=np.int64).reshape(len(lists), len(scorer.columns))
     shuffled = as_hits(lists)
     chance.shuffle(shuffled)
     ways: dict[str, npt.ArrayLike] = {
-        "one list, sparse": [scorer.score_list_hits(len(grades), [(at, g) for at, g in enumerate(grades) if g][::-1]) for grades in lists],
-        "one list, numpy": [scorer.score_list(np.array(grades, dtype=np.float64)) for grades in lists],
-        "hits": score_hits(scorer, lists, as_hits(lists)),
-        "hits in any order": score_hits(scorer, lists, shuffled),
-        "ragged": scorer.score_ragged(*as_ragged(lists)),
-        "padded": scorer.score_padded(*as_padded(lists, padding=math.nan)),
+        "one list, sparse": [
+            scorer.score_list_hits(len(grades), [(at, grade) for at, grade in enumerate(grades) if grade][::-1], extra)
+            for grades, extra in both
+        ],
+        "one list, numpy": [scorer.score_list(np.array(grades, dtype=np.float64), extra) for grades, extra in both],
+        "hits": score_hits(scorer, lists, as_hits(lists), unseen),
+        "hits in any order": score_hits(scorer, lists, shuffled, unseen),
+        "ragged": scorer.score_ragged(*as_ragged(lists), unseen),
+        "padded": scorer.score_padded(*as_padded(lists, padding=math.nan), unseen),
     }
+    if all(grade in (0, 1, 2, 3) for grades in lists for grade in grades):
+        ways["packed"] = scorer.score_packed(PackedLists.from_ragged(*as_ragged(lists)), unseen)
+        ways["bytes"] = scorer.score_packed(PackedLists.from_bytes([bytes(map(int, grades)) for grades in lists]), unseen)
     for way, got in ways.items():
         np.testing.assert_array_equal(np.reshape(got, expected.shape), expected, err_msg=way)
 
 
+@pytest.mark.parametrize("top", [1, 3, 5, 12])
+@pytest.mark.parametrize("longest", [20, 57, 64, 65, 130, 1024, 1025])
+def test_lists_of_any_length_and_grade_go_by_their_bits_or_not_and_score_the_same(top: int, longest: int) -> None:
+    chance = np.random.default_rng(longest + top)
+    lengths = np.array([0, longest, 1, *chance.integers(0, longest + 1, 40), longest, 0])
+    offsets = np.cumsum([0, *lengths])
+    flat = (chance.integers(1, top + 1, offsets[-1]) * (chance.random(offsets[-1]) < 0.2)).astype(np.uint8)
+    unseen = chance.integers(0, lengths.size, 30), chance.integers(0, top + 1, 30)
+    for names in (["map", *at_cutoffs(METRIC_NAMES, (5, 10))], ["r_precision", *at_cutoffs(ALL_METRIC_NAMES, (20, 70))], ["rbp@200"]):
+        scorer = Scorer(names, Spec(err_grade_max=15))
+        sparse = scorer.score_hits(lengths, *hits_of(flat, offsets), unseen)
+        np.testing.assert_array_equal(scorer.score_ragged(flat, offsets, unseen), sparse)
+        if top <= 3 and longest <= 1024:
+            np.testing.assert_array_equal(scorer.score_packed(PackedLists.from_ragged(flat, offsets), unseen), sparse)
+
+
+def hits_of(flat: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    hits = np.flatnonzero(flat)
+    rows = np.searchsorted(offsets, hits, side="right") - 1
+    return rows, hits - offsets[rows], flat[hits]
+
+
+def test_short_lists_of_small_whole_grades_do_go_by_their_bits() -> None:
+    scorer = Scorer(["ndcg@10"])
+    for _, parts in (
+        scorer.parts_of_ragged([0.0, 3, 1], [0, 2, 3]),
+        scorer.parts_of_padded([[1, 2]]),
+        scorer.parts_of_ragged([15], [0, 1]),
+    ):
+        assert [type(facts) for _, facts in parts] == [MaskBlock]
+    for _, parts in (scorer.parts_of_ragged([0.5, 3, 1], [0, 2, 3]), scorer.parts_of_padded([[1, 16]])):
+        assert MaskBlock not in [type(facts) for _, facts in parts]
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float64])
+def test_lists_cut_into_chunks_score_as_each_does_alone(dtype: type) -> None:
+    chance = np.random.default_rng(11)
+    lengths = chance.integers(0, 30, CHUNK_LISTS + 700)
+    offsets = np.cumsum([0, *lengths])
+    flat = (chance.integers(1, 4, offsets[-1]) * (chance.random(offsets[-1]) < 0.3)).astype(dtype)
+    flat[offsets[CHUNK_LISTS + 3] :][:2] = 9  # the last chunk needs wider grades than the first
+    scorer = Scorer(["ndcg@10", "map@20", "mrr@5"])
+    batch = scorer.score_ragged(flat, offsets)
+    for row in [*range(0, lengths.size, 97), *range(CHUNK_LISTS - 3, CHUNK_LISTS + 6), lengths.size - 1]:
+        assert tuple(batch[row].tolist()) == scorer.score_list(flat[offsets[row] : offsets[row + 1]].tolist())
+
+
+@given(st.lists(st.integers(0, 2**64 - 1), min_size=1))
+def test_bits_are_counted_alike_without_the_help_of_numpy(words: list[int]) -> None:
+    assert _popcount(np.array(words, dtype=np.uint64)).tolist() == [word.bit_count() for word in words]
+
+
 @given(lists_of(ANY), metric_names(), st.sampled_from([None, 8, 9.5]), st.integers(30, 60))
 def test_limits_change_no_number(grades: list[float], names: list[str], grade_max: float | None, items_max: int) -> None:
-    bounded = Scorer(names, items_max=items_max, grade_max=grade_max)
-    assert bounded.score_list(grades) == Scorer(names).score_list(grades)
-    assert bounded.score_ragged(grades, [0, len(grades)]).tolist() == [list(Scorer(names).score_list(grades))]
+    spec = Spec(err_grade_max=9.5)
+    bounded = Scorer(names, spec, items_max=items_max, grade_max=grade_max)
+    assert bounded.score_list(grades) == Scorer(names, spec).score_list(grades)
+    assert bounded.score_ragged(grades, [0, len(grades)]).tolist() == [list(Scorer(names, spec).score_list(grades))]
 
 
 @given(lists_of(ANY))
 def test_one_metric_alone_has_the_number_it_has_in_company(grades: list[float]) -> None:
-    names = [f"{name}@{k}" for name in METRIC_NAMES for k in (20, 3)]
-    together = Scorer(names).values(Scorer(names).score_list(grades))
+    spec = Spec(err_grade_max=8)
+    names = ["r_precision", "map", *at_cutoffs(ALL_METRIC_NAMES, (20, 3))]
+    together = Scorer(names, spec).values(Scorer(names, spec).score_list(grades))
     alone: dict[str, float] = {}
     for name in names:
-        alone |= Scorer([name]).values(Scorer([name]).score_list(grades))
+        alone |= Scorer([name], spec).values(Scorer([name], spec).score_list(grades))
     assert together == alone
 
 
@@ -132,3 +204,24 @@ def test_the_largest_grades_allowed_do_not_overflow(grades: list[float], k: int)
         top = scorer.score_list([scorer.grade_max] * len(grades))
         assert scorer.score_ragged(largest, [0, len(grades)]).tolist() == [list(scorer.score_list(largest))]
         assert all(score <= best for score, best in zip(scorer.score_list(largest), top, strict=True))
+
+
+@given(scorers(), st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12), st.sampled_from([0, 1, 2, 5])), max_size=12))
+def test_a_list_with_one_graded_item_scores_the_same_when_it_comes_again(scorer: Scorer, drawn: list[tuple[int, int, int]]) -> None:
+    for place, beyond, grade in drawn * 2:
+        accepted_grade, length = accepted(scorer, grade), place + 1 + beyond
+        expected = scorer.score_list([0] * place + [accepted_grade] + [0] * beyond)
+        assert scorer.score_list_hits(length, {place: accepted_grade}) == expected
+
+
+def test_a_list_that_is_too_short_is_refused_though_its_one_item_is_known() -> None:
+    scorer = Scorer(["mrr@5"], items_max=9)
+    assert scorer.score_list_hits(5, {3: 1}) == scorer.score_list_hits(9, {3: 1})
+    for length, place, message in (
+        (3, 3, "position: got 3"),
+        (10, 3, "length: got 10"),
+        (5, 3.0, "position: got 3.0"),
+        (5.0, 3, "length: got 5.0"),
+    ):
+        with pytest.raises(MetricError, match=re.escape(message)):
+            scorer.score_list_hits(length, {place: 1})  # type: ignore[arg-type,dict-item]

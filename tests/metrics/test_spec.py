@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import itertools
+import re
 import subprocess
 import sys
-from typing import get_args
+from dataclasses import replace
+from typing import Any, get_args
 
-from streammetrics.metrics import Spec
-from streammetrics.metrics.spec import Discount, Gain
+import pytest
+
+from streammetrics.metrics import MetricError, Spec
+from streammetrics.metrics.spec import DiscountName, GainName
 
 ALL = [
     Spec(gain=gain, discount=discount, relevance_threshold=threshold)
-    for gain, discount, threshold in itertools.product(get_args(Gain), get_args(Discount), (0.5, 1, 2))
+    for gain, discount, threshold in itertools.product([*get_args(GainName), (0, 1, 3)], [*get_args(DiscountName), (1, 2)], (0.5, 1, 2))
 ]
 
 
@@ -33,3 +37,38 @@ def test_the_digest_is_the_same_in_another_process() -> None:
 
 def test_the_digest_of_the_defaults_is_the_one_that_stored_tallies_carry() -> None:
     assert Spec().digest() == "a7766412094579fd"
+
+
+OTHERS: dict[str, Any] = {
+    "gain": "exp2",
+    "discount": (1, 2),
+    "relevance_threshold": 2.0,
+    "ideal": "shown",
+    "ap_denominator": "R",
+    "recall_denominator": "min(R,k)",
+    "precision_denominator": "min(n,k)",
+    "no_relevant": "skip",
+    "rbp_persistence": 0.5,
+    "err_grade_max": 3.0,
+}
+
+
+def test_every_field_enters_the_digest_when_it_is_not_at_its_default() -> None:
+    assert set(OTHERS) == set(Spec.__dataclass_fields__)
+    digests = {replace(Spec(), **{field: other}).digest() for field, other in OTHERS.items()}
+    assert len(digests | {Spec().digest()}) == len(OTHERS) + 1
+
+
+@pytest.mark.parametrize("field", OTHERS)
+def test_specs_that_differ_say_in_which_field(field: str) -> None:
+    other = replace(Spec(), **{field: OTHERS[field]})
+    Spec().require_same(Spec())
+    with pytest.raises(
+        MetricError, match=re.escape(f"spec field {field}: got {getattr(other, field)!r} beside {getattr(Spec(), field)!r}")
+    ):
+        Spec().require_same(other)
+
+
+def test_a_table_is_the_same_however_it_is_written() -> None:
+    assert Spec(gain=[0, 1, 3]) == Spec(gain=(0.0, 1.0, 3.0))  # type: ignore[arg-type]
+    assert hash(Spec(gain=(0, 1))) == hash(Spec(gain=(0.0, 1.0)))

@@ -27,6 +27,7 @@ def main() -> int:
         ensure("prometheus", lambda: tools.find_tool("prometheus"), [("prometheus",)])
         ensure("promtool", lambda: tools.find_tool("promtool"), [("prometheus",)])
         ensure("java", tools.find_java, JAVA_PACKAGES)
+        ensure("systemd-analyze", lambda: tools.find_tool("systemd-analyze"), [("systemd",)])
         ensure_kafka()
     except (apt.InstallError, tools.MissingToolError) as error:
         print(f"error: {error}", file=sys.stderr)

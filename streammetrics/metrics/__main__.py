@@ -1,0 +1,193 @@
+"""`python -m streammetrics.metrics RUN QRELS`: words to calls, errors to exit codes (0 done, 1 failed, 2 wrong usage). No formula.
+
+`main` is what the command `streammetrics evaluate` calls too, with its words as they are, so that options are written once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, Final, NoReturn
+
+from streammetrics.metrics.compare import SAMPLES_DEFAULT, check_choices, compare
+from streammetrics.metrics.evaluate import Evaluation, evaluate
+from streammetrics.metrics.inputs import Judged, from_run
+from streammetrics.metrics.names import ALL_METRIC_NAMES, Metric, MetricError, parse_metric
+from streammetrics.metrics.presets import PRESETS, preset
+from streammetrics.metrics.ranking import TIE_RULES
+from streammetrics.metrics.show import comparison_text, evaluation_text
+from streammetrics.metrics.spec import Spec
+from streammetrics.metrics.trec import Progress, read_qrels, read_run, read_users
+
+DEFAULT_METRICS: Final = ("ndcg@10", "mrr@10", "recall@100", "map")
+
+DESCRIPTION: Final = """\
+Evaluate a TREC run file against relevance judgments, or compare two runs.
+
+RUN has six columns (query Q0 document rank score tag), QRELS four (query iteration document grade); both may be gzipped, and one of
+them may be - for standard input. Documents are ranked by score; queries that are in one of the files only are left out and counted.
+"""
+
+EPILOG: Final = """\
+Examples:
+  {prog} run.txt qrels.txt
+  {prog} run.txt qrels.txt -m ndcg@10 -m map --per-query --format csv
+  {prog} run.txt.gz qrels.txt -m ndcg_cut.5,10 -m P_10 -c -q --spec trec_eval --format trec
+  {prog} baseline.txt qrels.txt --compare candidate.txt -m ndcg@10 --seed 7
+  {prog} run.txt qrels.txt --by-user query_users.tsv --format json
+
+Coming from trec_eval: the run comes first here. -m, -q, -c and -l mean the same; names such as ndcg_cut_10, P_10, recip_rank and
+Rprec are understood; --format trec prints its three columns. Where definitions differ (AP at a cut-off), --spec trec_eval gives its
+numbers; ties and negative grades are treated as trec_eval does in any case.
+
+Metrics: {names}.
+Exit codes: 0 done, 1 failed, 2 wrong usage.
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, as the other commands do; exit code 2."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
+def parser(prog: str) -> argparse.ArgumentParser:
+    """All words of the command."""
+    epilog = EPILOG.format(prog=prog, names=", ".join(ALL_METRIC_NAMES))
+    words = _Parser(prog=prog, description=DESCRIPTION, epilog=epilog, formatter_class=argparse.RawDescriptionHelpFormatter)
+    words.add_argument("run", metavar="RUN", help="run file")
+    words.add_argument("qrels", metavar="QRELS", help="relevance judgments")
+    words.add_argument(
+        "-m", "--metric", action="append", metavar="METRIC", help=f"such as ndcg@10; once for each [{', '.join(DEFAULT_METRICS)}]"
+    )
+    words.add_argument("--format", choices=("table", "json", "csv", "trec"), default="table", help="how to print [table]")
+    words.add_argument("-q", "--per-query", action="store_true", help="print the values of each query too")
+    words.add_argument("-c", "--complete", action="store_true", help="count judged queries that RUN lacks as empty lists")
+    words.add_argument("-l", "--level", type=float, metavar="GRADE", help="least grade that is relevant [of the spec: 1]")
+    words.add_argument("--spec", choices=tuple(PRESETS), metavar="PRESET", help=f"definitions of a library: {', '.join(PRESETS)}")
+    words.add_argument(
+        "--ties", choices=TIE_RULES, default="trec_eval", help="what equal scores mean [trec_eval: greater document id first]"
+    )
+    words.add_argument("--by-user", metavar="FILE", help="two columns, query and user: standard errors and tests by user")
+    words.add_argument("--digits", type=int, default=4, metavar="N", help="digits after the point in table and trec [4]")
+    tests = words.add_argument_group("comparing")
+    tests.add_argument("--compare", metavar="RUN2", help="print RUN2 less RUN: interval, paired t test, randomisation test")
+    tests.add_argument("--unpaired", choices=("error", "drop"), default="error", help="queries that only one run has [error]")
+    tests.add_argument("--confidence", type=float, default=0.95, metavar="LEVEL", help="of the interval [0.95]")
+    tests.add_argument("--samples", type=int, default=SAMPLES_DEFAULT, metavar="N", help=f"of the randomisation test [{SAMPLES_DEFAULT}]")
+    tests.add_argument("--seed", type=int, default=0, metavar="N", help="of the randomisation test [0]")
+    tests.add_argument("--holm", action="store_true", help="p-values for several metrics at once (Holm)")
+    return words
+
+
+def main(words: Sequence[str] | None = None, prog: str = "python -m streammetrics.metrics") -> int:
+    """Run the command; returns its exit code. words: without the program's name, by default those of this process."""
+    asked = parser(prog)
+    given = asked.parse_args(words)
+    try:
+        labels, spec = _request(given)
+    except MetricError as error:
+        asked.error(str(error))
+    try:
+        text = _answer(given, labels, spec)
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever read our output has enough
+        with suppress(BrokenPipeError):
+            sys.stdout.close()  # else the interpreter would try to write the rest when it ends
+    except (MetricError, OSError) as error:
+        _tell(f"{prog}: {error}")
+        return 1
+    return 0
+
+
+def _request(given: argparse.Namespace) -> tuple[dict[Metric, str], Spec]:
+    """What to compute, each metric with the name it was asked for by. Raises MetricError for what is wrong with the words alone."""
+    names = [name for word in given.metric or DEFAULT_METRICS for name in _names(word)]
+    labels: dict[Metric, str] = {}
+    for name in names:
+        labels.setdefault(parse_metric(name), name)
+    spec = preset(given.spec) if given.spec else Spec()
+    if given.level is not None:
+        spec = replace(spec, relevance_threshold=given.level)
+    if not 0 <= given.digits <= 17:
+        raise MetricError(f"--digits: got {given.digits}; allowed are whole numbers 0..17")
+    if [given.run, given.qrels, given.compare].count("-") > 1:
+        raise MetricError("files: got - twice; allowed is standard input once")
+    if given.compare and (given.per_query or given.format == "trec"):
+        raise MetricError("--compare: got --per-query or --format trec beside it; allowed are table, json and csv, without --per-query")
+    check_choices(given.unpaired, given.confidence, given.samples, given.seed, "none")
+    return labels, spec
+
+
+def _names(word: str) -> list[str]:
+    """The metrics of a word: `ndcg@10,map` and trec_eval's `ndcg_cut.5,10` hold several."""
+    cut = re.fullmatch(r"(\w+)\.([0-9]+(?:,[0-9]+)*)", word, re.ASCII)
+    return [f"{cut[1]}_{k}" for k in cut[2].split(",")] if cut else word.split(",")
+
+
+def _answer(given: argparse.Namespace, labels: dict[Metric, str], spec: Spec) -> str:
+    progress = _progress if sys.stderr.isatty() else None
+    qrels = read_qrels(given.qrels, progress)
+    users = read_users(given.by_user) if given.by_user else None
+    sides = [_evaluated(path, qrels, users, given, labels, spec, progress) for path in (given.run, given.compare) if path]
+    if not given.compare:
+        return evaluation_text(sides[0], given.format, labels=labels, per_query=given.per_query, digits=given.digits)
+    a, b = sides
+    comparison = compare(
+        a,
+        b,
+        unpaired=given.unpaired,
+        level=given.confidence,
+        samples=given.samples,
+        seed=given.seed,
+        correction="holm" if given.holm else "none",
+    )
+    for path, only in ((given.run, comparison.only_a), (given.compare, comparison.only_b)):
+        if only:
+            _tell(f"note: {path}: {_counted(len(only))} that the other run lacks left out of the comparison")
+    return comparison_text(a, b, comparison, given.format, labels=labels, digits=given.digits)
+
+
+def _evaluated(
+    path: str,
+    qrels: Any,
+    users: dict[str, str] | None,
+    given: argparse.Namespace,
+    labels: Iterable[Metric],
+    spec: Spec,
+    progress: Progress | None,
+) -> Evaluation:
+    judged = from_run(read_run(path, progress), qrels, ties=given.ties, complete=given.complete, negative="zero", users=users)
+    _tell_left_out(path, judged)
+    if not len(judged):
+        raise MetricError(f"{path}: got no query that {given.qrels} judges; allowed are files about the same queries")
+    return evaluate(judged, labels, spec)
+
+
+def _tell_left_out(path: str, judged: Judged) -> None:
+    if judged.only_ranked:
+        _tell(f"note: {path}: {_counted(len(judged.only_ranked))} without judgments left out")
+    if judged.only_judged:
+        _tell(f"note: {path}: {_counted(len(judged.only_judged))} with judgments not ranked and left out; -c counts them as empty lists")
+
+
+def _counted(queries: int) -> str:
+    return f"{queries} {'query' if queries == 1 else 'queries'}"
+
+
+def _progress(path: str, lines: int) -> None:
+    _tell(f"{path}: {lines:,} lines read")
+
+
+def _tell(message: str) -> None:
+    print(message, file=sys.stderr)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,71 @@
+"""Uncertainty of means when a user's lists are alike: the user is the unit, not the list. Arrays in, numbers out; no metric."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from streammetrics.metrics.units import Floats, Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Clusters:
+    """Which lists belong together: a code 0..count - 1 for each list, shape (L,). Without users each list is its own cluster."""
+
+    codes: Ints
+    count: int
+
+    @classmethod
+    def of(cls, users: Sequence[Hashable] | None, lists: int) -> Clusters:
+        if users is None:
+            return cls(np.arange(lists, dtype=np.int64), lists)
+        numbers: dict[Hashable, int] = {}
+        codes = np.array([numbers.setdefault(user, len(numbers)) for user in users], dtype=np.int64)
+        return cls(codes, len(numbers))
+
+    def of_lists(self, counted: np.ndarray) -> Clusters:
+        """The clusters of some of the lists only, numbered anew. counted: booleans, shape (L,)."""
+        kept, codes = np.unique(self.codes[counted], return_inverse=True)
+        return Clusters(codes.astype(np.int64, copy=False), int(kept.size))
+
+    def sums(self, values: Floats) -> Floats:
+        """Sums by cluster, shape (count,)."""
+        totals: Floats = np.bincount(self.codes, weights=values, minlength=self.count).astype(np.float64, copy=False)
+        return totals
+
+    def whole_sums(self, values: Ints) -> Ints:
+        """Sums by cluster of whole numbers, exact within int64, shape (count,)."""
+        totals = np.zeros(self.count, dtype=np.int64)
+        np.add.at(totals, self.codes, values)
+        return totals
+
+
+def influence(numerators: Floats, denominators: Floats) -> Floats:
+    """How much each list moves the ratio sum(numerators) / sum(denominators): (y - ratio * n) / sum(n). Shape (L,), sum 0.
+
+    For a plain mean all denominators are 1.
+    """
+    below = denominators.sum()
+    moves: Floats = (numerators - numerators.sum() / below * denominators) / below
+    return moves
+
+
+def standard_error(influences: Floats, clusters: Clusters) -> float:
+    """The standard error of a ratio of sums from the influences of its lists, robust to any dependence within a cluster.
+
+    sqrt(G / (G - 1) * sum over clusters of (sum of its influences)**2), with G clusters: the linearised (delta method) variance of a
+    ratio under cluster sampling (Cochran 1977, Sampling Techniques, chapters 6 and 9A; Liang and Zeger 1986). The factor G / (G - 1) is
+    that of a regression on a constant with clustered errors, whose usual small-sample factor G / (G - 1) * (L - 1) / (L - 1) is the
+    same. When each list is its own cluster this is the standard deviation (ddof 1) / sqrt(L). NaN with fewer than two clusters.
+
+    >>> values = np.array([1.0, 2.0, 3.0, 4.0])
+    >>> bool(standard_error(influence(values, np.ones(4)), Clusters.of(None, 4)) == values.std(ddof=1) / 2)
+    True
+    """
+    if clusters.count < 2:
+        return math.nan
+    totals = clusters.sums(influences)
+    return math.sqrt(clusters.count / (clusters.count - 1) * float(totals @ totals))

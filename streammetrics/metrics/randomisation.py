@@ -1,0 +1,111 @@
+"""The paired randomisation test: what would the difference be if in each pair chance had said which is which? No metric, no file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from streammetrics.metrics.names import MetricError
+from streammetrics.metrics.units import Floats, Ints
+
+EXACT_PAIRS_MAX: Final = 14
+"""With so few pairs that differ all 2**14 outcomes are tried, and no seed matters."""
+
+SAMPLES_MAX: Final = 10_000_000
+
+Bools: TypeAlias = npt.NDArray[np.bool_]
+
+_BITS: Final = (np.arange(256)[:, None] >> np.arange(8)) & 1
+
+
+class Chance(NamedTuple):
+    """A two-sided p-value; `exact` when all outcomes were tried."""
+
+    p_value: float
+    exact: bool
+
+
+def sign_flip_test(differences: Ints, samples: int, seed: int) -> Chance:
+    """Two-sided test of paired differences (one total a cluster) that are as likely to have the other sign (Fisher 1935).
+
+    differences: whole numbers, shape (G,); pairs without a difference change nothing. All sums are exact, so outcomes that equal the
+    observed one are counted as such. The p-value is the share of outcomes whose sum is at least as far from 0; of random outcomes the
+    observed one counts as one more, (1 + extreme) / (1 + samples), so that it is never 0 (Phipson and Smyth 2010).
+
+    Raises MetricError when absolute differences add up beyond 2**61.
+
+    >>> sign_flip_test(np.array([3, 1, 2]), samples=1000, seed=1)
+    Chance(p_value=0.25, exact=True)
+    """
+    _require_small(differences)
+    total = int(differences.sum())
+
+    def extreme(flipped: Ints) -> Bools:
+        return np.abs(total - 2 * flipped[:, 0]) >= abs(total)
+
+    return _share(differences[:, None], samples, seed, extreme)
+
+
+def swap_test(one: tuple[Ints, Ints], other: tuple[Ints, Ints], samples: int, seed: int) -> Chance:
+    """The same for a difference of two ratios of sums: in each cluster chance swaps both the numerators and the denominators.
+
+    one, other: numerators and denominators by cluster, whole numbers, shape (G,) each. Outcomes within 1e-12 of the observed
+    difference count as equal to it.
+    """
+    steps = np.stack([one[0] - other[0], one[1] - other[1]], axis=1)
+    above, below = (np.array([side[0].sum(), side[1].sum()]) for side in (other, one))
+
+    def gap(flipped: Ints) -> Floats:
+        first, second = above + flipped, below - flipped
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.abs(first[:, 0] / first[:, 1] - second[:, 0] / second[:, 1])
+
+    observed = float(gap(np.zeros((1, 2), dtype=np.int64))[0]) * (1 - 1e-12)
+    return _share(steps, samples, seed, lambda flipped: gap(flipped) >= observed)
+
+
+def check_sampling(samples: object, seed: object) -> None:
+    """Raises MetricError for a number of samples outside 1..SAMPLES_MAX, or a negative seed."""
+    if type(samples) is not int or not 1 <= samples <= SAMPLES_MAX:
+        raise MetricError(f"samples: got {samples!r}; allowed are whole numbers 1..{SAMPLES_MAX}")
+    if type(seed) is not int or seed < 0:
+        raise MetricError(f"seed: got {seed!r}; allowed are whole numbers >= 0")
+
+
+def _require_small(differences: Ints) -> None:
+    if float(np.abs(differences.astype(np.float64)).sum()) >= 2.0**61:
+        raise MetricError("differences: got absolute values that add up beyond 2**61; allowed are smaller ones")
+
+
+def _share(steps: Ints, samples: int, seed: int, extreme: Callable[[Ints], Bools]) -> Chance:
+    """The share of extreme outcomes, where an outcome is the sum of the steps (shape (G, W)) of the pairs that were flipped."""
+    check_sampling(samples, seed)
+    moving = steps[steps.any(axis=1)]
+    if len(moving) <= EXACT_PAIRS_MAX:
+        outcomes = extreme(_all_sums(moving))
+        return Chance(int(outcomes.sum()) / outcomes.size, True)
+    return Chance((1 + int(extreme(_random_sums(moving, samples, seed)).sum())) / (1 + samples), False)
+
+
+def _all_sums(steps: Ints) -> Ints:
+    """The sum over every subset of the steps, shape (2**G, W)."""
+    sums = np.zeros((1, steps.shape[1]), dtype=np.int64)
+    for step in steps:
+        sums = np.concatenate([sums, sums + step])
+    return sums
+
+
+def _random_sums(steps: Ints, samples: int, seed: int) -> Ints:
+    """The sum over random subsets, shape (samples, W). Eight pairs at a time: a random byte picks one of their 256 sums."""
+    chance = np.random.Generator(np.random.PCG64(seed))
+    sums = np.zeros((steps.shape[1], samples), dtype=np.int64)
+    for start in range(0, len(steps), 8):
+        eight = steps[start : start + 8]
+        choices = (_BITS[:, : len(eight)] @ eight).T
+        picks = np.frombuffer(chance.bytes(samples), dtype=np.uint8)
+        for column, choice in zip(sums, choices, strict=True):
+            np.add(column, choice[picks], out=column)
+    return sums.T

@@ -1,0 +1,191 @@
+"""From scores to ranks, and from judgments to places: what lies between a run and its graded positions. No metric, no file."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
+
+import numpy as np
+
+from streammetrics.metrics.names import MetricError
+from streammetrics.metrics.units import Floats, Ints
+
+TieRule: TypeAlias = Literal["order", "trec_eval", "average", "error"]
+NegativeGrades: TypeAlias = Literal["error", "zero"]
+Items: TypeAlias = Sequence[Hashable]
+
+TIE_RULES: Final = get_args(TieRule)
+
+GRADE_END: Final = 2.0**53
+"""No grade reaches this; a scorer's own limit is far below."""
+
+
+@dataclass(frozen=True, slots=True)
+class TieGroups:
+    """Runs of items with equal scores, two or more of them: the list, the first position and the number of items. Shape (G,) each."""
+
+    rows: Ints
+    starts: Ints
+    sizes: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """Lists of items one after the other: list i has the items[offsets[i]:offsets[i + 1]].
+
+    scores: shape (N,), the higher the earlier in the list; None where the items stand in rank order.
+    items: None where only their grades are known.
+    """
+
+    lists: Sequence[Hashable]
+    offsets: Ints
+    items: Items | None
+    scores: Floats | None
+
+    def rows(self) -> Ints:
+        """The list of each item, shape (N,)."""
+        return np.repeat(np.arange(len(self.lists), dtype=np.int64), np.diff(self.offsets))
+
+    def place(self, at: int) -> str:
+        """Where item `at` of all is, for messages."""
+        row = int(np.searchsorted(self.offsets, at, side="right")) - 1
+        item = f"item {self.items[at]!r}" if self.items is not None else f"position {at - int(self.offsets[row])}"
+        return f"{item} of list {self.lists[row]!r}"
+
+
+class Ranked(NamedTuple):
+    """The position (from 0) of each item in its list, shape (N,), and the ties that are to be averaged over."""
+
+    positions: Ints
+    ties: TieGroups | None
+
+
+def rank(shown: Shown, ties: TieRule) -> Ranked:
+    """Positions by falling score. Equal scores follow the rule; see `from_run`.
+
+    Raises MetricError for a NaN score, an unknown rule, ties under `error`, and `trec_eval` without item ids.
+    """
+    if ties not in TIE_RULES:
+        raise MetricError(f"ties: got {ties!r}; allowed are {', '.join(TIE_RULES)}")
+    rows = shown.rows()
+    starts = shown.offsets[rows]
+    if shown.scores is None:
+        return Ranked(np.arange(rows.size, dtype=np.int64) - starts, None)
+    scores = _scores(shown, ties)
+    order = _falling(scores, rows)
+    sorted_scores = scores[order]
+    equal = np.flatnonzero((sorted_scores[1:] == sorted_scores[:-1]) & (rows[1:] == rows[:-1]))
+    groups = None
+    if equal.size and ties == "error":
+        one, other = (shown.place(int(order[equal[0] + step])) for step in (0, 1))
+        raise MetricError(f"score: got {sorted_scores[equal[0]]:g} for {one} and for {other}; allowed are no ties, or another tie rule")
+    if ties == "trec_eval":
+        _greatest_id_first(shown, order, equal)
+    if ties == "average":
+        groups = _groups(equal, rows, shown.offsets)
+    positions = np.empty_like(order)
+    positions[order] = np.arange(rows.size, dtype=np.int64) - starts
+    return Ranked(positions, groups)
+
+
+def _scores(shown: Shown, ties: TieRule) -> Floats:
+    scores = np.asarray(shown.scores)
+    unusable = np.flatnonzero(np.isnan(scores))
+    if unusable.size:
+        raise MetricError(f"score: got nan for {shown.place(int(unusable[0]))}; allowed are numbers, infinite ones too")
+    if ties != "trec_eval":
+        return scores
+    if shown.items is None:
+        raise MetricError("ties: got 'trec_eval' for items without ids; allowed are order, average, error")
+    with np.errstate(over="ignore"):
+        return scores.astype(np.float32).astype(np.float64)
+
+
+def _falling(scores: Floats, rows: Ints) -> Ints:
+    """Items by list and falling score, equal ones as given. Runs mostly come sorted, and then need no sorting."""
+    if ((scores[1:] <= scores[:-1]) | (rows[1:] != rows[:-1])).all():
+        return np.arange(rows.size, dtype=np.int64)
+    return np.lexsort((-scores, rows)).astype(np.int64, copy=False)
+
+
+def _runs(equal: Ints) -> Iterator[tuple[int, int]]:
+    """Begin and end of each run of ties, given the places whose successor is equal."""
+    if equal.size:
+        breaks = np.flatnonzero(np.diff(equal) > 1)
+        yield from zip(
+            equal[np.concatenate(([0], breaks + 1))].tolist(), (equal[np.concatenate((breaks, [equal.size - 1]))] + 2).tolist(), strict=True
+        )
+
+
+def _greatest_id_first(shown: Shown, order: Ints, equal: Ints) -> None:
+    items: Any = shown.items
+    for begin, end in _runs(equal):
+        order[begin:end] = sorted(order[begin:end].tolist(), key=lambda at: str(items[at]), reverse=True)
+
+
+def _groups(equal: Ints, rows: Ints, offsets: Ints) -> TieGroups:
+    borders = np.array(list(_runs(equal)), dtype=np.int64).reshape(-1, 2)
+    begins = borders[:, 0]
+    return TieGroups(rows[begins], begins - offsets[rows[begins]], borders[:, 1] - begins)
+
+
+class Found(NamedTuple):
+    """Graded items by where they are: shown (rows, positions, grades), or never shown (unseen_rows, unseen_grades)."""
+
+    rows: Ints
+    positions: Ints
+    grades: Floats
+    unseen_rows: Ints
+    unseen_grades: Floats
+
+
+def find(shown: Shown, positions: Ints, judgments: Sequence[Mapping[Any, float]], negative: NegativeGrades) -> Found:
+    """Where the judged items are. `judgments` holds one mapping of item to grade a list; only grades above 0 are kept.
+
+    Raises MetricError for an item that a list shows twice, and for a grade that is no finite number >= 0 (negative ones count as 0
+    under `zero`, as in trec_eval).
+    """
+    assert shown.items is not None
+    offsets, ranks = shown.offsets.tolist(), positions.tolist()
+    rows, places, grades = [], [], []
+    unseen_rows, unseen_grades = [], []
+    for row, judged in enumerate(judgments):
+        begin, end = offsets[row], offsets[row + 1]
+        try:
+            place_of = dict(zip(shown.items[begin:end], ranks[begin:end], strict=True))
+        except TypeError as error:
+            raise MetricError(f"item: {error} in list {shown.lists[row]!r}; allowed are hashable ids") from None
+        if len(place_of) < end - begin:
+            raise MetricError(f"item: got {_repeated(shown.items[begin:end])!r} twice in list {shown.lists[row]!r}; allowed is once")
+        for item, given in judged.items():
+            grade = _grade(given, negative, item, shown.lists[row])
+            if grade > 0:
+                place = place_of.get(item)
+                if place is None:
+                    unseen_rows.append(row)
+                    unseen_grades.append(grade)
+                else:
+                    rows.append(row)
+                    places.append(place)
+                    grades.append(grade)
+    return Found(
+        _ints(rows), _ints(places), np.array(grades, dtype=np.float64), _ints(unseen_rows), np.array(unseen_grades, dtype=np.float64)
+    )
+
+
+def _repeated(items: Items) -> Hashable:
+    seen: set[Hashable] = set()
+    return next(item for item in items if item in seen or seen.add(item))  # type: ignore[func-returns-value]
+
+
+def _grade(given: object, negative: NegativeGrades, item: Hashable, list_id: Hashable) -> float:
+    if isinstance(given, int | float | np.integer | np.floating | np.bool_) and -GRADE_END < given < GRADE_END:
+        grade = float(given)
+        if grade >= 0 or negative == "zero":
+            return max(grade, 0.0)
+    raise MetricError(f"grade: got {given!r} for item {item!r} of list {list_id!r}; allowed are finite numbers >= 0")
+
+
+def _ints(values: Sequence[int]) -> Ints:
+    return np.array(values, dtype=np.int64)

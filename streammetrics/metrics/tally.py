@@ -1,0 +1,314 @@
+"""What is kept of many lists: whole numbers that add up, whatever the order, and can be taken back. Means are read from them.
+
+A tally in flat form is a list of ints, laid out by a `TallyLayout`. Adding two of them place by place merges them; zeros are the
+tally of no list; subtracting takes lists back. Nothing is rounded on the way, at any size.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
+from functools import lru_cache
+from typing import Any, Final, Literal, TypeAlias, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from streammetrics.metrics.names import Metric, MetricError, parse_metric
+from streammetrics.metrics.packed import PackedLists
+from streammetrics.metrics.paths import Part
+from streammetrics.metrics.scorer import Scorer, UnseenItems
+from streammetrics.metrics.spec import ARITHMETIC, NoRelevant, Spec
+from streammetrics.metrics.units import Ints
+from streammetrics.metrics.values import Facts, columns_of_facts, defined, rows_of_facts
+from streammetrics.metrics.whole import read_numbers, sum_of_products, sum_of_row, write_numbers
+
+View: TypeAlias = NoRelevant | Literal["with_feedback"]
+
+VERSION: Final = 1
+"""The first byte of a stored tally."""
+
+_LEAD: Final = 2
+_VIEWS: Final = (*get_args(NoRelevant), "with_feedback")
+
+
+class TallyLayout:
+    """Which number of a flat tally stands where, for the metrics of a scorer.
+
+    In this order: lists; lists with feedback (some grade > 0, shown or not); the scorer's columns; per `item_hit_rate` its places
+    in lists with feedback. With `moments` also: per `sum` column the lists that define it (see `means`), the square of every
+    column, and the products: hits x places of every `item_hit_rate`, then those of the pairs asked for.
+
+    scorer: its columns are tallied. moments: whether squares and counts for every view are kept (the stream keeps its tallies
+    without). products: pairs of metrics whose product is summed over lists, for covariances; needs moments.
+
+    Raises MetricError for products without moments, or of metrics that the scorer does not have as one column.
+    """
+
+    def __init__(self, scorer: Scorer, *, moments: bool = True, products: Iterable[tuple[str | Metric, str | Metric]] = ()) -> None:
+        self.scorer = scorer
+        self.moments = moments
+        self.products = tuple((self._parsed(one), self._parsed(other)) for one, other in products)
+        if self.products and not moments:
+            raise MetricError("products: got some without moments; allowed is moments=True")
+        columns = scorer.columns
+        self.place_columns = [index for index, column in enumerate(columns) if column.kind == "places"]
+        self.sum_columns = [index for index, column in enumerate(columns) if column.kind == "sum"]
+        of_metric = {column.metric: index for index, column in enumerate(columns) if column.kind == "sum"}
+        self.pairs = [(index - 1, index) for index in self.place_columns] + [(of_metric[a], of_metric[b]) for a, b in self.products]
+        self._first_extra = _LEAD + len(columns)
+        self._first_defined = self._first_extra + len(self.place_columns)
+        self._first_square = self._first_defined + len(self.sum_columns)
+        self._first_product = self._first_square + len(columns)
+        self.width = self._first_product + len(self.pairs) if moments else self._first_defined
+
+    def _parsed(self, metric: str | Metric) -> Metric:
+        parsed = metric if isinstance(metric, Metric) else parse_metric(metric)
+        if parsed not in self.scorer.metrics or parsed.name == "item_hit_rate":
+            raise MetricError(f"product: got {parsed}; allowed are metrics of the scorer that are one column")
+        return parsed
+
+    def zero(self) -> list[int]:
+        """The flat tally of no list: the identity of adding."""
+        return [0] * self.width
+
+    def rows_of_hits(self, lengths: npt.ArrayLike, rows: npt.ArrayLike, positions: npt.ArrayLike, grades: npt.ArrayLike) -> Ints:
+        """Each list's own flat tally, without moments: int64, shape (L, width), to be weighed, grouped and added. See `score_hits`.
+
+        Raises MetricError for a layout with moments, whose squares do not fit int64.
+        """
+        if self.moments:
+            raise MetricError("rows: got a layout with moments, whose squares exceed int64; allowed is moments=False")
+        count, parts = self.scorer.parts_of_hits(lengths, rows, positions, grades)
+        out = np.empty((count, self.width), dtype=np.int64)
+        for first, facts in parts:
+            mine = out[first : first + facts.lengths.size]
+            mine[:, 0] = 1
+            mine[:, 1] = facts.graded
+            mine[:, _LEAD : self._first_extra] = columns_of_facts(facts).T
+            for extra, column in enumerate(self.place_columns):
+                mine[:, self._first_extra + extra] = mine[:, _LEAD + column] * mine[:, 1]
+        return out
+
+    def of_hits(
+        self,
+        lengths: npt.ArrayLike,
+        rows: npt.ArrayLike,
+        positions: npt.ArrayLike,
+        grades: npt.ArrayLike,
+        unseen: UnseenItems | None = None,
+    ) -> Tally:
+        """The tally of lists of which the hits are given: takes what `Scorer.score_hits` takes."""
+        return self._tally(self.scorer.parts_of_hits(lengths, rows, positions, grades, unseen))
+
+    def of_ragged(self, grades: npt.ArrayLike, offsets: npt.ArrayLike, unseen: UnseenItems | None = None) -> Tally:
+        """The tally of lists given one after the other: takes what `Scorer.score_ragged` takes.
+
+        >>> layout = TallyLayout(Scorer(["mrr@3", "ndcg@3"]))
+        >>> layout.of_ragged([0, 1, 1, 0], [0, 2, 3, 4]).means()
+        {'mrr@3': 0.5, 'ndcg@3': 0.5436432511905878}
+        """
+        return self._tally(self.scorer.parts_of_ragged(grades, offsets, unseen))
+
+    def of_padded(self, grades: npt.ArrayLike, lengths: npt.ArrayLike | None = None, unseen: UnseenItems | None = None) -> Tally:
+        """The tally of lists that are the rows of a matrix: takes what `Scorer.score_padded` takes."""
+        return self._tally(self.scorer.parts_of_padded(grades, lengths, unseen))
+
+    def of_packed(self, lists: PackedLists, unseen: UnseenItems | None = None) -> Tally:
+        """The tally of packed lists: takes what `Scorer.score_packed` takes."""
+        return self._tally(self.scorer.parts_of_packed(lists, unseen))
+
+    def of_list(self, grades: Sequence[float], unseen: Sequence[float] = ()) -> Tally:
+        """The tally of one list of grades in rank order: takes what `Scorer.score_list` takes."""
+        return self.of_ragged(np.asarray(grades, dtype=np.float64), [0, len(grades)], ([0] * len(unseen), unseen) if unseen else None)
+
+    def empty(self) -> Tally:
+        """The tally of no list."""
+        return Tally(self, tuple(self.zero()))
+
+    def _tally(self, lists: tuple[int, Iterable[Part]]) -> Tally:
+        total = self.zero()
+        for _, facts in lists[1]:
+            part = self._moments(facts) if self.moments else self._sums(facts)
+            total = [left + right for left, right in zip(total, part, strict=True)]
+        return Tally(self, tuple(total))
+
+    def _sums(self, facts: Facts) -> list[int]:
+        """Each column is added up as soon as it is found, while it is in the cache."""
+        part = self.zero()
+        part[0], part[1] = facts.lengths.size, int(np.count_nonzero(facts.graded))
+        for column, row in rows_of_facts(facts):
+            part[_LEAD + column] = sum_of_row(row)
+            if column in self.place_columns:
+                part[self._first_extra + self.place_columns.index(column)] = int(row[facts.graded].sum())
+        return part
+
+    def _moments(self, facts: Facts) -> list[int]:
+        columns, graded = columns_of_facts(facts), facts.graded
+        part = [facts.lengths.size, int(np.count_nonzero(graded)), *map(sum_of_row, columns)]
+        part += [int(columns[index][graded].sum()) for index in self.place_columns]
+        part += np.count_nonzero(defined(facts), axis=1).tolist()
+        part += [sum_of_products(row, row) for row in columns]
+        return part + [sum_of_products(columns[one], columns[other]) for one, other in self.pairs]
+
+    def means(self, flat: Sequence[int], view: View | None = None) -> dict[str, float]:
+        """Each metric's value over the lists of a flat tally, by its name: one correctly rounded division of whole numbers.
+
+        view: `zero` over all lists, `skip` over those that define the metric, `one` over all with 1 for those that do not,
+            `with_feedback` over lists with some grade > 0 for every metric; None takes the spec's no_relevant. An NDCG is defined by
+            an ideal above 0, err by some grade > 0, the sums dcg and cg by every list, all others, and an NDCG whose ideal is
+            `full`, by a relevant item; items never shown count. `item_hit_rate` is hits / places in every view. A metric without
+            lists (or places) to be read over is absent.
+
+        Raises MetricError for an unknown view, and for `skip` and `one` without moments.
+        """
+        wanted = self.scorer.spec.no_relevant if view is None else view
+        if wanted not in _VIEWS:
+            raise MetricError(f"view: got {wanted!r}; allowed are {', '.join(_VIEWS)}")
+        if not self.moments and wanted in ("skip", "one"):
+            raise MetricError(f"view: got {wanted!r} of a tally without moments; allowed are zero, with_feedback")
+        return {label: top / below for label, top, below in self._ratios(flat, wanted) if below}
+
+    def _ratios(self, flat: Sequence[int], view: View) -> Iterator[tuple[str, int, int]]:
+        for index, column in enumerate(self.scorer.columns):
+            total = flat[_LEAD + index]
+            if column.kind == "places":
+                places = flat[self._first_extra + self.place_columns.index(index)] if view == "with_feedback" else total
+                yield str(column.metric), flat[_LEAD + index - 1], places
+            elif column.kind == "sum":
+                lists = flat[1] if view == "with_feedback" else flat[0]
+                if view in ("skip", "one"):
+                    known = flat[self._first_defined + self.sum_columns.index(index)]
+                    total += (lists - known) << column.scale_bits if view == "one" else 0
+                    lists = known if view == "skip" else lists
+                yield str(column.metric), total, lists << column.scale_bits
+
+    def covariance(self, flat: Sequence[int], one: str | Metric, other: str | Metric | None = None) -> float:
+        """The sample covariance of two metrics over lists (the variance of one): one division of whole numbers; NaN below 2 lists.
+
+        A variance is known of every metric of one column, a covariance of the pairs of `products`. Needs moments.
+        """
+        if not self.moments:
+            raise MetricError("covariance: got a tally without moments; allowed is moments=True")
+        first = self._parsed(one)
+        second = first if other is None else self._parsed(other)
+        at, to = self._column(first), self._column(second)
+        if at == to:
+            product = flat[self._first_square + at]
+        elif (pair := (at, to)) in self.pairs or (pair := (to, at)) in self.pairs:
+            product = flat[self._first_product + self.pairs.index(pair)]
+        else:
+            raise MetricError(f"covariance: got {first} and {second}; allowed are the pairs of products")
+        lists = flat[0]
+        bits = self.scorer.columns[at].scale_bits + self.scorer.columns[to].scale_bits
+        above = lists * product - flat[_LEAD + at] * flat[_LEAD + to]
+        return above / (lists * (lists - 1) << bits) if lists > 1 else float("nan")
+
+    def _column(self, metric: Metric) -> int:
+        return next(index for index in self.sum_columns if self.scorer.columns[index].metric == metric)
+
+    def require_same(self, other: TallyLayout) -> None:
+        """Raise MetricError that names what differs: tallies of different specs or metrics must not be merged."""
+        self.scorer.spec.require_same(other.scorer.spec)
+        for what in ("metrics", "moments", "products"):
+            mine = self.scorer.metrics if what == "metrics" else getattr(self, what)
+            its = other.scorer.metrics if what == "metrics" else getattr(other, what)
+            if mine != its:
+                raise MetricError(f"tally {what}: got {_shown(its)} beside {_shown(mine)}; allowed is one layout for all that is merged")
+
+    def header(self) -> bytes:
+        """What the numbers of a stored tally mean, as JSON: the law, the spec's fields that are not at their default, the metrics."""
+        spec = asdict(self.scorer.spec)
+        changed = {field.name: spec[field.name] for field in fields(Spec) if spec[field.name] != field.default}
+        metrics = [str(metric) for metric in self.scorer.metrics]
+        products = [[str(one), str(other)] for one, other in self.products]
+        said = {"arithmetic": ARITHMETIC, "spec": changed, "metrics": metrics, "moments": self.moments, "products": products}
+        return json.dumps(said, separators=(",", ":")).encode()
+
+
+def _shown(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+@dataclass(frozen=True, eq=False)
+class Tally:
+    """The whole numbers of some lists, with what they mean. A value: every method gives a new one.
+
+    >>> layout = TallyLayout(Scorer(["mrr@3"]))
+    >>> first, second = layout.of_list([0, 1]), layout.of_list([1])
+    >>> first.merge(second).means(), first.merge(second).revert(first) == second
+    ({'mrr@3': 0.75}, True)
+    >>> first.merge(layout.empty()) == first == Tally.from_bytes(first.to_bytes())
+    True
+    """
+
+    layout: TallyLayout
+    numbers: tuple[int, ...]
+
+    @property
+    def lists(self) -> int:
+        return self.numbers[0]
+
+    @property
+    def lists_with_feedback(self) -> int:
+        """Lists with some grade > 0, shown or not."""
+        return self.numbers[1]
+
+    def merge(self, other: Tally) -> Tally:
+        """The tally of the lists of both. Raises MetricError that names what differs if they do not mean the same."""
+        self.layout.require_same(other.layout)
+        return Tally(self.layout, tuple(left + right for left, right in zip(self.numbers, other.numbers, strict=True)))
+
+    def revert(self, other: Tally) -> Tally:
+        """The tally without the lists of `other`, which were merged before: exactly what was there without them."""
+        self.layout.require_same(other.layout)
+        return Tally(self.layout, tuple(left - right for left, right in zip(self.numbers, other.numbers, strict=True)))
+
+    def update(self, before: Tally, after: Tally) -> Tally:
+        """The tally with lists replaced by what they are now: they give their old numbers back and pay in the new ones."""
+        return self.revert(before).merge(after)
+
+    def means(self, view: View | None = None) -> dict[str, float]:
+        """See `TallyLayout.means`."""
+        return self.layout.means(self.numbers, view)
+
+    def covariance(self, one: str | Metric, other: str | Metric | None = None) -> float:
+        """See `TallyLayout.covariance`."""
+        return self.layout.covariance(self.numbers, one, other)
+
+    def to_bytes(self) -> bytes:
+        """A version byte, what the numbers mean, and the numbers: equal for equal tallies, on every machine."""
+        return bytes([VERSION]) + write_numbers([len(self.layout.header())]) + self.layout.header() + write_numbers(self.numbers)
+
+    @staticmethod
+    def from_bytes(data: bytes) -> Tally:
+        """The tally that was stored. Raises MetricError for another version, another law of numbers, or damaged bytes."""
+        if not data or data[0] != VERSION:
+            raise MetricError(f"stored tally: got version {data[0] if data else 'none'}; allowed is {VERSION}")
+        try:
+            (size,), start = read_numbers(data, 1, 1)
+            layout = _layout_of(bytes(data[start : start + size]))
+            numbers, end = read_numbers(data, start + size, layout.width)
+        except (ValueError, KeyError, TypeError, IndexError) as error:
+            if isinstance(error, MetricError):
+                raise
+            raise MetricError(f"stored tally: got damaged bytes ({error}); allowed is what to_bytes gave") from None
+        if end != len(data):
+            raise MetricError(f"stored tally: got {len(data) - end} bytes too many; allowed is what to_bytes gave")
+        return Tally(layout, tuple(numbers))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Tally) and self.numbers == other.numbers and self.layout.header() == other.layout.header()
+
+    def __hash__(self) -> int:
+        return hash(self.numbers)
+
+
+@lru_cache(maxsize=32)
+def _layout_of(header: bytes) -> TallyLayout:
+    said: dict[str, Any] = json.loads(header)
+    if said["arithmetic"] != ARITHMETIC:
+        raise MetricError(f"stored tally: got numbers by {said['arithmetic']}; allowed are those by {ARITHMETIC}")
+    scorer = Scorer(said["metrics"], Spec(**said["spec"]))
+    return TallyLayout(scorer, moments=said["moments"], products=[tuple(pair) for pair in said["products"]])

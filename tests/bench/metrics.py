@@ -1,0 +1,184 @@
+"""`python -m tests.bench.metrics [--lists N] [--rounds N]`: the metric core beside other libraries, on lists of 10 to 50 items.
+
+Answers are compared before anything is timed. Every line is the median over rounds in which ours and the rival run by turns in this
+one process, so that a busy machine slows both; a rival that is slow gets fewer lists, and its rate counts. Ours uses one thread.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import click
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from streammetrics.metrics import PackedLists, Scorer, Spec, TallyLayout
+from tests.bench import rivals
+from tests.bench.rivals import Lists, Means
+
+THREE = ["ndcg@10", "mrr@10", "hit_rate@10"]
+MANY = [f"{name}@{k}" for name in ("ndcg", "dcg", "mrr", "hit_rate", "precision", "recall", "map", "f1") for k in (5, 10, 20)]
+
+COLD = """
+import time
+def peak_kib():
+    return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM"))
+bare = peak_kib()
+start = time.perf_counter()
+from streammetrics.metrics import Scorer
+Scorer(["ndcg@10"]).score_list([0, 1])
+print(time.perf_counter() - start, (peak_kib() - bare) / 1024)
+"""
+
+console = Console(width=None if sys.stdout.isatty() else 130, highlight=False)
+
+
+@dataclass(frozen=True)
+class Line:
+    """One comparison: ours over so many lists, a rival over so many, and how many times faster ours should be."""
+
+    what: str
+    rival: str
+    module: str
+    goal: float
+    ours: Callable[[], Means]
+    lists: int
+    make_rival: Callable[[Lists], Callable[[], Means]]
+    rival_lists: Lists
+    check: Callable[[Lists], Means]
+
+
+def tallied(names: list[str], spec: Spec | None = None) -> TallyLayout:
+    return TallyLayout(Scorer(names, spec), moments=False)
+
+
+def check_same(line: Line, theirs: Means) -> None:
+    """Ours on the rival's lists has the rival's means."""
+    mine = line.check(line.rival_lists)
+    for name, value in theirs.items():
+        assert math.isclose(mine[name], value, abs_tol=1e-9), f"{line.what}, {line.rival}: {name} is {mine[name]}, there {value}"
+
+
+def seconds(act: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    act()
+    return time.perf_counter() - start
+
+
+def measure(line: Line, rounds: int) -> tuple[float, float, float]:
+    """Median rates (lists/s) of ours and of the rival, and the median of their ratios."""
+    theirs = line.make_rival(line.rival_lists)
+    check_same(line, theirs())
+    line.ours()
+    rates = [(line.lists / seconds(line.ours), line.rival_lists.count / seconds(theirs)) for _ in range(rounds)]
+    ratio = statistics.median(mine / other for mine, other in rates)
+    return statistics.median(mine for mine, _ in rates), statistics.median(other for _, other in rates), ratio
+
+
+def lines_of(lists: Lists) -> list[Line]:
+    three, many, ndcg = tallied(THREE), tallied(MANY), tallied(["ndcg@10"])
+    yes_or_no = tallied(THREE, Spec(gain="binary", ideal="full"))
+    packed = PackedLists.from_ragged(lists.flat, lists.offsets)
+    checked = tallied([*dict.fromkeys([*THREE, *MANY]), "mrr"])
+    doubles = lists.flat.astype(np.float64)
+    assert three.of_packed(packed) == three.of_ragged(lists.flat, lists.offsets) == three.of_ragged(doubles, lists.offsets)
+
+    def read(layout: TallyLayout) -> Callable[[Lists], Means]:
+        return lambda some: layout.of_ragged(some.flat, some.offsets).means()
+
+    def ragged(layout: TallyLayout) -> Callable[[], Means]:
+        return lambda: layout.of_ragged(lists.flat, lists.offsets).means()
+
+    def of_packed(layout: TallyLayout) -> Callable[[], Means]:
+        return lambda: layout.of_packed(packed).means()
+
+    threads = os.environ.get("NUMBA_NUM_THREADS", str(os.cpu_count()))
+    ranx, trec = f"ranx kernels, {threads} threads", "pytrec_eval"
+    some, few = lists.first(min(lists.count, 30_000)), lists.first(min(lists.count, 5_000))
+
+    def trec_three(of: Lists) -> Callable[[], Means]:
+        return rivals.pytrec_eval(of, many=False)
+
+    def trec_many(of: Lists) -> Callable[[], Means]:
+        return rivals.pytrec_eval(of, many=True)
+
+    count = lists.count
+    return [
+        Line("general, 3 values", ranx, "ranx", 7, ragged(three), count, rivals.ranx_kernels, some, read(three)),
+        Line("general, 3 values", trec, "pytrec_eval", 40, ragged(three), count, trec_three, few, read(checked)),
+        Line("general, ndcg", "scikit-learn", "sklearn", 10, ragged(ndcg), count, rivals.sklearn_ndcg, some, read(ndcg)),
+        Line(
+            "general, 3 values", "RecTools", "rectools", 35, ragged(yes_or_no), count, rivals.rectools, some.graded_only(), read(yes_or_no)
+        ),
+        Line("packed, 3 values", ranx, "ranx", 45, of_packed(three), count, rivals.ranx_kernels, some, read(three)),
+        Line("packed, 24 values", trec, "pytrec_eval", 50, of_packed(many), count, trec_many, few, read(checked)),
+        Line("general, 24 values", trec, "pytrec_eval", 12, ragged(many), count, trec_many, few, read(checked)),
+    ]
+
+
+def alone(lists: Lists, rounds: int) -> Table:
+    """What has no rival here: from bytes to means, doubles instead of bytes, one event."""
+    three = tallied(THREE)
+    some = lists.first(min(lists.count, 200_000))
+    as_bytes, doubles = some.bytes(), some.flat.astype(np.float64)
+    assert three.of_packed(PackedLists.from_bytes(as_bytes)) == three.of_ragged(doubles, some.offsets)
+    scorer, chance = Scorer(THREE), random.Random(5)
+    events = [(length, {chance.randrange(length): chance.randint(1, 3)}) for length in (chance.randint(10, 50) for _ in range(20_000))]
+
+    def one_by_one() -> None:
+        score = scorer.score_list_hits
+        for length, hits in events:
+            score(length, hits)
+
+    acts: list[tuple[str, Callable[[], object], int]] = [
+        ("bytes per list -> means", lambda: three.of_packed(PackedLists.from_bytes(as_bytes)).means(), some.count),
+        ("general, from doubles", lambda: three.of_ragged(doubles, some.offsets).means(), some.count),
+        ("one list at a time, one graded item", one_by_one, len(events)),
+    ]
+    took = [[seconds(act) / count for _, act, count in acts] for _ in range(rounds)]
+    table = Table("ours alone, 3 values", "M lists/s", "µs a list", "best µs a list")
+    for (what, _, _), mine in zip(acts, zip(*took, strict=True), strict=True):
+        middle = statistics.median(mine)
+        table.add_row(what, f"{1e-6 / middle:.2f}", f"{1e6 * middle:.3f}", f"{1e6 * min(mine):.3f}")
+    return table
+
+
+def cold_start(rounds: int) -> tuple[float, float]:
+    """Seconds and MiB from bare Python to a first value: the median of new processes."""
+    found = [subprocess.run([sys.executable, "-c", COLD], capture_output=True, text=True, check=True).stdout.split() for _ in range(rounds)]
+    return statistics.median(float(one[0]) for one in found), statistics.median(float(one[1]) for one in found)
+
+
+@click.command()
+@click.option("--lists", default=1_000_000, show_default=True, help="How many lists ours scores.")
+@click.option("--rounds", default=7, show_default=True, help="How often ours and each rival take turns.")
+def main(lists: int, rounds: int) -> None:
+    """The metric core beside other libraries: rates, ratios, and whether the goal is reached."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    made = rivals.made(lists)
+    table = Table("ours", "rival", "ours, M lists/s", "rival, M lists/s", "ratio", "goal")
+    for line in lines_of(made):
+        if not rivals.installed(line.module):
+            table.add_row(line.what, line.rival, "", "not installed", "", f">= {line.goal:g}")
+            continue
+        mine, other, ratio = measure(line, rounds)
+        reached = "reached" if ratio >= line.goal else "NOT reached"
+        table.add_row(line.what, line.rival, f"{mine / 1e6:.2f}", f"{other / 1e6:.4f}", f"{ratio:.1f}", f"{reached}: >= {line.goal:g}")
+    console.print(f"{made.count:,} lists of 10 to 50 items; the means of every rival that is timed equal ours to 1e-9 (checked before)")
+    console.print(table)
+    console.print(alone(made, rounds))
+    took, mib = cold_start(rounds)
+    console.print(f"cold start to a first value: {took:.3f} s (goal 0.2), {mib:.1f} MiB more than bare Python (goal 30)")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""One module a library: how each is asked. Imported by the worker in the golden environment only."""

@@ -1,0 +1,104 @@
+"""What no Spec says, because it is said where lists are handed in: ties, lists that are missing, negative grades."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from streammetrics.metrics.evaluate import evaluate
+from streammetrics.metrics.inputs import from_padded, from_run
+from streammetrics.metrics.presets import preset
+from tests.metrics.golden.answers import ask
+from tests.metrics.golden.cases import CUTOFFS, Case, graded
+
+EQUAL = 1e-12
+
+
+def _tied(count: int, score: Any) -> list[Case]:
+    """Lists of 2..20 items whose ids say nothing about their order, with scores that `score` draws."""
+    draw = random.Random(2008)
+    cases = []
+    for _ in range(count):
+        length = draw.randint(2, 20)
+        case = graded([draw.choice((0, 0, 1, 2, 3)) for _ in range(length)], names=draw)
+        cases.append(Case(case.items, case.grades, tuple(sorted((score(draw) for _ in range(length)), reverse=True))))
+    return cases
+
+
+def _run(cases: Sequence[Case]) -> tuple[dict[int, dict[str, float]], dict[int, Any]]:
+    run = {at: dict(zip(case.items, case.scores, strict=True)) for at, case in enumerate(cases)}
+    return run, {at: case.grades for at, case in enumerate(cases)}
+
+
+def test_equal_scores_fall_as_in_trec_eval() -> None:
+    cases = _tied(300, lambda draw: draw.randint(1, 4))
+    _same_as_trec_eval(cases)
+
+
+def test_scores_that_single_precision_cannot_tell_apart_are_equal_as_in_trec_eval() -> None:
+    cases = _tied(300, lambda draw: 1 + draw.randint(1, 4) * 1e-8 + draw.randint(0, 2))
+    _same_as_trec_eval(cases)
+
+
+def _same_as_trec_eval(cases: Sequence[Case]) -> None:
+    found = ask("trec_eval", cases)
+    names = [*(f"{name}@{k}" for name in ("ndcg", "map", "precision") for k in CUTOFFS), "mrr"]
+    by_order, by_rule = (evaluate(from_run(*_run(cases), ties=rule), names, preset("trec_eval")) for rule in ("order", "trec_eval"))
+    for name in names:
+        assert np.abs(by_rule.values(name) - np.array(found[name])).max() <= EQUAL
+    assert np.abs(by_order.values("mrr") - np.array(found["mrr"])).max() > 0.01
+
+
+def test_equal_scores_are_averaged_over_as_in_scikit_learn() -> None:
+    cases = _tied(300, lambda draw: draw.randint(1, 4))
+    found = ask("sklearn", cases)
+    result = evaluate(from_run(*_run(cases), ties="average"), [f"ndcg@{k}" for k in CUTOFFS], preset("sklearn"))
+    for k in CUTOFFS:
+        assert np.abs(result.values(f"ndcg@{k}") - np.array(found[f"ndcg@{k}"])).max() <= 8 * EQUAL
+
+
+def test_torchmetrics_averages_over_equal_scores_in_ndcg() -> None:
+    cases = _tied(300, lambda draw: draw.randint(1, 4))
+    found = ask("torchmetrics", cases)
+    result = evaluate(from_run(*_run(cases), ties="average"), [f"ndcg@{k}" for k in CUTOFFS], preset("torchmetrics"))
+    for k in CUTOFFS:
+        assert np.abs(result.values(f"ndcg@{k}") - np.array(found[f"ndcg@{k} in doubles"])).max() <= 8 * EQUAL
+
+
+def test_equal_scores_stand_as_given_in_ranx_in_short_lists_and_anyhow_in_longer_ones() -> None:
+    cases = _tied(300, lambda draw: draw.randint(1, 4))
+    found = ask("ranx", cases)
+    result = evaluate(from_run(*_run(cases), ties="order"), ["mrr@10", "ndcg@5"], preset("ranx"))
+    short = np.array([len(case.items) <= 15 for case in cases])
+    for name in ("mrr@10", "ndcg@5"):
+        assert np.abs(result.values(name) - np.array(found[name]))[short].max() <= EQUAL
+    assert np.abs(result.values("ndcg@5") - np.array(found["ndcg@5"]))[~short].max() > 0.01
+
+
+def test_padded_matrices_with_scores_are_what_scikit_learn_takes() -> None:
+    draw = np.random.default_rng(11)
+    grades, scores = draw.integers(0, 4, (40, 12)), draw.random((40, 12))
+    cases = []
+    for row, column in zip(grades, scores, strict=True):
+        order = np.argsort(-column)
+        case = graded(row[order].tolist())
+        cases.append(Case(case.items, case.grades, tuple(column[order].tolist())))
+    result = evaluate(from_padded(grades, scores=scores), ["ndcg@10"], preset("sklearn"))
+    assert np.abs(result.values("ndcg@10") - np.array(ask("sklearn", cases)["ndcg@10"])).max() <= EQUAL
+
+
+def test_negative_grades() -> None:
+    cases = [graded([1, -1, 2]), graded([-3, 0, 1])]
+    zero = evaluate(from_run(*_run(cases), negative="zero"), ["ndcg@5", "map@5"], preset("trec_eval"))
+    for library in ("trec_eval", "ranx"):
+        found = ask(library, cases)
+        for name in ("ndcg@5", "map@5"):
+            assert np.abs(zero.values(name) - np.array(found[name])).max() <= EQUAL
+    assert ask("sklearn", cases)["ndcg@5"] == ["ValueError", "ValueError"]
+    for library, measure in (("lenskit", "ndcg@5 graded"), ("torchmetrics", "ndcg@5 in doubles")):
+        first, second = ask(library, cases)[measure]
+        assert first < zero.values("ndcg@5")[0] - 0.05
+        assert second > 1

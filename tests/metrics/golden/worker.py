@@ -1,0 +1,35 @@
+"""Asks one library: reads questions from standard input and answers on standard output, a line of JSON each, until there are no more.
+
+    python -m tests.metrics.golden.worker LIBRARY < questions > answers
+
+Runs in the golden environment, where streammetrics is not installed: nothing of the project's arithmetic can enter an answer.
+In: {"lists": [[item ids in rank order], {item id: grade}, [scores]], "cutoffs": [k, ...]}. Out: {measure: [value of each list]}; a value is
+a number (NaN too) or, where the library refused the list, the name of its error.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+import warnings
+
+from tests.metrics.golden.libraries.asking import JudgedList
+
+
+def main() -> None:
+    library = importlib.import_module(f"tests.metrics.golden.libraries.{sys.argv[1]}")
+    answers = sys.stdout
+    sys.stdout = sys.stderr  # where libraries that print may print
+    for line in sys.stdin:
+        question = json.loads(line)
+        values = library.measure([JudgedList(*judged) for judged in question["lists"]], question["cutoffs"])
+        print(json.dumps(values), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    if sys.platform == "linux":
+        sys.setdlopenflags(os.RTLD_LAZY)  # see environment.UNCALLED
+    warnings.simplefilter("ignore")
+    main()

@@ -1,0 +1,267 @@
+"""The command: what it prints in each format, what it tells beside it, and its exit codes."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from streammetrics.metrics import Spec
+from streammetrics.metrics.__main__ import main, parser
+from streammetrics.metrics.evaluate import evaluate
+from streammetrics.metrics.presets import preset
+from streammetrics.metrics.trec import from_trec
+
+RUN = """\
+q1 Q0 d1 1 3.0 first
+q1 Q0 d2 2 2.0 first
+q1 Q0 d3 3 2.0 first
+q2 Q0 d1 1 1.0 first
+q3 Q0 d1 1 1.0 first
+q4 Q0 d1 1 1.0 first
+q4 Q0 d5 1 0.5 first
+"""
+OTHER = """\
+q1 Q0 d3 1 3.0 second
+q2 Q0 d1 1 1.0 second
+q4 Q0 d5 1 1.0 second
+q4 Q0 d1 1 0.5 second
+"""
+QRELS = """\
+q1 0 d3 1
+q1 0 d9 2
+q2 0 d1 0
+q2 0 d2 -1
+q4 0 d1 3
+q5 0 d1 1
+"""
+
+
+class Said(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+class Folder:
+    """A folder with files to evaluate, and the command run in it."""
+
+    def __init__(self, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.path = path
+        self._capsys = capsys
+        for name, content in (("run", RUN), ("other", OTHER), ("qrels", QRELS), ("users", "q1 ann\nq2 ann\nq4 bob\n")):
+            (path / name).write_text(content)
+
+    def __call__(self, *words: str) -> Said:
+        try:
+            code = main(
+                [str(self.path / word) if word in ("run", "other", "qrels", "users", "none") else word for word in words], "evaluate"
+            )
+        except SystemExit as stopped:
+            code = int(stopped.code or 0)
+        return Said(code, *self._capsys.readouterr())
+
+
+@pytest.fixture
+def command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Folder:
+    return Folder(tmp_path, capsys)
+
+
+def test_a_table_has_a_row_a_metric(command: Folder) -> None:
+    said = command("run", "qrels", "-m", "ndcg@10", "-m", "P_1")
+    assert said.code == 0
+    ndcg = (1 + (1 / math.log2(3)) / (2 + 1 / math.log2(3))) / 3
+    assert [line.split()[:2] for line in said.out.splitlines()] == [["metric", "mean"], ["ndcg@10", f"{ndcg:.4f}"], ["P_1", "0.3333"]]
+    assert said.out.splitlines()[2].split() == ["P_1", "0.3333", "0.3333", "3"]
+
+
+def test_queries_in_one_file_only_are_told(command: Folder) -> None:
+    told = command("run", "qrels").err.splitlines()
+    run = command.path / "run"
+    assert told == [
+        f"note: {run}: 1 query without judgments left out",
+        f"note: {run}: 1 query with judgments not ranked and left out; -c counts them as empty lists",
+    ]
+    complete = command("run", "qrels", "-c", "--format", "json")
+    assert json.loads(complete.out)["lists"] == 4
+    assert complete.err.count("\n") == 1
+
+
+def test_json_holds_what_the_functions_say(command: Folder) -> None:
+    said = command("run", "qrels", "-m", "ndcg@10,map", "-q", "--format", "json", "--by-user", "users")
+    found = json.loads(said.out)
+    result = evaluate(
+        from_trec(command.path / "run", command.path / "qrels", users={"q1": "ann", "q2": "ann", "q4": "bob"}), ["ndcg@10", "map"]
+    )
+    assert {name: row["mean"] for name, row in found["metrics"].items()} == result.means
+    assert {name: row["standard_error"] for name, row in found["metrics"].items()} == result.standard_errors
+    assert found["per_query"]["q4"] == {"ndcg@10": 1.0, "map": 1.0}
+    assert (found["lists"], found["users"], found["lists_without_relevant"]) == (3, 2, 1)
+    assert found["spec_digest"] == Spec().digest()
+
+
+def test_numbers_that_do_not_exist_are_null_in_json_and_empty_in_csv(command: Folder) -> None:
+    words = ("other", "qrels", "-m", "mrr", "-q", "--spec", "rectools", "-l", "9")
+    assert json.loads(command(*words, "--format", "json").out)["metrics"]["mrr"] == {"mean": None, "standard_error": None, "lists": 0}
+    assert command(*words, "--format", "csv").out.splitlines()[1:] == ["q1,", "q2,", "q4,", "all,"]
+    assert command(*words, "--format", "trec").out == ""
+    assert command(*words).out.splitlines()[1].split() == ["q1", "-"]
+
+
+def test_csv_has_a_row_a_query_with_all_digits(command: Folder) -> None:
+    rows = list(csv.DictReader(io.StringIO(command("run", "qrels", "-m", "ndcg@10", "-q", "--format", "csv").out)))
+    result = evaluate(from_trec(command.path / "run", command.path / "qrels"), ["ndcg@10"])
+    assert [(row["list_id"], float(row["ndcg@10"])) for row in rows] == [
+        *zip(result.lists, result.values("ndcg@10"), strict=True),
+        ("all", result.means["ndcg@10"]),
+    ]
+
+
+def test_trec_format_is_that_of_trec_eval(command: Folder) -> None:
+    said = command("run", "qrels", "-m", "P.1,5", "-m", "recip_rank", "-q", "--format", "trec", "--spec", "trec_eval")
+    lines = [
+        "P_1                   \tq1\t0.0000",
+        "P_5                   \tq1\t0.2000",
+        "recip_rank            \tq1\t0.5000",
+        "P_1                   \tq2\t0.0000",
+        "P_5                   \tq2\t0.0000",
+        "recip_rank            \tq2\t0.0000",
+        "P_1                   \tq4\t1.0000",
+        "P_5                   \tq4\t0.2000",
+        "recip_rank            \tq4\t1.0000",
+        "P_1                   \tall\t0.3333",
+        "P_5                   \tall\t0.1333",
+        "recip_rank            \tall\t0.5000",
+    ]
+    assert said.out.splitlines() == lines
+    only_means = command("run", "qrels", "-m", "P.1,5", "-m", "recip_rank", "--format", "trec", "--digits", "2").out
+    assert only_means.splitlines()[-1] == "recip_rank            \tall\t  0.50"
+
+
+def test_a_preset_and_a_level_change_the_numbers(command: Folder) -> None:
+    words = ("run", "qrels", "-m", "map@1", "-m", "recall@1", "--format", "json")
+    judged = from_trec(command.path / "run", command.path / "qrels")
+    assert json.loads(command(*words, "--spec", "trec_eval").out)["spec_digest"] == preset("trec_eval").digest()
+    for level, spec in (((), Spec()), (("-l", "2"), Spec(relevance_threshold=2))):
+        found = json.loads(command(*words, *level).out)["metrics"]
+        assert {name: row["mean"] for name, row in found.items()} == evaluate(judged, ["map@1", "recall@1"], spec).means
+
+
+def test_a_comparison_shows_both_runs_and_what_chance_says(command: Folder) -> None:
+    said = command("run", "qrels", "--compare", "other", "-m", "recip_rank", "--unpaired", "drop", "--format", "json")
+    found = json.loads(said.out)
+    row = found["comparison"]["metrics"]["recip_rank"]
+    assert (found["a"]["metrics"]["recip_rank"]["mean"], found["b"]["metrics"]["recip_rank"]["mean"]) == (row["mean_a"], row["mean_b"])
+    assert row["difference"] == pytest.approx((0.5 - 0.5) / 3, abs=1e-12)
+    assert (row["lists"], row["randomisation_p_value"], row["exact"]) == (3, 1.0, True)
+    table = command("run", "qrels", "--compare", "other", "-m", "recip_rank", "--unpaired", "drop", "--confidence", "0.999").out
+    assert re.sub(" +", " ", table.splitlines()[0]) == "metric a b b - a 99.9% interval t test p randomised p lists users"
+    rows = command("run", "qrels", "--compare", "other", "-m", "recip_rank", "--format", "csv", "--holm").out.splitlines()
+    assert rows[0].startswith("metric,lists,clusters,mean_a,mean_b,difference,")
+    assert rows[1].startswith("recip_rank,3,3,")
+
+
+def test_pairs_that_are_none_are_refused_or_told(command: Folder) -> None:
+    (command.path / "other").write_text(OTHER.replace("q2", "q5"))
+    said = command("run", "qrels", "--compare", "other")
+    assert said.code == 1
+    assert "lists: got 'q2' in a only (1 in a only, 1 in b only)" in said.err
+    said = command("run", "qrels", "--compare", "other", "--unpaired", "drop")
+    assert said.code == 0
+    assert said.err.count("1 query that the other run lacks left out of the comparison") == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("qrels", "run"), "run, line 1: got 6 columns; allowed are 4"),
+        (("none", "qrels"), "No such file or directory"),
+        (("run", "qrels", "--by-user", "run"), "run, line 1: got 6 columns; allowed are 2: query user"),
+        (("run", "qrels", "--ties", "error"), "score: got 2 for item 'd2' of list 'q1' and for item 'd3' of list 'q1'"),
+        (("run", "qrels", "--ties", "average", "-m", "map"), "ties: got 'average' for map"),
+    ],
+)
+def test_files_that_cannot_be_evaluated_end_it_with_one(command: Folder, words: tuple[str, ...], message: str) -> None:
+    said = command(*words)
+    assert (said.code, said.out) == (1, "")
+    assert said.err.splitlines()[-1].startswith("evaluate: ")
+    assert message in said.err.splitlines()[-1]
+
+
+def test_files_about_different_queries_are_refused(command: Folder) -> None:
+    (command.path / "qrels").write_text("q77 0 d1 1\n")
+    said = command("run", "qrels")
+    assert said.code == 1
+    assert "got no query that" in said.err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("run",), "the following arguments are required: QRELS"),
+        (("run", "qrels", "-m", "ndgc@10"), "metric name: got 'ndgc'; allowed are ndcg"),
+        (("run", "qrels", "-m", "ndcg@10,"), "metric: got ''"),
+        (("run", "qrels", "--spec", "lucene"), "invalid choice: 'lucene'"),
+        (("run", "qrels", "--format", "xml"), "invalid choice: 'xml'"),
+        (("run", "qrels", "-l", "0"), "spec field relevance_threshold: got 0.0"),
+        (("run", "qrels", "--digits", "99"), "--digits: got 99"),
+        (("-", "-"), "files: got - twice"),
+        (("run", "qrels", "--compare", "other", "-q"), "--compare: got --per-query or --format trec beside it"),
+        (("run", "qrels", "--compare", "other", "--confidence", "95"), "confidence level: got 95.0"),
+        (("run", "qrels", "--compare", "other", "--samples", "0"), "samples: got 0"),
+        (("run", "qrels", "--compare", "other", "--seed", "-1"), "seed: got -1"),
+        (("run", "qrels", "--wrong"), "unrecognized arguments: --wrong"),
+    ],
+)
+def test_wrong_words_end_it_with_two_before_a_file_is_read(command: Folder, words: tuple[str, ...], message: str) -> None:
+    said = command(*words)
+    assert (said.code, said.out) == (2, "")
+    assert message in said.err
+    assert said.err.startswith("evaluate: ")
+    assert said.err.endswith("; see evaluate --help\n")
+
+
+def test_help_gives_examples_that_parse(command: Folder) -> None:
+    said = command("--help")
+    assert said.code == 0
+    examples = [line.split()[1:] for line in said.out.splitlines() if line.startswith("  evaluate ")]
+    assert len(examples) == 5
+    for words in examples:
+        assert parser("evaluate").parse_args(words).run.startswith(("run", "baseline"))
+
+
+def test_the_module_is_a_command(command: Folder) -> None:
+    words = [sys.executable, "-m", "streammetrics.metrics", "-", str(command.path / "qrels"), "-m", "P_1", "--format", "trec"]
+    said = subprocess.run(words, input=RUN, capture_output=True, text=True, check=False)
+    assert (said.returncode, said.stdout) == (0, "P_1                   \tall\t0.3333\n")
+
+
+def test_a_reader_that_has_enough_is_no_error(command: Folder) -> None:
+    many = "".join(f"q{number} Q0 d1 1 1 t\n" for number in range(20_000))
+    (command.path / "run").write_text(many)
+    (command.path / "qrels").write_text("".join(f"q{number} 0 d1 1\n" for number in range(20_000)))
+    words = [
+        sys.executable,
+        "-m",
+        "streammetrics.metrics",
+        str(command.path / "run"),
+        str(command.path / "qrels"),
+        "-q",
+        "--format",
+        "trec",
+    ]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait() == 0

@@ -1,0 +1,266 @@
+"""Frames of any make give the same judged lists, and the same integers, without any of them being imported by the package."""
+
+from __future__ import annotations
+
+import gc
+import math
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streammetrics.metrics import MetricError
+from streammetrics.metrics.arrow import read_columns
+from streammetrics.metrics.evaluate import evaluate
+from streammetrics.metrics.frames import from_frame, from_frames, from_wide_frame
+from streammetrics.metrics.inputs import from_grades, from_run
+from tests.metrics.offline.test_inputs import facts
+
+Columns = Mapping[str, list[Any]]
+
+NAMES = ["ndcg@5", "mrr@5", "item_hit_rate@3", "recall@5"]
+
+
+def arrow_chunks(columns: Columns) -> pa.Table:
+    """A table of two chunks, of which the first starts somewhere inside its buffers."""
+    table = pa.table(dict(columns))
+    padded = pa.concat_tables([table, table])
+    half = table.num_rows // 2
+    return pa.concat_tables([padded.slice(table.num_rows, half), table.slice(half)])
+
+
+def arrow_other_types(columns: Columns) -> pa.Table:
+    """Categories, text as views and with long offsets, single precision."""
+    other = {pa.string(): pa.large_string(), pa.float64(): pa.float32(), pa.int64(): pa.int8()}
+    table = pa.table(dict(columns))
+    table = table.cast(pa.schema([(field.name, other.get(field.type, field.type)) for field in table.schema]))
+    for at, name in enumerate(table.column_names):
+        if table.schema.field(at).type == pa.large_string():
+            column = table.column(at).cast(pa.string_view()) if at % 2 else table.column(at).combine_chunks().dictionary_encode()
+            table = table.set_column(at, name, column)
+    return table
+
+
+MAKERS: dict[str, Callable[[Columns], Any]] = {
+    "dict of lists": dict,
+    "dict of arrays": lambda columns: {name: np.array(values) for name, values in columns.items()},
+    "pandas": lambda columns: pd.DataFrame(dict(columns)),
+    "pandas, other index": lambda columns: pd.DataFrame(dict(columns), index=range(100, 100 + len(next(iter(columns.values()))))),
+    "pandas categories": lambda columns: pd.DataFrame(dict(columns)).astype(
+        {name: "category" for name, values in columns.items() if isinstance(values[0], str)}
+    ),
+    "polars": lambda columns: pl.DataFrame(dict(columns)),
+    "polars categories": lambda columns: pl.DataFrame(dict(columns)).with_columns(pl.col(pl.String).cast(pl.Categorical)),
+    "polars slice": lambda columns: pl.concat([pl.DataFrame(dict(columns))] * 2)[len(next(iter(columns.values()))) :],
+    "Arrow": lambda columns: pa.table(dict(columns)),
+    "Arrow record batch": lambda columns: pa.RecordBatch.from_pydict(dict(columns)),
+    "Arrow in chunks": arrow_chunks,
+    "Arrow, other types": arrow_other_types,
+}
+make = pytest.mark.parametrize("made", MAKERS.values(), ids=MAKERS.keys())
+
+WIDE = {
+    "list_id": ["q1", "a query with a long name, é", "q3", "q4"],
+    "user": ["ann", "bob", "ann", "bob"],
+    "first": [0.0, 2.0, 0.0, 1.0],
+    "second": [1.0, 0.0, 0.5, 1.0],
+    "third": [3.0, 0.0, 2.0, 0.0],
+}
+LONG = {
+    "list_id": ["q2", "q1", "q1", "q2", "q1", "ein längerer Name", "q2"],
+    "item": ["b", "a", "c", "a", "b", "a", "a name of many bytes"],
+    "rank": [2, 3, 1, 1, 2, 1, 3],
+    "score": [0.5, 0.25, 0.75, 1.0, 0.5, 1.0, 0.125],
+    "grade": [1, 0, 2, 0, 1, 3, 2],
+    "user": ["x", "y", "y", "x", "y", "x", "x"],
+}
+QRELS = {
+    "list_id": ["q1", "q1", "q2", "q2", "q9"],
+    "item": ["a", "z", "a name of many bytes", "b", "a"],
+    "grade": [1, 2, 3, 0, 1],
+}
+
+
+@make
+def test_a_wide_frame_gives_the_same_integers_whoever_made_it(made: Callable[[Columns], Any]) -> None:
+    judged = from_wide_frame(made(WIDE), ["first", "second", "third"], list_id="list_id", user="user")
+    expected = from_grades(
+        {name: list(grades) for name, *grades in zip(*(WIDE[name] for name in ("list_id", "first", "second", "third")), strict=True)}
+    )
+    assert facts(judged) == facts(expected)
+    assert judged.users == ("ann", "bob", "ann", "bob")
+    np.testing.assert_array_equal(evaluate(judged, NAMES).scored.rows, evaluate(expected, NAMES).scored.rows)
+
+
+@make
+@pytest.mark.parametrize("order", [{"rank": "rank"}, {"score": "score"}], ids=str)
+def test_a_row_for_each_item_gives_the_same_lists_whoever_made_it(made: Callable[[Columns], Any], order: dict[str, str]) -> None:
+    judged = from_frame(made(LONG), user="user", **order)
+    assert facts(judged) == {"q2": (3, {1: 1.0, 2: 2.0}, []), "q1": (3, {0: 2.0, 1: 1.0}, []), "ein längerer Name": (1, {0: 3.0}, [])}
+    assert judged.lists == ("q2", "q1", "ein längerer Name")
+    assert judged.users == ("x", "y", "x")
+
+
+@make
+@pytest.mark.parametrize("order", [{"rank": "rank"}, {"score": "score"}], ids=str)
+@pytest.mark.parametrize("complete", [False, True])
+def test_two_frames_say_what_two_dicts_say(made: Callable[[Columns], Any], order: dict[str, str], complete: bool) -> None:
+    run: dict[str, dict[str, float]] = {}
+    for name, item, score in zip(LONG["list_id"], LONG["item"], LONG["score"], strict=True):
+        run.setdefault(name, {})[item] = score
+    truth: dict[str, dict[str, float]] = {}
+    for name, item, grade in zip(QRELS["list_id"], QRELS["item"], QRELS["grade"], strict=True):
+        truth.setdefault(name, {})[item] = grade
+    judged, expected = from_frames(made(LONG), made(QRELS), complete=complete, **order), from_run(run, truth, complete=complete)
+    assert facts(judged) == facts(expected)
+    assert (judged.only_ranked, judged.only_judged) == (expected.only_ranked, expected.only_judged)
+
+
+def test_rows_stand_in_rank_order_where_nothing_else_is_said() -> None:
+    judged = from_frame({"list_id": [7, 8, 7], "grade": [0, 1, 2]})
+    assert facts(judged) == {7: (2, {1: 2.0}, []), 8: (1, {0: 1.0}, [])}
+
+
+def test_whole_number_ids_are_kept_whole() -> None:
+    large = 2**63 - 1
+    for made in (pl.DataFrame, pa.table, pd.DataFrame):
+        assert from_frame(made({"list_id": [large, large - 1], "grade": [1, 1]})).lists == (large, large - 1)
+
+
+@make
+def test_columns_are_copied_and_outlive_the_frame(made: Callable[[Columns], Any]) -> None:
+    frame = made(LONG)
+    if hasattr(frame, "__arrow_c_stream__"):
+        columns = read_columns(frame, ["list_id", "grade", "score"])
+        del frame
+        gc.collect()
+        assert columns["list_id"].tolist() == LONG["list_id"]
+        assert columns["grade"].tolist() == LONG["grade"]
+        assert columns["score"].tolist() == LONG["score"]
+
+
+texts = st.one_of(st.none(), st.text(st.characters(codec="utf-8"), max_size=20))
+
+
+@given(
+    st.lists(st.tuples(texts, st.one_of(st.none(), st.integers(-(2**40), 2**40)), st.one_of(st.none(), st.booleans()))), st.integers(0, 5)
+)
+def test_any_column_is_read_as_it_was_written(rows: list[tuple[Any, Any, Any]], start: int) -> None:
+    columns = {name: [row[at] for row in rows] for at, name in enumerate(("text", "number", "flag"))}
+    types = [("text", pa.string()), ("number", pa.int64()), ("flag", pa.bool_())]
+    table = pa.table(columns, schema=pa.schema(types))
+    views = table.cast(pa.schema([("text", pa.string_view()), *types[1:]]))
+    polars = pl.DataFrame(columns, schema={"text": pl.String, "number": pl.Int64, "flag": pl.Boolean})
+    for frame in (table.slice(start), views.slice(start), polars[start:]):
+        got = read_columns(frame, list(columns))
+        assert got["text"].tolist() == columns["text"][start:]
+        for name in ("number", "flag"):
+            assert [None if isinstance(value, float) and math.isnan(value) else value for value in got[name].tolist()] == columns[name][
+                start:
+            ]
+
+
+def test_records_that_start_inside_their_columns_are_read_from_there() -> None:
+    records = pa.StructArray.from_arrays([pa.array(["x", "a", "b", "a"]), pa.array([9, 0, 1, 2])], ["list_id", "grade"])
+    got = read_columns(pa.chunked_array([records.slice(1), records.slice(2, 1)]), ["list_id", "grade"])
+    assert got["list_id"].tolist() == ["a", "b", "a", "b"]
+    assert got["grade"].tolist() == [0, 1, 2, 1]
+
+
+def test_pandas_without_pyarrow_is_read_too() -> None:
+    code = (
+        "import sys; sys.modules['pyarrow'] = None\n"
+        "import pandas as pd\n"
+        "from streammetrics.metrics.frames import from_frame\n"
+        "judged = from_frame(pd.DataFrame({'list_id': ['a', 'b', 'a'], 'grade': [0, 1, 2]}))\n"
+        "print(judged.lists, judged.rows, judged.positions, judged.grades)"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout == "('a', 'b') [0 1] [1 0] [2. 1.]\n"
+
+
+def test_a_missing_grade_ends_a_wide_list() -> None:
+    frame = pl.DataFrame({"first": [1.0, None, 0.0], "second": [None, None, 2.0]})
+    assert facts(from_wide_frame(frame, ["first", "second"])) == {0: (1, {0: 1.0}, []), 1: (0, {}, []), 2: (2, {1: 2.0}, [])}
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: from_frame(pl.DataFrame({"list_id": [1]})), "column: got 0 named 'grade'; allowed is one; the frame has list_id"),
+        (lambda: from_frame({"list_id": [1]}), "column 'grade': cannot be read (KeyError"),
+        (lambda: from_frame({"list_id": [1], "grade": [1, 2]}), "columns: got list_id with 1, grade with 2 rows; allowed are equal sizes"),
+        (lambda: from_frame(5), "frame: got int; allowed is what has __arrow_c_stream__, or columns by name"),
+        (lambda: from_frame(pa.table({"list_id": [1, 2], "grade": [1, None]})), "column 'grade': got a missing value or NaN at row 1"),
+        (lambda: from_frame(pd.DataFrame({"list_id": ["a", None], "grade": [1, 1]})), "column 'list_id': got a missing value at row 1"),
+        (
+            lambda: from_frame(pl.DataFrame({"list_id": [1, None], "grade": [1, 1]})),
+            "column 'list_id': got dtype float64 (a missing value at row 1)",
+        ),
+        (lambda: from_frame({"list_id": [0.5], "grade": [1]}), "column 'list_id': got dtype float64; allowed are text and whole numbers"),
+        (lambda: from_frame({"list_id": ["a"], "grade": ["1"]}), "column 'grade': got dtype <U1; allowed are numbers"),
+        (lambda: from_frame(pl.DataFrame({"list_id": ["a"], "grade": ["1"]})), "column 'grade': got '1' at row 0; allowed are numbers"),
+        (
+            lambda: from_frame(pl.DataFrame({"list_id": ["a"], "grade": [[1]]})),
+            "column 'grade': got Arrow type '+L'; allowed are whole numbers",
+        ),
+        (lambda: from_frame({"list_id": ["a"], "grade": [-1]}), "grade: got -1 at position 0 of list 'a'"),
+        (
+            lambda: from_frame({"list_id": [1], "grade": [1], "a": [1]}, rank="a", score="a"),
+            "order: got rank='a' and score='a'; allowed is one of them",
+        ),
+        (
+            lambda: from_frame({"list_id": ["q", "p", "q"], "grade": [1, 0, 0], "rank": [2, 2, 2]}, rank="rank"),
+            "column 'rank': got 2 at rows 0 and 2 of list 'q'; allowed is each rank once a list",
+        ),
+        (
+            lambda: from_frame({"list_id": ["q", "q"], "grade": [1, 0], "user": ["a", "b"]}, user="user"),
+            "column 'user': got 'a' and, at row 1, 'b' for list_id 'q'; allowed is one a list",
+        ),
+        (
+            lambda: from_frames({"list_id": [1, 1], "item": ["a", "a"]}, {"list_id": [1], "item": ["a"], "grade": [1]}),
+            "item: got 'a' twice in list 1",
+        ),
+        (
+            lambda: from_frames({"list_id": [1], "item": ["a"]}, {"list_id": [1, 1], "item": ["a", "a"], "grade": [1, 2]}),
+            "judgments: got item 'a' of list 1 twice, again at row 1",
+        ),
+        (lambda: from_wide_frame({"a": [1]}, "a"), "grades: got 'a'; allowed is a sequence of column names, one a rank"),
+        (
+            lambda: from_wide_frame({"a": [1.0, math.nan], "b": [1.0, 1.0]}, ["a", "b"]),
+            "column 'b': got a grade at row 1 after a missing one; allowed are missing values at the end only",
+        ),
+        (lambda: read_columns(pa.chunked_array([[1]]), ["x"]), "frame: got a stream of Arrow type l; allowed is one of records"),
+    ],
+)
+def test_what_breaks_a_rule_is_refused_with_its_column_and_row(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(MetricError, match=re.escape(message)):
+        call()
+
+
+def test_frames_without_rows_have_no_lists() -> None:
+    for frame in (
+        pd.DataFrame({"list_id": [], "grade": []}),
+        pl.DataFrame({"list_id": [], "grade": []}),
+        pa.table({"list_id": [], "grade": []}),
+    ):
+        assert len(from_frame(frame)) == 0
+
+
+def test_an_error_of_the_other_side_is_told() -> None:
+    def broken() -> Any:
+        yield pa.record_batch({"list_id": [1], "grade": [1]})
+        raise OSError("the disk is gone")
+
+    schema = pa.schema([("list_id", pa.int64()), ("grade", pa.int64())])
+    with pytest.raises(MetricError, match=r"frame: its Arrow stream failed with code \d+: .*the disk is gone"):
+        from_frame(pa.RecordBatchReader.from_batches(schema, broken()))

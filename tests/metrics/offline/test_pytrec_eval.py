@@ -1,0 +1,84 @@
+"""trec_eval itself, through pytrec_eval, on random and awkward runs: the same value for every query and every mean.
+
+Negative grades are not among them: pytrec_eval 0.5 counts them outside of its own memory, and sooner or later crashes.
+"""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+import pytrec_eval
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streammetrics.metrics.evaluate import Evaluation, evaluate
+from streammetrics.metrics.inputs import from_run
+from streammetrics.metrics.presets import preset
+from streammetrics.metrics.trec import from_trec
+
+Run = dict[str, dict[str, float]]
+Qrels = dict[str, dict[str, int]]
+
+MEASURES = [
+    "ndcg",
+    "map",
+    "recip_rank",
+    "Rprec",
+    *(f"{name}_{k}" for name in ("ndcg_cut", "map_cut", "P", "recall", "success") for k in (1, 3, 5, 10, 100)),
+]
+OURS = dict(zip(evaluate(from_run({}, {}), MEASURES).means, MEASURES, strict=True))
+"""What each measure is called here."""
+
+documents = st.sampled_from([f"d{number}" for number in range(15)] + ["é", "z", "Z", "d01"])
+close_scores = st.sampled_from([0.0, 1.0, 1.00000001, 1.0000001, 2.0, -1.0, 1e30, 0.1, 0.1 + 1e-9])
+queries = st.sampled_from(["q1", "q2", "q10", "q3"])
+runs = st.dictionaries(queries, st.dictionaries(documents, close_scores, min_size=1, max_size=15), min_size=1)
+truths = st.dictionaries(queries, st.dictionaries(documents, st.integers(0, 4), min_size=1, max_size=10), min_size=1)
+
+
+def ours(run: Run, truth: Qrels) -> Evaluation:
+    return evaluate(from_run(run, truth, ties="trec_eval", negative="zero"), MEASURES, preset("trec_eval"))
+
+
+def assert_same(run: Run, truth: Qrels) -> None:
+    theirs = pytrec_eval.RelevanceEvaluator(truth, set(MEASURES)).evaluate(run)
+    result = ours(run, truth)
+    assert set(result.lists) == set(theirs)
+    for name, measure in OURS.items():
+        values = dict(zip(result.lists, result.values(name).tolist(), strict=True))
+        assert values == pytest.approx({query: found[measure] for query, found in theirs.items()}, abs=1e-12)
+        if theirs:
+            mean = pytrec_eval.compute_aggregated_measure(measure, [found[measure] for found in theirs.values()])
+            assert result.means[name] == pytest.approx(mean, abs=1e-12)
+
+
+@given(runs, truths)
+def test_small_runs_full_of_ties_have_the_values_of_trec_eval(run: Run, truth: Qrels) -> None:
+    assert_same(run, truth)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_long_runs_have_the_values_of_trec_eval(seed: int) -> None:
+    chance = random.Random(seed)
+    run: Run = {}
+    truth: Qrels = {}
+    for number in range(60):
+        pool = [f"doc{chance.randrange(10**6)}" for _ in range(400)]
+        run[f"q{number}"] = {name: chance.choice([chance.random() * 20, chance.randrange(20)]) for name in chance.sample(pool, 250)}
+        truth[f"q{number}"] = {name: chance.choice([0, 0, 1, 1, 2, 3]) for name in chance.sample(pool, chance.randrange(1, 120))}
+    assert_same(run, truth)
+
+
+def test_files_have_the_values_that_trec_eval_finds_in_them(tmp_path: Path) -> None:
+    run_lines = ["q1 Q0 a 1 0.5 t", "q1 Q0 b 2 0.5 t", "q2 Q0 c 1 3 t", "q1 Q0 c 9 0.25 t", "q3 Q0 c 1 3 t"]
+    truth_lines = ["q1 0 a 1", "q1 0 x 2", "q2 0 c 0", "q4 0 c 1", "q1 0 c 3"]
+    for name, lines in (("run", run_lines), ("qrels", truth_lines)):
+        (tmp_path / name).write_text("\n".join(lines) + "\n")
+    with (tmp_path / "run").open() as run, (tmp_path / "qrels").open() as truth:
+        theirs = pytrec_eval.RelevanceEvaluator(pytrec_eval.parse_qrel(truth), set(MEASURES)).evaluate(pytrec_eval.parse_run(run))
+    result = evaluate(from_trec(tmp_path / "run", tmp_path / "qrels"), MEASURES, preset("trec_eval"))
+    assert result.lists == tuple(theirs) == ("q1", "q2")
+    for name, measure in OURS.items():
+        assert result.values(name).tolist() == pytest.approx([theirs[query][measure] for query in result.lists], abs=1e-12)

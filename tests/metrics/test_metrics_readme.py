@@ -1,0 +1,50 @@
+"""The examples of the metric library's page run, and its tables name what there is."""
+
+from __future__ import annotations
+
+import doctest
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import streammetrics.metrics
+from streammetrics.metrics import Spec
+from streammetrics.metrics.names import ALL_METRIC_NAMES
+from streammetrics.metrics.presets import PRESETS
+
+PAGE = Path(streammetrics.metrics.__file__).with_name("README.md")
+
+
+def test_the_examples_run() -> None:
+    # ELLIPSIS and the like would hide digits; what the page prints is what there is.
+    failed, tried = doctest.testfile(str(PAGE), module_relative=False)
+    assert (failed, tried > 15) == (0, True)
+
+
+def _section(title: str) -> str:
+    text = PAGE.read_text()
+    start = text.index(f"\n## {title}")
+    return text[start : text.find("\n## ", start + 1)]
+
+
+def _names_in_first_column(section: str) -> set[str]:
+    return {name for line in section.splitlines() if line.startswith("| `") for name in re.findall(r"`(\w+)`", line.split("|")[1])}
+
+
+def test_the_page_describes_every_metric() -> None:
+    assert _names_in_first_column(_section("Names")) == set(ALL_METRIC_NAMES)
+
+
+def test_the_page_describes_every_field_of_a_spec() -> None:
+    assert _names_in_first_column(_section("What a number means")) == {field.name for field in fields(Spec)}
+
+
+def test_the_page_shows_every_preset() -> None:
+    shown = _section("What a number means")
+    assert [name for name in PRESETS if f"`{name}`" not in shown] == []
+
+
+def test_links_within_the_page_lead_somewhere() -> None:
+    text = PAGE.read_text()
+    anchors = {re.sub(r"[^\w -]", "", title).strip().lower().replace(" ", "-") for title in re.findall(r"^#+ (.*)$", text, re.M)}
+    assert set(re.findall(r"\]\(#([^)]*)\)", text)) <= anchors
