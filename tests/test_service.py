@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from streammetrics.engine import Engine
 from streammetrics.errors import MalformedEvent, SourceError, StateError, StoreError
@@ -659,6 +660,32 @@ class TestTheWorldAway:
         assert bench.worker.vitals.store_trouble is None
         assert bench.worker.vitals.ready
         assert not bench.source.paused
+        assert_exact(bench.store, bench.logs, bench.engine)
+
+    def test_a_source_that_fails_at_once_is_not_asked_all_the_time(self) -> None:
+        bench = Bench()
+        bench.turn()
+        bench.source.chance, bench.source.failures = Random(1), 1.0
+        before = bench.clock.monotonic()
+        for _ in range(50):
+            bench.worker.turn(timeout_s=0.2)
+        assert bench.clock.monotonic() - before >= 50 * 0.2
+
+    def test_a_source_that_fails_now_and_then_is_told_of_once_until_it_has_been_well_for_a_while(self) -> None:
+        bench = Bench()
+        bench.turn()
+        bench.source.chance, bench.source.failures = Random(1), 0.5
+        with capture_logs() as logs:
+            bench.turn(200, seconds=0.05)
+            assert bench.worker.vitals.source_trouble is not None
+            bench.source.failures = 0.0
+            bench.show(0)
+            bench.turn(2, seconds=6.0)
+        assert [entry["event"] for entry in logs if entry["event"].startswith("source")] == [
+            "source unavailable, trying again",
+            "source available again",
+        ]
+        assert bench.worker.vitals.source_trouble is None
         assert_exact(bench.store, bench.logs, bench.engine)
 
     @pytest.mark.parametrize("fault", [StoreError, SourceError])
