@@ -28,10 +28,10 @@ from streammetrics.work import WorkerRules
 from tests.faults import FaultyStore, HandClock, KeptLetters, Logs, LogSource, Underway
 from tests.machine import engine_of, oracle_group
 from tests.oracle import Arrival, Group, Result, Settings, Step, Tick, judge
-from tests.strategies import ACTIONS, EXPERIMENTS, SEGMENTS, VALUES
+from tests.strategies import ACTIONS, EXPERIMENTS, SEGMENTS, VALUES, searches_deep
 from tests.test_engine import row_of, scores_of
 
-SEEDS = range(100)
+SEEDS = range(100 if searches_deep() else 40)
 TASKS = 3
 START_MS = 1_732_183_200_000
 FAR_MS = 10_000
@@ -681,10 +681,7 @@ class TestTheWorldAway:
             bench.source.failures = 0.0
             bench.show(0)
             bench.turn(2, seconds=6.0)
-        assert [entry["event"] for entry in logs if entry["event"].startswith("source")] == [
-            "source unavailable, trying again",
-            "source available again",
-        ]
+        assert [entry["event"] for entry in logs if entry["log_level"] == "warning"] == ["source unavailable, trying again"]
         assert bench.worker.vitals.source_trouble is None
         assert_exact(bench.store, bench.logs, bench.engine)
 
