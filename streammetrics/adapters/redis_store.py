@@ -103,7 +103,7 @@ class RedisStore:
         if due_before_ms is None:
             states, sums = self._ask(lambda client: _read(client, ((keys.users, fields), (keys.totals, total_fields))))
             return Loaded(_present(asked, states), [], None, _present(wanted, sums))
-        args = (due_before_ms, due_max, len(fields), *fields, *total_fields)
+        args: tuple[str | int, ...] = (due_before_ms, due_max, len(fields), *fields, *total_fields)
         members, due_parts, due_sums, parts, sum_parts, next_due = self._ask(
             lambda client: self._load(client, (keys.users, keys.due, keys.totals), args)
         )

@@ -1,0 +1,233 @@
+"""Lists that have become final -> the totals of their users -> the moments of experiments, once between two commits.
+
+Pure. A list enters when its pane is final or its session has closed, whichever is first, and changes no more; of one user's lists
+the earlier never enter after the later. So his first exposure is that of the first list that enters, and his totals only grow,
+until a list shows him a second variant: then they are withdrawn, and he is counted among those who saw several.
+
+All users that are looked at between two commits are taken together: what each adds was known at the last commit (before) and is
+known now (after), and the moments change by the difference. Integers only, so the order of users and of commits cannot matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from streammetrics.experiments.measures import Measures
+from streammetrics.experiments.moments import TOTAL_MAX, add, of_users, subtract, zero
+from streammetrics.lives import DAY_MS, WHOLE, ExperimentRules, Life
+from streammetrics.scoring import Layout, Shape, score
+from streammetrics.sessions import ShownList
+from streammetrics.state import decode_totals, encode_totals
+from streammetrics.task import TaskState
+from streammetrics.windows import FOREVER, NEVER
+
+LISTS_MAX: Final = 1 << 22
+"""Lists of one user in one scope; more would bring sums of values up to 1, in units of 2**-40, to TOTAL_MAX."""
+
+
+class UserLayout:
+    """Which columns of the scorer users' totals hold, what is measured of them, and how many lists of a user they can hold."""
+
+    def __init__(self, layout: Layout, metrics: Sequence[str]) -> None:
+        self.layout, scorer, wanted = layout, layout.scorer, set(metrics)
+        columns = [index for index, column in enumerate(scorer.columns) if not wanted or str(column.metric) in wanted]
+        self.places = [2 + index for index in columns]
+        self.measures = Measures([scorer.columns[index] for index in columns])
+        deepest = max(column.metric.k or 1 for column in scorer.columns)
+        best = scorer.score_list([scorer.grade_max] * min(deepest, scorer.items_max))
+        self.lists_max = min(LISTS_MAX, TOTAL_MAX // max(best))
+
+
+class Settled(NamedTuple):
+    """What users' totals come to: those to store, those of whom nothing is left, and until when the rest is of use (event time, ms)."""
+
+    totals: dict[str, bytes]
+    gone: list[str]
+    until: dict[str, int]
+
+
+class _Entry:
+    """What one user adds to one scope of a life. `place` is its row in the matrices once it changes; `packed` its sums before."""
+
+    __slots__ = ("lists", "packed", "place", "variant")
+
+    def __init__(self, variant: str | None, lists: int, packed: bytes) -> None:
+        self.variant = variant
+        self.lists = lists
+        self.packed = packed
+        self.place = -1
+
+
+_Entries = dict[tuple[int, int], _Entry]
+
+
+class _Round:
+    """All users that were looked at since the last commit, on their way into the moments."""
+
+    def __init__(self, state: TaskState, rules: ExperimentRules, layout: UserLayout, pane_ms: int, day_from: int) -> None:
+        self.state, self.rules, self.layout = state, rules, layout
+        self.pane_ms, self.day_from = pane_ms, day_from
+        self.shapes: dict[Shape, int] = {}
+        self.placed: list[_Entry] = []
+        self.before: list[tuple[int, int, bytes]] = []
+        """Row, lists and packed sums of those who added something at the last commit."""
+        self.added: list[tuple[int, int]] = []
+        """Row, and number of the shape of a list that is added to it."""
+        self.leaves: dict[tuple[Life, int, str], list[int]] = {}
+        self.joins: dict[tuple[Life, int, str], list[int]] = {}
+
+    def read(self, stored: bytes | None) -> tuple[_Entries, bool]:
+        """A user's entries that may still be of use, and whether there were others."""
+        if stored is None:
+            return {}, False
+        told = decode_totals(stored)
+        entries = {(number, day): _Entry(variant, lists, packed) for number, day, variant, lists, packed in told if self.lasts(number, day)}
+        return entries, len(entries) < len(told)
+
+    def lasts(self, number: int, day: int) -> bool:
+        """Whether some list may still enter a scope: it is there, and its end is not yet behind all lists that have entered."""
+        life = self.state.lives.of_number.get(number)
+        if life is None or (day != WHOLE and day < self.day_from):
+            return False
+        end = self.rules.span(life.experiment).end_ms if day == WHOLE else (day + 1) * DAY_MS
+        return end is None or end + self.pane_ms > self.state.entered_before
+
+    def enter(self, entries: _Entries, shown: ShownList) -> None:
+        """Let one list enter its user's entries; the lists of a user come in the order of (ts, impression_id)."""
+        ts, shape = shown.ts, -1
+        for experiment, variant in shown.facts.experiments:
+            life = self.state.lives.at(experiment, ts)
+            if life is None or not self.rules.span(experiment).holds(ts):
+                continue
+            if shape < 0:
+                assert shown.hits is not None
+                shape = self.shapes.setdefault((len(shown.items), *shown.hits.items()), len(self.shapes))
+            for day in (WHOLE, ts // DAY_MS) if ts // DAY_MS >= self.day_from else (WHOLE,):
+                entry = entries.get((life.number, day))
+                if entry is None:
+                    entry = entries[life.number, day] = _Entry(variant, 0, b"")
+                    first = life.scope(day).first_exposures
+                    first[variant] = first.get(variant, 0) + 1
+                    self.state.cells_dirty.add((life.number, day))
+                if entry.variant is None:
+                    continue
+                if entry.place < 0:
+                    self._place(entry, life, day)
+                if entry.variant != variant:
+                    self._withdraw(entry, life, day)
+                elif entry.lists < self.layout.lists_max:
+                    entry.lists += 1
+                    self.added.append((entry.place, shape))
+
+    def _place(self, entry: _Entry, life: Life, day: int) -> None:
+        assert entry.variant is not None
+        entry.place = len(self.placed)
+        self.placed.append(entry)
+        key = (life, day, entry.variant)
+        self.joins.setdefault(key, []).append(entry.place)
+        if entry.lists:
+            self.before.append((entry.place, entry.lists, entry.packed))
+            self.leaves.setdefault(key, []).append(entry.place)
+
+    def _withdraw(self, entry: _Entry, life: Life, day: int) -> None:
+        """He saw a second variant: what he added is taken out, and he adds nothing more."""
+        entry.variant, entry.lists, entry.packed = None, 0, b""
+        life.scope(day).multi_exposed += 1
+        self.state.cells_dirty.add((life.number, day))
+
+    def sum(self) -> None:
+        """Bring the moments, and the packed sums of all that changed, up to date."""
+        if not self.placed:
+            return
+        measures = self.layout.measures
+        before = np.zeros((len(self.placed), measures.totals_width), dtype=np.int64)
+        if self.before:
+            places = [place for place, _, _ in self.before]
+            before[places, 0] = [lists for _, lists, _ in self.before]
+            before[places, 1:] = unpack([packed for _, _, packed in self.before], measures.totals_width - 1)
+        after = before.copy()
+        if self.added:
+            values = score(list(self.shapes), self.layout.layout)[:, self.layout.places]
+            rows, shapes = np.array(self.added, dtype=np.int64).T
+            np.add.at(after[:, 0], rows, 1)
+            np.add.at(after[:, 1:], rows, values[shapes])
+        for key in self.joins:
+            life, day, variant = key
+            moments = life.scope(day).moments
+            known = moments.get(variant) or zero(measures)
+            joined = of_users(measures, after[[place for place in self.joins[key] if self.placed[place].variant is not None]])
+            left = of_users(measures, before[self.leaves.get(key, [])])
+            moments[variant] = add(known, subtract(joined, left))
+            self.state.cells_dirty.add((life.number, day))
+        for entry, packed in zip(self.placed, pack(after[:, 1:]), strict=True):
+            if entry.variant is not None:
+                entry.packed = packed
+
+
+def settle(state: TaskState, rules: ExperimentRules, layout: UserLayout, *, pane_ms: int, attribution_ms: int, bound: int) -> Settled:
+    """Let all lists that wait enter; afterwards nobody is looked at any more. `bound` is that of sessions that are over (ms).
+
+    Every user whose lists wait must have been looked at, so that his totals are known.
+    """
+    assert state.leaving.keys() <= state.records.keys(), "lists of a user entered whose totals are not known"
+    day_from = NEVER if state.oldest_kept == NEVER else state.oldest_kept // DAY_MS
+    round_ = _Round(state, rules, layout, pane_ms, day_from)
+    found: dict[str, tuple[_Entries, bool]] = {}
+    for user_id, stored in state.records.items():
+        entries, changed = round_.read(stored)
+        for shown in sorted(state.leaving.get(user_id, ()), key=lambda shown: (shown.ts, shown.facts.impression_id)):
+            round_.enter(entries, shown)
+            changed = True
+        found[user_id] = (entries, changed)
+    round_.sum()
+    settled = Settled({}, [], {})
+    for user_id, (entries, changed) in found.items():
+        if not entries or (bound == FOREVER and not state.users[user_id].sessions):  # after a flush nothing comes any more
+            if state.records[user_id] is not None:
+                settled.gone.append(user_id)
+            continue
+        if changed:
+            settled.totals[user_id] = encode_totals([(*key, each.variant, each.lists, each.packed) for key, each in entries.items()])
+        settled.until[user_id] = max(bound, min(_until(state, rules, number, pane_ms + attribution_ms) for number, _ in entries))
+    state.leaving, state.records = {}, {}
+    return settled
+
+
+def _until(state: TaskState, rules: ExperimentRules, number: int, settling_ms: int) -> int:
+    """When a user's part in a life is worth a look (ms): it may be over then."""
+    life = state.lives.of_number[number]
+    last, end = life.last + rules.idle_ms, rules.span(life.experiment).end_ms
+    return last if end is None else min(last, end + 2 * settling_ms)
+
+
+def pack(sums: npt.NDArray[np.int64]) -> list[bytes]:
+    """Rows of whole numbers as bytes: a bit for each number that is not 0, then those numbers. Most users have few.
+
+    >>> [len(row) for row in pack(np.array([[0, 0, 7], [1, 2, 3]]))]
+    [9, 25]
+    """
+    used = sums != 0
+    bits = np.packbits(used, axis=1)
+    ends = (np.cumsum(used.sum(axis=1)) * 8).tolist()
+    numbers, flags, width = sums[used].astype("<i8").tobytes(), bits.tobytes(), bits.shape[1]
+    return [
+        flags[row * width : (row + 1) * width] + numbers[start:end] for row, (start, end) in enumerate(zip([0, *ends], ends, strict=False))
+    ]
+
+
+def unpack(packed: Sequence[bytes], columns: int) -> npt.NDArray[np.int64]:
+    """The rows that were packed: shape (rows, columns).
+
+    >>> unpack(pack(np.array([[0, 0, 7], [1, -2, 3]])), 3).tolist()
+    [[0, 0, 7], [1, -2, 3]]
+    """
+    width = (columns + 7) // 8
+    flags = np.frombuffer(b"".join([row[:width] for row in packed]), dtype=np.uint8).reshape(len(packed), width)
+    used = np.unpackbits(flags, axis=1)[:, :columns].astype(bool)
+    sums = np.zeros((len(packed), columns), dtype=np.int64)
+    sums[used] = np.frombuffer(b"".join([row[width:] for row in packed]), dtype="<i8")
+    return sums
