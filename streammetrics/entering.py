@@ -27,7 +27,7 @@ from streammetrics.task import TaskState
 from streammetrics.windows import FOREVER, NEVER
 
 LISTS_MAX: Final = 1 << 22
-"""Lists of one user in one scope; more would bring sums of values up to 1, in units of 2**-40, to TOTAL_MAX."""
+"""Lists of one user in one scope; more could bring sums of values up to 1, in units of 2**-40, to TOTAL_MAX. They are counted."""
 
 
 class UserLayout:
@@ -104,8 +104,10 @@ class _Round:
         life = self.state.lives.of_number.get(number)
         if life is None or (day != WHOLE and day < self.day_from):
             return False
-        end = self.rules.span(life.experiment).end_ms if day == WHOLE else (day + 1) * DAY_MS
-        return end is None or end + self.pane_ms > self.state.entered_before
+        last = self.rules.span(life.experiment).last
+        if day != WHOLE:
+            last = min(last, (day + 1) * DAY_MS - 1)
+        return last + self.pane_ms >= self.state.entered_before
 
     def enter(self, entries: _Entries, lists: Sequence[ShownList]) -> None:
         """Let the lists of a user enter; they come in the order of (ts, impression_id)."""
@@ -125,6 +127,8 @@ class _Round:
                 if entry.lists < lists_max:
                     entry.lists += 1
                     added.append((entry.place, shape))
+                else:
+                    self.state.counts["experiment_lists_full", shown.facts.topic] += 1
 
     def _targets(self, entries: _Entries, shown: ShownList, known: _Known) -> tuple[int, int, list[_Entry]]:
         """The entries that a list is added to, and the times from and until which a list of its labels on its day is added to the same.
