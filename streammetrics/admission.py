@@ -13,8 +13,8 @@ from streammetrics.copies import Duplicates
 from streammetrics.errors import MalformedEvent
 from streammetrics.events.model import Event, Feedback, Impression
 from streammetrics.sessions import Session, StoredFeedback, Touched, User
-from streammetrics.task import EngineRules, TaskState
-from streammetrics.windows import FOREVER, NEVER
+from streammetrics.task import EngineRules, Labelled, TaskState
+from streammetrics.windows import FOREVER, NEVER, final_bound, pane_start
 
 Decoded: TypeAlias = tuple[int, int, Sequence[Event | MalformedEvent]]
 """One record, decoded: its offset, its log's own time (epoch ms, -1 where unknown), and what it holds."""
@@ -41,11 +41,13 @@ def close_bound(state: TaskState, rules: EngineRules) -> int:
     return state.watermark if state.watermark in (NEVER, FOREVER) else state.watermark - rules.lateness_ms
 
 
-def close_ended(user: User, state: TaskState, rules: EngineRules) -> None:
-    """Close those of a user's sessions that no admitted event can touch any more."""
+def close_ended(user_id: str, user: User, state: TaskState, rules: EngineRules) -> None:
+    """Close those of a user's sessions that no admitted event can touch any more; their lists enter his totals."""
     for session in user.close_before(close_bound(state, rules), rules.join.gap_ms):
         state.sessions_open -= 1
         session.count_fates(rules.join.attribution_ms, state.counts)
+        if rules.experiments is not None:
+            state.leave(user_id, user, session.lists.values(), rules.pane_ms)
 
 
 class Step:
@@ -136,18 +138,51 @@ class Step:
         limit = self.join.lists_open_max
         if user.lists_reach(limit, event.impression_id):
             self.state.dirty.add(event.user_id)
-            close_ended(user, self.state, self.rules)  # what is over must not count, whenever it is looked at
+            close_ended(event.user_id, user, self.state, self.rules)  # what is over must not count, whenever it is looked at
         if user.lists_reach(limit, event.impression_id):
             self._refuse(topic, offset, "too_many_lists", f"user {event.user_id!r} has lists_open_max = {limit} open lists")
+            return False
+        known = labelled.known_from <= event.ts <= labelled.known_until
+        if not known and not self._has_room(labelled, event.ts):
+            self._refuse(topic, offset, "too_many_variants", "its experiments would make more than variants_max variants")
             return False
         session = self._session(user, event.user_id, event.ts, topic)
         if session is None:
             return False
-        labelled.newest = max(labelled.newest, event.ts)
+        if not known:  # before it is noted: what lies between it and the others may join them
+            self.state.enliven(labelled, event.ts)
+        labelled.newest, labelled.oldest = max(labelled.newest, event.ts), min(labelled.oldest, event.ts)
+        if labelled.arms and (event.ts < session.last or self.join.attribution_ms < self.join.gap_ms):
+            self._note_due(user, event)
         duplicates = session.add_impression(event, topic, self.join, self.touched)
         if duplicates:
             self._count_duplicates(duplicates)
         return True
+
+    def _has_room(self, labelled: Labelled, ts: int) -> bool:
+        rules = self.rules.experiments
+        return rules is None or self.state.has_room(labelled, ts, rules, close_bound(self.state, self.rules))
+
+    def _note_due(self, user: User, event: Impression) -> None:
+        """See to it that a user is looked at in time when a list comes that may be final before his session closes.
+
+        He is looked at when the first of his lists that have not entered yet is final. One that is still not final, and no
+        later than this one, has seen to it already; so has the end of his session, where this list is the newest of it and lists
+        are not final before that.
+        """
+        state, rules, ts = self.state, self.rules, event.ts
+        final = final_bound(state.watermark, rules.lateness_ms, rules.join.attribution_ms)
+        for session in user.sessions:
+            for shown in reversed(session.lists.values()):
+                facts = shown.facts
+                if (
+                    shown.ts <= ts
+                    and facts.experiments
+                    and facts.impression_id != event.impression_id
+                    and pane_start(shown.ts, rules.pane_ms) + rules.pane_ms > final
+                ):
+                    return
+        state.due_moved.add(event.user_id)
 
     def _session(self, user: User, user_id: str, ts: int, topic: int) -> Session | None:
         """The session that an event extends, or None (and counted) when it is full."""
@@ -167,7 +202,7 @@ class Step:
         """The same for an event that does not belong to the newest session as it stands."""
         state = self.state
         if user.sessions:  # between two commits a user may come back many times in a stream that is read in haste
-            close_ended(user, state, self.rules)
+            close_ended(user_id, user, state, self.rules)
         opened = len(user.sessions)
         found, duplicates = user.session_at(ts, self.join, self.touched)
         if duplicates:

@@ -11,26 +11,43 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import islice
+from types import MappingProxyType
 from typing import NamedTuple
 
 from streammetrics.admission import Arrived, Decoded, Refused, Step, close_bound, close_ended
 from streammetrics.copies import Labels
+from streammetrics.entering import Settled, UserLayout, settle
 from streammetrics.errors import MalformedEvent, StateError
+from streammetrics.lives import DAY_MS, WHOLE, Life, Lives
 from streammetrics.metrics import Scorer
 from streammetrics.scoring import Layout, add, changes
 from streammetrics.sessions import Touched, User
-from streammetrics.state import Control, decode_control, decode_pane, decode_user, encode_control, encode_pane, encode_user
-from streammetrics.task import EngineRules, TaskState
+from streammetrics.state import (
+    Control,
+    decode_control,
+    decode_pane,
+    decode_scope,
+    decode_user,
+    encode_control,
+    encode_pane,
+    encode_scope,
+    encode_user,
+)
+from streammetrics.task import EngineRules, TaskState, cell_name
 from streammetrics.windows import FOREVER, NEVER, Group, Pane, add_to, final_bound, groups_of, pane_start
 
 __all__ = ["Arrived", "Decoded", "Effects", "Engine", "EngineRules", "FinalPane", "Needs", "Refused", "Save", "TaskState"]
 
 
 class Needs(NamedTuple):
-    """What a step lacks: users that are not at hand, and whether users due before a time are wanted."""
+    """What a step lacks: users that are not at hand, whether users due before a time are wanted, and users whose totals are.
+
+    Totals are wanted before the next commit, and may be read only while none is on its way: they are not kept from one to the next.
+    """
 
     users: AbstractSet[str]
     due_before_ms: int | None
+    totals: AbstractSet[str] = frozenset()
 
 
 class FinalPane(NamedTuple):
@@ -56,6 +73,10 @@ class Save:
     users_gone: list[str]
     panes: dict[int, bytes]
     panes_gone: list[int]
+    totals: dict[str, bytes]
+    totals_gone: list[str]
+    experiments: dict[str, bytes]
+    experiments_gone: list[str]
 
 
 class Engine:
@@ -65,10 +86,22 @@ class Engine:
         self.rules = rules
         self.layout = Layout(scorer)
         self.signature = f"{rules.describe()} spec={scorer.spec.digest()} metrics[{','.join(map(str, scorer.metrics))}]"
+        self.users: UserLayout | None = None
+        if rules.experiments is not None:
+            self.users = UserLayout(self.layout, rules.experiments.metrics)
+            self.signature += f" experiments[{','.join(self.users.measures.names)}]"
 
-    def open(self, control: bytes | None, panes: Mapping[int, bytes], pane_starts: Iterable[int]) -> TaskState:
+    def open(
+        self,
+        control: bytes | None,
+        panes: Mapping[int, bytes],
+        pane_starts: Iterable[int],
+        experiments: Mapping[str, bytes] = MappingProxyType({}),
+    ) -> TaskState:
         """A task's state as the store holds it; StateError when other rules made it."""
         state = TaskState(len(self.rules.topics))
+        if self.rules.experiments is not None:
+            state.lives = Lives(self.rules.experiments.idle_ms)
         if control is None:
             return state
         stored = decode_control(control)
@@ -86,6 +119,12 @@ class Engine:
         state.since = {group: since for group, _, since in stored.groups}
         state.panes = {start: decode_pane(pane) for start, pane in panes.items() if start >= stored.pane_from}
         state.pane_starts = set(pane_starts)
+        state.entered_before, state.lives.next_number = stored.entered_before, stored.lives_from
+        for number, experiment, first, last, variants in stored.lives:
+            state.lives.take(Life(number, experiment, first, last, variants))
+        for name, cell in experiments.items():
+            life, _, day = name.partition(":")
+            state.lives.of_number[int(life)].scopes[int(day) if day else WHOLE] = decode_scope(cell)
         return state
 
     def needs(self, state: TaskState, batch: Arrived | None) -> Needs:
@@ -94,7 +133,7 @@ class Engine:
         users = {event.user_id for _, _, events in records for event in events if not isinstance(event, MalformedEvent)}
         bound = close_bound(state, self.rules)
         due = bound if bound > state.next_due and not state.due_asked and bound > NEVER else None
-        return Needs(users.difference(state.users), due)
+        return Needs(users.difference(state.users), due, state.leaving.keys() - state.records.keys())
 
     def take(
         self,
@@ -104,8 +143,12 @@ class Engine:
         due: Sequence[str] = (),
         next_due_ms: int | None = None,
         misplaced: Callable[[str], bool] | None = None,
+        totals: Mapping[str, bytes] = MappingProxyType({}),
     ) -> list[str]:
         """Take in what was loaded; returns the users that are due. What is at hand already is newer and stays."""
+        if self.users is not None:
+            for user_id in (*needs.totals, *due):
+                state.records.setdefault(user_id, totals.get(user_id))
         for user_id in (*needs.users, *due):
             if user_id not in state.users:
                 wrong = misplaced is not None and misplaced(user_id)
@@ -136,6 +179,7 @@ class Engine:
         if batch is not None:
             step.input(batch)
         if flush:
+            self._end_lives(state)
             state.watermark = FOREVER
             state.changed = True
         self._close(state, due)
@@ -144,8 +188,8 @@ class Engine:
 
     def save(self, state: TaskState) -> Save:
         """What to commit now. The state counts as saved from here on; if the commit is refused, throw it away."""
-        rules = self.rules
         self._expire_panes(state)
+        settled = self._settle(state)
         users: dict[str, bytes] = {}
         due: dict[str, int] = {}
         gone: list[str] = []
@@ -158,7 +202,8 @@ class Engine:
                 gone.append(user_id)
         for user_id in state.due_moved:
             if user_id in users:
-                due[user_id] = state.users[user_id].next_due(rules.join.gap_ms)
+                due[user_id] = self._next_due(state.users[user_id])
+        due |= {user_id: settled.until[user_id] for user_id in gone if user_id in settled.until}
         if due:
             state.next_due = min(state.next_due, *due.values())
         written = {start: state.panes.get(start) or state.panes_leaving.get(start) or {} for start in state.panes_dirty}
@@ -172,7 +217,21 @@ class Engine:
         state.dirty, state.due_moved, state.panes_dirty = set(), set(), set()
         state.panes_leaving = {}
         state.due_asked = state.changed = False
-        return Save(self._control(state), state.final_before, users, due, gone, panes, [*expired, *emptied])
+        self._note_entered(state)
+        cells, cells_gone = self._cells(state)
+        return Save(
+            control=self._control(state),
+            panes_from_ms=state.final_before,
+            users=users,
+            due=due,
+            users_gone=gone,
+            panes=panes,
+            panes_gone=[*expired, *emptied],
+            totals=settled.totals,
+            totals_gone=settled.gone,
+            experiments=cells,
+            experiments_gone=cells_gone,
+        )
 
     def forget(self, state: TaskState, users_max: int) -> None:
         """Let go of the users that were committed longest ago, down to a number; those not yet saved stay."""
@@ -183,6 +242,54 @@ class Engine:
 
     def final_bound(self, state: TaskState) -> int:
         return final_bound(state.watermark, self.rules.lateness_ms, self.rules.join.attribution_ms)
+
+    def _settle(self, state: TaskState) -> Settled:
+        """Let what has become final enter the experiments, after those that are over have gone."""
+        experiments, layout, bound = self.rules.experiments, self.users, close_bound(state, self.rules)
+        if experiments is None or layout is None:
+            return Settled({}, [], {})
+        self._end_lives(state)
+        return settle(state, experiments, layout, pane_ms=self.rules.pane_ms, attribution_ms=self.rules.join.attribution_ms, bound=bound)
+
+    def _end_lives(self, state: TaskState) -> None:
+        """Drop the experiments that are over as far as the watermark has come; the end of the input is no silence."""
+        state.note_newest()
+        if state.watermark != FOREVER:
+            state.end_lives(close_bound(state, self.rules))
+
+    def _next_due(self, user: User) -> int:
+        """When a user wants to be looked at: when a session may close, or a list of his becomes final that has not entered yet."""
+        join, pane_ms = self.rules.join, self.rules.pane_ms
+        due = user.next_due(join.gap_ms)
+        if self.users is None:
+            return due
+        waiting = [
+            shown.ts
+            for session in user.sessions
+            for shown in session.lists.values()
+            if shown.facts.experiments and pane_start(shown.ts, pane_ms) + pane_ms > user.entered
+        ]
+        return min(due, pane_start(min(waiting), pane_ms) + pane_ms + join.attribution_ms - 1) if waiting else due
+
+    def _note_entered(self, state: TaskState) -> None:
+        """Everybody who was due before this has been looked at; so all lists of the panes that were final then have entered."""
+        looked = min(close_bound(state, self.rules), state.next_due)
+        if looked not in (NEVER, FOREVER):
+            looked = pane_start(looked - self.rules.join.attribution_ms, self.rules.pane_ms)
+        state.entered_before = max(state.entered_before, looked)
+
+    def _cells(self, state: TaskState) -> tuple[dict[str, bytes], list[str]]:
+        """The scopes that have changed, and those that are no more: of lives that are over, and of days that panes are not kept of."""
+        for life in state.lives:
+            for day in [day for day in life.scopes if day != WHOLE and (day + 1) * DAY_MS <= state.oldest_kept]:
+                del life.scopes[day]
+                state.cells_dirty.discard((life.number, day))
+                state.cells_gone.add(cell_name(life.number, day))
+        of_number = state.lives.of_number
+        cells = {cell_name(number, day): encode_scope(of_number[number].scopes[day]) for number, day in state.cells_dirty}
+        gone = sorted(state.cells_gone.difference(cells))
+        state.cells_dirty, state.cells_gone = set(), set()
+        return cells, gone
 
     def _control(self, state: TaskState) -> bytes:
         state.note_newest()
@@ -201,6 +308,9 @@ class Engine:
                 totals=[(*key, total) for key, total in sorted(state.totals.items())],
                 sessions_open=state.sessions_open,
                 groups=[(group, newest, state.since[group]) for group, newest in sorted(state.groups.items())],
+                lives=[(life.number, life.experiment, life.first, life.last, sorted(life.variants)) for life in state.lives],
+                lives_from=state.lives.next_number,
+                entered_before=state.entered_before,
             )
         )
 
@@ -210,7 +320,20 @@ class Engine:
             state.due_moved.add(user_id)
             state.dirty.add(user_id)
             state.changed = True
-            close_ended(state.users[user_id], state, self.rules)
+            user = state.users[user_id]
+            close_ended(user_id, user, state, self.rules)
+            if self.users is not None:
+                self._enter_final(user_id, user, state)
+
+    def _enter_final(self, user_id: str, user: User, state: TaskState) -> None:
+        """Let the lists of final panes enter, though their session is open."""
+        pane_ms = self.rules.pane_ms
+        bound = self.final_bound(state)
+        if bound in (NEVER, FOREVER):
+            return
+        final = pane_start(bound, pane_ms)
+        state.leave(user_id, user, [shown for session in user.sessions for shown in session.lists.values() if shown.ts < final], pane_ms)
+        user.entered = max(user.entered, final)
 
     def _tally(self, state: TaskState, touched: Touched) -> None:
         def groups(experiments: Labels, segments: Labels) -> tuple[Group, ...]:

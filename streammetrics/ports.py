@@ -118,7 +118,7 @@ class Claim:
     """A task taken over: the new epoch, the sequence number of the last commit, and the state that commit left.
 
     `control` is None for a task that was never committed. `panes` are those with start >= the `panes_from_ms` that the
-    control bytes were stored with; `pane_starts` names every stored pane.
+    control bytes were stored with; `pane_starts` names every stored pane. `experiments` are all cells of experiments.
     """
 
     epoch: int
@@ -126,13 +126,16 @@ class Claim:
     control: bytes | None
     panes: Mapping[int, bytes]
     pane_starts: tuple[int, ...]
+    experiments: Mapping[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
     """All that one commit changes, written whole or not at all. Values are opaque bytes to the store.
 
-    `due` gives, for each user put, the event time (ms) at which the user wants to be looked at again. `panes_from_ms`
+    `due` gives the event time (ms) at which a user wants to be looked at again. `users_gone` have no state any more, and are
+    due no more unless `due` names them. `totals` are what users add to experiments, kept beside their state because they stay
+    when it goes; `experiments` are the cells of the task's experiments, by names that mean nothing to the store. `panes_from_ms`
     is the start of the oldest pane that may still change: a later claim and a reader get the panes from there on.
     """
 
@@ -147,15 +150,23 @@ class Commit:
     users_gone: Sequence[str] = ()
     panes: Mapping[int, bytes] = field(default_factory=dict)
     panes_gone: Sequence[int] = ()
+    totals: Mapping[str, bytes] = field(default_factory=dict)
+    totals_gone: Sequence[str] = ()
+    experiments: Mapping[str, bytes] = field(default_factory=dict)
+    experiments_gone: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Users read from the store: those asked for (absent: no state) and those due, and when the next one is due."""
+    """Users read from the store: those asked for (absent: no state) and those due, and when the next one is due.
+
+    `totals` are those of the users that were asked for by them, and of the users that are due.
+    """
 
     users: Mapping[str, bytes]
     due: Sequence[str] = ()
     next_due_ms: int | None = None
+    totals: Mapping[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +177,7 @@ class TaskView:
     control: bytes
     panes: Mapping[int, bytes]
     users: int
+    experiments: Mapping[str, bytes] = field(default_factory=dict)
 
 
 class Store(Protocol):
@@ -175,10 +187,10 @@ class Store(Protocol):
         """Raise the task's epoch, set its owner token, and return what the last commit left."""
         ...
 
-    def load(self, task: int, users: Collection[str], due_before_ms: int | None, due_max: int) -> Loaded:
-        """Read users in one round trip; with `due_before_ms` also up to `due_max` users whose due time lies before it.
+    def load(self, task: int, users: Collection[str], due_before_ms: int | None, due_max: int, totals: Collection[str] = ()) -> Loaded:
+        """Read users, and the totals of others, in one round trip; with `due_before_ms` also up to `due_max` users due before it.
 
-        The states of the due users are in `users` of the answer as well.
+        The states and the totals of the due users are in the answer as well.
         """
         ...
 
@@ -199,6 +211,13 @@ class Store(Protocol):
 
     def partitions(self) -> int | None:
         """How many tasks the namespace has, or None before the first announcement."""
+        ...
+
+    def settle(self, values: Mapping[str, bytes]) -> Mapping[str, bytes]:
+        """Record values of the namespace that are said once and hold for ever; returns all that are recorded.
+
+        Of two who say the same name, the first one counts, whoever asks.
+        """
         ...
 
     def ping(self) -> None:

@@ -7,13 +7,16 @@ says up to which event time it is complete. Nothing here asks who owns a task.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from streammetrics.errors import StateError
+from streammetrics.experiments import ExperimentReport, Measures, Policy, Stored, build_report, choose_scales
+from streammetrics.lives import DAY_MS, WHOLE, Scope
 from streammetrics.scoring import Layout, add
-from streammetrics.state import Control, decode_control, decode_pane
+from streammetrics.state import Control, decode_control, decode_pane, decode_scale, decode_scope, encode_scale
 from streammetrics.version import __version__
 from streammetrics.windows import FOREVER, NEVER, VIEWS, Board, Pane, View, Window, WindowRules, final_bound
 
@@ -59,6 +62,9 @@ class Report:
     users_open: int
     sessions_open: int
     withheld: int
+    experiments: tuple[ExperimentReport, ...] = ()
+    entered_ms: int | None = None
+    """All lists of the panes that end at or before it are in the experiments."""
 
     def to_json(self, layout: Layout) -> dict[str, Any]:
         """The report as plain JSON values; times are epoch milliseconds, absent ones null."""
@@ -97,6 +103,8 @@ class Report:
             "users_open": self.users_open,
             "sessions_open": self.sessions_open,
             "windows_withheld": self.withheld,
+            "experiments": [each.to_json() for each in self.experiments],
+            "experiments_entered_ms": self.entered_ms,
         }
 
 
@@ -121,19 +129,38 @@ def _window_json(window: Window) -> dict[str, Any]:
     }
 
 
+UNMATCHED = ("orphan", "out_of_list", "too_old")
+SINCE_START, THIS_DAY = "start", "day"
+"""The scopes of an experiment as reports name them: its whole life, and the UTC day up to which all is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExperimentView:
+    """How experiments are read: what is measured of users, and what was decided about an experiment."""
+
+    measures: Measures
+    policy: Callable[[str], Policy]
+
+
 class Ledger:
     """What is known of every task's committed state, and the reports made of it.
 
     `signature` is the engine's: state that other rules made is refused with StateError, for its columns mean something else.
     """
 
-    def __init__(self, layout: Layout, rules: WindowRules, settings: Mapping[str, Any], signature: str) -> None:
+    def __init__(
+        self, layout: Layout, rules: WindowRules, settings: Mapping[str, Any], signature: str, experiments: ExperimentView | None = None
+    ) -> None:
         self.layout = layout
         self.signature = signature
         self.rules = rules
         self.settings = settings
         self.board = Board(layout, rules)
         self.seqs: dict[int, int] = {}
+        self.experiments = experiments
+        self.scales: dict[str, dict[str, float]] = {}
+        """The frozen scale of each experiment and measure: chosen once, and never again."""
+        self._scopes: dict[int, dict[tuple[str, int], Scope]] = {}
         self._controls: dict[int, Control] = {}
         self._users: dict[int, int] = {}
         self._withheld: set[tuple[int, View, int]] = set()
@@ -144,7 +171,15 @@ class Ledger:
         control = self._controls.get(task)
         return None if control is None or control.pane_from == NEVER else control.pane_from
 
-    def update(self, task: int, seq: int, control_bytes: bytes, panes: Mapping[int, bytes], users: int) -> None:
+    def update(
+        self,
+        task: int,
+        seq: int,
+        control_bytes: bytes,
+        panes: Mapping[int, bytes],
+        users: int,
+        experiments: Mapping[str, bytes] = MappingProxyType({}),
+    ) -> None:
         """Take one task's committed state; `panes` are those from `panes_wanted` on."""
         control = decode_control(control_bytes)
         if control.rules != self.signature:
@@ -157,6 +192,47 @@ class Ledger:
         self._controls[task] = control
         self.seqs[task] = seq
         self._users[task] = users
+        self._scopes[task] = dict(_scopes(control, experiments))
+
+    def stored(self, tasks: int) -> dict[tuple[str, int], Stored]:
+        """What is kept of every experiment by scope (a UTC day, counted from the epoch, or WHOLE), merged over tasks."""
+        merged: dict[tuple[str, int], Scope] = {}
+        for task, scopes in self._scopes.items():
+            for key, scope in scopes.items():
+                if task < tasks:
+                    _add_scope(merged.setdefault(key, Scope()), scope)
+        share = self._unmatched_share(tasks)
+        return {
+            (name, day): Stored(
+                experiment=name,
+                scope=SINCE_START if day == WHOLE else THIS_DAY,
+                moments=scope.moments,
+                first_exposures=scope.first_exposures,
+                multi_exposed_users=scope.multi_exposed,
+                unmatched_share=share,
+            )
+            for (name, day), scope in sorted(merged.items())
+        }
+
+    def scales_due(self, tasks: int) -> dict[str, bytes]:
+        """The scales that can be frozen now and are not yet, as values to be settled: the first one said holds for ever."""
+        if self.experiments is None:
+            return {}
+        view = self.experiments
+        chosen: dict[str, bytes] = {}
+        for (name, day), kept in self.stored(tasks).items():
+            if day == WHOLE:
+                scales = choose_scales(view.measures, view.policy(name), kept.moments, self.scales.get(name, {}))
+                chosen |= {encode_scale(name, measure): repr(scale).encode() for measure, scale in scales.items()}
+        return chosen
+
+    def freeze(self, settled: Mapping[str, bytes]) -> None:
+        """Take the scales among the values that are settled."""
+        for key, value in settled.items():
+            found = decode_scale(key)
+            if found is not None:
+                experiment, measure = found
+                self.scales.setdefault(experiment, {})[measure] = float(value)
 
     def report(self, tasks: int) -> Report:
         """Merge what is known; `tasks` is how many there are in all, committed or not."""
@@ -189,7 +265,31 @@ class Ledger:
             users_open=sum(self._users.values()),
             sessions_open=sum(control.sessions_open for control in controls),
             withheld=self._withheld_count,
+            experiments=() if missing else tuple(self._experiments(controls, tasks)),
+            entered_ms=None if missing else _shown(min(control.entered_before for control in controls)),
         )
+
+    def _experiments(self, controls: Iterable[Control], tasks: int) -> Iterator[ExperimentReport]:
+        """Each experiment since its start, and on the day up to which all tasks have entered what is final."""
+        if self.experiments is None:
+            return
+        entered = min(control.entered_before for control in controls)
+        newest = max(control.newest for control in controls)
+        today = (newest if entered == FOREVER else entered - 1) // DAY_MS
+        dropped = any((today + 1) * DAY_MS <= control.oldest_kept for control in controls)
+        for (name, day), kept in self.stored(tasks).items():
+            if day == WHOLE or (day == today and not dropped):
+                yield build_report(self.experiments.measures, self.experiments.policy(name), kept, self.scales.get(name, {}))
+
+    def _unmatched_share(self, tasks: int) -> float | None:
+        """Feedback that matches no list, by all feedback whose fate is known; None while there is none."""
+        fates: Counter[str] = Counter()
+        for task, control in self._controls.items():
+            for reason, _, count in control.counts if task < tasks else ():
+                fates[reason] += count
+        unmatched = sum(fates[reason] for reason in UNMATCHED)
+        known = unmatched + fates["matched"]
+        return unmatched / known if known else None
 
     def _inputs(self) -> Iterable[InputStanding]:
         for task, control in sorted(self._controls.items()):
@@ -209,6 +309,26 @@ class Ledger:
         withheld = {(window.window_ms, window.view, window.end_ms or 0) for window in windows if not window.complete}
         self._withheld_count += len(withheld - self._withheld)
         self._withheld = withheld
+
+
+def _scopes(control: Control, cells: Mapping[str, bytes]) -> Iterator[tuple[tuple[str, int], Scope]]:
+    """The scopes of a task by experiment and day. Of two lives of one name the later one counts, as soon as lists have entered it."""
+    begun = {int(cell) for cell in cells if ":" not in cell}
+    latest = {name: number for number, name, first, *_ in sorted(control.lives, key=lambda life: life[2]) if number in begun}
+    names = {number: name for name, number in latest.items()}
+    for cell, stored in cells.items():
+        life, _, day = cell.partition(":")
+        if int(life) in names:
+            yield (names[int(life)], int(day) if day else WHOLE), decode_scope(stored)
+
+
+def _add_scope(total: Scope, scope: Scope) -> None:
+    for variant, moments in scope.moments.items():
+        known = total.moments.get(variant)
+        total.moments[variant] = list(moments) if known is None else add(known, moments)
+    for variant, users in scope.first_exposures.items():
+        total.first_exposures[variant] = total.first_exposures.get(variant, 0) + users
+    total.multi_exposed += scope.multi_exposed
 
 
 def _shown(watermark: int) -> int | None:

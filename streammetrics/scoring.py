@@ -21,7 +21,9 @@ Ints: TypeAlias = npt.NDArray[np.int64]
 Cell: TypeAlias = tuple[int, Labels, Labels]
 """Pane start (ms), experiments, segments."""
 Row: TypeAlias = tuple[Any, ...]
-"""Lists of one cell that score alike: the cell's number, their length, and the (position, grade) pairs of their hits."""
+"""Lists of one cell that score alike: the cell's number, then their shape."""
+Shape: TypeAlias = tuple[Any, ...]
+"""What a list's values depend on: its length, and the (position, grade) pairs of its hits."""
 
 
 class Layout(TallyLayout):
@@ -68,17 +70,22 @@ def changes(
     return {} if sums is None else _by_group(cells, sums, groups)
 
 
-def _sums(cells: int, rows: Sequence[tuple[Row, int]], layout: Layout) -> Ints | None:
-    """Score the rows, weigh them and sum them by cell: shape (cells, width). None if there are none."""
-    if not rows:
-        return None
-    hits = [(index, *hit) for index, (row, _) in enumerate(rows) for hit in row[2:]]
-    values = layout.rows_of_hits(
-        np.array([row[1] for row, _ in rows], dtype=np.int64),
+def score(shapes: Sequence[Shape], layout: Layout) -> Ints:
+    """The rows that lists of these shapes add to a tally: shape (lists, width)."""
+    hits = [(index, *hit) for index, shape in enumerate(shapes) for hit in shape[1:]]
+    return layout.rows_of_hits(
+        np.array([shape[0] for shape in shapes], dtype=np.int64),
         np.array([index for index, _, _ in hits], dtype=np.int64),
         np.array([position for _, position, _ in hits], dtype=np.int64),
         np.array([grade for _, _, grade in hits], dtype=np.float64),
     )
+
+
+def _sums(cells: int, rows: Sequence[tuple[Row, int]], layout: Layout) -> Ints | None:
+    """Score the rows, weigh them and sum them by cell: shape (cells, width). None if there are none."""
+    if not rows:
+        return None
+    values = score([row[1:] for row, _ in rows], layout)
     values *= np.array([weight for _, weight in rows], dtype=np.int64)[:, None]
     sums = np.zeros((cells, layout.width), dtype=np.int64)
     np.add.at(sums, np.array([row[0] for row, _ in rows], dtype=np.int64), values)

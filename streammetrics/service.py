@@ -126,6 +126,10 @@ class Worker:
         """Whether the store should be asked who is due; not while a commit is on its way that changes the answer."""
         return work.state is not None and work.sent is None and self.engine.needs(work.state, None).due_before_ms is not None
 
+    def _totals_left(self, work: Work) -> bool:
+        """Whether totals must be read before the next commit."""
+        return work.state is not None and bool(self.engine.needs(work.state, None).totals)
+
     def _poll(self, timeout_s: float) -> None:
         began = self.clock.monotonic()
         try:
@@ -222,7 +226,7 @@ class Worker:
                 f"the store has lost all state of task {work.task}, of which {work.seq} commits were written: restore it and start again, "
                 "or start again without it to count anew from where kafka.start says"
             )
-        state = self.engine.open(claim.control, claim.panes, claim.pane_starts)
+        state = self.engine.open(claim.control, claim.panes, claim.pane_starts, claim.experiments)
         self._check_topics(work, state)
         known = {origin: offset for origin, offset in zip(work.inputs, state.offsets, strict=True) if offset is not None}
         starts = self.source.start(work.task, known)
@@ -256,14 +260,16 @@ class Worker:
         batch = None if chunk is None else chunk.arrived
         needs = engine.needs(state, batch)
         asked = needs.users
-        if work.sent is not None:  # until it is written, the store tells of users that it ends, and not all that are due
-            asked, needs = needs.users - work.sent.gone, needs._replace(due_before_ms=None)
+        if work.sent is not None:  # until it is written, the store tells of users that it ends, not all that are due, and former totals
+            asked, needs = needs.users - work.sent.gone, needs._replace(due_before_ms=None, totals=frozenset())
+        elif batch is not None:  # totals are asked for once a commit
+            needs = needs._replace(totals=frozenset())
         due: list[str] = []
-        if needs.users or needs.due_before_ms is not None:
+        if needs.users or needs.totals or needs.due_before_ms is not None:
             loaded = Loaded({})
-            if asked or needs.due_before_ms is not None:
-                loaded = self.store.load(work.task, asked, needs.due_before_ms, self.rules.commit_users_max)
-            due = engine.take(state, needs, loaded.users, loaded.due, loaded.next_due_ms, self._placement(work.task))
+            if asked or needs.totals or needs.due_before_ms is not None:
+                loaded = self.store.load(work.task, asked, needs.due_before_ms, self.rules.commit_users_max, needs.totals)
+            due = engine.take(state, needs, loaded.users, loaded.due, loaded.next_due_ms, self._placement(work.task), loaded.totals)
         effects = engine.step(state, batch, due, work.idle - {batch.topic} if batch else work.idle, tick_ms, flush)
         if chunk is not None and effects.refused:
             values = {record.offset: record.value for record in chunk.records}
@@ -301,7 +307,7 @@ class Worker:
         self._settle(work, wait=True)
         if work.state is None:
             return
-        if self._due_left(work):  # before the next commit is on its way, too
+        if self._due_left(work) or self._totals_left(work):  # before the next commit is on its way, too
             self._step(work, None)
         self._write_letters(work)
         save = self.engine.save(work.state)

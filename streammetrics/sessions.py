@@ -339,13 +339,17 @@ def _as_of(shown: ShownList, parts: Mapping[str, Parts], ts: int) -> tuple[int, 
 
 
 class User:
-    """One user's open sessions in order of time. `misplaced`: the id does not hash to the partition that it comes on."""
+    """One user's open sessions in order of time. `misplaced`: the id does not hash to the partition that it comes on.
 
-    __slots__ = ("misplaced", "sessions")
+    `entered`: the lists of panes that end at or before it (ms) are in the totals of their experiments already.
+    """
 
-    def __init__(self, misplaced: bool = False) -> None:
+    __slots__ = ("entered", "misplaced", "sessions")
+
+    def __init__(self, misplaced: bool = False, entered: int = -1) -> None:
         self.sessions: list[Session] = []
         self.misplaced = misplaced
+        self.entered = entered
 
     def session_at(self, ts: int, rules: JoinRules, touched: Touched) -> tuple[Session | None, Duplicates | None]:
         """The session that an event at `ts` belongs to, opened or bridged as needed; None when that session is full.

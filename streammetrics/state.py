@@ -12,18 +12,25 @@ import msgspec
 
 from streammetrics.copies import Facts, Fragment, Parts
 from streammetrics.errors import StateError
+from streammetrics.lives import Scope
 from streammetrics.sessions import UNTOUCHED, JoinRules, Session, ShownList, StoredFeedback, User
 from streammetrics.windows import Group, Pane
 
-VERSION = 1
+VERSION = 2
+SCALE = "scale "
 
 _StoredParts = tuple[str, Facts | None, bool, tuple[Fragment, ...]]
 _StoredSession = tuple[int, int, int, list[Facts], list[StoredFeedback], list[_StoredParts]]
 
+StoredTotals = tuple[int, int, str | None, int, bytes]
+"""What a user adds to one scope of a life: its number, the day, his variant (None: he saw several), lists, packed sums."""
+
 _encode = msgspec.msgpack.Encoder().encode
-_decode_user = msgspec.msgpack.Decoder(tuple[int, list[_StoredSession]]).decode
+_decode_user = msgspec.msgpack.Decoder(tuple[int, int, list[_StoredSession]]).decode
+_decode_totals = msgspec.msgpack.Decoder(tuple[int, list[StoredTotals]]).decode
 _encode_json = msgspec.json.Encoder().encode
 _decode_pane = msgspec.json.Decoder(tuple[int, list[tuple[str, str, str, str, list[int]]]]).decode
+_decode_scope = msgspec.json.Decoder(tuple[int, dict[str, int], int, dict[str, list[int]]]).decode
 
 
 class Control(msgspec.Struct, kw_only=True, array_like=True):
@@ -31,7 +38,8 @@ class Control(msgspec.Struct, kw_only=True, array_like=True):
 
     `rules` names everything that changes numbers, so that state of other rules is never merged. Offsets and watermarks are
     by topic index; `counts` is (reason, topic index, count); `totals` are cumulative tallies of final panes; `groups` is
-    (group, newest ts, known since).
+    (group, newest ts, known since); `lives` is (number, experiment, first and last time, variants), and the number of the next
+    one is `lives_from`. All lists of panes that end at or before `entered_before` are in the moments of their experiments.
     """
 
     version: int = VERSION
@@ -48,6 +56,9 @@ class Control(msgspec.Struct, kw_only=True, array_like=True):
     counts: list[tuple[str, int, int]]
     totals: list[tuple[str, str, list[int]]]
     groups: list[tuple[Group, int, int]]
+    lives: list[tuple[int, str, int, int, list[str]]]
+    lives_from: int
+    entered_before: int
 
 
 _decode_control = msgspec.json.Decoder(Control).decode
@@ -58,6 +69,7 @@ def encode_user(user: User) -> bytes:
     return _encode(
         (
             VERSION,
+            user.entered,
             [
                 (
                     session.first,
@@ -89,11 +101,12 @@ def _store_feedback(session: Session) -> list[msgspec.Raw]:
 def decode_user(stored: bytes, rules: JoinRules, misplaced: bool = False) -> User:
     """The user that was stored, every session joined."""
     try:
-        version, sessions = _decode_user(stored)
+        version, entered, sessions = _decode_user(stored)
     except msgspec.DecodeError as error:
+        _check(_version(stored), "a user's sessions")
         raise _unreadable("a user's sessions", error) from error
     _check(version, "a user's sessions")
-    user = User(misplaced)
+    user = User(misplaced, entered)
     for first, last, size, lists, feedback, parts in sessions:
         session = Session(first, last, size)
         for facts in lists:
@@ -120,6 +133,50 @@ def decode_pane(stored: bytes) -> Pane:
     return {Group(*group): tally for *group, tally in tallies}
 
 
+def encode_totals(totals: list[StoredTotals]) -> bytes:
+    return _encode((VERSION, totals))
+
+
+def decode_totals(stored: bytes) -> list[StoredTotals]:
+    try:
+        version, totals = _decode_totals(stored)
+    except msgspec.DecodeError as error:
+        raise _unreadable("a user's totals", error) from error
+    _check(version, "a user's totals")
+    return totals
+
+
+def encode_scope(scope: Scope) -> bytes:
+    return _encode_json((VERSION, scope.first_exposures, scope.multi_exposed, scope.moments))
+
+
+def decode_scope(stored: bytes) -> Scope:
+    scope = Scope()
+    try:
+        version, scope.first_exposures, scope.multi_exposed, scope.moments = _decode_scope(stored)
+    except msgspec.DecodeError as error:
+        raise _unreadable("an experiment", error) from error
+    _check(version, "an experiment")
+    return scope
+
+
+def encode_scale(experiment: str, measure: str) -> str:
+    """The name under which the scale of an experiment's measure is settled.
+
+    >>> decode_scale(encode_scale("ranker-v7", "ndcg@10")), decode_scale("something else")
+    (('ranker-v7', 'ndcg@10'), None)
+    """
+    return f"{SCALE}{measure} {experiment}"
+
+
+def decode_scale(name: str) -> tuple[str, str] | None:
+    """Experiment and measure of a scale's name; None for the name of something else."""
+    if not name.startswith(SCALE):
+        return None
+    measure, _, experiment = name.removeprefix(SCALE).partition(" ")
+    return experiment, measure
+
+
 def encode_control(control: Control) -> bytes:
     return _encode_json(control)
 
@@ -131,6 +188,14 @@ def decode_control(stored: bytes) -> Control:
         raise _unreadable("a task's control record", error) from error
     _check(control.version, "a task's control record")
     return control
+
+
+def _version(stored: bytes) -> Any:
+    """The version that stands before whatever follows; the present one where that cannot be said."""
+    try:
+        return msgspec.msgpack.decode(stored)[0]
+    except (msgspec.DecodeError, TypeError, LookupError):
+        return VERSION
 
 
 def _check(version: Any, what: str) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from streammetrics.copies import Labels
 from streammetrics.grades import GradeRules
-from streammetrics.sessions import JoinRules, User
-from streammetrics.windows import NEVER, Group, Panes, groups_of
+from streammetrics.lives import WHOLE, ExperimentRules, Lives
+from streammetrics.sessions import JoinRules, ShownList, User
+from streammetrics.windows import FOREVER, NEVER, Group, Panes, groups_of
 
 LABEL_SETS_MAX = 10_000
 """How many label sets a task remembers the groups of; a speed-up only, so it may forget them all."""
@@ -28,6 +30,8 @@ class EngineRules:
     retention_ms: int = 90_000_000
     segments: tuple[str, ...] = ()
     groups_max: int = 1_000
+    experiments: ExperimentRules | None = None
+    """None: experiments have windows and totals as every group has, and no users are counted in them."""
     decoding: str = "native"
     """How bytes become events, in words: state of events that were read in another way is state of other rules."""
 
@@ -43,13 +47,27 @@ class EngineRules:
 
 
 class Labelled:
-    """The groups of one label set, and the newest time it was shown."""
+    """The groups of one label set, the oldest and the newest time it was shown since that was noted, and how far it is known.
 
-    __slots__ = ("groups", "newest")
+    A list from `known_from` to `known_until` belongs to lives of experiments that are known to be there; any other must be asked for.
+    """
 
-    def __init__(self, groups: tuple[Group, ...]) -> None:
+    __slots__ = ("arms", "groups", "known_from", "known_until", "newest", "oldest")
+
+    def __init__(self, groups: tuple[Group, ...], arms: Labels) -> None:
         self.groups = groups
-        self.newest = NEVER
+        self.arms = arms
+        self.newest, self.oldest = NEVER, FOREVER
+        self.known_from, self.known_until = (FOREVER, NEVER) if arms else (NEVER, FOREVER)
+
+
+def cell_name(life: int, day: int) -> str:
+    """What the cell of a life's scope is called in the store.
+
+    >>> cell_name(7, WHOLE), cell_name(7, 20045)
+    ('7', '7:20045')
+    """
+    return str(life) if day == WHOLE else f"{life}:{day}"
 
 
 class TaskState:
@@ -79,11 +97,24 @@ class TaskState:
         self.totals: dict[tuple[str, str], list[int]] = {}
         self.groups: dict[Group, int] = {}
         """The newest time at which each group was shown."""
+        self.lives = Lives(0)
+        self.leaving: dict[str, list[ShownList]] = {}
+        """By user: lists that have become final since the last commit, and so enter the user's totals with the next one."""
+        self.records: dict[str, bytes | None] = {}
+        """The stored totals of the users that are looked at since the last commit; None: there are none."""
+        self.cells_dirty: set[tuple[int, int]] = set()
+        self.cells_gone: set[str] = set()
+        self.entered_before = NEVER
         self.since: dict[Group, int] = {}
         """No list of a group that is known since is older: what an earlier life of the group left does not enter its totals."""
         self.labelled: dict[tuple[Labels, Labels], Labelled] = {}
         self.changed = False
         self.sessions_open = 0
+
+    def leave(self, user_id: str, user: User, lists: Iterable[ShownList], pane_ms: int) -> None:
+        """Let those of a user's lists that are now final enter his totals, if they have experiments and have not entered yet."""
+        waiting = self.leaving.setdefault(user_id, [])
+        waiting += [shown for shown in lists if shown.facts.experiments and shown.ts - shown.ts % pane_ms + pane_ms > user.entered]
 
     def label(self, experiments: Labels, segments: Labels, ts: int, rules: EngineRules) -> Labelled | None:
         """Admit a label set; None when its groups would be more than a task may hold.
@@ -104,15 +135,44 @@ class TaskState:
         if len(self.labelled) >= LABEL_SETS_MAX:
             self.note_newest()
             self.labelled.clear()
-        labelled = self.labelled[experiments, segments] = Labelled(groups)
+        labelled = self.labelled[experiments, segments] = Labelled(groups, experiments if rules.experiments is not None else ())
         return labelled
 
+    def has_room(self, labelled: Labelled, ts: int, rules: ExperimentRules, closed_before: int) -> bool:
+        """Whether a list of these experiments would leave no more variants than a task may hold; lives that are over make room."""
+        for _ in range(2):
+            if self.lives.variants() + self.lives.new_variants(labelled.arms, ts) <= rules.variants_max:
+                return True
+            self.note_newest()
+            self.end_lives(closed_before)
+        return False
+
+    def end_lives(self, bound: int) -> None:
+        """Drop the lives that are over, and what is stored of them. What users hold of them goes when they are looked at next."""
+        for life in self.lives.drop_ended(bound):
+            self.cells_gone.update(cell_name(life.number, day) for day in life.scopes)
+            self.cells_dirty.difference_update((life.number, day) for day in life.scopes)
+
+    def enliven(self, labelled: Labelled, ts: int) -> None:
+        """Count a list in the lives of its experiments, and learn which other lists these hold."""
+        if not all(len(self.lives.of_name.get(name, ())) == 1 and self.lives.near(name, ts) for name, _ in labelled.arms):
+            self.note_newest()
+        lives = [self.lives.extend(experiment, variant, ts) for experiment, variant in labelled.arms]
+        labelled.known_from = max(life.first for life in lives) - self.lives.idle_ms
+        labelled.known_until = min(life.last for life in lives) + self.lives.idle_ms
+
     def note_newest(self) -> None:
-        """Bring the groups' newest times up to date from the label sets that were shown."""
+        """Bring the groups' newest times, and the lives of experiments, up to date from the label sets that were shown."""
         for labelled in self.labelled.values():
+            if labelled.newest == NEVER:
+                continue
             for group in labelled.groups:
                 if self.groups.get(group, NEVER) < labelled.newest:
                     self.groups[group] = labelled.newest
+            for experiment, variant in labelled.arms:
+                self.lives.extend(experiment, variant, labelled.oldest)
+                self.lives.extend(experiment, variant, labelled.newest)
+            labelled.newest, labelled.oldest = NEVER, FOREVER
 
     def _forget_groups(self, before: int) -> None:
         for group in [group for group, newest in self.groups.items() if newest < before]:

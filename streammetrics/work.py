@@ -120,4 +120,8 @@ def commit_of(save: Save, *, task: int, epoch: int, token: str, seq: int) -> Com
         users_gone=save.users_gone,
         panes=save.panes,
         panes_gone=save.panes_gone,
+        totals=save.totals,
+        totals_gone=save.totals_gone,
+        experiments=save.experiments,
+        experiments_gone=save.experiments_gone,
     )

@@ -218,9 +218,9 @@ class FaultyStore:
                 else:
                     self._inner.claim(other, deed)
 
-    def load(self, task: int, users: Collection[str], due_before_ms: int | None, due_max: int) -> Loaded:
+    def load(self, task: int, users: Collection[str], due_before_ms: int | None, due_max: int, totals: Collection[str] = ()) -> Loaded:
         with self._network():
-            return self._inner.load(task, users, due_before_ms, due_max)
+            return self._inner.load(task, users, due_before_ms, due_max, totals)
 
     def view(self, tasks: Collection[int], since: Mapping[int, int], panes_from_ms: Mapping[int, int | None]) -> Mapping[int, TaskView]:
         return self._inner.view(tasks, since, panes_from_ms)
@@ -230,6 +230,9 @@ class FaultyStore:
 
     def partitions(self) -> int | None:
         return self._inner.partitions()
+
+    def settle(self, values: Mapping[str, bytes]) -> Mapping[str, bytes]:
+        return self._inner.settle(values)
 
     def ping(self) -> None:
         self._inner.ping()

@@ -9,6 +9,7 @@ from functools import cache
 from streammetrics.adapters.memory_store import MemoryStore
 from streammetrics.engine import Arrived, Engine, EngineRules, FinalPane
 from streammetrics.grades import parse_grades
+from streammetrics.lives import ExperimentRules
 from streammetrics.metrics import Scorer, Spec
 from streammetrics.ports import Commit, Outcome, Store
 from streammetrics.report import Ledger, Report
@@ -24,7 +25,13 @@ GRADES = "purchase=3, watch>=30=2, click=1, skip=0"
 
 @cache
 def engine_of(
-    settings: Settings, grades: str = GRADES, *, lists_open_max: int = 1_000, groups_max: int = 1_000, retention_ms: int = 1 << 50
+    settings: Settings,
+    grades: str = GRADES,
+    *,
+    lists_open_max: int = 1_000,
+    groups_max: int = 1_000,
+    retention_ms: int = 1 << 50,
+    experiments: ExperimentRules | None = None,
 ) -> Engine:
     """The product's engine under the oracle's settings; the limits are those that the oracle does not know."""
     rules = EngineRules(
@@ -38,6 +45,7 @@ def engine_of(
         retention_ms=retention_ms,
         groups_max=groups_max,
         segments=settings.segments,
+        experiments=experiments,
     )
     scorer = Scorer([f"{name}@{k}" for name in METRICS for k in settings.cutoffs], spec=Spec(), items_max=1_000, grade_max=10)
     return Engine(rules, scorer)
@@ -46,14 +54,15 @@ def engine_of(
 class Machine:
     """One task, driven through its steps; everything it does to the store is what the service does."""
 
-    def __init__(self, engine: Engine, settings: Settings, store: Store | None = None) -> None:
+    def __init__(self, engine: Engine, settings: Settings, store: Store | None = None, due_max: int = 1_000) -> None:
         self.engine, self.settings = engine, settings
         self.store = store or MemoryStore()
+        self.due_max = due_max
         self.position = 0
         self.finals: list[FinalPane] = []
         self._saved_position = 0
-        self._saved_finals = 0
         self._saved_idle: frozenset[int] = frozenset()
+        self._saved_finals = 0
         self._generation = 0
         self.open()
 
@@ -63,7 +72,7 @@ class Machine:
         self._token = f"token-{self._generation}"
         claim = self.store.claim(0, self._token)
         self._epoch, self._seq = claim.epoch, claim.seq
-        self.state = self.engine.open(claim.control, claim.panes, claim.pane_starts)
+        self.state = self.engine.open(claim.control, claim.panes, claim.pane_starts, claim.experiments)
         self.position = self._saved_position
         del self.finals[self._saved_finals :]
         self._idle = self._saved_idle
@@ -100,8 +109,8 @@ class Machine:
 
     def _step(self, batch: Arrived | None, tick_ms: int | None = None, flush: bool = False) -> None:
         needs = self.engine.needs(self.state, batch)
-        loaded = self.store.load(0, needs.users, needs.due_before_ms, 1_000)
-        due = self.engine.take(self.state, needs, loaded.users, loaded.due, loaded.next_due_ms)
+        loaded = self.store.load(0, needs.users, needs.due_before_ms, self.due_max, needs.totals)
+        due = self.engine.take(self.state, needs, loaded.users, loaded.due, loaded.next_due_ms, totals=loaded.totals)
         effects = self.engine.step(self.state, batch, due, self._idle, tick_ms, flush)
         self.finals.extend(effects.final_panes)
 
@@ -112,6 +121,8 @@ class Machine:
         self.committed()
 
     def prepare(self) -> Commit:
+        if self.engine.needs(self.state, None).totals:
+            self._step(None)
         save = self.engine.save(self.state)
         return commit_of(save, task=0, epoch=self._epoch, token=self._token, seq=self._seq + 1)
 
@@ -137,9 +148,9 @@ class Machine:
             lateness_ms=settings.lateness_ms,
             attribution_ms=settings.attribution_ms,
         )
-        ledger = Ledger(self.engine.layout, rules, {}, self.engine.signature)
+        ledger = self.ledger = Ledger(self.engine.layout, rules, {}, self.engine.signature)
         for task, view in self.store.view([0], {}, {}).items():
-            ledger.update(task, view.seq, view.control, view.panes, view.users)
+            ledger.update(task, view.seq, view.control, view.panes, view.users, view.experiments)
         self.board = ledger.board
         return ledger.report(1)
 

@@ -50,6 +50,7 @@ RULES = tuple(
 )
 INPUTS = (("impressions", "feedback"), ("feedback", "impressions"), ("events",), ("impressions", "clicks", "purchases"))
 START_MS = 1_732_183_200_000
+MIDNIGHT_MS = 1_732_233_600_000
 
 
 def searches_deep() -> bool:
@@ -99,7 +100,7 @@ def cases(draw: st.DrawFn, *, session_events_max: int = 1_000, without: Collecti
     gap = chosen.gap_ms
     forward = st.sampled_from((0, 0, 1, 0, 2, gap, 0, 3, 0, gap + 1, 0, 1, chosen.attribution_ms, 0, 1, 0))
     behind = st.sampled_from((0, 0, 0, 1, 0, gap, 2, 0, chosen.lateness_ms + chosen.out_of_orderness_ms, 1, 3, 0, 0, 0))
-    now = draw(st.sampled_from((0, START_MS)))
+    now = draw(st.sampled_from((0, START_MS, MIDNIGHT_MS - 8)))
     steps: list[Step] = []
     length = draw(st.integers(0, STEPS_MAX))
     for kind in draw(st.lists(st.sampled_from(kinds), min_size=length, max_size=length)):

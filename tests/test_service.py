@@ -18,6 +18,7 @@ from streammetrics.engine import Engine
 from streammetrics.errors import MalformedEvent, SourceError, StateError, StoreError
 from streammetrics.events import EventLimits, native_decoder
 from streammetrics.events.model import Event, Feedback, Impression
+from streammetrics.lives import ExperimentRules
 from streammetrics.ports import Commit, DeadLetter, Input, Outcome, Store
 from streammetrics.report import Ledger, Report
 from streammetrics.service import Worker
@@ -28,12 +29,14 @@ from streammetrics.work import WorkerRules
 from tests.faults import FaultyStore, HandClock, KeptLetters, Logs, LogSource, Underway
 from tests.machine import engine_of, oracle_group
 from tests.oracle import Arrival, Group, Result, Settings, Step, Tick, judge
-from tests.strategies import ACTIONS, EXPERIMENTS, SEGMENTS, VALUES, searches_deep
+from tests.oracle.experiments import Scope, experiments, merge
+from tests.strategies import ACTIONS, EXPERIMENTS, MIDNIGHT_MS, SEGMENTS, VALUES, searches_deep
 from tests.test_engine import row_of, scores_of
+from tests.test_entering import FOR_EVER_MS, scopes_of
 
 SEEDS = range(100 if searches_deep() else 40)
 TASKS = 3
-START_MS = 1_732_183_200_000
+START_MS = MIDNIGHT_MS - 200
 FAR_MS = 10_000
 NOTHING_READ = [0, 0]
 TURNS_MAX = 2_000
@@ -83,7 +86,7 @@ class Simulation:
     def __init__(self, seed: int) -> None:
         random.seed(seed)  # the worker's own jitter
         self.chance = Random(seed)
-        self.engine = engine_of(SETTINGS)
+        self.engine = engine_of(SETTINGS, experiments=ExperimentRules(idle_ms=FOR_EVER_MS))
         self.clock = HandClock(START_MS)
         self.logs = Logs(SETTINGS.inputs, TASKS)
         self.store = FaultyStore(self.chance, failures=0.08, thefts=0.03)
@@ -208,6 +211,7 @@ class Truth:
     result: Result
     malformed: Counter[tuple[str, str]]
     refused: frozenset[tuple[str, Input, int, bytes | None]]
+    experiments: dict[tuple[str, int | None], Scope]
 
 
 def truth_of(logs: Logs, engine: Engine, after: Sequence[Step] = (), settings: Settings = SETTINGS) -> Truth:
@@ -227,10 +231,12 @@ def truth_of(logs: Logs, engine: Engine, after: Sequence[Step] = (), settings: S
                 places[place.partition].append((place, offset, value))
     for of_task in steps.values():
         of_task.extend(after)
-    result = judge(steps, settings, scores_of(engine.layout.scorer))
+    score = scores_of(engine.layout.scorer)
+    result = judge(steps, settings, score)
     for task, found in result.tasks.items():
         refused |= {(fate, *where) for fate, where in zip(found.fates, places[task], strict=True) if fate in ("late", "future")}
-    return Truth(result, malformed, frozenset(refused))
+    scopes = merge([experiments(steps[task], found, settings, score) for task, found in result.tasks.items()])
+    return Truth(result, malformed, frozenset(refused), scopes)
 
 
 def ledger_of(store: Store, engine: Engine, tasks: int, settings: Settings = SETTINGS) -> tuple[Ledger, Report]:
@@ -242,7 +248,7 @@ def ledger_of(store: Store, engine: Engine, tasks: int, settings: Settings = SET
     )
     ledger = Ledger(engine.layout, rules, {}, engine.signature)
     for task, view in store.view(range(tasks), {}, {}).items():
-        ledger.update(task, view.seq, view.control, view.panes, view.users)
+        ledger.update(task, view.seq, view.control, view.panes, view.users, view.experiments)
     return ledger, ledger.report(tasks)
 
 
@@ -260,6 +266,8 @@ def assert_exact(store: Store, logs: Logs, engine: Engine, after: Sequence[Step]
     assert {key: count for key, count in report.counts.items() if count} == dict(counters)
     rows = {key: row_of(tally, SimpleNamespace(engine=engine)) for key, tally in truth.result.panes.items()}
     assert tallies_of(ledger) == rows
+    if engine.users is not None:
+        assert scopes_of(ledger, engine, logs.partitions) == truth.experiments
     return truth
 
 

@@ -1,12 +1,13 @@
 -- Takes a task over: a new epoch and owner token, and what the last commit left. Sent again with the same token it changes nothing.
 --
--- KEYS  ctl, users, due, panes of one task (one hash tag, so one slot)
+-- KEYS  ctl, users, due, panes, totals, experiments of one task (one hash tag, so one slot)
 -- ARGV  the owner's token, the version of the keys' layout
--- Answers {version}, if the stored layout is another; else {version, epoch, seq, control or nil, starts, starts read, panes read}.
+-- Answers {version}, if the stored layout is another; else {version, epoch, seq, control or nil, starts, starts read, panes read,
+-- fields and values of experiments}.
 
 local CHUNK = 4000 -- arguments of one call: Lua's stack ends at 8000
 
-local ctl, users, due, panes = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local ctl, users, due, panes, totals, experiments = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local token, version = ARGV[1], ARGV[2]
 
 -- Every key is read before the first write: a key that somebody else made with another type shows here, not half way.
@@ -16,6 +17,8 @@ if stored[1] and stored[1] ~= version then
 end
 redis.call('HLEN', users)
 redis.call('ZCARD', due)
+redis.call('HLEN', totals)
+local cells = redis.call('HGETALL', experiments)
 local starts, wanted = {}, {}
 local from = tonumber(stored[6] or '')
 for _, field in ipairs(redis.call('HKEYS', panes)) do
@@ -40,12 +43,16 @@ if stored[3] ~= token then
     -- From here on every key exists, also when its last user is gone: a commit that names a missing key cannot pass while its slot moves.
     redis.call('HSETNX', users, '_', '')
     redis.call('HSETNX', panes, '_', '')
+    redis.call('HSETNX', totals, '_', '')
+    redis.call('HSETNX', experiments, '_', '')
     redis.call('ZADD', due, '+inf', '_')
     -- The commands that a commit ends with, on fields that nobody has: a right that the user lacks shows here, not half way through one.
     redis.call('HDEL', users, '')
     redis.call('HDEL', panes, '')
+    redis.call('HDEL', totals, '')
+    redis.call('HDEL', experiments, '')
     redis.call('ZREM', due, '')
     epoch = string.format('%.0f', redis.call('HINCRBY', ctl, 'epoch', 1))
     redis.call('HSET', ctl, 'token', token, 'version', version)
 end
-return { version, epoch, stored[4] or '0', stored[5], starts, wanted, read }
+return { version, epoch, stored[4] or '0', stored[5], starts, wanted, read, cells }

@@ -20,7 +20,7 @@ STALE_MAX = 1_000
 class _Task:
     """One task. `queue` is a heap of (due_ms, user); an entry counts only while it agrees with `due`.
 
-    `users_most` is the greatest number of users since the last tidying.
+    `most` is the greatest number of users, due times or totals since the last tidying.
     """
 
     epoch: int = 0
@@ -31,8 +31,10 @@ class _Task:
     users: dict[str, bytes] = field(default_factory=dict)
     due: dict[str, int] = field(default_factory=dict)
     panes: dict[int, bytes] = field(default_factory=dict)
+    totals: dict[str, bytes] = field(default_factory=dict)
+    experiments: dict[str, bytes] = field(default_factory=dict)
     queue: list[tuple[int, str]] = field(default_factory=list)
-    users_most: int = 0
+    most: int = 0
 
     def judge(self, commit: Commit) -> Outcome:
         if self.epoch == 0 or commit.epoch < self.epoch:
@@ -49,22 +51,29 @@ class _Task:
         self.seq, self.control, self.panes_from_ms = commit.seq, bytes(commit.control), commit.panes_from_ms
         self.users.update(commit.users)
         self.panes.update(commit.panes)
+        self.totals.update(commit.totals)
+        self.experiments.update(commit.experiments)
+        for user in commit.users_gone:
+            self.users.pop(user, None)
+            self.due.pop(user, None)
         for user, due_ms in commit.due.items():
             if self.due.get(user) != due_ms:
                 self.due[user] = due_ms
                 heapq.heappush(self.queue, (due_ms, user))
-        for user in commit.users_gone:
-            self.users.pop(user, None)
-            self.due.pop(user, None)
         for start in commit.panes_gone:
             self.panes.pop(start, None)
-        self.users_most = max(self.users_most, len(self.users))
-        if max(len(self.queue), self.users_most) > 2 * len(self.users) + STALE_MAX:
+        for user in commit.totals_gone:
+            self.totals.pop(user, None)
+        for name in commit.experiments_gone:
+            self.experiments.pop(name, None)
+        self.most = max(self.most, len(self.users), len(self.due), len(self.totals))
+        if max(len(self.queue), self.most) > 2 * max(len(self.users), len(self.due), len(self.totals)) + STALE_MAX:
             self.tidy()
 
     def tidy(self) -> None:
         """Leave room only for what is there: neither a heap nor a dict shrinks by itself when most of it has gone."""
-        self.users, self.due, self.users_most = dict(self.users), dict(self.due), len(self.users)
+        self.users, self.due, self.totals = dict(self.users), dict(self.due), dict(self.totals)
+        self.most = max(len(self.users), len(self.due), len(self.totals))
         self.queue = [(due_ms, user) for user, due_ms in self.due.items()]
         heapq.heapify(self.queue)
 
@@ -95,13 +104,14 @@ class MemoryStore:
     >>> store.commit(commit).value, store.commit(commit).value
     ('written', 'already')
     >>> store.load(0, [], due_before_ms=91, due_max=10)
-    Loaded(users={'u7': b'state'}, due=['u7'], next_due_ms=None)
+    Loaded(users={'u7': b'state'}, due=['u7'], next_due_ms=None, totals={})
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._tasks: dict[int, _Task] = {}
         self._partitions: int | None = None
+        self._settled: dict[str, bytes] = {}
 
     def claim(self, task: int, token: str) -> Claim:
         with self._lock:
@@ -111,13 +121,14 @@ class MemoryStore:
                 own.token = token
             committed = own.control is not None
             panes = {start: pane for start, pane in own.panes.items() if committed and start >= own.panes_from_ms}
-            return Claim(own.epoch, own.seq, own.control, panes, tuple(own.panes))
+            return Claim(own.epoch, own.seq, own.control, panes, tuple(own.panes), dict(own.experiments))
 
-    def load(self, task: int, users: Collection[str], due_before_ms: int | None, due_max: int) -> Loaded:
+    def load(self, task: int, users: Collection[str], due_before_ms: int | None, due_max: int, totals: Collection[str] = ()) -> Loaded:
         with self._lock:
             own = self._tasks.get(task, _Task())
             due, next_due_ms = ([], None) if due_before_ms is None else own.first_due(due_before_ms, due_max)
-            return Loaded({user: own.users[user] for user in (*users, *due) if user in own.users}, due, next_due_ms)
+            found = {user: own.users[user] for user in (*users, *due) if user in own.users}
+            return Loaded(found, due, next_due_ms, {user: own.totals[user] for user in (*totals, *due) if user in own.totals})
 
     def commit(self, commit: Commit) -> Outcome:
         with self._lock:
@@ -137,7 +148,7 @@ class MemoryStore:
                     continue
                 from_ms = panes_from_ms.get(task)
                 panes = dict(own.panes) if from_ms is None else {start: pane for start, pane in own.panes.items() if start >= from_ms}
-                views[task] = TaskView(own.seq, own.control, panes, len(own.users))
+                views[task] = TaskView(own.seq, own.control, panes, len(own.users), dict(own.experiments))
         return views
 
     def announce(self, partitions: int) -> int | None:
@@ -148,6 +159,11 @@ class MemoryStore:
 
     def partitions(self) -> int | None:
         return self._partitions
+
+    def settle(self, values: Mapping[str, bytes]) -> Mapping[str, bytes]:
+        with self._lock:
+            self._settled = {**values, **self._settled}
+            return dict(self._settled)
 
     def ping(self) -> None:
         """Memory always serves."""

@@ -1,8 +1,9 @@
 """State in Redis or a Redis Cluster: the keys of a task, and one script for each thing done to them. Nothing here decodes a value.
 
-Task p of namespace n has four keys with the hash tag {n:p}, which so share a slot: `ctl` (hash: epoch, token, seq, control,
+Task p of namespace n has six keys with the hash tag {n:p}, which so share a slot: `ctl` (hash: epoch, token, seq, control,
 panes_from_ms, version), `users` (hash: "u" + user -> state), `due` (sorted set: "u" + user by due time in ms), `panes` (hash:
-start in ms -> pane). From its first claim on, each of them holds a placeholder `_`, which no user's field can equal.
+start in ms -> pane), `totals` (hash: "u" + user -> totals), `experiments` (hash: "e" + name -> cell). From its first claim on, each
+of them but `ctl` holds a placeholder `_`, which no other field can equal.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ Answer = TypeVar("Answer")
 
 __all__ = ["RedisFacts", "RedisSettings", "RedisStore", "TaskKeys"]
 
-LAYOUT_VERSION = "1"
+LAYOUT_VERSION = "2"
 """Of the keys and fields named above; what their values mean has versions of its own."""
+PLACEHOLDER = b"_"
 FIELDS_MAX = 5_000
 """Users asked for by one HMGET, so that other clients get their turn."""
 VIEWS_MAX = 32
@@ -45,6 +47,8 @@ class TaskKeys(NamedTuple):
     users: str
     due: str
     panes: str
+    totals: str
+    experiments: str
 
     @classmethod
     def of(cls, namespace: str, task: int) -> TaskKeys:
@@ -82,28 +86,31 @@ class RedisStore:
         self._lock = threading.Lock()
         self._connected: Client | None = None
         self._claim, self._commit, self._load, self._view = (Script(f"{name}.lua") for name in ("claim", "commit", "load", "view"))
-        self._meta = f"{{{settings.namespace}:meta}}:meta"
+        self._meta, self._settled = (f"{{{settings.namespace}:meta}}:{name}" for name in ("meta", "settled"))
 
     def claim(self, task: int, token: str) -> Claim:
         keys = self._keys(task)
         answer = self._ask(lambda client: self._claim(client, keys, (token, LAYOUT_VERSION)))
         self._require_layout(task, answer[0])
-        _, epoch, seq, control, starts, starts_read, panes = answer
+        _, epoch, seq, control, starts, starts_read, panes, cells = answer
         read = zip(map(int, starts_read), panes, strict=True)
-        return Claim(int(epoch), int(seq), control, dict(read), tuple(map(int, starts)))
+        return Claim(int(epoch), int(seq), control, dict(read), tuple(map(int, starts)), _cells(cells))
 
-    def load(self, task: int, users: Collection[str], due_before_ms: int | None, due_max: int) -> Loaded:
+    def load(self, task: int, users: Collection[str], due_before_ms: int | None, due_max: int, totals: Collection[str] = ()) -> Loaded:
         """See `Store.load`. Users alone are read in slices without a script, which costs Redis less: only their owner writes them."""
-        keys, asked = self._keys(task), list(users)
-        fields = [_field(user) for user in asked]
+        keys, asked, wanted = self._keys(task), list(users), list(totals)
+        fields, total_fields = [_field(user) for user in asked], [_field(user) for user in wanted]
         if due_before_ms is None:
-            return Loaded(_present(asked, self._ask(lambda client: _read_users(client, keys.users, fields))), [])
-        members, due_parts, parts, next_due = self._ask(
-            lambda client: self._load(client, (keys.users, keys.due), (due_before_ms, due_max, *fields))
+            states, sums = self._ask(lambda client: _read(client, ((keys.users, fields), (keys.totals, total_fields))))
+            return Loaded(_present(asked, states), [], None, _present(wanted, sums))
+        args: tuple[str | int, ...] = (due_before_ms, due_max, len(fields), *fields, *total_fields)
+        members, due_parts, due_sums, parts, sum_parts, next_due = self._ask(
+            lambda client: self._load(client, (keys.users, keys.due, keys.totals), args)
         )
         due = [_user(member) for member in members]
         found = _present(asked, chain.from_iterable(parts)) | _present(due, chain.from_iterable(due_parts))
-        return Loaded(found, due, None if next_due is None else int(float(next_due)))
+        found_sums = _present(wanted, chain.from_iterable(sum_parts)) | _present(due, chain.from_iterable(due_sums))
+        return Loaded(found, due, None if next_due is None else int(float(next_due)), found_sums)
 
     def commit(self, commit: Commit) -> Outcome:
         keys, args = self._keys(commit.task), _commit_args(commit)
@@ -114,13 +121,15 @@ class RedisStore:
         """See `Store.view`; each task is seen as of one instant, several tasks as of several."""
         asked = list(tasks)
         questions = [(self._keys(task), (_or_empty(since.get(task)), _or_empty(panes_from_ms.get(task)))) for task in asked]
-        answers = self._ask(lambda client: self._views(client, [((keys.ctl, keys.users, keys.panes), args) for keys, args in questions]))
+        answers = self._ask(
+            lambda client: self._views(client, [((keys.ctl, keys.users, keys.panes, keys.experiments), args) for keys, args in questions])
+        )
         views = {}
         for task, answer in zip(asked, answers, strict=True):
             if answer is not None:
-                version, seq, control, users, starts, panes = answer
+                version, seq, control, users, starts, panes, cells = answer
                 self._require_layout(task, version)
-                views[task] = TaskView(int(seq), control, dict(zip(map(int, starts), panes, strict=True)), users)
+                views[task] = TaskView(int(seq), control, dict(zip(map(int, starts), panes, strict=True)), users, _cells(cells))
         return views
 
     def _views(self, client: Client, questions: Sequence[tuple[Sequence[str], Sequence[str]]]) -> list[Any]:
@@ -141,6 +150,18 @@ class RedisStore:
     def partitions(self) -> int | None:
         answer = self._ask(lambda client: send(client, "HGET", self._meta, "partitions"))
         return None if answer is None else int(answer)
+
+    def settle(self, values: Mapping[str, bytes]) -> Mapping[str, bytes]:
+        """See `Store.settle`."""
+
+        def record(client: Client) -> Any:
+            for name, value in values.items():
+                send(client, "HSETNX", self._settled, name, value)
+            return send(client, "HGETALL", self._settled)
+
+        answer = self._ask(record)
+        pairs = answer.items() if isinstance(answer, dict) else zip(answer[::2], answer[1::2], strict=True)
+        return {name.decode(): value for name, value in pairs}
 
     def ping(self) -> None:
         """See `Store.ping`; in a cluster every primary must answer."""
@@ -184,14 +205,24 @@ class RedisStore:
             )
 
 
-def _read_users(client: Client, key: str, fields: Sequence[str]) -> list[bytes | None]:
-    slices = [fields[start : start + FIELDS_MAX] for start in range(0, len(fields), FIELDS_MAX)]
+def _read(client: Client, questions: Sequence[tuple[str, Sequence[str]]]) -> list[list[bytes | None]]:
+    """The values of fields of several hashes of one slot, in one round trip."""
+    slices = [
+        (number, key, fields[start : start + FIELDS_MAX])
+        for number, (key, fields) in enumerate(questions)
+        for start in range(0, len(fields), FIELDS_MAX)
+    ]
+    answers: list[list[bytes | None]] = [[] for _ in questions]
     if len(slices) == 1:
-        return list(send(client, "HMGET", key, *slices[0]))
-    with client.pipeline(transaction=False) as pipeline:
-        for part in slices:
-            send(pipeline, "HMGET", key, *part)
-        return list(chain.from_iterable(pipeline.execute()))
+        number, key, part = slices[0]
+        answers[number] = list(send(client, "HMGET", key, *part))
+    elif slices:
+        with client.pipeline(transaction=False) as pipeline:
+            for _, key, part in slices:
+                send(pipeline, "HMGET", key, *part)
+            for (number, _, _), values in zip(slices, pipeline.execute(), strict=True):
+                answers[number] += values
+    return answers
 
 
 def _commit_args(commit: Commit) -> list[str | bytes | int]:
@@ -199,8 +230,11 @@ def _commit_args(commit: Commit) -> list[str | bytes | int]:
     users = [piece for user, state in commit.users.items() for piece in (_field(user), state)]
     due = [piece for user, due_ms in commit.due.items() for piece in (due_ms, _field(user))]
     panes = [piece for start, pane in commit.panes.items() for piece in (start, pane)]
-    users_gone = [_field(user) for user in commit.users_gone]
-    parts: tuple[list[Any], ...] = (users, due, panes, users_gone, list(commit.panes_gone))
+    totals = [piece for user, sums in commit.totals.items() for piece in (_field(user), sums)]
+    cells = [piece for name, cell in commit.experiments.items() for piece in (_cell(name), cell)]
+    users_gone, totals_gone = ([_field(user) for user in gone] for gone in (commit.users_gone, commit.totals_gone))
+    cells_gone = [_cell(name) for name in commit.experiments_gone]
+    parts: tuple[list[Any], ...] = (users, due, panes, totals, cells, users_gone, list(commit.panes_gone), totals_gone, cells_gone)
     head = (commit.epoch, commit.token, commit.seq, commit.seq - 1, commit.control, commit.panes_from_ms)
     return [*head, *map(len, parts), *chain.from_iterable(parts)]
 
@@ -215,6 +249,15 @@ def _field(user: str) -> str:
 
 def _user(member: bytes) -> str:
     return member[1:].decode()
+
+
+def _cell(name: str) -> str:
+    return f"e{name}"
+
+
+def _cells(flat: Sequence[bytes]) -> dict[str, bytes]:
+    """Cells by name, from fields and values in turn."""
+    return {field[1:].decode(): cell for field, cell in zip(flat[::2], flat[1::2], strict=True) if field != PLACEHOLDER}
 
 
 def _or_empty(value: int | None) -> str:

@@ -45,8 +45,10 @@ class Owner:
     def must_commit(self, **changes: Any) -> None:
         assert self.commit(**changes) is Outcome.WRITTEN
 
-    def load(self, users: Collection[str] = (), due_before_ms: int | None = None, due_max: int = 1_000) -> Loaded:
-        return self.store.load(self.task, users, due_before_ms, due_max)
+    def load(
+        self, users: Collection[str] = (), due_before_ms: int | None = None, due_max: int = 1_000, totals: Collection[str] = ()
+    ) -> Loaded:
+        return self.store.load(self.task, users, due_before_ms, due_max, totals)
 
     def view(self) -> TaskView:
         return self.store.view([self.task], {}, {})[self.task]
@@ -54,7 +56,7 @@ class Owner:
 
 def everything(store: Store, task: int, users: Collection[str]) -> tuple[Mapping[int, TaskView], Loaded]:
     """All that readers can see of a task."""
-    return store.view([task], {}, {}), store.load(task, users, *ALL_DUE)
+    return store.view([task], {}, {}), store.load(task, users, *ALL_DUE, users)
 
 
 class StoreContract:
@@ -107,11 +109,14 @@ class StoreContract:
     # -- fencing -------------------------------------------------------------------------------------------------------
 
     def test_an_owner_of_an_older_epoch_is_fenced_and_writes_nothing(self, store: Store, owner: Owner) -> None:
-        owner.must_commit(users={"u": b"1"}, due={"u": 10}, panes={0: b"p"})
+        owner.must_commit(users={"u": b"1"}, due={"u": 10}, panes={0: b"p"}, totals={"u": b"t"}, experiments={"1": b"e"})
         before = everything(store, owner.task, ["u", "v"])
         store.claim(owner.task, "next")
-        full = owner.next(users={"u": b"2", "v": b"3"}, due={"u": 20, "v": 30}, panes={0: b"q", 1: b"r"}, control=b"zombie")
-        gone = owner.next(users_gone=["u"], panes_gone=[0])
+        full = owner.next(
+            users={"u": b"2", "v": b"3"}, due={"u": 20, "v": 30}, panes={0: b"q", 1: b"r"}, control=b"zombie",
+            totals={"u": b"2"}, experiments={"1": b"2"},
+        )  # fmt: skip
+        gone = owner.next(users_gone=["u"], panes_gone=[0], totals_gone=["u"], experiments_gone=["1"])
         assert [store.commit(full), store.commit(gone)] == [Outcome.FENCED] * 2
         assert everything(store, owner.task, ["u", "v"]) == before
 
@@ -262,6 +267,54 @@ class StoreContract:
         assert owner.load([], due_before_ms=due_ms).next_due_ms == due_ms
         assert owner.load([], due_before_ms=due_ms + 1).due == ["a"]
 
+    def test_a_user_whose_state_is_gone_may_still_be_due(self, owner: Owner) -> None:
+        owner.must_commit(users={"a": b"1", "b": b"1"}, due={"a": 10, "b": 20}, totals={"a": b"sums"})
+        owner.must_commit(users_gone=["a"], due={"a": 30})
+        assert owner.load(["a"], *ALL_DUE) == Loaded({"b": b"1"}, ["b", "a"], None, {"a": b"sums"})
+        assert owner.view().users == 1
+        owner.must_commit(users_gone=["a"], totals_gone=["a"])
+        assert owner.load(["a"], *ALL_DUE) == Loaded({"b": b"1"}, ["b"], None)
+
+    # -- totals and experiments ----------------------------------------------------------------------------------------
+
+    def test_totals_stay_until_they_are_gone_whatever_becomes_of_the_user(self, owner: Owner) -> None:
+        owner.must_commit(users={"a": b"1"}, due={"a": 10}, totals={"a": b"\x00\xff", "b": b""})
+        assert owner.load(totals=["a", "b", "c", "_"]).totals == {"a": b"\x00\xff", "b": b""}
+        owner.must_commit(users_gone=["a"], totals={"b": b"2"})
+        assert owner.load(totals=["a", "b"]) == Loaded({}, [], None, {"a": b"\x00\xff", "b": b"2"})
+        owner.must_commit(totals_gone=["a", "never there"])
+        assert owner.load(totals=["a", "b"]).totals == {"b": b"2"}
+
+    def test_the_totals_of_users_who_are_due_come_with_them(self, owner: Owner) -> None:
+        sums = {user: user.encode() for user in "abcd"}
+        owner.must_commit(users={"a": b"1", "x": b"x"}, due={"a": 30, "b": 10, "c": 20, "x": 15}, totals=sums)
+        loaded = owner.load(["x"], due_before_ms=25, due_max=2, totals=["d", "e"])
+        assert loaded == Loaded({"x": b"x"}, ["b", "x"], 20, {"b": b"b", "d": b"d"})
+        assert owner.load(["x"], totals=["d"]) == Loaded({"x": b"x"}, [], None, {"d": b"d"})
+
+    def test_any_text_may_be_a_user_with_totals_or_the_name_of_a_cell(self, store: Store, owner: Owner) -> None:
+        texts = {text: text.encode() for text in ODD_USERS}
+        owner.must_commit(totals=texts, experiments=texts, due=dict.fromkeys(texts, 5))
+        assert owner.load(totals=ODD_USERS).totals == texts
+        assert owner.load([], *ALL_DUE).totals == texts
+        assert owner.view().experiments == texts
+        assert store.claim(owner.task, "next").experiments == texts
+
+    def test_thousands_of_totals_are_read_and_dropped_at_once(self, owner: Owner) -> None:
+        sums = {f"user-{number}": b"%d" % number for number in range(12_001)}
+        owner.must_commit(totals=sums, due={user: number for number, user in enumerate(sums)}, users=sums)
+        assert owner.load(sums, totals=sums) == Loaded(sums, [], None, sums)
+        assert owner.load(["user-7"], 0, totals=sums) == Loaded({"user-7": b"7"}, [], 0, sums)
+        assert owner.load([], *ALL_DUE).totals == sums
+        owner.must_commit(totals_gone=list(sums))
+        assert owner.load(totals=sums).totals == {}
+
+    def test_cells_of_experiments_are_replaced_and_dropped_by_name(self, store: Store, owner: Owner) -> None:
+        owner.must_commit(experiments={"1": b"a", "1:20045": b"b"})
+        owner.must_commit(experiments={"1": b"A", "2": b""}, experiments_gone=["1:20045", "never there"])
+        assert owner.view().experiments == {"1": b"A", "2": b""}
+        assert store.claim(owner.task, "next").experiments == {"1": b"A", "2": b""}
+
     # -- view ----------------------------------------------------------------------------------------------------------
 
     def test_a_view_shows_what_was_committed(self, owner: Owner) -> None:
@@ -314,9 +367,11 @@ class StoreContract:
 
     def test_what_was_handed_out_does_not_change_later(self, owner: Owner) -> None:
         owner.must_commit(users={"a": b"1"}, due={"a": 1}, panes={0: b"p"})
+        owner.must_commit(totals={"a": b"1"}, experiments={"1": b"1"})
         view, loaded, claimed = owner.view(), owner.load(["a"], 2), owner.store.claim(owner.task, owner.token)
-        owner.must_commit(users={"a": b"2", "b": b"2"}, panes={1: b"q"}, panes_gone=[0])
+        owner.must_commit(users={"a": b"2", "b": b"2"}, panes={1: b"q"}, panes_gone=[0], totals={"a": b"2"}, experiments_gone=["1"])
         assert (dict(view.panes), loaded.users, dict(claimed.panes)) == ({0: b"p"}, {"a": b"1"}, {0: b"p"})
+        assert (loaded.totals, view.experiments, claimed.experiments) == ({"a": b"1"}, {"1": b"1"}, {"1": b"1"})
 
     def test_panes_that_are_gone_are_gone(self, store: Store, owner: Owner) -> None:
         owner.must_commit(panes={0: b"a", 10: b"b"})
@@ -332,6 +387,12 @@ class StoreContract:
         assert store.partitions() is None
         assert [store.announce(partitions) for partitions in (6, 6, 12)] == [None, 6, 6]
         assert store.partitions() == 6
+
+    def test_what_is_settled_is_what_was_said_first(self, store: Store) -> None:
+        assert store.settle({}) == {}
+        assert store.settle({"a": b"1", "b": b"\xff"}) == {"a": b"1", "b": b"\xff"}
+        assert store.settle({"a": b"2", "c": b"3"}) == {"a": b"1", "b": b"\xff", "c": b"3"}
+        assert store.settle({}) == {"a": b"1", "b": b"\xff", "c": b"3"}
 
     def test_it_answers(self, store: Store) -> None:
         store.ping()

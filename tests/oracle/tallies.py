@@ -17,7 +17,7 @@ def tally_panes(lists: Iterable[ShownList], settings: Settings, score: Scorer) -
         start = shown.ts // settings.pane_ms * settings.pane_ms
         for group in groups_of(shown, settings.segments):
             before = [panes[start, group]] if (start, group) in panes else []
-            panes[start, group] = add_up([*before, _tally_of_one(shown, settings, score)])
+            panes[start, group] = add_up([*before, tally_of_one(shown, settings, score)])
     return panes
 
 
@@ -28,7 +28,7 @@ def groups_of(shown: ShownList, segments: Sequence[str]) -> list[Group]:
     return bare + [group._replace(segments=(pair,)) for group in bare for pair in values]
 
 
-def _tally_of_one(shown: ShownList, settings: Settings, score: Scorer) -> Tally:
+def tally_of_one(shown: ShownList, settings: Settings, score: Scorer) -> Tally:
     has_feedback = any(grade > 0 for grade in shown.grades)
     first = {f"item_hit_rate@{k}": shown.grades[:k] for k in settings.cutoffs}
     places = {name: len(grades) for name, grades in first.items()}

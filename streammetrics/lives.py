@@ -1,0 +1,158 @@
+"""The experiments that a task knows: each lives from its first list until no list of it came for long, and then leaves nothing.
+
+Pure. A life is to lists what a session is to events: lists of one experiment whose times are at most `idle_ms` apart belong to one
+life, in whatever order they arrive. So which life a list belongs to is a function of the lists alone. A life that no admitted
+list can touch any more is dropped with all that was summed in it; an experiment of that name then begins anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+DAY_MS: Final = 86_400_000
+WHOLE: Final = -1
+"""The scope of a whole life; every other scope is a day, counted from the epoch in UTC."""
+
+
+class Span(NamedTuple):
+    """When an experiment runs by decree (epoch ms): lists from `start_ms` on and before `end_ms` count; None for no bound."""
+
+    start_ms: int | None = None
+    end_ms: int | None = None
+
+    @property
+    def first(self) -> int:
+        """The least time that it holds (ms)."""
+        return -(1 << 62) if self.start_ms is None else self.start_ms
+
+    @property
+    def last(self) -> int:
+        """The greatest time that it holds (ms)."""
+        return 1 << 62 if self.end_ms is None else self.end_ms - 1
+
+    def holds(self, ts: int) -> bool:
+        return self.first <= ts <= self.last
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExperimentRules:
+    """What decides which lists count in experiments. `metrics` are those that users' totals hold; empty: all that are scored.
+
+    `variants_max` bounds the variants of all experiments of a task together, as `groups_max` bounds its groups.
+    """
+
+    idle_ms: int = 30 * DAY_MS
+    variants_max: int = 200
+    metrics: tuple[str, ...] = ()
+    spans: Mapping[str, Span] = field(default_factory=dict, hash=False)
+
+    def span(self, experiment: str) -> Span:
+        return self.spans.get(experiment, EVER)
+
+
+EVER: Final = Span()
+
+
+class Scope:
+    """What is summed over the users of one life, in all or on one day: by variant, but for the users who saw several."""
+
+    __slots__ = ("first_exposures", "moments", "multi_exposed")
+
+    def __init__(self) -> None:
+        self.moments: dict[str, list[int]] = {}
+        self.first_exposures: dict[str, int] = {}
+        self.multi_exposed = 0
+
+
+class Life:
+    """One life of an experiment. `first` and `last` are the least and the greatest time of its admitted lists (ms)."""
+
+    __slots__ = ("experiment", "first", "last", "number", "scopes", "variants")
+
+    def __init__(self, number: int, experiment: str, first: int, last: int, variants: Iterable[str] = ()) -> None:
+        self.number = number
+        self.experiment = experiment
+        self.first = first
+        self.last = last
+        self.variants = set(variants)
+        self.scopes: dict[int, Scope] = {}
+
+    def scope(self, day: int) -> Scope:
+        """The scope of a day, or of the whole life; made when it is new."""
+        known = self.scopes.get(day)
+        if known is None:
+            known = self.scopes[day] = Scope()
+        return known
+
+
+class Lives:
+    """All lives of a task. Numbers are never used twice, so that what users hold of a life that is gone is known as such."""
+
+    def __init__(self, idle_ms: int) -> None:
+        self.idle_ms = idle_ms
+        self.next_number = 1
+        self.of_name: dict[str, list[Life]] = {}
+        self.of_number: dict[int, Life] = {}
+
+    def __iter__(self) -> Iterator[Life]:
+        return iter(self.of_number.values())
+
+    def take(self, life: Life) -> None:
+        """Take in a life that was stored."""
+        self.of_number[life.number] = life
+        lives = self.of_name.setdefault(life.experiment, [])
+        lives.append(life)
+        lives.sort(key=lambda each: each.first)
+
+    def near(self, experiment: str, ts: int) -> list[Life]:
+        """The lives that a list at `ts` would extend; two, if it joins them."""
+        return [life for life in self.of_name.get(experiment, ()) if life.first - self.idle_ms <= ts <= life.last + self.idle_ms]
+
+    def extend(self, experiment: str, variant: str, ts: int) -> Life:
+        """Count a list: it opens a life, extends one, or joins two that are neighbours."""
+        near = self.near(experiment, ts)
+        if not near:
+            life = Life(self.next_number, experiment, ts, ts, (variant,))
+            self.next_number += 1
+            self.take(life)
+            return life
+        life = near[0]
+        life.first, life.last = min(life.first, ts), max(life.last, ts)
+        life.variants.add(variant)
+        for later in near[1:]:
+            # What entered the later one would be final, and then no list could still come between the two.
+            assert not later.scopes, "two lives that have both begun were joined"
+            life.first, life.last = min(life.first, later.first), max(life.last, later.last)
+            life.variants |= later.variants
+            self._drop(later)
+        return life
+
+    def at(self, experiment: str, ts: int) -> Life | None:
+        """The life that holds a list; None when it is gone."""
+        for life in self.of_name.get(experiment, ()):
+            if life.first <= ts <= life.last:
+                return life
+        return None
+
+    def variants(self) -> int:
+        return sum(len(life.variants) for life in self)
+
+    def new_variants(self, arms: Iterable[tuple[str, str]], ts: int) -> int:
+        """How many variants more there would be with a list of these experiments and variants at `ts`."""
+        return sum(not any(variant in life.variants for life in self.near(experiment, ts)) for experiment, variant in arms)
+
+    def drop_ended(self, bound: int) -> list[Life]:
+        """Drop the lives that no admitted list can touch any more: those with last + idle < bound."""
+        ended = [life for life in self if life.last + self.idle_ms < bound]
+        for life in ended:
+            self._drop(life)
+        return ended
+
+    def _drop(self, life: Life) -> None:
+        del self.of_number[life.number]
+        lives = self.of_name[life.experiment]
+        lives.remove(life)
+        if not lives:
+            del self.of_name[life.experiment]

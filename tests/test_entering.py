@@ -1,0 +1,325 @@
+"""What users add to experiments, against brute force: the same whole numbers, whatever the order, the batches and the crashes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streammetrics.clock import SystemClock
+from streammetrics.engine import Engine
+from streammetrics.events.model import Feedback, Impression
+from streammetrics.experiments import ExperimentReport, Policy
+from streammetrics.lives import WHOLE, ExperimentRules, Span
+from streammetrics.publisher import Publisher
+from streammetrics.report import ExperimentView, Ledger, Report
+from streammetrics.vitals import Vitals
+from streammetrics.windows import WindowRules
+from tests.machine import Machine, engine_of
+from tests.oracle import Arrival, Settings, judge
+from tests.oracle.experiments import Scope, Sums, experiments
+from tests.strategies import Case, batches, cases, interleavings, tiny_session_cases
+from tests.test_engine import grades_text, scores_of
+
+FOR_EVER_MS = 1 << 50
+DUE_MAX = st.sampled_from((1, 1_000))
+
+
+def machine_for(case: Case, rules: ExperimentRules, due_max: int = 1_000, **limits: int) -> Machine:
+    return Machine(engine_of(case.settings, grades_text(case), experiments=rules, **limits), case.settings, due_max=due_max)
+
+
+def found(machine: Machine) -> dict[tuple[str, int | None], Scope]:
+    machine.report()
+    return scopes_of(machine.ledger, machine.engine, 1)
+
+
+def scopes_of(ledger: Ledger, engine: Engine, tasks: int) -> dict[tuple[str, int | None], Scope]:
+    """What is stored of every experiment, as the oracle says it."""
+    assert engine.users is not None
+    measures = engine.users.measures
+    scopes: dict[tuple[str, int | None], Scope] = {}
+    for (name, day), kept in ledger.stored(tasks).items():
+        sums: dict[tuple[str, str], Sums] = {}
+        for variant, moments in kept.moments.items():
+            for measure in measures:
+                at = measures.places(measure)
+                row = (moments[at.users], moments[at.y], moments[at.d], moments[at.yy], moments[at.dd], moments[at.yd])
+                if any(row):
+                    sums[variant, str(measure)] = row
+        scope = Scope(sums, dict(kept.first_exposures), kept.multi_exposed_users)
+        scopes[name, None if day == WHOLE else day] = scope
+    return scopes
+
+
+def expected(case: Case, machine: Machine, rules: ExperimentRules, *, flush: bool) -> dict[tuple[str, int | None], Scope]:
+    score = scores_of(machine.engine.layout.scorer)
+    result, before = (judge(case.steps, case.settings, score, flush=end).tasks[0] for end in (flush, False))
+    spans = {
+        name: (float("-inf") if span.start_ms is None else span.start_ms, float("inf") if span.end_ms is None else span.end_ms)
+        for name, span in rules.spans.items()
+    }
+    return experiments(case.steps, result, case.settings, score, idle_ms=rules.idle_ms, spans=spans, flush=flush, w_ms=before.w_ms)
+
+
+RULES = st.builds(ExperimentRules, idle_ms=st.sampled_from((FOR_EVER_MS, 20, 3)))
+
+
+@given(cases(), RULES, st.booleans())
+def test_one_batch_equals_brute_force(case: Case, rules: ExperimentRules, flush: bool) -> None:
+    machine = machine_for(case, rules)
+    machine.take(case.steps)
+    machine.finish(flush)
+    assert found(machine) == expected(case, machine, rules, flush=flush)
+
+
+@given(st.data(), cases(), RULES, DUE_MAX, st.booleans())
+def test_any_batches_commits_and_crashes_equal_brute_force(
+    data: st.DataObject, case: Case, rules: ExperimentRules, due_max: int, flush: bool
+) -> None:
+    machine = machine_for(case, rules, due_max)
+    crashes = data.draw(st.integers(0, 4))
+    while machine.position < len(case.steps):
+        machine.take(case.steps[machine.position : machine.position + data.draw(st.integers(1, 8))])
+        fate = data.draw(st.sampled_from(["go on", "commit", "commit", "crash", "lost reply"]))
+        if fate == "commit":
+            machine.commit()
+        elif fate == "crash" and crashes:
+            crashes -= 1
+            machine.open()
+        elif fate == "lost reply":
+            commit = machine.prepare()
+            machine.store.commit(commit)
+            assert machine.store.commit(commit).value == "already"
+            machine.committed()
+    machine.finish(flush)
+    assert found(machine) == expected(case, machine, rules, flush=flush)
+
+
+@given(st.data(), cases(without=("ticks",)), RULES)
+def test_the_interleaving_of_inputs_does_not_matter(data: st.DataObject, case: Case, rules: ExperimentRules) -> None:
+    other = data.draw(interleavings(case))
+    one, two = machine_for(case, rules), machine_for(other, rules)
+    for machine, steps in ((one, case.steps), (two, other.steps)):
+        machine.take(steps)
+        machine.finish(flush=True)
+    assert found(one) == found(two)
+
+
+@given(st.data(), tiny_session_cases(), RULES)
+def test_sealed_sessions_equal_brute_force_in_any_batches(data: st.DataObject, case: Case, rules: ExperimentRules) -> None:
+    machine = machine_for(case, rules)
+    for batch in data.draw(batches(case.steps)):
+        machine.take(batch)
+        if data.draw(st.booleans()):
+            machine.commit()
+    machine.finish(flush=True)
+    assert found(machine) == expected(case, machine, rules, flush=True)
+
+
+@given(cases(), RULES)
+def test_after_a_flush_nothing_of_a_user_stays(case: Case, rules: ExperimentRules) -> None:
+    machine = machine_for(case, rules)
+    for step in case.steps:
+        machine.take([step])
+        machine.commit()
+    machine.finish(flush=True)
+    loaded = machine.store.load(0, ("u", "v"), 1 << 62, 1_000, ("u", "v"))
+    assert (loaded.users, loaded.due, loaded.totals) == ({}, [], {})
+    assert machine.state.users == {}
+
+
+SPANS = st.dictionaries(
+    st.sampled_from(("ranker", "layout")),
+    st.builds(Span, st.sampled_from((None, 5, 1_732_183_200_007)), st.sampled_from((None, 12, 1_732_183_200_016))),
+)
+
+
+@given(st.data(), cases(), SPANS, DUE_MAX)
+def test_only_lists_of_the_time_that_is_set_count(data: st.DataObject, case: Case, spans: dict[str, Span], due_max: int) -> None:
+    rules = ExperimentRules(idle_ms=FOR_EVER_MS, spans=spans)
+    machine = machine_for(case, rules, due_max)
+    for batch in data.draw(batches(case.steps)):
+        machine.take(batch)
+        if data.draw(st.booleans()):
+            machine.commit()
+    machine.finish(flush=False)
+    assert found(machine) == expected(case, machine, rules, flush=False)
+
+
+DAY_MS = 86_400_000
+SETTINGS = Settings(inputs=("events",), gap_ms=1_000, lateness_ms=0, attribution_ms=500, pane_ms=100, windows_ms=(100,))
+NOON_MS = 20_000 * DAY_MS + DAY_MS // 2
+RANKER = (("ranker", "a"),)
+
+
+def shown(user: str, ts: int, experiments: tuple[tuple[str, str], ...] = (), items: tuple[str, ...] = ("i",)) -> Arrival:
+    return Arrival("events", Impression(f"{user}-{ts}", user, ts, items, experiments))
+
+
+def clicked(user: str, ts: int) -> Arrival:
+    return Arrival("events", Feedback(user, ts, "i", "click"))
+
+
+def machine_of(due_max: int = 1_000, **rules: Any) -> Machine:
+    limits = {name: rules.pop(name) for name in ("retention_ms",) if name in rules}
+    return Machine(engine_of(SETTINGS, experiments=ExperimentRules(**rules), **limits), SETTINGS, due_max=due_max)
+
+
+def take(machine: Machine, *steps: Arrival) -> None:
+    """Each step in a commit of its own, and then all that is due."""
+    for step in steps:
+        machine.take([step])
+        machine.commit()
+    machine.finish(flush=False)
+
+
+def kept(machine: Machine, *users: str) -> tuple[dict[str, bytes], list[str], dict[str, bytes]]:
+    """The totals of users, everybody who is due, and all cells, as they are stored."""
+    loaded = machine.store.load(0, (), 1 << 62, 1_000, users)
+    return dict(loaded.totals), list(loaded.due), dict(machine.store.view([0], {}, {})[0].experiments)
+
+
+def test_an_experiment_that_is_over_leaves_nothing_behind() -> None:
+    machine = machine_of(due_max=1, idle_ms=DAY_MS)
+    take(machine, *(shown(f"u{number}", NOON_MS + number, RANKER) for number in range(5)), shown("clock", NOON_MS + 10_000))
+    users = [f"u{number}" for number in range(5)]
+    totals, due, cells = kept(machine, *users)
+    assert (set(totals), set(due), set(cells)) == (set(users), {*users, "clock"}, {"1", "1:20000"})
+    take(machine, shown("clock", NOON_MS + 10 + DAY_MS), shown("clock", NOON_MS + 10 + DAY_MS))
+    assert kept(machine, *users) == ({}, ["clock"], {})
+    assert list(machine.state.lives) == []
+
+
+def test_users_who_are_not_seen_again_are_kept_as_long_as_their_experiment_lives() -> None:
+    machine = machine_of(idle_ms=DAY_MS)
+    half = DAY_MS // 2
+    take(machine, shown("u", NOON_MS, RANKER), *(shown("v", NOON_MS + half * turn, RANKER) for turn in range(1, 6)))
+    assert "u" in kept(machine, "u")[0]
+    take(machine, shown("u", NOON_MS + half * 6, (("ranker", "b"),)), shown("clock", NOON_MS + half * 6 + 10_000))
+    scope = found(machine)["ranker", None]
+    assert (scope.first_exposures, scope.multi_exposed, {variant for variant, _ in scope.sums}) == ({"a": 2}, 1, {"a"})
+
+
+def test_an_experiment_that_comes_back_after_its_end_begins_anew() -> None:
+    machine = machine_of(idle_ms=DAY_MS)
+    take(
+        machine,
+        shown("u", NOON_MS, RANKER),
+        shown("u", NOON_MS + 3 * DAY_MS, (("ranker", "b"),)),
+        shown("clock", NOON_MS + 3 * DAY_MS + 10_000),
+    )
+    scope = found(machine)["ranker", None]
+    assert (scope.first_exposures, scope.multi_exposed) == ({"b": 1}, 0)
+
+
+def test_after_its_set_end_an_experiment_keeps_its_result_and_no_users() -> None:
+    machine = machine_of(idle_ms=100 * DAY_MS, spans={"ranker": Span(None, NOON_MS + 50)})
+    take(
+        machine,
+        shown("u", NOON_MS, RANKER),
+        shown("v", NOON_MS + 50, RANKER),
+        *(shown("clock", NOON_MS + 5_000 * turn) for turn in (1, 2, 3)),
+    )
+    totals, due, _ = kept(machine, "u", "v")
+    assert (totals, due) == ({}, ["clock"])
+    assert found(machine)["ranker", None].first_exposures == {"a": 1}
+
+
+def test_a_day_has_its_own_first_exposures_and_multi_exposed_users() -> None:
+    machine = machine_of()
+    tomorrow = NOON_MS + DAY_MS
+    take(machine, shown("u", NOON_MS, RANKER), shown("u", tomorrow, (("ranker", "b"),)), shown("clock", tomorrow + 10_000))
+    scopes = {day: (scope.first_exposures, scope.multi_exposed) for (_, day), scope in found(machine).items()}
+    assert scopes == {None: ({"a": 1}, 1), 20_000: ({"a": 1}, 0), 20_001: ({"b": 1}, 0)}
+
+
+def test_days_of_which_no_panes_are_kept_are_dropped() -> None:
+    machine = machine_of(retention_ms=DAY_MS)
+    take(machine, *(shown("u", NOON_MS + turn * DAY_MS, RANKER) for turn in range(4)), shown("clock", NOON_MS + 3 * DAY_MS + 10_000))
+    assert set(found(machine)) == {("ranker", None), ("ranker", 20_002), ("ranker", 20_003)}
+
+
+def test_variants_beyond_the_limit_are_refused_until_others_are_over() -> None:
+    machine = machine_of(idle_ms=DAY_MS, variants_max=2)
+    arms = [(("ranker", variant),) for variant in "abc"]
+    take(machine, *(shown("u", NOON_MS + turn, labels) for turn, labels in enumerate(arms)))
+    assert machine.state.counts["too_many_variants", 0] == 1
+    take(
+        machine,
+        shown("clock", NOON_MS + 2 * DAY_MS),
+        *(shown("u", NOON_MS + 2 * DAY_MS + turn, labels) for turn, labels in enumerate(arms[1:])),
+    )
+    assert machine.state.counts["too_many_variants", 0] == 1
+
+
+def test_a_list_that_waits_alone_moves_the_time_at_which_its_user_is_looked_at() -> None:
+    """Lists are final long before the session can close: half a second against a second."""
+    machine = machine_of()
+    take(
+        machine,
+        *(clicked("u", NOON_MS + turn * 900) for turn in range(4)),
+        shown("u", NOON_MS + 3_600, RANKER),
+        clicked("u", NOON_MS + 4_400),
+    )
+    assert found(machine)["ranker", None].first_exposures == {"a": 1}
+    assert machine.state.sessions_open == 1
+    assert machine.state.entered_before == NOON_MS + 3_900
+
+
+def test_lists_of_a_user_beyond_what_his_totals_can_hold_are_counted() -> None:
+    engine = Engine(engine_of(SETTINGS, experiments=ExperimentRules()).rules, engine_of(SETTINGS).layout.scorer)
+    assert engine.users is not None
+    assert 1 << 19 < engine.users.lists_max <= 1 << 22
+    engine.users.lists_max = 2
+    machine = Machine(engine, SETTINGS)
+    take(machine, *(shown("u", NOON_MS + turn, RANKER) for turn in range(3)), shown("clock", NOON_MS + 10_000))
+    assert found(machine)["ranker", None].sums["a", "ndcg@1"][:3] == (1, 0, 2)
+    assert machine.state.counts["experiment_lists_full", 0] == 2  # in the whole life, and on the day
+
+
+def test_without_experiments_nothing_is_kept_of_users_but_their_sessions() -> None:
+    machine = Machine(engine_of(SETTINGS), SETTINGS)
+    take(machine, shown("u", NOON_MS, RANKER), shown("clock", NOON_MS + 10_000))
+    assert kept(machine, "u") == ({}, ["clock"], {})
+
+
+def experiment_reports(machine: Machine) -> dict[str, ExperimentReport]:
+    assert machine.engine.users is not None
+    view = ExperimentView(machine.engine.users.measures, lambda name: Policy(min_users=2, control="a"))
+    rules = WindowRules(pane_ms=100, windows_ms=(100,), lateness_ms=0, attribution_ms=500)
+    ledger = Ledger(machine.engine.layout, rules, {}, machine.engine.signature, view)
+    shown: list[Report] = []
+    machine.store.announce(1)
+    vitals = Vitals()
+    Publisher(ledger=ledger, store=machine.store, publish_ms=10, clock=SystemClock(), vitals=vitals, on_report=shown.append).publish()
+    told = json.loads(json.dumps(shown[0].to_json(machine.engine.layout)))
+    assert [each["scope"] for each in told["experiments"]] == [each.scope for each in shown[0].experiments]
+    return {each.scope: each for each in shown[0].experiments}
+
+
+def test_a_report_shows_an_experiment_since_its_start_and_today_with_a_scale_that_never_changes() -> None:
+    machine = machine_of()
+    lists = [shown(f"u{number}", NOON_MS + number, (("ranker", "ab"[number % 2]),)) for number in range(4)]
+    take(machine, *lists, *(clicked(f"u{number}", NOON_MS + 9) for number in range(4)), shown("clock", NOON_MS + 10_000))
+    before = experiment_reports(machine)
+    assert {scope: [arm.users for arm in each.variants] for scope, each in before.items()} == {"start": [2, 2], "day": [2, 2]}
+    tomorrow = NOON_MS + DAY_MS
+    take(
+        machine,
+        *(shown(f"v{number}", tomorrow + number, (("ranker", "ab"[number % 2]),)) for number in range(6)),
+        shown("clock", tomorrow + 10_000),
+    )
+    after = experiment_reports(machine)
+    assert {scope: [arm.users for arm in each.variants] for scope, each in after.items()} == {"start": [5, 5], "day": [3, 3]}
+
+    def scales(reports: dict[str, ExperimentReport]) -> dict[str, float | None]:
+        return {
+            f"{each.metric}@{each.k}": each.tau for arm in reports["start"].variants if arm.role == "treatment" for each in arm.measures
+        }
+
+    known = {name: scale for name, scale in scales(before).items() if scale is not None}
+    assert known
+    assert {name: scales(after)[name] for name in known} == known
