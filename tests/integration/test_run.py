@@ -253,6 +253,7 @@ class TestUbi:
                 "idle_ms": 500,
             },
             windows={"segments": ["application"]},
+            experiments={"idle_days": 366},
         )
         with pipeline.producer() as producer:
             for document in case.documents:
