@@ -11,7 +11,6 @@ import socket
 import threading
 import time
 from collections.abc import Awaitable, Callable
-from importlib import resources
 
 import uvicorn
 from starlette.applications import Starlette
@@ -22,6 +21,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from streammetrics.adapters.exhibit import Exhibit, Finding
+from streammetrics.adapters.page_routes import page_routes
 from streammetrics.errors import ConfigError, Problem
 
 CONNECTIONS_MAX = 200
@@ -30,7 +30,6 @@ HEADER_BYTES_MAX = 16_384
 STOP_SECONDS = 2
 START_SECONDS = 30.0
 
-_FILES = {"/": ("page.html", "text/html"), "/page.js": ("page.js", "text/javascript"), "/page.css": ("page.css", "text/css")}
 _HELP = (
     "paths: / (a page for people), /metrics (for Prometheus), /api/report (JSON), "
     "/healthz (does the process move), /readyz (is everything there)\n"
@@ -109,7 +108,7 @@ def application(exhibit: Exhibit) -> ASGIApp:
         Route("/healthz", _finding(exhibit.health)),
         Route("/readyz", _finding(exhibit.readiness)),
         Route("/api/report", report),
-        *(Route(path, _file(*named)) for path, named in _FILES.items()),
+        *page_routes(exhibit),
     ]
     app = Starlette(routes=routes, exception_handlers={HTTPException: _refused})
     app.router.redirect_slashes = False
@@ -120,15 +119,6 @@ def _finding(ask: Callable[[], Finding]) -> Callable[[Request], Awaitable[Respon
     async def answer(request: Request) -> Response:
         finding = ask()
         return PlainTextResponse(finding.text, 200 if finding.is_well else 503)
-
-    return answer
-
-
-def _file(name: str, media_type: str) -> Callable[[Request], Awaitable[Response]]:
-    content = resources.files("streammetrics.adapters").joinpath(name).read_bytes()
-
-    async def answer(request: Request) -> Response:
-        return Response(content, media_type=media_type)
 
     return answer
 

@@ -17,11 +17,12 @@ import pytest
 
 from streammetrics.adapters.exhibit import STUCK_SECONDS, Exhibit
 from streammetrics.adapters.http_server import HEADER_BYTES_MAX, HttpServer
+from streammetrics.adapters.page_routes import SCRIPTS
 from streammetrics.errors import ConfigError
 from streammetrics.vitals import Trouble, Vitals
 from tests.adapters.pipeline import START_MS, Now, Pipeline, served, shown, two_variants
 
-PATHS = ("/", "/page.js", "/page.css", "/metrics", "/healthz", "/readyz", "/api/report")
+PATHS = ("/", *(f"/{name}" for name in SCRIPTS), "/page.css", "/metrics", "/healthz", "/readyz", "/api/report", "/api/pulse")
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +207,7 @@ class TestPage:
         assert (answer.status, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
         loaded = re.findall(r"""(?:src|href)=["']([^"']*)["']""", answer.text)
         assert {"/page.js", "/page.css"} <= set(loaded)
-        assert all(still_port.ask(path).status in (200, 503) for path in loaded if path != "data:,")
+        assert all(still_port.ask(path).status in (200, 503) for path in loaded if path != "data:," and not path.startswith("#"))
         assert not re.search(r"https?://|//\w", answer.text)
         assert not re.search(r"<script(?! src=)|<style|\son\w+=|style=", answer.text)
 
@@ -215,13 +216,23 @@ class TestPage:
         assert policy.startswith("default-src 'none';")
         assert "unsafe" not in policy
 
-    def test_the_script_sets_text_and_never_markup(self) -> None:
-        script = resources.files("streammetrics.adapters").joinpath("page.js").read_text("utf-8")
-        assert "textContent" in script
-        assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval|Function|https?:|setAttribute", script)
+    def test_the_scripts_set_text_and_never_markup(self) -> None:
+        folder = resources.files("streammetrics.adapters")
+        scripts = {name: folder.joinpath(name).read_text("utf-8") for name in SCRIPTS}
+        assert {path.name for path in folder.iterdir() if path.name.endswith(".js")} == set(SCRIPTS)
+        for script in scripts.values():
+            assert not re.search(
+                r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\b|Function\(|https?:(?!//www\.w3\.org/2000/svg)|\.style\b", script
+            )
+        # Attributes are set in one module, which refuses those that are not on its list.
+        assert [name for name, script in scripts.items() if "setAttribute" in script] == ["page_parts.js"]
+        allowed = re.search(r"const ATTRIBUTES = new Set\(\[(.*?)\]\)", scripts["page_parts.js"], re.DOTALL)
+        assert allowed
+        assert not {"href", "src", "style", "srcdoc", "action"} & set(re.findall(r'"([\w-]+)"', allowed[1]))
+        assert not re.search(r'"on\w+"', allowed[1])
 
     def test_script_and_style_are_served_as_what_they_are(self, still_port: Port) -> None:
-        assert still_port.ask("/page.js").headers["content-type"].startswith("text/javascript")
+        assert all(still_port.ask(f"/{name}").headers["content-type"].startswith("text/javascript") for name in SCRIPTS)
         assert still_port.ask("/page.css").headers["content-type"].startswith("text/css")
 
 
