@@ -82,7 +82,7 @@ function plot(known) {
     levels(low, high, step).map((value) => make("g", { class: "level" },
       make("line", { x1: inner.left, x2: inner.right, y1: y(value), y2: y(value) }),
       make("text", { x: inner.left - 8, y: y(value) + 4, "text-anchor": "end" }, known.format(value, step)))),
-    ticks(first, last, (inner.right - inner.left) / 80).map(([end, text]) => make("text", { class: "tick", x: x(end), y: HEIGHT - 6, "text-anchor": "middle" }, text)),
+    ticks(first, last, inner.right - inner.left).map(([end, text]) => make("text", { class: "tick", x: x(end), y: HEIGHT - 6, "text-anchor": "middle" }, text)),
     (known.references ?? []).filter((each) => each.value >= low && each.value <= high).map((each) =>
       make("g", { class: "reference" }, make("line", { x1: inner.left, x2: inner.right, y1: y(each.value), y2: y(each.value) }),
         make("text", { x: inner.right, y: y(each.value) + (each.below ? 14 : -5), "text-anchor": "end" }, each.label))),
@@ -180,8 +180,9 @@ function levels(low, high, step) {
   return Array.from({ length: Math.round((high - low) / step) + 1 }, (_, at) => low + at * step);
 }
 
-function ticks(first, last, most) {
-  const step = STEPS_MS.find((each) => (last - first) / each <= Math.max(2, most)) ?? STEPS_MS.at(-1);
+function ticks(first, last, width) {
+  const fits = (step) => (last - first) / step <= Math.max(2, width / (step < 60000 ? 90 : 60));
+  const step = STEPS_MS.find(fits) ?? STEPS_MS.at(-1);
   const found = [];
   for (let end = Math.ceil(first / step) * step; end <= last; end += step) found.push([end, tickText(end, step)]);
   return found;
