@@ -15,7 +15,7 @@ import numpy as np
 
 from streammetrics.adapters.exhibit import Exhibit
 from streammetrics.events.model import Feedback, Impression
-from streammetrics.experiments import ExperimentReport, Measures, Policy, Stored, build_report, choose_scales, of_users
+from streammetrics.experiments import ExperimentReport, Measures, Policy, Stored, add, build_report, choose_scales, of_users, zero
 from streammetrics.report import Report
 from streammetrics.scoring import Layout
 from streammetrics.vitals import Vitals
@@ -51,16 +51,18 @@ class People:
     layout: Layout
     chances: Mapping[str, float]
     seed: int = 1
-    totals: dict[str, list[list[int]]] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    moments: dict[str, list[int]] = field(default_factory=dict)
     scales: dict[str, float] = field(default_factory=dict)
 
     def come(self, count: int) -> None:
         """So many more users of each variant, who see four lists each."""
-        draw = np.random.default_rng([self.seed, sum(map(len, self.totals.values()))])
+        draw = np.random.default_rng([self.seed, sum(self.counts.values())])
+        measures = Measures(self.layout.scorer.columns)
         for variant, chance in self.chances.items():
-            known = self.totals.setdefault(variant, [])
-            for hits in draw.binomial(4, chance, count).tolist():
-                known.append([4, *(self._column(column, hits) for column in self.layout.scorer.columns)])
+            users = [[4, *(self._column(column, hits) for column in measures.columns)] for hits in draw.binomial(4, chance, count).tolist()]
+            self.moments[variant] = add(self.moments.get(variant, zero(measures)), of_users(measures, users))
+            self.counts[variant] = self.counts.get(variant, 0) + count
 
     @staticmethod
     def _column(column: Any, hits: int) -> int:
@@ -73,13 +75,12 @@ class People:
     ) -> ExperimentReport:
         """What the statistics say of all who came so far."""
         measures = Measures(self.layout.scorer.columns)
-        moments = {variant: of_users(measures, totals) for variant, totals in self.totals.items()}
-        self.scales |= choose_scales(measures, policy, moments, self.scales)
+        self.scales |= choose_scales(measures, policy, self.moments, self.scales)
         stored = Stored(
             experiment=EXPERIMENT,
             scope=scope,
-            moments=moments,
-            first_exposures={variant: len(totals) for variant, totals in self.totals.items()},
+            moments=self.moments,
+            first_exposures=self.counts,
             multi_exposed_users=multi_exposed_users,
         )
         return build_report(measures, policy, stored, self.scales)

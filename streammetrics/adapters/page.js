@@ -10,6 +10,7 @@ import { isNumber, metricName, spanText, timeText, windowText, windowWords } fro
 const EVERY_MS = 2000;
 const PATIENCE_MS = 10000;
 const REPORT_OLD_SECONDS = 30;
+const UNREAD = "publisher: no committed state has been read yet";
 const BEHIND_MS = 300000;
 const CLOCK_MS = 2000; // the Date header is in whole seconds: less apart is no difference
 
@@ -51,7 +52,7 @@ function measured(report) {
 }
 
 function segments(report) {
-  return [...new Set(report.windows.flatMap((window) => window.groups.map((group) => segmentName(group.segments))))].sort();
+  return [...new Set(["", ...report.windows.flatMap((window) => window.groups.map((group) => segmentName(group.segments)))])].sort();
 }
 
 function choices(selection) {
@@ -65,7 +66,7 @@ function choices(selection) {
     choice("metric", "Metric", unique(metrics.map(([name]) => name)).map((name) => [name, metricName(name)]), selection.name),
     choice("k", "Cut-off", metrics.filter(([name]) => name === selection.name).map(([, k]) => [k, `first ${k}`]), selection.k),
     choice("lists", "Lists", [["all", "all"], ["with_feedback", "with feedback"]], selection.lists === "values" ? "all" : "with_feedback"),
-    choice("segment", "Segment", segments(report).map((name) => [name, name || "all"]), selection.segment),
+    segments(report).length > 1 ? choice("segment", "Segment", segments(report).map((name) => [name, name || "all"]), selection.segment) : null,
     days ? choice("scope", "Statistics", [["start", "since the start"], ["day", "this day (UTC)"]], selection.scope) : null,
     names.length > 1 ? choice("experiment", "Experiment", [["", "all"], ...names.map((name) => [name, name])], selection.experiment) : null,
   ].filter(Boolean);
@@ -95,7 +96,7 @@ function state() {
   if (now.trouble !== null) return ["stale", "Stale", [`The server does not answer (${now.trouble}); it is asked again every ${spanText(EVERY_MS)}.${last}`]];
   if (report === null && pulse === null) return ["waiting", "Starting", []];
   if (report === null && !pulse.publishes) return ["waiting", "No numbers here", ["This process only consumes. The exporter of this namespace has the page with the numbers.", ...now.missing]];
-  if (now.unready) return ["unready", "Not ready", [`The server has not read any committed state yet.${last}`, ...now.missing]];
+  if (now.unready) return ["unready", "Not ready", [`The server has not read any committed state yet.${last}`, ...now.missing.filter((line) => line !== UNREAD)]];
   const patience = Math.max(REPORT_OLD_SECONDS, 3 * (pulse?.report_gap_seconds ?? 0));
   if (pulse && (pulse.report_age_seconds > patience || now.missing.some((line) => line.startsWith("publisher:")))) {
     return ["stale", "Stale", [`The newest report is ${spanText(pulse.report_age_seconds * 1000)} old: committed state is not being read.`, ...now.missing]];

@@ -15,9 +15,11 @@ const read = new Map(); // where the reader stands in each chart: an end, or not
  * `changing`: the event time from which on nothing is final. `references`: [{value, label}].
  */
 export function chart(given) {
-  const ends = [...new Set(given.lines.flatMap((line) => line.points.filter((point) => isNumber(point.value)).map((point) => point.end)))];
-  ends.sort((one, other) => one - other);
-  charts.set(given.id, { ...given, ends });
+  const all = [...new Set(given.lines.flatMap((line) => line.points.filter((point) => isNumber(point.value)).map((point) => point.end)))];
+  all.sort((one, other) => one - other);
+  const begins = Math.min(...given.lines.flatMap((line) => pieces(line.points).filter((piece) => piece.length > 1).map((piece) => piece[0].end)));
+  const ends = all.filter((end) => end >= begins); // single points before the first curve, as while catching up, are only in the table
+  charts.set(given.id, { ...given, ends, all, lines: given.lines.map((line) => ({ ...line, drawn: line.points.filter((point) => point.end >= begins) })) });
   const body = ends.length < 2 ? make("p", { class: "waiting" }, "Curves need two points of time; the first are on their way.") : plot(charts.get(given.id));
   return make("figure", { id: given.id, "aria-labelledby": `${given.id}-title` },
     make("figcaption", { id: `${given.id}-title` }, given.title),
@@ -86,8 +88,8 @@ function plot(known) {
     (known.references ?? []).filter((each) => each.value >= low && each.value <= high).map((each) =>
       make("g", { class: "reference" }, make("line", { x1: inner.left, x2: inner.right, y1: y(each.value), y2: y(each.value) }),
         make("text", { x: inner.right, y: y(each.value) + (each.below ? 14 : -5), "text-anchor": "end" }, each.label))),
-    known.lines.map((line) => pieces(line.points).map((piece) => make("path", { class: `band color-${line.color}`, d: band(piece, x, y) }))),
-    known.lines.map((line) => make("path", { class: style(line), d: pieces(line.points).map((piece) => curve(piece, x, y)).join("") })),
+    known.lines.map((line) => pieces(line.drawn).map((piece) => make("path", { class: `band color-${line.color}`, d: band(piece, x, y) }))),
+    known.lines.map((line) => make("path", { class: style(line), d: pieces(line.drawn).map((piece) => curve(piece, x, y)).join("") })),
     make("line", { class: "reading", x1: x(at), x2: x(at), y1: inner.top, y2: inner.bottom }),
     known.lines.map((line) => line.points.filter((point) => point.end === at && isNumber(point.value)).map((point) =>
       make("circle", { class: `dot color-${line.color}${line.live ? " live" : ""}`, cx: x(at), cy: y(point.value), r: 3.5 })))),
@@ -122,7 +124,7 @@ function numbers(known) {
   const id = `${known.id}-numbers`;
   const row = (end) => [timeText(end), ...known.lines.map((line) => pointText(known, line.points.find((point) => point.end === end)))];
   return make("details", { id }, make("summary", {}, "The curves as numbers"),
-    isOpen(id) ? table(`${known.title}, newest first`, ["up to", ...known.lines.map((line) => line.label)], known.ends.toReversed().map(row), "tall") : []);
+    isOpen(id) ? table(`${known.title}, newest first`, ["up to", ...known.lines.map((line) => line.label)], known.all.toReversed().map(row), "tall") : []);
 }
 
 /** The curve cut where a value is missing or a long time was not seen. */
@@ -159,7 +161,7 @@ function band(piece, x, y) {
 
 /** The values that the chart spans. Bands count as they are now: in the beginning they are too wide to see anything. */
 function range(known) {
-  const points = known.lines.flatMap((line) => line.points);
+  const points = known.lines.flatMap((line) => line.drawn);
   const newest = known.lines.map((line) => line.points.findLast((point) => isNumber(point.value))).filter(Boolean);
   const values = [...points.map((point) => point.value), ...newest.flatMap((point) => [point.low, point.high]), ...(known.references ?? []).map((each) => each.value)];
   const sure = values.filter(isNumber);

@@ -54,6 +54,7 @@ function section(view, experiment) {
 }
 
 function variantsOf(view, experiment, stats, control) {
+  if (!experiment) return [""];
   const grouped = view.report.windows.flatMap((window) => window.groups.filter((group) => group.experiment === experiment).map((group) => group.variant));
   const named = [...(stats?.variants ?? []).map((each) => each.variant), ...grouped];
   return inOrder(named, control ?? named.find((name) => CONTROLS.includes(name.toLowerCase())));

@@ -21,7 +21,7 @@ export function pipeline(view) {
       tile("Events read", roundCountText(counters.events), isNumber(view.rate) ? `${roundCountText(Math.round(view.rate))} a second now` : "in all"),
       tile("Refused", roundCountText(total(dropped)), counters.events ? `${shareText(total(dropped) / counters.events)} of the events` : "of no events yet"),
       tile("Tasks", `${countText(report.tasks_committed)} of ${countText(report.tasks)}`, "have committed state"),
-      tile("Open sessions", roundCountText(report.sessions_open), `of ${roundCountText(report.users_open)} users`),
+      tile("Open sessions", roundCountText(report.sessions_open), `of ${roundCountText(report.users_open)} ${report.users_open === 1 ? "user" : "users"}`),
       processTile(pulse)),
     make("div", { class: "pair" },
       reasons("What became of feedback", FEEDBACK.map((reason) => [reason, counters[reason] ?? 0]), "of feedback"),

@@ -32,6 +32,7 @@ from tests.servers.tools import find_chromium
 WIDE, NARROW = {"width": 1280, "height": 900}, {"width": 360, "height": 740}
 SECONDS = 10_000
 """How long a state may take to show, in ms: the page asks every two seconds."""
+EVERY_MS = 2_000
 HOSTILE = '<script>document.body.dataset.ran="1"</script><img src=x onerror=document.body.dataset.ran=1>"\'&amp;'
 MISSING = "\N{EN DASH}"
 MINUS = "\N{MINUS SIGN}"
@@ -64,6 +65,10 @@ class Visit:
     def _take(self, text: str) -> None:
         if not any(words in text for words in self.expected):
             self.troubles.append(text)
+
+    def ask_again(self) -> None:
+        """Let the time pass after which the page asks the server again, without waiting for it."""
+        self.page.clock.fast_forward(EVERY_MS)
 
     def cell(self, row: str, variant: str, *, section: str = EXPERIMENT) -> Locator:
         """A cell of the table of variants, by what its row and its column are called."""
@@ -104,11 +109,13 @@ def visit(chromium: Browser) -> Iterator[Open]:
     """Opens pages: `visit(base, "?window=5m", expected=("words of console errors that belong to the test",), **options of the browser)`."""
     visits: list[Visit] = []
 
-    def opened(base: str, path: str = "", *, expected: tuple[str, ...] = (), **options: Any) -> Visit:
+    def opened(base: str, path: str = "", *, expected: tuple[str, ...] = (), hurried: bool = True, **options: Any) -> Visit:
         page = chromium.new_context(**{"viewport": WIDE, **options}).new_page()
         page.set_default_timeout(SECONDS)
         found = Visit(page, base, expected)
         found.watch()
+        if hurried:
+            page.clock.install()
         visits.append(found)
         page.goto(f"{base}/{path}")
         return found
@@ -204,7 +211,7 @@ class TestDemo:
             assert process.stdout is not None
             address = re.search(r"http://127\.0\.0\.1:\d+", process.stdout.readline())
             assert address
-            found = visit(address[0], expected=("status of 503",))  # it is opened before there is a report
+            found = visit(address[0], expected=("status of 503",), hurried=False)  # it is opened before there is a report
             live(found.page)
             control, treatment = found.cell("Final", "control", section="ranker"), found.cell("Final", "treatment", section="ranker")
             expect(control.locator(".value")).to_have_text(re.compile(r"^0\.\d{4}$"))
@@ -351,6 +358,7 @@ class TestChoices:
         metrics = fetched(fresh.base)["settings"]["metrics"]
         expect(part.locator("tbody tr")).to_have_count(len(metrics) + 2)  # and the users with a hit, at both cut-offs
         fresh.exhibit.show(telling(told[1][-1]))
+        found.ask_again()
         expect(found.section(EXPERIMENT)).to_contain_text("no user of it has a final list yet")
         expect(part.locator("tbody tr")).to_have_count(len(metrics))
 
@@ -358,12 +366,16 @@ class TestChoices:
 class TestStates:
     def test_before_the_first_report_it_says_what_is_missing(self, visit: Open, told: tuple[World, list[Told]]) -> None:
         story, reports = told
+        story.vitals.store_trouble = Trouble(story.now.seconds - 3, 2, "connection refused")
         with serving(story.exhibit()) as port:
             found = visit(port.base, expected=("status of 503",))
             expect(found.page.locator(".pill")).to_have_text("Not ready")
-            expect(found.page.locator(".banner")).to_contain_text("publisher: no committed state has been read yet")
+            said = "The server has not read any committed state yet.store: connection refused (for 3 s, 2 tries)"
+            expect(found.page.locator(".banner")).to_have_text(said)
             expect(found.page.locator("main")).to_have_text("There are no numbers to show yet.")
+            story.vitals.store_trouble = None
             port.exhibit.show(reports[-1])
+            found.ask_again()
             live(found.page)
 
     def test_without_events_it_says_what_it_waits_for(self, visit: Open, told: tuple[World, list[Told]]) -> None:
@@ -373,7 +385,8 @@ class TestStates:
             found = visit(port.base)
             expect(found.page.locator(".pill")).to_have_text("No data yet")
             expect(found.page.locator(".banner")).to_contain_text("1 of 1 have committed. No events yet on feedback 0.")
-            expect(found.section("All traffic")).to_contain_text("has not begun")
+            expect(found.section("All traffic").locator("tbody th").first).to_have_text("Final last 1 hourhas not begun")
+            expect(found.cell("Final", "All traffic", section="All traffic")).to_have_text(f"{MISSING}no lists")
 
     def test_numbers_stay_when_the_server_is_gone_and_it_goes_on_when_another_comes(
         self, visit: Open, fresh: Served, told: tuple[World, list[Told]]
@@ -385,13 +398,16 @@ class TestStates:
         figure.get_by_text("The curves as numbers").click()
         expect(figure.locator("tbody tr")).to_have_count(5)
         fresh.server.stop()
+        found.ask_again()
         expect(found.page.locator(".pill")).to_have_text("Stale")
         expect(found.page.locator(".banner")).to_contain_text("The server does not answer")
         expect(found.cell("Final", "control").locator(".value")).to_have_text(re.compile(r"^0\.\d{4}$"))
         fresh.restart(story.exhibit())
+        found.ask_again()
         expect(found.page.locator(".pill")).to_have_text("Not ready")
         expect(found.cell("Final", "control").locator(".value")).to_have_text(re.compile(r"^0\.\d{4}$"))
         fresh.exhibit.show(telling(story.pipeline.report(), *reports[-1].experiments))
+        found.ask_again()
         live(found.page)
         expect(figure.locator("tbody tr")).to_have_count(5)  # the new process remembers one point; the page all of them
 
@@ -399,6 +415,7 @@ class TestStates:
         found = visit(fresh.base)
         live(found.page)
         told[0].now.seconds += 31
+        found.ask_again()
         expect(found.page.locator(".pill")).to_have_text("Stale")
         expect(found.page.locator(".banner")).to_contain_text("The newest report is 31 s old: committed state is not being read.")
 
@@ -430,11 +447,11 @@ class TestStates:
             route.fulfill(status=401)
 
         found.page.route("**/api/**", refuse)
+        found.ask_again()
         expect(found.page.locator(".pill")).to_have_text("Log in")
         expect(found.cell("Final", "control").locator(".value")).to_have_text(re.compile(r"^0\.\d{4}$"))
-        known = len(asked)
-        found.page.wait_for_timeout(2_500)  # longer than it would wait to ask again
-        assert len(asked) == known
+        found.page.clock.run_for(10 * EVERY_MS)
+        assert len(asked) <= 2  # the report and the pulse, once: each further one would ask the reader for a password
         found.page.unroute("**/api/**")
         found.page.get_by_role("button", name="Log in again").click()
         live(found.page)
@@ -588,6 +605,7 @@ class TestWithoutAMouse:
             found.page.keyboard.press(key)
             expect(slider).to_have_attribute("aria-valuetext", re.compile(rf"^To {clock(end or 0)}: treatment {MINUS}"))
         fresh.exhibit.show(telling(told[1][-1], *told[1][-2].experiments))
+        found.ask_again()
         expect(found.page.locator("section .told").first).to_contain_text(f"To {clock(ends[1] or 0)}")
         expect(slider).to_be_focused()
 
@@ -632,11 +650,13 @@ class TestWithoutAMouse:
         better = People(story.pipeline.engine.layout, {"control": 0.6, "treatment": 0.8})
         better.come(2_000)
         fresh.exhibit.show(telling(reports[-1], better.report(story.policy)))
+        found.ask_again()
         expect(spoken).to_have_text(
             re.compile(rf"^Experiment {EXPERIMENT}: Improved\. Treatment: .* certain at 95 % however often you look\.$")
         )
         expect(found.section(EXPERIMENT).locator(".verdict .word")).to_have_text("▲ Improved")
         crossed = better.report(story.policy, multi_exposed_users=500)
         fresh.exhibit.show(telling(reports[-1], crossed))
+        found.ask_again()
         expect(spoken).to_contain_text("Invalid. 12.5 % of the users saw more than one variant")
         expect(found.section(EXPERIMENT)).to_contain_text("500 who saw several variants are excluded.")
