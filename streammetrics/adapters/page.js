@@ -9,6 +9,7 @@ import { isNumber, metricName, spanText, timeText, windowText, windowWords } fro
 
 const EVERY_MS = 2000;
 const PATIENCE_MS = 10000;
+const AWAY_MS = 10000;
 const REPORT_OLD_SECONDS = 30;
 const UNREAD = "publisher: no committed state has been read yet";
 const BEHIND_MS = 300000;
@@ -93,7 +94,7 @@ function state() {
   const { report, pulse } = now;
   const last = now.answeredMs === null ? "" : ` Numbers below, if any, are of ${timeText(now.answeredMs, serverNow())}.`;
   if (now.needsLogin) return ["login", "Log in", [`The server asks who you are.${last}`]];
-  if (now.trouble !== null) return ["stale", "Stale", [`The server does not answer (${now.trouble}); it is asked again every ${spanText(EVERY_MS)}.${last}`]];
+  if (now.trouble !== null) return ["stale", "Stale", [`The server does not answer as it should (${now.trouble}); it is asked again every ${spanText(EVERY_MS)}.${last}`]];
   if (report === null && pulse === null) return ["waiting", "Starting", []];
   if (report === null && !pulse.publishes) return ["waiting", "No numbers here", ["This process only consumes. The exporter of this namespace has the page with the numbers.", ...now.missing]];
   if (now.unready) return ["unready", "Not ready", [`The server has not read any committed state yet.${last}`, ...now.missing.filter((line) => line !== UNREAD)]];
@@ -193,14 +194,15 @@ async function refresh() {
   asking = true;
   try {
     const [[status, report], [, pulse]] = await Promise.all([ask("/api/report"), ask("/api/pulse")]);
-    if (now.trouble !== null) filled = null; // it may be another process that answers now
+    // It may be another process that answers now, and this page may have slept: what it missed, the server remembers.
+    if (now.trouble !== null || now.unready || Date.now() - now.pulseMs > AWAY_MS) filled = null;
     Object.assign(now, { trouble: null, pulse, pulseMs: Date.now(), missing: pulse.missing });
     now.unready = status === 503;
     if (status === 200) take(report);
     else if (!now.unready) now.trouble = `status ${status}`;
   } catch (error) {
     now.needsLogin = error.needsLogin === true;
-    now.trouble = error.name === "TimeoutError" ? "no answer in time" : "no connection";
+    now.trouble = { TimeoutError: "no answer in time", SyntaxError: "its answer is no report" }[error.name] ?? "no connection";
   } finally {
     asking = false;
   }

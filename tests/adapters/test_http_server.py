@@ -19,6 +19,7 @@ from streammetrics.adapters.exhibit import STUCK_SECONDS, Exhibit
 from streammetrics.adapters.http_server import HEADER_BYTES_MAX, HttpServer
 from streammetrics.adapters.page_routes import SCRIPTS
 from streammetrics.errors import ConfigError
+from streammetrics.ports import Input
 from streammetrics.vitals import Trouble, Vitals
 from tests.adapters.pipeline import START_MS, Now, Pipeline, served, shown, two_variants
 
@@ -199,6 +200,36 @@ class TestReport:
         after = json.loads(port.ask("/api/report").body)
         assert (before["tasks_committed"], before["sessions_open"]) == (1, 1)
         assert after == json.loads(json.dumps(later.report().to_json(later.engine.layout)))
+
+
+class TestPulse:
+    def test_it_tells_the_lag_of_this_process_and_how_old_its_report_is(self, port: Port) -> None:
+        port.vitals.ready = True
+        port.vitals.lag_records[Input("impressions", 1)] = 7
+        port.vitals.lag_records[Input("impressions", 0)] = 0
+        port.vitals.lag_seconds[Input("impressions", 0)] = 1.5
+        port.vitals.commits["written"] = 3
+        port.show()
+        port.now.seconds += 4
+        port.show()
+        port.now.seconds += 2
+        told = json.loads(port.ask("/api/pulse").body)
+        assert (told["missing"], told["publishes"], told["commits"]) == ([], True, {"written": 3})
+        assert (told["report_age_seconds"], told["report_gap_seconds"]) == (2.0, 4.0)
+        assert told["lag"] == [
+            {"topic": "impressions", "partition": 0, "records": 0, "seconds": 1.5},
+            {"topic": "impressions", "partition": 1, "records": 7, "seconds": None},
+        ]
+
+    def test_what_is_missing_is_what_readiness_says(self, port: Port) -> None:
+        port.vitals.source_trouble = Trouble(port.now.seconds - 12, 5, "no broker answers at b:9092")
+        told = json.loads(port.ask("/api/pulse").body)
+        assert told["missing"] == port.ask("/readyz").text.splitlines()
+        assert told["report_age_seconds"] is None
+
+    def test_an_exporter_knows_no_lag_and_a_worker_publishes_nothing(self, exporter_port: Port, worker_port: Port) -> None:
+        assert json.loads(exporter_port.ask("/api/pulse").body)["lag"] is None
+        assert json.loads(worker_port.ask("/api/pulse").body)["publishes"] is False
 
 
 class TestPage:

@@ -196,6 +196,13 @@ def fetched(base: str, path: str = "/api/report") -> Any:
         return json.load(answer)
 
 
+def lifts(base: str) -> int:
+    """How many lifts of NDCG@10 since the start the server remembers."""
+    asked = fetched(base, f"/api/history?window_ms={HOUR_MS}&metric=ndcg@10")
+    known = next(each for each in asked["experiments"] if each["scope"] == "start")
+    return sum(lift is not None for line in known["lines"] for lift in line["lift"])
+
+
 def clock(ms: int) -> str:
     return time.strftime("%H:%M:%S UTC", time.gmtime(ms / 1_000))
 
@@ -265,14 +272,29 @@ class TestNumbers:
         asked = fetched(still.base, f"/api/history?window_ms={HOUR_MS}&metric=ndcg@10")
         figure = found.section(EXPERIMENT).locator("figure").filter(has_text="Lift of NDCG@10")
         known = next(each for each in asked["experiments"] if each["scope"] == "start")
-        lifts = next(line["lift"] for line in known["lines"] if line["variant"] == "treatment")
         figure.get_by_text("The curves as numbers").click()
-        told = sum(lift is not None for lift in lifts)
+        told = lifts(still.base)
         expect(figure.locator("tbody tr")).to_have_count(told)
         assert told > 30
         assert (figure.locator("path.line").first.get_attribute("d") or "").count("L") == told - 1
         assert figure.locator("path.band.color-1").count() == 1
         expect(figure.locator("tbody tr").first.locator("th")).to_have_text(clock(known["ends_ms"][-1]))
+
+    def test_a_page_that_slept_takes_up_what_it_missed(self, visit: Open, told: tuple[World, list[Told]]) -> None:
+        story, reports = told
+        with serving(story.exhibit(), *reports[:-6]) as port:
+            found = visit(port.base)
+            figure = found.section(EXPERIMENT).locator("figure").filter(has_text="Lift of")
+            figure.get_by_text("The curves as numbers").click()
+            rows = figure.locator("tbody tr")
+            expect(rows).to_have_count(lifts(port.base))
+            before = lifts(port.base)
+            for report in reports[-6:]:
+                port.exhibit.show(report)
+            found.page.clock.fast_forward(6 * MINUTE_MS)
+            expect(rows.first.locator("th")).to_have_text(clock(reports[-1].final_ms or 0))
+            expect(rows).to_have_count(before + 6)
+            assert lifts(port.base) == before + 6
 
     def test_final_and_live_are_told_apart_in_words_and_in_the_curves(self, visit: Open, still: Served) -> None:
         found = visit(still.base)
@@ -400,7 +422,8 @@ class TestStates:
         fresh.server.stop()
         found.ask_again()
         expect(found.page.locator(".pill")).to_have_text("Stale")
-        expect(found.page.locator(".banner")).to_contain_text("The server does not answer")
+        expect(found.page.get_by_role("status")).to_contain_text("Stale. The server does not answer")
+        expect(found.page.locator(".banner")).to_contain_text("The server does not answer as it should (no connection)")
         expect(found.cell("Final", "control").locator(".value")).to_have_text(re.compile(r"^0\.\d{4}$"))
         fresh.restart(story.exhibit())
         found.ask_again()
