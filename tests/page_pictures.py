@@ -25,7 +25,7 @@ from tests.page_world import Told, World, world
 from tests.servers.tools import find_chromium
 
 WIDTHS = {"wide": 1280, "narrow": 360}
-DEMO_SECONDS = 60
+DEMO_SECONDS = 100
 """How long the demo runs before its picture: the curves fill, the statistics have users enough."""
 
 

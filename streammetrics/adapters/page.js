@@ -19,6 +19,7 @@ const history = new History();
 const now = { report: null, pulse: null, trouble: null, missing: [], answeredMs: null, pulseMs: 0, unready: false, skewMs: 0, rate: null, counted: null, needsLogin: false, version: null };
 const said = new Map();
 let timer = null;
+let frame = null; // the drawing that a pointer has asked for
 let asking = false;
 let filled = null; // the choice whose history the server has given since it last answered anew
 
@@ -138,6 +139,7 @@ function header([kind, word, sentences]) {
 // Drawing
 
 function draw() {
+  frame = null;
   const found = state();
   document.title = found[0] === "live" ? "streammetrics" : `${found[1]} · streammetrics`;
   document.documentElement.className = `state-${found[0]}`;
@@ -252,7 +254,9 @@ addEventListener("popstate", () => now.report && draw());
 document.addEventListener("click", (event) => event.target.closest?.("[data-action=reload]") && location.reload());
 document.addEventListener("toggle", () => now.report && draw(), true);
 document.addEventListener("visibilitychange", () => !document.hidden && refresh());
-for (const name of ["keydown", "pointermove", "pointerdown"]) find("content").addEventListener(name, (event) => act(event) && draw());
-find("content").addEventListener("pointerleave", (event) => act(event) && draw(), true);
+find("content").addEventListener("keydown", (event) => act(event) && draw());
+for (const name of ["pointermove", "pointerdown", "pointerleave"]) {
+  find("content").addEventListener(name, (event) => act(event) && (frame ??= requestAnimationFrame(() => draw())), true);
+}
 new ResizeObserver(() => now.report && draw()).observe(find("content"));
 refresh();

@@ -186,7 +186,7 @@ function windowChart(view, id, experiment, variants) {
   return chart({
     id: `${id}-window`,
     title: `${metricText(selection.name, selection.k)} over the last ${windowWords(selection.windowMs)}`,
-    note: "Each point is a whole window, at its end. Solid: final. Dashed: live, which still changes as feedback comes. A window is a count, not an estimate, so it has no band.",
+    note: "Each point is a whole window, at its end. Solid: final. Dashed: live, which still changes as feedback comes. A window's value is exact for the lists in it, so it has no band.",
     lines: lines.filter((line) => line.points.some((point) => isNumber(point.value))),
     changing: windowOf(view, "final")?.end_ms,
     format: (value, step) => (step === undefined ? valueText(value) : value.toFixed(step < 0.001 ? 4 : step < 0.01 ? 3 : 2)),
@@ -218,9 +218,10 @@ function everyMetric(view, experiment, variants, stats, control) {
   const measured = (stats?.variants ?? []).flatMap((each) => each.measures.map((one) => `${one.metric}@${one.k}`));
   const metrics = [...new Set([...view.report.settings.metrics, ...measured])];
   const of = (window, variant, metric) => valueText(groupOf(view, window, experiment, variant)?.[view.selection.lists][metric]);
+  const end = timeText(experimentsEnd(view.report), view.now);
   const heads = ["Metric", ...variants.flatMap((variant) => [
     [experiment ? variant || MISSING : "", fine(`final, to ${timeText(final?.end_ms, view.now)}`)], [experiment ? variant || MISSING : "", fine(`live, to ${timeText(live?.end_ms, view.now)}`)],
-    ...(stats && variant !== control ? [[variant || MISSING, fine("against the control")], [variant || MISSING, fine("verdict")]] : []),
+    ...(stats && variant !== control ? [[variant || MISSING, fine(`against the control, to ${end}`)], [variant || MISSING, fine(`verdict, to ${end}`)]] : []),
   ])];
   const rows = metrics.map((metric) => [metricText(...metric.split("@")), ...variants.flatMap((variant) => {
     const measure = measureOf(stats, variant, metric);

@@ -99,6 +99,7 @@ Open = Callable[..., Visit]
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
     with sync_playwright() as driver:
+        # Chromium's own sandbox does not start for root, as whom CI may run; what it opens here is this checkout's own page.
         browser = driver.chromium.launch(executable_path=find_chromium(), args=["--no-sandbox", "--disable-dev-shm-usage"])
         yield browser
         browser.close()
@@ -541,12 +542,16 @@ CONTRASTS = """() => {
     }
     return [255, 255, 255];
   };
+  const seen = (element) => (element ? Number(getComputedStyle(element).opacity) * seen(element.parentElement) : 1);
   const found = [];
   for (const element of document.querySelectorAll("body *")) {
-    const own = [...element.childNodes].some((node) => node.nodeType === 3 && node.data.trim());
-    if (!own || !element.getClientRects().length) continue;
+    const has = [...element.childNodes].some((node) => node.nodeType === 3 && node.data.trim());
+    if (!has || !element.getClientRects().length) continue;
     const style = getComputedStyle(element);
-    const [one, other] = [light(parse(element.closest("svg") ? style.fill : style.color)), light(ground(element))];
+    const under = ground(element), share = seen(element);
+    const own = parse(element.closest("svg") ? style.fill : style.color);
+    const color = under.slice(0, 3).map((part, at) => share * own[at] + (1 - share) * part);
+    const [one, other] = [light(color), light(under)];
     found.push([(Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05), element.textContent.trim().slice(0, 40)]);
   }
   return found;
@@ -566,6 +571,17 @@ class TestLooks:
         contrasts = found.page.evaluate(CONTRASTS)
         assert len(contrasts) > 100
         assert [pair for pair in contrasts if pair[0] < 4.5] == []
+
+    @pytest.mark.parametrize("scheme", ["light", "dark"])
+    def test_the_last_known_numbers_can_be_read_while_the_server_is_gone(self, visit: Open, fresh: Served, scheme: str) -> None:
+        found = visit(fresh.base, expected=("ERR_CONNECTION_REFUSED",), color_scheme=scheme)
+        live(found.page)
+        fresh.server.stop()
+        found.ask_again()
+        expect(found.page.locator(".pill")).to_have_text("Stale")
+        assert [pair for pair in found.page.evaluate(CONTRASTS) if pair[0] < 4.5] == []
+        style = found.section(EXPERIMENT).evaluate("e => [getComputedStyle(e).filter, getComputedStyle(e).borderTopStyle]")
+        assert style == ["grayscale(1)", "dashed"]
 
     def test_a_narrow_screen_shows_all_without_scrolling_to_the_side(self, visit: Open, still: Served) -> None:
         found = visit(still.base, viewport=NARROW, has_touch=True, is_mobile=True)
@@ -587,6 +603,18 @@ class TestLooks:
         expect(svg).to_have_attribute("width", re.compile(r"^(2[89]\d|3[0-3]\d)$"))
         assert wide is not None
         assert wide["width"] > 1_000
+
+
+class TestPointer:
+    def test_a_chart_tells_what_stands_under_the_pointer_and_the_newest_when_it_leaves(self, visit: Open, fresh: Served) -> None:
+        found = visit(fresh.base)
+        figure = found.section(EXPERIMENT).locator("figure").filter(has_text="Lift of")
+        newest, told = clock(fetched(fresh.base)["final_ms"]), figure.locator(".told")
+        expect(told).to_contain_text(f"To {newest}: treatment {MINUS}")
+        figure.locator("svg.chart").hover(position={"x": 62, "y": 100})
+        expect(told).to_contain_text(f"To {clock(fetched(fresh.base)['final_ms'] - 4 * MINUTE_MS)}: treatment {MINUS}")
+        found.page.locator("h1").hover()
+        expect(told).to_contain_text(f"To {newest}: treatment {MINUS}")
 
 
 class TestWithoutAMouse:
