@@ -53,14 +53,10 @@ class Visit:
             "console", lambda message: self._take(f"{message.type}: {message.text}") if message.type in ("error", "warning") else None
         )
         self.page.on("pageerror", lambda error: self._take(f"script: {error}"))
-        self.page.route("**/*", self._pass)
+        self.page.on("request", lambda request: None if self._is_own(request.url) else self._take(f"asked elsewhere: {request.url}"))
 
-    def _pass(self, route: Route) -> None:
-        if route.request.url.startswith(f"{self.base}/"):
-            route.continue_()
-        else:
-            self._take(f"asked elsewhere: {route.request.url}")
-            route.abort()
+    def _is_own(self, url: str) -> bool:
+        return url.startswith((f"{self.base}/", "data:"))
 
     def _take(self, text: str) -> None:
         if not any(words in text for words in self.expected):
