@@ -6,10 +6,11 @@ Nothing here asks the store or the source: a report comes in, the vitals are loo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
+from streammetrics.adapters.history import History
 from streammetrics.adapters.prometheus import Exposition
 from streammetrics.report import Report
 from streammetrics.vitals import Trouble
@@ -37,11 +38,17 @@ class Exhibit:
         self._vitals = exposition.vitals
         self._report: Report | None = None
         self._report_json: tuple[Report, bytes] | None = None
+        self._shown_seconds: float | None = None
+        self._gap_seconds: float | None = None
+        self.history = History(str(metric) for metric in exposition.layout.scorer.metrics)
 
     def show(self, report: Report) -> None:
         """Show this report from now on; for the publisher, in its thread."""
         self._exposition.show(report)
-        self._report = report
+        self.history.take(report, [each.to_json() for each in report.experiments])
+        now_seconds = self._monotonic()
+        self._gap_seconds = None if self._shown_seconds is None else now_seconds - self._shown_seconds
+        self._report, self._shown_seconds = report, now_seconds
 
     def metrics(self, accept: str) -> tuple[bytes, str]:
         """The page for Prometheus and its content type, in the format that the Accept header prefers."""
@@ -55,6 +62,31 @@ class Exhibit:
         if made is None or made[0] is not report:
             made = self._report_json = (report, msgspec.json.encode(report.to_json(self._exposition.layout)))
         return made[1]
+
+    def pulse(self) -> dict[str, Any]:
+        """How this process is, as plain JSON values: what it misses, how old its report is, and its own inputs' lag.
+
+        `lag` is null where this process consumes nothing. Ages are seconds, null before there is what could age.
+        """
+        vitals, consumes = self._vitals, self._exposition.loop
+        age_seconds = None if self._shown_seconds is None else max(0.0, self._monotonic() - self._shown_seconds)
+        lag_seconds = dict(vitals.lag_seconds)
+        lag = [
+            {"topic": origin.topic, "partition": origin.partition, "records": records, "seconds": lag_seconds.get(origin)}
+            for origin, records in sorted(dict(vitals.lag_records).items())
+        ]
+        return {
+            "missing": list(self._missing()),
+            "publishes": self._publishes,
+            "report_age_seconds": age_seconds,
+            "report_gap_seconds": self._gap_seconds,
+            "lag": lag if consumes else None,
+            "paused_inputs": vitals.paused_inputs,
+            "commits": dict(sorted(vitals.commits.items())),
+            "rebalances": vitals.rebalances,
+            "client_rebuilds": vitals.client_rebuilds,
+            "dead_letters": vitals.dead_letters,
+        }
 
     def health(self) -> Finding:
         """Whether the loop moves. It does while Kafka or Redis is away: restarting this process would not bring them back."""

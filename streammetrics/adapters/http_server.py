@@ -11,7 +11,6 @@ import socket
 import threading
 import time
 from collections.abc import Awaitable, Callable
-from importlib import resources
 
 import uvicorn
 from starlette.applications import Starlette
@@ -24,6 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from streammetrics.adapters.exhibit import Exhibit, Finding
 from streammetrics.adapters.http_connections import Doors, HttpRules, Loop, TimedProtocol, tls_context
 from streammetrics.adapters.http_login import KNOWN, Login, requiring_login
+from streammetrics.adapters.page_routes import page_routes
 from streammetrics.config import PasswordHash
 from streammetrics.config.world import HttpSettings
 from streammetrics.errors import ConfigError, Problem
@@ -36,7 +36,6 @@ START_SECONDS = 30.0
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 """For probes, which have no password. Without one they learn whether all is well, but not what is not."""
 
-_FILES = {"/": ("page.html", "text/html"), "/page.js": ("page.js", "text/javascript"), "/page.css": ("page.css", "text/css")}
 _HELP = (
     "paths: / (a page for people), /metrics (for Prometheus), /api/report (JSON), "
     "/healthz (does the process move), /readyz (is everything there)\n"
@@ -49,7 +48,7 @@ _SECURITY_HEADERS = [
     (
         b"content-security-policy",
         b"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
-        b"base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+        b"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
     ),
 ]
 
@@ -145,7 +144,7 @@ def application(exhibit: Exhibit, login: Login | None = None) -> ASGIApp:
         Route("/healthz", _finding(exhibit.health)),
         Route("/readyz", _finding(exhibit.readiness)),
         Route("/api/report", report),
-        *(Route(path, _file(*named)) for path, named in _FILES.items()),
+        *page_routes(exhibit),
     ]
     app = Starlette(routes=routes, exception_handlers={HTTPException: _refused})
     app.router.redirect_slashes = False
@@ -158,15 +157,6 @@ def _finding(ask: Callable[[], Finding]) -> Callable[[Request], Awaitable[Respon
         if finding.is_well or request.scope.get(KNOWN, True):
             return PlainTextResponse(finding.text, 200 if finding.is_well else 503)
         return PlainTextResponse("not well; log in to read why\n", 503)
-
-    return answer
-
-
-def _file(name: str, media_type: str) -> Callable[[Request], Awaitable[Response]]:
-    content = resources.files("streammetrics.adapters").joinpath(name).read_bytes()
-
-    async def answer(request: Request) -> Response:
-        return Response(content, media_type=media_type)
 
     return answer
 

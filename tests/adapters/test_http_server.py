@@ -18,11 +18,13 @@ import pytest
 
 from streammetrics.adapters.exhibit import STUCK_SECONDS, Exhibit
 from streammetrics.adapters.http_server import HEADER_BYTES_MAX, HttpServer
+from streammetrics.adapters.page_routes import SCRIPTS
 from streammetrics.errors import ConfigError
+from streammetrics.ports import Input
 from streammetrics.vitals import Trouble, Vitals
 from tests.adapters.pipeline import START_MS, Now, Pipeline, served, shown, two_variants
 
-PATHS = ("/", "/page.js", "/page.css", "/metrics", "/healthz", "/readyz", "/api/report")
+PATHS = ("/", *(f"/{name}" for name in SCRIPTS), "/page.css", "/metrics", "/healthz", "/readyz", "/api/report", "/api/pulse")
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,13 +203,43 @@ class TestReport:
         assert after == json.loads(json.dumps(later.report().to_json(later.engine.layout)))
 
 
+class TestPulse:
+    def test_it_tells_the_lag_of_this_process_and_how_old_its_report_is(self, port: Port) -> None:
+        port.vitals.ready = True
+        port.vitals.lag_records[Input("impressions", 1)] = 7
+        port.vitals.lag_records[Input("impressions", 0)] = 0
+        port.vitals.lag_seconds[Input("impressions", 0)] = 1.5
+        port.vitals.commits["written"] = 3
+        port.show()
+        port.now.seconds += 4
+        port.show()
+        port.now.seconds += 2
+        told = json.loads(port.ask("/api/pulse").body)
+        assert (told["missing"], told["publishes"], told["commits"]) == ([], True, {"written": 3})
+        assert (told["report_age_seconds"], told["report_gap_seconds"]) == (2.0, 4.0)
+        assert told["lag"] == [
+            {"topic": "impressions", "partition": 0, "records": 0, "seconds": 1.5},
+            {"topic": "impressions", "partition": 1, "records": 7, "seconds": None},
+        ]
+
+    def test_what_is_missing_is_what_readiness_says(self, port: Port) -> None:
+        port.vitals.source_trouble = Trouble(port.now.seconds - 12, 5, "no broker answers at b:9092")
+        told = json.loads(port.ask("/api/pulse").body)
+        assert told["missing"] == port.ask("/readyz").text.splitlines()
+        assert told["report_age_seconds"] is None
+
+    def test_an_exporter_knows_no_lag_and_a_worker_publishes_nothing(self, exporter_port: Port, worker_port: Port) -> None:
+        assert json.loads(exporter_port.ask("/api/pulse").body)["lag"] is None
+        assert json.loads(worker_port.ask("/api/pulse").body)["publishes"] is False
+
+
 class TestPage:
     def test_the_page_is_html_that_loads_its_own_files_only(self, still_port: Port) -> None:
         answer = still_port.ask("/")
         assert (answer.status, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
         loaded = re.findall(r"""(?:src|href)=["']([^"']*)["']""", answer.text)
         assert {"/page.js", "/page.css"} <= set(loaded)
-        assert all(still_port.ask(path).status in (200, 503) for path in loaded if path != "data:,")
+        assert all(still_port.ask(path).status in (200, 503) for path in loaded if path != "data:," and not path.startswith("#"))
         assert not re.search(r"https?://|//\w", answer.text)
         assert not re.search(r"<script(?! src=)|<style|\son\w+=|style=", answer.text)
 
@@ -216,13 +248,23 @@ class TestPage:
         assert policy.startswith("default-src 'none';")
         assert "unsafe" not in policy
 
-    def test_the_script_sets_text_and_never_markup(self) -> None:
-        script = resources.files("streammetrics.adapters").joinpath("page.js").read_text("utf-8")
-        assert "textContent" in script
-        assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval|Function|https?:|setAttribute", script)
+    def test_the_scripts_set_text_and_never_markup(self) -> None:
+        folder = resources.files("streammetrics.adapters")
+        scripts = {name: folder.joinpath(name).read_text("utf-8") for name in SCRIPTS}
+        assert {path.name for path in folder.iterdir() if path.name.endswith(".js")} == set(SCRIPTS)
+        for script in scripts.values():
+            assert not re.search(
+                r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\b|Function\(|https?:(?!//www\.w3\.org/2000/svg)|\.style\b", script
+            )
+        # Attributes are set in one module, which refuses those that are not on its list.
+        assert [name for name, script in scripts.items() if "setAttribute" in script] == ["page_parts.js"]
+        allowed = re.search(r"const ATTRIBUTES = new Set\(\[(.*?)\]\)", scripts["page_parts.js"], re.DOTALL)
+        assert allowed
+        assert not {"href", "src", "style", "srcdoc", "action"} & set(re.findall(r'"([\w-]+)"', allowed[1]))
+        assert not re.search(r'"on\w+"', allowed[1])
 
     def test_script_and_style_are_served_as_what_they_are(self, still_port: Port) -> None:
-        assert still_port.ask("/page.js").headers["content-type"].startswith("text/javascript")
+        assert all(still_port.ask(f"/{name}").headers["content-type"].startswith("text/javascript") for name in SCRIPTS)
         assert still_port.ask("/page.css").headers["content-type"].startswith("text/css")
 
 

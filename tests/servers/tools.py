@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import re
@@ -13,6 +14,7 @@ from pathlib import Path
 SERVERS_DIRECTORY = Path(__file__).resolve().parent
 CACHE_DIRECTORY = SERVERS_DIRECTORY.parents[1] / ".cache"
 POM = SERVERS_DIRECTORY / "pom.xml"
+CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 JAVA_MAJOR_MIN = 17  # Kafka 4's brokers run on nothing older
 
 
@@ -34,6 +36,14 @@ def find_tool(name: str) -> Path:
     if found is None:
         raise MissingToolError(name)
     return Path(found)
+
+
+def find_chromium() -> Path:
+    """A Chromium or a Chrome, by any of the names that systems give them, or MissingToolError."""
+    for name in CHROMIUM_NAMES:
+        with contextlib.suppress(MissingToolError):
+            return find_tool(name)
+    raise MissingToolError(CHROMIUM_NAMES[0])
 
 
 def java_major(java: Path) -> int:

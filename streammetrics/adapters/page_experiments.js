@@ -1,0 +1,231 @@
+// One section for all traffic and one for each experiment: verdict, variants side by side, curves, every metric.
+
+import { chart } from "./page_chart.js";
+import { experimentsEnd, groupName, segmentName, trackName } from "./page_history.js";
+import { fine, folded, make, table } from "./page_parts.js";
+import { MISSING, countText, inOrder, isNumber, liftText, metricText, roundCountText, scopeWords, timeText, valueText, windowWords } from "./page_words.js";
+
+const SECTIONS_MAX = 8;
+const COLORS = 6;
+const CONTROLS = ["control", "baseline"];
+const WORDS = {
+  regressed: ["▼", "Regressed", "certainly worse than the control"],
+  safe: ["✓", "Safe", "certainly not worse by more than is tolerated"],
+  improved: ["▲", "Improved", "certainly better than the control"],
+  inconclusive: ["○", "Inconclusive", "nothing is certain yet"],
+  invalid: ["!", "Invalid", "the experiment itself is broken; do not read its numbers"],
+};
+
+/** Names of the experiments of a report: of its windows and of its statistics. */
+export function experimentNames(report) {
+  const grouped = report.windows.flatMap((window) => window.groups.map((group) => group.experiment)).filter(Boolean);
+  return [...new Set([...grouped, ...(report.experiments ?? []).map((each) => each.experiment)])].sort();
+}
+
+/** The statistics of an experiment in the chosen scope: since the start, or its newest other one. */
+export function statistics(report, experiment, scope) {
+  const scopes = (report.experiments ?? []).filter((each) => each.experiment === experiment);
+  const days = scopes.filter((each) => each.scope !== "start").sort((one, other) => (one.scope < other.scope ? 1 : -1));
+  return scope === "day" ? days[0] : scopes.find((each) => each.scope === "start") ?? days[0];
+}
+
+/** All sections. `view` has report, selection, tracks (of the history), width and now. */
+export function sections(view) {
+  const names = experimentNames(view.report).filter((name) => !view.selection.experiment || name === view.selection.experiment);
+  const shown = names.slice(0, SECTIONS_MAX).map((name) => section(view, name));
+  const more = names.length > SECTIONS_MAX ? make("p", { class: "note" }, `${names.length - SECTIONS_MAX} more experiments: choose one above.`) : null;
+  return [...shown, more, view.selection.experiment ? null : section(view, "")].filter(Boolean);
+}
+
+function section(view, experiment) {
+  const id = experiment ? `experiment-${encodeURIComponent(experiment)}` : "all-traffic";
+  const stats = experiment ? statistics(view.report, experiment, view.selection.scope) : undefined;
+  const control = stats?.control ?? null;
+  const variants = variantsOf(view, experiment, stats, control);
+  const title = experiment ? [make("span", { class: "kind" }, "Experiment "), experiment] : "All traffic";
+  return make("section", { id, "aria-labelledby": `${id}-title` },
+    make("h2", { id: `${id}-title` }, title),
+    experiment ? verdict(view, stats) : null,
+    make("div", { class: "body" },
+      make("div", { class: "numbers" }, sideBySide(view, experiment, variants, stats, control)),
+      stats ? liftChart(view, id, stats, variants) : null,
+      windowChart(view, id, experiment, variants)),
+    folded(`${id}-every`, "Every metric", () => everyMetric(view, experiment, variants, stats, control)));
+}
+
+function variantsOf(view, experiment, stats, control) {
+  if (!experiment) return [""];
+  const grouped = view.report.windows.flatMap((window) => window.groups.filter((group) => group.experiment === experiment).map((group) => group.variant));
+  const named = [...(stats?.variants ?? []).map((each) => each.variant), ...grouped];
+  return inOrder(named, control ?? named.find((name) => CONTROLS.includes(name.toLowerCase())));
+}
+
+function verdict(view, stats) {
+  if (!stats) {
+    return make("p", { class: "note" }, "No verdict: no user of it has a final list yet. The values below are what the windows hold.");
+  }
+  const end = experimentsEnd(view.report);
+  const arms = stats.variants.map((each) => `${each.variant} ${roundCountText(each.users)}`).join(", ");
+  const shared = `Final lists ${scopeWords(stats.scope)}${isNumber(end) ? `, up to ${timeText(end, view.now)}` : ""}. Users: ${arms}.`;
+  const excluded = stats.multi_exposed_users ? ` ${countText(stats.multi_exposed_users)} who saw several variants are excluded.` : "";
+  return make("div", { class: `verdict ${known(stats.verdict.word)}` },
+    make("p", { class: "word" }, sign(stats.verdict.word)),
+    make("div", {}, make("p", { class: "reason" }, sentence(stats.verdict.reason)), make("p", { class: "fine" }, shared + excluded)));
+}
+
+function known(word) {
+  return word in WORDS ? word : "inconclusive";
+}
+
+function sign(word) {
+  const [mark, text] = WORDS[word] ?? ["?", word];
+  return [make("span", { class: "mark", "aria-hidden": "true" }, mark), " ", text];
+}
+
+/** What a verdict says aloud when it changes. */
+export function spoken(stats) {
+  return `Experiment ${stats.experiment}: ${WORDS[stats.verdict.word]?.[1] ?? stats.verdict.word}. ${sentence(stats.verdict.reason)}`;
+}
+
+function sentence(text) {
+  return text ? `${text[0].toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}` : "";
+}
+
+function windowOf(view, name) {
+  return view.report.windows.find((each) => each.window_ms === view.selection.windowMs && each.view === name);
+}
+
+function groupOf(view, window, experiment, variant) {
+  return window?.groups.find((each) => each.experiment === experiment && each.variant === variant && segmentName(each.segments) === view.selection.segment);
+}
+
+function measureOf(stats, variant, metric) {
+  return stats?.variants.find((each) => each.variant === variant)?.measures.find((each) => `${each.metric}@${each.k}` === metric);
+}
+
+function sideBySide(view, experiment, variants, stats, control) {
+  const { selection } = view;
+  const name = metricText(selection.name, selection.k);
+  const rows = ["final", "live"].map((kind) => [windowHead(view, kind), ...variants.map((variant) => windowCell(view, kind, experiment, variant))]);
+  if (stats) {
+    const compared = (shown) => variants.map((variant) => shown(measureOf(stats, variant, selection.metric), variant));
+    const treated = (shown) => compared((measure, variant) => (variant === control ? fine("the control") : measure ? shown(measure) : MISSING));
+    rows.push([["Mean ", scopeWords(stats.scope), fine(`final, to ${timeText(experimentsEnd(view.report), view.now)}`)], ...compared(meanCell)]);
+    rows.push([["Against the control", fine(`${certainty(stats, selection.metric)} interval, at all looks`)], ...treated(liftCell)]);
+    rows.push([["Verdict on ", name], ...treated((measure) => (measure.verdict ? badge(measure.verdict) : MISSING))]);
+    rows.push(["Users", ...variants.map((variant) => countText(stats.variants.find((each) => each.variant === variant)?.users))]);
+  }
+  const heads = [fine(selection.lists === "values" ? "over all lists" : "over lists with feedback"), ...variants.map((variant, at) => variantHead(experiment, variant, at, control))];
+  const told = variants.map((variant) => [variant, measureOf(stats, variant, selection.metric)])
+    .filter(([variant, measure]) => measure?.verdict && stats.verdict.reason !== `${variant}: ${measure.verdict.reason}`);
+  return [
+    table(experiment ? `${name}: variants side by side` : name, heads, rows, "sides"),
+    told.length && stats.verdict.word !== "invalid"
+      ? make("ul", { class: "reasons" }, told.map(([variant, measure]) => make("li", {}, make("strong", {}, variant || MISSING), ": ", measure.verdict.reason, ".")))
+      : null,
+    stats && selection.segment ? make("p", { class: "note" }, `Verdicts, means and users are of all lists, not only of ${selection.segment}.`) : null,
+  ];
+}
+
+function variantHead(experiment, variant, at, control) {
+  if (!experiment) return "All traffic";
+  return [make("span", { class: "variant" }, make("span", { class: `swatch color-${color(at)}`, "aria-hidden": "true" }), variant || MISSING), variant === control && variant !== "control" ? fine("control") : null];
+}
+
+function color(at) {
+  return at < COLORS ? at : COLORS - 1;
+}
+
+function windowHead(view, kind) {
+  const window = windowOf(view, kind);
+  const said = !window || window.end_ms === null ? "has not begun" : window.complete ? `to ${timeText(window.end_ms, view.now)}` : "withheld: panes are gone";
+  return [make("span", { class: `view ${kind}` }, kind === "final" ? "Final" : "Live"), ` last ${windowWords(view.selection.windowMs)}`, fine(said)];
+}
+
+function windowCell(view, kind, experiment, variant) {
+  const group = groupOf(view, windowOf(view, kind), experiment, variant);
+  if (!group) return [make("span", { class: "value missing" }, MISSING), fine("no lists")];
+  const value = group[view.selection.lists][view.selection.metric];
+  const lists = view.selection.lists === "values" ? group.lists : group.lists_with_feedback;
+  return [make("span", { class: `value ${kind}` }, valueText(value)), fine(isNumber(value) ? `${roundCountText(lists)} lists` : "not measured")];
+}
+
+function meanCell(measure) {
+  if (!measure) return MISSING;
+  return [make("span", { class: "value" }, valueText(measure.mean)), isNumber(measure.error) ? fine(`standard error ${valueText(measure.error)}`) : null];
+}
+
+function liftCell(measure) {
+  return [make("span", { class: "value" }, liftText(measure.lift)), fine(intervalText(measure))];
+}
+
+function intervalText(measure) {
+  const ends = [measure.lift_lower, measure.lift_upper];
+  if (!ends.some(isNumber)) return "no interval yet";
+  return ends.map((end) => (isNumber(end) ? liftText(end) : "no bound")).join(" to ");
+}
+
+/** How sure the intervals of a metric are: some have a smaller error than the experiment. */
+function certainty(stats, metric) {
+  const alphas = stats.variants.map((each) => measureOf(stats, each.variant, metric)?.alpha).filter(isNumber);
+  return `${Number((100 * (1 - Math.min(stats.alpha, ...alphas))).toFixed(4))} %`;
+}
+
+function badge(said) {
+  return make("span", { class: `badge ${known(said.word)}`, title: WORDS[said.word]?.[2] }, sign(said.word));
+}
+
+function windowChart(view, id, experiment, variants) {
+  const { selection } = view;
+  const lines = variants.flatMap((variant, at) => ["final", "live"].map((kind) => {
+    const name = JSON.stringify([experiment, variant, selection.segment]);
+    const points = (view.tracks.get(kind)?.points ?? []).map((point) => ({ end: point.end, value: point.lines.get(name)?.value }));
+    return { label: experiment ? `${variant || MISSING}, ${kind}` : kind === "final" ? "Final" : "Live", color: color(at), live: kind === "live", points };
+  }));
+  return chart({
+    id: `${id}-window`,
+    title: `${metricText(selection.name, selection.k)} over the last ${windowWords(selection.windowMs)}`,
+    note: "Each point is a whole window, at its end. Solid: final. Dashed: live, which still changes as feedback comes. A window's value is exact for the lists in it, so it has no band.",
+    lines: lines.filter((line) => line.points.some((point) => isNumber(point.value))),
+    changing: windowOf(view, "final")?.end_ms,
+    format: (value, step) => (step === undefined ? valueText(value) : value.toFixed(step < 0.001 ? 4 : step < 0.01 ? 3 : 2)),
+    width: view.width,
+  });
+}
+
+function liftChart(view, id, stats, variants) {
+  const track = view.tracks.get(trackName(stats.experiment, stats.scope));
+  const lines = variants.map((variant, at) => ({
+    label: variant || MISSING,
+    color: color(at),
+    live: false,
+    points: (track?.points ?? []).map((point) => ({ end: point.end, ...(point.lines.get(variant) ?? { value: null }) })),
+  }));
+  return chart({
+    id: `${id}-lift`,
+    title: `Lift of ${metricText(view.selection.name, view.selection.k)} against ${stats.control ?? "the control"}, ${scopeWords(stats.scope)}`,
+    note: `Final lists only. The band is where the truth may be; it holds with ${certainty(stats, view.selection.metric)} at all looks together. Cut off where it is wider than the chart.`,
+    lines: lines.filter((line) => line.points.some((point) => isNumber(point.value))),
+    references: [{ value: 0, label: "no difference" }, { value: -stats.margin, label: "tolerated", below: true }],
+    format: (value, step) => (step === undefined ? liftText(value) : `${value < 0 ? "−" : ""}${Math.abs(value * 100).toFixed(step < 0.01 ? 1 : 0)}\u00a0%`),
+    width: view.width,
+  });
+}
+
+function everyMetric(view, experiment, variants, stats, control) {
+  const [final, live] = [windowOf(view, "final"), windowOf(view, "live")];
+  const measured = (stats?.variants ?? []).flatMap((each) => each.measures.map((one) => `${one.metric}@${one.k}`));
+  const metrics = [...new Set([...view.report.settings.metrics, ...measured])];
+  const of = (window, variant, metric) => valueText(groupOf(view, window, experiment, variant)?.[view.selection.lists][metric]);
+  const end = timeText(experimentsEnd(view.report), view.now);
+  const heads = ["Metric", ...variants.flatMap((variant) => [
+    [experiment ? variant || MISSING : "", fine(`final, to ${timeText(final?.end_ms, view.now)}`)], [experiment ? variant || MISSING : "", fine(`live, to ${timeText(live?.end_ms, view.now)}`)],
+    ...(stats && variant !== control ? [[variant || MISSING, fine(`against the control, to ${end}`)], [variant || MISSING, fine(`verdict, to ${end}`)]] : []),
+  ])];
+  const rows = metrics.map((metric) => [metricText(...metric.split("@")), ...variants.flatMap((variant) => {
+    const measure = measureOf(stats, variant, metric);
+    const compared = [measure ? [liftText(measure.lift), fine(intervalText(measure))] : MISSING, measure?.verdict ? badge(measure.verdict) : MISSING];
+    return [of(final, variant, metric), make("span", { class: "live" }, of(live, variant, metric)), ...(stats && variant !== control ? compared : [])];
+  })]);
+  return table(`Every metric over the last ${windowWords(view.selection.windowMs)}`, heads, rows);
+}

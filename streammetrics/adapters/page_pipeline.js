@@ -1,0 +1,80 @@
+// How the numbers came about: lag, watermarks, what was refused and why. Counters are of committed state; lag is of this process.
+
+import { fine, folded, make, table } from "./page_parts.js";
+import { MISSING, countText, isNumber, reasonText, roundCountText, shareText, spanText, timeText } from "./page_words.js";
+
+const FEEDBACK = ["matched", "orphan", "out_of_list", "too_old", "unknown_action"];
+const BESIDE = new Set([...FEEDBACK, "events", "repeated", "duplicate", "key_mismatch"]);
+export const LAG_LONG_SECONDS = 60;
+
+/** The section. `view` has report, pulse (or null), rate (events a second, or null) and now. */
+export function pipeline(view) {
+  const { report, pulse } = view;
+  const counters = report.counters;
+  const dropped = Object.entries(counters).filter(([reason, count]) => !BESIDE.has(reason) && count > 0);
+  return make("section", { id: "pipeline", "aria-labelledby": "pipeline-title" },
+    make("h2", { id: "pipeline-title" }, "Pipeline"),
+    make("dl", { class: "tiles" },
+      lagTile(pulse),
+      ...ageTile(view, "Live up to", report.watermark_ms, "what this report has read in every input"),
+      ...ageTile(view, "Final up to", report.final_ms, "older lists change no more"),
+      tile("Events read", roundCountText(counters.events), isNumber(view.rate) ? `${roundCountText(Math.round(view.rate))} a second now` : "in all"),
+      tile("Refused", roundCountText(total(dropped)), counters.events ? `${shareText(total(dropped) / counters.events)} of the events` : "of no events yet"),
+      tile("Tasks", `${countText(report.tasks_committed)} of ${countText(report.tasks)}`, "have committed state"),
+      tile("Open sessions", roundCountText(report.sessions_open), `of ${roundCountText(report.users_open)} ${report.users_open === 1 ? "user" : "users"}`),
+      processTile(pulse)),
+    make("div", { class: "pair" },
+      reasons("What became of feedback", FEEDBACK.map((reason) => [reason, counters[reason] ?? 0]), "of feedback"),
+      dropped.length ? reasons("Refused, by reason", dropped, "of events", counters.events) : make("p", { class: "note" }, "Nothing was refused.")),
+    folded("inputs", `Inputs (${countText(report.inputs.length)})`, () => inputs(view)),
+    folded("by-topic", "Every counter by topic", () => table("Counters by topic", ["counter", "topic", "events"],
+      report.counters_by_topic.map((each) => [[reasonText(each.reason), fine(each.reason)], each.topic, countText(each.count)]))));
+}
+
+function tile(name, value, note, kind = "") {
+  return make("div", { class: `tile ${kind}`.trim() }, make("dt", {}, name), make("dd", { class: "figure" }, value), make("dd", { class: "fine" }, note));
+}
+
+function lagTile(pulse) {
+  if (!pulse) return tile("Lag", MISSING, "this process has not said");
+  if (pulse.lag === null) return tile("Lag", MISSING, "not known here: this process consumes nothing");
+  if (!pulse.lag.length) return tile("Lag", MISSING, "no input is assigned to this process");
+  const records = pulse.lag.reduce((sum, each) => sum + each.records, 0);
+  const seconds = pulse.lag.map((each) => each.seconds).filter(isNumber);
+  const longest = seconds.length ? Math.max(...seconds) : null;
+  const note = longest === null ? "records ahead" : longest === 0 ? "records ahead; read to the end" : `records ahead; the last read is ${spanText(longest * 1000)} old`;
+  return tile("Lag", roundCountText(records), note, longest > LAG_LONG_SECONDS ? "warned" : "");
+}
+
+function ageTile(view, name, end, note) {
+  if (view.report.ended) return [];
+  if (!isNumber(end)) return [tile(name, MISSING, "some input has no events yet")];
+  return [tile(name, `${spanText(view.now - end)} ago`, [make("time", { datetime: new Date(end).toISOString() }, timeText(end, view.now)), `; ${note}`])];
+}
+
+function processTile(pulse) {
+  if (!pulse || pulse.lag === null) return null;
+  const failed = Object.entries(pulse.commits).filter(([status]) => !["written", "already"].includes(status));
+  const note = `${countText(total(failed))} not written; ${countText(pulse.rebalances)} rebalances; ${countText(pulse.dead_letters)} dead letters`;
+  return tile("Commits", roundCountText(pulse.commits.written ?? 0), note, "");
+}
+
+function total(counts) {
+  return counts.reduce((sum, [, count]) => sum + count, 0);
+}
+
+function reasons(caption, counts, of, all = total(counts)) {
+  const rows = counts.toSorted((one, other) => other[1] - one[1]).map(([reason, count]) =>
+    [[reasonText(reason), fine(reason)], countText(count), all ? shareText(count / all) : MISSING]);
+  return table(caption, ["reason", "events", of], rows);
+}
+
+function inputs({ report, pulse, now }) {
+  const lag = new Map((pulse?.lag ?? []).map((each) => [JSON.stringify([each.topic, each.partition]), each]));
+  const rows = report.inputs.map((each) => {
+    const own = lag.get(JSON.stringify([each.topic, each.partition]));
+    return [`${each.topic} ${each.partition}`, countText(each.offset), each.watermark_ms === null ? "no events yet" : timeText(each.watermark_ms, now),
+      own ? countText(own.records) : MISSING, own && isNumber(own.seconds) ? spanText(own.seconds * 1000) : MISSING];
+  });
+  return table("Inputs: read and committed up to", ["input", "next offset", "watermark", "lag, records", "lag, time"], rows);
+}

@@ -1,0 +1,85 @@
+// Numbers, times and names as people read them. Missing is said to be missing: it is never 0.
+
+export const MISSING = "–";
+const UNITS = [["d", 86400000], ["h", 3600000], ["m", 60000], ["s", 1000], ["ms", 1]];
+const METRICS = {
+  ndcg: "NDCG", ndcg_exp: "NDCG (exponential)", dcg: "DCG", dcg_exp: "DCG (exponential)", cg: "CG", mrr: "MRR", map: "MAP", recall: "Recall",
+  precision: "Precision", hit_rate: "Hit rate", item_hit_rate: "Item hit rate", user_hit_rate: "User hit rate",
+};
+const REASONS = {
+  late: "older than the allowed lateness", future: "dated in the future", duplicate: "repeats a list of its session",
+  session_full: "its session has too many events", too_many_groups: "one group more than the limit", too_many_lists: "one open list more than the limit",
+  bad_json: "not JSON", bad_ts: "time is not readable", bad_type: "neither impression nor feedback", bad_id: "an id is not usable",
+  empty: "an empty record", missing_field: "a field is missing", orphan: "its list was not seen", out_of_list: "its list does not show the item",
+  too_old: "came too long after its list", unknown_action: "no grade for its action", matched: "counts for a list", repeated: "said before",
+  key_mismatch: "its key belongs to another partition", events: "read",
+};
+const whole = new Intl.NumberFormat("en");
+const compact = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
+
+export const isNumber = (value) => typeof value === "number" && Number.isFinite(value);
+export const metricText = (name, k) => `${METRICS[name] ?? name}@${k}`;
+export const metricName = (name) => METRICS[name] ?? name;
+export const reasonText = (reason) => REASONS[reason] ?? reason.replaceAll("_", " ");
+export const countText = (value) => (isNumber(value) ? whole.format(value) : MISSING);
+export const roundCountText = (value) => (!isNumber(value) ? MISSING : value < 100000 ? whole.format(value) : compact.format(value));
+export const valueText = (value) => (isNumber(value) ? value.toFixed(4) : MISSING);
+
+export function windowText(ms) {
+  const [unit, size] = UNITS.find(([, each]) => ms % each === 0);
+  return `${ms / size}${unit}`;
+}
+
+export function windowWords(ms) {
+  const [unit, size] = UNITS.find(([, each]) => ms % each === 0);
+  const word = { d: "day", h: "hour", m: "minute", s: "second", ms: "millisecond" }[unit];
+  return ms === size ? `1 ${word}` : `${whole.format(ms / size)} ${word}s`;
+}
+
+/** A share with its sign, such as −12.3 %; small ones get more digits. */
+export function liftText(share) {
+  if (!isNumber(share)) return MISSING;
+  const percent = 100 * share;
+  const text = Math.abs(percent).toFixed(Math.abs(percent) < 1 ? 2 : 1);
+  return `${Number(text) === 0 ? "±" : percent < 0 ? "−" : "+"}${text}\u00a0%`;
+}
+
+export function shareText(share) {
+  const percent = 100 * share;
+  if (percent === 0) return "0\u00a0%";
+  return percent < 0.01 ? "<\u00a00.01\u00a0%" : `${percent.toFixed(percent < 1 ? 2 : 1)}\u00a0%`;
+}
+
+/** How long: 4 s, 12 min, 3 h 20 min, 2 d 4 h. */
+export function spanText(ms) {
+  const seconds = Math.max(0, Math.round(ms / 1000));
+  if (seconds < 120) return `${seconds} s`;
+  const minutes = Math.round(seconds / 60);
+  if (minutes < 120) return `${minutes} min`;
+  const hours = Math.floor(minutes / 60);
+  return hours < 48 ? `${hours} h ${minutes % 60} min` : `${whole.format(Math.floor(hours / 24))} d ${hours % 24} h`;
+}
+
+/** A time in UTC, with its date unless that is the day of `now`. */
+export function timeText(ms, now = Date.now()) {
+  if (!isNumber(ms)) return MISSING;
+  const text = new Date(ms).toISOString();
+  const day = text.slice(0, 10) === new Date(now).toISOString().slice(0, 10) ? "" : `${text.slice(0, 10)} `;
+  return `${day}${text.slice(11, 19)} UTC`;
+}
+
+/** A time on an axis: no more of it than the step needs. */
+export function tickText(ms, step) {
+  const text = new Date(ms).toISOString();
+  return step >= 86400000 ? text.slice(5, 10) : step >= 60000 ? text.slice(11, 16) : text.slice(11, 19);
+}
+
+export function scopeWords(scope) {
+  if (scope === "start") return "since the start";
+  return /^\d{4}-\d\d-\d\d$/.test(scope) ? `on ${scope} (UTC)` : scope === "day" ? "this day (UTC)" : scope;
+}
+
+/** Names of variants in the order in which they stand: the control, then by name. */
+export function inOrder(variants, control) {
+  return [...new Set(variants)].sort((one, other) => (other === control) - (one === control) || (one < other ? -1 : one > other ? 1 : 0));
+}

@@ -1,0 +1,710 @@
+"""The live page as its readers meet it: a real Chromium, the real HTTP port, and reports that the product's own code made.
+
+Every visit is watched: an error on the console, a script that fails, a break of the content security policy or a request to
+anywhere else fails the test.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Locator, Page, Route, expect, sync_playwright
+
+from streammetrics.adapters.exhibit import Exhibit
+from streammetrics.adapters.http_server import HttpServer
+from streammetrics.events.model import Feedback, Impression
+from streammetrics.experiments import Policy
+from streammetrics.ports import Input
+from streammetrics.report import Report
+from streammetrics.vitals import Trouble
+from tests.adapters.pipeline import HOUR_MS, MINUTE_MS, Pipeline
+from tests.commands import started
+from tests.page_world import EXPERIMENT, People, World, telling, world
+from tests.servers.tools import find_chromium
+
+WIDE, NARROW = {"width": 1280, "height": 900}, {"width": 360, "height": 740}
+SECONDS = 10_000
+"""How long a state may take to show, in ms: the page asks every two seconds."""
+EVERY_MS = 2_000
+HOSTILE = '<script>document.body.dataset.ran="1"</script><img src=x onerror=document.body.dataset.ran=1>"\'&amp;'
+MISSING = "\N{EN DASH}"
+MINUS = "\N{MINUS SIGN}"
+expect.set_options(timeout=SECONDS)
+
+
+@dataclass
+class Visit:
+    """A page in a browser window of its own, and what went wrong in it."""
+
+    page: Page
+    base: str
+    expected: tuple[str, ...]
+    troubles: list[str] = field(default_factory=list)
+
+    def watch(self) -> None:
+        self.page.on(
+            "console", lambda message: self._take(f"{message.type}: {message.text}") if message.type in ("error", "warning") else None
+        )
+        self.page.on("pageerror", lambda error: self._take(f"script: {error}"))
+        self.page.on("request", lambda request: None if self._is_own(request.url) else self._take(f"asked elsewhere: {request.url}"))
+
+    def _is_own(self, url: str) -> bool:
+        return url.startswith((f"{self.base}/", "data:"))
+
+    def _take(self, text: str) -> None:
+        if not any(words in text for words in self.expected):
+            self.troubles.append(text)
+
+    def ask_again(self) -> None:
+        """Let the time pass after which the page asks the server again, without waiting for it."""
+        self.page.clock.fast_forward(EVERY_MS)
+
+    def cell(self, row: str, variant: str, *, section: str = EXPERIMENT) -> Locator:
+        """A cell of the table of variants, by what its row and its column are called."""
+        heads = self.sides(section).locator("thead th")
+        expect(heads.filter(has_text=variant)).to_have_count(1)
+        at = next(index for index, text in enumerate(heads.all_text_contents()) if variant in text)
+        return (
+            self.sides(section)
+            .locator("tbody tr")
+            .filter(has=self.page.locator("th", has_text=re.compile(f"^{row}")))
+            .locator("td")
+            .nth(at - 1)
+        )
+
+    def sides(self, section: str = EXPERIMENT) -> Locator:
+        return self.section(section).locator(".sides table")
+
+    def section(self, name: str) -> Locator:
+        return self.page.locator("section").filter(has=self.page.locator("h2", has_text=name))
+
+    def choose(self, label: str, option: str) -> None:
+        self.page.get_by_label(label, exact=True).select_option(label=option)
+
+
+Open = Callable[..., Visit]
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    with sync_playwright() as driver:
+        # Chromium's own sandbox does not start for root, as whom CI may run; what it opens here is this checkout's own page.
+        browser = driver.chromium.launch(executable_path=find_chromium(), args=["--no-sandbox", "--disable-dev-shm-usage"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def visit(chromium: Browser) -> Iterator[Open]:
+    """Opens pages: `visit(base, "?window=5m", expected=("words of console errors that belong to the test",), **options of the browser)`."""
+    visits: list[Visit] = []
+
+    def opened(base: str, path: str = "", *, expected: tuple[str, ...] = (), hurried: bool = True, **options: Any) -> Visit:
+        page = chromium.new_context(**{"viewport": WIDE, **options}).new_page()
+        page.set_default_timeout(SECONDS)
+        found = Visit(page, base, expected)
+        found.watch()
+        if hurried:
+            page.clock.install()
+        visits.append(found)
+        page.goto(f"{base}/{path}")
+        return found
+
+    yield opened
+    for each in visits:
+        each.page.context.close()
+    assert [each.troubles for each in visits] == [[] for _ in visits]
+
+
+@pytest.fixture(scope="module")
+def told() -> tuple[World, list[Report]]:
+    """A story of more than an hour that ends now: half an hour of it is live, the treatment is worse."""
+    return world(int(time.time() * 1_000) + MINUTE_MS, minutes=75)
+
+
+@dataclass(slots=True)
+class Served:
+    """An exhibit on a port."""
+
+    exhibit: Exhibit
+    server: HttpServer
+
+    @property
+    def base(self) -> str:
+        return f"http://127.0.0.1:{self.server.port}"
+
+    def restart(self, exhibit: Exhibit) -> None:
+        """Another process on the same port."""
+        self.exhibit, self.server = exhibit, HttpServer(exhibit, "127.0.0.1", self.server.port)
+        self.server.start()
+
+
+@contextmanager
+def serving(exhibit: Exhibit, *reports: Report) -> Iterator[Served]:
+    for report in reports:
+        exhibit.show(report)
+    port = Served(exhibit, HttpServer(exhibit, "127.0.0.1", 0))
+    port.server.start()
+    try:
+        yield port
+    finally:
+        port.server.stop()
+
+
+@pytest.fixture(scope="module")
+def still(told: tuple[World, list[Report]]) -> Iterator[Served]:
+    """The whole story on a port, for tests that change nothing."""
+    story, reports = told
+    with serving(story.exhibit(), *reports) as port:
+        yield port
+
+
+@pytest.fixture
+def fresh(told: tuple[World, list[Report]]) -> Iterator[Served]:
+    """The end of the story on a port of the test's own."""
+    story, reports = told
+    vitals = story.vitals
+    with serving(story.exhibit(), *reports[-5:]) as port:
+        yield port
+    vitals.source_trouble = vitals.store_trouble = vitals.publish_trouble = None
+    vitals.lag_records.clear()
+    vitals.lag_seconds.clear()
+    story.now.seconds = 1_000.0
+
+
+def group(
+    report: dict[str, Any], view: str, variant: str, *, window_ms: int = HOUR_MS, segments: dict[str, str] | None = None
+) -> dict[str, Any]:
+    """A variant in a window of a report."""
+    window = next(each for each in report["windows"] if (each["window_ms"], each["view"]) == (window_ms, view))
+    wanted = (EXPERIMENT if variant else "", variant, segments or {})
+    return next(each for each in window["groups"] if (each["experiment"], each["variant"], each["segments"]) == wanted)
+
+
+def fetched(base: str, path: str = "/api/report") -> Any:
+    with urllib.request.urlopen(f"{base}{path}", timeout=10) as answer:
+        return json.load(answer)
+
+
+def lifts(base: str) -> int:
+    """How many lifts of NDCG@10 since the start the server remembers."""
+    asked = fetched(base, f"/api/history?window_ms={HOUR_MS}&metric=ndcg@10")
+    known = next(each for each in asked["experiments"] if each["scope"] == "start")
+    return sum(lift is not None for line in known["lines"] for lift in line["lift"])
+
+
+def clock(ms: int) -> str:
+    return time.strftime("%H:%M:%S UTC", time.gmtime(ms / 1_000))
+
+
+def live(page: Page) -> None:
+    expect(page.locator(".pill")).to_have_text("Live")
+
+
+class TestDemo:
+    def test_a_demo_shows_both_variants_and_moves_on_by_itself(self, visit: Open) -> None:
+        process = started("demo", "--port", "0")
+        try:
+            assert process.stdout is not None
+            address = re.search(r"http://127\.0\.0\.1:\d+", process.stdout.readline())
+            assert address
+            found = visit(address[0], expected=("status of 503",), hurried=False)  # it is opened before there is a report
+            live(found.page)
+            control, treatment = found.cell("Final", "control", section="ranker"), found.cell("Final", "treatment", section="ranker")
+            expect(control.locator(".value")).to_have_text(re.compile(r"^0\.\d{4}$"))
+            expect(treatment.locator(".value")).to_have_text(re.compile(r"^0\.\d{4}$"))
+            head = found.sides("ranker").locator("tbody th").first
+            before = head.text_content()
+            assert before
+            expect(head).not_to_have_text(before, timeout=SECONDS)
+            assert float(control.locator(".value").text_content() or "0") > float(treatment.locator(".value").text_content() or "1")
+            expect(found.section("Pipeline")).to_contain_text("older than the allowed lateness")
+        finally:
+            process.kill()
+            process.communicate()
+
+
+class TestNumbers:
+    def test_every_value_is_that_of_the_report_and_stands_with_its_windows_end(self, visit: Open, still: Served) -> None:
+        found, report = visit(still.base), fetched(still.base)
+        for view, head in (("final", "Final"), ("live", "Live")):
+            ends = next(each["end_ms"] for each in report["windows"] if (each["window_ms"], each["view"]) == (HOUR_MS, view))
+            expect(found.sides().locator("tbody th", has_text=re.compile(f"^{head}"))).to_have_text(f"{head} last 1 hourto {clock(ends)}")
+            for variant in ("control", "treatment"):
+                values = group(report, view, variant)
+                expect(found.cell(head, variant)).to_have_text(f"{values['values']['ndcg@10']:.4f}{values['lists']} lists")
+        everything = group(report, "final", "")
+        expect(found.cell("Final", "All traffic", section="All traffic").locator(".value")).to_have_text(
+            f"{everything['values']['ndcg@10']:.4f}"
+        )
+
+    def test_means_lifts_and_users_are_those_of_the_statistics_with_the_time_they_are_told_for(self, visit: Open, still: Served) -> None:
+        found, report = visit(still.base), fetched(still.base)
+        (start,) = (each for each in report["experiments"] if each["scope"] == "start")
+        treatment = next(each for each in start["variants"] if each["variant"] == "treatment")
+        measure = next(each for each in treatment["measures"] if (each["metric"], each["k"]) == ("ndcg", 10))
+        lift, low, high = (f"{MINUS}{-100 * measure[name]:.1f}\u00a0%" for name in ("lift", "lift_lower", "lift_upper"))
+        expect(found.cell("Against the control", "treatment")).to_have_text(f"{lift}{low} to {high}")
+        expect(found.cell("Mean", "treatment").locator(".value")).to_have_text(f"{measure['mean']:.4f}")
+        expect(found.sides().locator("tbody th", has_text="Mean")).to_contain_text(f"final, to {clock(report['final_ms'])}")
+        expect(found.cell("Users", "treatment")).to_have_text(f"{treatment['users']:,}")
+
+    def test_the_verdict_stands_with_its_reason_in_words(self, visit: Open, still: Served) -> None:
+        found, report = visit(still.base), fetched(still.base)
+        verdict = report["experiments"][0]["verdict"]
+        assert verdict["word"] == "regressed"
+        expect(found.section(EXPERIMENT).locator(".verdict .word")).to_have_text("▼ Regressed")
+        expect(found.section(EXPERIMENT).locator(".verdict .reason")).to_have_text(f"T{verdict['reason'][1:]}.")
+        expect(found.cell("Verdict", "treatment")).to_have_text("▼ Regressed")
+
+    def test_a_fresh_page_has_curves_at_once_with_every_point_that_the_server_remembers(self, visit: Open, still: Served) -> None:
+        found = visit(still.base)
+        asked = fetched(still.base, f"/api/history?window_ms={HOUR_MS}&metric=ndcg@10")
+        figure = found.section(EXPERIMENT).locator("figure").filter(has_text="Lift of NDCG@10")
+        known = next(each for each in asked["experiments"] if each["scope"] == "start")
+        figure.get_by_text("The curves as numbers").click()
+        told = lifts(still.base)
+        expect(figure.locator("tbody tr")).to_have_count(told)
+        assert told > 30
+        assert (figure.locator("path.line").first.get_attribute("d") or "").count("L") == told - 1
+        assert figure.locator("path.band.color-1").count() == 1
+        expect(figure.locator("tbody tr").first.locator("th")).to_have_text(clock(known["ends_ms"][-1]))
+
+    def test_a_page_that_slept_takes_up_what_it_missed(self, visit: Open, told: tuple[World, list[Report]]) -> None:
+        story, reports = told
+        with serving(story.exhibit(), *reports[:-6]) as port:
+            found = visit(port.base)
+            figure = found.section(EXPERIMENT).locator("figure").filter(has_text="Lift of")
+            figure.get_by_text("The curves as numbers").click()
+            rows = figure.locator("tbody tr")
+            expect(rows).to_have_count(lifts(port.base))
+            before = lifts(port.base)
+            for report in reports[-6:]:
+                port.exhibit.show(report)
+            found.page.clock.fast_forward(6 * MINUTE_MS)
+            expect(rows.first.locator("th")).to_have_text(clock(reports[-1].final_ms or 0))
+            expect(rows).to_have_count(before + 6)
+            assert lifts(port.base) == before + 6
+
+    def test_final_and_live_are_told_apart_in_words_and_in_the_curves(self, visit: Open, still: Served) -> None:
+        found = visit(still.base)
+        figure = found.section(EXPERIMENT).locator("figure").filter(has_text="over the last 1 hour")
+        expect(figure.locator(".legend li")).to_have_text(["control, final", "control, live", "treatment, final", "treatment, live"])
+        dashes = [
+            figure.locator(f"path.line{kind}").first.evaluate("e => getComputedStyle(e).strokeDasharray")
+            for kind in (":not(.live)", ".live")
+        ]
+        assert dashes == ["none", "4px, 4px"]
+        expect(figure.locator(".changing text")).to_have_text("still changing")
+
+    def test_what_is_missing_is_missing_and_not_zero(self, visit: Open, still: Served) -> None:
+        found = visit(still.base, "?segment=surface%3Dsearch")  # the control is never shown there
+        expect(found.cell("Final", "treatment").locator(".value")).to_have_text(re.compile(r"^0\.\d{4}$"))
+        expect(found.cell("Final", "control")).to_have_text(f"{MISSING}no lists")
+        found.choose("Metric", "User hit rate")
+        expect(found.cell("Final", "treatment")).to_have_text(f"{MISSING}not measured")
+        expect(found.cell("Mean", "treatment").locator(".value")).to_have_text(re.compile(r"^\d\.\d{4}$"))
+
+    def test_the_pipeline_tells_lag_age_and_refusals(self, visit: Open, fresh: Served, told: tuple[World, list[Report]]) -> None:
+        vitals = told[0].vitals
+        vitals.lag_records.update({Input("impressions", 0): 1_234, Input("feedback", 0): 1})
+        vitals.lag_seconds.update({Input("impressions", 0): 125.0, Input("feedback", 0): 0.0})
+        section = visit(fresh.base).section("Pipeline")
+        expect(section.locator(".tile", has_text="Lag")).to_have_text("Lag1,235records ahead; the last read is 2 min old")
+        expect(section.locator(".tile", has_text="Live up to").locator("time")).to_have_text(clock(fetched(fresh.base)["watermark_ms"]))
+        expect(section.locator(".tile", has_text="Tasks")).to_contain_text("1 of 1")
+        expect(section).to_contain_text("Nothing was refused.")
+        section.get_by_text("Inputs (2)").click()
+        expect(section.locator("tr", has_text="impressions 0").locator("td").nth(2)).to_have_text("1,234")
+
+    def test_before_a_user_has_a_final_list_the_windows_are_shown_without_a_verdict(
+        self, visit: Open, told: tuple[World, list[Report]]
+    ) -> None:
+        story, _ = told
+        with serving(story.exhibit()) as port:
+            port.exhibit.show(story.pipeline.report())
+            found = visit(port.base)
+            expect(found.section(EXPERIMENT)).to_contain_text("No verdict: no user of it has a final list yet.")
+            expect(found.cell("Final", "treatment").locator(".value")).to_have_text(re.compile(r"^0\.\d{4}$"))
+
+
+class TestChoices:
+    def test_a_choice_changes_the_numbers_and_stays_in_the_address(self, visit: Open, still: Served) -> None:
+        found, report = visit(still.base), fetched(still.base)
+        found.choose("Window", "5 minutes")
+        found.choose("Metric", "MRR")
+        found.choose("Cut-off", "first 2")
+        found.choose("Lists", "with feedback")
+        values = group(report, "live", "control", window_ms=5 * MINUTE_MS)
+        cell = f"{values['values_with_feedback']['mrr@2']:.4f}{values['lists_with_feedback']} lists"
+        expect(found.cell("Live", "control")).to_have_text(cell)
+        assert found.page.url.endswith("/?window=5m&metric=mrr&k=2&lists=with_feedback")
+        found.page.reload()
+        expect(found.cell("Live", "control")).to_have_text(cell)
+        expect(found.page.get_by_label("Metric", exact=True)).to_have_value("mrr")
+        expect(found.section(EXPERIMENT).locator("figcaption").last).to_have_text("MRR@2 over the last 5 minutes")
+
+    def test_a_segment_is_a_choice_and_the_statistics_say_that_they_are_of_all(self, visit: Open, still: Served) -> None:
+        found, report = visit(still.base), fetched(still.base)
+        found.choose("Segment", "surface=home")
+        home = group(report, "final", "treatment", segments={"surface": "home"})
+        expect(found.cell("Final", "treatment").locator(".value")).to_have_text(f"{home['values']['ndcg@10']:.4f}")
+        expect(found.section(EXPERIMENT)).to_contain_text("Verdicts, means and users are of all lists, not only of surface=home.")
+
+    def test_the_statistics_of_the_day_are_a_choice(self, visit: Open, still: Served) -> None:
+        found = visit(still.base)
+        found.choose("Statistics", "this day (UTC)")
+        expect(found.section(EXPERIMENT).locator(".verdict")).to_contain_text("Final lists on 2024-11-21 (UTC)")
+
+    def test_what_the_address_asks_for_and_is_not_there_gives_the_usual(self, visit: Open, still: Served) -> None:
+        found = visit(still.base, "?window=9y&metric=<b>&k=0&lists=none&segment=x&scope=&experiment=none")
+        expect(found.page.get_by_label("Metric", exact=True)).to_have_value("ndcg")
+        expect(found.cell("Final", "control").locator(".value")).to_have_text(re.compile(r"^0\.\d{4}$"))
+
+    def test_every_metric_is_there_for_who_opens_it_and_stays_open(
+        self, visit: Open, fresh: Served, told: tuple[World, list[Report]]
+    ) -> None:
+        found = visit(fresh.base)
+        part = found.section(EXPERIMENT).locator("details", has=found.page.get_by_text("Every metric"))
+        part.locator("summary").click()
+        metrics = fetched(fresh.base)["settings"]["metrics"]
+        expect(part.locator("tbody tr")).to_have_count(len(metrics) + 2)  # and the users with a hit, at both cut-offs
+        fresh.exhibit.show(telling(told[1][-1]))
+        found.ask_again()
+        expect(found.section(EXPERIMENT)).to_contain_text("no user of it has a final list yet")
+        expect(part.locator("tbody tr")).to_have_count(len(metrics))
+
+
+class TestStates:
+    def test_before_the_first_report_it_says_what_is_missing(self, visit: Open, told: tuple[World, list[Report]]) -> None:
+        story, reports = told
+        story.vitals.store_trouble = Trouble(story.now.seconds - 3, 2, "connection refused")
+        with serving(story.exhibit()) as port:
+            found = visit(port.base, expected=("status of 503",))
+            expect(found.page.locator(".pill")).to_have_text("Not ready")
+            said = "The server has not read any committed state yet.store: connection refused (for 3 s, 2 tries)"
+            expect(found.page.locator(".banner")).to_have_text(said)
+            expect(found.page.locator("main")).to_have_text("There are no numbers to show yet.")
+            story.vitals.store_trouble = None
+            port.exhibit.show(reports[-1])
+            found.ask_again()
+            live(found.page)
+
+    def test_without_events_it_says_what_it_waits_for(self, visit: Open, told: tuple[World, list[Report]]) -> None:
+        only_lists = Pipeline().feed("impressions", Impression("r", "u", int(time.time() * 1_000), ("a",)))
+        with serving(told[0].exhibit()) as port:
+            port.exhibit.show(only_lists.report())
+            found = visit(port.base)
+            expect(found.page.locator(".pill")).to_have_text("No data yet")
+            expect(found.page.locator(".banner")).to_contain_text("1 of 1 have committed. No events yet on feedback 0.")
+            expect(found.section("All traffic").locator("tbody th").first).to_have_text("Final last 1 hourhas not begun")
+            expect(found.cell("Final", "All traffic", section="All traffic")).to_have_text(f"{MISSING}no lists")
+
+    def test_numbers_stay_when_the_server_is_gone_and_it_goes_on_when_another_comes(
+        self, visit: Open, fresh: Served, told: tuple[World, list[Report]]
+    ) -> None:
+        story, reports = told
+        found = visit(fresh.base, expected=("ERR_CONNECTION_REFUSED", "status of 503"))
+        live(found.page)
+        figure = found.section(EXPERIMENT).locator("figure").filter(has_text="Lift of")
+        figure.get_by_text("The curves as numbers").click()
+        expect(figure.locator("tbody tr")).to_have_count(5)
+        fresh.server.stop()
+        found.ask_again()
+        expect(found.page.locator(".pill")).to_have_text("Stale")
+        expect(found.page.get_by_role("status")).to_contain_text("Stale. The server does not answer")
+        expect(found.page.locator(".banner")).to_contain_text("The server does not answer as it should (no connection)")
+        expect(found.cell("Final", "control").locator(".value")).to_have_text(re.compile(r"^0\.\d{4}$"))
+        fresh.restart(story.exhibit())
+        found.ask_again()
+        expect(found.page.locator(".pill")).to_have_text("Not ready")
+        expect(found.cell("Final", "control").locator(".value")).to_have_text(re.compile(r"^0\.\d{4}$"))
+        fresh.exhibit.show(telling(story.pipeline.report(), *reports[-1].experiments))
+        found.ask_again()
+        live(found.page)
+        expect(figure.locator("tbody tr")).to_have_count(5)  # the new process remembers one point; the page all of them
+
+    def test_a_report_that_grows_old_is_stale(self, visit: Open, fresh: Served, told: tuple[World, list[Report]]) -> None:
+        found = visit(fresh.base)
+        live(found.page)
+        told[0].now.seconds += 31
+        found.ask_again()
+        expect(found.page.locator(".pill")).to_have_text("Stale")
+        expect(found.page.locator(".banner")).to_contain_text("The newest report is 31 s old: committed state is not being read.")
+
+    def test_a_source_that_is_away_is_told_with_its_words(self, visit: Open, fresh: Served, told: tuple[World, list[Report]]) -> None:
+        told[0].vitals.source_trouble = Trouble(told[0].now.seconds - 12, 5, "no broker answers at <b>:9092")
+        found = visit(fresh.base)
+        expect(found.page.locator(".pill")).to_have_text("Not ready")
+        expect(found.page.locator(".banner")).to_contain_text("source: no broker answers at <b>:9092 (for 12 s, 5 tries)")
+
+    def test_event_time_that_is_far_behind_is_told(self, visit: Open, told: tuple[World, list[Report]]) -> None:
+        story, reports = told
+        with serving(story.exhibit(), reports[-12]) as port:
+            found = visit(port.base)
+            expect(found.page.locator(".pill")).to_have_text("Behind")
+            expect(found.page.locator(".banner")).to_contain_text(re.compile(r"which is 1[123] min ago. \w+ 0 is the furthest behind."))
+
+    def test_an_exporters_page_is_not_to_be_looked_for_at_a_worker(self, visit: Open, told: tuple[World, list[Report]]) -> None:
+        with serving(told[0].exhibit(publishes=False)) as port:
+            found = visit(port.base, expected=("status of 503",))
+            expect(found.page.locator(".banner")).to_contain_text("This process only consumes.")
+
+    def test_who_must_log_in_is_told_and_asked_once(self, visit: Open, fresh: Served) -> None:
+        found = visit(fresh.base, expected=("status of 401",))
+        live(found.page)
+        asked: list[str] = []
+
+        def refuse(route: Route) -> None:  # as a proxy in front does when it knows the reader no more
+            asked.append(route.request.url)
+            route.fulfill(status=401)
+
+        found.page.route("**/api/**", refuse)
+        found.ask_again()
+        expect(found.page.locator(".pill")).to_have_text("Log in")
+        expect(found.cell("Final", "control").locator(".value")).to_have_text(re.compile(r"^0\.\d{4}$"))
+        found.page.clock.run_for(10 * EVERY_MS)
+        assert len(asked) <= 2  # the report and the pulse, once: each further one would ask the reader for a password
+        found.page.unroute("**/api/**")
+        found.page.get_by_role("button", name="Log in again").click()
+        live(found.page)
+
+
+class TestNames:
+    def test_what_events_name_is_text_wherever_it_stands(self, visit: Open, told: tuple[World, list[Report]]) -> None:
+        now_ms = int(time.time() * 1_000) // MINUTE_MS * MINUTE_MS
+        pipeline, name = Pipeline(segments=("surface",)), HOSTILE
+        people = People(pipeline.engine.layout, {"control": 0.8, name: 0.8})
+        with serving(told[0].exhibit()) as port:
+            for minute in range(40):
+                ts = now_ms - (40 - minute) * MINUTE_MS
+                shown = [
+                    Impression(
+                        f"{variant}{ts}", f"{variant}{ts}", ts, ("a", "b"), ((EXPERIMENT, variant), (name, name)), (("surface", name),)
+                    )
+                    for variant in ("control", name)
+                ]
+                pipeline.feed("impressions", *shown).feed("feedback", Feedback(user_id=f"{name}{ts}", ts=ts, item_id="a", action="click"))
+                people.come(10)
+                if minute % 20 == 19:
+                    pipeline.move_on(ts + MINUTE_MS - 1)
+                    port.exhibit.show(telling(pipeline.report(), people.report(Policy())))
+            found = visit(port.base, "?window=5m")
+            expect(found.section(EXPERIMENT).locator(".variant", has_text="<script>")).to_have_text(name)
+            expect(found.page.locator("h2", has_text="<script>")).to_have_text(f"Experiment {name}")
+            found.choose("Segment", f"surface={name}")
+            expect(found.cell("Live", "<script>").locator(".value")).to_have_text(re.compile(r"^\d\.\d{4}$"))
+            for summary in found.page.locator("summary").all():
+                summary.click()
+            expect(found.page.locator("details:not([open])")).to_have_count(0)
+            assert found.page.evaluate(
+                "[document.querySelectorAll('script').length, document.images.length, document.body.dataset.ran ?? null]"
+            ) == [
+                1,
+                0,
+                None,
+            ]
+
+    def test_long_names_do_not_break_a_narrow_screen(self, visit: Open, told: tuple[World, list[Report]]) -> None:
+        now_ms = int(time.time() * 1_000) // MINUTE_MS * MINUTE_MS
+        experiment, variant = "e" * 128, "v" * 128
+        pipeline = (
+            Pipeline()
+            .feed("impressions", Impression("r", "u", now_ms - 3 * MINUTE_MS, ("a", "b"), ((experiment, variant),)))
+            .move_on(now_ms)
+        )
+        with serving(told[0].exhibit()) as port:
+            port.exhibit.show(pipeline.report())
+            found = visit(port.base, viewport=NARROW)
+            expect(found.page.locator("h2", has_text="eee")).to_be_visible()
+            assert found.page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]
+
+
+CONTRASTS = """() => {
+  const parse = (text) => text.match(/[\\d.]+/g).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map((c) => c / 255).map((c) => (c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, c, at) => sum + c * [0.2126, 0.7152, 0.0722][at], 0);
+  const ground = (element) => {
+    for (let at = element; at; at = at.parentElement) {
+      const color = parse(getComputedStyle(at).backgroundColor);
+      if (color.length === 3 || color[3] === 1) return color;
+    }
+    return [255, 255, 255];
+  };
+  const seen = (element) => (element ? Number(getComputedStyle(element).opacity) * seen(element.parentElement) : 1);
+  const found = [];
+  for (const element of document.querySelectorAll("body *")) {
+    const has = [...element.childNodes].some((node) => node.nodeType === 3 && node.data.trim());
+    if (!has || !element.getClientRects().length) continue;
+    const style = getComputedStyle(element);
+    const under = ground(element), share = seen(element);
+    const own = parse(element.closest("svg") ? style.fill : style.color);
+    const color = under.slice(0, 3).map((part, at) => share * own[at] + (1 - share) * part);
+    const [one, other] = [light(color), light(under)];
+    found.push([(Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05), element.textContent.trim().slice(0, 40)]);
+  }
+  return found;
+}"""
+
+
+class TestLooks:
+    @pytest.mark.parametrize("scheme", ["light", "dark"])
+    def test_every_text_can_be_read_in_light_and_dark(self, visit: Open, still: Served, scheme: str) -> None:
+        found = visit(still.base, color_scheme=scheme)
+        live(found.page)
+        for summary in found.page.locator("summary").all():
+            summary.click()
+        ground = found.page.evaluate("getComputedStyle(document.body).backgroundColor")
+        red = int(re.findall(r"\d+", ground)[0])
+        assert red > 200 if scheme == "light" else red < 60
+        contrasts = found.page.evaluate(CONTRASTS)
+        assert len(contrasts) > 100
+        assert [pair for pair in contrasts if pair[0] < 4.5] == []
+
+    @pytest.mark.parametrize("scheme", ["light", "dark"])
+    def test_the_last_known_numbers_can_be_read_while_the_server_is_gone(self, visit: Open, fresh: Served, scheme: str) -> None:
+        found = visit(fresh.base, expected=("ERR_CONNECTION_REFUSED",), color_scheme=scheme)
+        live(found.page)
+        fresh.server.stop()
+        found.ask_again()
+        expect(found.page.locator(".pill")).to_have_text("Stale")
+        assert [pair for pair in found.page.evaluate(CONTRASTS) if pair[0] < 4.5] == []
+        assert found.section(EXPERIMENT).evaluate("e => getComputedStyle(e).borderTopStyle") == "dashed"
+        assert found.section(EXPERIMENT).locator(".verdict").evaluate("e => getComputedStyle(e).filter") == "grayscale(1)"
+
+    def test_a_narrow_screen_shows_all_without_scrolling_to_the_side(self, visit: Open, still: Served) -> None:
+        found = visit(still.base, viewport=NARROW, has_touch=True, is_mobile=True)
+        live(found.page)
+        for summary in found.page.locator("summary").all():
+            summary.click()
+        expect(found.page.locator("details:not([open])")).to_have_count(0)
+        assert found.page.evaluate("[document.documentElement.scrollWidth, window.innerWidth]") == [360, 360]
+        assert all(svg.bounding_box()["width"] <= 340 for svg in found.page.locator("svg.chart").all())  # type: ignore[index]
+        beyond = "e => e.scrollWidth > e.clientWidth"
+        assert not found.sides().locator("xpath=..").evaluate(beyond)  # both variants side by side
+
+    def test_a_chart_follows_the_width_of_the_window(self, visit: Open, still: Served) -> None:
+        found = visit(still.base)
+        svg = found.section(EXPERIMENT).locator("svg.chart").last
+        expect(svg).to_be_visible()
+        wide = svg.bounding_box()
+        found.page.set_viewport_size(NARROW)  # type: ignore[arg-type]
+        expect(svg).to_have_attribute("width", re.compile(r"^(2[89]\d|3[0-3]\d)$"))
+        assert wide is not None
+        assert wide["width"] > 1_000
+
+
+class TestPointer:
+    def test_a_chart_tells_what_stands_under_the_pointer_and_the_newest_when_it_leaves(self, visit: Open, fresh: Served) -> None:
+        found = visit(fresh.base)
+        figure = found.section(EXPERIMENT).locator("figure").filter(has_text="Lift of")
+        newest, told = clock(fetched(fresh.base)["final_ms"]), figure.locator(".told")
+        expect(told).to_contain_text(f"To {newest}: treatment {MINUS}")
+        figure.locator("svg.chart").hover(position={"x": 62, "y": 100})
+        expect(told).to_contain_text(f"To {clock(fetched(fresh.base)['final_ms'] - 4 * MINUTE_MS)}: treatment {MINUS}")
+        found.page.locator("h1").hover()
+        expect(told).to_contain_text(f"To {newest}: treatment {MINUS}")
+
+
+class TestWithoutAMouse:
+    def test_the_keyboard_reaches_everything_in_the_order_of_the_page(self, visit: Open, still: Served) -> None:
+        page = visit(still.base).page
+        live(page)
+        expect(page.locator("svg.chart")).to_have_count(3)
+        reached = []
+        for _ in range(14):
+            page.keyboard.press("Tab")
+            reached.append(page.evaluate("(e => e.getAttribute('aria-label') || e.name || e.textContent)(document.activeElement)"))
+        assert reached == [
+            "Skip to the numbers",
+            "window",
+            "metric",
+            "k",
+            "lists",
+            "segment",
+            "scope",
+            "NDCG@10: variants side by side",
+            "Lift of NDCG@10 against control, since the start, by time",
+            "The curves as numbers",
+            "NDCG@10 over the last 1 hour, by time",
+            "The curves as numbers",
+            "Every metric",
+            "NDCG@10",
+        ]
+        assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+
+    def test_a_chart_is_read_with_the_arrows_and_keeps_its_place_when_the_page_moves_on(
+        self, visit: Open, fresh: Served, told: tuple[World, list[Report]]
+    ) -> None:
+        found = visit(fresh.base)
+        slider = found.page.get_by_role("slider", name="Lift of NDCG@10 against control, since the start, by time")
+        slider.focus()
+        ends = [report.final_ms for report in told[1][-5:]]
+        assert None not in ends
+        for key, end in (("ArrowLeft", ends[3]), ("ArrowLeft", ends[2]), ("Home", ends[0]), ("ArrowRight", ends[1])):
+            found.page.keyboard.press(key)
+            expect(slider).to_have_attribute("aria-valuetext", re.compile(rf"^To {clock(end or 0)}: treatment {MINUS}"))
+        fresh.exhibit.show(telling(told[1][-1], *told[1][-2].experiments))
+        found.ask_again()
+        expect(found.page.locator("section .told").first).to_contain_text(f"To {clock(ends[1] or 0)}")
+        expect(slider).to_be_focused()
+
+    def test_the_skip_link_leads_to_the_numbers(self, visit: Open, still: Served) -> None:
+        page = visit(still.base).page
+        live(page)
+        page.keyboard.press("Tab")
+        page.keyboard.press("Enter")
+        expect(page.locator("main")).to_be_focused()
+
+    def test_everything_has_a_name_for_who_listens(self, visit: Open, still: Served) -> None:
+        page = visit(still.base).page
+        live(page)
+        expect(page.locator("svg.chart")).to_have_count(3)
+        tree = page.locator("body").aria_snapshot()
+        for line in (
+            'heading "streammetrics" [level=1]',
+            f'heading "Experiment {EXPERIMENT}" [level=2]',
+            'combobox "Window"',
+            'combobox "Cut-off"',
+            'table "NDCG@10: variants side by side"',
+            'columnheader "treatment"',
+            'slider "NDCG@10 over the last 1 hour, by time"',
+            'figure "NDCG@10 over the last 1 hour"',
+            'heading "Pipeline" [level=2]',
+            'table "What became of feedback"',
+            'navigation "The same as data"',
+        ):
+            assert line in tree, tree
+        roles = "combobox|slider|table|figure|region|link|button|heading|navigation|form|rowheader|columnheader"
+        assert re.findall(rf"- (?:{roles})(?! \")\b.*", tree) == []
+        assert "img" not in tree  # the keys of legends are for the eye only
+
+    def test_a_verdict_that_changes_is_said_aloud_once_and_the_first_is_not(
+        self, visit: Open, fresh: Served, told: tuple[World, list[Report]]
+    ) -> None:
+        story, reports = told
+        found = visit(fresh.base)
+        live(found.page)
+        spoken = found.page.get_by_role("status")
+        expect(spoken).to_have_text("")
+        better = People(story.pipeline.engine.layout, {"control": 0.6, "treatment": 0.8})
+        better.come(2_000)
+        fresh.exhibit.show(telling(reports[-1], better.report(story.policy)))
+        found.ask_again()
+        expect(spoken).to_have_text(
+            re.compile(rf"^Experiment {EXPERIMENT}: Improved\. Treatment: .* certain at 95 % however often you look\.$")
+        )
+        expect(found.section(EXPERIMENT).locator(".verdict .word")).to_have_text("▲ Improved")
+        crossed = better.report(story.policy, multi_exposed_users=500)
+        fresh.exhibit.show(telling(reports[-1], crossed))
+        found.ask_again()
+        expect(spoken).to_contain_text("Invalid. 12.5 % of the users saw more than one variant")
+        expect(found.section(EXPERIMENT)).to_contain_text("500 who saw several variants are excluded.")
