@@ -127,9 +127,7 @@ def _experiment_gauges() -> Iterator[Series]:
     for name, says in of_measure.items():
         yield _gauge(f"experiment_{name}", says, *_MEASURE_LABELS)
     yield _gauge("experiment_users", "Users who saw this variant and no other.", "experiment", "variant", "scope")
-    yield _gauge(
-        "experiment_srm_p_value", "Chance of so uneven a split of users, at all looks together.", "experiment", "scope"
-    )
+    yield _gauge("experiment_srm_p_value", "Chance of so uneven a split of users, at all looks together.", "experiment", "scope")
     yield _gauge("experiment_multi_exposed_users", "Users who saw several variants, and are excluded.", "experiment", "scope")
     yield _gauge("experiment_entered_timestamp_seconds", "Event time up to which all lists are in the experiments.", unit="seconds")
 
