@@ -134,6 +134,11 @@ class History:
             trails[each.experiment, each.scope] = each if known is None else known.merge(each)
         return History(_bounded(trails.values()))
 
+    def only(self, other: History) -> History:
+        """The trails of what the other history has trails of as well."""
+        names = {(each.experiment, each.scope) for each in other.trails}
+        return History(tuple(each for each in self.trails if (each.experiment, each.scope) in names))
+
     def to_json(self) -> list[dict[str, Any]]:
         """The history as plain JSON values; points are arrays in the order of `Point`."""
         plain = msgspec.to_builtins(self)

@@ -23,6 +23,7 @@ from streammetrics.adapters.http_server import HttpServer
 from streammetrics.adapters.kafka_dead_letters import KafkaDeadLetters
 from streammetrics.adapters.kafka_source import KafkaSource
 from streammetrics.adapters.prometheus import Exposition, ExpositionLimits
+from streammetrics.adapters.redis_shelf import RedisShelf
 from streammetrics.adapters.redis_store import RedisStore
 from streammetrics.assembly import (
     build_decoder,
@@ -36,6 +37,7 @@ from streammetrics.config import Settings
 from streammetrics.connections import kafka_settings, redis_settings
 from streammetrics.engine import Engine
 from streammetrics.errors import ConfigError, Problem, SourceError, StateError, StoreError
+from streammetrics.keeper import HISTORY_KEY, Keeper
 from streammetrics.logs import configure_logs
 from streammetrics.ports import Clock
 from streammetrics.publisher import Publisher
@@ -86,6 +88,7 @@ def tune_garbage_collection() -> None:
 
 def _serve(settings: Settings, engine: Engine, exhibit: Exhibit, clock: Clock, vitals: Vitals, stop: threading.Event) -> None:
     store = RedisStore(redis_settings(settings))
+    shelf = RedisShelf(redis_settings(settings), HISTORY_KEY)
     publisher: Publisher | None = None
     thread: threading.Thread | None = None
     unpublish = threading.Event()
@@ -100,7 +103,7 @@ def _serve(settings: Settings, engine: Engine, exhibit: Exhibit, clock: Clock, v
                     publish_ms=settings.exporter.publish_ms,
                     clock=clock,
                     vitals=vitals,
-                    on_report=exhibit.show,
+                    on_report=Keeper(exhibit.show, shelf).take,
                 )
                 thread = publisher.start(unpublish)
             if settings.worker.role == "exporter":
@@ -111,6 +114,7 @@ def _serve(settings: Settings, engine: Engine, exhibit: Exhibit, clock: Clock, v
         unpublish.set()
         if thread is not None:
             thread.join(10)
+        shelf.close()
         store.close()
     if publisher is not None and publisher.failure is not None:
         raise publisher.failure

@@ -11,11 +11,13 @@ from typing import NamedTuple
 import msgspec
 
 from streammetrics.adapters.prometheus import Exposition
+from streammetrics.history import History
 from streammetrics.report import Report
 from streammetrics.vitals import Trouble
 
 STUCK_SECONDS = 30.0
 """A loop that has not come round for this long hangs: every wait in it is shorter."""
+NO_HISTORY = History()
 
 
 class Finding(NamedTuple):
@@ -35,13 +37,13 @@ class Exhibit:
     def __init__(self, exposition: Exposition, monotonic: Callable[[], float], *, publishes: bool = True) -> None:
         self._exposition, self._monotonic, self._publishes = exposition, monotonic, publishes
         self._vitals = exposition.vitals
-        self._report: Report | None = None
+        self._report: tuple[Report, History] | None = None
         self._report_json: tuple[Report, bytes] | None = None
 
-    def show(self, report: Report) -> None:
-        """Show this report from now on; for the publisher, in its thread."""
+    def show(self, report: Report, history: History = NO_HISTORY) -> None:
+        """Show this report from now on, with the looks that led to it; for the publisher, in its thread."""
         self._exposition.show(report)
-        self._report = report
+        self._report = report, history
 
     def metrics(self, accept: str) -> tuple[bytes, str]:
         """The page for Prometheus and its content type, in the format that the Accept header prefers."""
@@ -49,11 +51,13 @@ class Exhibit:
 
     def report_json(self) -> bytes | None:
         """The latest report as JSON, made once however often it is asked for; None before the first."""
-        report, made = self._report, self._report_json
-        if report is None:
+        shown, made = self._report, self._report_json
+        if shown is None:
             return None
+        report, history = shown
         if made is None or made[0] is not report:
-            made = self._report_json = (report, msgspec.json.encode(report.to_json(self._exposition.layout)))
+            plain = report.to_json(self._exposition.layout) | {"history": history.to_json()}
+            made = self._report_json = (report, msgspec.json.encode(plain))
         return made[1]
 
     def health(self) -> Finding:
