@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from streammetrics.config import Settings
@@ -11,8 +12,9 @@ from streammetrics.engine import Engine, EngineRules
 from streammetrics.errors import ConfigError, Problem
 from streammetrics.events import Decoder, UbiSettings, decoder
 from streammetrics.grades import parse_grades
+from streammetrics.lives import DAY_MS, ExperimentRules, Span
 from streammetrics.metrics import MetricError, Scorer, Spec
-from streammetrics.report import Ledger
+from streammetrics.report import ExperimentView, Ledger
 from streammetrics.sessions import JoinRules
 from streammetrics.windows import WindowRules
 from streammetrics.work import WorkerRules
@@ -39,6 +41,7 @@ def build_engine(settings: Settings, topics: Sequence[str]) -> Engine:
         retention_ms=windows.retention_ms,
         segments=tuple(windows.segments),
         groups_max=windows.groups_max,
+        experiments=_experiment_rules(settings),
         decoding=" ".join(f"{name}={value}" for name, value in decoding(settings).items()),
     )
     try:
@@ -51,6 +54,22 @@ def build_engine(settings: Settings, topics: Sequence[str]) -> Engine:
     except MetricError as error:
         raise ConfigError([Problem("metrics", f"with join.grades {grades.text!r}", str(error))]) from error
     return Engine(rules, scorer)
+
+
+def _experiment_rules(settings: Settings) -> ExperimentRules | None:
+    experiments = settings.experiments
+    if not experiments.enabled:
+        return None
+    return ExperimentRules(
+        idle_ms=experiments.idle_days * DAY_MS,
+        variants_max=experiments.variants_max,
+        metrics=experiments.metrics,
+        spans={name: Span(_epoch_ms(trial.start), _epoch_ms(trial.end)) for name, trial in experiments.named.items()},
+    )
+
+
+def _epoch_ms(moment: datetime | None) -> int | None:
+    return None if moment is None else round(moment.timestamp() * 1_000)
 
 
 def build_decoder(settings: Settings) -> Decoder:
@@ -81,7 +100,8 @@ def build_ledger(settings: Settings, engine: Engine) -> Ledger:
         lateness_ms=settings.join.lateness_ms,
         attribution_ms=settings.join.attribution_ms,
     )
-    return Ledger(engine.layout, rules, numbers(settings, engine), engine.signature)
+    view = None if engine.users is None else ExperimentView(engine.users.measures, settings.experiments.policy)
+    return Ledger(engine.layout, rules, numbers(settings, engine), engine.signature, view)
 
 
 def build_worker_rules(settings: Settings) -> WorkerRules:
@@ -119,6 +139,7 @@ def numbers(settings: Settings, engine: Engine) -> dict[str, Any]:
         "retention_ms": windows.retention_ms,
         "segments": list(windows.segments),
         "groups_max": windows.groups_max,
+        "experiments": settings.experiments.model_dump(mode="json"),
         "events": decoding(settings),
     }
 

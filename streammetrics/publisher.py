@@ -27,6 +27,7 @@ class Publisher:
         self._ledger, self._store, self._clock, self._vitals, self._on_report = ledger, store, clock, vitals, on_report
         self._publish_seconds = publish_ms / 1_000
         self._tasks: int | None = None
+        self._settled = False
         self.failure: BaseException | None = None
 
     def publish(self) -> Report | None:
@@ -38,7 +39,12 @@ class Publisher:
         ledger, tasks = self._ledger, range(self._tasks)
         views = self._store.view(tasks, ledger.seqs, {task: ledger.panes_wanted(task) for task in tasks})
         for task, view in views.items():
-            ledger.update(task, view.seq, view.control, view.panes, view.users)
+            ledger.update(task, view.seq, view.control, view.panes, view.users, view.experiments)
+        if not self._settled:  # what was settled before counts from the first report on
+            ledger.freeze(self._store.settle({}))
+            self._settled = True
+        if scales := ledger.scales_due(self._tasks):
+            ledger.freeze(self._store.settle(scales))
         report = ledger.report(self._tasks)
         self._on_report(report)
         return report

@@ -131,5 +131,6 @@ def _read_all(worker: Worker, source: FileSource, progress: Callable[[FileSource
 def _report(settings: Settings, engine: Engine, store: MemoryStore) -> Report:
     ledger = build_ledger(settings, engine)
     for task, view in store.view([0], {}, {}).items():
-        ledger.update(task, view.seq, view.control, view.panes, view.users)
+        ledger.update(task, view.seq, view.control, view.panes, view.users, view.experiments)
+    ledger.freeze(ledger.scales_due(1))  # a replay is looked at once
     return ledger.report(1)

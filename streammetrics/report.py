@@ -16,7 +16,7 @@ from streammetrics.errors import StateError
 from streammetrics.experiments import ExperimentReport, Measures, Policy, Stored, build_report, choose_scales
 from streammetrics.lives import DAY_MS, WHOLE, Scope
 from streammetrics.scoring import Layout, add
-from streammetrics.state import Control, decode_control, decode_pane, decode_scope
+from streammetrics.state import Control, decode_control, decode_pane, decode_scale, decode_scope, encode_scale
 from streammetrics.version import __version__
 from streammetrics.windows import FOREVER, NEVER, VIEWS, Board, Pane, View, Window, WindowRules, final_bound
 
@@ -214,20 +214,25 @@ class Ledger:
             for (name, day), scope in sorted(merged.items())
         }
 
-    def scales_due(self, tasks: int) -> dict[str, dict[str, float]]:
-        """The scales that can be frozen now and are not, by experiment and measure: to be stored where the first writer wins."""
+    def scales_due(self, tasks: int) -> dict[str, bytes]:
+        """The scales that can be frozen now and are not yet, as values to be settled: the first one said holds for ever."""
         if self.experiments is None:
             return {}
-        view, chosen = self.experiments, {}
+        view = self.experiments
+        chosen: dict[str, bytes] = {}
         for (name, day), kept in self.stored(tasks).items():
             if day == WHOLE:
-                chosen[name] = choose_scales(view.measures, view.policy(name), kept.moments, self.scales.get(name, {}))
-        return {name: scales for name, scales in chosen.items() if scales}
+                scales = choose_scales(view.measures, view.policy(name), kept.moments, self.scales.get(name, {}))
+                chosen |= {encode_scale(name, measure): repr(scale).encode() for measure, scale in scales.items()}
+        return chosen
 
-    def freeze(self, scales: Mapping[str, Mapping[str, float]]) -> None:
-        """Take scales that hold from now on; those that are known already stay."""
-        for name, of_measure in scales.items():
-            self.scales[name] = {**of_measure, **self.scales.get(name, {})}
+    def freeze(self, settled: Mapping[str, bytes]) -> None:
+        """Take the scales among the values that are settled."""
+        for key, value in settled.items():
+            found = decode_scale(key)
+            if found is not None:
+                experiment, measure = found
+                self.scales.setdefault(experiment, {})[measure] = float(value)
 
     def report(self, tasks: int) -> Report:
         """Merge what is known; `tasks` is how many there are in all, committed or not."""

@@ -17,6 +17,7 @@ from streammetrics.sessions import UNTOUCHED, JoinRules, Session, ShownList, Sto
 from streammetrics.windows import Group, Pane
 
 VERSION = 2
+SCALE = "scale "
 
 _StoredParts = tuple[str, Facts | None, bool, tuple[Fragment, ...]]
 _StoredSession = tuple[int, int, int, list[Facts], list[StoredFeedback], list[_StoredParts]]
@@ -157,6 +158,23 @@ def decode_scope(stored: bytes) -> Scope:
         raise _unreadable("an experiment", error) from error
     _check(version, "an experiment")
     return scope
+
+
+def encode_scale(experiment: str, measure: str) -> str:
+    """The name under which the scale of an experiment's measure is settled.
+
+    >>> decode_scale(encode_scale("ranker-v7", "ndcg@10")), decode_scale("something else")
+    (('ranker-v7', 'ndcg@10'), None)
+    """
+    return f"{SCALE}{measure} {experiment}"
+
+
+def decode_scale(name: str) -> tuple[str, str] | None:
+    """Experiment and measure of a scale's name; None for the name of something else."""
+    if not name.startswith(SCALE):
+        return None
+    measure, _, experiment = name.removeprefix(SCALE).partition(" ")
+    return experiment, measure
 
 
 def encode_control(control: Control) -> bytes:

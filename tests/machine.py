@@ -61,6 +61,7 @@ class Machine:
         self.position = 0
         self.finals: list[FinalPane] = []
         self._saved_position = 0
+        self._saved_idle: frozenset[int] = frozenset()
         self._saved_finals = 0
         self._generation = 0
         self.open()
@@ -74,7 +75,7 @@ class Machine:
         self.state = self.engine.open(claim.control, claim.panes, claim.pane_starts, claim.experiments)
         self.position = self._saved_position
         del self.finals[self._saved_finals :]
-        self._idle: frozenset[int] = frozenset()
+        self._idle = self._saved_idle  # as the service finds out again
 
     def take(self, steps: Sequence[Step]) -> None:
         """Take steps as one batch; arrivals of one input that follow each other make one engine step."""
@@ -127,7 +128,7 @@ class Machine:
 
     def committed(self) -> None:
         self._seq += 1
-        self._saved_position, self._saved_finals = self.position, len(self.finals)
+        self._saved_position, self._saved_finals, self._saved_idle = self.position, len(self.finals), self._idle
         self.engine.forget(self.state, 0)
 
     def finish(self, flush: bool) -> None:

@@ -453,7 +453,7 @@ def value_or_clash(key: str, value: int | str) -> object:
 
 def test_most_bounds_can_be_reached_with_the_other_defaults():
     clashing = {key for key, least, most in numeric_bounds() for value in (least, most) if value_or_clash(key, value) == "clash"}
-    assert clashing == {"events.items_max", "windows.pane_ms"}
+    assert clashing == {"events.items_max", "join.attribution_ms", "windows.pane_ms"}
 
 
 @pytest.mark.parametrize("key", [key for key, least, _ in numeric_bounds() if key.endswith("_ms")])

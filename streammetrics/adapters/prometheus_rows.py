@@ -20,7 +20,7 @@ from streammetrics.version import __version__
 from streammetrics.vitals import COMMIT_BUCKETS_SECONDS, Vitals
 from streammetrics.windows import Group, GroupValues, Window
 
-DROPPED_REASONS = (*MALFORMED_REASONS, "future", "late", "session_full", "too_many_groups", "too_many_lists")
+DROPPED_REASONS = (*MALFORMED_REASONS, "future", "late", "session_full", "too_many_groups", "too_many_lists", "too_many_variants")
 UNMATCHED_REASONS = ("orphan", "out_of_list", "too_old")
 COMMIT_STATUSES = (*(outcome.value for outcome in Outcome), "failed")
 

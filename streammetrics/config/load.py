@@ -96,7 +96,11 @@ def _rules(details: Iterable[ErrorDetails]) -> dict[str, str]:
 def _reasons(details: Iterable[ErrorDetails]) -> Iterator[tuple[str, str]]:
     for detail in details:
         if detail["type"] not in ("clash", "default_factory_not_called"):
-            yield ".".join(map(str, detail["loc"][:2])), str(detail["ctx"]["error"]) if detail["type"] == "value_error" else ""
+            key, inside = ".".join(map(str, detail["loc"][:2])), ".".join(map(str, detail["loc"][2:]))
+            reason = str(detail["ctx"]["error"]) if detail["type"] == "value_error" else ""
+            if key in keys() and isinstance(keys()[key].default, Mapping) and inside:  # a table of tables: say which one
+                reason = f"{inside}: {reason or detail['msg']}"
+            yield key, reason
 
 
 def _clash_problem(clash: Clash, given: Mapping[str, Given]) -> Problem:

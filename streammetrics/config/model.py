@@ -12,7 +12,8 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
 from streammetrics.config.fields import MASK, Clash, MaskedUrl, Section, mask_url, shown
-from streammetrics.config.meaning import EventSettings, JoinSettings, MetricSettings, WindowSettings, longest_ms
+from streammetrics.config.meaning import DAY_MS, EventSettings, JoinSettings, MetricSettings, WindowSettings, longest_ms
+from streammetrics.config.trials import ExperimentSettings
 from streammetrics.config.world import ExporterSettings, HttpSettings, KafkaSettings, LogSettings, RedisSettings, WorkerSettings
 from streammetrics.grades import parse_grades
 
@@ -34,6 +35,9 @@ class Settings(Section):
     join: JoinSettings = Field(default_factory=JoinSettings, description="Sessions, watermarks, and what feedback is worth.")
     metrics: MetricSettings = Field(default_factory=MetricSettings, description="What is computed of a list.")
     windows: WindowSettings = Field(default_factory=WindowSettings, description="What lists are summed over.")
+    experiments: ExperimentSettings = Field(
+        default_factory=ExperimentSettings, description="How variants of experiments are compared, user by user."
+    )
     worker: WorkerSettings = Field(default_factory=WorkerSettings, description="The process that consumes.")
     http: HttpSettings = Field(default_factory=HttpSettings, description="The port.")
     exporter: ExporterSettings = Field(default_factory=ExporterSettings, description="What Prometheus sees.")
@@ -57,6 +61,18 @@ class Settings(Section):
         if (best := parse_grades(self.join.grades).grades[-1]) < self.metrics.relevant_grade:
             rule = f"must be at most the greatest grade in join.grades, {best}: nothing could be relevant"
             yield Clash(("metrics.relevant_grade", "join.grades"), rule)
+        yield from self._clashes_of_experiments()
+
+    def _clashes_of_experiments(self) -> Iterator[Clash]:
+        known = tuple(f"{name}@{k}" for name in self.metrics.names for k in self.metrics.cutoffs)
+        chosen = self.experiments.metrics or known
+        users = tuple(f"user_{name}" for name in chosen if name.startswith("hit_rate@"))
+        yield from self.experiments.clashes(known, (*chosen, *users))
+        if self.experiments.idle_days * DAY_MS <= self.join.attribution_ms + self.windows.pane_ms:
+            rule = (
+                f"must be more than join.attribution_ms ({self.join.attribution_ms} ms): an experiment would end before its lists are final"
+            )
+            yield Clash(("experiments.idle_days", "join.attribution_ms", "windows.pane_ms"), rule)
 
     @property
     def warnings(self) -> tuple[str, ...]:

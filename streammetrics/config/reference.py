@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
+
+from pydantic import BaseModel
 
 from streammetrics.config.layers import CONFIG_VARIABLE
 from streammetrics.config.load import Loaded
@@ -70,6 +73,13 @@ def _toml(value: object, key: Key) -> str:
         return '""' if "empty" in key.allowed else '"off"'
     if isinstance(value, tuple):
         return f"[{', '.join(_toml(item, key) for item in value)}]"
+    if isinstance(value, Mapping):
+        inside = ", ".join(f"{_toml(name, key)} = {_toml(held, key)}" for name, held in value.items())
+        return f"{{ {inside} }}" if inside else "{}"
+    if isinstance(value, BaseModel):
+        return _toml({name: held for name, held in value if held is not None}, key)
+    if isinstance(value, datetime):
+        return value.isoformat()
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):

@@ -1,0 +1,114 @@
+"""Settings of experiments: which users' totals are kept, and what was decided about each experiment."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, PlainValidator
+
+from streammetrics.config.fields import Clash, Listed, Number, OptionalText, Section, Text, Whole, setting, whole
+from streammetrics.experiments import ExperimentError, Policy
+
+_POLICY = Policy()
+
+
+def _moment(given: object) -> datetime | None:
+    """A point in time with its zone, from TOML or from ISO-8601 text; the empty text is none."""
+    if given in ("", None):
+        return None
+    try:
+        moment = given if isinstance(given, datetime) else datetime.fromisoformat(str(given))
+    except ValueError:
+        raise ValueError("a time is ISO-8601, such as 2026-01-31T09:00:00Z") from None
+    if moment.tzinfo is None:
+        raise ValueError("a time needs its zone, such as 2026-01-31T09:00:00Z")
+    return moment
+
+
+def _table(given: object) -> object:
+    """A table, or JSON of one in a text."""
+    if not isinstance(given, str):
+        return given
+    try:
+        return json.loads(given) if given.strip() else {}
+    except (json.JSONDecodeError, RecursionError):
+        raise ValueError("not a JSON object") from None
+
+
+Moment = Annotated[datetime | None, PlainValidator(_moment)]
+
+
+class Trial(Section):
+    """What was decided about one experiment; what is None is as for all experiments."""
+
+    control: OptionalText = None
+    shares: Mapping[Text, Annotated[Number, Field(gt=0)]] | None = None
+    start: Moment = None
+    end: Moment = None
+    alpha: Number | None = None
+    margin: Number | None = None
+    min_users: Whole | None = None
+    minimum_lift: Number | None = None
+    paging: Listed[Text] | None = None
+    sample_ratio_alpha: Number | None = None
+    multi_exposed_share_max: Number | None = None
+    unmatched_share_max: Number | None = None
+
+
+class ExperimentSettings(Section):
+    enabled: bool = setting(True, "Whether users are counted in experiments. Off: variants have windows and totals, and no intervals.")
+    idle_days: Whole = whole(30, "Days of event time without a list after which an experiment is over and all of it is dropped.", 1, 366)
+    variants_max: Whole = whole(200, "Most variants of all experiments of a task together.", 1, 100_000)
+    metrics: Annotated[Listed[Text], Field(max_length=320)] = setting(
+        (), "The metrics that variants are compared by, such as ndcg@10; none: all that are computed.", "a list of distinct names with @k"
+    )
+    paging: Annotated[Listed[Text], Field(max_length=320)] = setting(
+        (), "The measures whose verdicts may wake people, such as ndcg@10; they share alpha.", "a list of distinct names with @k"
+    )
+    alpha: Number = setting(_POLICY.alpha, "Chance that an interval is ever wrong.", "a number between 0 and 1")
+    margin: Number = setting(_POLICY.margin, "The relative drop that is tolerated.", "a number from 0 to below 1")
+    min_users: Whole = whole(_POLICY.min_users, "Users that a variant needs before anything is shown of it.", 2, 1_000_000_000)
+    minimum_lift: Number = setting(_POLICY.minimum_lift, "The relative effect that one wants to find.", "a number above 0")
+    sample_ratio_alpha: Number = setting(
+        _POLICY.sample_ratio_alpha, "An experiment is invalid when its split of users is as unlikely as this.", "a number between 0 and 1"
+    )
+    multi_exposed_share_max: Number = setting(
+        _POLICY.multi_exposed_share_max, "Most users of an experiment who saw several variants, by users.", "a number from 0 to 1"
+    )
+    unmatched_share_max: Number = setting(
+        _POLICY.unmatched_share_max, "Most feedback that matches no list, by feedback.", "a number from 0 to 1"
+    )
+    named: Annotated[Mapping[Text, Trial], BeforeValidator(_table)] = setting(
+        {},
+        "What was decided about single experiments, in a table [experiments.named.NAME] each: control, shares (a table of variants),"
+        " start, end, and any of paging, alpha, margin, min_users, minimum_lift, sample_ratio_alpha, multi_exposed_share_max,"
+        " unmatched_share_max.",
+        "a table of tables; in the environment, a JSON object of objects",
+    )
+
+    def policy(self, experiment: str) -> Policy:
+        """The rules of one experiment. Raises ExperimentError for values that cannot be meant."""
+        trial = self.named.get(experiment, Trial())
+        own = {name: value for name in Policy.__dataclass_fields__ if (value := getattr(trial, name)) is not None}
+        general: dict[str, Any] = {name: getattr(self, name) for name in Policy.__dataclass_fields__ if name not in ("shares", "control")}
+        return Policy(**(general | own))
+
+    def clashes(self, metrics: tuple[str, ...], measures: tuple[str, ...]) -> Iterator[Clash]:
+        """What cannot work together; `metrics` are computed of lists, `measures` are known of users."""
+        if unknown := [name for name in self.metrics if name not in metrics]:
+            yield Clash(("experiments.metrics", "metrics.names", "metrics.cutoffs"), f"{unknown[0]} is not computed: see metrics.names")
+        for name, key in (("", "experiments.paging"), *((name, "experiments.named") for name in self.named)):
+            try:
+                policy = self.policy(name)
+            except ExperimentError as error:
+                yield Clash((key if name else f"experiments.{str(error).partition(':')[0]}",), f"{name}: {error}" if name else str(error))
+                continue
+            if unknown := [measure for measure in policy.paging if measure not in measures]:
+                told = f"{name}: " if name else ""
+                yield Clash((key, "experiments.metrics"), f"{told}{unknown[0]} is not measured; allowed are {', '.join(measures)}")
+        for name, trial in self.named.items():
+            if trial.start is not None and trial.end is not None and trial.start >= trial.end:
+                yield Clash(("experiments.named",), f"{name}: start must lie before end")
