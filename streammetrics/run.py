@@ -30,6 +30,7 @@ from streammetrics.assembly import (
     build_engine,
     build_ledger,
     build_worker_rules,
+    control_of,
     window_names,
 )
 from streammetrics.clock import SystemClock
@@ -64,7 +65,7 @@ def run(settings: Settings) -> None:
     engine = build_engine(settings, settings.kafka.topics)
     role = settings.worker.role
     limits = ExpositionLimits(label_values_max=settings.exporter.label_values_max, series_max=settings.exporter.series_max)
-    exposition = Exposition(engine.layout, window_names(settings), vitals, limits, loop=role != "exporter")
+    exposition = Exposition(engine.layout, window_names(settings), vitals, limits, loop=role != "exporter", control_of=control_of(settings))
     exhibit = Exhibit(exposition, clock.monotonic, publishes=role != "worker")
     server = HttpServer.from_settings(exhibit, settings.http)
     with stopping() as stop:
