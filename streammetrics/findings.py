@@ -14,7 +14,7 @@ import msgspec
 
 from streammetrics.errors import StreammetricsError
 from streammetrics.experiments import ExperimentReport
-from streammetrics.history import History, Look, look_at
+from streammetrics.history import DAY_SCOPE, History, Look, look_at
 
 SCOPE_WORDS: Final = {"start": "since it began", "day": "on this UTC day"}
 """The scopes in the order and the words that people read."""
@@ -35,6 +35,11 @@ class Findings:
         if self.at_ms is not None:
             looks = [each for each in looks if each[0] < self.at_ms] + [(self.at_ms, look_at(experiment))]
         return looks
+
+    def told(self) -> list[ExperimentReport]:
+        """The experiments without the days on which they began, of which nothing else could be told."""
+        whole = {each.experiment: each.variants for each in self.experiments if each.scope != DAY_SCOPE}
+        return [each for each in self.experiments if each.scope != DAY_SCOPE or whole.get(each.experiment) != each.variants]
 
     def only(self, names: Collection[str]) -> Findings:
         """Those of these names; all, when no name is given. Raises StreammetricsError for a name that is not there."""

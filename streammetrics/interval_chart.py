@@ -51,7 +51,7 @@ def interval_chart(points: Sequence[tuple[int, Point]], margin: float) -> Elemen
     ).text = f"Lift {lift_text(newest.lift)}, interval {interval_text(newest.lift_lower, newest.lift_upper)} at {moment(points[-1][0])}"
     for tick in ticks(low, high):
         _line(chart, "zero" if tick == 0 else "grid", scale.y(tick))
-        _label(chart, lift_text(tick).replace(".0 ", " "), LEFT - 6, scale.y(tick) + 4, "end")
+        _label(chart, lift_text(tick).replace(".0 ", " ") if tick else "0 %", LEFT - 6, scale.y(tick) + 4, "end")
     if margin < 0:
         _line(chart, "margin", scale.y(margin))
     upper = [(scale.x(at), scale.y(high if point.lift_upper is None else point.lift_upper)) for at, point in points]

@@ -28,7 +28,7 @@ def show_report(
 ) -> None:
     """Read the report and tell it. Raises ConfigError for a file that cannot be read or written, StoreError, StateError."""
     configure_quiet_logs(settings.log.level, settings.log.format)
-    where = f"redis.namespace {settings.redis.namespace!r}" if file is None else "standard input" if file == STDIN else str(file)
+    where = f"redis.namespace {settings.redis.namespace!r}" if file is None else "standard input" if file == STDIN else file.name
     findings = findings_of(live_report(settings) if file is None else _read(file), where).only(names)
     if html is not None:
         with WrittenWhole("--html", html) as written:

@@ -34,7 +34,7 @@ def page(findings: Findings, where: str) -> bytes:
     _text(header, "p", f"All lists up to {moment(findings.at_ms)}, from {where}. streammetrics {findings.version}")
     if not findings.experiments:
         _text(body, "p", "No experiment has final lists yet.")
-    for experiment in findings.experiments:
+    for experiment in findings.told():
         _section(body, experiment, findings.looks(experiment))
     return f"<!doctype html>\n{tostring(root, encoding='unicode', method='html')}\n".encode()
 
@@ -73,8 +73,11 @@ def _charts(section: Element, experiment: ExperimentReport, looks: list[tuple[in
             ]
             if points:
                 figure = SubElement(charts, "figure")
-                _text(figure, "figcaption", f"{variant.variant}: lift of {metric}@{k} against {experiment.control}")
+                _text(figure, "figcaption", f"{variant.variant}: {metric}@{k}")
                 figure.append(interval_chart(points, -experiment.margin))
+    if len(charts):
+        legend = f"Lift against {experiment.control} with its interval, as known at each event time; dashed: the drop that is tolerated."
+        _text(section, "p", legend, {"class": "note"})
 
 
 def _measures(section: Element, experiment: ExperimentReport) -> None:

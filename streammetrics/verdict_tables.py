@@ -28,7 +28,7 @@ def verdict_lines(findings: Findings, all_measures: bool) -> Iterator[Renderable
     """Everything that is told of each experiment and scope, or that there is none."""
     if not findings.experiments:
         yield Text(f"no experiment has final lists yet, up to {moment(findings.at_ms)}")
-    for experiment in findings.experiments:
+    for experiment in findings.told():
         scope = SCOPE_WORDS.get(experiment.scope, experiment.scope)
         yield Text.assemble((experiment.experiment, "bold"), f" · {scope} · up to {moment(findings.at_ms)}")
         yield Text.assemble((experiment.verdict.word.upper(), STYLES[experiment.verdict.word]), f"  {experiment.verdict.reason}")
