@@ -149,12 +149,11 @@ class Step:
         session = self._session(user, event.user_id, event.ts, topic)
         if session is None:
             return False
+        if not known:  # before it is noted: what lies between it and the others may join them
+            self.state.enliven(labelled, event.ts)
         labelled.newest, labelled.oldest = max(labelled.newest, event.ts), min(labelled.oldest, event.ts)
-        if labelled.arms:
-            if not known:
-                self.state.enliven(labelled, event.ts)
-            if event.ts < session.last or self.join.attribution_ms < self.join.gap_ms:
-                self._note_due(user, event)
+        if labelled.arms and (event.ts < session.last or self.join.attribution_ms < self.join.gap_ms):
+            self._note_due(user, event)
         duplicates = session.add_impression(event, topic, self.join, self.touched)
         if duplicates:
             self._count_duplicates(duplicates)

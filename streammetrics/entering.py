@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from streammetrics.copies import Labels
 from streammetrics.experiments.measures import Measures
 from streammetrics.experiments.moments import TOTAL_MAX, add, of_users, subtract, zero
 from streammetrics.lives import DAY_MS, WHOLE, ExperimentRules, Life
@@ -26,7 +27,7 @@ from streammetrics.task import TaskState
 from streammetrics.windows import FOREVER, NEVER
 
 LISTS_MAX: Final = 1 << 22
-"""Lists of one user in one scope; more would bring sums of values up to 1, in units of 2**-40, to TOTAL_MAX."""
+"""Lists of one user in one scope; more could bring sums of values up to 1, in units of 2**-40, to TOTAL_MAX. They are counted."""
 
 
 class UserLayout:
@@ -63,6 +64,8 @@ class _Entry:
 
 
 _Entries = dict[tuple[int, int], _Entry]
+_Known = dict[tuple[Labels, int], tuple[int, int, list[_Entry]]]
+_UNKNOWN: Final[tuple[int, int, list[_Entry]]] = (FOREVER, NEVER, [])
 
 
 class _Round:
@@ -71,6 +74,7 @@ class _Round:
     def __init__(self, state: TaskState, rules: ExperimentRules, layout: UserLayout, pane_ms: int, day_from: int) -> None:
         self.state, self.rules, self.layout = state, rules, layout
         self.pane_ms, self.day_from = pane_ms, day_from
+        self.lasting: dict[tuple[int, int], bool] = {}
         self.shapes: dict[Shape, int] = {}
         self.placed: list[_Entry] = []
         self.before: list[tuple[int, int, bytes]] = []
@@ -84,44 +88,78 @@ class _Round:
         """A user's entries that may still be of use, and whether there were others."""
         if stored is None:
             return {}, False
-        told = decode_totals(stored)
-        entries = {(number, day): _Entry(variant, lists, packed) for number, day, variant, lists, packed in told if self.lasts(number, day)}
+        told, lasting = decode_totals(stored), self.lasting
+        entries: _Entries = {}
+        for number, day, variant, lists, packed in told:
+            key = (number, day)
+            lasts = lasting.get(key)
+            if lasts is None:
+                lasts = lasting[key] = self._lasts(number, day)
+            if lasts:
+                entries[key] = _Entry(variant, lists, packed)
         return entries, len(entries) < len(told)
 
-    def lasts(self, number: int, day: int) -> bool:
+    def _lasts(self, number: int, day: int) -> bool:
         """Whether some list may still enter a scope: it is there, and its end is not yet behind all lists that have entered."""
         life = self.state.lives.of_number.get(number)
         if life is None or (day != WHOLE and day < self.day_from):
             return False
-        end = self.rules.span(life.experiment).end_ms if day == WHOLE else (day + 1) * DAY_MS
-        return end is None or end + self.pane_ms > self.state.entered_before
+        last = self.rules.span(life.experiment).last
+        if day != WHOLE:
+            last = min(last, (day + 1) * DAY_MS - 1)
+        return last + self.pane_ms >= self.state.entered_before
 
-    def enter(self, entries: _Entries, shown: ShownList) -> None:
-        """Let one list enter its user's entries; the lists of a user come in the order of (ts, impression_id)."""
-        ts, shape = shown.ts, -1
-        for experiment, variant in shown.facts.experiments:
-            life = self.state.lives.at(experiment, ts)
-            if life is None or not self.rules.span(experiment).holds(ts):
+    def enter(self, entries: _Entries, lists: Sequence[ShownList]) -> None:
+        """Let the lists of a user enter; they come in the order of (ts, impression_id)."""
+        known: _Known = {}
+        shapes, added, lists_max = self.shapes, self.added, self.layout.lists_max
+        for shown in lists:
+            ts, hits = shown.ts, shown.hits
+            key = (shown.facts.experiments, ts // DAY_MS)
+            first, last, targets = known.get(key, _UNKNOWN)
+            if not first <= ts <= last:
+                first, last, targets = known[key] = self._targets(entries, shown, known)
+            if not targets:
                 continue
-            if shape < 0:
-                assert shown.hits is not None
-                shape = self.shapes.setdefault((len(shown.items), *shown.hits.items()), len(self.shapes))
+            assert hits is not None
+            shape = shapes.setdefault((len(shown.items), *hits.items()), len(shapes))
+            for entry in targets:
+                if entry.lists < lists_max:
+                    entry.lists += 1
+                    added.append((entry.place, shape))
+                else:
+                    self.state.counts["experiment_lists_full", shown.facts.topic] += 1
+
+    def _targets(self, entries: _Entries, shown: ShownList, known: _Known) -> tuple[int, int, list[_Entry]]:
+        """The entries that a list is added to, and the times from and until which a list of its labels on its day is added to the same.
+
+        A variant that is not the user's first empties his entry, and all that was known of where his lists go.
+        """
+        ts = shown.ts
+        first, last, targets = NEVER, FOREVER, []
+        for experiment, variant in shown.facts.experiments:
+            life, span = self.state.lives.at(experiment, ts), self.rules.span(experiment)
+            if life is None or not span.holds(ts):
+                first = last = ts
+                continue
+            first, last = max(first, life.first, span.first), min(last, life.last, span.last)
             for day in (WHOLE, ts // DAY_MS) if ts // DAY_MS >= self.day_from else (WHOLE,):
                 entry = entries.get((life.number, day))
                 if entry is None:
                     entry = entries[life.number, day] = _Entry(variant, 0, b"")
-                    first = life.scope(day).first_exposures
-                    first[variant] = first.get(variant, 0) + 1
-                    self.state.cells_dirty.add((life.number, day))
+                    exposures = life.scope(day).first_exposures
+                    exposures[variant] = exposures.get(variant, 0) + 1
                 if entry.variant is None:
                     continue
                 if entry.place < 0:
                     self._place(entry, life, day)
-                if entry.variant != variant:
-                    self._withdraw(entry, life, day)
-                elif entry.lists < self.layout.lists_max:
-                    entry.lists += 1
-                    self.added.append((entry.place, shape))
+                if entry.variant == variant:
+                    targets.append(entry)
+                else:  # what he added is taken out, and he adds nothing more
+                    entry.variant, entry.lists, entry.packed = None, 0, b""
+                    life.scope(day).multi_exposed += 1
+                    known.clear()
+        return first, last, targets
 
     def _place(self, entry: _Entry, life: Life, day: int) -> None:
         assert entry.variant is not None
@@ -132,12 +170,6 @@ class _Round:
         if entry.lists:
             self.before.append((entry.place, entry.lists, entry.packed))
             self.leaves.setdefault(key, []).append(entry.place)
-
-    def _withdraw(self, entry: _Entry, life: Life, day: int) -> None:
-        """He saw a second variant: what he added is taken out, and he adds nothing more."""
-        entry.variant, entry.lists, entry.packed = None, 0, b""
-        life.scope(day).multi_exposed += 1
-        self.state.cells_dirty.add((life.number, day))
 
     def sum(self) -> None:
         """Bring the moments, and the packed sums of all that changed, up to date."""
@@ -179,12 +211,13 @@ def settle(state: TaskState, rules: ExperimentRules, layout: UserLayout, *, pane
     found: dict[str, tuple[_Entries, bool]] = {}
     for user_id, stored in state.records.items():
         entries, changed = round_.read(stored)
-        for shown in sorted(state.leaving.get(user_id, ()), key=lambda shown: (shown.ts, shown.facts.impression_id)):
-            round_.enter(entries, shown)
-            changed = True
-        found[user_id] = (entries, changed)
+        waiting = state.leaving.get(user_id)
+        if waiting:
+            round_.enter(entries, sorted(waiting, key=_in_order))
+        found[user_id] = (entries, changed or bool(waiting))
     round_.sum()
     settled = Settled({}, [], {})
+    until = {life.number: _until(life, rules, pane_ms + attribution_ms) for life in state.lives}
     for user_id, (entries, changed) in found.items():
         if not entries or (bound == FOREVER and not state.users[user_id].sessions):  # after a flush nothing comes any more
             if state.records[user_id] is not None:
@@ -192,14 +225,17 @@ def settle(state: TaskState, rules: ExperimentRules, layout: UserLayout, *, pane
             continue
         if changed:
             settled.totals[user_id] = encode_totals([(*key, each.variant, each.lists, each.packed) for key, each in entries.items()])
-        settled.until[user_id] = max(bound, min(_until(state, rules, number, pane_ms + attribution_ms) for number, _ in entries))
+        settled.until[user_id] = max(bound, min([until[number] for number, _ in entries]))
     state.leaving, state.records = {}, {}
     return settled
 
 
-def _until(state: TaskState, rules: ExperimentRules, number: int, settling_ms: int) -> int:
+def _in_order(shown: ShownList) -> tuple[int, str]:
+    return shown.ts, shown.facts.impression_id
+
+
+def _until(life: Life, rules: ExperimentRules, settling_ms: int) -> int:
     """When a user's part in a life is worth a look (ms): it may be over then."""
-    life = state.lives.of_number[number]
     last, end = life.last + rules.idle_ms, rules.span(life.experiment).end_ms
     return last if end is None else min(last, end + 2 * settling_ms)
 

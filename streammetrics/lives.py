@@ -22,8 +22,18 @@ class Span(NamedTuple):
     start_ms: int | None = None
     end_ms: int | None = None
 
+    @property
+    def first(self) -> int:
+        """The least time that it holds (ms)."""
+        return -(1 << 62) if self.start_ms is None else self.start_ms
+
+    @property
+    def last(self) -> int:
+        """The greatest time that it holds (ms)."""
+        return 1 << 62 if self.end_ms is None else self.end_ms - 1
+
     def holds(self, ts: int) -> bool:
-        return (self.start_ms is None or ts >= self.start_ms) and (self.end_ms is None or ts < self.end_ms)
+        return self.first <= ts <= self.last
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

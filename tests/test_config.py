@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import tomllib
@@ -14,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from streammetrics.assembly import build_engine
 from streammetrics.config import (
     Loaded,
     PasswordHash,
@@ -847,3 +849,79 @@ def test_a_message_stays_one_short_printable_line_whatever_the_value():
         assert problem.value.isprintable()
         assert len(problem.value) <= 120
     assert json.dumps(["a", "b"]) == problem_of(log__level=["a", "b"]).value
+
+
+# --------------------------------------------------------------------------------------------------- experiments
+
+NAMED = """
+[experiments]
+margin = 0.02
+paging = ["ndcg@10"]
+[experiments.named.ranker-v7]
+control = "old"
+shares = { old = 1, new = 3 }
+start = 2026-01-31T09:00:00Z
+end = "2026-03-01T00:00:00+01:00"
+alpha = 0.01
+"""
+
+
+def test_what_was_decided_about_one_experiment_wins_over_what_holds_for_all(tmp_path):
+    experiments = configured(tmp_path, NAMED).settings.experiments
+    policy, general = experiments.policy("ranker-v7"), experiments.policy("another")
+    assert (policy.control, policy.shares, policy.alpha) == ("old", {"old": 1, "new": 3}, 0.01)
+    assert (policy.margin, policy.paging) == (0.02, ("ndcg@10",)) == (general.margin, general.paging)
+    assert (general.control, general.shares, general.alpha) == (None, None, 0.05)
+
+
+def test_the_times_of_an_experiment_become_milliseconds(tmp_path):
+    rules = build_engine(configured(tmp_path, NAMED).settings, ["events"]).rules.experiments
+    assert rules is not None
+    assert rules.span("ranker-v7") == (1_769_850_000_000, 1_772_319_600_000)
+    assert rules.span("another") == (None, None)
+
+
+def test_experiments_may_be_switched_off(tmp_path):
+    assert build_engine(configured(tmp_path, "[experiments]\nenabled = false\n").settings, ["events"]).users is None
+
+
+def test_experiments_are_named_in_the_environment_as_json():
+    loaded = load(None, {"STREAMMETRICS_EXPERIMENTS_NAMED": '{"a b": {"control": "old"}}'}, {})
+    assert loaded.settings.experiments.policy("a b").control == "old"
+    (problem,) = problems_of(environ={"STREAMMETRICS_EXPERIMENTS_NAMED": "{"})
+    assert "not a JSON object" in problem.allowed
+
+
+@pytest.mark.parametrize(
+    ("toml", "key", "rule"),
+    [
+        ("[experiments.named.x]\nshares = { a = 1, b = 0 }", "experiments.named", r"x\.shares\.b"),
+        ("[experiments.named.x]\nstart = 2026-01-31T09:00:00", "experiments.named", r"x\.start: a time needs its zone"),
+        ("[experiments.named.x]\nmarign = 0.1", "experiments.named", r"x\.marign"),
+        ("[experiments.named.x]\nalpha = 2", "experiments.named", "x: alpha: got 2"),
+        ("[experiments.named.x]\npaging = ['ndcg@7']", "experiments.named", "x: ndcg@7 is not measured; allowed are ndcg@5"),
+        ("[experiments.named.x]\ncontrol = 'c'\nshares = { a = 1, b = 1 }", "experiments.named", "x: control: got 'c'"),
+        (
+            "[experiments.named.x]\nstart = 2026-02-01T00:00:00Z\nend = 2026-01-01T00:00:00Z",
+            "experiments.named",
+            "x: start must lie before end",
+        ),
+        ("[experiments]\nalpha = 1", "experiments.alpha", "alpha: got 1"),
+        ("[experiments]\npaging = ['mrr@3']", "experiments.paging", "mrr@3 is not measured"),
+        ("[experiments]\nmetrics = ['mrr@3']", "experiments.metrics", "mrr@3 is not computed"),
+        ("[experiments]\nidle_days = 1\n[join]\nattribution_ms = 86_400_000", "experiments.idle_days", "before its lists are final"),
+    ],
+)
+def test_what_cannot_be_meant_of_experiments_is_refused_with_its_place(tmp_path, toml, key, rule):
+    with pytest.raises(ConfigError) as caught:
+        configured(tmp_path, toml)
+    (problem,) = caught.value.problems
+    assert problem.key == key
+    assert re.search(rule, problem.allowed)
+
+
+def test_effective_settings_show_experiments_as_toml(tmp_path):
+    text = render_effective(configured(tmp_path, NAMED))
+    shown = tomllib.loads(text)["experiments"]["named"]
+    assert shown["ranker-v7"]["shares"] == {"old": 1, "new": 3}
+    assert tomllib.loads(text)["experiments"]["margin"] == 0.02

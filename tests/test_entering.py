@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streammetrics.clock import SystemClock
 from streammetrics.engine import Engine
+from streammetrics.events.model import Feedback, Impression
+from streammetrics.experiments import ExperimentReport, Policy
 from streammetrics.lives import WHOLE, ExperimentRules, Span
-from streammetrics.report import Ledger
+from streammetrics.publisher import Publisher
+from streammetrics.report import ExperimentView, Ledger, Report
+from streammetrics.vitals import Vitals
+from streammetrics.windows import WindowRules
 from tests.machine import Machine, engine_of
-from tests.oracle import judge
+from tests.oracle import Arrival, Settings, judge
 from tests.oracle.experiments import Scope, Sums, experiments
 from tests.strategies import Case, batches, cases, interleavings, tiny_session_cases
 from tests.test_engine import grades_text, scores_of
@@ -138,3 +147,179 @@ def test_only_lists_of_the_time_that_is_set_count(data: st.DataObject, case: Cas
             machine.commit()
     machine.finish(flush=False)
     assert found(machine) == expected(case, machine, rules, flush=False)
+
+
+DAY_MS = 86_400_000
+SETTINGS = Settings(inputs=("events",), gap_ms=1_000, lateness_ms=0, attribution_ms=500, pane_ms=100, windows_ms=(100,))
+NOON_MS = 20_000 * DAY_MS + DAY_MS // 2
+RANKER = (("ranker", "a"),)
+
+
+def shown(user: str, ts: int, experiments: tuple[tuple[str, str], ...] = (), items: tuple[str, ...] = ("i",)) -> Arrival:
+    return Arrival("events", Impression(f"{user}-{ts}", user, ts, items, experiments))
+
+
+def clicked(user: str, ts: int) -> Arrival:
+    return Arrival("events", Feedback(user, ts, "i", "click"))
+
+
+def machine_of(due_max: int = 1_000, **rules: Any) -> Machine:
+    limits = {name: rules.pop(name) for name in ("retention_ms",) if name in rules}
+    return Machine(engine_of(SETTINGS, experiments=ExperimentRules(**rules), **limits), SETTINGS, due_max=due_max)
+
+
+def take(machine: Machine, *steps: Arrival) -> None:
+    """Each step in a commit of its own, and then all that is due."""
+    for step in steps:
+        machine.take([step])
+        machine.commit()
+    machine.finish(flush=False)
+
+
+def kept(machine: Machine, *users: str) -> tuple[dict[str, bytes], list[str], dict[str, bytes]]:
+    """The totals of users, everybody who is due, and all cells, as they are stored."""
+    loaded = machine.store.load(0, (), 1 << 62, 1_000, users)
+    return dict(loaded.totals), list(loaded.due), dict(machine.store.view([0], {}, {})[0].experiments)
+
+
+def test_an_experiment_that_is_over_leaves_nothing_behind() -> None:
+    machine = machine_of(due_max=1, idle_ms=DAY_MS)
+    take(machine, *(shown(f"u{number}", NOON_MS + number, RANKER) for number in range(5)), shown("clock", NOON_MS + 10_000))
+    users = [f"u{number}" for number in range(5)]
+    totals, due, cells = kept(machine, *users)
+    assert (set(totals), set(due), set(cells)) == (set(users), {*users, "clock"}, {"1", "1:20000"})
+    take(machine, shown("clock", NOON_MS + 10 + DAY_MS), shown("clock", NOON_MS + 10 + DAY_MS))
+    assert kept(machine, *users) == ({}, ["clock"], {})
+    assert list(machine.state.lives) == []
+
+
+def test_users_who_are_not_seen_again_are_kept_as_long_as_their_experiment_lives() -> None:
+    machine = machine_of(idle_ms=DAY_MS)
+    half = DAY_MS // 2
+    take(machine, shown("u", NOON_MS, RANKER), *(shown("v", NOON_MS + half * turn, RANKER) for turn in range(1, 6)))
+    assert "u" in kept(machine, "u")[0]
+    take(machine, shown("u", NOON_MS + half * 6, (("ranker", "b"),)), shown("clock", NOON_MS + half * 6 + 10_000))
+    scope = found(machine)["ranker", None]
+    assert (scope.first_exposures, scope.multi_exposed, {variant for variant, _ in scope.sums}) == ({"a": 2}, 1, {"a"})
+
+
+def test_an_experiment_that_comes_back_after_its_end_begins_anew() -> None:
+    machine = machine_of(idle_ms=DAY_MS)
+    take(
+        machine,
+        shown("u", NOON_MS, RANKER),
+        shown("u", NOON_MS + 3 * DAY_MS, (("ranker", "b"),)),
+        shown("clock", NOON_MS + 3 * DAY_MS + 10_000),
+    )
+    scope = found(machine)["ranker", None]
+    assert (scope.first_exposures, scope.multi_exposed) == ({"b": 1}, 0)
+
+
+def test_after_its_set_end_an_experiment_keeps_its_result_and_no_users() -> None:
+    machine = machine_of(idle_ms=100 * DAY_MS, spans={"ranker": Span(None, NOON_MS + 50)})
+    take(
+        machine,
+        shown("u", NOON_MS, RANKER),
+        shown("v", NOON_MS + 50, RANKER),
+        *(shown("clock", NOON_MS + 5_000 * turn) for turn in (1, 2, 3)),
+    )
+    totals, due, _ = kept(machine, "u", "v")
+    assert (totals, due) == ({}, ["clock"])
+    assert found(machine)["ranker", None].first_exposures == {"a": 1}
+
+
+def test_a_day_has_its_own_first_exposures_and_multi_exposed_users() -> None:
+    machine = machine_of()
+    tomorrow = NOON_MS + DAY_MS
+    take(machine, shown("u", NOON_MS, RANKER), shown("u", tomorrow, (("ranker", "b"),)), shown("clock", tomorrow + 10_000))
+    scopes = {day: (scope.first_exposures, scope.multi_exposed) for (_, day), scope in found(machine).items()}
+    assert scopes == {None: ({"a": 1}, 1), 20_000: ({"a": 1}, 0), 20_001: ({"b": 1}, 0)}
+
+
+def test_days_of_which_no_panes_are_kept_are_dropped() -> None:
+    machine = machine_of(retention_ms=DAY_MS)
+    take(machine, *(shown("u", NOON_MS + turn * DAY_MS, RANKER) for turn in range(4)), shown("clock", NOON_MS + 3 * DAY_MS + 10_000))
+    assert set(found(machine)) == {("ranker", None), ("ranker", 20_002), ("ranker", 20_003)}
+
+
+def test_variants_beyond_the_limit_are_refused_until_others_are_over() -> None:
+    machine = machine_of(idle_ms=DAY_MS, variants_max=2)
+    arms = [(("ranker", variant),) for variant in "abc"]
+    take(machine, *(shown("u", NOON_MS + turn, labels) for turn, labels in enumerate(arms)))
+    assert machine.state.counts["too_many_variants", 0] == 1
+    take(
+        machine,
+        shown("clock", NOON_MS + 2 * DAY_MS),
+        *(shown("u", NOON_MS + 2 * DAY_MS + turn, labels) for turn, labels in enumerate(arms[1:])),
+    )
+    assert machine.state.counts["too_many_variants", 0] == 1
+
+
+def test_a_list_that_waits_alone_moves_the_time_at_which_its_user_is_looked_at() -> None:
+    """Lists are final long before the session can close: half a second against a second."""
+    machine = machine_of()
+    take(
+        machine,
+        *(clicked("u", NOON_MS + turn * 900) for turn in range(4)),
+        shown("u", NOON_MS + 3_600, RANKER),
+        clicked("u", NOON_MS + 4_400),
+    )
+    assert found(machine)["ranker", None].first_exposures == {"a": 1}
+    assert machine.state.sessions_open == 1
+    assert machine.state.entered_before == NOON_MS + 3_900
+
+
+def test_lists_of_a_user_beyond_what_his_totals_can_hold_are_counted() -> None:
+    engine = Engine(engine_of(SETTINGS, experiments=ExperimentRules()).rules, engine_of(SETTINGS).layout.scorer)
+    assert engine.users is not None
+    assert 1 << 19 < engine.users.lists_max <= 1 << 22
+    engine.users.lists_max = 2
+    machine = Machine(engine, SETTINGS)
+    take(machine, *(shown("u", NOON_MS + turn, RANKER) for turn in range(3)), shown("clock", NOON_MS + 10_000))
+    assert found(machine)["ranker", None].sums["a", "ndcg@1"][:3] == (1, 0, 2)
+    assert machine.state.counts["experiment_lists_full", 0] == 2  # in the whole life, and on the day
+
+
+def test_without_experiments_nothing_is_kept_of_users_but_their_sessions() -> None:
+    machine = Machine(engine_of(SETTINGS), SETTINGS)
+    take(machine, shown("u", NOON_MS, RANKER), shown("clock", NOON_MS + 10_000))
+    assert kept(machine, "u") == ({}, ["clock"], {})
+
+
+def experiment_reports(machine: Machine) -> dict[str, ExperimentReport]:
+    assert machine.engine.users is not None
+    view = ExperimentView(machine.engine.users.measures, lambda name: Policy(min_users=2, control="a"))
+    rules = WindowRules(pane_ms=100, windows_ms=(100,), lateness_ms=0, attribution_ms=500)
+    ledger = Ledger(machine.engine.layout, rules, {}, machine.engine.signature, view)
+    shown: list[Report] = []
+    machine.store.announce(1)
+    vitals = Vitals()
+    Publisher(ledger=ledger, store=machine.store, publish_ms=10, clock=SystemClock(), vitals=vitals, on_report=shown.append).publish()
+    told = json.loads(json.dumps(shown[0].to_json(machine.engine.layout)))
+    assert [each["scope"] for each in told["experiments"]] == [each.scope for each in shown[0].experiments]
+    return {each.scope: each for each in shown[0].experiments}
+
+
+def test_a_report_shows_an_experiment_since_its_start_and_today_with_a_scale_that_never_changes() -> None:
+    machine = machine_of()
+    lists = [shown(f"u{number}", NOON_MS + number, (("ranker", "ab"[number % 2]),)) for number in range(4)]
+    take(machine, *lists, *(clicked(f"u{number}", NOON_MS + 9) for number in range(4)), shown("clock", NOON_MS + 10_000))
+    before = experiment_reports(machine)
+    assert {scope: [arm.users for arm in each.variants] for scope, each in before.items()} == {"start": [2, 2], "day": [2, 2]}
+    tomorrow = NOON_MS + DAY_MS
+    take(
+        machine,
+        *(shown(f"v{number}", tomorrow + number, (("ranker", "ab"[number % 2]),)) for number in range(6)),
+        shown("clock", tomorrow + 10_000),
+    )
+    after = experiment_reports(machine)
+    assert {scope: [arm.users for arm in each.variants] for scope, each in after.items()} == {"start": [5, 5], "day": [3, 3]}
+
+    def scales(reports: dict[str, ExperimentReport]) -> dict[str, float | None]:
+        return {
+            f"{each.metric}@{each.k}": each.tau for arm in reports["start"].variants if arm.role == "treatment" for each in arm.measures
+        }
+
+    known = {name: scale for name, scale in scales(before).items() if scale is not None}
+    assert known
+    assert {name: scales(after)[name] for name in known} == known

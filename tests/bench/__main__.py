@@ -17,7 +17,7 @@ from rich.table import Table
 from tests.bench import commit, end_to_end, importing, parts
 from tests.bench.end_to_end import Outcome, Size
 
-PARTS = ("end-to-end", "engine", "commit", "memory", "import")
+PARTS = ("end-to-end", "experiments", "engine", "commit", "memory", "import")
 Say = Callable[[str], None]
 
 console = Console(width=None if sys.stdout.isatty() else 130, highlight=False)
@@ -73,6 +73,27 @@ def part_end_to_end(quick: bool, rounds: int, say: Say) -> None:
 def cpu_of(outcome: Outcome) -> float:
     """Our process and Redis together, in seconds a million events."""
     return outcome.per_million(lambda each: each.worker["processor_seconds"] + each.redis_seconds)
+
+
+def part_experiments(quick: bool, rounds: int, say: Say) -> None:
+    found = end_to_end.measure_experiments(Size(2_000, 60_000) if quick else Size(20_000, 400_000), rounds, say)
+    table = Table("experiments", "events/s", "CPU s/million", "Redis CPU s/million", "peak MB", "Redis MB")
+    million = found.size.events / 1e6
+    for name, turns in (("on", [on for on, _ in found.turns]), ("off", [off for _, off in found.turns])):
+        table.add_row(
+            name,
+            f"{statistics.median(found.size.events / each.worker['seconds'] for each in turns):,.0f}",
+            f"{statistics.median(each.worker['processor_seconds'] + each.redis_seconds for each in turns) / million:.1f}",
+            f"{statistics.median(each.redis_seconds for each in turns) / million:.1f}",
+            f"{statistics.median(each.worker['peak_mb'] for each in turns):.0f}",
+            f"{statistics.median(each.redis_peak_mb for each in turns):.0f}",
+        )
+    console.print(
+        f"\n[bold]Experiments[/bold] (answer checked: {found.integers_checked:,} stored integers equal brute force over all events)"
+    )
+    console.print(table)
+    slower = found.ratio(lambda each: each.worker["seconds"])
+    console.print(goal(slower <= 1.25, f"{slower:.2f} times as long with users counted in experiments, wanted at most 1.25"))
 
 
 def part_engine(quick: bool, rounds: int, say: Say) -> None:
@@ -159,6 +180,7 @@ def chosen(context: click.Context, parameter: click.Parameter, value: str) -> li
 def main(quick: bool, rounds: int | None, only: list[str]) -> None:
     run: dict[str, Callable[[bool, int, Say], None]] = {
         "end-to-end": part_end_to_end,
+        "experiments": part_experiments,
         "engine": part_engine,
         "commit": part_commit,
         "memory": part_memory,

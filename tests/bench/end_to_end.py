@@ -100,12 +100,13 @@ def traffic_of(users: int) -> Traffic:
     return Traffic(users=users, seed=7, item_id_chars=35, impressions_per_second=rate)
 
 
-def settings_of(broker: KafkaBroker, url: str, namespace: str, topics: list[str]) -> dict[str, Any]:
+def settings_of(broker: KafkaBroker, url: str, namespace: str, topics: list[str], experiments: bool = True) -> dict[str, Any]:
     """The defaults, but for addresses; silence must not tick, so that the run depends on the records alone."""
     return {
         "kafka": {"bootstrap_servers": [broker.bootstrap], "topics": topics, "group_id": namespace, "dead_letter_topic": ""},
         "redis": {"url": url, "namespace": namespace},
         "join": {"idle_ms": 86_400_000},
+        "experiments": {"enabled": experiments},
         "http": {"port": 0},
         "log": {"level": "warning"},
     }
@@ -159,6 +160,45 @@ def measure(size: Size, rounds: int, say: Callable[[str], None]) -> Outcome:
             checked += require_equal(f"{size.users} users", rows, expected)
             found.append(Round(worker, redis_seconds, redis_peak_mb, floor, own_floor))
     return Outcome(size, statistics.fmean(len(record.value) for record in sent), checked, found)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Turns of the worker with users counted in experiments, each beside one without."""
+
+    size: Size
+    integers_checked: int
+    turns: list[tuple[Round, Round]]
+
+    def ratio(self, value: Callable[[Round], float]) -> float:
+        """With, by without, of the same turn: the median."""
+        return statistics.median(value(on) / value(off) for on, off in self.turns)
+
+
+def measure_experiments(size: Size, rounds: int, say: Callable[[str], None]) -> Cost:
+    """What it costs to count users in experiments: the same events with it and without, in turns."""
+    say(f"{size.users:,} users: simulating {size.events:,} events")
+    sent = list(generate(traffic_of(size.users), size.events))
+    expected = truth(sent)
+    with KafkaBroker(for_rates=True, heap_mb=512) as broker, RedisServer(settings={"appendfsync": "everysec"}) as redis, _log() as log:
+        topics = {name: f"{name}-{size.users}" for name in INPUTS}
+        for topic in topics.values():
+            broker.create_topic(topic, PARTITIONS, {"retention.ms": "-1"})
+        produce(broker, sent, topics)
+        parts.measure(
+            "floor", {"bootstrap": broker.bootstrap, "topics": list(topics.values()), "records": len(sent), "client": "ours"}, log
+        )
+        turns, checked = [], 0
+        for number in range(rounds):
+            found: dict[bool, Round] = {}
+            for enabled in (True, False) if number % 2 else (False, True):
+                say(f"experiments {'on' if enabled else 'off'}, round {number + 1} of {rounds}")
+                given = settings_of(broker, redis.fresh_url(), f"bench{number}{enabled}", list(topics.values()), enabled)
+                worker, redis_seconds, redis_peak_mb, rows = run_worker(given, len(sent), redis, log)
+                checked += require_equal(f"{size.users} users", rows, expected)
+                found[enabled] = Round(worker, redis_seconds, redis_peak_mb, {}, {})
+            turns.append((found[True], found[False]))
+    return Cost(size, checked, turns)
 
 
 def run_worker(given: dict[str, Any], events: int, redis: RedisServer, log: Path) -> tuple[dict[str, Any], float, float, Rows]:

@@ -18,12 +18,11 @@ from streammetrics.assembly import build_engine
 from streammetrics.config import Settings
 from streammetrics.engine import Arrived, Engine, TaskState
 from streammetrics.events.model import Event, Feedback, Impression
-from streammetrics.ports import Commit
 from streammetrics.report import Ledger
 from streammetrics.run import tune_garbage_collection
 from streammetrics.service import CHUNK_RECORDS_MAX
 from streammetrics.windows import WindowRules
-from streammetrics.work import WorkerRules
+from streammetrics.work import WorkerRules, commit_of
 from tests.bench.parts import WrongAnswerError, peak_mb, read_given, reply
 from tests.bench.truth import INPUTS, Rows, require_equal, scores
 
@@ -134,19 +133,20 @@ class Timed:
         began = time.process_time()
         needs = engine.needs(state, batch)
         asked = time.process_time()
-        loaded = self.store.load(0, needs.users, needs.due_before_ms, WorkerRules().commit_users_max)
+        loaded = self.store.load(0, needs.users, needs.due_before_ms, WorkerRules().commit_users_max, needs.totals)
         answered = time.process_time()
-        due = engine.take(state, needs, loaded.users, loaded.due, loaded.next_due_ms)
+        due = engine.take(state, needs, loaded.users, loaded.due, loaded.next_due_ms, totals=loaded.totals)
         engine.step(state, batch, due, flush=flush)
         self.step_seconds += time.process_time() - answered + asked - began
 
     def save(self) -> None:
+        if self.engine.needs(self.state, None).totals:
+            self.step(None)
         began = time.process_time()
         save = self.engine.save(self.state)
         saved = time.process_time()
         self.seq += 1
-        head = (0, self.claim.epoch, "bench", self.seq, save.control, save.panes_from_ms)
-        self.store.commit(Commit(*head, save.users, save.due, save.users_gone, save.panes, save.panes_gone))
+        self.store.commit(commit_of(save, task=0, epoch=self.claim.epoch, token="bench", seq=self.seq))
         self.saves += 1
         self.users_saved += len(save.users)
         committed = time.process_time()
@@ -183,7 +183,7 @@ def feed(timed: Timed, users: int, visits: int, users_per_commit: int) -> int:
 def main() -> None:
     given = read_given()
     users, visits = given["users"], given["visits"]
-    settings = Settings()
+    settings = Settings.model_validate({"experiments": {"enabled": given.get("experiments", True)}})
     engine = build_engine(settings, INPUTS)
     tune_garbage_collection()
     timed = Timed(engine, users + 10_000)

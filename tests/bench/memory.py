@@ -16,10 +16,10 @@ from streammetrics.assembly import build_engine
 from streammetrics.config import Settings
 from streammetrics.engine import Arrived
 from streammetrics.events.model import Event, Feedback, Impression
-from streammetrics.ports import Commit, Outcome
+from streammetrics.ports import Outcome
 from streammetrics.run import tune_garbage_collection
 from streammetrics.service import CHUNK_RECORDS_MAX
-from streammetrics.work import WorkerRules
+from streammetrics.work import WorkerRules, commit_of
 from tests.bench.parts import WrongAnswerError, read_given, reply
 from tests.bench.truth import INPUTS
 from tests.servers.redis import RedisServer
@@ -46,15 +46,16 @@ class Task:
 
     def step(self, batch: Arrived | None) -> None:
         needs = self.engine.needs(self.state, batch)
-        loaded = self.store.load(0, needs.users, needs.due_before_ms, WorkerRules().commit_users_max)
-        due = self.engine.take(self.state, needs, loaded.users, loaded.due, loaded.next_due_ms)
+        loaded = self.store.load(0, needs.users, needs.due_before_ms, WorkerRules().commit_users_max, needs.totals)
+        due = self.engine.take(self.state, needs, loaded.users, loaded.due, loaded.next_due_ms, totals=loaded.totals)
         self.engine.step(self.state, batch, due)
 
     def commit(self) -> None:
+        if self.engine.needs(self.state, None).totals:
+            self.step(None)
         save = self.engine.save(self.state)
         self.seq += 1
-        head = (0, self.claim.epoch, "bench", self.seq, save.control, save.panes_from_ms)
-        if self.store.commit(Commit(*head, save.users, save.due, save.users_gone, save.panes, save.panes_gone)) is not Outcome.WRITTEN:
+        if self.store.commit(commit_of(save, task=0, epoch=self.claim.epoch, token="bench", seq=self.seq)) is not Outcome.WRITTEN:
             raise WrongAnswerError("a commit was refused")
         self.engine.forget(self.state, self.cached_max)
 
