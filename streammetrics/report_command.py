@@ -29,7 +29,7 @@ def show_report(
     """Read the report and tell it. Raises ConfigError for a file that cannot be read or written, StoreError, StateError."""
     configure_quiet_logs(settings.log.level, settings.log.format)
     where = f"redis.namespace {settings.redis.namespace!r}" if file is None else "standard input" if file == STDIN else file.name
-    findings = findings_of(live_report(settings) if file is None else _read(file), where).only(names)
+    findings = findings_of(live_report(settings) if file is None else _read(file, where), where).only(names)
     if html is not None:
         with WrittenWhole("--html", html) as written:
             written.write(page(findings, where))
@@ -65,7 +65,7 @@ def live_report(settings: Settings) -> dict[str, Any]:
         store.close()
 
 
-def _read(file: Path) -> object:
+def _read(file: Path, where: str) -> object:
     try:
         content = sys.stdin.buffer.read() if file == STDIN else file.read_bytes()
     except OSError as error:
@@ -73,7 +73,7 @@ def _read(file: Path) -> object:
     try:
         return msgspec.json.decode(content)
     except msgspec.DecodeError as error:
-        raise StreammetricsError(f"{file} is not JSON: {error}") from error
+        raise StreammetricsError(f"{where} is not JSON: {error}") from error
 
 
 def _print(findings: Findings, all_measures: bool) -> None:

@@ -1,8 +1,11 @@
-"""A shelf in Redis: one key beside the namespace's meta key. Nothing here decodes the value."""
+"""A shelf in Redis: one key beside the namespace's meta key, a hash of one field, so that it takes no commands that the store does
+not. Nothing here decodes the value."""
 
 from __future__ import annotations
 
 from streammetrics.adapters.redis_client import Client, RedisSettings, connect, send, speaking
+
+FIELD = "value"
 
 
 class RedisShelf:
@@ -15,12 +18,12 @@ class RedisShelf:
 
     def read(self) -> bytes | None:
         with speaking(self.settings):
-            answer = send(self._client(), "GET", self.key)
+            answer = send(self._client(), "HGET", self.key, FIELD)
         return None if answer is None else bytes(answer)
 
     def write(self, value: bytes) -> None:
         with speaking(self.settings):
-            send(self._client(), "SET", self.key, value)
+            send(self._client(), "HSET", self.key, FIELD, value)
 
     def close(self) -> None:
         client, self._connected = self._connected, None
