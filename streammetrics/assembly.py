@@ -62,6 +62,7 @@ def _experiment_rules(settings: Settings) -> ExperimentRules | None:
         return None
     return ExperimentRules(
         idle_ms=experiments.idle_days * DAY_MS,
+        patience_ms=experiments.patience_ms,
         variants_max=experiments.variants_max,
         metrics=experiments.metrics,
         spans={name: Span(_epoch_ms(trial.start), _epoch_ms(trial.end)) for name, trial in experiments.named.items()},
