@@ -16,7 +16,7 @@ export PIP_ROOT_USER_ACTION := ignore
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup servers golden test test-unit test-golden test-deploy test-integration test-wheel test-lowest lint lint-deploy dist demo bench bench-aa bench-metrics clean
+.PHONY: help setup servers golden test test-unit test-golden test-deploy test-integration test-wheel test-lowest lint lint-deploy dist demo story bench bench-aa bench-metrics clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -84,6 +84,10 @@ test-lowest: ## the unit tests with the least versions that pyproject.toml allow
 
 demo: setup ## simulated traffic through the whole engine: live numbers on the terminal and on /metrics
 	@$(VENV)/bin/streammetrics demo
+
+story: setup servers ## three simulated experiments through real servers: a drop is found, none stays quiet, a broken split is told
+	@mkdir -p .cache/story
+	@$(RUN) tests.story .cache/story
 
 bench: setup servers ## events per second, end to end and engine alone, on this machine
 	@$(RUN) tests.bench

@@ -152,7 +152,7 @@ class Step:
         if not known:  # before it is noted: what lies between it and the others may join them
             self.state.enliven(labelled, event.ts)
         labelled.newest, labelled.oldest = max(labelled.newest, event.ts), min(labelled.oldest, event.ts)
-        if labelled.arms and (event.ts < session.last or self.join.attribution_ms < self.join.gap_ms):
+        if labelled.arms and (event.ts < session.last or self.rules.entering_ms < self.join.gap_ms):
             self._note_due(user, event)
         duplicates = session.add_impression(event, topic, self.join, self.touched)
         if duplicates:
@@ -171,7 +171,7 @@ class Step:
         are not final before that.
         """
         state, rules, ts = self.state, self.rules, event.ts
-        final = final_bound(state.watermark, rules.lateness_ms, rules.join.attribution_ms)
+        final = final_bound(state.watermark, rules.lateness_ms, rules.entering_ms)
         for session in user.sessions:
             for shown in reversed(session.lists.values()):
                 facts = shown.facts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -62,6 +62,7 @@ def _experiment_rules(settings: Settings) -> ExperimentRules | None:
         return None
     return ExperimentRules(
         idle_ms=experiments.idle_days * DAY_MS,
+        patience_ms=experiments.patience_ms,
         variants_max=experiments.variants_max,
         metrics=experiments.metrics,
         spans={name: Span(_epoch_ms(trial.start), _epoch_ms(trial.end)) for name, trial in experiments.named.items()},
@@ -147,3 +148,8 @@ def numbers(settings: Settings, engine: Engine) -> dict[str, Any]:
 def window_names(settings: Settings) -> dict[int, str]:
     """How each window, by its length in ms, is written in labels."""
     return {window.ms: window.text for window in settings.windows.windows}
+
+
+def control_of(settings: Settings) -> Callable[[str, Collection[str]], str | None]:
+    """Which variant of an experiment the others are compared with, as the settings say."""
+    return lambda experiment, variants: settings.experiments.policy(experiment).control_of(variants)

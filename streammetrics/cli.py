@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import click
 
@@ -152,6 +152,42 @@ def replay(
 
     loaded = _load(config_path, settings_given)
     replay_and_show(loaded.settings, files, Outputs(**outputs), flush=flush, quiet=quiet)
+
+
+@command
+@configured
+@click.argument("file", required=False, type=click.Path(path_type=Path, allow_dash=True), metavar="[FILE]")
+@click.option(
+    "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True, help="For people, or for programs."
+)
+@click.option("--html", type=FILE, help="Write one page of HTML here too, with the intervals over time; it needs nothing else.")
+@click.option("--experiment", "names", multiple=True, metavar="NAME", help="This experiment only; once for each.")
+@click.option("--all", "all_measures", is_flag=True, help="All measures, not only the main ones.")
+def report(
+    config_path: Path | None,
+    settings_given: tuple[str, ...],
+    file: Path | None,
+    form: Literal["text", "json"],
+    html: Path | None,
+    names: tuple[str, ...],
+    all_measures: bool,
+) -> None:
+    """Tell what is known of each experiment: the verdict and why, users, means, lifts with intervals, and whether it can be trusted.
+
+    FILE is what `replay --report` wrote or /api/report served (- for standard input). Without it, the store of the configuration
+    is read; nothing is written there.
+
+    \b
+    Examples:
+      streammetrics report --config streammetrics.toml
+      streammetrics report --set redis.url=redis://cache:6379/0 --experiment ranker-v7 --html ranker-v7.html
+      streammetrics replay events.ndjson --report report.json && streammetrics report report.json --all
+      curl -s http://127.0.0.1:9464/api/report | streammetrics report - --format json
+    """
+    from streammetrics.report_command import show_report  # noqa: PLC0415
+
+    loaded = _load(config_path, settings_given)
+    show_report(loaded.settings, file, form=form, html=html, names=names, all_measures=all_measures)
 
 
 @command

@@ -25,6 +25,7 @@ from streammetrics.config import Loaded, Settings, load
 from streammetrics.demo_screen import Screen
 from streammetrics.engine import Engine
 from streammetrics.errors import ConfigError
+from streammetrics.keeper import Keeper
 from streammetrics.logs import configure_quiet_logs
 from streammetrics.publisher import Publisher
 from streammetrics.report import Report
@@ -95,9 +96,10 @@ def run_demo(settings: Settings, stop: threading.Event, *, seed: int, rate: floa
     exhibit = _exhibit(settings, engine, vitals, clock)
     screen = Screen(settings, engine.layout, vitals, clock)
     store.announce(TASKS)
+    keeper = Keeper(exhibit.show)
 
     def show(report: Report) -> None:
-        exhibit.show(report)
+        keeper.take(report)
         screen.take(report)
 
     publisher = Publisher(

@@ -249,7 +249,7 @@ class Engine:
         if experiments is None or layout is None:
             return Settled({}, [], {})
         self._end_lives(state)
-        return settle(state, experiments, layout, pane_ms=self.rules.pane_ms, attribution_ms=self.rules.join.attribution_ms, bound=bound)
+        return settle(state, experiments, layout, pane_ms=self.rules.pane_ms, entering_ms=self.rules.entering_ms, bound=bound)
 
     def _end_lives(self, state: TaskState) -> None:
         """Drop the experiments that are over as far as the watermark has come; the end of the input is no silence."""
@@ -269,13 +269,13 @@ class Engine:
             for shown in session.lists.values()
             if shown.facts.experiments and pane_start(shown.ts, pane_ms) + pane_ms > user.entered
         ]
-        return min(due, pane_start(min(waiting), pane_ms) + pane_ms + join.attribution_ms - 1) if waiting else due
+        return min(due, pane_start(min(waiting), pane_ms) + pane_ms + self.rules.entering_ms - 1) if waiting else due
 
     def _note_entered(self, state: TaskState) -> None:
         """Everybody who was due before this has been looked at; so all lists of the panes that were final then have entered."""
         looked = min(close_bound(state, self.rules), state.next_due)
         if looked not in (NEVER, FOREVER):
-            looked = pane_start(looked - self.rules.join.attribution_ms, self.rules.pane_ms)
+            looked = pane_start(looked - self.rules.entering_ms, self.rules.pane_ms)
         state.entered_before = max(state.entered_before, looked)
 
     def _cells(self, state: TaskState) -> tuple[dict[str, bytes], list[str]]:
@@ -326,12 +326,12 @@ class Engine:
                 self._enter_final(user_id, user, state)
 
     def _enter_final(self, user_id: str, user: User, state: TaskState) -> None:
-        """Let the lists of final panes enter, though their session is open."""
+        """Let the lists enter that have waited for their session to close, though it is open."""
         pane_ms = self.rules.pane_ms
-        bound = self.final_bound(state)
+        bound = close_bound(state, self.rules)
         if bound in (NEVER, FOREVER):
             return
-        final = pane_start(bound, pane_ms)
+        final = pane_start(bound - self.rules.entering_ms, pane_ms)
         state.leave(user_id, user, [shown for session in user.sessions for shown in session.lists.values() if shown.ts < final], pane_ms)
         user.entered = max(user.entered, final)
 

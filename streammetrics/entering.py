@@ -1,8 +1,9 @@
 """Lists that have become final -> the totals of their users -> the moments of experiments, once between two commits.
 
-Pure. A list enters when its pane is final or its session has closed, whichever is first, and changes no more; of one user's lists
-the earlier never enter after the later. So his first exposure is that of the first list that enters, and his totals only grow,
-until a list shows him a second variant: then they are withdrawn, and he is counted among those who saw several.
+Pure. A list enters when its session has closed, or some patience after its pane is final, whichever is first, and changes no
+more; of one user's lists the earlier never enter after the later. So his first exposure is that of the first list that enters, and
+his totals only grow, until a list shows him a second variant: then they are withdrawn, and he is counted among those who saw
+several.
 
 All users that are looked at between two commits are taken together: what each adds was known at the last commit (before) and is
 known now (after), and the moments change by the difference. Integers only, so the order of users and of commits cannot matter.
@@ -200,7 +201,7 @@ class _Round:
                 entry.packed = packed
 
 
-def settle(state: TaskState, rules: ExperimentRules, layout: UserLayout, *, pane_ms: int, attribution_ms: int, bound: int) -> Settled:
+def settle(state: TaskState, rules: ExperimentRules, layout: UserLayout, *, pane_ms: int, entering_ms: int, bound: int) -> Settled:
     """Let all lists that wait enter; afterwards nobody is looked at any more. `bound` is that of sessions that are over (ms).
 
     Every user whose lists wait must have been looked at, so that his totals are known.
@@ -217,7 +218,7 @@ def settle(state: TaskState, rules: ExperimentRules, layout: UserLayout, *, pane
         found[user_id] = (entries, changed or bool(waiting))
     round_.sum()
     settled = Settled({}, [], {})
-    until = {life.number: _until(life, rules, pane_ms + attribution_ms) for life in state.lives}
+    until = {life.number: _until(life, rules, pane_ms + entering_ms) for life in state.lives}
     for user_id, (entries, changed) in found.items():
         if not entries or (bound == FOREVER and not state.users[user_id].sessions):  # after a flush nothing comes any more
             if state.records[user_id] is not None:

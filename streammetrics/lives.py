@@ -40,10 +40,12 @@ class Span(NamedTuple):
 class ExperimentRules:
     """What decides which lists count in experiments. `metrics` are those that users' totals hold; empty: all that are scored.
 
-    `variants_max` bounds the variants of all experiments of a task together, as `groups_max` bounds its groups.
+    `patience_ms`: how long a list that is final waits for its session to close before it enters without, so that the lists of a
+    visit enter together. `variants_max` bounds the variants of all experiments of a task together, as `groups_max` its groups.
     """
 
     idle_ms: int = 30 * DAY_MS
+    patience_ms: int = 0
     variants_max: int = 200
     metrics: tuple[str, ...] = ()
     spans: Mapping[str, Span] = field(default_factory=dict, hash=False)

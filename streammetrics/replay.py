@@ -23,7 +23,8 @@ from streammetrics.engine import Engine, FinalPane
 from streammetrics.errors import SourceError, StreammetricsError
 from streammetrics.panes_file import pane_lines
 from streammetrics.ports import DeadLetter, Polled
-from streammetrics.report import Report
+from streammetrics.replay_looks import ReplayLooks
+from streammetrics.report import Ledger, Report
 from streammetrics.service import Worker
 from streammetrics.vitals import Vitals
 from streammetrics.windows import FOREVER
@@ -108,29 +109,33 @@ def replay(
             vitals=vitals,
             on_final=write_final,
         )
-        _read_all(worker, source, progress)
+        looks = ReplayLooks(build_ledger(settings, engine), store)
+        _read_all(worker, source, looks, progress)
         worker.drain(flush)
         if panes is not None:
             for start_ms, pane in worker.unfinished_panes():
                 panes.writelines(pane_lines(start_ms, pane, final=False, pane_ms=engine.rules.pane_ms, layout=engine.layout))
         worker.finish()
-        report = _report(settings, engine, store)
+        ledger = _ledger(settings, engine, store)
+        report = ledger.report(1)
         if report_file is not None:
-            report_file.write(msgspec.json.format(msgspec.json.encode(report.to_json(engine.layout)), indent=2) + b"\n")
+            plain = report.to_json(engine.layout) | {"history": looks.history(ledger).to_json()}
+            report_file.write(msgspec.json.format(msgspec.json.encode(plain), indent=2) + b"\n")
     return report, engine
 
 
-def _read_all(worker: Worker, source: FileSource, progress: Callable[[FileSource], None]) -> None:
+def _read_all(worker: Worker, source: FileSource, looks: ReplayLooks, progress: Callable[[FileSource], None]) -> None:
     """Read in step: the input furthest behind in event time comes next, so that no file opens days of sessions."""
     while not source.exhausted:
         worker.turn(timeout_s=0)
+        looks.after_turn(worker)
         source.prefer(worker.inputs_by_event_time())
         progress(source)
 
 
-def _report(settings: Settings, engine: Engine, store: MemoryStore) -> Report:
+def _ledger(settings: Settings, engine: Engine, store: MemoryStore) -> Ledger:
     ledger = build_ledger(settings, engine)
     for task, view in store.view([0], {}, {}).items():
         ledger.update(task, view.seq, view.control, view.panes, view.users, view.experiments)
     ledger.freeze(ledger.scales_due(1))  # a replay is looked at once
-    return ledger.report(1)
+    return ledger

@@ -23,12 +23,14 @@ from streammetrics.adapters.http_server import HttpServer
 from streammetrics.adapters.kafka_dead_letters import KafkaDeadLetters
 from streammetrics.adapters.kafka_source import KafkaSource
 from streammetrics.adapters.prometheus import Exposition, ExpositionLimits
+from streammetrics.adapters.redis_shelf import RedisShelf
 from streammetrics.adapters.redis_store import RedisStore
 from streammetrics.assembly import (
     build_decoder,
     build_engine,
     build_ledger,
     build_worker_rules,
+    control_of,
     window_names,
 )
 from streammetrics.clock import SystemClock
@@ -36,6 +38,7 @@ from streammetrics.config import Settings
 from streammetrics.connections import kafka_settings, redis_settings
 from streammetrics.engine import Engine
 from streammetrics.errors import ConfigError, Problem, SourceError, StateError, StoreError
+from streammetrics.keeper import HISTORY_KEY, Keeper
 from streammetrics.logs import configure_logs
 from streammetrics.ports import Clock
 from streammetrics.publisher import Publisher
@@ -62,7 +65,7 @@ def run(settings: Settings) -> None:
     engine = build_engine(settings, settings.kafka.topics)
     role = settings.worker.role
     limits = ExpositionLimits(label_values_max=settings.exporter.label_values_max, series_max=settings.exporter.series_max)
-    exposition = Exposition(engine.layout, window_names(settings), vitals, limits, loop=role != "exporter")
+    exposition = Exposition(engine.layout, window_names(settings), vitals, limits, loop=role != "exporter", control_of=control_of(settings))
     exhibit = Exhibit(exposition, clock.monotonic, publishes=role != "worker")
     server = HttpServer.from_settings(exhibit, settings.http)
     with stopping() as stop:
@@ -86,6 +89,7 @@ def tune_garbage_collection() -> None:
 
 def _serve(settings: Settings, engine: Engine, exhibit: Exhibit, clock: Clock, vitals: Vitals, stop: threading.Event) -> None:
     store = RedisStore(redis_settings(settings))
+    shelf = RedisShelf(redis_settings(settings), HISTORY_KEY)
     publisher: Publisher | None = None
     thread: threading.Thread | None = None
     unpublish = threading.Event()
@@ -100,7 +104,7 @@ def _serve(settings: Settings, engine: Engine, exhibit: Exhibit, clock: Clock, v
                     publish_ms=settings.exporter.publish_ms,
                     clock=clock,
                     vitals=vitals,
-                    on_report=exhibit.show,
+                    on_report=Keeper(exhibit.show, shelf).take,
                 )
                 thread = publisher.start(unpublish)
             if settings.worker.role == "exporter":
@@ -111,6 +115,7 @@ def _serve(settings: Settings, engine: Engine, exhibit: Exhibit, clock: Clock, v
         unpublish.set()
         if thread is not None:
             thread.join(10)
+        shelf.close()
         store.close()
     if publisher is not None and publisher.failure is not None:
         raise publisher.failure

@@ -35,6 +35,7 @@ _MEANINGS = {
 }
 _VALUE_LABELS = ("experiment", "variant", "k", "window", "segments")
 _GROUP_LABELS = ("experiment", "variant", "window", "segments", "view")
+_MEASURE_LABELS = ("experiment", "variant", "metric", "k", "scope")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +115,23 @@ def _sum_counters() -> Iterator[Series]:
             )
 
 
+def _experiment_gauges() -> Iterator[Series]:
+    """What is known of experiments; the rows are those of `ExperimentReport.rows`, whose absent labels are left out here."""
+    of_measure = {
+        "mean": "Mean of a measure over the final lists (or users) of a variant.",
+        "lift": "Relative difference of a variant's mean to the control's.",
+        "lift_lower": "Least lift that the data allow, at all looks together.",
+        "lift_upper": "Greatest lift that the data allow, at all looks together.",
+        "verdict": "2 improved, 1 safe, 0 inconclusive, -1 regressed, -2 invalid; without variant, metric and k: of the whole experiment.",
+    }
+    for name, says in of_measure.items():
+        yield _gauge(f"experiment_{name}", says, *_MEASURE_LABELS)
+    yield _gauge("experiment_users", "Users who saw this variant and no other.", "experiment", "variant", "scope")
+    yield _gauge("experiment_srm_p_value", "Chance of so uneven a split of users, at all looks together.", "experiment", "scope")
+    yield _gauge("experiment_multi_exposed_users", "Users who saw several variants, and are excluded.", "experiment", "scope")
+    yield _gauge("experiment_entered_timestamp_seconds", "Event time up to which all lists are in the experiments.", unit="seconds")
+
+
 def _counter(name: str, says: str, *labels: str, origin: Origin = "state") -> Series:
     return Series(f"streammetrics_{name}_total", "counter", says, labels, origin=origin)
 
@@ -132,6 +150,7 @@ TABLE: tuple[Series, ...] = (
     _counter("final_lists_with_feedback", "Final lists that have feedback.", "experiment", "variant"),
     *_sum_counters(),
     Series("streammetrics_variant_info", "info", "Role of a variant: control or treatment.", ("experiment", "variant", "role")),
+    *_experiment_gauges(),
     _counter("events", "Events read, whatever became of them.", "topic"),
     _counter("dropped", "Events refused, by reason: malformed, future, late (in _late_total too) or beyond a limit.", "reason", "topic"),
     _counter("late", "Events older than the watermark less the allowed lateness.", "topic"),

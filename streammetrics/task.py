@@ -35,6 +35,11 @@ class EngineRules:
     decoding: str = "native"
     """How bytes become events, in words: state of events that were read in another way is state of other rules."""
 
+    @property
+    def entering_ms(self) -> int:
+        """How far behind the bound of closed sessions the end of a pane lies whose lists enter experiments, session or no session."""
+        return self.join.attribution_ms + (0 if self.experiments is None else self.experiments.patience_ms)
+
     def describe(self) -> str:
         """One line that names every rule, to tell whether stored state was made by the same ones."""
         join = self.join

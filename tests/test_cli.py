@@ -17,7 +17,7 @@ from streammetrics.version import __version__
 from tests.commands import ROOT, environment, streammetrics
 from tests.servers.process import free_port
 
-COMMANDS = ("run", "replay", "simulate", "demo", "doctor", "check-config")
+COMMANDS = ("run", "replay", "report", "simulate", "demo", "doctor", "check-config")
 """The commands that take a configuration."""
 NEEDED = {"replay": ["events.ndjson"], "simulate": ["--out", "events.ndjson"]}
 """Words without which a command is wrong usage."""

@@ -455,7 +455,7 @@ def value_or_clash(key: str, value: int | str) -> object:
 
 def test_most_bounds_can_be_reached_with_the_other_defaults():
     clashing = {key for key, least, most in numeric_bounds() for value in (least, most) if value_or_clash(key, value) == "clash"}
-    assert clashing == {"events.items_max", "join.attribution_ms", "windows.pane_ms"}
+    assert clashing == {"events.items_max", "experiments.patience_ms", "join.attribution_ms", "windows.pane_ms"}
 
 
 @pytest.mark.parametrize("key", [key for key, least, _ in numeric_bounds() if key.endswith("_ms")])
@@ -909,7 +909,7 @@ def test_experiments_are_named_in_the_environment_as_json():
         ("[experiments]\nalpha = 1", "experiments.alpha", "alpha: got 1"),
         ("[experiments]\npaging = ['mrr@3']", "experiments.paging", "mrr@3 is not measured"),
         ("[experiments]\nmetrics = ['mrr@3']", "experiments.metrics", "mrr@3 is not computed"),
-        ("[experiments]\nidle_days = 1\n[join]\nattribution_ms = 86_400_000", "experiments.idle_days", "before its lists are final"),
+        ("[experiments]\nidle_days = 1\n[join]\nattribution_ms = 86_400_000", "experiments.idle_days", "before its lists enter"),
     ],
 )
 def test_what_cannot_be_meant_of_experiments_is_refused_with_its_place(tmp_path, toml, key, rule):

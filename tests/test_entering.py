@@ -61,10 +61,20 @@ def expected(case: Case, machine: Machine, rules: ExperimentRules, *, flush: boo
         name: (float("-inf") if span.start_ms is None else span.start_ms, float("inf") if span.end_ms is None else span.end_ms)
         for name, span in rules.spans.items()
     }
-    return experiments(case.steps, result, case.settings, score, idle_ms=rules.idle_ms, spans=spans, flush=flush, w_ms=before.w_ms)
+    return experiments(
+        case.steps,
+        result,
+        case.settings,
+        score,
+        idle_ms=rules.idle_ms,
+        patience_ms=rules.patience_ms,
+        spans=spans,
+        flush=flush,
+        w_ms=before.w_ms,
+    )
 
 
-RULES = st.builds(ExperimentRules, idle_ms=st.sampled_from((FOR_EVER_MS, 20, 3)))
+RULES = st.builds(ExperimentRules, idle_ms=st.sampled_from((FOR_EVER_MS, 20, 3)), patience_ms=st.sampled_from((0, 4, 12)))
 
 
 @given(cases(), RULES, st.booleans())

@@ -242,3 +242,26 @@ def test_an_empty_file_is_no_error(tmp_path: Path) -> None:
     done = streammetrics("replay", path)
     assert (done.returncode, done.stderr) == (0, "")
     assert "no lists" in done.stdout
+
+
+def test_the_looks_at_an_experiment_do_not_depend_on_how_the_file_comes_or_on_commits(tmp_path: Path) -> None:
+    traffic = Traffic(users=600, seed=4, impressions_per_second=6, lists_per_visit=3, list_gap_ms=20_000)
+    path = write(tmp_path / "events.ndjson", sent(traffic, 12_000))
+    _, report, _ = replayed(tmp_path, path)
+    (day, start) = report["history"]  # type: ignore[misc]
+    assert (day["scope"], start["scope"], day["looks"]) == ("day", "start", start["looks"])
+    times = [at for at, _ in start["looks"]["kept"]]
+    assert len(times) > 4
+    assert times == sorted({*times})
+    users = [look[1] for _, look in start["looks"]["kept"]]
+    assert users == sorted(users)
+    assert users[0] < users[-1] <= sum(variant["users"] for variant in report["experiments"][1]["variants"])  # type: ignore[index]
+    often = ["--set", "worker.commit_ms=1", "--set", "worker.commit_users_max=100"]
+    _, again, _ = replayed(tmp_path, "-", stdin=path.read_bytes(), words=often)
+    assert (again["experiments"], again["history"]) == (report["experiments"], report["history"])
+
+
+def test_a_replay_without_experiments_looks_at_none(tmp_path: Path) -> None:
+    path = write(tmp_path / "events.ndjson", sent(CLEAN))
+    _, report, _ = replayed(tmp_path, path, words=["--set", "experiments.enabled=false"])
+    assert (report["experiments"], report["history"]) == ([], [])

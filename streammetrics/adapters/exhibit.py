@@ -10,13 +10,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from streammetrics.adapters.history import History
+from streammetrics.adapters.curves import Curves
 from streammetrics.adapters.prometheus import Exposition
+from streammetrics.history import History
 from streammetrics.report import Report
 from streammetrics.vitals import Trouble
 
 STUCK_SECONDS = 30.0
 """A loop that has not come round for this long hangs: every wait in it is shorter."""
+NO_HISTORY = History()
 
 
 class Finding(NamedTuple):
@@ -36,19 +38,19 @@ class Exhibit:
     def __init__(self, exposition: Exposition, monotonic: Callable[[], float], *, publishes: bool = True) -> None:
         self._exposition, self._monotonic, self._publishes = exposition, monotonic, publishes
         self._vitals = exposition.vitals
-        self._report: Report | None = None
+        self._report: tuple[Report, History] | None = None
         self._report_json: tuple[Report, bytes] | None = None
         self._shown_seconds: float | None = None
         self._gap_seconds: float | None = None
-        self.history = History(str(metric) for metric in exposition.layout.scorer.metrics)
+        self.curves = Curves(str(metric) for metric in exposition.layout.scorer.metrics)
 
-    def show(self, report: Report) -> None:
-        """Show this report from now on; for the publisher, in its thread."""
+    def show(self, report: Report, history: History = NO_HISTORY) -> None:
+        """Show this report from now on, with the looks that led to it; for the publisher, in its thread."""
         self._exposition.show(report)
-        self.history.take(report, [each.to_json() for each in report.experiments])
+        self.curves.take(report, [each.to_json() for each in report.experiments])
         now_seconds = self._monotonic()
         self._gap_seconds = None if self._shown_seconds is None else now_seconds - self._shown_seconds
-        self._report, self._shown_seconds = report, now_seconds
+        self._report, self._shown_seconds = (report, history), now_seconds
 
     def metrics(self, accept: str) -> tuple[bytes, str]:
         """The page for Prometheus and its content type, in the format that the Accept header prefers."""
@@ -56,11 +58,13 @@ class Exhibit:
 
     def report_json(self) -> bytes | None:
         """The latest report as JSON, made once however often it is asked for; None before the first."""
-        report, made = self._report, self._report_json
-        if report is None:
+        shown, made = self._report, self._report_json
+        if shown is None:
             return None
+        report, history = shown
         if made is None or made[0] is not report:
-            made = self._report_json = (report, msgspec.json.encode(report.to_json(self._exposition.layout)))
+            plain = report.to_json(self._exposition.layout) | {"history": history.to_json()}
+            made = self._report_json = (report, msgspec.json.encode(plain))
         return made[1]
 
     def pulse(self) -> dict[str, Any]:

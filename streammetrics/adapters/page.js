@@ -237,7 +237,7 @@ async function fill() {
   filled = choice;
   const query = new URLSearchParams({ window_ms: selection.windowMs, metric: selection.metric, lists: selection.lists });
   try {
-    const [status, answer] = await ask(`/api/history?${query}`);
+    const [status, answer] = await ask(`/api/curves?${query}`);
     if (status !== 200) throw new Error(answer.error);
     history.addServer(choice, answer, now.report.settings.pane_ms);
     draw();

@@ -1,4 +1,4 @@
-"""The live page's own paths: its files, the recent history and the pulse of the process. What they say comes from an Exhibit.
+"""The live page's own paths: its files, the recent curves and the pulse of the process. What they say comes from an Exhibit.
 
 The page itself is `page.html` with `page.css` and the modules of `page*.js` beside this file, served as they are: there is no
 build, nothing of others and nothing inline.
@@ -14,8 +14,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from streammetrics.adapters.curves import LISTS, UnknownChoiceError
 from streammetrics.adapters.exhibit import Exhibit
-from streammetrics.adapters.history import LISTS, UnknownChoiceError
 
 SCRIPTS = ("page.js", "page_chart.js", "page_experiments.js", "page_history.js", "page_parts.js", "page_pipeline.js", "page_words.js")
 _FILES = {
@@ -28,10 +28,10 @@ _FILES = {
 def page_routes(exhibit: Exhibit) -> list[Route]:
     """The page and what it asks for besides `/api/report`."""
 
-    async def history(request: Request) -> Response:
+    async def curves(request: Request) -> Response:
         asked = request.query_params
         try:
-            lines = exhibit.history.lines(_whole(asked.get("window_ms", "")), asked.get("metric", ""), asked.get("lists", LISTS[0]))
+            lines = exhibit.curves.lines(_whole(asked.get("window_ms", "")), asked.get("metric", ""), asked.get("lists", LISTS[0]))
         except UnknownChoiceError as error:
             return _json({"error": str(error)}, 400)
         return _json(lines)
@@ -40,7 +40,7 @@ def page_routes(exhibit: Exhibit) -> list[Route]:
         return _json(exhibit.pulse())
 
     return [
-        Route("/api/history", history),
+        Route("/api/curves", curves),
         Route("/api/pulse", pulse),
         *(Route(path, _file(*named)) for path, named in _FILES.items()),
     ]

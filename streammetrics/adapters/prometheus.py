@@ -19,6 +19,7 @@ from prometheus_client.exposition import generate_latest as render_text
 from prometheus_client.openmetrics.exposition import generate_latest as render_openmetrics
 from prometheus_client.registry import Collector
 
+from streammetrics.adapters.prometheus_experiments import ControlOf, control_by_convention
 from streammetrics.adapters.prometheus_rows import ReportRows, Row, vitals_rows
 from streammetrics.report import Report
 from streammetrics.scoring import Layout
@@ -85,16 +86,24 @@ def _filled(series: Series, rows: Iterable[Row]) -> Metric:
 class Exposition:
     """The page of one process. `window_names` are the windows' lengths in ms with the text that the label shows.
 
-    `loop` tells whether the process consumes; without it the series of the loop are absent. `show` and `page` may be called
+    `loop` tells whether the process consumes; without it the series of the loop are absent. `control_of` names the control of an
+    experiment of which nothing has been reported yet. `show` and `page` may be called
     from different threads. Metrics of the process itself (`process_...`) are added by the client library.
     """
 
     def __init__(
-        self, layout: Layout, window_names: Mapping[int, str], vitals: Vitals, limits: ExpositionLimits | None = None, *, loop: bool = True
+        self,
+        layout: Layout,
+        window_names: Mapping[int, str],
+        vitals: Vitals,
+        limits: ExpositionLimits | None = None,
+        *,
+        loop: bool = True,
+        control_of: ControlOf = control_by_convention,
     ) -> None:
         self._limits = limits or ExpositionLimits()
         self.layout, self.vitals, self.loop = layout, vitals, loop
-        self._report_rows = ReportRows(layout, window_names, self._limits.label_values_max)
+        self._report_rows = ReportRows(layout, window_names, self._limits.label_values_max, control_of)
         self._of_state = SeriesCollector(series for series in TABLE if series.origin == "state")
         self._of_process = SeriesCollector(series for series in TABLE if series.origin != "state")
         self._state, self._process = CollectorRegistry(), CollectorRegistry()

@@ -9,6 +9,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 from itertools import accumulate, chain
 from typing import NamedTuple
 
+from streammetrics.adapters.prometheus_experiments import ControlOf, control_by_convention, experiment_groups, experiment_rows, roles
 from streammetrics.adapters.prometheus_labels import Counters, LabelNames, ShownGroup
 from streammetrics.events.model import MALFORMED_REASONS
 from streammetrics.ports import Outcome
@@ -22,8 +23,6 @@ from streammetrics.windows import Group, GroupValues, Window
 DROPPED_REASONS = (*MALFORMED_REASONS, "future", "late", "session_full", "too_many_groups", "too_many_lists", "too_many_variants")
 UNMATCHED_REASONS = ("orphan", "out_of_list", "too_old")
 COMMIT_STATUSES = (*(outcome.value for outcome in Outcome), "failed")
-CONTROL_VARIANTS = frozenset({"control"})
-"""The variants that others are compared with, by name."""
 
 _COUNTED_ALONE = {
     "events": "streammetrics_events_total",
@@ -58,20 +57,24 @@ class Sum(NamedTuple):
 class ReportRows:
     """Makes rows of one report after the other, so that names and counters stay steady between them."""
 
-    def __init__(self, layout: Layout, window_names: Mapping[int, str], label_values_max: int) -> None:
+    def __init__(
+        self, layout: Layout, window_names: Mapping[int, str], label_values_max: int, control_of: ControlOf = control_by_convention
+    ) -> None:
         self._columns = layout.scorer.columns
         self._metrics = {str(metric): metric for metric in layout.scorer.metrics}
         self._window_names = window_names
         self._names = LabelNames(label_values_max)
+        self._control_of = control_of
         self._events, self._totals = Counters[Sum](), Counters[Sum]()
 
     def take(self, report: Report) -> tuple[list[Row], int]:
-        """The rows of a report, each series once, and how many series were left out because their group is folded."""
+        """The rows of a report, each series once, and how many series were left out because their names are folded."""
         live = {values.group for window in report.windows for values in window.groups}
-        groups = self._names.settle(live, {Group(total.experiment, total.variant) for total in report.totals})
+        resting = {Group(total.experiment, total.variant) for total in report.totals}
+        groups = self._names.settle(live, resting | {*experiment_groups(report.experiments)})
         plain: list[tuple[GroupValues, Window]] = []
         by_segment: list[tuple[GroupValues, Window]] = []
-        folded = 0
+        of_experiments, folded = experiment_rows(report.experiments, groups)
         for values, window in _by_group(report.windows):
             if groups[values.group].is_folded:  # means cannot be added
                 folded += 2 + len(values.values) + len(values.values_with_feedback)
@@ -79,6 +82,7 @@ class ReportRows:
                 (by_segment if values.group.segment else plain).append((values, window))
         rows = chain(
             self._state_rows(report),
+            (Row(*row) for row in of_experiments),
             self._value_rows(plain, groups),
             self._total_rows(report, groups),
             self._value_rows(by_segment, groups),
@@ -94,6 +98,8 @@ class ReportRows:
             if window.complete and window.end_ms is not None:
                 labels: tuple[str, ...] = (self._window_names[window.window_ms], window.view)
                 yield Row("streammetrics_window_end_timestamp_seconds", labels, window.end_ms / 1_000)
+        if report.entered_ms is not None:
+            yield Row("streammetrics_experiment_entered_timestamp_seconds", (), report.entered_ms / 1_000)
         for counter, value in self._events.take((counter, counter, count) for counter, count in _event_counts(report)).items():
             yield counter.row(value)
         for each in report.inputs:
@@ -104,9 +110,8 @@ class ReportRows:
     def _total_rows(self, report: Report, groups: Mapping[Group, ShownGroup]) -> Iterator[Row]:
         for counter, value in self._totals.take(self._total_sources(report, groups)).items():
             yield counter.row(value)
-        for shown in sorted({shown for shown in groups.values() if shown.experiment and not shown.segments and not shown.is_folded}):
-            role = "control" if shown.variant in CONTROL_VARIANTS else "treatment"
-            yield Row("streammetrics_variant_info", (shown.experiment, shown.variant, role), 1)
+        for labels in roles(groups, report.experiments, self._control_of):
+            yield Row("streammetrics_variant_info", labels, 1)
 
     def _total_sources(self, report: Report, groups: Mapping[Group, ShownGroup]) -> Iterator[tuple[Hashable, Sum, int]]:
         """Every number of every total by the names as sent, with the counter that shows it."""

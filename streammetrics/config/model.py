@@ -68,11 +68,12 @@ class Settings(Section):
         chosen = self.experiments.metrics or known
         users = tuple(f"user_{name}" for name in chosen if name.startswith("hit_rate@"))
         yield from self.experiments.clashes(known, (*chosen, *users))
-        if self.experiments.idle_days * DAY_MS <= self.join.attribution_ms + self.windows.pane_ms:
+        waits_ms = self.join.attribution_ms + self.experiments.patience_ms + self.windows.pane_ms
+        if self.experiments.idle_days * DAY_MS <= waits_ms:
             rule = (
-                f"must be more than join.attribution_ms ({self.join.attribution_ms} ms): an experiment would end before its lists are final"
+                "must be more than join.attribution_ms and experiments.patience_ms together: an experiment would end before its lists enter"
             )
-            yield Clash(("experiments.idle_days", "join.attribution_ms", "windows.pane_ms"), rule)
+            yield Clash(("experiments.idle_days", "join.attribution_ms", "experiments.patience_ms", "windows.pane_ms"), rule)
 
     @property
     def warnings(self) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, PlainValidator
 
-from streammetrics.config.fields import Clash, Listed, Number, OptionalText, Section, Text, Whole, setting, whole
+from streammetrics.config.fields import Clash, Listed, Number, OptionalText, Section, Text, Whole, milliseconds, setting, whole
 from streammetrics.experiments import ExperimentError, Policy
 
 _POLICY = Policy()
@@ -61,6 +61,9 @@ class Trial(Section):
 class ExperimentSettings(Section):
     enabled: bool = setting(True, "Whether users are counted in experiments. Off: variants have windows and totals, and no intervals.")
     idle_days: Whole = whole(30, "Days of event time without a list after which an experiment is over and all of it is dropped.", 1, 366)
+    patience_ms: Whole = milliseconds(
+        600_000, "How long a list that is final waits for its session to close, so that the lists of a visit enter experiments together."
+    )
     variants_max: Whole = whole(200, "Most variants of all experiments of a task together.", 1, 100_000)
     metrics: Annotated[Listed[Text], Field(max_length=320)] = setting(
         (), "The metrics that variants are compared by, such as ndcg@10; none: all that are computed.", "a list of distinct names with @k"

@@ -20,9 +20,11 @@ from streammetrics.adapters.exhibit import STUCK_SECONDS, Exhibit
 from streammetrics.adapters.http_server import HEADER_BYTES_MAX, HttpServer
 from streammetrics.adapters.page_routes import SCRIPTS
 from streammetrics.errors import ConfigError
+from streammetrics.history import History
 from streammetrics.ports import Input
 from streammetrics.vitals import Trouble, Vitals
 from tests.adapters.pipeline import START_MS, Now, Pipeline, served, shown, two_variants
+from tests.experiments.samples import experiment
 
 PATHS = ("/", *(f"/{name}" for name in SCRIPTS), "/page.css", "/metrics", "/healthz", "/readyz", "/api/report", "/api/pulse")
 
@@ -183,10 +185,13 @@ class TestReadiness:
 
 class TestReport:
     def test_the_report_is_served_as_json(self, port: Port) -> None:
-        port.show()
+        report = port.pipeline.report()
+        history = History().take(START_MS, [experiment({"control": 0.5, "treatment": 0.4})])
+        port.exhibit.show(report, history)
         answer = port.ask("/api/report")
         assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
-        assert json.loads(answer.body) == json.loads(json.dumps(port.pipeline.report().to_json(port.pipeline.engine.layout)))
+        wanted = report.to_json(port.pipeline.engine.layout) | {"history": history.to_json()}
+        assert json.loads(answer.body) == json.loads(json.dumps(wanted))
 
     def test_before_the_first_report_it_is_json_too(self, port: Port) -> None:
         answer = port.ask("/api/report")
@@ -200,7 +205,7 @@ class TestReport:
         port.exhibit.show(later.report())
         after = json.loads(port.ask("/api/report").body)
         assert (before["tasks_committed"], before["sessions_open"]) == (1, 1)
-        assert after == json.loads(json.dumps(later.report().to_json(later.engine.layout)))
+        assert after == json.loads(json.dumps(later.report().to_json(later.engine.layout) | {"history": []}))
 
 
 class TestPulse:

@@ -12,12 +12,14 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from streammetrics.adapters.prometheus import CONTENT_TYPES, Exposition
 from streammetrics.adapters.prometheus_labels import OTHER
 from streammetrics.errors import MalformedEvent
+from streammetrics.experiments import ExperimentReport
 from streammetrics.ports import Input
 from streammetrics.report import Report
 from streammetrics.series import SERIES, TABLE
 from streammetrics.version import __version__
 from streammetrics.vitals import Trouble, Vitals
 from tests.adapters.pipeline import MINUTE_MS, START_MS, Pipeline, clicked, shown, two_variants
+from tests.experiments.samples import experiment
 
 OPENMETRICS = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -181,7 +183,7 @@ class TestCounts:
 class TestTable:
     def test_the_page_shows_just_the_series_of_the_table(self, pipeline: Pipeline) -> None:
         exposition = pipeline.exposition(busy_vitals())
-        exposition.show(pipeline.move_on(START_MS + 35 * MINUTE_MS).report())
+        exposition.show(with_experiments(pipeline.move_on(START_MS + 35 * MINUTE_MS).report(), ranker()))
         on_page = {(series, frozenset(label for label, _ in labels)) for series, labels in samples(exposition)}
         wanted = set()
         for series in TABLE:
@@ -199,7 +201,7 @@ class TestTable:
 
     def test_help_and_kind_come_from_the_table(self, pipeline: Pipeline) -> None:
         exposition = pipeline.exposition(busy_vitals())
-        exposition.show(pipeline.report())
+        exposition.show(with_experiments(pipeline.report(), ranker()))
         page = exposition.page(OPENMETRICS)[0].decode()
         families = {family.name: family for family in parse_openmetrics(page)}  # type: ignore[no-untyped-call]  # the library's own
         for series in SERIES.values():
@@ -282,6 +284,81 @@ class TestLife:
 
     def test_the_version_is_told(self, pipeline: Pipeline) -> None:
         assert value(samples(pipeline.exposition()), "build_info", version=__version__) == 1
+
+
+def with_experiments(report: Report, *found: ExperimentReport) -> Report:
+    return replace(report, experiments=found, entered_ms=START_MS)
+
+
+def ranker(name: str = "ranker", compared_with: str | None = None) -> ExperimentReport:
+    """An experiment whose treatment is worse than its control."""
+    return experiment({"control": 0.5, "treatment": 0.4}, name=name, control=compared_with)
+
+
+class TestExperiments:
+    def test_every_row_of_an_experiment_is_on_the_page(self, pipeline: Pipeline) -> None:
+        exposition, found = pipeline.exposition(), ranker()
+        exposition.show(with_experiments(pipeline.report(), found))
+        on_page = samples(exposition)
+        rows = list(found.rows())
+        assert {row.series for row in rows} == {
+            series.name.removeprefix("streammetrics_experiment_") for series in TABLE if "scope" in series.labels
+        }
+        for row in rows:
+            labels = row._asdict()
+            name = f"experiment_{labels.pop('series')}"
+            number = labels.pop("value")
+            wanted = SERIES[f"streammetrics_{name}"].labels
+            assert all(not value for label, value in labels.items() if label not in wanted)
+            assert value(on_page, name, **{label: labels[label] for label in wanted}) == number
+        assert len([key for key in on_page if key[0].startswith("streammetrics_experiment_")]) == len(rows) + 1
+        assert value(on_page, "experiment_entered_timestamp_seconds") == START_MS / 1_000
+
+    def test_the_verdict_of_a_regression_is_minus_one(self, pipeline: Pipeline) -> None:
+        exposition = pipeline.exposition()
+        exposition.show(with_experiments(pipeline.report(), ranker()))
+        of_all = value(samples(exposition), "experiment_verdict", experiment="ranker", variant="", metric="", k="", scope="start")
+        assert of_all == -1
+
+    def test_an_experiment_beyond_the_limit_is_left_out_and_counted(self) -> None:
+        first, second = ranker("a"), ranker("b")
+        folded = []
+        for found in ((first,), (first, second)):
+            exposition = Pipeline().exposition(label_values_max=2)
+            exposition.show(with_experiments(experiments("a", "x", "y"), *found))
+            on_page = samples(exposition)
+            assert {labels["experiment"] for labels, _ in named(on_page, "experiment_verdict")} == {"a"}
+            folded.append(value(on_page, "series_folded_total"))
+        assert folded[1] - folded[0] == len(list(second.rows()))
+
+    def test_a_variant_beyond_the_limit_is_left_out_and_the_rest_of_its_experiment_is_shown(self) -> None:
+        found = ranker()
+        exposition = Pipeline().exposition(label_values_max=1)
+        exposition.show(with_experiments(experiments("ranker"), found))
+        on_page = samples(exposition)
+        assert {labels["variant"] for labels, _ in named(on_page, "experiment_mean")} == {"control"}
+        assert [number for labels, number in named(on_page, "experiment_verdict") if not labels["variant"]] == [-1]
+        assert value(on_page, "series_folded_total") == len([row for row in found.rows() if row.variant == "treatment"])
+
+    def test_an_experiment_that_ended_vanishes(self, pipeline: Pipeline) -> None:
+        exposition = pipeline.exposition()
+        exposition.show(with_experiments(pipeline.report(), ranker()))
+        exposition.show(pipeline.report())
+        assert {name for name, labels in samples(exposition) if "scope" in dict(labels)} == set()
+
+    def test_what_exceeds_the_page_is_cut_from_its_measures_and_never_from_its_verdict(self, pipeline: Pipeline) -> None:
+        exposition = pipeline.exposition(series_max=110)
+        exposition.show(with_experiments(pipeline.report(), ranker()))
+        on_page = samples(exposition)
+        assert value(on_page, "experiment_verdict", experiment="ranker", variant="", metric="", k="", scope="start") == -1
+        assert value(on_page, "experiment_srm_p_value", experiment="ranker", scope="start") > 0
+
+    def test_a_control_that_was_named_has_its_role_and_the_convention_is_for_the_others(self, pipeline: Pipeline) -> None:
+        report = with_experiments(pipeline.report(), ranker(compared_with="treatment"))
+        exposition = pipeline.exposition()
+        exposition.show(report)
+        roles = {labels["variant"]: labels["role"] for labels, _ in named(samples(exposition), "variant_info")}
+        assert roles == {"control": "treatment", "treatment": "control"}
 
 
 def experiments(*names: str) -> Report:

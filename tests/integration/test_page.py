@@ -196,7 +196,7 @@ def fetched(base: str, path: str = "/api/report") -> Any:
 
 def lifts(base: str) -> int:
     """How many lifts of NDCG@10 since the start the server remembers."""
-    asked = fetched(base, f"/api/history?window_ms={HOUR_MS}&metric=ndcg@10")
+    asked = fetched(base, f"/api/curves?window_ms={HOUR_MS}&metric=ndcg@10")
     known = next(each for each in asked["experiments"] if each["scope"] == "start")
     return sum(lift is not None for line in known["lines"] for lift in line["lift"])
 
@@ -267,7 +267,7 @@ class TestNumbers:
 
     def test_a_fresh_page_has_curves_at_once_with_every_point_that_the_server_remembers(self, visit: Open, still: Served) -> None:
         found = visit(still.base)
-        asked = fetched(still.base, f"/api/history?window_ms={HOUR_MS}&metric=ndcg@10")
+        asked = fetched(still.base, f"/api/curves?window_ms={HOUR_MS}&metric=ndcg@10")
         figure = found.section(EXPERIMENT).locator("figure").filter(has_text="Lift of NDCG@10")
         known = next(each for each in asked["experiments"] if each["scope"] == "start")
         figure.get_by_text("The curves as numbers").click()

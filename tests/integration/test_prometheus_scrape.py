@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from urllib.request import urlopen
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from streammetrics.adapters.exhibit import Exhibit
 from streammetrics.vitals import Vitals
 from tests.adapters.pipeline import MINUTE_MS, START_MS, Now, Pipeline, served, shown, two_variants
+from tests.experiments.samples import experiment
 from tests.servers.prometheus import PrometheusServer
 
 
@@ -44,6 +46,25 @@ def test_a_windowed_ndcg_per_variant_is_the_number_of_the_report(
         prometheus_server.forget("streammetrics")
 
 
+def test_the_verdict_and_the_interval_of_an_experiment_are_those_of_the_report(
+    prometheus_server: PrometheusServer, pipeline: Pipeline, exhibit: Exhibit
+) -> None:
+    found = experiment({"control": 0.5, "treatment": 0.4})
+    exhibit.show(replace(pipeline.report(), experiments=(found,)))
+    with served(exhibit) as base:
+        prometheus_server.scrape("verdicts", base.removeprefix("http://"))
+        answer = prometheus_server.wait_for('streammetrics_experiment_verdict{job="verdicts", metric="", scope="start"} == -1')
+        assert [(sample.labels["experiment"], "variant" in sample.labels) for sample in answer] == [("ranker", False)]
+        _, treatment = found.variants
+        for end in ("lift_lower", "lift", "lift_upper"):
+            (sample,) = prometheus_server.query(f'streammetrics_experiment_{end}{{job="verdicts", metric="ndcg", k="10"}}')
+            assert sample.labels["variant"] == "treatment"
+            assert sample.value == getattr(treatment.measures[0], end)
+        (p_value,) = prometheus_server.query('streammetrics_experiment_srm_p_value{job="verdicts"}')
+        assert p_value.value == found.health.sample_ratio_p
+        prometheus_server.forget("verdicts")
+
+
 def test_names_that_senders_choose_arrive_as_sent(prometheus_server: PrometheusServer) -> None:
     names = {"<b>bold</b>", 'say "hi" \\', "👩‍🔬"}
     pipeline = Pipeline().feed("impressions", *(shown(f"u{index}", name) for index, name in enumerate(sorted(names))))
@@ -56,7 +77,8 @@ def test_names_that_senders_choose_arrive_as_sent(prometheus_server: PrometheusS
         prometheus_server.forget("strange-names")
 
 
-def test_promtool_finds_nothing_wrong_with_the_page(prometheus_server: PrometheusServer, exhibit: Exhibit) -> None:
+def test_promtool_finds_nothing_wrong_with_the_page(prometheus_server: PrometheusServer, pipeline: Pipeline, exhibit: Exhibit) -> None:
+    exhibit.show(replace(pipeline.report(), experiments=(experiment({"control": 0.5, "treatment": 0.4}),)))
     with served(exhibit) as base, urlopen(f"{base}/metrics", timeout=10) as answer:
         checked = prometheus_server.promtool("check", "metrics", given=answer.read().decode())
     assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")

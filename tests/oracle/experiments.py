@@ -1,7 +1,7 @@
 """What the final lists of a task add to experiments: users, their totals, the sums over users, by plain counting.
 
-A list counts once it is final for windows, or its session has closed. Written from the semantics: nothing is updated, everything is
-counted anew from the lists.
+A list counts once its session has closed, or some patience after it is final for windows. Written from the semantics: nothing is
+updated, everything is counted anew from the lists.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ def experiments(
     score: Scores,
     *,
     idle_ms: float = math.inf,
+    patience_ms: int = 0,
     spans: Mapping[str, tuple[float, float]] = {},
     flush: bool = False,
     w_ms: float | None = None,
@@ -56,7 +57,7 @@ def experiments(
             if name in dict(shown.experiments)
             and first <= shown.ts <= last
             and start <= shown.ts < end
-            and (flush or _has_entered(shown, result, settings))
+            and (flush or _has_entered(shown, result, settings, patience_ms))
         ]
         if entered:  # the latest life that lists have entered is the experiment
             found = {key: scope for key, scope in found.items() if key[0] != name}
@@ -86,13 +87,13 @@ def _lives(steps: Sequence[Step], result: TaskResult, idle_ms: float) -> dict[st
     return lives
 
 
-def _has_entered(shown: ShownList, result: TaskResult, settings: Settings) -> bool:
+def _has_entered(shown: ShownList, result: TaskResult, settings: Settings, patience_ms: int) -> bool:
     pane_end = shown.ts // settings.pane_ms * settings.pane_ms + settings.pane_ms
     closed = any(
         session.closed and session.user_id == shown.user_id and session.first_ts <= shown.ts <= session.last_ts
         for session in result.sessions
     )
-    return closed or pane_end <= result.f_ms
+    return closed or pane_end + patience_ms <= result.f_ms
 
 
 def _scope(lists: Sequence[tuple[ShownList, str]], settings: Settings, score: Scores) -> Scope:

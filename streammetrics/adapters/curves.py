@@ -64,7 +64,7 @@ class _Point(NamedTuple):
         return sum(len(line) for line in self.lines.values())
 
 
-class History:
+class Curves:
     """Lines of the windows and of the experiments. Taken by one thread, read by any.
 
     metrics: names such as `ndcg@10`, those of the reports' windows. A window gets a point for each of its ends, and an

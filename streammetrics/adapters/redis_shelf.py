@@ -1,0 +1,36 @@
+"""A shelf in Redis: one key beside the namespace's meta key, a hash of one field, so that it takes no commands that the store does
+not. Nothing here decodes the value."""
+
+from __future__ import annotations
+
+from streammetrics.adapters.redis_client import Client, RedisSettings, connect, send, speaking
+
+FIELD = "value"
+
+
+class RedisShelf:
+    """A `Shelf` in Redis; see `streammetrics.ports`. For one thread. Nothing is sent before the first call."""
+
+    def __init__(self, settings: RedisSettings, name: str) -> None:
+        self.settings = settings
+        self.key = f"{{{settings.namespace}:meta}}:{name}"
+        self._connected: Client | None = None
+
+    def read(self) -> bytes | None:
+        with speaking(self.settings):
+            answer = send(self._client(), "HGET", self.key, FIELD)
+        return None if answer is None else bytes(answer)
+
+    def write(self, value: bytes) -> None:
+        with speaking(self.settings):
+            send(self._client(), "HSET", self.key, FIELD, value)
+
+    def close(self) -> None:
+        client, self._connected = self._connected, None
+        if client is not None:
+            client.close()
+
+    def _client(self) -> Client:
+        if self._connected is None:
+            self._connected = connect(self.settings)
+        return self._connected

@@ -1,0 +1,134 @@
+"""What a report says of experiments, read back from its JSON: for the terminal and for a page. Pure; nothing is computed anew.
+
+The JSON is that of `/api/report`, of `replay --report`, or of a live store; all are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from streammetrics.errors import StreammetricsError
+from streammetrics.experiments import ExperimentReport
+from streammetrics.history import DAY_SCOPE, History, Look, look_at
+
+SCOPE_WORDS: Final = {"start": "since it began", "day": "on this UTC day"}
+"""The scopes in the order and the words that people read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """All experiments of a report, by name and scope. `at_ms` is the event time up to which all is in them, None where unknown."""
+
+    experiments: tuple[ExperimentReport, ...]
+    history: History
+    at_ms: int | None
+    version: str
+
+    def looks(self, experiment: ExperimentReport) -> list[tuple[int, Look]]:
+        """The looks at an experiment in the order of time, that of the report itself the last."""
+        looks = [*self.history.of(experiment.experiment, experiment.scope).looks.kept]
+        if self.at_ms is not None:
+            looks = [each for each in looks if each[0] < self.at_ms] + [(self.at_ms, look_at(experiment))]
+        return looks
+
+    def told(self) -> list[ExperimentReport]:
+        """The experiments without the days on which they began, of which nothing else could be told."""
+        whole = {each.experiment: each.variants for each in self.experiments if each.scope != DAY_SCOPE}
+        return [each for each in self.experiments if each.scope != DAY_SCOPE or whole.get(each.experiment) != each.variants]
+
+    def only(self, names: Collection[str]) -> Findings:
+        """Those of these names; all, when no name is given. Raises StreammetricsError for a name that is not there."""
+        known = sorted({each.experiment for each in self.experiments})
+        for name in names:
+            if name not in known:
+                raise StreammetricsError(f"there is no experiment {name!r} in the report; there are: {', '.join(known) or 'none'}")
+        return replace(self, experiments=tuple(each for each in self.experiments if not names or each.experiment in names))
+
+
+def findings_of(plain: object, where: str) -> Findings:
+    """The findings of a report given as plain JSON values. Raises StreammetricsError when `where` holds something else."""
+    if not isinstance(plain, Mapping) or "experiments" not in plain:
+        raise StreammetricsError(f"{where} is no report with experiments: give what `replay --report` wrote or /api/report served")
+    try:
+        experiments = msgspec.convert(plain["experiments"], tuple[ExperimentReport, ...])
+        history = History.from_json(plain.get("history", []))
+        at_ms = msgspec.convert(plain.get("experiments_entered_ms"), int | None)
+    except msgspec.ValidationError as error:
+        raise StreammetricsError(f"{where} is a report of another version, or a damaged one: {error}") from error
+    order = list(SCOPE_WORDS)
+    ordered = sorted(experiments, key=lambda each: (each.experiment, order.index(each.scope) if each.scope in order else len(order)))
+    return Findings(tuple(ordered), history, _newest_end(plain) if at_ms is None else at_ms, str(plain.get("version", "")))
+
+
+def to_json(findings: Findings) -> dict[str, Any]:
+    """The findings as plain JSON values, under the names of the report."""
+    return {
+        "version": findings.version,
+        "experiments_entered_ms": findings.at_ms,
+        "experiments": [each.to_json() for each in findings.experiments],
+        "history": [
+            trail for trail in findings.history.to_json() if any(trail["experiment"] == each.experiment for each in findings.experiments)
+        ],
+    }
+
+
+def moment(at_ms: int | None) -> str:
+    """A time for people.
+
+    >>> moment(1_732_183_200_000), moment(None)
+    ('2024-11-21 10:00 UTC', 'an unknown time')
+    """
+    return "an unknown time" if at_ms is None else datetime.fromtimestamp(at_ms / 1_000, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def lift_text(lift: float | None) -> str:
+    """A relative difference for people; a dash where there is none.
+
+    >>> lift_text(-0.1463), lift_text(0.02), lift_text(None)
+    ('-14.6 %', '+2.0 %', '-')
+    """
+    return "-" if lift is None else f"{100 * lift:+.1f} %"
+
+
+def interval_text(lower: float | None, upper: float | None) -> str:
+    """The interval of a lift for people; an end that the data do not bound is open.
+
+    >>> interval_text(-0.17, -0.12), interval_text(None, 0.5), interval_text(None, None)
+    ('-17.0 % to -12.0 %', 'below +50.0 %', '-')
+    """
+    if lower is None or upper is None:
+        return "-" if lower is upper else f"below {lift_text(upper)}" if lower is None else f"above {lift_text(lower)}"
+    return f"{lift_text(lower)} to {lift_text(upper)}"
+
+
+def health_lines(experiment: ExperimentReport) -> list[str]:
+    """The checks of an experiment in words, one each."""
+    health = experiment.health
+    split = "not as it should be" if any("split" in trouble for trouble in health.troubles) else "as it should be"
+    lines = [
+        f"split of users: {split} (p = {health.sample_ratio_p:.2g})",
+        f"users in several variants: {experiment.multi_exposed_users:,} ({100 * health.multi_exposed_share:.2g} %), excluded",
+    ]
+    if health.unmatched_share is not None:
+        lines.append(f"feedback that matches no list: {100 * health.unmatched_share:.2g} %")
+    return lines
+
+
+def honesty(experiment: ExperimentReport) -> str:
+    """What may be expected of the intervals."""
+    return (
+        f"Intervals hold at every look: one of a measure is ever wrong in at most {100 * experiment.alpha:g} % of experiments. "
+        f"A drop of up to {100 * experiment.margin:g} % is tolerated."
+    )
+
+
+def _newest_end(plain: Mapping[str, Any]) -> int | None:
+    """The end of the newest window: of an input that has ended, all before it is in the experiments."""
+    windows = plain.get("windows", [])
+    ends = [window.get("end_ms") for window in windows if isinstance(window, Mapping)] if isinstance(windows, list) else []
+    return max((end for end in ends if isinstance(end, int)), default=None)

@@ -1,0 +1,193 @@
+"""How the verdicts of experiments came about: a bounded memory of looks, for people. Pure; nothing is ever computed from it.
+
+A look is what an experiment said at one event time. Of the looks of one experiment and scope the first one of each cell of
+`width_ms` is kept, and cells double when there would be more than LOOKS_MAX: so what is kept depends on which looks there were
+and not on their order, and two processes that looked at different times can put theirs together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+import msgspec
+
+from streammetrics.experiments import ExperimentReport, MeasureReport
+from streammetrics.experiments.verdict import Word
+
+T = TypeVar("T")
+
+LOOK_MS: Final = 60_000
+"""Looks are at least in different minutes of event time."""
+LOOKS_MAX: Final = 96
+"""Most looks of one experiment and scope: as many as a page can show side by side."""
+TRAILS_MAX: Final = 40
+"""Most experiments and scopes; those that were looked at last are kept."""
+MEASURES_MAX: Final = 6
+VARIANTS_MAX: Final = 6
+"""Most measures and compared variants of a look."""
+
+DAY_MS: Final = 86_400_000
+DAY_SCOPE: Final = "day"
+MAIN_FAMILIES: Final = ("ndcg", "mrr", "hit_rate", "user_hit_rate")
+MAIN_CUTOFF: Final = 10
+
+_DIGITS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Thinned(Generic[T]):
+    """Values at times (epoch ms), in the order of time: the first one of each cell of `width_ms`, and at most LOOKS_MAX.
+
+    >>> found = Thinned().take(5_000, "a").take(61_000, "b").take(59_000, "c")
+    >>> found.kept
+    ((5000, 'a'), (61000, 'b'))
+    """
+
+    width_ms: int = LOOK_MS
+    kept: tuple[tuple[int, T], ...] = ()
+
+    def wants(self, at_ms: int) -> bool:
+        """Whether a value at this time would be kept."""
+        cell = at_ms // self.width_ms
+        return not any(at // self.width_ms == cell and at <= at_ms for at, _ in reversed(self.kept))
+
+    def take(self, at_ms: int, value: T) -> Thinned[T]:
+        """The same with one value more, if it is wanted."""
+        return self.merge(Thinned(LOOK_MS, ((at_ms, value),))) if self.wants(at_ms) else self
+
+    def merge(self, other: Thinned[T]) -> Thinned[T]:
+        """What both have kept, thinned; of two values at one time this one's counts."""
+        width_ms = max(self.width_ms, other.width_ms)
+        by_time = dict(sorted((dict(other.kept) | dict(self.kept)).items()))
+        while True:
+            first = {at // width_ms: at for at in reversed(by_time)}
+            if len(first) <= LOOKS_MAX:
+                return Thinned(width_ms, tuple((at, by_time[at]) for at in sorted(first.values())))
+            width_ms *= 2
+
+
+class Point(NamedTuple):
+    """A variant against its control by one measure, as it was known then."""
+
+    variant: str
+    metric: str
+    k: int
+    lift: float | None
+    lift_lower: float | None
+    lift_upper: float | None
+
+
+class Look(NamedTuple):
+    """What an experiment said at one event time: the word for all of it, its users, and its main points."""
+
+    verdict: Word
+    users: int
+    points: tuple[Point, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Trail:
+    """The looks at one experiment in one scope."""
+
+    experiment: str
+    scope: str
+    looks: Thinned[Look] = Thinned()
+
+    def merge(self, other: Trail) -> Trail:
+        """Both together; of a scope that is one day, the looks of the later day alone."""
+        if self.scope == DAY_SCOPE and self.looks.kept and other.looks.kept:
+            ours, theirs = (_day(each.looks.kept[-1][0]) for each in (self, other))
+            if ours != theirs:
+                return self if ours > theirs else other
+        return replace(self, looks=self.looks.merge(other.looks))
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """All trails, sorted by experiment and scope."""
+
+    trails: tuple[Trail, ...] = ()
+
+    def of(self, experiment: str, scope: str) -> Trail:
+        """The trail of one experiment and scope; an empty one when nobody has looked yet."""
+        return next((each for each in self.trails if (each.experiment, each.scope) == (experiment, scope)), Trail(experiment, scope))
+
+    def take(self, at_ms: int, experiments: Iterable[ExperimentReport]) -> History:
+        """Look at all experiments there are at `at_ms`, the event time up to which all is in them. The others are forgotten."""
+        trails = []
+        for each in experiments:
+            known = self.of(each.experiment, each.scope)
+            new_day = each.scope == DAY_SCOPE and bool(known.looks.kept) and _day(at_ms) != _day(known.looks.kept[-1][0])
+            if new_day or known.looks.wants(at_ms):
+                known = known.merge(Trail(each.experiment, each.scope, Thinned(LOOK_MS, ((at_ms, look_at(each)),))))
+            trails.append(known)
+        found = _bounded(trails)
+        return self if found == self.trails else History(found)
+
+    def merge(self, other: History) -> History:
+        """The trails of both."""
+        trails = {(each.experiment, each.scope): each for each in self.trails}
+        for each in other.trails:
+            known = trails.get((each.experiment, each.scope))
+            trails[each.experiment, each.scope] = each if known is None else known.merge(each)
+        return History(_bounded(trails.values()))
+
+    def only(self, other: History) -> History:
+        """The trails of what the other history has trails of as well."""
+        names = {(each.experiment, each.scope) for each in other.trails}
+        return History(tuple(each for each in self.trails if (each.experiment, each.scope) in names))
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """The history as plain JSON values; points are arrays in the order of `Point`."""
+        plain = msgspec.to_builtins(self)
+        assert isinstance(plain, dict)
+        return [*plain["trails"]]
+
+    @classmethod
+    def from_json(cls, plain: object) -> History:
+        """What `to_json` gave, read back. Raises msgspec.ValidationError for what it did not give."""
+        return cls(_bounded(msgspec.convert(plain, tuple[Trail, ...])))
+
+
+def look_at(experiment: ExperimentReport) -> Look:
+    """What is remembered of an experiment as it is now."""
+    measures = main_measures(experiment)
+    compared = [variant for variant in experiment.variants if variant.variant != experiment.control][:VARIANTS_MAX]
+    points = (_point(variant.variant, each) for variant in compared for each in variant.measures if (each.metric, each.k) in measures)
+    return Look(experiment.verdict.word, sum(variant.users for variant in experiment.variants), tuple(points))
+
+
+def main_measures(experiment: ExperimentReport) -> tuple[tuple[str, int], ...]:
+    """The measures that people look at first: those that may wake somebody, then one of each main family, at 10 where there is that.
+
+    At most MEASURES_MAX; all that there are, up to that number, when none is of those.
+    """
+    measured = {(each.metric, each.k): each for variant in experiment.variants for each in variant.measures}
+    chosen = dict.fromkeys(name for name, each in measured.items() if each.paging)
+    for family in MAIN_FAMILIES:
+        cutoffs = [k for metric, k in measured if metric == family]
+        if cutoffs and not any(metric == family for metric, _ in chosen):
+            chosen[family, MAIN_CUTOFF if MAIN_CUTOFF in cutoffs else cutoffs[0]] = None
+    return tuple(chosen or measured)[:MEASURES_MAX]
+
+
+def _point(variant: str, each: MeasureReport) -> Point:
+    return Point(variant, each.metric, each.k, *(_rounded(end) for end in (each.lift, each.lift_lower, each.lift_upper)))
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, _DIGITS)
+
+
+def _day(at_ms: int) -> int:
+    """The day that a look is about: all before its time is known, so midnight itself still looks at the day that ended."""
+    return (at_ms - 1) // DAY_MS
+
+
+def _bounded(trails: Iterable[Trail]) -> tuple[Trail, ...]:
+    kept: Sequence[Trail] = [*trails]
+    if len(kept) > TRAILS_MAX:
+        kept = sorted(kept, key=lambda each: each.looks.kept[-1][0] if each.looks.kept else 0)[-TRAILS_MAX:]
+    return tuple(sorted(kept, key=lambda each: (each.experiment, each.scope)))

@@ -1,0 +1,63 @@
+"""Looks at experiments while a replay reads, at even steps of event time, as people would have looked at the live process.
+
+What is stored is kept at each look, and becomes a history at the end, by the scales that the report has then: so the last look and
+the report say the same. The looks change no number: a commit more or less never does.
+"""
+
+from __future__ import annotations
+
+from streammetrics.experiments import Stored, build_report
+from streammetrics.history import DAY_MS, LOOK_MS, LOOKS_MAX, TRAILS_MAX, History, Look, Thinned, Trail, look_at
+from streammetrics.lives import WHOLE
+from streammetrics.ports import Store
+from streammetrics.report import Ledger
+from streammetrics.service import Worker
+from streammetrics.windows import NEVER
+
+NOTHING: Thinned[Stored] = Thinned()
+
+
+class ReplayLooks:
+    """The looks of a replay, whose only task is 0. `ledger` is its own, and shows experiments or none."""
+
+    def __init__(self, ledger: Ledger, store: Store) -> None:
+        self._ledger, self._store = ledger, store
+        self._first: int | None = None
+        self._due = NEVER
+        self._seen: dict[tuple[str, str], tuple[int, Thinned[Stored]]] = {}
+
+    def after_turn(self, worker: Worker) -> None:
+        """Look, if it is time. Steps grow with the time looked at, so that a year of events costs hundreds of looks and not more."""
+        state = worker.works[0].state if 0 in worker.works else None
+        if state is None or self._ledger.experiments is None or not state.lives.of_number or state.watermark < max(self._due, NEVER + 1):
+            return
+        first = self._first = state.watermark if self._first is None else self._first
+        self._due = state.watermark + max(LOOK_MS, (state.watermark - first) // LOOKS_MAX)
+        worker.drain(flush=False)  # so that what is seen depends on what was read, and not on when it was committed
+        if state.entered_before != NEVER:
+            self._look(state.entered_before)
+
+    def _look(self, entered_ms: int) -> None:
+        ledger = self._ledger
+        for task, view in self._store.view([0], ledger.seqs, {0: ledger.panes_wanted(0)}).items():
+            ledger.update(task, view.seq, view.control, view.panes, view.users, view.experiments)
+        today = (entered_ms - 1) // DAY_MS
+        for (name, day), stored in ledger.stored(1).items():
+            if day in (WHOLE, today) and (len(self._seen) < TRAILS_MAX or (name, stored.scope) in self._seen):
+                known_day, seen = self._seen.get((name, stored.scope), (day, NOTHING))
+                self._seen[name, stored.scope] = day, (seen if known_day == day else NOTHING).take(entered_ms, stored)
+
+    def history(self, final: Ledger) -> History:
+        """The looks at the experiments that the final ledger still knows, by its scales."""
+        view = self._ledger.experiments
+        if view is None:
+            return History()
+        trails = []
+        left = {(stored.experiment, stored.scope) for stored in final.stored(1).values()}
+        for (name, scope), (_, seen) in sorted(self._seen.items()):
+            if (name, scope) in left:
+                scales = final.scales.get(name, {})
+                reports = ((at, build_report(view.measures, view.policy(name), stored, scales)) for at, stored in seen.kept)
+                looks: tuple[tuple[int, Look], ...] = tuple((at, look_at(report)) for at, report in reports)
+                trails.append(Trail(name, scope, Thinned(seen.width_ms, looks)))
+        return History(tuple(trails))

@@ -1,0 +1,120 @@
+"""Three experiments from simulated clicks to an alert, by real servers: a ranker that got worse, one that did not, and a broken split.
+
+`python -m tests.story` (after `make servers`) starts Kafka, Redis and Prometheus, lets `streammetrics simulate` send the traffic of
+each experiment, runs `streammetrics run` on it, and shows what Prometheus saw and what `streammetrics report` says.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.commands import streammetrics
+from tests.integration.pipeline import HOUR_MS, Pipeline, Service, start_ms
+from tests.servers.kafka import KafkaBroker
+from tests.servers.process import HOST
+from tests.servers.prometheus import PrometheusServer
+from tests.servers.redis import RedisServer
+
+MINUTES = 30
+ENDS_MS = 3 * HOUR_MS
+"""A last event this long after the start makes everything final."""
+PATIENCE_SECONDS = 120.0
+SECTIONS = {
+    "join": {"gap_ms": 600_000, "attribution_ms": 600_000, "lateness_ms": 10_000, "idle_ms": HOUR_MS},
+    "metrics": {"names": ["ndcg", "hit_rate"], "cutoffs": [10]},
+    "experiments": {"paging": ["ndcg@10"]},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """What is simulated, beside what all stories share, and what must come of it."""
+
+    name: str
+    says: str
+    wishes: tuple[str, ...]
+    word: str
+
+
+STORIES = (
+    Story("worse", "the treatment ranks 15 % worse from the start", ("--regression", "treatment:0.85"), "regressed"),
+    Story("same", "both variants rank alike", (), ""),
+    Story(
+        "uneven", "both rank alike, but users are split 45 to 55", ("--variant", "control=0.45", "--variant", "treatment=0.55"), "invalid"
+    ),
+)
+
+
+class Seen(NamedTuple):
+    """What became of a story: the verdict on the whole experiment, the least one that Prometheus ever saw, and the words."""
+
+    code: float
+    least: float
+    alarms: int
+    users: float
+    text: str
+    html: str
+
+
+def send(story: Story, pipeline: Pipeline) -> None:
+    """Half an hour of traffic by `simulate`, then one event on each input that ends it."""
+    begin = start_ms()
+    kafka = ["--set", f"kafka.bootstrap_servers={pipeline.broker.bootstrap}", "--set", f"kafka.topics={','.join(pipeline.topics)}"]
+    size = ["--minutes", str(MINUTES), "--users", "3000", "--rate", "20", "--start", str(begin), "--seed", "7"]
+    done = streammetrics("simulate", "--kafka", "--pace", "fast", *kafka, *size, *story.wishes)
+    assert done.returncode == 0, done.stderr
+    pipeline.write_ends(begin + ENDS_MS)
+
+
+@contextmanager
+def running(story: Story, broker: KafkaBroker, redis_url: str, prometheus: PrometheusServer) -> Iterator[tuple[Pipeline, Service]]:
+    """A process that consumes the story's traffic while Prometheus scrapes it; Prometheus looks before the first event arrives."""
+    pipeline = Pipeline(broker, redis_url, f"story-{story.name}", ["impressions", "feedback"], **SECTIONS)
+    with pipeline.service() as service:
+        prometheus.scrape(pipeline.name, f"{HOST}:{service.port}")
+        try:
+            prometheus.wait_for(f'streammetrics_build_info{{job="{pipeline.name}"}}')
+            send(story, pipeline)
+            yield pipeline, service
+        finally:
+            prometheus.forget(pipeline.name)
+
+
+def verdict(job: str) -> str:
+    """The verdict on the whole experiment since it began, as PromQL."""
+    return f'streammetrics_experiment_verdict{{job="{job}", metric="", scope="start"}}'
+
+
+def watch(story: Story, broker: KafkaBroker, redis_url: str, prometheus: PrometheusServer, folder: Path) -> Seen:
+    """Let a story happen, until all of its lists are in its experiment, and say what Prometheus and the report made of it."""
+    with running(story, broker, redis_url, prometheus) as (pipeline, service):
+        job = pipeline.name
+        all_in = f'streammetrics_experiment_entered_timestamp_seconds{{job="{job}"}} >= {(start_ms() + HOUR_MS) / 1_000}'
+        prometheus.wait_for(all_in, deadline_seconds=PATIENCE_SECONDS)
+        (last,) = prometheus.wait_for(verdict(job))
+        (least,) = prometheus.query(f"min_over_time({verdict(job)}[10m])")
+        alarms = prometheus.query(f'min_over_time(streammetrics_experiment_verdict{{job="{job}", metric="ndcg", k="10"}}[10m]) == -1')
+        users = sum(each.value for each in prometheus.query(f'streammetrics_experiment_users{{job="{job}", scope="start"}}'))
+        page = folder / f"{story.name}.html"
+        done = streammetrics("report", "--config", service.config, "--html", page)
+        assert done.returncode == 0, done.stderr
+        return Seen(last.value, least.value, len(alarms), users, done.stdout, page.read_text(encoding="utf-8"))
+
+
+def main() -> None:
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path()
+    with KafkaBroker() as broker, RedisServer() as redis, PrometheusServer() as prometheus:
+        for story in STORIES:
+            seen = watch(story, broker, redis.fresh_url(), prometheus, folder)
+            print(f"\n{story.name}: {story.says}")
+            print(f"Prometheus {prometheus.url}: verdict {seen.code:g} of {seen.users:,.0f} users, least verdict ever {seen.least:g}")
+            print(f"page: {folder / story.name}.html\n\n{seen.text}")
+
+
+if __name__ == "__main__":
+    main()
