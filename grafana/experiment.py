@@ -253,7 +253,7 @@ def _verdicts_over_time() -> Block:
 
 def _users() -> Block:
     return lines(
-        "Users",
+        "Users of each variant",
         "Users of each variant who saw that one only.",
         "short",
         Query(state("streammetrics_experiment_users", **_WHOLE), "{{variant}}"),
@@ -277,7 +277,7 @@ def _shares() -> Block:
 
 def _sample_ratio() -> Block:
     return lines(
-        "Even split by chance",
+        "Even split by chance, over time",
         f"p-value of the sample ratio, valid at every look. Below {POLICY.sample_ratio_alpha:g} (dashed) the assignment or the tracking "
         "is broken, and so is every comparison.",
         "none",
@@ -293,7 +293,7 @@ def _sample_ratio() -> Block:
 
 def _multi_exposed() -> Block:
     return lines(
-        "Users in several variants",
+        "Users in several variants, over time",
         "Users who saw more than one variant, left out of every comparison: the number, and their share of all (right).",
         "short",
         Query(state("streammetrics_experiment_multi_exposed_users", **_WHOLE), "users"),
@@ -307,7 +307,7 @@ def _multi_exposed() -> Block:
 
 def _join() -> Block:
     return lines(
-        "Feedback without a list",
+        "Feedback without a list, by reason",
         "Share of feedback that counts for no list, by reason, of all traffic: a broken join shows here before it looks like a regression.",
         "percentunit",
         Query(

@@ -152,7 +152,7 @@ def _input() -> tuple[Block, ...]:
     per_input = by("max", ["topic", "partition"], selector("streammetrics_lag_records"))
     return (
         lines(
-            "Records per second",
+            "Records per second by topic",
             "Records read and committed, by topic. A topic at 0 while others run has lost its producer.",
             "cps",
             Query(state_rate("streammetrics_events_total", ["topic"]), "{{topic}}"),
