@@ -145,13 +145,15 @@ def listing(title: str, description: str, columns: Mapping[str, str], *queries: 
         "indexByName": {name: at for at, name in enumerate(names)},
         "renameByName": names,
     }
+    options = table.Options(show_header=True, sort_by=[common.TableSortByFieldState(display_name=sort[0], desc=sort[1])])
+    options.footer = None  # of older versions only
     return Block(
         kind="table",
         title=title,
         description=description,
         queries=queries,
         instant=True,
-        options=table.Options(show_header=True, sort_by=[common.TableSortByFieldState(display_name=sort[0], desc=sort[1])]),
+        options=options,
         custom=common.TableFieldOptions(align=common.FieldTextAlignment.AUTO, inspect=False, cell_options=common.TableAutoCellOptions()),
         changes=(
             dashboard.DataTransformerConfig(id_val="merge", options={}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from grafana.house import BLUE, RED, SOURCE
 from grafana.queries import EXPERIMENT, METRIC, selector
@@ -19,7 +20,7 @@ Variable = dashboard.VariableModel
 
 def datasource() -> Variable:
     """Which Prometheus."""
-    return Variable(
+    return _variable(
         name="datasource",
         label="Data source",
         type_val=dashboard.VariableType.DATASOURCE,
@@ -124,6 +125,13 @@ def _annotation(name: str, color: str, expr: str, title: str, words: str, tags: 
     return annotation
 
 
+def _variable(**fields: Any) -> Variable:
+    """A variable without what the SDK says of intervals, which ours are none of."""
+    made = Variable(**fields)
+    made.auto = made.auto_min = made.auto_count = None
+    return made
+
+
 def _asked(
     name: str,
     label: str,
@@ -139,7 +147,7 @@ def _asked(
     chosen: str | list[str] = [current] if many else current
     if all_value and not current:
         chosen = ["$__all"] if many else "$__all"
-    return Variable(
+    return _variable(
         name=name,
         label=label,
         description=description,
@@ -164,7 +172,7 @@ def _shown(chosen: str | list[str]) -> str | list[str]:
 def _chosen(name: str, label: str, meanings: Mapping[str, str], description: str) -> Variable:
     """A variable with a fixed list of values by the words that are shown; the first is chosen."""
     options = [dashboard.VariableOption(text=shown, value=value, selected=at == 0) for at, (shown, value) in enumerate(meanings.items())]
-    return Variable(
+    return _variable(
         name=name,
         label=label,
         description=description,
