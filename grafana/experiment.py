@@ -101,7 +101,7 @@ def _verdict() -> Block:
 
 def _health_numbers() -> tuple[Block, ...]:
     p, shared, unmatched = POLICY.sample_ratio_alpha, POLICY.multi_exposed_share_max, POLICY.unmatched_share_max
-    ends = state("streammetrics_window_end_timestamp_seconds", view='="final"')
+    entered = state("streammetrics_experiment_entered_timestamp_seconds")
     return (
         number(
             "Users",
@@ -141,12 +141,12 @@ def _health_numbers() -> tuple[Block, ...]:
             width=3,
         ),
         number(
-            "Final numbers are behind by",
-            "How long before now final numbers end, in event time: lists get their full time to earn feedback first.",
+            "Verdicts are behind by",
+            "How long before now the lists of the experiments end, in event time: each gets its full time to earn feedback first.",
             "s",
-            Query(f"time() - {by('min', [], ends)}", "behind"),
+            Query(f"time() - {entered}", "behind"),
             decimals=0,
-            empty="no window yet",
+            empty="no list yet",
             steps=((None, GREEN), (7_200, YELLOW), (21_600, RED)),
         ),
     )

@@ -17,8 +17,9 @@ _EXPERIMENTS = (
     Series("streammetrics_experiment_users", "gauge", "Users of a variant.", ("experiment", "variant", "scope")),
     Series("streammetrics_experiment_srm_p_value", "gauge", "Chance of so uneven a split.", ("experiment", "scope")),
     Series("streammetrics_experiment_multi_exposed_users", "gauge", "Users of several variants.", ("experiment", "scope")),
+    Series("streammetrics_experiment_entered_timestamp_seconds", "gauge", "Event time up to which lists have entered.", unit="seconds"),
 )
-"""What `ExperimentReport.rows` gives, by its names; where the table of series has a family of that name, the table's counts."""
+"""What `ExperimentReport.rows` gives, by its names, and up to when; where the table of series has one too, that counts."""
 
 
 def _of_process(name: str, unit: str = "") -> Series:

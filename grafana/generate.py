@@ -19,7 +19,7 @@ def dashboards() -> Iterator[tuple[Path, str]]:
     """Every file with what must be in it. The same on every run."""
     for made in (experiment(), ranking(), pipeline()):
         assert made.uid is not None
-        text = json.dumps(made, cls=JSONEncoder, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+        text = json.dumps(made, cls=JSONEncoder, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
         yield FOLDER / f"{made.uid.removeprefix('streammetrics-')}.json", text
 
 

@@ -99,7 +99,8 @@ def segments() -> Variable:
 
 def marks() -> list[dashboard.AnnotationQuery]:
     """Alerts that fire, and versions that start."""
-    alerts = f'ALERTS{{alertstate="firing", alertname=~"{ALERTS_OF_OURS}"}}'
+    # An alert on what is absent has no job; those of other jobs are not of this dashboard.
+    alerts = f'ALERTS{{alertstate="firing", alertname=~"{ALERTS_OF_OURS}", job=~"$job|"}}'
     known = f"group by (version) ({selector('streammetrics_build_info')})"
     before = f"group by (version) ({selector('streammetrics_build_info', offset='5m')})"
     return [

@@ -26,7 +26,7 @@ def test_the_dashboards_come_from_one_folder_into_one_folder() -> None:
     (provider,) = read(PROVISIONING / "dashboards" / "streammetrics.yaml")["providers"]
     assert (provider["type"], provider["folder"], provider["allowUiUpdates"]) == ("file", "streammetrics", False)
     assert provider["options"]["path"] == "/var/lib/grafana/dashboards"
-    assert sorted(path.name for path in FOLDER.iterdir()) == sorted(f"{name}.json" for name in NAMES), "Grafana would read others too"
+    assert sorted(path.name for path in FOLDER.glob("*.json")) == sorted(f"{name}.json" for name in NAMES), "Grafana would read others too"
 
 
 def test_every_provisioning_file_is_of_a_kind_that_grafana_reads() -> None:

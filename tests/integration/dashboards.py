@@ -38,6 +38,8 @@ DEMO = ("demo", "--port", "0", "--rate", "20", "--set", f"metrics.names={','.joi
 TARGETS = 6
 """Prometheus itself, the demo, two known pages, and the experiments in both jobs."""
 DAY_SECONDS = 86_400
+BEHIND_SECONDS = 3_600
+"""How long before a scrape the last list entered the experiments."""
 HISTORY = {1: 0.5, 7: 0.25}
 """What the ndcg of every variant was, by days ago."""
 ALERT = {"alert": "StreammetricsExample", "expr": "vector(1)", "labels": {"severity": "warning"}}
@@ -55,6 +57,7 @@ class Reports(Collector):
         for report in self._reports:
             for series, *values, value in report.rows():
                 families[series].append(([str(each) for each in values], float(value)))
+        families["entered_timestamp_seconds"].append(([""] * len(labels), time.time() - BEHIND_SECONDS))
         for series, rows in families.items():
             family = GaugeMetricFamily(f"streammetrics_experiment_{series}", "Of an experiment.", labels=labels)
             for values, value in rows:

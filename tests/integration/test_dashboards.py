@@ -11,7 +11,7 @@ import pytest
 from streammetrics.experiments.report import ExperimentReport
 from streammetrics.metrics.names import METRIC_NAMES
 from tests.grafana.reading import CHOICES, NAMES, STEPS, Asked, committed, every_query, filled, queries
-from tests.integration.dashboards import HISTORY, Scene, scene
+from tests.integration.dashboards import BEHIND_SECONDS, HISTORY, Scene, scene
 from tests.servers.prometheus import Sample
 
 TIMES = dict.fromkeys(STEPS, "10s")
@@ -95,6 +95,11 @@ def test_the_verdict_is_that_of_the_whole_experiment(shown: Scene, scope: str) -
     assert answer(shown, panel("experiment", "Users in several variants")["A"], choices) == {(): report.health.multi_exposed_share}
     users = {variant.variant: variant.users for variant in report.variants}
     assert {sum(each.values()) for each in (users, answer(shown, panel("experiment", "Users")["A"], choices))} == {sum(users.values())}
+
+
+def test_verdicts_are_behind_by_the_time_since_the_last_list_entered(shown: Scene) -> None:
+    behind = answer(shown, panel("experiment", "Verdicts are behind by")["A"])[()]
+    assert BEHIND_SECONDS <= behind < BEHIND_SECONDS + 30
 
 
 def table_of(report: ExperimentReport) -> dict[str, dict[tuple[str, ...], float]]:
