@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from grafana import variables
-from grafana.house import GREY, Block, Query, Section, build, dashed, fixed, lines, listing, number, of_query
+from grafana.house import GREY, Block, Query, Section, build, dashed, fixed, lines, listing, number, of_field, of_query
 from grafana.queries import EXPERIMENT, KS, NONE, SEGMENTS, VARIANT, WINDOWS, state, state_rate
 from grafana.sdk import dashboard
 from streammetrics.metrics.names import METRIC_NAMES
@@ -229,6 +229,7 @@ def _over_range() -> Block:
         {"variant": "Variant", "k": "First k", **letters},
         *(Query(mean(metric)) for metric in METRIC_NAMES),
         sort=("Variant", False),
+        rules=(of_field("First k", decimals=0),),  # Grafana takes a label that looks like a number for one
         unit="none",
         decimals=4,
         empty="No final lists in this time range",
