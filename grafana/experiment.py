@@ -110,6 +110,7 @@ def _health_numbers() -> tuple[Block, ...]:
             Query(by("sum", [], state("streammetrics_experiment_users", **_WHOLE)), "users"),
             empty="none",
             steps=((None, ORANGE), (2 * POLICY.min_users, GREEN)),
+            width=3,
         ),
         number(
             "Even split by chance",
@@ -128,7 +129,6 @@ def _health_numbers() -> tuple[Block, ...]:
             decimals=2,
             empty="unknown",
             steps=((None, GREEN), (shared / 2, YELLOW), (shared, RED)),
-            width=3,
         ),
         number(
             "Feedback without a list",
@@ -138,16 +138,16 @@ def _health_numbers() -> tuple[Block, ...]:
             decimals=1,
             empty="no feedback",
             steps=((None, GREEN), (unmatched / 2, YELLOW), (unmatched, RED)),
-            width=3,
         ),
         number(
-            "Verdicts are behind by",
+            "Behind by",
             "How long before now the lists of the experiments end, in event time: each gets its full time to earn feedback first.",
             "s",
             Query(f"time() - {entered}", "behind"),
             decimals=0,
             empty="no list yet",
             steps=((None, GREEN), (7_200, YELLOW), (21_600, RED)),
+            width=3,
         ),
     )
 
@@ -344,7 +344,7 @@ def _multi_exposed_share() -> str:
 
 def _all_feedback() -> str:
     matched, unmatched = state_rate("streammetrics_feedback_matched_total", []), state_rate("streammetrics_feedback_unmatched_total", [])
-    return f"({matched} + {unmatched})"
+    return f"({matched} + {unmatched} > 0)"
 
 
 def _unmatched_share() -> str:

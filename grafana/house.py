@@ -17,6 +17,8 @@ SCHEMA_VERSION: Final = 39
 """Of Grafana 10.4 to 11: what is older reads it, what is newer migrates it."""
 TAG: Final = "streammetrics"
 GRID_COLUMNS: Final = 24
+NARROW_COLUMNS: Final = 8
+"""Panels up to this width have no room for a legend with numbers."""
 ROW_IDS: Final = 100
 SOURCE: Final = common.DataSourceRef(type_val="prometheus", uid="${datasource}")
 
@@ -74,21 +76,26 @@ class Section:
 
 
 def lines(title: str, description: str, unit: str, *queries: Query, **others: Any) -> Block:
-    """Curves over time. `stacked` and `filled` (percent) say how they are drawn; `limits` draws the thresholds as lines."""
-    stacked, filled, limits = others.pop("stacked", False), others.pop("filled", 0), others.pop("limits", False)
+    """Curves over time. `stacked` says how they are drawn; `limits` draws the thresholds as lines.
+
+    `reach`: how far the axis goes at least, where it begins at 0: Grafana's own choice for a curve of zeros is 100.
+    """
+    stacked, limits = others.pop("stacked", False), others.pop("limits", False)
+    reach = others.pop("reach", 0.01 if unit == "percentunit" else 1) if others.get("least") == 0 and "most" not in others else None
     custom = timeseries.FieldConfig(
         draw_style=common.GraphDrawStyle.LINE,
         line_width=1,
-        fill_opacity=filled or (30 if stacked else 0),
+        fill_opacity=30 if stacked else 0,
         show_points=common.VisibilityMode.AUTO,
         span_nulls=False,
-        axis_label=others.pop("axis", None),
+        axis_soft_max=reach,
     )
     if stacked:
         custom.stacking = common.StackingConfig(mode=common.StackingMode.NORMAL, group="A")
     if limits:
         custom.thresholds_style = common.GraphThresholdsStyleConfig(mode=common.GraphThresholdsStyleMode.DASHED)
-    options = timeseries.Options(legend=_legend("lastNotNull", "min", "max"), tooltip=_tooltip())
+    calcs = ("lastNotNull", "min", "max") if others.get("width", 12) > NARROW_COLUMNS else ()
+    options = timeseries.Options(legend=_legend(*calcs), tooltip=_tooltip())
     return Block(
         kind="timeseries",
         title=title,

@@ -88,8 +88,8 @@ def _glance() -> tuple[Block, ...]:
             width=3,
         ),
         number(
-            "Records per second",
-            "Records read, all topics together.",
+            "Records",
+            "Records read per second, all topics together.",
             "cps",
             Query(state_rate("streammetrics_events_total", []), "records"),
             decimals=1,
@@ -107,7 +107,7 @@ def _glance() -> tuple[Block, ...]:
             width=3,
         ),
         number(
-            "Watermark is behind by",
+            "Watermark",
             "How far the slowest input's watermark is behind now. Grows while an input stalls, and on a quiet topic up to the idle time.",
             "s",
             Query(behind, "behind"),
@@ -120,7 +120,7 @@ def _glance() -> tuple[Block, ...]:
             "Refused",
             "Share of records refused: malformed, future, late or beyond a limit.",
             "percentunit",
-            Query(f"{state_rate('streammetrics_dropped_total', [])} / {state_rate('streammetrics_events_total', [])}", "refused"),
+            Query(f"{state_rate('streammetrics_dropped_total', [])} / ({state_rate('streammetrics_events_total', [])} > 0)", "refused"),
             decimals=2,
             steps=_LIMITS["dropped"],
             empty="no records",
@@ -269,6 +269,7 @@ def _commits() -> tuple[Block, ...]:
             Query(quantile(0.5, "streammetrics_commit_seconds"), "half"),
             Query(quantile(0.99, "streammetrics_commit_seconds"), "99 %"),
             least=0,
+            reach=0.001,
             empty="No commits in this time range",
             width=8,
         ),
@@ -336,7 +337,7 @@ def _refused() -> tuple[Block, ...]:
             "Refused by topic",
             "Share of each topic's records that is refused.",
             "percentunit",
-            Query(f"{refused} / on (topic) {read}", "{{topic}}"),
+            Query(f"{refused} / on (topic) ({read} > 0)", "{{topic}}"),
             least=0,
             steps=_LIMITS["dropped"],
             limits=True,
@@ -474,5 +475,5 @@ def _watermarks() -> str:
 
 
 def _none_dropped() -> str:
-    """0 without a reason while nothing is refused: the panel says none, not that there are no data."""
-    return f"0 * {state_rate('streammetrics_dropped_total', [])}"
+    """0 for the reason none, while nothing is refused: then there are data all the same."""
+    return f'label_replace(0 * {state_rate("streammetrics_dropped_total", [])}, "reason", "none", "", "")'

@@ -174,7 +174,7 @@ def _grades() -> Block:
         "with long watches and purchases. Where grades below the relevant one exist, these count above the line only. "
         f"Needs the metrics cg and {RATIO_METRIC}.",
         "none",
-        Query(f"{gains} / {items}", "{{variant}} @{{k}}"),
+        Query(f"{gains} / ({items} > 0)", "{{variant}} @{{k}}"),
         decimals=3,
         empty=f"Needs the metrics cg and {RATIO_METRIC} (metrics.names), and relevant items",
         width=8,

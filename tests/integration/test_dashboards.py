@@ -98,7 +98,7 @@ def test_the_verdict_is_that_of_the_whole_experiment(shown: Scene, scope: str) -
 
 
 def test_verdicts_are_behind_by_the_time_since_the_last_list_entered(shown: Scene) -> None:
-    behind = answer(shown, panel("experiment", "Verdicts are behind by")["A"])[()]
+    behind = answer(shown, panel("experiment", "Behind by")["A"])[()]
     assert BEHIND_SECONDS <= behind < BEHIND_SECONDS + 30
 
 
