@@ -104,7 +104,7 @@ def scene(folder: Path) -> Iterator[Scene]:
     pipeline = two_variants()
     with contextlib.ExitStack() as stack:
         demo = stack.enter_context(_demo())
-        prometheus = PrometheusServer(rules=[rules])
+        prometheus = PrometheusServer(rules=[rules], scrape_interval_ms=1_000)  # which is how long a page may take, too
         stack.callback(prometheus.close)
         _remember(prometheus, folder / "history.txt")
         reports = _served_reports(stack, list(told.values()))
@@ -121,7 +121,7 @@ def scene(folder: Path) -> Iterator[Scene]:
             pages.append(stack.enter_context(served(exhibit)).removeprefix("http://"))
         prometheus.targets |= {"streammetrics": [demo, reports], "known": [*pages, reports]}
         prometheus.start()
-        prometheus.wait_for("count(count_over_time(up[1m]) > 1)", lambda found: bool(found) and found[0].value == TARGETS)
+        prometheus.wait_for("count(sum_over_time(up[1m]) > 1)", lambda found: bool(found) and found[0].value == TARGETS)
         prometheus.wait_for('streammetrics_ndcg{job="streammetrics", variant="treatment"}')
         yield Scene(prometheus, pipeline.report(), told)
 

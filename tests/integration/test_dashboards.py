@@ -38,7 +38,7 @@ def answer(shown: Scene, asked: Asked, choices: Mapping[str, str] = KNOWN) -> di
     """Values by the values of all labels, in the order of the labels' names."""
     return {
         tuple(value for _, value in sorted(sample.labels.items())): sample.value
-        for sample in shown.prometheus.query(filled(asked.expr, choices))
+        for sample in shown.prometheus.wait_for(filled(asked.expr, choices))
     }
 
 
@@ -178,6 +178,8 @@ def test_what_processes_tell_of_themselves_is_added_up_and_what_all_show_is_not(
 
 def test_a_mean_over_the_time_range_is_one_of_the_lists_that_came(shown: Scene) -> None:
     """Of any list, a gain is no less than its discounted gain, and a hit no less than the reciprocal rank or the precision."""
+    came = 'increase(streammetrics_final_lists_total{job="streammetrics", variant!=""}[1m])'
+    shown.prometheus.wait_for(came, lambda found: len(found) == 2 and all(sample.value > 30 for sample in found))
     letters = panel("ranking", "Means over the time range shown")
     means = {
         metric: answer(shown, asked, {**CHOSEN, "__range": "1m"}) for metric, asked in zip(METRIC_NAMES, letters.values(), strict=True)
