@@ -29,6 +29,7 @@ def main() -> int:
         ensure("chromium", tools.find_chromium, [("chromium", "fonts-dejavu-core"), ("chromium-browser",)])
         ensure("java", tools.find_java, JAVA_PACKAGES)
         ensure("systemd-analyze", lambda: tools.find_tool("systemd-analyze"), [("systemd",)])
+        ensure("npm", lambda: tools.find_tool("npm"), [("npm",)])  # for the types of Grafana's dashboards
         ensure_kafka()
     except (apt.InstallError, tools.MissingToolError) as error:
         print(f"error: {error}", file=sys.stderr)

@@ -104,6 +104,12 @@ class PrometheusServer(Server):
         assert data["resultType"] == "vector", f"{promql} gives a {data['resultType']}, not a vector"
         return [Sample(one["metric"], float(one["value"][1])) for one in data["result"]]
 
+    def label_values(self, label: str, selector: str = "") -> list[str]:
+        """The values of a label, of the series that a selector finds (by default: of all)."""
+        words = urllib.parse.urlencode({"match[]": selector} if selector else {})
+        with urllib.request.urlopen(f"{self.url}/api/v1/label/{label}/values?{words}", timeout=10) as answer:
+            return [str(value) for value in json.load(answer)["data"]]
+
     def wait_for(self, promql: str, until: Callable[[list[Sample]], bool] = bool, *, deadline_seconds: float = 30) -> list[Sample]:
         """Ask until the answer is as wished (by default: not empty), and return it. Raises AssertionError with the last one."""
         end = time.monotonic() + deadline_seconds

@@ -1,0 +1,131 @@
+"""The dashboard *Pipeline*: is it alive, does it keep up, what does it drop, and what does it need."""
+
+from __future__ import annotations
+
+from grafana import variables
+from grafana.house import (
+    GREEN,
+    RED,
+    YELLOW,
+    Block,
+    Query,
+    Section,
+    build,
+    number,
+)
+from grafana.pipeline_flow import event_time_panels, input_panels, refused_panels
+from grafana.pipeline_limits import LIMITS, NO_STATE, NO_WORKER, UP, UP_STEPS, watermarks
+from grafana.pipeline_process import clients_panels, commits_panels, processes_panels, state_panels
+from grafana.queries import by, loop, selector, state_rate
+from grafana.sdk import dashboard
+
+UID = "streammetrics-pipeline"
+
+
+def pipeline() -> dashboard.Dashboard:
+    """The whole dashboard."""
+    return build(
+        uid=UID,
+        title="streammetrics / Pipeline",
+        description="Whether streammetrics lives, keeps up and drops nothing: input, lag, watermark, commits, refusals, stores, processes.",
+        variables=[variables.datasource(), variables.job()],
+        annotations=variables.marks(),
+        since="now-6h",
+        sections=[
+            Section(title="At a glance", blocks=_glance()),
+            Section(title="Input and lag", blocks=input_panels()),
+            Section(title="Event time", blocks=event_time_panels()),
+            Section(title="Commits and Redis", blocks=commits_panels()),
+            Section(title="Kafka clients", blocks=clients_panels()),
+            Section(title="What is not used", blocks=refused_panels()),
+            Section(title="State and series", blocks=state_panels()),
+            Section(title="Processes", blocks=processes_panels()),
+        ],
+    )
+
+
+def _glance() -> tuple[Block, ...]:
+    lag = by("max", [], selector("streammetrics_lag_seconds"))
+    behind = f"time() - {by('min', [], watermarks())}"
+    return (
+        number(
+            "Kafka",
+            "Whether every worker reads its inputs; down while one tries again.",
+            "none",
+            Query(loop("streammetrics_source_up", [], "min"), "Kafka"),
+            words=UP,
+            steps=UP_STEPS,
+            empty=NO_WORKER,
+            filled=True,
+            width=3,
+        ),
+        number(
+            "Redis",
+            "Whether every process reaches its store; down while one tries again.",
+            "none",
+            Query(loop("streammetrics_store_up", [], "min"), "Redis"),
+            words=UP,
+            steps=UP_STEPS,
+            empty="No process is scraped in this job",
+            filled=True,
+            width=3,
+        ),
+        number(
+            "Records",
+            "Records read per second, all topics together.",
+            "cps",
+            Query(state_rate("streammetrics_events_total", []), "records"),
+            decimals=1,
+            empty=NO_STATE,
+            width=3,
+        ),
+        number(
+            "Lag",
+            "Age of the oldest last-read record of any input; 0 at the end of all.",
+            "s",
+            Query(lag, "lag"),
+            decimals=1,
+            steps=LIMITS["lag_seconds"],
+            empty=NO_WORKER,
+            width=3,
+        ),
+        number(
+            "Watermark",
+            "How far the slowest input's watermark is behind now. Grows while an input stalls, and on a quiet topic up to the idle time.",
+            "s",
+            Query(behind, "behind"),
+            decimals=0,
+            steps=((None, GREEN), (300, YELLOW), (1_800, RED)),
+            empty=NO_STATE,
+            width=3,
+        ),
+        number(
+            "Refused",
+            "Share of records refused: malformed, future, late or beyond a limit.",
+            "percentunit",
+            Query(f"{state_rate('streammetrics_dropped_total', [])} / ({state_rate('streammetrics_events_total', [])} > 0)", "refused"),
+            decimals=2,
+            steps=LIMITS["dropped"],
+            empty="no records",
+            width=3,
+        ),
+        number(
+            "Series used",
+            "The fullest page by its limit; beyond it, series are folded or left out.",
+            "percentunit",
+            Query(by("max", [], f"{selector('streammetrics_series')} / {selector('streammetrics_series_limit')}"), "used"),
+            decimals=1,
+            steps=LIMITS["series"],
+            empty="No process is scraped in this job",
+            width=3,
+        ),
+        number(
+            "Processes",
+            "Processes that Prometheus reaches.",
+            "short",
+            Query(loop("up", []), "processes"),
+            steps=((None, RED), (1, GREEN)),
+            empty="none",
+            width=3,
+        ),
+    )

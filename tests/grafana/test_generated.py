@@ -1,0 +1,103 @@
+"""The committed dashboards are what the generator writes, and the table of series is what they ask for."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from grafana import generate
+from grafana.families import sample_names
+from grafana.generate import FOLDER, dashboards, main
+from grafana.queries import QueryError, loop, quantile, selector, state, state_rate
+from streammetrics.series import TABLE
+from tests.grafana.reading import NAMES, committed, every_query, panels, parsed_form
+
+NAME = re.compile(r"\b(streammetrics_\w+|process_\w+)")
+
+
+def test_the_committed_files_are_what_the_generator_writes() -> None:
+    wanted = {path.name: text for path, text in dashboards()}
+    assert {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.json")} == wanted, (
+        "write anew with: python -m grafana.generate"
+    )
+    assert wanted == {path.name: text for path, text in dashboards()}
+
+
+def test_a_stale_a_missing_and_a_foreign_file_are_told_and_mended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(generate, "FOLDER", tmp_path)
+    (tmp_path / "pipeline.json").write_text("{}", encoding="utf-8")
+    (tmp_path / "gone.json").write_text("{}", encoding="utf-8")
+    assert main(["--check"]) == 1
+    assert sorted(line.split()[0] for line in capsys.readouterr().err.splitlines()) == [
+        "experiment.json",
+        "gone.json",
+        "pipeline.json",
+        "ranking.json",
+    ]
+    assert main([]) == 0
+    assert main(["--check"]) == 0
+    assert sorted(path.stem for path in tmp_path.iterdir()) == sorted(NAMES)
+
+
+def test_every_name_in_a_query_is_a_sample_of_the_table() -> None:
+    known = set(sample_names())
+    for asked in every_query():
+        named = set(NAME.findall(parsed_form(asked.expr)))
+        assert named or "up{" in asked.expr, asked
+        assert named <= known, asked
+
+
+def test_every_family_of_the_table_is_on_a_dashboard() -> None:
+    shown = {name.removesuffix("_bucket") for asked in every_query() for name in NAME.findall(parsed_form(asked.expr))}
+    assert {series.name for series in TABLE} <= shown
+
+
+def test_a_dashboard_is_found_by_the_same_address_for_ever() -> None:
+    assert {name: committed(name)["uid"] for name in NAMES} == {name: f"streammetrics-{name}" for name in NAMES}
+
+
+def test_ids_of_panels_and_letters_of_queries_are_unique() -> None:
+    for name in NAMES:
+        ids = [panel["id"] for panel in panels(committed(name), rows=True)]
+        assert len(set(ids)) == len(ids)
+        assert all(isinstance(each, int) and each > 0 for each in ids)
+        for panel in panels(committed(name)):
+            letters = [target["refId"] for target in panel.get("targets", ())]
+            assert letters == sorted(set(letters)), panel["title"]
+
+
+def test_no_panel_covers_another_or_leaves_the_grid() -> None:
+    for name in NAMES:
+        dashboard = committed(name)
+        inside = [[row, *row.get("panels", ())] for row in dashboard["panels"] if row["type"] == "row" and row["collapsed"]]
+        for shown in (dashboard["panels"], *inside):
+            taken: set[tuple[int, int]] = set()
+            for place in (panel["gridPos"] for panel in shown):
+                cells = {(x, y) for x in range(place["x"], place["x"] + place["w"]) for y in range(place["y"], place["y"] + place["h"])}
+                assert not cells & taken
+                assert max(x for x, _ in cells) < 24
+                taken |= cells
+
+
+def test_a_query_of_what_is_not_in_the_table_fails_when_it_is_written() -> None:
+    with pytest.raises(QueryError, match="streammetrics_ndgc is no series of the table"):
+        selector("streammetrics_ndgc")
+    with pytest.raises(QueryError, match="streammetrics_tasks has no label topic; it has none"):
+        selector("streammetrics_tasks", topic='="x"')
+    with pytest.raises(QueryError, match="streammetrics_late_total has no label variant; it has topic"):
+        state_rate("streammetrics_late_total", variant='="x"')
+
+
+def test_what_every_process_shows_alike_cannot_be_taken_for_what_each_tells_of_itself() -> None:
+    with pytest.raises(QueryError, match="streammetrics_lag_records is a gauge of the loop"):
+        state("streammetrics_lag_records")
+    with pytest.raises(QueryError, match="streammetrics_commits_total is a counter of the loop"):
+        state_rate("streammetrics_commits_total", [])
+    with pytest.raises(QueryError, match="is a gauge of the state; wanted is a histogram of the loop"):
+        quantile(0.5, "streammetrics_tasks")
+    with pytest.raises(QueryError, match="streammetrics_tasks is a gauge of the state; wanted is a gauge or info of the loop"):
+        loop("streammetrics_tasks", [])

@@ -1,0 +1,247 @@
+"""The rules of Grafana's dashboard linter, restated: that program is not to be had everywhere, its rules are.
+
+Two of them are not followed. *template-instance-rule*, *target-instance-rule*: what comes from committed state is true for all
+processes, and a choice of one would only hide that; panels of processes show each. And a job is chosen one at a time
+(*template-job-rule* wants many), because the numbers of two deployments are two truths.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import promql_parser
+import pytest
+
+from tests.grafana.reading import NAMES, Asked, committed, every_query, filled, panels, parsed_form, queries
+
+SOURCE = {"type": "prometheus", "uid": "${datasource}"}
+UNITS = {"none", "short", "percentunit", "s", "bytes", "cps"}
+"""Units of Grafana that are in use here."""
+KINDS = {"stat", "table", "text", "timeseries", "state-timeline"}
+EXPECTED_VARIABLES = {
+    "experiment": ["datasource", "job", "experiment", "variant", "metric", "k", "scope"],
+    "ranking": ["datasource", "job", "experiment", "variant", "metric", "k", "window", "segments"],
+    "pipeline": ["datasource", "job"],
+}
+each_dashboard = pytest.mark.parametrize("name", NAMES)
+each_query = pytest.mark.parametrize("asked", every_query(), ids=str)
+
+
+def variables(name: str) -> dict[str, dict[str, Any]]:
+    return {variable["name"]: variable for variable in committed(name)["templating"]["list"]}
+
+
+def nodes(node: Any) -> Iterator[Any]:
+    """An expression of PromQL and all inside it."""
+    yield node
+    inside = [getattr(node, part, None) for part in ("lhs", "rhs", "expr", "param", "vector_selector")]
+    for each in [*inside, *(getattr(node, "args", None) or ())]:
+        if isinstance(each, promql_parser.Expr | promql_parser.VectorSelector):
+            yield from nodes(each)
+
+
+def selectors(expr: str) -> list[Any]:
+    return [node for node in nodes(promql_parser.parse(expr)) if isinstance(node, promql_parser.VectorSelector)]
+
+
+@each_dashboard
+def test_a_dashboard_says_what_it_is_and_is_not_edited_by_hand(name: str) -> None:
+    dashboard = committed(name)
+    assert dashboard["title"].startswith("streammetrics / ")
+    assert dashboard["description"].endswith(".")
+    assert dashboard["editable"] is False
+    assert dashboard["timezone"] == "browser"
+    assert dashboard["tags"] == ["streammetrics"]
+    assert "id" not in dashboard, "a database's number of another Grafana"
+
+
+@each_dashboard
+def test_the_data_source_is_chosen(name: str) -> None:
+    chosen = variables(name)["datasource"]
+    assert (chosen["type"], chosen["query"], chosen["label"]) == ("datasource", "prometheus", "Data source")
+    for panel in panels(committed(name)):
+        if panel["type"] != "text":
+            assert panel["datasource"] == SOURCE, panel["title"]
+            assert all(target["datasource"] == SOURCE for target in panel["targets"])
+    for annotation in committed(name)["annotations"]["list"]:
+        assert annotation["datasource"] == SOURCE
+
+
+@each_dashboard
+def test_the_job_is_chosen_one_at_a_time(name: str) -> None:
+    job = variables(name)["job"]
+    assert (job["type"], job["label"], job["multi"], job["includeAll"]) == ("query", "Job", False, False)
+    assert job["current"]["value"] == "streammetrics"
+
+
+@each_dashboard
+def test_variables_are_there_named_and_asked_anew_when_the_time_changes(name: str) -> None:
+    found = variables(name)
+    assert list(found) == EXPECTED_VARIABLES[name]
+    for variable in found.values():
+        assert variable["label"]
+        assert variable["description"].endswith(".")
+        if variable["type"] == "query":
+            assert variable["datasource"] == SOURCE
+            assert variable["refresh"] == 2
+            inner = re.fullmatch(r"label_values\((?:(.+), )?(\w+)\)", variable["query"]["query"])
+            assert inner is not None, variable["name"]
+            if variable["name"] == "job":
+                assert inner[1] == "streammetrics_build_info"
+            else:
+                (selector,) = selectors(parsed_form(inner[1]))
+                assert 'job=~"$job"' in str(selector)
+
+
+@each_dashboard
+def test_a_variable_asks_only_for_those_before_it(name: str) -> None:
+    known: set[str] = set()
+    for variable in committed(name)["templating"]["list"]:
+        if variable["type"] == "query":
+            filled(variable["query"]["query"], dict.fromkeys(known, "x"))  # KeyError otherwise
+        known.add(variable["name"])
+
+
+@each_dashboard
+def test_every_variable_of_a_query_is_on_its_dashboard(name: str) -> None:
+    known = {**dict.fromkeys(variables(name), "x"), "__rate_interval": "1m", "__range": "1m", "__interval": "1m"}
+    for asked in queries(name):
+        filled(asked.expr, known)
+    used = " ".join(f"{asked.expr} {asked.panel['title']}" for asked in queries(name))
+    unused = [each for each in variables(name) if each != "datasource" and not re.search(rf"\$\{{?{each}\b", used)]
+    assert not unused
+
+
+@each_dashboard
+def test_every_panel_is_titled_described_and_says_what_no_data_means(name: str) -> None:
+    titles = []
+    for panel in panels(committed(name)):
+        assert panel["type"] in KINDS
+        assert panel["title"]
+        assert panel["description"].endswith("."), panel["title"]
+        assert len(panel["description"]) > 30, panel["title"]
+        titles.append(panel["title"])
+        if panel["type"] != "text":
+            assert panel["targets"], panel["title"]
+            assert panel["fieldConfig"]["defaults"]["noValue"], panel["title"]
+    assert len(set(titles)) == len(titles)
+
+
+@each_dashboard
+def test_every_panel_has_a_unit_of_grafana(name: str) -> None:
+    for panel in panels(committed(name)):
+        defaults = panel.get("fieldConfig", {}).get("defaults", {})
+        if panel["type"] in ("timeseries", "stat", "state-timeline"):
+            assert defaults["unit"] in UNITS, panel["title"]
+        for override in panel.get("fieldConfig", {}).get("overrides", ()):
+            assert all(each["value"] in UNITS for each in override["properties"] if each["id"] == "unit")
+
+
+@each_dashboard
+def test_every_number_of_a_table_has_a_unit(name: str) -> None:
+    for panel in panels(committed(name)):
+        if panel["type"] != "table" or panel["fieldConfig"]["defaults"].get("unit"):
+            continue
+        headings = panel["transformations"][1]["options"]["renameByName"]
+        numbers = {heading for key, heading in headings.items() if key.startswith("Value")}
+        for override in panel["fieldConfig"]["overrides"]:
+            ids = {each["id"] for each in override["properties"]}
+            matcher = override["matcher"]
+            if ids & {"unit", "mappings"}:
+                pattern = matcher["options"].strip("/") if matcher["id"] == "byRegexp" else re.escape(matcher["options"]) + "$"
+                numbers -= {heading for heading in numbers if re.search(pattern, heading)}
+        assert not numbers, panel["title"]
+
+
+@each_dashboard
+def test_thresholds_rise_from_the_least_value(name: str) -> None:
+    for panel in panels(committed(name)):
+        if panel["type"] != "text":
+            values = [step["value"] for step in panel["fieldConfig"]["defaults"]["thresholds"]["steps"]]
+            assert values[0] is None, panel["title"]
+            assert values[1:] == sorted(values[1:]), panel["title"]
+
+
+@each_dashboard
+def test_an_override_names_a_query_or_a_series_that_is_there(name: str) -> None:
+    for panel in panels(committed(name)):
+        letters = [target["refId"] for target in panel.get("targets", ())]
+        legends = [target.get("legendFormat", "") for target in panel.get("targets", ())]
+        columns = [heading for change in panel.get("transformations", ()) for heading in change["options"].get("renameByName", {}).values()]
+        for override in panel.get("fieldConfig", {}).get("overrides", ()):
+            matcher = override["matcher"]
+            if matcher["id"] == "byFrameRefID":
+                assert matcher["options"] in letters
+            elif matcher["id"] == "byName":
+                assert matcher["options"] in [*legends, *columns], panel["title"]
+            else:
+                assert any(re.search(matcher["options"].strip("/"), each) for each in columns), panel["title"]
+
+
+@each_query
+def test_a_query_is_promql_and_asks_for_the_job(asked: Asked) -> None:
+    found = selectors(parsed_form(asked.expr))
+    assert found
+    for selector in found:
+        assert 'job=~"$job"' in str(selector), selector
+
+
+@each_query
+def test_a_counter_is_read_by_what_it_gains_in_an_interval_that_grafana_chooses(asked: Asked) -> None:
+    gained, named = [], []
+    for node in nodes(promql_parser.parse(parsed_form(asked.expr))):
+        if isinstance(node, promql_parser.Call) and node.func.name in ("rate", "increase"):
+            (matrix,) = node.args
+            gained.append(matrix.vector_selector.name)
+            over_range = node.func.name == "increase" and asked.panel["title"] == "Means over the time range shown"
+            assert str(matrix.range) == ("0:04:12" if over_range else "0:04:11")
+        elif isinstance(node, promql_parser.VectorSelector):
+            named.append(node.name)
+    counted = [name for name in named if name.endswith(("_total", "_bucket", "_sum", "_count"))]
+    assert sorted(counted) == sorted(gained)
+
+
+@each_query
+def test_curves_have_names_and_single_numbers_are_asked_for_once(asked: Asked) -> None:
+    kind, target = asked.panel["type"], asked.target
+    assert target["instant"] is (kind in ("stat", "table"))
+    assert target["range"] is not target["instant"]
+    assert target["format"] == ("table" if kind == "table" else "time_series")
+    assert kind == "table" or target["legendFormat"]
+
+
+@each_dashboard
+def test_alerts_and_versions_are_marked(name: str) -> None:
+    alerts, versions = committed(name)["annotations"]["list"]
+    (firing,) = selectors(alerts["expr"])
+    assert firing.name == "ALERTS"
+    assert 'alertstate="firing"' in str(firing)
+    assert {selector.name for selector in selectors(parsed_form(versions["expr"]))} == {"streammetrics_build_info"}
+    assert alerts["enable"]
+    assert versions["enable"]
+
+
+@each_dashboard
+def test_the_other_dashboards_are_one_click_away_at_the_same_time_with_the_same_choices(name: str) -> None:
+    (link,) = committed(name)["links"]
+    assert (link["type"], link["tags"], link["keepTime"], link["includeVars"]) == ("dashboards", ["streammetrics"], True, True)
+
+
+def test_a_link_of_a_table_leads_to_a_dashboard_and_its_variables() -> None:
+    links = [
+        link["url"]
+        for name in NAMES
+        for panel in panels(committed(name))
+        for override in panel.get("fieldConfig", {}).get("overrides", ())
+        for each in override["properties"]
+        if each["id"] == "links"
+        for link in each["value"]
+    ]
+    assert links
+    for url in links:
+        found = re.match(r"/d/streammetrics-(\w+)\?", url)
+        assert found is not None
+        assert set(re.findall(r"var-(\w+)=", url)) <= set(EXPECTED_VARIABLES[found[1]])
+        assert "${__url_time_range}" in url

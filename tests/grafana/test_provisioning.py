@@ -1,0 +1,35 @@
+"""The files that Grafana reads at its start: what they name is there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from grafana.generate import FOLDER
+from tests.grafana.reading import NAMES
+
+PROVISIONING = FOLDER.parent / "provisioning"
+
+
+def read(path: Path) -> dict[str, Any]:
+    return dict(yaml.safe_load(path.read_text(encoding="utf-8")))
+
+
+def test_the_data_source_is_where_the_environment_says() -> None:
+    (source,) = read(PROVISIONING / "datasources" / "prometheus.yaml")["datasources"]
+    assert (source["type"], source["url"], source["isDefault"]) == ("prometheus", "${PROMETHEUS_URL}", True)
+
+
+def test_the_dashboards_come_from_one_folder_into_one_folder() -> None:
+    (provider,) = read(PROVISIONING / "dashboards" / "streammetrics.yaml")["providers"]
+    assert (provider["type"], provider["folder"], provider["allowUiUpdates"]) == ("file", "streammetrics", False)
+    assert provider["options"]["path"] == "/var/lib/grafana/dashboards"
+    assert sorted(path.name for path in FOLDER.glob("*.json")) == sorted(f"{name}.json" for name in NAMES), "Grafana would read others too"
+
+
+def test_every_provisioning_file_is_of_a_kind_that_grafana_reads() -> None:
+    found = {path.relative_to(PROVISIONING).parts for path in PROVISIONING.rglob("*") if path.is_file()}
+    assert found == {("datasources", "prometheus.yaml"), ("dashboards", "streammetrics.yaml")}
+    assert all(read(PROVISIONING.joinpath(*parts))["apiVersion"] == 1 for parts in found)
