@@ -259,9 +259,9 @@ class Engine:
 
     def _next_due(self, user: User) -> int:
         """When a user wants to be looked at: when a session may close, or a list of his becomes final that has not entered yet."""
-        join, pane_ms = self.rules.join, self.rules.pane_ms
-        due = user.next_due(join.gap_ms)
-        if self.users is None:
+        pane_ms, entering_ms = self.rules.pane_ms, self.rules.entering_ms
+        due = user.next_due(self.rules.join.gap_ms)
+        if self.users is None or user.sessions[0].first + entering_ms >= due:  # the first session closes before its first list enters
             return due
         waiting = [
             shown.ts
@@ -269,7 +269,7 @@ class Engine:
             for shown in session.lists.values()
             if shown.facts.experiments and pane_start(shown.ts, pane_ms) + pane_ms > user.entered
         ]
-        return min(due, pane_start(min(waiting), pane_ms) + pane_ms + self.rules.entering_ms - 1) if waiting else due
+        return min(due, pane_start(min(waiting), pane_ms) + pane_ms + entering_ms - 1) if waiting else due
 
     def _note_entered(self, state: TaskState) -> None:
         """Everybody who was due before this has been looked at; so all lists of the panes that were final then have entered."""

@@ -80,8 +80,9 @@ class _Round:
         self.placed: list[_Entry] = []
         self.before: list[tuple[int, int, bytes]] = []
         """Row, lists and packed sums of those who added something at the last commit."""
-        self.added: list[tuple[int, int]] = []
-        """Row, and number of the shape of a list that is added to it."""
+        self.rows: list[int] = []
+        self.added: list[int] = []
+        """By list that is added: the row, and the number of its shape."""
         self.leaves: dict[tuple[Life, int, str], list[int]] = {}
         self.joins: dict[tuple[Life, int, str], list[int]] = {}
 
@@ -113,7 +114,7 @@ class _Round:
     def enter(self, entries: _Entries, lists: Sequence[ShownList]) -> None:
         """Let the lists of a user enter; they come in the order of (ts, impression_id)."""
         known: _Known = {}
-        shapes, added, lists_max = self.shapes, self.added, self.layout.lists_max
+        shapes, rows, added, lists_max = self.shapes, self.rows, self.added, self.layout.lists_max
         for shown in lists:
             ts, hits = shown.ts, shown.hits
             key = (shown.facts.experiments, ts // DAY_MS)
@@ -127,7 +128,8 @@ class _Round:
             for entry in targets:
                 if entry.lists < lists_max:
                     entry.lists += 1
-                    added.append((entry.place, shape))
+                    rows.append(entry.place)
+                    added.append(shape)
                 else:
                     self.state.counts["experiment_lists_full", shown.facts.topic] += 1
 
@@ -185,9 +187,9 @@ class _Round:
         after = before.copy()
         if self.added:
             values = score(list(self.shapes), self.layout.layout)[:, self.layout.places]
-            rows, shapes = np.array(self.added, dtype=np.int64).T
-            np.add.at(after[:, 0], rows, 1)
-            np.add.at(after[:, 1:], rows, values[shapes])
+            rows = np.array(self.rows, dtype=np.int64)
+            after[:, 0] += np.bincount(rows, minlength=len(after))
+            np.add.at(after[:, 1:], rows, values[np.array(self.added, dtype=np.int64)])
         for key in self.joins:
             life, day, variant = key
             moments = life.scope(day).moments
