@@ -16,7 +16,7 @@ export PIP_ROOT_USER_ACTION := ignore
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup servers golden test test-unit test-golden test-deploy test-integration test-wheel test-lowest lint lint-deploy dist demo story bench bench-aa bench-metrics clean
+.PHONY: help setup servers golden test test-unit test-golden test-deploy test-integration test-wheel test-lowest lint lint-deploy dist dashboards demo story bench bench-aa bench-metrics clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,7 +38,7 @@ $(STAMP): pyproject.toml
 	@$(RUN) pip install --quiet --editable '.[dev,deploy]'
 	@touch $@
 
-servers: setup ## install what the integration tests and benchmarks run against: Redis, Prometheus, Java, Kafka
+servers: setup ## install what the integration tests and benchmarks run against: Redis, Prometheus, Kafka, Chromium, npm
 	@$(RUN) tests.servers.install
 
 golden: setup ## install the libraries that the metric core is compared with, in an environment of their own (2.4 GB)
@@ -64,7 +64,7 @@ test-integration: setup ## the tests against real servers (after `make servers`)
 lint: setup ## style, format, types, direction of imports
 	$(RUN) ruff check .
 	$(RUN) ruff format --check .
-	$(RUN) mypy --strict --package streammetrics
+	$(RUN) mypy --strict --package streammetrics --package grafana
 	$(VENV)/bin/lint-imports
 
 lint-deploy: setup ## the chart rendered by Helm, actionlint, Compose's own reader (builds them the first time: Go, minutes)
@@ -81,6 +81,9 @@ test-lowest: ## the unit tests with the least versions that pyproject.toml allow
 	$(PYTHON) -m venv --clear .cache/lowest
 	uv pip install --quiet --python .cache/lowest/bin/python --resolution lowest-direct --editable '.[dev]'
 	.cache/lowest/bin/python -m pytest --numprocesses $(WORKERS) $(APART) $(PYTEST_FLAGS)
+
+dashboards: setup ## write the Grafana dashboards anew from the table of series
+	@$(RUN) grafana.generate
 
 demo: setup ## simulated traffic through the whole engine: live numbers on the terminal and on /metrics
 	@$(VENV)/bin/streammetrics demo
@@ -103,4 +106,4 @@ bench-metrics: setup ## the metric core beside ranx, pytrec_eval, scikit-learn a
 
 clean: ## delete everything that make has made here, the downloaded Kafka too
 	rm -rf $(VENV) .cache build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage
-	find streammetrics tests -type d -name __pycache__ -prune -exec rm -rf {} +
+	find streammetrics tests grafana -type d -name __pycache__ -prune -exec rm -rf {} +
