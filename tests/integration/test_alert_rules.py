@@ -1,0 +1,89 @@
+"""promtool runs the true rules over series for which each alert must fire, and over others for which it must not."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from deploy.prometheus.generate import HERE, Wishes, alerting_rule
+from deploy.prometheus.table import ALERTS
+from tests.alerts.cases import CASES, Case, Fired
+from tests.servers.tools import find_tool
+
+RULES = [HERE / "recording_rules.yml", HERE / "alerting_rules.yml"]
+
+
+def promtool(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([find_tool("promtool"), *words], capture_output=True, text=True, check=False)
+
+
+def links(alert: str, fired: Fired) -> dict[str, str]:
+    """The annotations that are the same for every firing, with the labels in them."""
+    (rule,) = [alerting_rule(each, Wishes()) for each in ALERTS if (each.name, each.severity) == (alert, fired.severity)]
+    dashboard = rule["annotations"]["dashboard_url"]
+    for label, value in fired.labels.items():
+        dashboard = dashboard.replace(f"{{{{ $labels.{label} | urlquery }}}}", value)
+    assert "{{" not in dashboard
+    return {"runbook_url": f"deploy/runbooks/{alert}.md", "dashboard_url": dashboard}
+
+
+def as_test(case: Case) -> dict[str, object]:
+    return {
+        "rule_files": list(map(str, RULES)),
+        "evaluation_interval": case.step,
+        "group_eval_order": ["streammetrics-recording", "streammetrics-alerts"],  # else an alert may see what was recorded a step ago
+        "tests": [
+            {
+                "interval": case.step,
+                "input_series": [{"series": series, "values": values} for series, values in case.series.items()],
+                "alert_rule_test": [
+                    {
+                        "eval_time": case.at,
+                        "alertname": case.alert,
+                        "exp_alerts": [
+                            {
+                                "exp_labels": {"severity": fired.severity, **fired.labels},
+                                "exp_annotations": {
+                                    "summary": fired.summary,
+                                    "description": fired.description,
+                                    **links(case.alert, fired),
+                                },
+                            }
+                            for fired in case.fires
+                        ],
+                    }
+                ],
+            }
+        ],
+    }
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.alert}: {'fires' if case.fires else 'is silent'}, {case.says}")
+def test_an_alert_fires_when_it_must_and_only_then(case: Case, tmp_path: Path) -> None:
+    test = tmp_path / "test.yml"
+    test.write_text(json.dumps(as_test(case)), encoding="utf-8")
+    done = promtool("test", "rules", test)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_rules_are_such_as_the_oldest_supported_prometheus_reads_without_a_remark() -> None:
+    done = promtool("check", "rules", "--lint=all", "--lint-fatal", *RULES)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_alertmanager_takes_its_configuration_and_sends_what_is_critical_to_the_page() -> None:
+    def amtool(*words: str | Path) -> str:
+        done = subprocess.run([find_tool("amtool"), *words], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout.strip()
+
+    config = HERE / "alertmanager.yml"
+    amtool("check-config", config)
+    routed = {
+        severity: amtool("config", "routes", "test", f"--config.file={config}", f"severity={severity}")
+        for severity in ("critical", "warning")
+    }
+    assert routed == {"critical": "page", "warning": "ticket"}
