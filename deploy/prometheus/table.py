@@ -36,6 +36,7 @@ class Alert:
     """One alerting rule. An alert with two severities is two entries of one name, and the critical one silences the other.
 
     `waits` is how long the expression must hold, `keeps` how long the alert stays after it held last; both as Prometheus writes spans.
+    A cause stays longer than its consequences remember it, or these would page when it is over.
     """
 
     name: str
@@ -125,9 +126,12 @@ RECORDED = (
 _REGRESSED = "and on (job, experiment, scope) job_experiment:streammetrics_experiment_verdict:min == -1"
 _INVALID = "and on (job, experiment, scope) job_experiment:streammetrics_experiment_verdict:min == -2"
 _SCOPE = '{{ if eq $labels.scope "day" }}since midnight UTC{{ else }}since it began{{ end }}'
+_EXPLAINS = "Streammetrics(NoTraffic|JoinUnhealthy|RankingRegressed)"
+"""What lets an hour look bad, also when it is over before the hour is."""
 _FELL = (
     "job:streammetrics_final_ndcg:mean1h < (1 - @{drop}) * job:streammetrics_final_ndcg:reference1h\n"
-    "and job:streammetrics_final_lists:increase1h >= @fell_lists_least"
+    "and job:streammetrics_final_lists:increase1h >= @fell_lists_least\n"
+    f'unless on (job) count by (job) (count_over_time(ALERTS{{alertname=~"{_EXPLAINS}", alertstate="firing"}}[1h]))'
 )
 _FELL_SUMMARY = 'Ranking quality of all traffic fell to an NDCG@@10 of {{ printf "%.3f" $value }}'
 _FELL_DESCRIPTION = (
@@ -244,6 +248,7 @@ ALERTS = (
         "They are counted, and most are in the dead-letter topic, but they are in no number. By reason, in events a second:"
         "{{ range query (printf \"sum by (reason) (rate(streammetrics_dropped_total{job='%s'}[15m])) > 0\" $labels.job) }}"
         ' {{ .Labels.reason }} {{ printf "%.2g" .Value }}{{ end }}.',
+        keeps="30m",
     ),
     # --- the pipeline
     Alert(
@@ -277,7 +282,7 @@ ALERTS = (
         "StreammetricsLagGrowing",
         "warning",
         "10m",
-        "job:streammetrics_lag_seconds:max > @lag_seconds\nand deriv(job:streammetrics_lag_seconds:max[15m]) > 0",
+        "job:streammetrics_lag_seconds:max > @lag_seconds\nand deriv(job:streammetrics_lag_seconds:max[5m]) > 0",
         "Records are read {{ $value | humanizeDuration }} late, and later and later",
         "More comes in than the workers take. Numbers stay right and get older.",
     ),
@@ -299,6 +304,7 @@ ALERTS = (
         "Redis does not serve {{ $value }} processes of streammetrics",
         "Nothing is committed or shown anew; workers keep trying and lose nothing. Asked in vain by"
         "{{ range query (printf \"streammetrics_store_up{job='%s'} == 0\" $labels.job) }} {{ .Labels.instance }}{{ end }}.",
+        keeps="10m",
     ),
     Alert(
         "StreammetricsKafkaDown",
@@ -308,6 +314,7 @@ ALERTS = (
         "Kafka does not serve {{ $value }} workers of streammetrics",
         "Nothing is read; workers keep trying and lose nothing. Asked in vain by"
         "{{ range query (printf \"streammetrics_source_up{job='%s'} == 0\" $labels.job) }} {{ .Labels.instance }}{{ end }}.",
+        keeps="10m",
     ),
     Alert(
         "StreammetricsRebalanceStorm",

@@ -289,6 +289,18 @@ FALLEN = (
         "1655m",
         step="5m",
     ),
+    Case(
+        "StreammetricsAllVariantsFell",
+        "not within an hour of a regression that explains it",
+        {
+            LISTS: "0+50x400",
+            SUM: "0+20x310 6212+12x60",
+            **verdict("0+0x310 -1+0x10 0+0x60"),
+            **verdict("0+0x310 -1+0x10 0+0x60", *NDCG),
+        },
+        "1655m",
+        step="5m",
+    ),
     Case("StreammetricsAllVariantsFell", "not on the first day", {LISTS: "0+50x200", SUM: "0+20x100 2010+5x60"}, "700m", step="5m"),
 )
 
@@ -464,6 +476,7 @@ PIPELINE = (
         ),
     ),
     Case("StreammetricsLagGrowing", "not for a backlog that is worked off", {LAG_SECONDS: "3600-30x60"}, "60m"),
+    Case("StreammetricsLagGrowing", "not after an outage, while it is made up for", {LAG_SECONDS: "0+0x20 7200-120x60"}, "45m"),
     Case("StreammetricsLagGrowing", "not for a short one", {LAG_SECONDS: "0+2x60"}, "60m"),
     Case(
         "StreammetricsCommitsFailing",
@@ -512,6 +525,7 @@ PIPELINE = (
             ),
         ),
     ),
+    Case("StreammetricsRedisDown", "no more, a while after it came back", {STORE_UP: "0+0x9 1+0x30"}, "21m"),
     Case("StreammetricsKafkaDown", "not for a change of leaders", {SOURCE_UP: "1+0x3 0 1+0x9"}, "8m"),
     Case(
         "StreammetricsRebalanceStorm",

@@ -85,8 +85,8 @@ class TestTable:
 
     def test_spans_shrink_with_the_scale_and_numbers_do_not(self) -> None:
         plain, short = expressions(), expressions(Wishes(scale=1 / 60))
-        assert "deriv(job:streammetrics_lag_seconds:max[15m]) > 0" in "\n".join(plain)
-        assert "job:streammetrics_lag_seconds:max > 5\nand deriv(job:streammetrics_lag_seconds:max[15s]) > 0" in "\n".join(short)
+        assert "deriv(job:streammetrics_lag_seconds:max[5m]) > 0" in "\n".join(plain)
+        assert "job:streammetrics_lag_seconds:max > 5\nand deriv(job:streammetrics_lag_seconds:max[5s]) > 0" in "\n".join(short)
         assert "job:streammetrics_final_ndcg:mean1h offset 1440s" in "\n".join(short)
         assert "> 0.25" in "\n".join(short)
 

@@ -1,4 +1,4 @@
-"""Bring what the test servers need, once: redis-server, prometheus with promtool, Java, and Kafka's jars through Maven.
+"""Bring what the test servers need, once: redis-server, prometheus with promtool, alertmanager, Java, and Kafka's jars through Maven.
 
     python -m tests.servers.install
 
@@ -26,6 +26,8 @@ def main() -> int:
         ensure("redis-server", lambda: tools.find_tool("redis-server"), [("redis-server",)])
         ensure("prometheus", lambda: tools.find_tool("prometheus"), [("prometheus",)])
         ensure("promtool", lambda: tools.find_tool("promtool"), [("prometheus",)])
+        ensure("prometheus-alertmanager", lambda: tools.find_tool("prometheus-alertmanager"), [("prometheus-alertmanager",)])
+        ensure("amtool", lambda: tools.find_tool("amtool"), [("prometheus-alertmanager",)])
         ensure("java", tools.find_java, JAVA_PACKAGES)
         ensure("systemd-analyze", lambda: tools.find_tool("systemd-analyze"), [("systemd",)])
         ensure_kafka()

@@ -25,16 +25,17 @@ class Sample(NamedTuple):
 
 
 class PrometheusServer(Server):
-    """One Prometheus. Its samples outlive `kill` and `restart`. `rules` are rule files to load."""
+    """One Prometheus. Its samples outlive `kill` and `restart`. `rules` are rule files to load, `alertmanagers` host:port to tell."""
 
     name = "prometheus"
 
-    def __init__(self, *, scrape_interval_ms: int = 200, rules: Sequence[Path] = ()) -> None:
+    def __init__(self, *, scrape_interval_ms: int = 200, rules: Sequence[Path] = (), alertmanagers: Sequence[str] = ()) -> None:
         self._program, self._promtool = find_tool("prometheus"), find_tool("promtool")
         super().__init__()
         self.port = free_port()
         self.scrape_interval_ms = scrape_interval_ms
         self.rules = list(rules)
+        self.alertmanagers = list(alertmanagers)
         self.targets = {"prometheus": [f"{HOST}:{self.port}"]}
         self.options: dict[str, Mapping[str, object]] = {}
 
@@ -48,6 +49,7 @@ class PrometheusServer(Server):
         config = {
             "global": {"scrape_interval": every, "scrape_timeout": every, "evaluation_interval": every},
             "rule_files": [str(path) for path in self.rules],
+            "alerting": {"alertmanagers": [{"static_configs": [{"targets": self.alertmanagers}]}]},
             "scrape_configs": [
                 {"job_name": job, "static_configs": [{"targets": at}], **self.options.get(job, {})} for job, at in self.targets.items()
             ],
