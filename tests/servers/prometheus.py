@@ -76,13 +76,13 @@ class PrometheusServer(Server):
             error.close()
             raise NotReadyError(str(error)) from error
 
-    def scrape(self, job: str, target: str, **options: object) -> None:
-        """Scrape `target` (host:port, path /metrics) as `job` from now on; its first sample takes Prometheus about 5 s.
+    def scrape(self, job: str, *targets: str, **options: object) -> None:
+        """Scrape `targets` (host:port, path /metrics) as `job` from now on; their first samples take Prometheus about 5 s.
 
         `options` go into the job's scrape_config, such as a scheme. A job of the same name is replaced, as after a restart on
         another port.
         """
-        self.targets[job], self.options[job] = [target], options
+        self.targets[job], self.options[job] = list(targets), options
         self._reload()
 
     def forget(self, job: str) -> None:
@@ -92,6 +92,11 @@ class PrometheusServer(Server):
         and would answer with their last values for five minutes more.
         """
         self.targets[job] = []
+        self._reload()
+
+    def load(self, rules: Sequence[Path]) -> None:
+        """Evaluate these rule files from now on, and no others."""
+        self.rules = list(rules)
         self._reload()
 
     def _reload(self) -> None:
