@@ -8,7 +8,6 @@ the command line, the tests of alerts are for proof; both use this.
 from __future__ import annotations
 
 import sys
-import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
@@ -119,14 +118,13 @@ class Stack:
         self.prometheus = self._prometheus(undo)
 
     def _prometheus(self, undo: ExitStack) -> PrometheusServer:
-        rules = Path(undo.enter_context(tempfile.TemporaryDirectory(prefix="streammetrics-rules-")))
-        for name, text in self._rules.items():
-            (rules / name).write_text(text, encoding="utf-8")
         server = undo.enter_context(PrometheusServer(scrape_interval_ms=SCRAPE_MS, alertmanagers=[self.alertmanager.address]))
         server.scrape(JOB, *(process.target for process in self.processes))
         # Its first samples take seconds, in which all would seem absent: rules come after them.
         server.wait_for(f'up{{job="{JOB}"}} == 1', lambda found: len(found) == len(self.processes))
-        server.load(sorted(rules.glob("*_rules.yml")))
+        for name, text in self._rules.items():
+            (server.directory / name).write_text(text, encoding="utf-8")
+        server.load(sorted(server.directory.glob("*_rules.yml")))
         return server
 
     @property
