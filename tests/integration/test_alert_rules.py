@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from deploy.prometheus.table import ALERTS
 from tests.alerts.cases import CASES, Case, Fired
 from tests.servers.tools import find_tool
 
+RUNBOOKS = HERE.parent / "runbooks"
 RULES = [HERE / "recording_rules.yml", HERE / "alerting_rules.yml"]
 
 
@@ -71,6 +73,20 @@ def test_an_alert_fires_when_it_must_and_only_then(case: Case, tmp_path: Path) -
 
 def test_the_rules_are_such_as_the_oldest_supported_prometheus_reads_without_a_remark() -> None:
     done = promtool("check", "rules", "--lint=all", "--lint-fatal", *RULES)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_query_of_the_runbooks_is_one_that_prometheus_reads(tmp_path: Path) -> None:
+    programs = ("streammetrics ", "curl ", "kafka-", "systemctl ", "kubectl ", "redis-cli ", "python ")
+    blocks = [
+        line for page in RUNBOOKS.glob("*.md") for line in re.findall(r"^ {7,}(\S.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    ]
+    queries = [line for line in blocks if not line.startswith(programs)]
+    assert len(queries) > 10
+    rules = tmp_path / "queries.yml"
+    named = [{"record": f"query:{number}", "expr": query} for number, query in enumerate(queries)]
+    rules.write_text(json.dumps({"groups": [{"name": "queries", "rules": named}]}), encoding="utf-8")
+    done = promtool("check", "rules", rules)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
