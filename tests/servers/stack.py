@@ -17,6 +17,7 @@ from typing import Self
 
 from deploy.prometheus.generate import Wishes, alertmanager, files
 from streammetrics.adapters.kafka_client import KafkaSettings
+from streammetrics.config import keys
 from tests.servers.alertmanager import AlertmanagerServer, Webhook
 from tests.servers.feeder import Feeder
 from tests.servers.kafka import KafkaBroker
@@ -47,6 +48,8 @@ SETTINGS: Mapping[str, str] = {
     "log.format": "json",
 }
 """People live ten times as fast as real ones, and final numbers come about nine seconds after live ones."""
+EXPERIMENTS: Mapping[str, str] = {"experiments.paging": "ndcg@10"}
+"""What wakes people; for a version that has such settings."""
 
 
 class Product(Server):
@@ -86,7 +89,7 @@ class Stack:
     ) -> None:
         self.scale = scale
         self._rules = files(Wishes(scale=scale, thresholds=thresholds or {}))
-        self._settings = {**SETTINGS, **(settings or {})}
+        self._settings = {**SETTINGS, **{key: value for key, value in EXPERIMENTS.items() if key in keys()}, **(settings or {})}
         self._undo = ExitStack()
         self.workers: list[Product] = []
 
