@@ -424,7 +424,7 @@ PIPELINE = (
         ),
     ),
     Case("StreammetricsAbsent", "not while both are seen", {TASKS: "4+0x20", SOURCE_UP: "0+0x20"}, "20m"),
-    Case("StreammetricsAbsent", "not for a restart", {TASKS: "4+0x5 _x4 4+0x20", SOURCE_UP: "1+0x30"}, "20m"),
+    Case("StreammetricsAbsent", "not for a restart", {TASKS: "4+0x5 stale _x3 4+0x20", SOURCE_UP: "1+0x30"}, "9m"),
     Case(
         "StreammetricsTargetDown",
         "for a process that does not answer",
@@ -440,7 +440,7 @@ PIPELINE = (
         ),
     ),
     Case("StreammetricsTargetDown", "not for another job", {'up{job="node",instance="n:1"}': "0+0x20", one("up"): "1+0x20"}, "20m"),
-    Case("StreammetricsTargetDown", "not for one scrape that failed", {one("up"): "1+0x5 0+0x3 1+0x20"}, "10m"),
+    Case("StreammetricsTargetDown", "not for scrapes that fail for some minutes", {one("up"): "1+0x5 0+0x3 1+0x20"}, "9m"),
     Case(
         "StreammetricsWatermarkStalled",
         "when the windows end where they ended",
@@ -511,7 +511,7 @@ PIPELINE = (
             ),
         ),
     ),
-    Case("StreammetricsRedisDown", "not for a failover", {STORE_UP: "1+0x3 0 1+0x9", STORE_UP_WORKER: "1+0x3 0 1+0x9"}, "8m"),
+    Case("StreammetricsRedisDown", "not for a failover", {STORE_UP: "1+0x3 0 0 1+0x9", STORE_UP_WORKER: "1+0x3 0 0 1+0x9"}, "5m"),
     Case(
         "StreammetricsKafkaDown",
         "for the workers that it does not serve",
@@ -526,7 +526,7 @@ PIPELINE = (
         ),
     ),
     Case("StreammetricsRedisDown", "no more, a while after it came back", {STORE_UP: "0+0x9 1+0x30"}, "21m"),
-    Case("StreammetricsKafkaDown", "not for a change of leaders", {SOURCE_UP: "1+0x3 0 1+0x9"}, "8m"),
+    Case("StreammetricsKafkaDown", "not for a change of leaders", {SOURCE_UP: "1+0x3 0 0 1+0x9"}, "5m"),
     Case(
         "StreammetricsRebalanceStorm",
         "for a worker whose tasks change every two minutes",

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import streammetrics
 from deploy.prometheus.generate import HERE, PREFIX, Wishes, alerting_rules, files, main, recording_rules
 from deploy.prometheus.table import ALERTS, INHIBITIONS, RECORDED, THRESHOLDS, Inhibition
 from streammetrics.series import SERIES
@@ -49,6 +50,12 @@ class TestFiles:
         with pytest.raises(SystemExit, match="2"):
             main(["--set", "lag=900"])
         assert "no such threshold: lag; there are commits_failing_share" in capsys.readouterr().err
+
+
+def test_the_package_does_not_need_the_table_when_it_runs() -> None:
+    sources = [path.read_text(encoding="utf-8") for path in Path(streammetrics.__file__).parent.rglob("*.py")]
+    assert len(sources) > 50
+    assert not [text for text in sources if re.search(r"^\s*(?:from|import) deploy\b", text, re.MULTILINE)]
 
 
 class TestTable:
