@@ -1,4 +1,4 @@
-"""Real servers for tests and benchmarks: a Kafka broker, Redis alone and in a cluster, Prometheus.
+"""Real servers for tests and benchmarks: a Kafka broker, Redis alone and in a cluster, Prometheus, Alertmanager.
 
 Each is a context manager that runs on free loopback ports in a directory of its own:
 

@@ -1,4 +1,5 @@
-"""Bring what the test servers need, once: redis-server, prometheus with promtool, Chromium, Java, and Kafka's jars through Maven.
+"""Bring what the test servers need, once: redis-server, prometheus with promtool, Alertmanager, Chromium, npm, Java, and Kafka's jars
+through Maven.
 
     python -m tests.servers.install
 
@@ -27,6 +28,8 @@ def main() -> int:
         ensure("prometheus", lambda: tools.find_tool("prometheus"), [("prometheus",)])
         ensure("promtool", lambda: tools.find_tool("promtool"), [("prometheus",)])
         ensure("chromium", tools.find_chromium, [("chromium", "fonts-dejavu-core"), ("chromium-browser",)])
+        ensure("prometheus-alertmanager", lambda: tools.find_tool("prometheus-alertmanager"), [("prometheus-alertmanager",)])
+        ensure("amtool", lambda: tools.find_tool("amtool"), [("prometheus-alertmanager",)])
         ensure("java", tools.find_java, JAVA_PACKAGES)
         ensure("systemd-analyze", lambda: tools.find_tool("systemd-analyze"), [("systemd",)])
         ensure("npm", lambda: tools.find_tool("npm"), [("npm",)])  # for the types of Grafana's dashboards

@@ -25,16 +25,17 @@ class Sample(NamedTuple):
 
 
 class PrometheusServer(Server):
-    """One Prometheus. Its samples outlive `kill` and `restart`. `rules` are rule files to load."""
+    """One Prometheus. Its samples outlive `kill` and `restart`. `rules` are rule files to load, `alertmanagers` host:port to tell."""
 
     name = "prometheus"
 
-    def __init__(self, *, scrape_interval_ms: int = 200, rules: Sequence[Path] = ()) -> None:
+    def __init__(self, *, scrape_interval_ms: int = 200, rules: Sequence[Path] = (), alertmanagers: Sequence[str] = ()) -> None:
         self._program, self._promtool = find_tool("prometheus"), find_tool("promtool")
         super().__init__()
         self.port = free_port()
         self.scrape_interval_ms = scrape_interval_ms
         self.rules = list(rules)
+        self.alertmanagers = list(alertmanagers)
         self.targets = {"prometheus": [f"{HOST}:{self.port}"]}
         self.options: dict[str, Mapping[str, object]] = {}
 
@@ -48,6 +49,7 @@ class PrometheusServer(Server):
         config = {
             "global": {"scrape_interval": every, "scrape_timeout": every, "evaluation_interval": every},
             "rule_files": [str(path) for path in self.rules],
+            "alerting": {"alertmanagers": [{"static_configs": [{"targets": self.alertmanagers}]}]},
             "scrape_configs": [
                 {"job_name": job, "static_configs": [{"targets": at}], **self.options.get(job, {})} for job, at in self.targets.items()
             ],
@@ -74,13 +76,13 @@ class PrometheusServer(Server):
             error.close()
             raise NotReadyError(str(error)) from error
 
-    def scrape(self, job: str, target: str, **options: object) -> None:
-        """Scrape `target` (host:port, path /metrics) as `job` from now on; its first sample takes Prometheus about 5 s.
+    def scrape(self, job: str, *targets: str, **options: object) -> None:
+        """Scrape `targets` (host:port, path /metrics) as `job` from now on; their first samples take Prometheus about 5 s.
 
         `options` go into the job's scrape_config, such as a scheme. A job of the same name is replaced, as after a restart on
         another port.
         """
-        self.targets[job], self.options[job] = [target], options
+        self.targets[job], self.options[job] = list(targets), options
         self._reload()
 
     def forget(self, job: str) -> None:
@@ -90,6 +92,11 @@ class PrometheusServer(Server):
         and would answer with their last values for five minutes more.
         """
         self.targets[job] = []
+        self._reload()
+
+    def load(self, rules: Sequence[Path]) -> None:
+        """Evaluate these rule files from now on, and no others."""
+        self.rules = list(rules)
         self._reload()
 
     def _reload(self) -> None:

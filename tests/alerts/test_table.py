@@ -1,0 +1,119 @@
+"""The committed files are those of the table; the table asks only for series that there are, and every alert is tried both ways."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+import streammetrics
+from deploy.prometheus.generate import HERE, PREFIX, Wishes, alerting_rules, files, main, recording_rules
+from deploy.prometheus.table import ALERTS, INHIBITIONS, RECORDED, THRESHOLDS, Inhibition
+from streammetrics.series import SERIES
+from tests.alerts.cases import CASES
+
+NAMES = {alert.name for alert in ALERTS}
+OF_EXPERIMENTS = {
+    f"streammetrics_experiment_{name}"
+    for name in ("mean", "lift", "lift_lower", "lift_upper", "users", "verdict", "srm_p_value", "multi_exposed_users")
+}
+OF_PROMETHEUS = {"up"}
+SPAN_MS = {"s": 1_000, "m": 60_000}
+
+
+def waits_ms(name: str) -> set[int]:
+    return {int(alert.waits[:-1]) * SPAN_MS[alert.waits[-1]] for alert in ALERTS if alert.name == name}
+
+
+def expressions(wishes: Wishes | None = None) -> list[str]:
+    wishes = wishes or Wishes()
+    return [
+        rule["expr"] for made in (recording_rules(wishes), alerting_rules(wishes)) for group in made["groups"] for rule in group["rules"]
+    ]
+
+
+class TestFiles:
+    @pytest.mark.parametrize("name", sorted(files()))
+    def test_a_committed_file_is_what_the_table_makes(self, name: str) -> None:
+        assert (HERE / name).read_text(encoding="utf-8") == files()[name], "run python -m deploy.prometheus.generate"
+
+    def test_other_thresholds_make_other_files(self, tmp_path: Path) -> None:
+        main(["--set", "lag_seconds=900", "--job", "mine", "--grafana", "https://grafana.example", "--out", str(tmp_path)])
+        text = (tmp_path / "alerting_rules.yml").read_text(encoding="utf-8")
+        assert "job:streammetrics_lag_seconds:max > 900" in text
+        assert 'up{job="mine"} == 0' in text
+        assert "dashboard_url: https://grafana.example/d/streammetrics-pipeline?" in text
+
+    def test_a_threshold_that_there_is_not_is_refused_with_those_that_there_are(self, capsys: pytest.CaptureFixture[str]) -> None:
+        with pytest.raises(SystemExit, match="2"):
+            main(["--set", "lag=900"])
+        assert "no such threshold: lag; there are commits_failing_share" in capsys.readouterr().err
+
+
+def test_the_package_does_not_need_the_table_when_it_runs() -> None:
+    sources = [path.read_text(encoding="utf-8") for path in Path(streammetrics.__file__).parent.rglob("*.py")]
+    assert len(sources) > 50
+    assert not [text for text in sources if re.search(r"^\s*(?:from|import) deploy\b", text, re.MULTILINE)]
+
+
+class TestTable:
+    def test_every_series_that_is_asked_for_exists(self) -> None:
+        asked = {name for text in expressions() for name in re.findall(r"(?<![:\w])(?:streammetrics_\w+|up)\b(?!:)", text)}
+        assert len(asked) > 20
+        assert asked <= SERIES.keys() | OF_EXPERIMENTS | OF_PROMETHEUS
+
+    def test_every_recorded_series_is_asked_for_and_recorded_before(self) -> None:
+        known: set[str] = set()
+        used: set[str] = set()
+        for recorded in RECORDED:
+            asked = set(re.findall(r"job\w*:\w+:\w+", recorded.expression)) - {recorded.name}
+            assert asked <= known
+            known.add(recorded.name)
+            used |= asked
+        used |= {name for alert in ALERTS for name in re.findall(r"job\w*:\w+:\w+", alert.expression + alert.description)}
+        assert used == known
+
+    def test_every_threshold_is_used(self) -> None:
+        used = {name for alert in ALERTS for name in re.findall(r"@(\w+)", alert.expression)} - {"job"}
+        assert used == {threshold.name for threshold in THRESHOLDS}
+
+    def test_every_alert_is_named_alike_and_each_severity_once(self) -> None:
+        entries = [(alert.name, alert.severity) for alert in ALERTS]
+        assert len(set(entries)) == len(entries)
+        assert all(re.fullmatch(PREFIX + r"([A-Z][a-z]+)+", name) for name in NAMES)
+
+    def test_every_alert_is_tried_firing_in_each_severity_and_silent(self) -> None:
+        tried = defaultdict(set)
+        for case in CASES:
+            tried[case.alert] |= {fired.severity for fired in case.fires} or {"silent"}
+        assert tried == {name: {"silent", *(alert.severity for alert in ALERTS if alert.name == name)} for name in NAMES}
+
+    def test_spans_shrink_with_the_scale_and_numbers_do_not(self) -> None:
+        plain, short = expressions(), expressions(Wishes(scale=1 / 60))
+        assert "deriv(job:streammetrics_lag_seconds:max[5m]) > 0" in "\n".join(plain)
+        assert "job:streammetrics_lag_seconds:max > 5\nand deriv(job:streammetrics_lag_seconds:max[5s]) > 0" in "\n".join(short)
+        assert "job:streammetrics_final_ndcg:mean1h offset 1440s" in "\n".join(short)
+        assert "> 0.25" in "\n".join(short)
+
+
+class TestInhibitions:
+    def test_only_alerts_that_there_are_silence_and_are_silenced(self) -> None:
+        assert {inhibition.source for inhibition in INHIBITIONS} | {target for each in INHIBITIONS for target in each.targets} <= NAMES
+
+    @pytest.mark.parametrize("inhibition", INHIBITIONS, ids=lambda inhibition: inhibition.source)
+    def test_a_cause_fires_no_later_than_what_it_silences(self, inhibition: Inhibition) -> None:
+        """Else the consequence is told first, and the cause comes as a second page."""
+        assert all(max(waits_ms(inhibition.source)) <= min(waits_ms(target)) for target in inhibition.targets)
+
+    def test_nothing_silences_itself_by_a_detour(self) -> None:
+        silences = {source: {target for each in INHIBITIONS if each.source == source for target in each.targets} for source in NAMES}
+
+        def reached(name: str, seen: frozenset[str] = frozenset()) -> set[str]:
+            return {target for next_ in silences[name] - seen for target in {next_, *reached(next_, seen | {next_})}}
+
+        assert all(name not in reached(name) for name in NAMES)
+
+    def test_no_fault_of_the_pipeline_silences_a_regression(self) -> None:
+        assert not [each for each in INHIBITIONS if "StreammetricsRankingRegressed" in each.targets]

@@ -1,0 +1,105 @@
+"""promtool runs the true rules over series for which each alert must fire, and over others for which it must not."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from deploy.prometheus.generate import HERE, Wishes, alerting_rule
+from deploy.prometheus.table import ALERTS
+from tests.alerts.cases import CASES, Case, Fired
+from tests.servers.tools import find_tool
+
+RUNBOOKS = HERE.parent / "runbooks"
+RULES = [HERE / "recording_rules.yml", HERE / "alerting_rules.yml"]
+
+
+def promtool(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([find_tool("promtool"), *words], capture_output=True, text=True, check=False)
+
+
+def links(alert: str, fired: Fired) -> dict[str, str]:
+    """The annotations that are the same for every firing, with the labels in them."""
+    (rule,) = [alerting_rule(each, Wishes()) for each in ALERTS if (each.name, each.severity) == (alert, fired.severity)]
+    dashboard = rule["annotations"]["dashboard_url"]
+    for label, value in fired.labels.items():
+        dashboard = dashboard.replace(f"{{{{ $labels.{label} | urlquery }}}}", value)
+    assert "{{" not in dashboard
+    return {"runbook_url": f"deploy/runbooks/{alert}.md", "dashboard_url": dashboard}
+
+
+def as_test(case: Case) -> dict[str, object]:
+    return {
+        "rule_files": list(map(str, RULES)),
+        "evaluation_interval": case.step,
+        "group_eval_order": ["streammetrics-recording", "streammetrics-alerts"],  # else an alert may see what was recorded a step ago
+        "tests": [
+            {
+                "interval": case.step,
+                "input_series": [{"series": series, "values": values} for series, values in case.series.items()],
+                "alert_rule_test": [
+                    {
+                        "eval_time": case.at,
+                        "alertname": case.alert,
+                        "exp_alerts": [
+                            {
+                                "exp_labels": {"severity": fired.severity, **fired.labels},
+                                "exp_annotations": {
+                                    "summary": fired.summary,
+                                    "description": fired.description,
+                                    **links(case.alert, fired),
+                                },
+                            }
+                            for fired in case.fires
+                        ],
+                    }
+                ],
+            }
+        ],
+    }
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.alert}: {'fires' if case.fires else 'is silent'}, {case.says}")
+def test_an_alert_fires_when_it_must_and_only_then(case: Case, tmp_path: Path) -> None:
+    test = tmp_path / "test.yml"
+    test.write_text(json.dumps(as_test(case)), encoding="utf-8")
+    done = promtool("test", "rules", test)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_rules_are_such_as_the_oldest_supported_prometheus_reads_without_a_remark() -> None:
+    done = promtool("check", "rules", "--lint=all", "--lint-fatal", *RULES)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_query_of_the_runbooks_is_one_that_prometheus_reads(tmp_path: Path) -> None:
+    programs = ("streammetrics ", "curl ", "kafka-", "systemctl ", "kubectl ", "redis-cli ", "python ")
+    blocks = [
+        line for page in RUNBOOKS.glob("*.md") for line in re.findall(r"^ {7,}(\S.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    ]
+    queries = [line for line in blocks if not line.startswith(programs)]
+    assert len(queries) > 10
+    rules = tmp_path / "queries.yml"
+    named = [{"record": f"query:{number}", "expr": query} for number, query in enumerate(queries)]
+    rules.write_text(json.dumps({"groups": [{"name": "queries", "rules": named}]}), encoding="utf-8")
+    done = promtool("check", "rules", rules)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_alertmanager_takes_its_configuration_and_sends_what_is_critical_to_the_page() -> None:
+    def amtool(*words: str | Path) -> str:
+        done = subprocess.run([find_tool("amtool"), *words], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout.strip()
+
+    config = HERE / "alertmanager.yml"
+    amtool("check-config", config)
+    routed = {
+        severity: amtool("config", "routes", "test", f"--config.file={config}", f"severity={severity}")
+        for severity in ("critical", "warning")
+    }
+    assert routed == {"critical": "page", "warning": "ticket"}

@@ -1,0 +1,181 @@
+"""What pages, end to end: real Kafka, Redis, workers, exporter, Prometheus with the generated rules, Alertmanager, a webhook.
+
+One stack serves all tests of this file, with the spans of the rules shortened. Each test waits until all is quiet, brings one fault,
+and looks at everything that the webhook heard until all is quiet again: that one alert, and no other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import fields
+
+import pytest
+
+from streammetrics.report import Report
+from streammetrics.run import partition_of
+from streammetrics.simulate import Sent
+from tests.servers.alertmanager import Told
+from tests.servers.process import wait_until
+from tests.servers.stack import PARTITIONS, Stack
+
+PATIENCE_SECONDS = 90.0
+QUIET_SECONDS = 25
+"""How long an A/B test without an effect is listened to: each span of the rules is shorter, save the hours that are compared."""
+
+
+@pytest.fixture(scope="module")
+def stack() -> Iterator[Stack]:
+    with Stack() as stack:
+        yield stack
+
+
+class Listening:
+    """What the webhook hears from now on."""
+
+    def __init__(self, stack: Stack) -> None:
+        self._stack, self._before = stack, len(stack.webhook.told)
+
+    @property
+    def told(self) -> list[Told]:
+        return self._stack.webhook.told[self._before :]
+
+    def of(self, status: str) -> set[str]:
+        return {told.name for told in self.told if told.status == status}
+
+    def one(self, name: str) -> Told:
+        return next(told for told in self.told if told.name == name)
+
+    def wait_for(self, name: str, status: str = "firing") -> None:
+        wait_until(lambda: name in self.of(status), what=f"the webhook is told that {name} is {status}", deadline_seconds=PATIENCE_SECONDS)
+
+
+def wait_until_quiet(stack: Stack) -> None:
+    """Until no rule holds, and whatever fired is resolved."""
+    stack.prometheus.wait_for("ALERTS", lambda found: not found, deadline_seconds=PATIENCE_SECONDS)
+
+
+def wait_until_fires(stack: Stack, name: str) -> None:
+    """Until Prometheus fires an alert, whether or not anybody is told."""
+    stack.prometheus.wait_for(f'ALERTS{{alertname="{name}", alertstate="firing"}}', deadline_seconds=PATIENCE_SECONDS)
+
+
+@contextmanager
+def listening(stack: Stack) -> Iterator[Listening]:
+    """Everything that is heard of what the block does, until all is quiet again."""
+    wait_until_quiet(stack)
+    heard = Listening(stack)
+    yield heard
+    wait_until_quiet(stack)
+    for name in heard.of("firing"):
+        heard.wait_for(name, "resolved")
+
+
+def test_nothing_is_told_of_an_experiment_without_an_effect(stack: Stack) -> None:
+    with listening(stack) as heard:
+        (first,) = stack.prometheus.wait_for("job:streammetrics_window_end_timestamp_seconds:max")
+        stack.prometheus.wait_for(
+            "job:streammetrics_window_end_timestamp_seconds:max",
+            lambda found: found[0].value >= first.value + QUIET_SECONDS,
+            deadline_seconds=PATIENCE_SECONDS,
+        )
+    assert not heard.told
+    assert stack.feeder.failure is None
+    assert {one.labels["variant"] for one in stack.prometheus.query('streammetrics_ndcg{experiment="ranker"}')} == {"control", "treatment"}
+
+
+class TestFaults:
+    """Each pages its own alert, once, and not the ranking."""
+
+    def test_redis_that_is_away(self, stack: Stack) -> None:
+        with listening(stack) as heard:
+            stack.redis.kill()
+            heard.wait_for("StreammetricsRedisDown")
+            wait_until_fires(stack, "StreammetricsWatermarkStalled")  # a consequence, of which nobody is told
+            stack.redis.start()
+        assert heard.of("firing") == {"StreammetricsRedisDown"}
+        told = heard.one("StreammetricsRedisDown")
+        assert told.path == "page"
+        assert told.labels == {"alertname": "StreammetricsRedisDown", "job": "streammetrics", "severity": "critical"}
+        assert "3 processes" in told.annotations["summary"]
+        assert stack.exporter.target in told.annotations["description"]
+
+    def test_kafka_that_is_away(self, stack: Stack) -> None:
+        with listening(stack) as heard:
+            stack.broker.kill()
+            heard.wait_for("StreammetricsKafkaDown")
+            wait_until_fires(stack, "StreammetricsWatermarkStalled")
+            stack.broker.start()
+        assert heard.of("firing") == {"StreammetricsKafkaDown"}
+        assert heard.one("StreammetricsKafkaDown").path == "page"
+
+    def test_senders_that_fall_silent(self, stack: Stack) -> None:
+        with listening(stack) as heard:
+            stack.feeder.pause()
+            heard.wait_for("StreammetricsNoTraffic")
+            stack.feeder.resume()
+        assert heard.of("firing") == {"StreammetricsNoTraffic"}
+        assert {told.labels["topic"] for told in heard.told} == {"impressions", "feedback"}
+
+    def test_a_sender_whose_clock_stands_still_stalls_the_watermark(self, stack: Stack) -> None:
+        frozen: list[int] = []
+
+        def freeze(sent: Sent) -> list[Sent]:
+            if partition_of(sent.key.decode(), PARTITIONS) != 0:
+                return [sent]
+            frozen.append(sent.ts)
+            return [sent._replace(value=sent.value.replace(b'"ts":%d,' % sent.ts, b'"ts":%d,' % frozen[0], 1))]
+
+        with listening(stack) as heard, stack.feeder.altered(freeze):
+            heard.wait_for("StreammetricsWatermarkStalled")
+        assert heard.of("firing") == {"StreammetricsWatermarkStalled"}
+
+    def test_events_that_are_refused(self, stack: Stack) -> None:
+        with listening(stack) as heard, stack.feeder.altered(lambda sent: [sent, sent._replace(value=b"{")]):
+            heard.wait_for("StreammetricsEventsRefused")
+        assert heard.of("firing") == {"StreammetricsEventsRefused"}
+        told = heard.one("StreammetricsEventsRefused")
+        assert told.path == "ticket"
+        assert re.search(r"By reason, in events a second: bad_json \d+", told.annotations["description"])
+
+    def test_lists_that_are_lost_on_their_way(self, stack: Stack) -> None:
+        def lose(sent: Sent) -> list[Sent]:
+            return [] if sent.topic == "impressions" and int(sent.key[1:]) % 2 else [sent]
+
+        with listening(stack) as heard, stack.feeder.altered(lose):
+            heard.wait_for("StreammetricsJoinUnhealthy")
+        assert heard.of("firing") == {"StreammetricsJoinUnhealthy"}
+        assert "orphan" in heard.one("StreammetricsJoinUnhealthy").annotations["description"]
+
+    def test_a_worker_that_died(self, stack: Stack) -> None:
+        worker = stack.workers[0]
+        with listening(stack) as heard:
+            worker.kill()
+            heard.wait_for("StreammetricsTargetDown")
+            worker.start()
+        assert heard.of("firing") == {"StreammetricsTargetDown"}
+        assert heard.one("StreammetricsTargetDown").labels["instance"] == worker.target
+
+    def test_an_exporter_that_died(self, stack: Stack) -> None:
+        with listening(stack) as heard:
+            stack.exporter.kill()
+            heard.wait_for("StreammetricsAbsent")
+            wait_until_fires(stack, "StreammetricsTargetDown")
+            stack.exporter.start()
+        assert heard.of("firing") == {"StreammetricsAbsent"}
+        assert heard.one("StreammetricsAbsent").labels["part"] == "exporter"
+
+
+@pytest.mark.skipif("experiments" not in {field.name for field in fields(Report)}, reason="this version shows no experiments")
+def test_a_regression_is_told_with_its_experiment_and_variant(stack: Stack) -> None:
+    """Last, because a regression stays in the mean since the experiment began."""
+    wait_until_quiet(stack)
+    heard = Listening(stack)
+    stack.feeder.regress("treatment", 0.3)
+    heard.wait_for("StreammetricsRankingRegressed")
+    assert heard.of("firing") == {"StreammetricsRankingRegressed"}
+    told = heard.one("StreammetricsRankingRegressed")
+    assert (told.labels["experiment"], told.labels["variant"]) == ("ranker", "treatment")
+    assert told.labels["severity"] in ("critical", "warning")
+    assert told.annotations["runbook_url"] == "deploy/runbooks/StreammetricsRankingRegressed.md"

@@ -1,0 +1,103 @@
+"""`make stack`, `make stack-regress` and `make stack-down` as their user runs them: it serves, it changes, and nothing is left."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.servers.process import wait_until
+from tests.servers.stack import JOB
+
+ROOT = Path(__file__).parents[2]
+
+
+class Made:
+    """One stack of the command line, whose temporary directories are all in one place."""
+
+    def __init__(self, directory: Path) -> None:
+        self.home, self.temporary = directory / "home", directory / "tmp"
+        self.temporary.mkdir()
+
+    def __call__(self, command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "tests.servers.stack_command", command, str(self.home)],
+            cwd=ROOT,
+            env={**os.environ, "TMPDIR": str(self.temporary)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    @property
+    def keeper(self) -> int:
+        return int((self.home / "pid").read_text(encoding="utf-8"))
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        return dict(json.loads((self.home / "addresses.json").read_text(encoding="utf-8")))
+
+    def processes(self) -> set[int]:
+        """The keeper and all that it started, by the temporary directory that each was given or lives in."""
+        return {int(path.name) for path in Path("/proc").glob("[0-9]*") if self._belongs(path)}
+
+    def _belongs(self, process: Path) -> bool:
+        try:
+            given = f"TMPDIR={self.temporary}".encode() in (process / "environ").read_bytes().split(b"\0")  # Redis writes over its own
+            return given or (process / "cwd").readlink().is_relative_to(self.temporary)
+        except OSError:  # gone, a kernel's, or another user's
+            return False
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Iterator[Made]:
+    made = Made(tmp_path)
+    yield made
+    made("down")
+
+
+def test_all_of_it_serves_and_a_regression_shows_and_then_nothing_is_left(made: Made) -> None:
+    up = made("up")
+    assert up.returncode == 0, up.stdout + up.stderr
+    assert set(made.addresses.values()) <= set(up.stdout.split())
+    with urllib.request.urlopen(f"{made.addresses['Prometheus'].removesuffix('/alerts')}/api/v1/rules", timeout=10) as answer:
+        assert len(json.load(answer)["data"]["groups"]) == 2
+    again = made("up")
+    assert (again.returncode, again.stdout.splitlines()[0]) == (0, "The stack runs already.")
+
+    def ndcg(variant: str) -> float:
+        query = f"{made.addresses['Prometheus'].removesuffix('/alerts')}/api/v1/query?query=streammetrics_live_ndcg"
+        with urllib.request.urlopen(f'{query}{{job="{JOB}",variant="{variant}",window="10s",segments=""}}', timeout=10) as answer:
+            (found,) = json.load(answer)["data"]["result"]
+        return float(found["value"][1])
+
+    assert made("regress").returncode == 0
+    wait_until(lambda: ndcg("treatment") < 0.7 * ndcg("control"), what="the treatment ranks visibly worse", deadline_seconds=90)
+    assert len(made.processes()) >= 9
+    down = made("down")
+    assert (down.returncode, down.stdout) == (0, "The stack is gone.\n")
+    wait_until(lambda: not made.processes(), what="every process is gone")
+    assert not made.home.exists()
+    assert not list(made.temporary.iterdir())
+
+
+def test_a_keeper_that_was_killed_leaves_nothing_either(made: Made) -> None:
+    assert made("up").returncode == 0
+    os.kill(made.keeper, signal.SIGKILL)
+    wait_until(lambda: not made.processes() and not list(made.temporary.iterdir()), what="every process and directory is gone")
+    assert made("regress").returncode == 1
+    assert made("down").returncode == 0
+    assert not made.home.exists()
+
+
+def test_without_a_stack_there_is_nothing_to_make_worse_or_to_end(made: Made) -> None:
+    regress = made("regress")
+    assert (regress.returncode, regress.stderr) == (1, "error: no stack runs; start one by `make stack`\n")
+    assert made("down").stdout == "No stack runs.\n"

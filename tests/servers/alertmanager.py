@@ -1,0 +1,125 @@
+"""A real Alertmanager on a loopback port, and a receiver that keeps what it is told."""
+
+from __future__ import annotations
+
+import json
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+from tests.servers.process import HOST, NotReadyError, Server, free_port
+from tests.servers.tools import find_tool
+
+
+class AlertmanagerServer(Server):
+    """One Alertmanager, alone. `config` is its configuration as plain values."""
+
+    name = "alertmanager"
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self._program = find_tool("prometheus-alertmanager")
+        super().__init__()
+        self.port = free_port()
+        self.config = config
+
+    @property
+    def address(self) -> str:
+        """What Prometheus calls a target of alertmanagers."""
+        return f"{HOST}:{self.port}"
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.address}"
+
+    def prepare(self) -> None:
+        """Write the configuration, as JSON: every JSON text is YAML."""
+        (self.directory / "alertmanager.yml").write_text(json.dumps(self.config, indent=1), encoding="utf-8")
+
+    def command(self) -> Sequence[str | Path]:
+        return [
+            self._program,
+            f"--config.file={self.directory / 'alertmanager.yml'}",
+            f"--storage.path={self.directory / 'data'}",
+            f"--web.listen-address={self.address}",
+            "--cluster.listen-address=",
+        ]
+
+    def check_ready(self) -> None:
+        try:
+            urllib.request.urlopen(f"{self.url}/-/ready", timeout=2).close()
+        except urllib.error.HTTPError as error:
+            error.close()
+            raise NotReadyError(str(error)) from error
+
+    def alerts(self) -> list[dict[str, Any]]:
+        """What Alertmanager holds now, silenced and inhibited ones too."""
+        with urllib.request.urlopen(f"{self.url}/api/v2/alerts", timeout=10) as answer:
+            return list(json.load(answer))
+
+
+class Told(NamedTuple):
+    """One alert as a receiver was told of it. `path` is where Alertmanager sent it."""
+
+    path: str
+    status: str
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+
+    @property
+    def name(self) -> str:
+        return self.labels["alertname"]
+
+
+class Webhook:
+    """An HTTP receiver of notifications: `told` grows, and `on_told` is called with each alert, in the receiver's thread."""
+
+    def __init__(self, on_told: Callable[[Told], None] = lambda told: None, port: int = 0) -> None:
+        self._told: list[Told] = []
+        self._on_told = on_told
+        self._server = ThreadingHTTPServer((HOST, port or free_port()), self._handler())
+        self._thread = threading.Thread(target=self._server.serve_forever, name="webhook", daemon=True)
+
+    @property
+    def told(self) -> list[Told]:
+        """All alerts so far, in the order in which they came; each time that Alertmanager repeats one it is here again."""
+        return list(self._told)
+
+    def url(self, path: str) -> str:
+        return f"http://{HOST}:{self._server.server_port}/{path}"
+
+    def receivers(self, *names: str) -> list[dict[str, Any]]:
+        """Receivers for Alertmanager's configuration, each told at a path of its own, also when an alert is over."""
+        return [{"name": name, "webhook_configs": [{"url": self.url(name), "send_resolved": True}]} for name in names]
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        take = self._take
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                take(self.path.strip("/"), json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+                self.send_response(200)
+                self.end_headers()
+
+            def log_message(self, format: str, *args: object) -> None:
+                pass
+
+        return Handler
+
+    def _take(self, path: str, body: Mapping[str, Any]) -> None:
+        for alert in body["alerts"]:
+            told = Told(path, alert["status"], alert["labels"], alert["annotations"])
+            self._told.append(told)
+            self._on_told(told)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()

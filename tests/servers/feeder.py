@@ -1,0 +1,125 @@
+"""A steady simulated A/B test into a real broker, from a thread: people who live ten times as fast as real ones.
+
+What happens to the traffic is done from outside while it flows: pause it, let a variant rank worse, alter records on their way.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import islice
+from typing import Self
+
+from streammetrics.adapters.kafka_client import KafkaSettings
+from streammetrics.adapters.kafka_sink import KafkaSink
+from streammetrics.adapters.simulated_source import time_lapse
+from streammetrics.errors import StreammetricsError
+from streammetrics.simulate import Regression, Sent, Traffic, Variant, generate
+
+LAPSE = 10
+HISTORY_MS = 60_000
+"""How long before now the traffic begins: it has its full rate from the start."""
+WAIT_SECONDS = 0.02
+AGAIN_SECONDS = 0.5
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Feeder:
+    """Sends traffic as its time comes. `rate` is in lists a second. A broker that is away is tried again until it is back."""
+
+    def __init__(self, settings: KafkaSettings, topics: tuple[str, str], *, rate: float = 40.0, users: int = 4_000, seed: int = 7) -> None:
+        self._settings, self._topics = settings, topics
+        self.traffic = Traffic(
+            users=users,
+            seed=seed,
+            start_ms=now_ms() - HISTORY_MS,
+            impressions_per_second=rate / LAPSE,
+            variants=(Variant("control", 0.5), Variant("treatment", 0.5)),
+            impressions_topic=topics[0],
+            feedback_topic=topics[1],
+        )
+        self._records = self._from(0)
+        self._sent = 0
+        self._alter: Callable[[Sent], Iterable[Sent]] = lambda sent: (sent,)
+        self._changing = threading.Lock()
+        self._flowing, self._stop = threading.Event(), threading.Event()
+        self._flowing.set()
+        self._thread = threading.Thread(target=self._run, name="feeder", daemon=True)
+        self.failure: BaseException | None = None
+
+    def _from(self, count: int) -> Iterator[Sent]:
+        """The traffic after its first records: the same seed makes the same ones again."""
+        return islice(time_lapse(generate(self.traffic), self.traffic.start_ms, LAPSE), count, None)
+
+    def regress(self, variant: str, factor: float) -> None:
+        """From now on this variant ranks with so much of its quality; all else goes on as it would have."""
+        with self._changing:
+            after_ms = (now_ms() - self.traffic.start_ms) * LAPSE
+            self.traffic = replace(self.traffic, regression=Regression(variant, factor, after_ms))
+            self._records = self._from(self._sent)
+
+    @contextmanager
+    def altered(self, alter: Callable[[Sent], Iterable[Sent]]) -> Iterator[None]:
+        """While the block runs, send what `alter` makes of each record."""
+        usual, self._alter = self._alter, alter
+        try:
+            yield
+        finally:
+            self._alter = usual
+
+    def pause(self) -> None:
+        """Send nothing until `resume`; what would have come meanwhile never does."""
+        self._flowing.clear()
+
+    def resume(self) -> None:
+        with self._changing:
+            now = now_ms()
+            for skipped in self._records:
+                self._sent += 1
+                if skipped.ts > now:
+                    break
+        self._flowing.set()
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.is_set():
+                try:
+                    with KafkaSink(self._settings, self._topics) as sink:
+                        self._feed(sink)
+                except StreammetricsError:  # the broker is away; what was under way is lost, as from any sender
+                    self._stop.wait(AGAIN_SECONDS)
+        except BaseException as error:
+            self.failure = error
+
+    def _feed(self, sink: KafkaSink) -> None:
+        while not self._stop.wait(WAIT_SECONDS):
+            if self._flowing.is_set():
+                for sent in self._due():
+                    for altered in self._alter(sent):
+                        sink.write(altered, None)
+                sink.flush()
+
+    def _due(self) -> list[Sent]:
+        due = []
+        with self._changing:
+            now = now_ms()
+            for sent in self._records:
+                self._sent += 1
+                due.append(sent)
+                if sent.ts >= now:
+                    break
+        return due
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join(30)

@@ -1,0 +1,149 @@
+"""Everything that a deployment has, on one machine: Kafka, Redis, two workers, an exporter, Prometheus with the alerting rules,
+Alertmanager, somebody to be paged, and a steady A/B test.
+
+The times of people and rules are shortened, so that one sees in seconds what takes minutes in earnest. `stack_command` is for
+the command line, the tests of alerts are for proof; both use this.
+"""
+
+from __future__ import annotations
+
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Self
+
+from deploy.prometheus.generate import Wishes, alertmanager, files
+from streammetrics.adapters.kafka_client import KafkaSettings
+from streammetrics.config import keys
+from tests.servers.alertmanager import AlertmanagerServer, Webhook
+from tests.servers.feeder import Feeder
+from tests.servers.kafka import KafkaBroker
+from tests.servers.process import HOST, NotReadyError, Server, free_port
+from tests.servers.prometheus import PrometheusServer
+from tests.servers.redis import RedisServer
+
+JOB = "streammetrics"
+TOPICS = ("impressions", "feedback")
+DEAD_LETTERS = "streammetrics-dead-letters"
+PARTITIONS = 4
+SCALE = 1 / 120
+"""How much shorter the spans of the rules are: what must hold for five minutes, for two and a half seconds."""
+SCRAPE_MS = 400
+SETTINGS: Mapping[str, str] = {
+    "kafka.session_timeout_ms": "3000",
+    "join.gap_ms": "10000",
+    "join.attribution_ms": "8000",
+    "join.lateness_ms": "500",
+    "join.out_of_orderness_ms": "500",
+    "join.idle_ms": "2000",
+    "windows.pane_ms": "1000",
+    "windows.windows": "10s,1m",
+    "metrics.names": "ndcg,mrr,hit_rate",
+    "metrics.cutoffs": "10",
+    "worker.commit_ms": "250",
+    "exporter.publish_ms": "250",
+    "log.format": "json",
+}
+"""People live ten times as fast as real ones, and final numbers come about nine seconds after live ones."""
+EXPERIMENTS: Mapping[str, str] = {"experiments.paging": "ndcg@10"}
+"""What wakes people; for a version that has such settings."""
+
+
+class Product(Server):
+    """One `streammetrics run` of a role, on a port of its own. Ready when /readyz says so."""
+
+    def __init__(self, role: str, settings: Mapping[str, str]) -> None:
+        self.name = f"streammetrics-{role}"
+        super().__init__()
+        self.port = free_port()
+        self._words = ["run", "--role", role, "--port", str(self.port)]
+        self._words += [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+
+    @property
+    def target(self) -> str:
+        return f"{HOST}:{self.port}"
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.target}/"
+
+    def command(self) -> Sequence[str | Path]:
+        return [sys.executable, "-m", "streammetrics", *self._words]
+
+    def check_ready(self) -> None:
+        try:
+            urllib.request.urlopen(f"{self.url}readyz", timeout=5).close()
+        except urllib.error.HTTPError as error:
+            with error:
+                raise NotReadyError(error.read().decode()) from error
+
+
+class Stack:
+    """All of it, started by `with`. `scale` shortens the spans of the rules; `webhook` hears every alert, at /page or /ticket."""
+
+    def __init__(
+        self, *, scale: float = SCALE, settings: Mapping[str, str] | None = None, thresholds: Mapping[str, float] | None = None
+    ) -> None:
+        self.scale = scale
+        self._rules = files(Wishes(scale=scale, thresholds=thresholds or {}))
+        self._settings = {**SETTINGS, **{key: value for key, value in EXPERIMENTS.items() if key in keys()}, **(settings or {})}
+        self._undo = ExitStack()
+        self.workers: list[Product] = []
+
+    def __enter__(self) -> Self:
+        with self._undo as undo:
+            self._start(undo)
+            self._undo = undo.pop_all()
+        return self
+
+    def _start(self, undo: ExitStack) -> None:
+        self.broker = undo.enter_context(KafkaBroker())
+        self.redis = undo.enter_context(RedisServer())
+        for topic in TOPICS:
+            self.broker.create_topic(topic, PARTITIONS)
+        self.broker.create_topic(DEAD_LETTERS)
+        settings = {"kafka.bootstrap_servers": self.broker.bootstrap, "redis.url": self.redis.url, **self._settings}
+        for number in (1, 2):
+            self.workers.append(Product("worker", {**settings, "kafka.group_instance_id": f"worker-{number}"}))
+            undo.callback(self.workers[-1].close)
+        self.exporter = Product("exporter", settings)
+        undo.callback(self.exporter.close)
+        for process in self.processes:
+            process.launch()
+        self.webhook = undo.enter_context(Webhook())
+        self.alertmanager = undo.enter_context(AlertmanagerServer(alertmanager(self.webhook.receivers("page", "ticket"), at_once=True)))
+        self.feeder = undo.enter_context(Feeder(KafkaSettings(bootstrap_servers=(self.broker.bootstrap,)), TOPICS))
+        for process in self.processes:
+            process.wait_ready()
+        self.prometheus = self._prometheus(undo)
+
+    def _prometheus(self, undo: ExitStack) -> PrometheusServer:
+        server = undo.enter_context(PrometheusServer(scrape_interval_ms=SCRAPE_MS, alertmanagers=[self.alertmanager.address]))
+        server.scrape(JOB, *(process.target for process in self.processes))
+        # Its first samples take seconds, in which all would seem absent: rules come after them.
+        server.wait_for(f'up{{job="{JOB}"}} == 1', lambda found: len(found) == len(self.processes))
+        for name, text in self._rules.items():
+            (server.directory / name).write_text(text, encoding="utf-8")
+        server.load(sorted(server.directory.glob("*_rules.yml")))
+        return server
+
+    @property
+    def processes(self) -> list[Product]:
+        return [*self.workers, self.exporter]
+
+    def addresses(self) -> dict[str, str]:
+        """Where to look, by what is there."""
+        return {
+            "the page": self.exporter.url,
+            "its metrics": f"{self.exporter.url}metrics",
+            "Prometheus": f"{self.prometheus.url}/alerts",
+            "Alertmanager": self.alertmanager.url,
+            "Kafka": self.broker.bootstrap,
+            "Redis": self.redis.url,
+        }
+
+    def __exit__(self, *_: object) -> None:
+        self._undo.close()
