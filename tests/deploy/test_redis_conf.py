@@ -1,0 +1,45 @@
+"""redis.conf as a real Redis takes it, judged by what the product itself wants of a server."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from streammetrics.adapters.redis_client import RedisSettings
+from streammetrics.adapters.redis_store import RedisStore
+from tests.deploy.tools import DEPLOY
+from tests.servers.process import HOST
+from tests.servers.redis import RedisServer
+
+
+class ConfiguredRedis(RedisServer):
+    """A server that reads deploy/redis.conf; only the port, the address and the directory are the test's own."""
+
+    def command(self) -> Sequence[str | Path]:
+        own: list[str | Path] = ["--port", str(self.port), "--bind", HOST, "--dir", self.directory]
+        return [self._program, DEPLOY / "redis.conf", *own]
+
+
+def test_a_server_with_redis_conf_has_no_problem_and_no_risk() -> None:
+    with ConfiguredRedis() as server:
+        store = RedisStore(RedisSettings(url=server.url))
+        try:
+            facts = store.facts()
+        finally:
+            store.close()
+    assert facts.problems(cluster=False) == ()
+    assert facts.risks() == ()
+    assert facts.unknown == ()
+    assert (facts.appendonly, facts.appendfsync, facts.save, facts.maxmemory_policy) == ("yes", "everysec", "", "noeviction")
+    assert facts.maxmemory == 2 << 30
+
+
+def test_every_setting_of_redis_conf_is_one_that_the_server_keeps() -> None:
+    wanted = dict(
+        line.split(" ", 1) for line in (DEPLOY / "redis.conf").read_text(encoding="utf-8").splitlines() if line and line[0] != "#"
+    )
+    differing = {"port", "bind"}
+    with ConfiguredRedis() as server, server.client() as client:
+        kept = {name: client.config_get(name)[name] for name in wanted.keys() - differing}
+    sizes = {"2gb": str(2 << 30), "256mb": str(256 << 20), '""': ""}
+    assert kept == {name: sizes.get(value, value) for name, value in wanted.items() if name not in differing}
