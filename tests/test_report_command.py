@@ -10,8 +10,10 @@ import pytest
 from streammetrics.simulate import Regression, Traffic, generate
 from tests.commands import streammetrics
 
-SETTINGS = ["--set", "join.gap_ms=600000", "--set", "join.attribution_ms=600000", "--set", "experiments.paging=ndcg@10"]
-TRAFFIC = Traffic(users=800, seed=3, impressions_per_second=10, regression=Regression("treatment", 0.7))
+JOIN = ["--set", "join.gap_ms=600000", "--set", "join.attribution_ms=600000"]
+SETTINGS = [*JOIN, "--set", "experiments.paging=ndcg@10", "--set", "experiments.patience_ms=0"]
+TRAFFIC = Traffic(users=800, seed=3, impressions_per_second=8, regression=Regression("treatment", 0.7))
+"""Twenty minutes, so that there are looks before the end."""
 
 
 @pytest.fixture(scope="module")
