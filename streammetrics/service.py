@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import secrets
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 
@@ -25,6 +24,8 @@ from streammetrics.windows import NEVER, Pane
 from streammetrics.work import Answer, AtOnce, Backoff, Chunk, Sent, Work, WorkerRules, commit_of
 
 FINISH_RETRY_SECONDS = 0.05
+CALM_SECONDS = 5.0
+"""So long must polling go well before it counts as mended: some failures come with every other poll only."""
 LETTERS_MAX = 1_000
 """How many dead letters wait for the next commit; more are written at once."""
 CHUNK_RECORDS_MAX = 1_000
@@ -63,6 +64,8 @@ class Worker:
         self._backoff = Backoff()
         self._retry_at = 0.0
         self._failing: dict[str, Trouble] = {}
+        self._polling: Trouble | None = None
+        self._poll_failed_seconds = 0.0
 
     def run(self, stop: threading.Event) -> None:
         """Turn until told to stop, then commit what is there and leave."""
@@ -88,7 +91,7 @@ class Worker:
             if self.clock.monotonic() >= self._retry_at:
                 self._carry(commit_now=True)
             if self._failing:
-                time.sleep(FINISH_RETRY_SECONDS)
+                self.clock.sleep(FINISH_RETRY_SECONDS)
             if self._failing and self.clock.monotonic() > deadline:
                 log.warning("stopped with uncommitted work, which will be read again", tasks=sorted(self.works))
                 break
@@ -128,11 +131,17 @@ class Worker:
         return work.state is not None and bool(self.engine.needs(work.state, None).totals)
 
     def _poll(self, timeout_s: float) -> None:
+        began = self.clock.monotonic()
         try:
             polled = self.source.poll(timeout_s)
         except SourceError as error:
-            self._trouble("source", error)
+            self._poll_failed_seconds = self.clock.monotonic()
+            self._polling = self._trouble_with("source", self._polling, error)
+            self.clock.sleep(max(0.0, timeout_s - (self._poll_failed_seconds - began)))  # it may fail at once, thousands of times a second
             return
+        if self._polling is not None and began - self._poll_failed_seconds > CALM_SECONDS:
+            log.info("source available again", failures=self._polling.failures)
+            self._polling = None
         for task in polled.revoked:
             if self.works.pop(task, None) is not None:
                 log.info("task revoked", task=task)
@@ -386,17 +395,20 @@ class Worker:
         ]
 
     def _trouble(self, where: str, error: Exception) -> None:
-        """Note that the world fails, say so once, and wait before the next try."""
+        """Note that the work cannot go on, and wait before the next try."""
+        trouble = self._failing[where] = self._trouble_with(where, self._failing.get(where), error)
+        self._retry_at = self.clock.monotonic() + self._backoff.delay(trouble.failures)
+
+    def _trouble_with(self, where: str, known: Trouble | None, error: Exception) -> Trouble:
+        """Count one more failure, say so once, and give up where the operator wants that."""
         now = self.clock.monotonic()
-        known = self._failing.get(where)
         trouble = Trouble(now, 1, str(error)) if known is None else Trouble(known.since_seconds, known.failures + 1, str(error))
-        self._failing[where] = trouble
         if known is None:
             log.warning(f"{where} unavailable, trying again", error=str(error))
         limit = self.rules.retry_seconds_max
         if limit and now - trouble.since_seconds > limit:
             raise error
-        self._retry_at = now + self._backoff.delay(trouble.failures)
+        return trouble
 
     def _well(self) -> None:
         for where, trouble in self._failing.items():
@@ -406,7 +418,7 @@ class Worker:
     def _note_vitals(self) -> None:
         vitals, states = self.vitals, [(work, work.state) for work in self.works.values()]
         health = self.source.health
-        vitals.store_trouble, vitals.source_trouble = self._failing.get("store"), self._failing.get("source")
+        vitals.store_trouble, vitals.source_trouble = self._failing.get("store"), self._failing.get("source") or self._polling
         if not health.reachable and vitals.source_trouble is None:
             vitals.source_trouble = Trouble(health.since, 1, health.last_error)
             limit = self.rules.retry_seconds_max

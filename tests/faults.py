@@ -40,6 +40,9 @@ class HandClock:
     def wall_ms(self) -> int:
         return self._wall_ms + int(self._passed * 1_000)
 
+    def sleep(self, seconds: float) -> None:
+        self.advance(seconds)
+
 
 class Logs:
     """Append-only logs, one an input; they outlive whoever reads them."""

@@ -61,13 +61,13 @@ class Machine:
         self.position = 0
         self.finals: list[FinalPane] = []
         self._saved_position = 0
-        self._saved_idle: frozenset[int] = frozenset()
         self._saved_finals = 0
+        self._saved_idle: frozenset[int] = frozenset()
         self._generation = 0
         self.open()
 
     def open(self) -> None:
-        """Claim the task and go back to where the last commit left it."""
+        """Claim the task and go back to where the last commit left it; as the steps have it, who was idle then still is."""
         self._generation += 1
         self._token = f"token-{self._generation}"
         claim = self.store.claim(0, self._token)
@@ -75,7 +75,7 @@ class Machine:
         self.state = self.engine.open(claim.control, claim.panes, claim.pane_starts, claim.experiments)
         self.position = self._saved_position
         del self.finals[self._saved_finals :]
-        self._idle = self._saved_idle  # as the service finds out again
+        self._idle = self._saved_idle
 
     def take(self, steps: Sequence[Step]) -> None:
         """Take steps as one batch; arrivals of one input that follow each other make one engine step."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, TypeVar
 
 import msgspec
+from hypothesis import settings as profile
 from hypothesis import strategies as st
 
 from streammetrics.events.model import Event, Feedback, Impression
@@ -50,6 +51,11 @@ RULES = tuple(
 INPUTS = (("impressions", "feedback"), ("feedback", "impressions"), ("events",), ("impressions", "clicks", "purchases"))
 START_MS = 1_732_183_200_000
 MIDNIGHT_MS = 1_732_233_600_000
+
+
+def searches_deep() -> bool:
+    """Whether the profile is one with much time; see tests/conftest.py."""
+    return profile().max_examples > 1_000
 
 
 @dataclass(frozen=True, slots=True)

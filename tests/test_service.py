@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from streammetrics.engine import Engine
 from streammetrics.errors import MalformedEvent, SourceError, StateError, StoreError
@@ -29,11 +30,11 @@ from tests.faults import FaultyStore, HandClock, KeptLetters, Logs, LogSource, U
 from tests.machine import engine_of, oracle_group
 from tests.oracle import Arrival, Group, Result, Settings, Step, Tick, judge
 from tests.oracle.experiments import Scope, experiments, merge
-from tests.strategies import ACTIONS, EXPERIMENTS, MIDNIGHT_MS, SEGMENTS, VALUES
+from tests.strategies import ACTIONS, EXPERIMENTS, MIDNIGHT_MS, SEGMENTS, VALUES, searches_deep
 from tests.test_engine import row_of, scores_of
 from tests.test_entering import FOR_EVER_MS, scopes_of
 
-SEEDS = range(100)
+SEEDS = range(100 if searches_deep() else 40)
 TASKS = 3
 START_MS = MIDNIGHT_MS - 200
 FAR_MS = 10_000
@@ -667,6 +668,29 @@ class TestTheWorldAway:
         assert bench.worker.vitals.store_trouble is None
         assert bench.worker.vitals.ready
         assert not bench.source.paused
+        assert_exact(bench.store, bench.logs, bench.engine)
+
+    def test_a_source_that_fails_at_once_is_not_asked_all_the_time(self) -> None:
+        bench = Bench()
+        bench.turn()
+        bench.source.chance, bench.source.failures = Random(1), 1.0
+        before = bench.clock.monotonic()
+        for _ in range(50):
+            bench.worker.turn(timeout_s=0.2)
+        assert bench.clock.monotonic() - before >= 50 * 0.2
+
+    def test_a_source_that_fails_now_and_then_is_told_of_once_until_it_has_been_well_for_a_while(self) -> None:
+        bench = Bench()
+        bench.turn()
+        bench.source.chance, bench.source.failures = Random(1), 0.5
+        with capture_logs() as logs:
+            bench.turn(200, seconds=0.05)
+            assert bench.worker.vitals.source_trouble is not None
+            bench.source.failures = 0.0
+            bench.show(0)
+            bench.turn(2, seconds=6.0)
+        assert [entry["event"] for entry in logs if entry["log_level"] == "warning"] == ["source unavailable, trying again"]
+        assert bench.worker.vitals.source_trouble is None
         assert_exact(bench.store, bench.logs, bench.engine)
 
     @pytest.mark.parametrize("fault", [StoreError, SourceError])
