@@ -61,7 +61,6 @@ class Machine:
         self.position = 0
         self.finals: list[FinalPane] = []
         self._saved_position = 0
-        self._saved_idle: frozenset[int] = frozenset()
         self._saved_finals = 0
         self._generation = 0
         self.open()
