@@ -1,7 +1,7 @@
 """A million users come and go, in a real Redis: what is held at the peak, and what is left once event time has passed.
 
 Every user has one visit of a list and a click. Users come faster than sessions close, all of them within half an hour of
-event time, so that at the peak all are there at once; then two lists of somebody else, hours later, let the sessions close. So
+event time, so that at the peak all are there at once; then two lists of somebody else, a month later, let sessions and experiments end. So
 it goes once more with a fiftieth of the users, because Redis gives the memory of a table back in steps, one with each operation.
 """
 
@@ -28,7 +28,9 @@ from tests.servers.redis import RedisServer
 START_MS = 1_732_183_200_000
 ITEMS = tuple(f"i{number:034d}" for number in range(12))
 LABELS = (("ranker", "treatment"),)
-HOURS_MS = 14_400_000
+KEYS = ("users", "due", "totals", "experiments")
+LONG_MS = 32 * 86_400_000
+"""Longer than an experiment lives without a list, so that users' totals go, too."""
 
 
 class Task:
@@ -90,9 +92,9 @@ def run(users: int, store: RedisStore, held: Any) -> dict[str, Any]:
     task, stragglers = Task(store), users // 50
     come(task, users, START_MS)
     peak = held()
-    go(task, START_MS + HOURS_MS)
-    come(task, stragglers, START_MS + HOURS_MS)
-    go(task, START_MS + 2 * HOURS_MS)
+    go(task, START_MS + LONG_MS)
+    come(task, stragglers, START_MS + LONG_MS)
+    go(task, START_MS + 2 * LONG_MS)
     rest = held()
     matched = sum(count for (reason, _), count in task.state.counts.items() if reason == "matched")
     clock_lists = 1  # of the first passing of time: its copy is a duplicate, and the list of the second is not final
@@ -113,7 +115,7 @@ def main() -> None:
             return {
                 "users": int(client.hlen("{memory:0}:users")),
                 "due": int(client.zcard("{memory:0}:due")),
-                "state_bytes": sum(int(client.memory_usage(f"{{memory:0}}:{key}", samples=100) or 0) for key in ("users", "due")),
+                "state_bytes": sum(int(client.memory_usage(f"{{memory:0}}:{key}", samples=100) or 0) for key in KEYS),
                 "redis_mb": int(client.info("memory")["used_memory"]) / (1 << 20),
                 "process_mb": int(status.partition("VmRSS:")[2].split()[0]) / 1_024,
             }
