@@ -26,7 +26,7 @@ _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "
 _SPAN = re.compile(r"(?<=\[)(\d+)(ms|[smhdw])(?=\])|(?<=offset )(\d+)(ms|[smhdw])\b")
 PREFIX = "Streammetrics"
 """How the name of every alert begins."""
-_LINE_CHARS = 110
+_LINE_CHARS = 100
 
 
 class _Marked(string.Template):

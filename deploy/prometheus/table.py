@@ -123,6 +123,20 @@ RECORDED = (
     ),
 )
 
+
+def _rates(counter: str, label: str, span: str) -> str:
+    """What an annotation says of a counter now: its rates by a label that are not 0, in the order of the label."""
+    query = f"sum by ({label}) (rate(streammetrics_{counter}{{job='%s'}}[{span}])) > 0"
+    said = f'{{{{ .Labels.{label} }}}} {{{{ printf "%.2g" .Value }}}}'
+    return f'{{{{ range query (printf "{query}" $labels.job) | sortByLabel "{label}" }}}} {said}{{{{ end }}}}'
+
+
+def _down(gauge: str) -> str:
+    """The processes whose gauge is 0."""
+    query = f"streammetrics_{gauge}{{job='%s'}} == 0"
+    return f'{{{{ range query (printf "{query}" $labels.job) | sortByLabel "instance" }}}} {{{{ .Labels.instance }}}}{{{{ end }}}}'
+
+
 _REGRESSED = "and on (job, experiment, scope) job_experiment:streammetrics_experiment_verdict:min == -1"
 _INVALID = "and on (job, experiment, scope) job_experiment:streammetrics_experiment_verdict:min == -2"
 _SCOPE = '{{ if eq $labels.scope "day" }}since midnight UTC{{ else }}since it began{{ end }}'
@@ -131,7 +145,7 @@ _EXPLAINS = "Streammetrics(NoTraffic|JoinUnhealthy|RankingRegressed)"
 _FELL = (
     "job:streammetrics_final_ndcg:mean1h < (1 - @{drop}) * job:streammetrics_final_ndcg:reference1h\n"
     "and job:streammetrics_final_lists:increase1h >= @fell_lists_least\n"
-    f'unless on (job) count by (job) (count_over_time(ALERTS{{alertname=~"{_EXPLAINS}", alertstate="firing"}}[1h]))'
+    f'unless on (job) count by (job) (\n  count_over_time(ALERTS{{alertname=~"{_EXPLAINS}", alertstate="firing"}}[1h])\n)'
 )
 _FELL_SUMMARY = 'Ranking quality of all traffic fell to an NDCG@@10 of {{ printf "%.3f" $value }}'
 _FELL_DESCRIPTION = (
@@ -225,8 +239,7 @@ ALERTS = (
         "and job:streammetrics_feedback:rate30m * 1800 >= @unmatched_least",
         "{{ $value | humanizePercentage }} of the feedback counts for no list",
         "Lists look worse than they are, in every variant. By reason, in events a second:"
-        "{{ range query (printf \"sum by (reason) (rate(streammetrics_feedback_unmatched_total{job='%s'}[30m])) > 0\" $labels.job) }}"
-        ' {{ .Labels.reason }} {{ printf "%.2g" .Value }}{{ end }}.',
+        f"{_rates('feedback_unmatched_total', 'reason', '30m')}.",
     ),
     Alert(
         "StreammetricsNoTraffic",
@@ -246,8 +259,7 @@ ALERTS = (
         "and sum by (job) (job_topic:streammetrics_events:rate15m) * 900 >= @refused_least",
         "{{ $value | humanizePercentage }} of the events are refused",
         "They are counted, and most are in the dead-letter topic, but they are in no number. By reason, in events a second:"
-        "{{ range query (printf \"sum by (reason) (rate(streammetrics_dropped_total{job='%s'}[15m])) > 0\" $labels.job) }}"
-        ' {{ .Labels.reason }} {{ printf "%.2g" .Value }}{{ end }}.',
+        f"{_rates('dropped_total', 'reason', '15m')}.",
         keeps="30m",
     ),
     # --- the pipeline
@@ -293,8 +305,7 @@ ALERTS = (
         "job:streammetrics_commits_failing:ratio_rate5m > @commits_failing_share",
         "{{ $value | humanizePercentage }} of the commits fail",
         "What is not committed is shown nowhere and is read again. By status, in commits a second:"
-        "{{ range query (printf \"sum by (status) (rate(streammetrics_commits_total{job='%s'}[5m])) > 0\" $labels.job) }}"
-        ' {{ .Labels.status }} {{ printf "%.2g" .Value }}{{ end }}.',
+        f"{_rates('commits_total', 'status', '5m')}.",
     ),
     Alert(
         "StreammetricsRedisDown",
@@ -302,8 +313,7 @@ ALERTS = (
         "2m",
         "count by (job) (streammetrics_store_up == 0)",
         "Redis does not serve {{ $value }} processes of streammetrics",
-        "Nothing is committed or shown anew; workers keep trying and lose nothing. Asked in vain by"
-        "{{ range query (printf \"streammetrics_store_up{job='%s'} == 0\" $labels.job) }} {{ .Labels.instance }}{{ end }}.",
+        f"Nothing is committed or shown anew; workers keep trying and lose nothing. Asked in vain by{_down('store_up')}.",
         keeps="10m",
     ),
     Alert(
@@ -312,8 +322,7 @@ ALERTS = (
         "2m",
         "count by (job) (streammetrics_source_up == 0)",
         "Kafka does not serve {{ $value }} workers of streammetrics",
-        "Nothing is read; workers keep trying and lose nothing. Asked in vain by"
-        "{{ range query (printf \"streammetrics_source_up{job='%s'} == 0\" $labels.job) }} {{ .Labels.instance }}{{ end }}.",
+        f"Nothing is read; workers keep trying and lose nothing. Asked in vain by{_down('source_up')}.",
         keeps="10m",
     ),
     Alert(

@@ -487,7 +487,7 @@ PIPELINE = (
             fired(
                 "critical",
                 "25% of the commits fail",
-                "What is not committed is shown nowhere and is read again. By status, in commits a second: written 0.75 failed 0.25.",
+                "What is not committed is shown nowhere and is read again. By status, in commits a second: failed 0.25 written 0.75.",
             ),
         ),
     ),
