@@ -16,7 +16,7 @@ export PIP_ROOT_USER_ACTION := ignore
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup servers golden test test-unit test-golden test-deploy test-integration test-wheel test-lowest lint lint-deploy dist dashboards demo story bench bench-aa bench-metrics clean
+.PHONY: help setup servers golden test test-unit test-golden test-deploy test-integration test-wheel test-lowest lint lint-deploy dist dashboards demo story stack stack-regress stack-down bench bench-aa bench-metrics clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -87,6 +87,15 @@ dashboards: setup ## write the Grafana dashboards anew from the table of series
 
 demo: setup ## simulated traffic through the whole engine: live numbers on the terminal and on /metrics
 	@$(VENV)/bin/streammetrics demo
+
+stack: setup servers ## Kafka, Redis, Prometheus, Alertmanager, workers and a steady A/B test on this machine, without containers
+	@$(RUN) tests.servers.stack_command up
+
+stack-regress: ## let the treatment of the stack get worse, and watch the alert come
+	@$(RUN) tests.servers.stack_command regress
+
+stack-down: ## end the stack, and leave nothing behind
+	@$(RUN) tests.servers.stack_command down
 
 story: setup servers ## three simulated experiments through real servers: a drop is found, none stays quiet, a broken split is told
 	@mkdir -p .cache/story
