@@ -38,7 +38,7 @@ $(STAMP): pyproject.toml
 	@$(RUN) pip install --quiet --editable '.[dev,deploy]'
 	@touch $@
 
-servers: setup ## install what the integration tests and benchmarks run against: Redis, Prometheus, Kafka, Chromium, npm
+servers: setup ## install what the integration tests and benchmarks run against: Redis, Prometheus, Alertmanager, Kafka, Chromium, npm
 	@$(RUN) tests.servers.install
 
 golden: setup ## install the libraries that the metric core is compared with, in an environment of their own (2.4 GB)

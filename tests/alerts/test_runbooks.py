@@ -13,7 +13,6 @@ from deploy.prometheus.table import ALERTS
 from streammetrics.cli import main
 from streammetrics.config import keys
 from streammetrics.series import SERIES
-from tests.alerts.test_table import OF_EXPERIMENTS
 
 RUNBOOKS = Path(__file__).parents[2] / "deploy" / "runbooks"
 PAGES = sorted(RUNBOOKS.glob("*.md"))
@@ -72,7 +71,7 @@ def test_every_setting_that_is_named_exists(page: Path) -> None:
 @pages
 def test_every_series_that_is_named_exists(page: Path) -> None:
     named = set(re.findall(r"\bstreammetrics_[a-z_]+", page.read_text(encoding="utf-8")))
-    assert named <= SERIES.keys() | OF_EXPERIMENTS | PARTS_OF_A_HISTOGRAM
+    assert named <= SERIES.keys() | PARTS_OF_A_HISTOGRAM
 
 
 @pages

@@ -15,10 +15,6 @@ from streammetrics.series import SERIES
 from tests.alerts.cases import CASES
 
 NAMES = {alert.name for alert in ALERTS}
-OF_EXPERIMENTS = {
-    f"streammetrics_experiment_{name}"
-    for name in ("mean", "lift", "lift_lower", "lift_upper", "users", "verdict", "srm_p_value", "multi_exposed_users")
-}
 OF_PROMETHEUS = {"up"}
 SPAN_MS = {"s": 1_000, "m": 60_000}
 
@@ -62,7 +58,7 @@ class TestTable:
     def test_every_series_that_is_asked_for_exists(self) -> None:
         asked = {name for text in expressions() for name in re.findall(r"(?<![:\w])(?:streammetrics_\w+|up)\b(?!:)", text)}
         assert len(asked) > 20
-        assert asked <= SERIES.keys() | OF_EXPERIMENTS | OF_PROMETHEUS
+        assert asked <= SERIES.keys() | OF_PROMETHEUS
 
     def test_every_recorded_series_is_asked_for_and_recorded_before(self) -> None:
         known: set[str] = set()

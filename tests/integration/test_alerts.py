@@ -9,11 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import fields
 
 import pytest
 
-from streammetrics.report import Report
 from streammetrics.run import partition_of
 from streammetrics.simulate import Sent
 from tests.servers.alertmanager import Told
@@ -167,7 +165,6 @@ class TestFaults:
         assert heard.one("StreammetricsAbsent").labels["part"] == "exporter"
 
 
-@pytest.mark.skipif("experiments" not in {field.name for field in fields(Report)}, reason="this version shows no experiments")
 def test_a_regression_is_told_with_its_experiment_and_variant(stack: Stack) -> None:
     """Last, because a regression stays in the mean since the experiment began."""
     wait_until_quiet(stack)

@@ -17,7 +17,6 @@ from typing import Self
 
 from deploy.prometheus.generate import Wishes, alertmanager, files
 from streammetrics.adapters.kafka_client import KafkaSettings
-from streammetrics.config import keys
 from tests.servers.alertmanager import AlertmanagerServer, Webhook
 from tests.servers.feeder import Feeder
 from tests.servers.kafka import KafkaBroker
@@ -33,6 +32,7 @@ SCALE = 1 / 120
 """How much shorter the spans of the rules are: what must hold for five minutes, for two and a half seconds."""
 SCRAPE_MS = 400
 SETTINGS: Mapping[str, str] = {
+    "experiments.paging": "ndcg@10",
     "kafka.session_timeout_ms": "3000",
     "join.gap_ms": "10000",
     "join.attribution_ms": "8000",
@@ -48,8 +48,6 @@ SETTINGS: Mapping[str, str] = {
     "log.format": "json",
 }
 """People live ten times as fast as real ones, and final numbers come about nine seconds after live ones."""
-EXPERIMENTS: Mapping[str, str] = {"experiments.paging": "ndcg@10"}
-"""What wakes people; for a version that has such settings."""
 
 
 class Product(Server):
@@ -89,7 +87,7 @@ class Stack:
     ) -> None:
         self.scale = scale
         self._rules = files(Wishes(scale=scale, thresholds=thresholds or {}))
-        self._settings = {**SETTINGS, **{key: value for key, value in EXPERIMENTS.items() if key in keys()}, **(settings or {})}
+        self._settings = {**SETTINGS, **(settings or {})}
         self._undo = ExitStack()
         self.workers: list[Product] = []
 
