@@ -146,6 +146,8 @@ def test_scripts_that_the_server_has_forgotten_are_sent_again(store: RedisStore,
 
 @pytest.mark.parametrize("end", ["restart", "kill"])
 def test_state_and_number_outlive_a_restart(store: RedisStore, redis_server: RedisServer, end: str) -> None:
+    with redis_server.client() as client:
+        client.config_set("appendfsync", "always")  # with everysec Redis may answer before it writes, while its disk is slow
     owner = Owner(store, 0)
     last = owner.next(users={"a": b"1"}, due={"a": 1}, panes={0: b"p"})
     assert store.commit(last) is Outcome.WRITTEN
