@@ -62,6 +62,7 @@ class Machine:
         self.finals: list[FinalPane] = []
         self._saved_position = 0
         self._saved_finals = 0
+        self._saved_idle: frozenset[int] = frozenset()
         self._generation = 0
         self.open()
 
