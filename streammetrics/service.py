@@ -21,7 +21,7 @@ from streammetrics.events import Decoder
 from streammetrics.ports import Clock, Commit, DeadLetter, DeadLetters, Input, Loaded, Outcome, Record, Source, Store
 from streammetrics.vitals import Trouble, Vitals
 from streammetrics.windows import NEVER, Pane
-from streammetrics.work import Answer, AtOnce, Backoff, Chunk, Sent, Work, WorkerRules, commit_of
+from streammetrics.work import Answer, AtOnce, Backoff, Chunk, Sent, Work, WorkerRules, commit_of, one_more
 
 FINISH_RETRY_SECONDS = 0.05
 CALM_SECONDS = 5.0
@@ -136,7 +136,7 @@ class Worker:
             polled = self.source.poll(timeout_s)
         except SourceError as error:
             self._poll_failed_seconds = self.clock.monotonic()
-            self._polling = self._trouble_with("source", self._polling, error)
+            self._polling = one_more("source", self._polling, error, self._poll_failed_seconds, self.rules)
             self.clock.sleep(max(0.0, timeout_s - (self._poll_failed_seconds - began)))  # it may fail at once, thousands of times a second
             return
         if self._polling is not None and began - self._poll_failed_seconds > CALM_SECONDS:
@@ -396,19 +396,9 @@ class Worker:
 
     def _trouble(self, where: str, error: Exception) -> None:
         """Note that the work cannot go on, and wait before the next try."""
-        trouble = self._failing[where] = self._trouble_with(where, self._failing.get(where), error)
-        self._retry_at = self.clock.monotonic() + self._backoff.delay(trouble.failures)
-
-    def _trouble_with(self, where: str, known: Trouble | None, error: Exception) -> Trouble:
-        """Count one more failure, say so once, and give up where the operator wants that."""
         now = self.clock.monotonic()
-        trouble = Trouble(now, 1, str(error)) if known is None else Trouble(known.since_seconds, known.failures + 1, str(error))
-        if known is None:
-            log.warning(f"{where} unavailable, trying again", error=str(error))
-        limit = self.rules.retry_seconds_max
-        if limit and now - trouble.since_seconds > limit:
-            raise error
-        return trouble
+        trouble = self._failing[where] = one_more(where, self._failing.get(where), error, now, self.rules)
+        self._retry_at = now + self._backoff.delay(trouble.failures)
 
     def _well(self) -> None:
         for where, trouble in self._failing.items():

@@ -10,8 +10,13 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from typing import NamedTuple, ParamSpec, TypeVar
 
+import structlog
+
 from streammetrics.engine import Arrived, Decoded, Save, TaskState
 from streammetrics.ports import Commit, DeadLetter, Input, Outcome, Record
+from streammetrics.vitals import Trouble
+
+log = structlog.get_logger("streammetrics.service")
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -41,6 +46,16 @@ class Backoff:
 
     def delay(self, failures: int) -> float:
         return random.uniform(0.5, 1.0) * min(self._cap, self._first * 2.0 ** min(failures - 1, 30))
+
+
+def one_more(where: str, known: Trouble | None, error: Exception, now_seconds: float, rules: WorkerRules) -> Trouble:
+    """Count one more failure, say so once, and give up (raise the error) where the operator wants that."""
+    if known is None:
+        log.warning(f"{where} unavailable, trying again", error=str(error))
+        known = Trouble(now_seconds, 0, "")
+    if rules.retry_seconds_max and now_seconds - known.since_seconds > rules.retry_seconds_max:
+        raise error
+    return Trouble(known.since_seconds, known.failures + 1, str(error))
 
 
 class Chunk(NamedTuple):

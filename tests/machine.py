@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 
+from hypothesis import strategies as st
+
 from streammetrics.adapters.memory_store import MemoryStore
 from streammetrics.engine import Arrived, Engine, EngineRules, FinalPane
 from streammetrics.grades import parse_grades
@@ -139,6 +141,23 @@ class Machine:
         while self.engine.needs(self.state, None).due_before_ms is not None:
             self._step(None)
             self.commit()
+
+    def live_through(self, steps: Sequence[Step], data: st.DataObject) -> None:
+        """Take all steps in batches of any size, with commits, crashes and lost replies between them."""
+        crashes = data.draw(st.integers(0, 4))
+        while self.position < len(steps):
+            self.take(steps[self.position : self.position + data.draw(st.integers(1, 8))])
+            fate = data.draw(st.sampled_from(["go on", "commit", "crash", "lost reply"]))
+            if fate == "commit":
+                self.commit()
+            elif fate == "crash" and crashes:
+                crashes -= 1
+                self.open()
+            elif fate == "lost reply":
+                commit = self.prepare()
+                self.store.commit(commit)
+                assert self.store.commit(commit).value == "already"
+                self.committed()
 
     def report(self) -> Report:
         settings = self.settings

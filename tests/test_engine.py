@@ -89,20 +89,7 @@ def test_any_batches_and_commits_equal_brute_force(data: st.DataObject, case: Ca
 @given(st.data(), cases())
 def test_any_crash_between_commits_equals_brute_force(data: st.DataObject, case: Case) -> None:
     machine = machine_for(case)
-    crashes = data.draw(st.integers(0, 4))
-    while machine.position < len(case.steps):
-        machine.take(case.steps[machine.position : machine.position + data.draw(st.integers(1, 8))])
-        fate = data.draw(st.sampled_from(["go on", "commit", "crash", "lost reply"]))
-        if fate == "commit":
-            machine.commit()
-        elif fate == "crash" and crashes:
-            crashes -= 1
-            machine.open()
-        elif fate == "lost reply":
-            commit = machine.prepare()
-            machine.store.commit(commit)
-            assert machine.store.commit(commit).value == "already"
-            machine.committed()
+    machine.live_through(case.steps, data)
     machine.finish(flush=True)
     assert_equals_brute_force(machine, case, flush=True)
 

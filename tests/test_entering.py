@@ -90,20 +90,7 @@ def test_any_batches_commits_and_crashes_equal_brute_force(
     data: st.DataObject, case: Case, rules: ExperimentRules, due_max: int, flush: bool
 ) -> None:
     machine = machine_for(case, rules, due_max)
-    crashes = data.draw(st.integers(0, 4))
-    while machine.position < len(case.steps):
-        machine.take(case.steps[machine.position : machine.position + data.draw(st.integers(1, 8))])
-        fate = data.draw(st.sampled_from(["go on", "commit", "commit", "crash", "lost reply"]))
-        if fate == "commit":
-            machine.commit()
-        elif fate == "crash" and crashes:
-            crashes -= 1
-            machine.open()
-        elif fate == "lost reply":
-            commit = machine.prepare()
-            machine.store.commit(commit)
-            assert machine.store.commit(commit).value == "already"
-            machine.committed()
+    machine.live_through(case.steps, data)
     machine.finish(flush)
     assert found(machine) == expected(case, machine, rules, flush=flush)
 

@@ -7,6 +7,7 @@ handed in. No library is imported here.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
@@ -99,16 +100,7 @@ def lenskit_graded() -> Spec:
     >>> lenskit_graded().gain
     'linear'
     """
-    return Spec(
-        gain="linear",
-        discount="max(1,log2(i))",
-        relevance_threshold=ANY_GRADE,
-        ap_denominator="min(R,n,k)",
-        recall_denominator="min(R,k)",
-        precision_denominator="min(n,k)",
-        no_relevant="skip",
-        rbp_persistence=0.85,
-    )
+    return replace(lenskit(), gain="linear")
 
 
 def torchmetrics() -> Spec:

@@ -1,6 +1,6 @@
 """trec_eval itself, through pytrec_eval, on random and awkward runs: the same value for every query and every mean.
 
-Negative grades are not among them: pytrec_eval 0.5 counts them outside of its own memory, and sooner or later crashes.
+Negative grades are not among them: with some, pytrec_eval 0.5 crashed or hung.
 """
 
 from __future__ import annotations
