@@ -25,12 +25,12 @@ from streammetrics.metrics import (
 from streammetrics.version import __version__
 
 if TYPE_CHECKING:
-    from streammetrics.metrics.compare import compare
-    from streammetrics.metrics.evaluate import evaluate
-    from streammetrics.metrics.frames import from_frame, from_frames, from_wide_frame
-    from streammetrics.metrics.inputs import Judged, from_grades, from_lists, from_padded, from_ragged, from_run
+    from streammetrics.metrics.inputs.frames import from_frame, from_frames, from_wide_frame
+    from streammetrics.metrics.inputs.judged import Judged, from_grades, from_lists, from_padded, from_ragged, from_run
+    from streammetrics.metrics.inputs.trec import from_trec
+    from streammetrics.metrics.offline.compare import compare
+    from streammetrics.metrics.offline.evaluate import evaluate
     from streammetrics.metrics.presets import preset
-    from streammetrics.metrics.trec import from_trec
 
 __all__ = [
     "ALL_METRIC_NAMES",
@@ -62,11 +62,11 @@ __all__ = [
 ]
 
 _LATER = {
-    **dict.fromkeys(("from_frame", "from_frames", "from_wide_frame"), "frames"),
-    **dict.fromkeys(("Judged", "from_grades", "from_lists", "from_padded", "from_ragged", "from_run"), "inputs"),
-    "compare": "compare",
-    "evaluate": "evaluate",
-    "from_trec": "trec",
+    **dict.fromkeys(("from_frame", "from_frames", "from_wide_frame"), "inputs.frames"),
+    **dict.fromkeys(("Judged", "from_grades", "from_lists", "from_padded", "from_ragged", "from_run"), "inputs.judged"),
+    "compare": "offline.compare",
+    "evaluate": "offline.evaluate",
+    "from_trec": "inputs.trec",
     "preset": "presets",
 }
 

@@ -114,7 +114,7 @@ def run(config_path: Path | None, settings_given: tuple[str, ...], port: int | N
 
     SIGTERM or Ctrl-C finishes the batch, commits and leaves the group; a second one exits at once.
     """
-    from streammetrics.run import run as run_service  # noqa: PLC0415
+    from streammetrics.commands.run import run as run_service  # noqa: PLC0415
 
     loaded = _load(config_path, settings_given, http__port=port, http__host=host, worker__role=role)
     run_service(loaded.settings)
@@ -147,8 +147,8 @@ def replay(
       kcat -C -t events -e | streammetrics replay - --set windows.segments=surface
       streammetrics replay ubi.ndjson --set events.format=ubi --dead-letters refused.ndjson
     """
-    from streammetrics.replay import Outputs  # noqa: PLC0415
-    from streammetrics.replay_command import replay_and_show  # noqa: PLC0415
+    from streammetrics.commands.replay import replay_and_show  # noqa: PLC0415
+    from streammetrics.commands.replay_files import Outputs  # noqa: PLC0415
 
     loaded = _load(config_path, settings_given)
     replay_and_show(loaded.settings, files, Outputs(**outputs), flush=flush, quiet=quiet)
@@ -184,7 +184,7 @@ def report(
       streammetrics replay events.ndjson --report report.json && streammetrics report report.json --all
       curl -s http://127.0.0.1:9464/api/report | streammetrics report - --format json
     """
-    from streammetrics.report_command import show_report  # noqa: PLC0415
+    from streammetrics.commands.report import show_report  # noqa: PLC0415
 
     loaded = _load(config_path, settings_given)
     show_report(loaded.settings, file, form=form, html=html, names=names, all_measures=all_measures)
@@ -244,8 +244,8 @@ def simulate(config_path: Path | None, settings_given: tuple[str, ...], **words:
 
     With --kafka, records are keyed by user id, and the topics must exist; Ctrl-C ends it when everything sent is acknowledged.
     """
-    from streammetrics.simulate_command import simulate_traffic  # noqa: PLC0415
-    from streammetrics.simulate_plan import Wishes  # noqa: PLC0415
+    from streammetrics.commands.simulate import simulate_traffic  # noqa: PLC0415
+    from streammetrics.commands.simulate_plan import Wishes  # noqa: PLC0415
 
     loaded = _load(config_path, settings_given)
     simulate_traffic(loaded.settings, Wishes(**words))
@@ -268,10 +268,10 @@ def demo(
       streammetrics demo --seconds 30 --port 0 --seed 7
       streammetrics demo --set metrics.names=ndcg,recall,map --set windows.windows=30s,2m
     """
-    from streammetrics.signals import stopping  # noqa: PLC0415
+    from streammetrics.commands.signals import stopping  # noqa: PLC0415
 
     with stopping() as stop:
-        from streammetrics.demo import load_demo, run_demo  # noqa: PLC0415
+        from streammetrics.commands.demo import load_demo, run_demo  # noqa: PLC0415
 
         loaded = _load(config_path, settings_given, load_demo, http__port=port, http__host=host)
         run_demo(loaded.settings, stop, seed=seed, rate=rate, seconds=seconds)
@@ -287,7 +287,7 @@ def doctor(config_path: Path | None, settings_given: tuple[str, ...]) -> None:
       streammetrics doctor --config streammetrics.toml
       streammetrics doctor --set redis.url=rediss://cache:6380/0
     """
-    from streammetrics.doctor import examine  # noqa: PLC0415
+    from streammetrics.commands.doctor import examine  # noqa: PLC0415
 
     loaded = _load(config_path, settings_given)
     if not examine(loaded.settings):

@@ -21,7 +21,7 @@ from streammetrics.adapters.http_server import HttpServer
 from streammetrics.events.model import Impression
 from streammetrics.report import Report
 from tests.adapters.pipeline import MINUTE_MS, Pipeline, served
-from tests.commands import started
+from tests.command_line import started
 from tests.page_world import World, world
 from tests.servers.tools import find_chromium
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.commands import streammetrics
+from tests.command_line import streammetrics
 from tests.integration.pipeline import HOUR_MS, Pipeline, Service, start_ms
 from tests.servers.kafka import KafkaBroker
 from tests.servers.process import HOST

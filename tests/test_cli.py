@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from streammetrics.cli import main
 from streammetrics.version import __version__
-from tests.commands import ROOT, environment, streammetrics
+from tests.command_line import ROOT, environment, streammetrics
 from tests.servers.process import free_port
 
 COMMANDS = ("run", "replay", "report", "simulate", "demo", "doctor", "check-config")

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from streammetrics.assembly import build_engine
+from streammetrics.commands.assembly import build_engine
 from streammetrics.config import (
     Loaded,
     PasswordHash,

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streammetrics.clock import SystemClock
+from streammetrics.adapters.clock import SystemClock
 from streammetrics.engine import Engine
 from streammetrics.events.model import Feedback, Impression
 from streammetrics.experiments import ExperimentReport, Policy

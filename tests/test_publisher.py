@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
+from streammetrics.adapters.clock import SystemClock
 from streammetrics.adapters.memory_store import MemoryStore
-from streammetrics.clock import SystemClock
 from streammetrics.errors import StateError, StoreError
 from streammetrics.events.model import Impression
 from streammetrics.ports import Store

@@ -13,15 +13,15 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, NoReturn
 
-from streammetrics.metrics.compare import SAMPLES_DEFAULT, check_choices, compare
-from streammetrics.metrics.evaluate import Evaluation, evaluate
-from streammetrics.metrics.inputs import Judged, from_run
+from streammetrics.metrics.inputs.judged import Judged, from_run
+from streammetrics.metrics.inputs.ranking import TIE_RULES
+from streammetrics.metrics.inputs.trec import Progress, read_qrels, read_run, read_users
 from streammetrics.metrics.names import ALL_METRIC_NAMES, Metric, MetricError, parse_metric
+from streammetrics.metrics.offline.compare import SAMPLES_DEFAULT, check_choices, compare
+from streammetrics.metrics.offline.evaluate import Evaluation, evaluate
+from streammetrics.metrics.offline.show import comparison_text, evaluation_text
 from streammetrics.metrics.presets import PRESETS, preset
-from streammetrics.metrics.ranking import TIE_RULES
-from streammetrics.metrics.show import comparison_text, evaluation_text
 from streammetrics.metrics.spec import Spec
-from streammetrics.metrics.trec import Progress, read_qrels, read_run, read_users
 
 DEFAULT_METRICS: Final = ("ndcg@10", "mrr@10", "recall@100", "map")
 

@@ -10,13 +10,13 @@ import numpy.typing as npt
 
 from streammetrics.metrics import checks
 from streammetrics.metrics.names import Column, Metric, MetricError
-from streammetrics.metrics.packed import PackedLists
-from streammetrics.metrics.paths import NOTHING_UNSEEN, Part, Paths, Unseen
+from streammetrics.metrics.paths.choice import NOTHING_UNSEEN, Part, Paths, Unseen
+from streammetrics.metrics.paths.packed import PackedLists
+from streammetrics.metrics.paths.single import OneList
+from streammetrics.metrics.paths.values import columns_of_facts
 from streammetrics.metrics.plan import compile_plan
-from streammetrics.metrics.single import OneList
 from streammetrics.metrics.spec import Spec
 from streammetrics.metrics.units import Ints
-from streammetrics.metrics.values import columns_of_facts
 
 UnseenItems: TypeAlias = tuple[npt.ArrayLike, npt.ArrayLike]
 

@@ -16,12 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from streammetrics.metrics.names import Metric, MetricError, parse_metric
-from streammetrics.metrics.packed import PackedLists
-from streammetrics.metrics.paths import Part
+from streammetrics.metrics.paths.choice import Part
+from streammetrics.metrics.paths.packed import PackedLists
+from streammetrics.metrics.paths.values import Facts, columns_of_facts, defined, rows_of_facts
 from streammetrics.metrics.scorer import Scorer, UnseenItems
 from streammetrics.metrics.spec import ARITHMETIC, NoRelevant, Spec
 from streammetrics.metrics.units import Ints
-from streammetrics.metrics.values import Facts, columns_of_facts, defined, rows_of_facts
 from streammetrics.metrics.whole import read_numbers, sum_of_products, sum_of_row, write_numbers
 
 View: TypeAlias = NoRelevant | Literal["with_feedback"]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from streammetrics.adapters.exhibit import Exhibit
 from streammetrics.adapters.http_server import HttpServer
 from streammetrics.adapters.prometheus import Exposition, ExpositionLimits
-from streammetrics.assembly import build_engine, build_ledger
+from streammetrics.commands.assembly import build_engine, build_ledger
 from streammetrics.config import Settings
 from streammetrics.engine import Arrived
 from streammetrics.errors import MalformedEvent

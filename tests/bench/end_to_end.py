@@ -20,9 +20,9 @@ from typing import Any
 from kafka import KafkaProducer
 
 from streammetrics.adapters.redis_store import RedisStore
-from streammetrics.assembly import build_decoder, build_engine, build_ledger
+from streammetrics.commands.assembly import build_decoder, build_engine, build_ledger
+from streammetrics.commands.connections import redis_settings
 from streammetrics.config import Settings
-from streammetrics.connections import redis_settings
 from streammetrics.errors import MalformedEvent
 from streammetrics.events.model import Event
 from streammetrics.simulate import Sent, Traffic, generate

@@ -14,12 +14,12 @@ from collections.abc import Iterator
 from itertools import islice
 
 from streammetrics.adapters.memory_store import MemoryStore
-from streammetrics.assembly import build_engine
+from streammetrics.commands.assembly import build_engine
+from streammetrics.commands.run import tune_garbage_collection
 from streammetrics.config import Settings
 from streammetrics.engine import Arrived, Engine, TaskState
 from streammetrics.events.model import Event, Feedback, Impression
 from streammetrics.report import Ledger
-from streammetrics.run import tune_garbage_collection
 from streammetrics.service import CHUNK_RECORDS_MAX
 from streammetrics.windows import WindowRules
 from streammetrics.work import WorkerRules, commit_of

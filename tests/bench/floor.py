@@ -11,10 +11,10 @@ from kafka import KafkaConsumer, TopicPartition
 
 from streammetrics.adapters.kafka_client import KafkaSettings
 from streammetrics.adapters.kafka_source import KafkaSource
-from streammetrics.assembly import build_decoder
+from streammetrics.commands.assembly import build_decoder
+from streammetrics.commands.run import tune_garbage_collection
 from streammetrics.config import Settings
 from streammetrics.events import Decoder
-from streammetrics.run import tune_garbage_collection
 from tests.bench.parts import peak_mb, read_given, reply
 
 POLL_RECORDS_MAX = 5_000

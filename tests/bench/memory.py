@@ -13,12 +13,12 @@ from typing import Any
 
 from streammetrics.adapters.redis_client import RedisSettings
 from streammetrics.adapters.redis_store import RedisStore
-from streammetrics.assembly import build_engine
+from streammetrics.commands.assembly import build_engine
+from streammetrics.commands.run import tune_garbage_collection
 from streammetrics.config import Settings
 from streammetrics.engine import Arrived
 from streammetrics.events.model import Event, Feedback, Impression
 from streammetrics.ports import Outcome
-from streammetrics.run import tune_garbage_collection
 from streammetrics.service import CHUNK_RECORDS_MAX
 from streammetrics.work import WorkerRules, commit_of
 from tests.bench.parts import WrongAnswerError, read_given, reply

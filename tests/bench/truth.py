@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import TypeAlias
 
-from streammetrics.assembly import build_engine
+from streammetrics.commands.assembly import build_engine
 from streammetrics.config import Settings
 from streammetrics.engine import Engine
 from streammetrics.events.model import Event

@@ -18,9 +18,9 @@ from typing import Any
 
 from streammetrics.adapters.kafka_source import KafkaSource
 from streammetrics.adapters.redis_store import RedisStore
+from streammetrics.commands.run import run
 from streammetrics.config import Settings
 from streammetrics.engine import Engine
-from streammetrics.run import run
 from streammetrics.service import Worker
 from tests.bench.parts import peak_mb, read_given, reply
 

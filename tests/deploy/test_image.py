@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.commands import started
+from tests.command_line import started
 from tests.deploy.tools import DEPLOY, ROOT, assert_clean, program
 from tests.servers.process import free_port, wait_until
 

@@ -28,7 +28,7 @@ from streammetrics.ports import Input
 from streammetrics.report import Report
 from streammetrics.vitals import Vitals
 from tests.adapters.pipeline import Now, served, two_variants
-from tests.commands import started
+from tests.command_line import started
 from tests.experiments.columns import MEASURES
 from tests.experiments.test_report import arm
 from tests.servers.process import HOST

@@ -23,13 +23,13 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from prometheus_client.parser import text_string_to_metric_families
 
 from streammetrics.adapters.redis_store import RedisStore
-from streammetrics.assembly import build_decoder, build_engine, build_ledger
+from streammetrics.commands.assembly import build_decoder, build_engine, build_ledger
+from streammetrics.commands.connections import redis_settings
+from streammetrics.commands.run import partition_of
 from streammetrics.config import Settings
-from streammetrics.connections import redis_settings
 from streammetrics.errors import MalformedEvent
 from streammetrics.events.model import Feedback, Impression
 from streammetrics.ports import Input, TaskView
-from streammetrics.run import partition_of
 from streammetrics.state import Control, decode_control
 from tests.machine import oracle_group
 from tests.oracle import Arrival, Group, Result, Step, judge, parse_rules

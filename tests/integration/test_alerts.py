@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from streammetrics.run import partition_of
+from streammetrics.commands.run import partition_of
 from streammetrics.simulate import Sent
 from tests.servers.alertmanager import Told
 from tests.servers.process import wait_until

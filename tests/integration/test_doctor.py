@@ -10,10 +10,10 @@ import pytest
 
 from streammetrics.adapters.redis_client import RedisSettings
 from streammetrics.adapters.redis_store import RedisStore
-from streammetrics.assembly import build_engine
+from streammetrics.commands.assembly import build_engine
 from streammetrics.config import load
 from streammetrics.ports import Commit, Outcome
-from tests.commands import streammetrics
+from tests.command_line import streammetrics
 from tests.servers.kafka import KafkaBroker
 from tests.servers.process import free_port
 from tests.servers.redis import RedisCluster, RedisServer

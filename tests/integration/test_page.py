@@ -26,7 +26,7 @@ from streammetrics.ports import Input
 from streammetrics.report import Report
 from streammetrics.vitals import Trouble
 from tests.adapters.pipeline import HOUR_MS, MINUTE_MS, Pipeline
-from tests.commands import started
+from tests.command_line import started
 from tests.page_world import EXPERIMENT, People, World, telling, world
 from tests.servers.tools import find_chromium
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from streammetrics.adapters.kafka_sink import KafkaSink
-from streammetrics.connections import kafka_settings
+from streammetrics.commands.connections import kafka_settings
 from streammetrics.events.model import Feedback
 from streammetrics.simulate import Traffic, generate
 from tests.integration.pipeline import HOUR_MS, PARTITIONS, Pipeline, Service, Truth, start_ms

@@ -27,7 +27,7 @@ from streammetrics.events.model import Impression
 from streammetrics.vitals import Vitals
 from tests.adapters.pipeline import MINUTE_MS, START_MS, Now, served
 from tests.adapters.pipeline import Pipeline as EnginePipeline
-from tests.commands import ROOT, environment, streammetrics
+from tests.command_line import ROOT, environment, streammetrics
 from tests.integration.pipeline import PARTITIONS, Answer, Pipeline, Service, start_ms
 from tests.integration.test_security_redis import with_passwords
 from tests.servers.certificates import Authority
@@ -297,8 +297,8 @@ class TestSecrets:
             "import sys, structlog\n"
             "from pathlib import Path\n"
             "from streammetrics.config import load\n"
-            "from streammetrics.connections import kafka_settings, redis_settings\n"
-            "from streammetrics.logs import configure_logs\n"
+            "from streammetrics.commands.connections import kafka_settings, redis_settings\n"
+            "from streammetrics.commands.logs import configure_logs\n"
             "configure_logs('debug', 'console')\n"
             "def crash(settings, kafka, redis, word):\n"
             "    raise RuntimeError(f'{settings} {kafka} {redis}')\n"

@@ -16,12 +16,12 @@ from kafka.admin import ACLOperation, ResourceType
 from streammetrics.adapters.kafka_client import describe_topics
 from streammetrics.adapters.kafka_dead_letters import KafkaDeadLetters
 from streammetrics.adapters.kafka_source import KafkaSource
+from streammetrics.commands.connections import kafka_settings
 from streammetrics.config import Settings
-from streammetrics.connections import kafka_settings
 from streammetrics.errors import ConfigError, SourceError
 from streammetrics.events.model import Impression
 from streammetrics.ports import DeadLetter, Input
-from tests.commands import streammetrics
+from tests.command_line import streammetrics
 from tests.integration.pipeline import PARTITIONS, Pipeline, Service, start_ms
 from tests.servers.certificates import Authority
 from tests.servers.kafka_secure import MECHANISMS, SecureKafkaBroker

@@ -13,7 +13,7 @@ from streammetrics.adapters.redis_client import RedisSettings
 from streammetrics.adapters.redis_store import RedisStore
 from streammetrics.errors import ConfigError, StoreError
 from streammetrics.events.model import Feedback, Impression
-from tests.commands import ROOT, streammetrics
+from tests.command_line import ROOT, streammetrics
 from tests.integration.pipeline import HOUR_MS, Pipeline, Truth, start_ms
 from tests.servers.certificates import Authority
 from tests.servers.kafka import KafkaBroker

@@ -11,7 +11,7 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.partitioner.default import murmur2
 
 from streammetrics.events import EventLimits, MalformedEvent, decoder
-from tests.commands import started, streammetrics
+from tests.command_line import started, streammetrics
 from tests.servers.kafka import KafkaBroker
 from tests.servers.process import wait_until
 

@@ -13,9 +13,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from streammetrics.metrics import ALL_METRIC_NAMES, METRIC_NAMES, MetricError, PackedLists, Scorer, Spec
-from streammetrics.metrics.batch import BLOCK_HITS, BLOCK_LISTS
-from streammetrics.metrics.masks import MaskBlock, _popcount
-from streammetrics.metrics.packed import CHUNK_LISTS
+from streammetrics.metrics.paths.batch import BLOCK_HITS, BLOCK_LISTS
+from streammetrics.metrics.paths.masks import MaskBlock, _popcount
+from streammetrics.metrics.paths.packed import CHUNK_LISTS
 from tests.metrics.lists import (
     ANY,
     accepted,

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from streammetrics.metrics.evaluate import evaluate
-from streammetrics.metrics.inputs import from_padded, from_run
+from streammetrics.metrics.inputs.judged import from_padded, from_run
+from streammetrics.metrics.offline.evaluate import evaluate
 from streammetrics.metrics.presets import preset
 from tests.metrics.golden.answers import ask
 from tests.metrics.golden.cases import CUTOFFS, Case, graded

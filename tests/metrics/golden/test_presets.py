@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from streammetrics.metrics import Spec
-from streammetrics.metrics.evaluate import Evaluation, evaluate
-from streammetrics.metrics.inputs import from_run
+from streammetrics.metrics.inputs.judged import from_run
+from streammetrics.metrics.inputs.ranking import TieRule
+from streammetrics.metrics.offline.evaluate import Evaluation, evaluate
 from streammetrics.metrics.presets import ANY_GRADE, PRESETS, preset
-from streammetrics.metrics.ranking import TieRule
 from tests.metrics.golden.answers import answers, ask, asked
 from tests.metrics.golden.cases import CUTOFFS, Case, graded
 

@@ -16,9 +16,9 @@ import pytest
 
 from streammetrics.metrics import Spec
 from streammetrics.metrics.__main__ import main, parser
-from streammetrics.metrics.evaluate import evaluate
+from streammetrics.metrics.inputs.trec import from_trec
+from streammetrics.metrics.offline.evaluate import evaluate
 from streammetrics.metrics.presets import preset
-from streammetrics.metrics.trec import from_trec
 
 RUN = """\
 q1 Q0 d1 1 3.0 first

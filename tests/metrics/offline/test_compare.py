@@ -17,9 +17,9 @@ from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
 from streammetrics.metrics import MetricError, Spec
-from streammetrics.metrics.compare import Comparison, compare, holm
-from streammetrics.metrics.evaluate import Evaluation, evaluate
-from streammetrics.metrics.inputs import from_grades, from_padded
+from streammetrics.metrics.inputs.judged import from_grades, from_padded
+from streammetrics.metrics.offline.compare import Comparison, compare, holm
+from streammetrics.metrics.offline.evaluate import Evaluation, evaluate
 
 NAMES = ["ndcg@5", "mrr@5", "dcg@5", "item_hit_rate@3"]
 LISTS = 300

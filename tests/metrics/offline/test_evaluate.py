@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from sklearn.metrics import dcg_score, ndcg_score
 
 from streammetrics.metrics import MetricError, Scorer, Spec
-from streammetrics.metrics.evaluate import Evaluation, evaluate, exact_sum
-from streammetrics.metrics.inputs import from_grades, from_lists, from_padded, from_ragged, from_run
-from streammetrics.metrics.scored import SUMS_OVER_PLACES
+from streammetrics.metrics.inputs.judged import from_grades, from_lists, from_padded, from_ragged, from_run
+from streammetrics.metrics.offline.evaluate import Evaluation, evaluate, exact_sum
+from streammetrics.metrics.offline.scored import SUMS_OVER_PLACES
 
 NAMES = ["ndcg@5", "mrr@5", "map@5", "dcg@5", "precision@3", "recall@3", "item_hit_rate@3", "hit_rate@1"]
 

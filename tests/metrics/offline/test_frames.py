@@ -19,10 +19,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streammetrics.metrics import MetricError
-from streammetrics.metrics.arrow import read_columns
-from streammetrics.metrics.evaluate import evaluate
-from streammetrics.metrics.frames import from_frame, from_frames, from_wide_frame
-from streammetrics.metrics.inputs import from_grades, from_run
+from streammetrics.metrics.inputs.arrow import read_columns
+from streammetrics.metrics.inputs.frames import from_frame, from_frames, from_wide_frame
+from streammetrics.metrics.inputs.judged import from_grades, from_run
+from streammetrics.metrics.offline.evaluate import evaluate
 from tests.metrics.offline.test_inputs import facts
 
 Columns = Mapping[str, list[Any]]
@@ -180,7 +180,7 @@ def test_pandas_without_pyarrow_is_read_too() -> None:
     code = (
         "import sys; sys.modules['pyarrow'] = None\n"
         "import pandas as pd\n"
-        "from streammetrics.metrics.frames import from_frame\n"
+        "from streammetrics.metrics.inputs.frames import from_frame\n"
         "judged = from_frame(pd.DataFrame({'list_id': ['a', 'b', 'a'], 'grade': [0, 1, 2]}))\n"
         "print(judged.lists, judged.rows, judged.positions, judged.grades)"
     )

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streammetrics.metrics import MetricError
-from streammetrics.metrics.inputs import Judged, from_grades, from_lists, from_padded, from_ragged, from_run
+from streammetrics.metrics.inputs.judged import Judged, from_grades, from_lists, from_padded, from_ragged, from_run
 
 ITEMS = [f"d{number}" for number in range(12)]
 

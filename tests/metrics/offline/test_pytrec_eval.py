@@ -13,10 +13,10 @@ import pytrec_eval
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streammetrics.metrics.evaluate import Evaluation, evaluate
-from streammetrics.metrics.inputs import from_run
+from streammetrics.metrics.inputs.judged import from_run
+from streammetrics.metrics.inputs.trec import from_trec
+from streammetrics.metrics.offline.evaluate import Evaluation, evaluate
 from streammetrics.metrics.presets import preset
-from streammetrics.metrics.trec import from_trec
 
 Run = dict[str, dict[str, float]]
 Qrels = dict[str, dict[str, int]]

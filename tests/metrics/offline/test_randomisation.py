@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streammetrics.metrics import MetricError
-from streammetrics.metrics.randomisation import EXACT_PAIRS_MAX, sign_flip_test, swap_test
+from streammetrics.metrics.offline.randomisation import EXACT_PAIRS_MAX, sign_flip_test, swap_test
 
 differences = st.lists(st.integers(-5, 5), max_size=8)
 counts = st.lists(st.tuples(st.integers(0, 3), st.integers(3, 6), st.integers(0, 3), st.integers(3, 6)), min_size=1, max_size=6)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from streammetrics.metrics import MetricError
-from streammetrics.metrics.student import critical_value, two_sided_chance
+from streammetrics.metrics.offline.student import critical_value, two_sided_chance
 
 DEGREES = [1, 2, 3, 5, 10, 29, 99, 100, 101, 1_000, 12_345, 1_000_000, 100_000_000]
 

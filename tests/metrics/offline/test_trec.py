@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streammetrics.metrics import MetricError, trec
-from streammetrics.metrics.inputs import from_run
-from streammetrics.metrics.trec import TrecError, from_trec, read_qrels, read_run, read_users
+from streammetrics.metrics import MetricError
+from streammetrics.metrics.inputs import trec
+from streammetrics.metrics.inputs.judged import from_run
+from streammetrics.metrics.inputs.trec import TrecError, from_trec, read_qrels, read_run, read_users
 from tests.metrics.offline.test_inputs import facts
 
 RUN = "q1 Q0 d1 1 2.5 tag\nq2\tQ0\td1\t1\t-1e-3\ttag\n\nq1 Q0 d2 2 inf tag\r\n"

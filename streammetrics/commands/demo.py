@@ -1,0 +1,216 @@
+"""A whole streammetrics in one process: simulated traffic, the engine, a store in memory, the HTTP port, and a live table.
+
+The parts are those of `run`; only the two ends differ, a simulation in place of Kafka and memory in place of Redis. People in
+it live ten times as fast as real ones, so that final numbers follow live ones within seconds.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from streammetrics.adapters.clock import SystemClock
+from streammetrics.adapters.exhibit import Exhibit
+from streammetrics.adapters.http_server import HttpServer
+from streammetrics.adapters.memory_store import MemoryStore
+from streammetrics.adapters.prometheus import Exposition, ExpositionLimits
+from streammetrics.adapters.simulated_source import SimulatedSource, time_lapse
+from streammetrics.commands.assembly import build_decoder, build_engine, build_ledger, build_worker_rules, window_names
+from streammetrics.commands.demo_screen import Screen
+from streammetrics.commands.logs import configure_quiet_logs
+from streammetrics.config import Loaded, Settings, load
+from streammetrics.engine import Engine
+from streammetrics.errors import ConfigError
+from streammetrics.keeper import Keeper
+from streammetrics.publisher import Publisher
+from streammetrics.report import Report
+from streammetrics.service import Worker
+from streammetrics.simulate import Traffic, Variant, generate
+from streammetrics.vitals import Vitals
+
+USUAL: Mapping[str, str] = {
+    "join.gap_ms": "10000",
+    "join.attribution_ms": "8000",
+    "join.lateness_ms": "500",
+    "join.out_of_orderness_ms": "500",
+    "join.idle_ms": "3000",
+    "windows.pane_ms": "1000",
+    "windows.windows": "10s,1m",
+    "windows.segments": "surface",
+    "worker.commit_ms": "250",
+    "exporter.publish_ms": "500",
+}
+"""What a demo takes where the operator says nothing: final numbers about ten seconds after live ones."""
+
+LAPSE = 10
+"""How many times as fast as real ones the people of a demo live."""
+HISTORY_MS = 150_000
+"""How long before now the traffic begins: the windows are full at once."""
+RETENTION_MS = 300_000
+"""How long panes stay, besides the longest window; a demo may run for days."""
+TASKS = 2
+TOPICS = ("impressions", "feedback")
+QUALITY_OF_TREATMENT = 0.7
+REFRESH_SECONDS = 0.5
+END_SECONDS = 10.0
+
+
+class NoLetters:
+    """Simulated records that are refused need not be read back; they are counted all the same."""
+
+    def write(self, letters: object) -> None:
+        """Keep nothing."""
+
+    def close(self) -> None:
+        """Nothing was opened."""
+
+
+def load_demo(path: Path | None, environ: Mapping[str, str], flags: Mapping[str, object]) -> Loaded:
+    """The configuration of a demo: what the operator gave, and `USUAL` below it. Raises ConfigError.
+
+    Whoever gives panes of his own in which the demo's windows do not fit, and no windows, gets the usual windows of `run`.
+    """
+    try:
+        return load(path, environ, flags, USUAL)
+    except ConfigError as error:
+        if all(problem.key != "windows.windows" or problem.value != USUAL["windows.windows"] for problem in error.problems):
+            raise
+    return load(path, environ, flags, {key: value for key, value in USUAL.items() if key != "windows.windows"})
+
+
+def run_demo(settings: Settings, stop: threading.Event, *, seed: int, rate: float, seconds: float) -> None:
+    """Run until `stop` is set or `seconds` have passed (0: no limit), and end in good order.
+
+    Raises ConfigError when the port is taken, and whatever ended a part of it that should not have ended.
+    """
+    configure_quiet_logs(settings.log.level, settings.log.format)
+    settings = _adapted(settings)
+    clock = SystemClock()
+    vitals = Vitals(started_seconds=clock.monotonic())
+    engine, store = build_engine(settings, TOPICS), MemoryStore()
+    exhibit = _exhibit(settings, engine, vitals, clock)
+    screen = Screen(settings, engine.layout, vitals, clock)
+    store.announce(TASKS)
+    keeper = Keeper(exhibit.show)
+
+    def show(report: Report) -> None:
+        keeper.take(report)
+        screen.take(report)
+
+    publisher = Publisher(
+        ledger=build_ledger(settings, engine),
+        store=store,
+        publish_ms=settings.exporter.publish_ms,
+        clock=clock,
+        vitals=vitals,
+        on_report=show,
+    )
+    if stop.is_set():  # told to while it started up
+        return
+    with ExitStack() as stack:
+        server = _listening(exhibit, settings)
+        stack.callback(server.stop)
+        server.start()
+        publishing = stack.enter_context(Part("publisher", publisher.run, stop))
+        working = stack.enter_context(
+            Part("worker", _worker(settings, engine, store, vitals, clock, _traffic(clock, seed, rate)).run, stop)
+        )
+        deadline = clock.monotonic() + seconds if seconds else None
+        with screen.shown(server.host, server.port, server.scheme):
+            while not stop.wait(REFRESH_SECONDS) and (deadline is None or clock.monotonic() < deadline):
+                screen.refresh()
+        working.end()
+        publishing.end()
+        screen.last()
+
+
+class Part:
+    """A thread that runs until it is told to end. If it ends by an error, everything is told to stop and `end` raises it."""
+
+    def __init__(self, name: str, body: Callable[[threading.Event], None], stop_all: threading.Event) -> None:
+        self._body, self._stop_all = body, stop_all
+        self._stop = threading.Event()
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def _run(self) -> None:
+        try:
+            self._body(self._stop)
+        except BaseException as error:
+            self._failure = error
+            self._stop_all.set()
+
+    def end(self) -> None:
+        """Tell it to end, wait for it within bounds, and raise what it failed of."""
+        self._stop.set()
+        self._thread.join(END_SECONDS)
+        if self._failure is not None:
+            raise self._failure
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._stop.set()
+        self._thread.join(END_SECONDS)
+
+
+def _adapted(settings: Settings) -> Settings:
+    """The settings with what a demo cannot do without: its own format of events, and panes that leave memory again."""
+    longest_ms = max(window.ms for window in settings.windows.windows)
+    behind_ms = settings.join.attribution_ms + settings.join.lateness_ms
+    retention_ms = min(settings.windows.retention_ms, longest_ms + behind_ms + RETENTION_MS)
+    return settings.model_copy(
+        update={
+            "events": settings.events.model_copy(update={"format": "native"}),
+            "windows": settings.windows.model_copy(update={"retention_ms": retention_ms}),
+        }
+    )
+
+
+def _traffic(clock: SystemClock, seed: int, rate: float) -> Traffic:
+    """An experiment whose treatment ranks visibly worse, with the faults of real transport. `rate` is in lists a second of the demo."""
+    return Traffic(
+        users=max(100, round(100 * rate)),
+        seed=seed,
+        start_ms=clock.wall_ms() - HISTORY_MS,
+        impressions_per_second=rate / LAPSE,
+        variants=(Variant("control", 0.5), Variant("treatment", 0.5, QUALITY_OF_TREATMENT)),
+        duplicate_rate=0.005,
+        late_rate=0.002,
+        malformed_rate=0.002,
+        impressions_topic=TOPICS[0],
+        feedback_topic=TOPICS[1],
+    )
+
+
+def _worker(settings: Settings, engine: Engine, store: MemoryStore, vitals: Vitals, clock: SystemClock, traffic: Traffic) -> Worker:
+    return Worker(
+        engine=engine,
+        decode=build_decoder(settings),
+        source=SimulatedSource(time_lapse(generate(traffic), traffic.start_ms, LAPSE), TOPICS, TASKS, clock),
+        store=store,
+        letters=NoLetters(),
+        rules=build_worker_rules(settings),
+        clock=clock,
+        vitals=vitals,
+    )
+
+
+def _exhibit(settings: Settings, engine: Engine, vitals: Vitals, clock: SystemClock) -> Exhibit:
+    limits = ExpositionLimits(label_values_max=settings.exporter.label_values_max, series_max=settings.exporter.series_max)
+    return Exhibit(Exposition(engine.layout, window_names(settings), vitals, limits), clock.monotonic)
+
+
+def _listening(exhibit: Exhibit, settings: Settings) -> HttpServer:
+    try:
+        return HttpServer.from_settings(exhibit, settings.http)
+    except ConfigError as error:
+        told = [replace(problem, key="--port") if problem.key == "http.port" else problem for problem in error.problems]
+        raise ConfigError(told) from None

@@ -1,0 +1,201 @@
+"""What `doctor` looks at: each check asks one place and gives findings. Reads only; prints nothing and bounds no time."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple, TypeAlias
+
+from streammetrics.adapters.http_connections import tls_context
+from streammetrics.adapters.http_server import rules_of
+from streammetrics.adapters.kafka_client import describe_topics, unreachable_reason
+from streammetrics.adapters.kafka_facts import read_cluster
+from streammetrics.adapters.redis_client import RedisSettings, connect, send, speaking
+from streammetrics.adapters.redis_store import RedisStore
+from streammetrics.commands.assembly import build_engine
+from streammetrics.commands.connections import kafka_settings, redis_settings
+from streammetrics.config import Settings
+from streammetrics.state import decode_control
+
+REDIS_ANSWER_MS = 2_000
+CONNECT_SECONDS = 2.0
+CLOCK_SECONDS_MAX = 1.0
+NO_PANES_FROM_MS = 1 << 52
+"""Later than any pane: control values are wanted, not tallies."""
+
+Level: TypeAlias = Literal["ok", "warn", "fail"]
+
+
+class Finding(NamedTuple):
+    """One thing that was looked at, and what to do where it is not as it should be."""
+
+    level: Level
+    text: str
+    mend: str = ""
+
+
+@dataclass(slots=True)
+class Seen:
+    """What one place told that matters to another: partitions of the input topics, and tasks that the namespace has."""
+
+    partitions: int | None = None
+    tasks: int | None = None
+
+
+Check: TypeAlias = Callable[[Settings, Seen], Iterator[Finding]]
+"""Gives findings as it makes them; may raise StreammetricsError, which is a finding too."""
+
+
+def kafka_findings(settings: Settings, seen: Seen) -> Iterator[Finding]:
+    """Servers one by one, the cluster, the input topics and the dead-letter topic."""
+    kafka, connection = settings.kafka, kafka_settings(settings)
+    refused = {server: reason for server in kafka.bootstrap_servers if (reason := unreachable_reason([server], CONNECT_SECONDS))}
+    all_refused = len(refused) == len(kafka.bootstrap_servers)
+    for reason in refused.values():
+        yield Finding("fail" if all_refused else "warn", reason, "start that broker, or correct kafka.bootstrap_servers")
+    if all_refused:
+        return
+    cluster = read_cluster(connection)
+    version = f"version {cluster.version} or newer, " if cluster.version else ""
+    yield Finding("ok", f"{version}{counted(cluster.brokers, 'broker')}, cluster id {cluster.cluster_id or 'unknown'}")
+    letters = kafka.dead_letter_topic
+    found = describe_topics(connection, [*kafka.topics, *([letters] if letters else [])])
+    for name in kafka.topics:
+        if name in found:
+            yield Finding("ok", f"topic {name}: {counted(found[name].partitions, 'partition')}")
+        else:
+            yield Finding("fail", f"topic {name} does not exist, or may not be described", "create it, or correct kafka.topics")
+    counts = {found[name].partitions for name in kafka.topics if name in found}
+    if len(counts) > 1:
+        mend = "expand or re-create the smaller ones: a user's events must meet in one partition number"
+        yield Finding("fail", "the topics differ in partitions", mend)
+    elif counts:
+        seen.partitions = counts.pop()
+    if not letters:
+        yield Finding("warn", "no dead-letter topic: refused events are counted, but cannot be read back", "set kafka.dead_letter_topic")
+    elif letters in found:
+        yield Finding("ok", f"dead-letter topic {letters}: {counted(found[letters].partitions, 'partition')}")
+    else:
+        yield Finding("fail", f"dead-letter topic {letters} does not exist", "create it, or leave kafka.dead_letter_topic empty")
+
+
+def redis_findings(settings: Settings, seen: Seen) -> Iterator[Finding]:
+    """The server, what it does with keys when memory or power fails, its clock, and what the namespace holds."""
+    connection = redis_settings(settings)
+    store = RedisStore(replace(connection, socket_timeout_ms=min(connection.socket_timeout_ms, REDIS_ANSWER_MS)))
+    try:
+        store.ping()
+        began = time.perf_counter()
+        store.ping()
+        yield Finding("ok", f"answers in {(time.perf_counter() - began) * 1_000:.1f} ms")
+        yield from _server_findings(store, settings)
+        yield from _namespace_findings(store, settings, seen)
+        if not connection.cluster:
+            yield from _clock_findings(store.settings)
+    finally:
+        store.close()
+
+
+def _server_findings(store: RedisStore, settings: Settings) -> Iterator[Finding]:
+    facts = store.facts()
+    problems, risks = facts.problems(settings.redis.cluster), facts.risks()
+    for problem in problems:
+        yield Finding("fail", f"{problem.key}: {problem.value}", problem.allowed)
+    if not problems:
+        yield Finding(
+            "ok", f"Redis {facts.version or 'of unknown version'}, {facts.mode or 'mode unknown'}, {facts.role or 'role unknown'}"
+        )
+    for risk in risks:
+        evicts = risk.key == "maxmemory-policy" and not settings.redis.allow_eviction
+        also = "; or set redis.allow_eviction to go on at that risk" if evicts else ""
+        yield Finding("fail" if evicts else "warn", f"{risk.key} is {risk.value}", risk.allowed + also)
+    at_risk = {risk.key for risk in risks}
+    if facts.maxmemory_policy and "maxmemory-policy" not in at_risk:
+        yield Finding("ok", f"maxmemory-policy {facts.maxmemory_policy}, {_memory(facts.used_memory, facts.maxmemory)}")
+    if facts.appendonly and "appendonly" not in at_risk:
+        fsync = f", appendfsync {facts.appendfsync}" if facts.appendonly == "yes" and facts.appendfsync else ""
+        yield Finding("ok", f"appendonly {facts.appendonly}{fsync}, snapshots {facts.save or 'off'}")
+    if facts.unknown:
+        yield Finding(
+            "warn",
+            f"the server does not tell {', '.join(facts.unknown)}",
+            "see to it that keys are never evicted and writes are kept on disk",
+        )
+
+
+def _namespace_findings(store: RedisStore, settings: Settings, seen: Seen) -> Iterator[Finding]:
+    tasks = seen.tasks = store.partitions()
+    if tasks is None:
+        yield Finding("ok", "the namespace is new: nothing is stored in it")
+        return
+    views = store.view(range(tasks), {}, dict.fromkeys(range(tasks), NO_PANES_FROM_MS))
+    users = sum(view.users for view in views.values())
+    yield Finding(
+        "ok", f"the namespace has {counted(tasks, 'task')}, {len(views)} of them with state; {counted(users, 'user')} with open sessions"
+    )
+    signature = build_engine(settings, settings.kafka.topics).signature
+    controls = [decode_control(view.control) for view in views.values()]
+    if stored := {control.rules for control in controls} - {signature}:
+        mend = "set them back, or start a new redis.namespace: numbers of different rules are never merged"
+        yield Finding(
+            "fail", f"the stored state was made by other settings:\n          stored {min(stored)}\n          now    {signature}", mend
+        )
+    if any(control.topics != list(settings.kafka.topics) for control in controls):
+        yield Finding(
+            "fail",
+            f"the stored state is of the topics {', '.join(controls[0].topics)}",
+            "set kafka.topics back, or start a new redis.namespace",
+        )
+
+
+def _clock_findings(connection: RedisSettings) -> Iterator[Finding]:
+    """How far this machine's clock is from the server's: ticks and the refusal of future events go by the clock."""
+    with speaking(connection), closing(connect(connection)) as client:
+        before = time.time()
+        seconds, microseconds = send(client, "TIME")
+        after = time.time()
+    difference = (before + after) / 2 - (int(seconds) + int(microseconds) / 1_000_000)
+    told = f"the clocks of this machine and of Redis differ by {abs(difference) * 1_000:,.0f} ms"
+    if abs(difference) <= CLOCK_SECONDS_MAX + (after - before):
+        yield Finding("ok", told)
+    else:
+        yield Finding("warn", told, "set both by NTP: event times far from the clock are refused, or hold back what is final")
+
+
+def port_findings(settings: Settings, seen: Seen) -> Iterator[Finding]:
+    """Whether `run` could listen here, with the certificate that it has been given."""
+    http = settings.http
+    if tls_context(rules_of(http)) is not None:
+        yield Finding("ok", f"speaks HTTPS with the certificate of {http.ssl_certfile}")
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(http.host, http.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        with socket.socket(family, kind) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except OSError as error:
+        told = f"cannot be listened on: {error.strerror or error}"
+        yield Finding("warn", told, "if that is not streammetrics itself, choose another http.port or http.host")
+    else:
+        yield Finding("ok", "free")
+
+
+def agreement_findings(seen: Seen) -> Iterator[Finding]:
+    """Whether Kafka and Redis fit together."""
+    if seen.tasks is not None and seen.partitions is not None:
+        if seen.tasks == seen.partitions:
+            yield Finding("ok", f"the namespace was made for topics of {counted(seen.tasks, 'partition')}, as they are")
+        else:
+            told = f"the namespace was made for topics of {counted(seen.tasks, 'partition')}, these have {seen.partitions}"
+            yield Finding("fail", told, "users have moved between partitions: start a new redis.namespace")
+
+
+def _memory(used_bytes: int | None, limit_bytes: int | None) -> str:
+    used = "memory unknown" if used_bytes is None else f"{used_bytes / (1 << 20):,.0f} MiB in use"
+    return used if limit_bytes is None else f"{used}, {f'limit {limit_bytes / (1 << 20):,.0f} MiB' if limit_bytes else 'no limit'}"
+
+
+def counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"

@@ -1,0 +1,88 @@
+"""`replay` as its user sees it: a progress bar while it reads, a short table when it is done. Computes nothing itself."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import combinations
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+from streammetrics.adapters.file_source import STDIN, FileSource
+from streammetrics.commands.logs import configure_quiet_logs
+from streammetrics.commands.replay_files import Outputs, replay
+from streammetrics.commands.tables import Arm, arms_of_totals, arms_of_window, counter_lines, main_metrics, values_table
+from streammetrics.config import Settings
+from streammetrics.errors import ConfigError, Problem
+from streammetrics.report import Report
+from streammetrics.scoring import Layout
+
+PLAIN_WIDTH = 140
+"""Columns of a table that goes into a pipe or a file."""
+
+
+def replay_and_show(settings: Settings, files: Sequence[str], outputs: Outputs, *, flush: bool, quiet: bool) -> None:
+    """Replay the files and print what came out; `quiet` prints nothing. Raises as `replay` does, ConfigError for paths at odds."""
+    _require_distinct(files, outputs)
+    configure_quiet_logs(settings.log.level, settings.log.format)
+    with _progress(quiet) as progress:
+        report, engine = replay(settings, files, outputs, flush=flush, progress=progress)
+    if not quiet:
+        _show(settings, report, engine.layout, flush)
+
+
+def _require_distinct(files: Sequence[str], outputs: Outputs) -> None:
+    """An output must not overwrite an input or another output. What is not a file (a pipe, /dev/null) may be named twice."""
+    named = [("FILE", Path(file)) for file in files if file != STDIN]
+    options = (("--panes", outputs.panes), ("--report", outputs.report), ("--dead-letters", outputs.dead_letters))
+    named += [(option, path) for option, path in options if path is not None]
+    problems = [
+        Problem(option, str(path), f"is also given as {other}; name another file to write")
+        for (other, first), (option, path) in combinations(named, 2)
+        if option != "FILE" and first.resolve() == path.resolve() and (path.is_file() or not path.exists())
+    ]
+    if problems:
+        raise ConfigError(problems)
+
+
+@contextmanager
+def _progress(quiet: bool) -> Iterator[Callable[[FileSource], None]]:
+    """A bar on standard error for as long as the block runs; nothing where that is no terminal."""
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        yield lambda source: None
+        return
+    columns = (
+        TextColumn("replay"),
+        BarColumn(),
+        TaskProgressColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(elapsed_when_finished=True),
+    )
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("replay", total=None)
+        yield lambda source: bar.update(task, completed=source.bytes_read, total=source.bytes_total)
+
+
+def _show(settings: Settings, report: Report, layout: Layout, flush: bool) -> None:
+    console = Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else PLAIN_WIDTH)
+    for line in counter_lines(report.counts):
+        console.print(line, soft_wrap=True)
+    spans = [span for span in _spans(settings, report, layout, flush) if span[1]]
+    if spans:
+        console.print(values_table(spans, main_metrics([str(metric) for metric in layout.scorer.metrics])))
+    else:
+        console.print("no lists")
+
+
+def _spans(settings: Settings, report: Report, layout: Layout, flush: bool) -> Iterator[tuple[str, Sequence[Arm]]]:
+    """What the table shows: everything final, then each window; both of its views where they may differ."""
+    yield "all final", arms_of_totals(report, layout)
+    for window in settings.windows.windows:
+        yield f"last {window}", arms_of_window(report, window.ms, "final")
+        if not flush:
+            yield f"last {window}, live", arms_of_window(report, window.ms, "live")

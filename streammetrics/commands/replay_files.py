@@ -1,0 +1,141 @@
+"""Events from files through the very same engine and loop, without a wall clock: for checks, backfills and shadow runs.
+
+The store is in memory, every file is one input of task 0, no input is ever idle, and at the end everything becomes final
+unless the caller wants to see what a live process would show.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from streammetrics.adapters.clock import SystemClock
+from streammetrics.adapters.file_source import FileDeadLetters, FileSource
+from streammetrics.adapters.memory_store import MemoryStore
+from streammetrics.commands.assembly import build_decoder, build_engine, build_ledger, build_worker_rules
+from streammetrics.commands.replay_looks import ReplayLooks
+from streammetrics.commands.written_whole import WrittenWhole
+from streammetrics.config import Settings
+from streammetrics.engine import Engine, FinalPane
+from streammetrics.errors import SourceError, StreammetricsError
+from streammetrics.panes_file import pane_lines
+from streammetrics.ports import DeadLetter, Polled
+from streammetrics.report import Ledger, Report
+from streammetrics.service import Worker
+from streammetrics.vitals import Vitals
+from streammetrics.windows import FOREVER
+
+
+class LogicalClock(SystemClock):
+    """Monotonic time to space commits by, and no wall clock at all."""
+
+    def wall_ms(self) -> int:
+        raise AssertionError("a replay asked for the wall clock")
+
+
+class LocalFiles(FileSource):
+    """Files that end the replay when they cannot be read on: another try would pass over the damage without a word."""
+
+    def poll(self, timeout_s: float) -> Polled:
+        with _ending_all():
+            return super().poll(timeout_s)
+
+
+class LocalLetters(FileDeadLetters):
+    """Dead letters that end the replay when they cannot be written: another try could leave half a line behind."""
+
+    def write(self, letters: Iterable[DeadLetter]) -> None:
+        with _ending_all():
+            super().write(letters)
+
+
+@contextmanager
+def _ending_all() -> Iterator[None]:
+    """Let an error pass the loop, which waits for a world that may mend itself; files do not."""
+    try:
+        yield
+    except SourceError as error:
+        raise StreammetricsError(str(error)) from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outputs:
+    """Where a replay writes; None for not at all."""
+
+    panes: Path | None = None
+    report: Path | None = None
+    dead_letters: Path | None = None
+
+
+def replay(
+    settings: Settings,
+    files: Sequence[str],
+    outputs: Outputs,
+    *,
+    flush: bool = True,
+    progress: Callable[[FileSource], None] = lambda source: None,
+) -> tuple[Report, Engine]:
+    """Read the files to their ends and return the report; `progress` is called after every batch.
+
+    Raises ConfigError for files that cannot be read and outputs that cannot be written, StreammetricsError for a file that ends amiss.
+    """
+    engine = build_engine(settings, files)
+    store, vitals = MemoryStore(), Vitals()
+    with ExitStack() as stack:
+        source = LocalFiles(files, event_bytes_max=settings.events.event_bytes_max)
+        stack.callback(source.close)
+        panes = stack.enter_context(WrittenWhole("--panes", outputs.panes)) if outputs.panes else None
+        report_file = stack.enter_context(WrittenWhole("--report", outputs.report)) if outputs.report else None
+        letters = stack.enter_context(LocalLetters(str(outputs.dead_letters or "")))
+
+        def write_final(finals: list[FinalPane]) -> None:
+            if panes is not None:
+                for start_ms, pane in finals:
+                    panes.writelines(pane_lines(start_ms, pane, final=True, pane_ms=engine.rules.pane_ms, layout=engine.layout))
+
+        worker = Worker(
+            engine=engine,
+            decode=build_decoder(settings),
+            source=source,
+            store=store,
+            letters=letters,
+            rules=dataclasses.replace(build_worker_rules(settings), idle_ms=None, skew_ms_max=FOREVER),
+            clock=LogicalClock(),
+            vitals=vitals,
+            on_final=write_final,
+        )
+        looks = ReplayLooks(build_ledger(settings, engine), store)
+        _read_all(worker, source, looks, progress)
+        worker.drain(flush)
+        if panes is not None:
+            for start_ms, pane in worker.unfinished_panes():
+                panes.writelines(pane_lines(start_ms, pane, final=False, pane_ms=engine.rules.pane_ms, layout=engine.layout))
+        worker.finish()
+        ledger = _ledger(settings, engine, store)
+        report = ledger.report(1)
+        if report_file is not None:
+            plain = report.to_json(engine.layout) | {"history": looks.history(ledger).to_json()}
+            report_file.write(msgspec.json.format(msgspec.json.encode(plain), indent=2) + b"\n")
+    return report, engine
+
+
+def _read_all(worker: Worker, source: FileSource, looks: ReplayLooks, progress: Callable[[FileSource], None]) -> None:
+    """Read in step: the input furthest behind in event time comes next, so that no file opens days of sessions."""
+    while not source.exhausted:
+        worker.turn(timeout_s=0)
+        looks.after_turn(worker)
+        source.prefer(worker.inputs_by_event_time())
+        progress(source)
+
+
+def _ledger(settings: Settings, engine: Engine, store: MemoryStore) -> Ledger:
+    ledger = build_ledger(settings, engine)
+    for task, view in store.view([0], {}, {}).items():
+        ledger.update(task, view.seq, view.control, view.panes, view.users, view.experiments)
+    ledger.freeze(ledger.scales_due(1))  # a replay is looked at once
+    return ledger

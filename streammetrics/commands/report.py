@@ -1,0 +1,82 @@
+"""`report` as its user sees it: the experiments of a live store or of a report file, in words, as JSON or as a page. Writes no state."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+from rich.console import Console
+
+from streammetrics.commands.findings import Findings, findings_of, to_json
+from streammetrics.commands.logs import configure_quiet_logs
+from streammetrics.commands.verdict_page import page
+from streammetrics.commands.verdict_tables import verdict_lines
+from streammetrics.commands.written_whole import WrittenWhole
+from streammetrics.config import Settings
+from streammetrics.errors import ConfigError, Problem, StreammetricsError
+
+STDIN = Path("-")
+PLAIN_WIDTH = 140
+"""Columns of what goes into a pipe or a file."""
+
+
+def show_report(
+    settings: Settings, file: Path | None, *, form: Literal["text", "json"], html: Path | None, names: Sequence[str], all_measures: bool
+) -> None:
+    """Read the report and tell it. Raises ConfigError for a file that cannot be read or written, StoreError, StateError."""
+    configure_quiet_logs(settings.log.level, settings.log.format)
+    where = f"redis.namespace {settings.redis.namespace!r}" if file is None else "standard input" if file == STDIN else file.name
+    findings = findings_of(live_report(settings) if file is None else _read(file, where), where).only(names)
+    if html is not None:
+        with WrittenWhole("--html", html) as written:
+            written.write(page(findings, where))
+    if form == "json":
+        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(to_json(findings)), indent=2) + b"\n")
+        sys.stdout.buffer.flush()
+    else:
+        _print(findings, all_measures)
+
+
+def live_report(settings: Settings) -> dict[str, Any]:
+    """The report of what is committed now, with the looks so far, as `/api/report` serves it."""
+    from streammetrics.adapters.redis_shelf import RedisShelf  # noqa: PLC0415  files need no Redis client
+    from streammetrics.adapters.redis_store import RedisStore  # noqa: PLC0415
+    from streammetrics.commands.assembly import build_engine, build_ledger  # noqa: PLC0415
+    from streammetrics.commands.connections import redis_settings  # noqa: PLC0415
+    from streammetrics.keeper import HISTORY_KEY, decode_history  # noqa: PLC0415
+
+    engine = build_engine(settings, settings.kafka.topics)
+    ledger = build_ledger(settings, engine)
+    store, shelf = RedisStore(redis_settings(settings)), RedisShelf(redis_settings(settings), HISTORY_KEY)
+    try:
+        tasks = store.partitions()
+        if tasks is None:
+            raise StreammetricsError(f"nothing was ever committed under redis.namespace {settings.redis.namespace!r}")
+        for task, view in store.view(range(tasks), {}, {}).items():
+            ledger.update(task, view.seq, view.control, view.panes, view.users, view.experiments)
+        ledger.freeze(store.settle({}))
+        report = ledger.report(tasks)
+        return report.to_json(engine.layout) | {"history": decode_history(shelf.read()).to_json()}
+    finally:
+        shelf.close()
+        store.close()
+
+
+def _read(file: Path, where: str) -> object:
+    try:
+        content = sys.stdin.buffer.read() if file == STDIN else file.read_bytes()
+    except OSError as error:
+        raise ConfigError([Problem("FILE", str(file), f"cannot be read: {error.strerror or error}")]) from error
+    try:
+        return msgspec.json.decode(content)
+    except msgspec.DecodeError as error:
+        raise StreammetricsError(f"{where} is not JSON: {error}") from error
+
+
+def _print(findings: Findings, all_measures: bool) -> None:
+    console = Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else PLAIN_WIDTH)
+    for line in verdict_lines(findings, all_measures):
+        console.print(line)

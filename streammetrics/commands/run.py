@@ -1,0 +1,233 @@
+"""The `run` process: worker, publisher and HTTP port, from start to stop.
+
+The HTTP port opens first and closes last, so that start-up and shutdown can be watched. Whatever of the world is away at the
+start is tried again with back-off; a configuration or a history that does not fit ends the process with the reason.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import structlog
+import tenacity
+from kafka.partitioner.default import murmur2
+
+from streammetrics.adapters.clock import SystemClock
+from streammetrics.adapters.exhibit import Exhibit
+from streammetrics.adapters.http_server import HttpServer
+from streammetrics.adapters.kafka_dead_letters import KafkaDeadLetters
+from streammetrics.adapters.kafka_source import KafkaSource
+from streammetrics.adapters.prometheus import Exposition, ExpositionLimits
+from streammetrics.adapters.redis_shelf import RedisShelf
+from streammetrics.adapters.redis_store import RedisStore
+from streammetrics.commands.assembly import (
+    build_decoder,
+    build_engine,
+    build_ledger,
+    build_worker_rules,
+    control_of,
+    window_names,
+)
+from streammetrics.commands.connections import kafka_settings, redis_settings
+from streammetrics.commands.logs import configure_logs
+from streammetrics.commands.signals import stopping
+from streammetrics.config import Settings
+from streammetrics.engine import Engine
+from streammetrics.errors import ConfigError, Problem, SourceError, StateError, StoreError
+from streammetrics.keeper import HISTORY_KEY, Keeper
+from streammetrics.ports import Clock
+from streammetrics.publisher import Publisher
+from streammetrics.service import Worker
+from streammetrics.version import __version__
+from streammetrics.vitals import Trouble, Vitals
+
+T = TypeVar("T")
+
+log = structlog.get_logger("streammetrics.commands.run")
+
+
+class Stopped(Exception):
+    """The process was told to stop while it waited for the world."""
+
+
+def run(settings: Settings) -> None:
+    """Run until SIGTERM or SIGINT; raises what the process cannot go on after."""
+    configure_logs(settings.log.level, settings.log.format)
+    tune_garbage_collection()
+    clock, vitals = SystemClock(), Vitals()
+    vitals.started_seconds = vitals.beat_seconds = clock.monotonic()
+    engine = build_engine(settings, settings.kafka.topics)
+    role = settings.worker.role
+    limits = ExpositionLimits(label_values_max=settings.exporter.label_values_max, series_max=settings.exporter.series_max)
+    exposition = Exposition(engine.layout, window_names(settings), vitals, limits, loop=role != "exporter", control_of=control_of(settings))
+    exhibit = Exhibit(exposition, clock.monotonic, publishes=role != "worker")
+    server = HttpServer.from_settings(exhibit, settings.http)
+    with stopping() as stop:
+        server.start()
+        log.info(
+            "started", version=__version__, role=role, http=f"{server.scheme}://{server.host}:{server.port}", topics=settings.kafka.topics
+        )
+        try:
+            _serve(settings, engine, exhibit, clock, vitals, stop)
+        finally:
+            server.stop()
+    log.info("stopped")
+
+
+def tune_garbage_collection() -> None:
+    """Look for garbage less often: state is hundreds of thousands of live objects without cycles, looked through in vain."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 50, 100)
+
+
+def _serve(settings: Settings, engine: Engine, exhibit: Exhibit, clock: Clock, vitals: Vitals, stop: threading.Event) -> None:
+    store = RedisStore(redis_settings(settings))
+    shelf = RedisShelf(redis_settings(settings), HISTORY_KEY)
+    publisher: Publisher | None = None
+    thread: threading.Thread | None = None
+    unpublish = threading.Event()
+    ending = _Either(stop, unpublish)  # the publisher sets its event when it cannot go on
+    try:
+        with contextlib.suppress(Stopped):
+            _keep_trying(lambda: _check_store(store, settings), "store", settings, vitals, clock, ending)
+            if settings.worker.role != "worker":
+                publisher = Publisher(
+                    ledger=build_ledger(settings, engine),
+                    store=store,
+                    publish_ms=settings.exporter.publish_ms,
+                    clock=clock,
+                    vitals=vitals,
+                    on_report=Keeper(exhibit.show, shelf).take,
+                )
+                thread = publisher.start(unpublish)
+            if settings.worker.role == "exporter":
+                ending.wait()
+            else:
+                _work(settings, engine, store, clock, vitals, ending)
+    finally:
+        unpublish.set()
+        if thread is not None:
+            thread.join(10)
+        shelf.close()
+        store.close()
+    if publisher is not None and publisher.failure is not None:
+        raise publisher.failure
+
+
+def _work(settings: Settings, engine: Engine, store: RedisStore, clock: Clock, vitals: Vitals, ending: threading.Event) -> None:
+    """Consume until told to end. Whatever happens, the group is left at once: another member need not wait for this one's silence."""
+    kafka = kafka_settings(settings)
+    with contextlib.ExitStack() as stack:
+        source = _keep_trying(lambda: KafkaSource(kafka, clock.monotonic), "source", settings, vitals, clock, ending)
+        stack.callback(source.close)
+        letters = _keep_trying(lambda: KafkaDeadLetters(kafka, settings.kafka.dead_letter_topic), "source", settings, vitals, clock, ending)
+        stack.callback(letters.close)
+        partitions = source.partitions
+        _keep_trying(lambda: _announce(store, partitions, settings), "store", settings, vitals, clock, ending)
+        commits = stack.enter_context(ThreadPoolExecutor(1, "streammetrics-commit"))
+        worker = Worker(
+            engine=engine,
+            decode=build_decoder(settings),
+            source=source,
+            store=store,
+            letters=letters,
+            rules=build_worker_rules(settings),
+            clock=clock,
+            vitals=vitals,
+            commits=commits,
+            misplaced=lambda task, user_id: partition_of(user_id, partitions) != task,
+            topic_ids=[source.topic_ids[topic] for topic in settings.kafka.topics],
+        )
+        worker.run(ending)
+
+
+class _Either(threading.Event):
+    """Set when either of two events is."""
+
+    def __init__(self, one: threading.Event, other: threading.Event) -> None:
+        super().__init__()
+        self._one, self._other = one, other
+
+    def is_set(self) -> bool:
+        return self._one.is_set() or self._other.is_set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for the first of the two, and notice the other within a fifth of a second."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while not self.is_set() and (deadline is None or time.monotonic() < deadline):
+            self._one.wait(0.2 if deadline is None else max(0.0, min(0.2, deadline - time.monotonic())))
+        return self.is_set()
+
+
+def partition_of(user_id: str, partitions: int) -> int:
+    """The partition to which Kafka's default partitioner sends a record with this key.
+
+    >>> partition_of("u7", 6) in range(6)
+    True
+    """
+    return int(murmur2(user_id.encode()) & 0x7FFFFFFF) % partitions
+
+
+def _check_store(store: RedisStore, settings: Settings) -> None:
+    """Refuse a Redis that cannot hold state, and say what is at risk with one that may lose it."""
+    store.ping()
+    facts = store.facts()
+    problems = list(facts.problems(settings.redis.cluster))
+    for risk in facts.risks():
+        if risk.key == "maxmemory-policy" and not settings.redis.allow_eviction:
+            problems.append(Problem(f"redis {risk.key}", risk.value, f"{risk.allowed}; or set redis.allow_eviction to go on at that risk"))
+        else:
+            log.warning("state in Redis is at risk", setting=risk.key, value=risk.value, mend=risk.allowed)
+    if facts.unknown:
+        log.info("Redis does not say everything", unknown=facts.unknown)
+    if problems:
+        raise ConfigError(problems)
+
+
+def _announce(store: RedisStore, partitions: int, settings: Settings) -> None:
+    known = store.announce(partitions)
+    if known not in (None, partitions):
+        raise StateError(
+            f"redis.namespace {settings.redis.namespace!r} belongs to topics of {known} partitions, these have {partitions}: "
+            "users have moved between partitions; start a new redis.namespace"
+        )
+
+
+def _keep_trying(ask: Callable[[], T], where: str, settings: Settings, vitals: Vitals, clock: Clock, stop: threading.Event) -> T:
+    """Ask until the world answers; raises Stopped when told to stop meanwhile, the last error when it has been away for too long."""
+    began = clock.monotonic()
+
+    def note(state: tenacity.RetryCallState) -> None:
+        error = state.outcome.exception() if state.outcome else None
+        vitals.beat_seconds = clock.monotonic()
+        setattr(vitals, f"{where}_trouble", Trouble(began, state.attempt_number, str(error)))
+        if state.attempt_number == 1:
+            log.warning(f"{where} unavailable, trying again", error=str(error))
+
+    told_to_end = tenacity.stop_when_event_set(stop)
+    patience_seconds = settings.worker.retry_seconds_max
+    retrying = tenacity.Retrying(
+        retry=tenacity.retry_if_exception_type((StoreError, SourceError)),
+        wait=tenacity.wait_random_exponential(multiplier=0.2, max=5),
+        stop=tenacity.stop_any(told_to_end, tenacity.stop_after_delay(patience_seconds)) if patience_seconds else told_to_end,
+        sleep=tenacity.sleep_using_event(stop),
+        before_sleep=note,
+        reraise=True,
+    )
+    try:
+        answer = retrying(ask)
+    except (StoreError, SourceError) as error:
+        if stop.is_set():
+            raise Stopped from error
+        raise
+    if getattr(vitals, f"{where}_trouble") is not None:
+        log.info(f"{where} available")
+        setattr(vitals, f"{where}_trouble", None)
+    return answer

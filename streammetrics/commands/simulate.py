@@ -1,0 +1,150 @@
+"""`simulate` as its user sees it: traffic out to files, standard output or Kafka, with a progress bar. Makes no event itself."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import IO, Protocol
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+from streammetrics.adapters.clock import SystemClock
+from streammetrics.commands.logs import configure_quiet_logs
+from streammetrics.commands.signals import stopping
+from streammetrics.commands.simulate_plan import STDOUT, Plan, Wishes, plan_of
+from streammetrics.commands.written_whole import WrittenWhole
+from streammetrics.config import Settings
+from streammetrics.errors import StreammetricsError
+from streammetrics.simulate import Sent
+
+NATIVE_TOPICS = ("impressions", "feedback")
+TOLD_EVERY_RECORDS = 500
+WAIT_SECONDS_MAX = 0.2
+
+
+class Sink(Protocol):
+    """Where records go. `timestamp_ms` is the time at which a log would have taken the record, None for now."""
+
+    def write(self, sent: Sent, timestamp_ms: int | None) -> None: ...
+
+    def flush(self) -> None: ...
+
+
+@dataclass(slots=True)
+class Made:
+    """How much has been made: records, and the newest event time (ms; the start before the first record)."""
+
+    records: int
+    newest_ms: int
+
+
+def simulate_traffic(settings: Settings, wishes: Wishes) -> None:
+    """Make the traffic, and say on standard error what was made. Raises ConfigError for wishes that cannot be met."""
+    configure_quiet_logs(settings.log.level, settings.log.format)
+    plan = plan_of(wishes, settings.kafka.topics if wishes.kafka else NATIVE_TOPICS, SystemClock().wall_ms())
+    with stopping() as stop, ExitStack() as stack:
+        sink = stack.enter_context(_to_kafka(settings, plan) if wishes.kafka else _to_files(wishes.out))
+        told = stack.enter_context(_progress(plan))
+        made = _make(plan, sink, stop, told)
+        if stop.is_set() and any(path != STDOUT for path in wishes.out):
+            raise StreammetricsError("interrupted, and therefore nothing was written")
+    span = timedelta(seconds=max(0, made.newest_ms - plan.traffic.start_ms) // 1_000)
+    print(f"streammetrics: {made.records:,} records, {span} of event time, to {_place(settings, wishes)}", file=sys.stderr)
+
+
+def _make(plan: Plan, sink: Sink, stop: threading.Event, told: Callable[[Made], None]) -> Made:
+    made = Made(0, plan.traffic.start_ms)
+    for sent in _in_time(plan, sink, stop):
+        made.records += 1
+        made.newest_ms = max(made.newest_ms, sent.ts)
+        sink.write(sent, None if plan.in_real_time else made.newest_ms)
+        if made.records % TOLD_EVERY_RECORDS == 0 or plan.in_real_time:
+            told(made)
+        if stop.is_set():
+            break
+    told(made)
+    return made
+
+
+def _in_time(plan: Plan, sink: Sink, stop: threading.Event) -> Iterable[Sent]:
+    """The records, in real time each when its event time has come: as long after now as it is after the traffic's start."""
+    if not plan.in_real_time:
+        yield from plan.records()
+        return
+    began = time.monotonic() - plan.traffic.start_ms / 1_000
+    for sent in plan.records():
+        while (wait_seconds := began + sent.ts / 1_000 - time.monotonic()) > 0:
+            sink.flush()
+            if stop.wait(min(wait_seconds, WAIT_SECONDS_MAX)):
+                return
+        yield sent
+
+
+class FileSink:
+    """Impressions into the first file, feedback into the last, one record a line."""
+
+    def __init__(self, files: list[IO[bytes]]) -> None:
+        self._of_topic = dict(zip(NATIVE_TOPICS, (files[0], files[-1]), strict=True))
+
+    def write(self, sent: Sent, timestamp_ms: int | None) -> None:
+        self._of_topic[sent.topic].write(sent.value + b"\n")
+
+    def flush(self) -> None:
+        for file in self._of_topic.values():
+            file.flush()
+
+
+@contextmanager
+def _to_files(paths: tuple[Path, ...]) -> Iterator[Sink]:
+    with ExitStack() as stack:
+        files = [sys.stdout.buffer if path == STDOUT else stack.enter_context(WrittenWhole("--out", path)) for path in paths]
+        sink = FileSink(files)
+        yield sink
+        sink.flush()
+
+
+@contextmanager
+def _to_kafka(settings: Settings, plan: Plan) -> Iterator[Sink]:
+    from streammetrics.adapters.kafka_sink import KafkaSink  # noqa: PLC0415  files need no Kafka client
+    from streammetrics.commands.connections import kafka_settings  # noqa: PLC0415
+
+    with KafkaSink(kafka_settings(settings), sorted({plan.traffic.impressions_topic, plan.traffic.feedback_topic})) as sink:
+        yield sink
+
+
+@contextmanager
+def _progress(plan: Plan) -> Iterator[Callable[[Made], None]]:
+    """A bar on standard error for as long as the block runs; nothing where that is no terminal."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda made: None
+        return
+    columns = (
+        TextColumn("simulate"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[records]:,} records"),
+        TimeElapsedColumn(),
+    )
+    total = plan.events_max if plan.events_max is not None else plan.span_ms
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("simulate", total=total, records=0)
+
+        def told(made: Made) -> None:
+            done = made.records if plan.events_max is not None else made.newest_ms - plan.traffic.start_ms
+            bar.update(task, completed=done, records=made.records)
+
+        yield told
+
+
+def _place(settings: Settings, wishes: Wishes) -> str:
+    if wishes.kafka:
+        return f"{', '.join(settings.kafka.topics)} at {', '.join(settings.kafka.bootstrap_servers)}"
+    return " and ".join("standard output" if path == STDOUT else str(path) for path in wishes.out)

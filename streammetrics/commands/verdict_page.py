@@ -1,0 +1,133 @@
+"""Findings as one page of HTML that needs nothing else: no script, no font, no request. Pure; nothing is computed anew.
+
+The page is a tree of elements, so that whatever a variant is called is text and never markup.
+"""
+
+from __future__ import annotations
+
+import re
+from importlib import resources
+from xml.etree.ElementTree import Element, SubElement, tostring
+
+from streammetrics.commands.findings import SCOPE_WORDS, Findings, health_lines, honesty, interval_text, lift_text, moment
+from streammetrics.commands.interval_chart import interval_chart
+from streammetrics.experiments import ExperimentReport, MeasureReport
+from streammetrics.history import Look, main_measures
+
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+"""Of the page: it may show itself, and load nothing."""
+_UNFIT = re.compile(r"[\x00-\x09\x0b-\x1f\x7f\ud800-\udfff\ufffe\uffff\u202a-\u202e\u2066-\u2069]")
+
+
+def page(findings: Findings, where: str) -> bytes:
+    """The page, UTF-8. `where` says what was read, such as the name of a file."""
+    root = Element("html", lang="en")
+    head = SubElement(root, "head")
+    SubElement(head, "meta", charset="utf-8")
+    SubElement(head, "meta", {"http-equiv": "Content-Security-Policy", "content": POLICY})
+    SubElement(head, "meta", name="viewport", content="width=device-width, initial-scale=1")
+    _text(head, "title", "Experiments: " + (", ".join(dict.fromkeys(each.experiment for each in findings.experiments)) or "none"))
+    _text(head, "style", resources.files(__package__).joinpath("verdict_page.css").read_text(encoding="utf-8"))
+    body = SubElement(root, "body")
+    header = SubElement(body, "header")
+    _text(header, "h1", "Experiments")
+    _text(header, "p", f"All lists up to {moment(findings.at_ms)}, from {where}. streammetrics {findings.version}")
+    if not findings.experiments:
+        _text(body, "p", "No experiment has final lists yet.")
+    for experiment in findings.told():
+        _section(body, experiment, findings.looks(experiment))
+    return f"<!doctype html>\n{tostring(root, encoding='unicode', method='html')}\n".encode()
+
+
+def _section(body: Element, experiment: ExperimentReport, looks: list[tuple[int, Look]]) -> None:
+    section = SubElement(body, "section")
+    _text(section, "h2", f"{experiment.experiment}, {SCOPE_WORDS.get(experiment.scope, experiment.scope)}")
+    verdict = SubElement(section, "p", {"class": "verdict"})
+    _text(verdict, "strong", experiment.verdict.word, {"class": experiment.verdict.word}).tail = f" {experiment.verdict.reason}"
+    _arms(section, experiment)
+    _charts(section, experiment, looks)
+    _measures(section, experiment)
+    checks = SubElement(section, "ul")
+    for line in health_lines(experiment):
+        _text(checks, "li", line)
+    _text(section, "p", honesty(experiment), {"class": "note"})
+
+
+def _arms(section: Element, experiment: ExperimentReport) -> None:
+    rows = _table(section, "Variants", ("variant", "role"), ("users", "lists", "first exposures"))
+    for variant in experiment.variants:
+        numbers = (variant.users, variant.lists, variant.first_exposures)
+        _row(rows, (variant.variant, variant.role), [f"{number:,}" for number in numbers])
+
+
+def _charts(section: Element, experiment: ExperimentReport, looks: list[tuple[int, Look]]) -> None:
+    """The interval over time, for each variant that is compared and each main measure that has one."""
+    charts = SubElement(section, "div", {"class": "charts"})
+    for variant in experiment.variants:
+        for metric, k in main_measures(experiment):
+            points = [
+                (at, point)
+                for at, look in looks
+                for point in look.points
+                if (point.variant, point.metric, point.k) == (variant.variant, metric, k) and point.lift is not None
+            ]
+            if points:
+                figure = SubElement(charts, "figure")
+                _text(figure, "figcaption", f"{variant.variant}: {metric}@{k}")
+                figure.append(interval_chart(points, -experiment.margin))
+    if len(charts):
+        legend = f"Lift against {experiment.control} with its interval, as known at each event time; dashed: the drop that is tolerated."
+        _text(section, "p", legend, {"class": "note"})
+
+
+def _measures(section: Element, experiment: ExperimentReport) -> None:
+    rows = _table(section, "Measures", ("measure", "variant"), ("mean", "lift", "interval"), ("verdict", "in words"))
+    ordered = sorted(
+        ((variant.variant, each) for variant in experiment.variants for each in variant.measures),
+        key=lambda row: _place(experiment, row[1]),
+    )
+    for variant, each in ordered:
+        numbers = (f"{each.mean:.4f}", lift_text(each.lift), interval_text(each.lift_lower, each.lift_upper))
+        row = _row(rows, (f"{each.metric}@{each.k}", variant), numbers)
+        word = each.verdict.word if each.verdict else "control" if variant == experiment.control else "-"
+        told = _text(SubElement(row, "td", {"class": "name"}), "span", word, {"class": word})
+        told.tail = " (pages)" if each.paging and each.verdict else ""
+        _text(row, "td", each.verdict.reason if each.verdict else "", {"class": "words"})
+
+
+def _place(experiment: ExperimentReport, measure: MeasureReport) -> tuple[int, int]:
+    """Main measures first, then the others as they come."""
+    main = main_measures(experiment)
+    name = measure.metric, measure.k
+    every = dict.fromkeys((each.metric, each.k) for variant in experiment.variants for each in variant.measures)
+    return main.index(name) if name in main else len(main), [*every].index(name)
+
+
+def _table(section: Element, caption: str, words: tuple[str, ...], numbers: tuple[str, ...], after: tuple[str, ...] = ()) -> Element:
+    table = SubElement(SubElement(section, "div", {"class": "wide"}), "table")
+    _text(table, "caption", caption)
+    heads = SubElement(SubElement(table, "thead"), "tr")
+    for heading in (*words, *numbers, *after):
+        _text(heads, "th", heading, {"scope": "col"} | ({} if heading in numbers else {"class": "name"}))
+    return SubElement(table, "tbody")
+
+
+def _row(rows: Element, names: tuple[str, ...], numbers: tuple[str, ...] | list[str]) -> Element:
+    row = SubElement(rows, "tr")
+    _text(row, "th", names[0], {"class": "name", "scope": "row"})
+    for name in names[1:]:
+        _text(row, "td", name, {"class": "name"})
+    for number in numbers:
+        _text(row, "td", number)
+    return row
+
+
+def _text(parent: Element, tag: str, text: str, attributes: dict[str, str] | None = None) -> Element:
+    element = SubElement(parent, tag, attributes or {})
+    element.text = _printable(text)
+    return element
+
+
+def _printable(text: str) -> str:
+    """Text without what no page can hold: control characters and lone surrogates."""
+    return _UNFIT.sub("\ufffd", text)

@@ -1,0 +1,91 @@
+"""Findings on a terminal: the verdict first, then why, then the numbers. Pure: findings in, renderables out; nothing is computed anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.box import SIMPLE_HEAD
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from streammetrics.commands.findings import SCOPE_WORDS, Findings, health_lines, honesty, interval_text, lift_text, moment
+from streammetrics.commands.tables import number
+from streammetrics.experiments import ExperimentReport
+from streammetrics.experiments.verdict import Word
+from streammetrics.history import main_measures
+
+STYLES: dict[Word, str] = {
+    "regressed": "bold red",
+    "invalid": "bold yellow",
+    "improved": "bold green",
+    "safe": "green",
+    "inconclusive": "bold",
+}
+
+
+def verdict_lines(findings: Findings, all_measures: bool) -> Iterator[RenderableType]:
+    """Everything that is told of each experiment and scope, or that there is none."""
+    if not findings.experiments:
+        yield Text(f"no experiment has final lists yet, up to {moment(findings.at_ms)}")
+    for experiment in findings.told():
+        scope = SCOPE_WORDS.get(experiment.scope, experiment.scope)
+        yield Text.assemble((experiment.experiment, "bold"), f" · {scope} · up to {moment(findings.at_ms)}")
+        yield Text.assemble((experiment.verdict.word.upper(), STYLES[experiment.verdict.word]), f"  {experiment.verdict.reason}")
+        yield from _numbers(experiment, all_measures)
+        yield Text(" · ".join(health_lines(experiment)))
+        yield Text(honesty(experiment) + "\n", style="dim")
+
+
+def _numbers(experiment: ExperimentReport, all_measures: bool) -> Iterator[RenderableType]:
+    yield _arms(experiment)
+    shown = None if all_measures else main_measures(experiment)
+    yield _measures(experiment, shown)
+    measured = {(each.metric, each.k) for variant in experiment.variants for each in variant.measures}
+    if shown is not None and len(measured) > len(shown):
+        yield Text(f"{len(measured) - len(shown)} measures more: --all", style="dim")
+
+
+def _arms(experiment: ExperimentReport) -> Table:
+    table = _table(("variant", "role"), ("users", "share of users", "lists"))
+    exposed = sum(variant.first_exposures for variant in experiment.variants)
+    for variant in experiment.variants:
+        share = f"{100 * variant.first_exposures / exposed:.1f} %" if exposed else "-"
+        table.add_row(Text(variant.variant), variant.role, f"{variant.users:,}", share, f"{variant.lists:,}")
+    return table
+
+
+def _measures(experiment: ExperimentReport, shown: tuple[tuple[str, int], ...] | None) -> Table:
+    """One row a measure and variant that is compared; the mean of the control beside it."""
+    table = _table(("measure", "variant"), ("control", "mean", "lift", "interval"))
+    table.add_column("verdict", no_wrap=True)
+    of_control = {
+        (each.metric, each.k): each.mean
+        for variant in experiment.variants
+        if variant.variant == experiment.control
+        for each in variant.measures
+    }
+    rows = [
+        (variant.variant, each)
+        for variant in experiment.variants
+        if variant.variant != experiment.control
+        for each in variant.measures
+        if shown is None or (each.metric, each.k) in shown
+    ]
+    for variant, each in sorted(rows, key=lambda row: shown.index((row[1].metric, row[1].k)) if shown else 0):
+        verdict = Text(each.verdict.word, style=STYLES[each.verdict.word]) if each.verdict else Text("-")
+        if each.paging:
+            verdict.append(" (pages)", style="dim")
+        interval = interval_text(each.lift_lower, each.lift_upper)
+        mean = number(of_control.get((each.metric, each.k)))
+        table.add_row(f"{each.metric}@{each.k}", Text(variant), mean, number(each.mean), lift_text(each.lift), interval, verdict)
+    return table
+
+
+def _table(words: tuple[str, ...], numbers: tuple[str, ...]) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for heading in words:
+        table.add_column(heading, overflow="fold")
+    for heading in numbers:
+        table.add_column(heading, justify="right", no_wrap=True)
+    return table

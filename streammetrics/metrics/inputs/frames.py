@@ -1,0 +1,266 @@
+"""Judged lists from data frames: pandas, polars, pyarrow, DuckDB …, and plain dicts of columns. None of these is imported.
+
+A frame is read through `__arrow_c_stream__` where it has one that works, and else column by column as `frame[name]`, which covers
+dicts of sequences or arrays and pandas without pyarrow.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from streammetrics.metrics.inputs.arrow import read_columns
+from streammetrics.metrics.inputs.judged import Judged, Users, from_padded, from_ragged, judge
+from streammetrics.metrics.inputs.ranking import NegativeGrades, Shown, TieRule
+from streammetrics.metrics.names import MetricError
+from streammetrics.metrics.units import Floats, Ints
+
+AnyArray = npt.NDArray[Any]
+
+
+def from_frame(
+    frame: Any,
+    *,
+    list_id: str = "list_id",
+    grade: str = "grade",
+    rank: str | None = None,
+    score: str | None = None,
+    user: str | None = None,
+    ties: TieRule = "order",
+) -> Judged:
+    """A frame with a row for each shown item and its grade: a log of impressions joined with feedback.
+
+    list_id, grade, rank, score, user: names of columns. List ids are text or whole numbers, in any order of rows; lists come out in the
+    order in which they first occur.
+    rank: the smaller the earlier; equal ranks within a list are refused. score: the higher the earlier, with `ties` as in
+        `from_grades`. Without either a list's rows stand in rank order.
+    user: the same for all rows of a list.
+
+    Raises MetricError that names column and row (from 0) for missing values and wrong types.
+
+    >>> rows = {"list_id": ["a", "b", "a"], "grade": [0, 1, 2], "rank": [2, 1, 1]}
+    >>> judged = from_frame(rows, rank="rank")
+    >>> judged.lists, judged.lengths, judged.positions, judged.grades
+    (('a', 'b'), array([2, 1]), array([0, 0]), array([2., 1.]))
+    """
+    names = [list_id, grade, *_order_column(rank, score), *([user] if user else [])]
+    columns = _columns(frame, names)
+    grouped = _Grouped(_ids(list_id, columns[list_id]), *_ranks(columns, rank))
+    users = None if user is None else grouped.one_each(user, list_id, _ids(user, columns[user]))
+    grades = _numbers(grade, columns[grade])[grouped.order]
+    scores = None if score is None else _numbers(score, columns[score])[grouped.order]
+    return from_ragged(grades, grouped.offsets, scores=scores, ties=ties, lists=grouped.lists, users=users)
+
+
+def from_frames(  # noqa: PLR0913 (one name for each column)
+    run: Any,
+    qrels: Any,
+    *,
+    list_id: str = "list_id",
+    item: str = "item",
+    grade: str = "grade",
+    rank: str | None = None,
+    score: str | None = None,
+    user: str | None = None,
+    ties: TieRule = "order",
+    complete: bool = False,
+    negative: NegativeGrades = "error",
+) -> Judged:
+    """Two frames: what was ranked (list, item, and score or rank or neither), and what is relevant (list, item, grade).
+
+    list_id, item: names of columns that both frames have, with ids of the same type. grade is a column of `qrels`; rank, score and user
+    are columns of `run`, as in `from_frame`. ties, complete, negative: as in `from_run`.
+
+    >>> run = {"list_id": [1, 1], "item": ["x", "y"], "score": [0.5, 0.7]}
+    >>> qrels = {"list_id": [1, 1], "item": ["x", "z"], "grade": [1, 1]}
+    >>> judged = from_frames(run, qrels, score="score")
+    >>> judged.positions, judged.unseen_rows
+    (array([1]), array([0]))
+    """
+    columns = _columns(run, [list_id, item, *_order_column(rank, score), *([user] if user else [])])
+    judged = _columns(qrels, [list_id, item, grade])
+    grouped = _Grouped(_ids(list_id, columns[list_id]), *_ranks(columns, rank))
+    scores = None if score is None else _numbers(score, columns[score])
+    judgments = _judgments(_ids(list_id, judged[list_id]), _ids(item, judged[item]), _numbers(grade, judged[grade]))
+    shown, left_out = _shown(grouped, _ids(item, columns[item]), scores, judgments, complete)
+    users: Users | None = None
+    if user is not None:
+        users = dict(zip(grouped.lists, grouped.one_each(user, list_id, _ids(user, columns[user])), strict=True))
+    return judge(shown, [judgments[name] for name in shown.lists], ties=ties, negative=negative, users=users, left_out=left_out)
+
+
+def from_wide_frame(frame: Any, grades: Sequence[str], *, list_id: str | None = None, user: str | None = None) -> Judged:
+    """A frame with a row for each list and a column for each rank.
+
+    grades: the names of the columns in rank order; a missing value ends the list, and all after it must be missing too.
+    list_id, user: names of columns; without `list_id` lists are called 0, 1, ...
+
+    >>> from_wide_frame({"first": [1.0, 0.0], "second": [2.0, float("nan")]}, ["first", "second"]).lengths
+    array([2, 1])
+    """
+    if isinstance(grades, str) or not len(grades):
+        raise MetricError(f"grades: got {grades!r}; allowed is a sequence of column names, one a rank")
+    columns = _columns(frame, [*grades, *([list_id] if list_id else []), *([user] if user else [])])
+    cells = np.stack([_numbers(name, columns[name], missing=True) for name in grades], axis=1)
+    missing = np.isnan(cells)
+    lengths = np.where(missing.any(axis=1), missing.argmax(axis=1), len(grades)).astype(np.int64)
+    beyond = np.argwhere(~missing & (np.arange(len(grades)) >= lengths[:, None]))
+    if beyond.size:
+        row, rank = beyond[0].tolist()
+        raise MetricError(
+            f"column {grades[rank]!r}: got a grade at row {row} after a missing one; allowed are missing values at the end only"
+        )
+    lists = None if list_id is None else _ids(list_id, columns[list_id])
+    users = None if user is None else _ids(user, columns[user])
+    return from_padded(cells, lengths=lengths, lists=lists, users=users)
+
+
+class _Grouped:
+    """Rows by list: `order` puts the rows of a list beside each other, by rank if there are ranks, else as they came."""
+
+    def __init__(self, ids: Sequence[Hashable], rank: str = "", ranks: Floats | None = None) -> None:
+        numbers: dict[Hashable, int] = {}
+        codes = np.array([numbers.setdefault(name, len(numbers)) for name in ids], dtype=np.int64)
+        self.lists = list(numbers)
+        self.codes = codes
+        self.offsets: Ints = np.concatenate(([0], np.cumsum(np.bincount(codes, minlength=len(numbers)), dtype=np.int64)))
+        self.order: Ints = np.argsort(codes, kind="stable") if ranks is None else np.lexsort((ranks, codes)).astype(np.int64)
+        if ranks is not None:
+            self._require_distinct(rank, ranks)
+
+    def _require_distinct(self, rank: str, ranks: Floats) -> None:
+        codes, sorted_ranks = self.codes[self.order], ranks[self.order]
+        same = np.flatnonzero((codes[1:] == codes[:-1]) & (sorted_ranks[1:] == sorted_ranks[:-1]))
+        if same.size:
+            at = int(same[0])
+            one, other, name = self.order[at], self.order[at + 1], self.lists[codes[at]]
+            raise MetricError(
+                f"column {rank!r}: got {sorted_ranks[at]:g} at rows {one} and {other} of list {name!r}; allowed is each rank once a list"
+            )
+
+    def one_each(self, name: str, list_name: str, values: Sequence[Hashable]) -> list[Hashable]:
+        """The value that all rows of a list have."""
+        found: dict[int, Hashable] = {}
+        for row, (code, value) in enumerate(zip(self.codes.tolist(), values, strict=True)):
+            if found.setdefault(code, value) != value:
+                of = f"{list_name} {self.lists[code]!r}"
+                raise MetricError(f"column {name!r}: got {found[code]!r} and, at row {row}, {value!r} for {of}; allowed is one a list")
+        return [found[code] for code in range(len(self.lists))]
+
+
+def _shown(
+    grouped: _Grouped,
+    items: Sequence[Hashable],
+    scores: Floats | None,
+    judgments: Mapping[Hashable, Any],
+    complete: bool,
+) -> tuple[Shown, tuple[tuple[Hashable, ...], tuple[Hashable, ...]]]:
+    """The lists that are judged (and, if complete, those that were not ranked, as empty ones), and the ids of the others."""
+    ranked = dict.fromkeys(grouped.lists)
+    only_judged = [name for name in judgments if name not in ranked]
+    judged = np.array([name in judgments for name in grouped.lists], dtype=np.bool_)
+    rows = grouped.order[judged[grouped.codes[grouped.order]]]
+    lengths = np.diff(grouped.offsets)[judged]
+    lists = [name for name in grouped.lists if name in judgments]
+    if complete:
+        lists += only_judged
+        lengths = np.concatenate((lengths, np.zeros(len(only_judged), dtype=np.int64)))
+    shown = Shown(
+        lists,
+        np.concatenate(([0], np.cumsum(lengths, dtype=np.int64))),
+        [items[row] for row in rows.tolist()],
+        None if scores is None else scores[rows],
+    )
+    return shown, (tuple(name for name in ranked if name not in judgments), () if complete else tuple(only_judged))
+
+
+def _judgments(lists: Sequence[Hashable], items: Sequence[Hashable], grades: Floats) -> dict[Hashable, dict[Hashable, float]]:
+    judgments: dict[Hashable, dict[Hashable, float]] = {}
+    for row, (name, item, grade) in enumerate(zip(lists, items, grades.tolist(), strict=True)):
+        by_item = judgments.setdefault(name, {})
+        if item in by_item:
+            raise MetricError(f"judgments: got item {item!r} of list {name!r} twice, again at row {row}; allowed is once")
+        by_item[item] = grade
+    return judgments
+
+
+def _order_column(rank: str | None, score: str | None) -> list[str]:
+    if rank is not None and score is not None:
+        raise MetricError(f"order: got rank={rank!r} and score={score!r}; allowed is one of them")
+    return [name for name in (rank, score) if name is not None]
+
+
+def _ranks(columns: Mapping[str, AnyArray], rank: str | None) -> tuple[str, Floats] | tuple[()]:
+    return () if rank is None else (rank, _numbers(rank, columns[rank]))
+
+
+def _columns(frame: Any, names: Sequence[str]) -> dict[str, AnyArray]:
+    if hasattr(frame, "__arrow_c_stream__"):
+        try:
+            return read_columns(frame, dict.fromkeys(names))
+        except ImportError:  # pandas has the method, and needs pyarrow for it
+            pass
+    if not hasattr(frame, "__getitem__"):
+        raise MetricError(f"frame: got {type(frame).__name__}; allowed is what has __arrow_c_stream__, or columns by name")
+    columns = {name: _column(frame, name) for name in names}
+    sizes = {name: column.size for name, column in columns.items()}
+    if len(set(sizes.values())) > 1:
+        raise MetricError(f"columns: got {', '.join(f'{name} with {size}' for name, size in sizes.items())} rows; allowed are equal sizes")
+    return columns
+
+
+def _column(frame: Any, name: str) -> AnyArray:
+    try:
+        values = np.asarray(frame[name])
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise MetricError(f"column {name!r}: cannot be read ({type(error).__name__}: {error}); allowed is a column of that name") from None
+    if values.ndim != 1:
+        raise MetricError(f"column {name!r}: got {values.ndim} dimensions; allowed is 1")
+    return values
+
+
+def _numbers(name: str, column: AnyArray, missing: bool = False) -> Floats:
+    """A column of numbers as doubles; NaN for what is missing, where that is allowed."""
+    if column.dtype == object:
+        column = _of_objects(name, column)
+    if column.size and column.dtype.kind not in "biuf":
+        raise MetricError(f"column {name!r}: got dtype {column.dtype}; allowed are numbers")
+    values: Floats = column.astype(np.float64)
+    gaps = np.flatnonzero(np.isnan(values))
+    if gaps.size and not missing:
+        raise MetricError(f"column {name!r}: got a missing value or NaN at row {gaps[0]}; allowed are numbers")
+    return values
+
+
+def _of_objects(name: str, column: AnyArray) -> AnyArray:
+    values = np.full(column.size, np.nan)
+    for row, value in enumerate(column.tolist()):
+        if isinstance(value, int | float | np.integer | np.floating):
+            values[row] = value
+        elif not _is_missing(value):
+            raise MetricError(f"column {name!r}: got {value!r} at row {row}; allowed are numbers")
+    return values
+
+
+def _ids(name: str, column: AnyArray) -> list[Hashable]:
+    """A column of ids: text or whole numbers."""
+    if column.size and column.dtype.kind not in "OUiu":
+        row = int(np.argmax(np.isnan(column))) if column.dtype.kind == "f" else -1
+        place = f" (a missing value at row {row})" if row >= 0 and np.isnan(column[row]) else ""
+        raise MetricError(f"column {name!r}: got dtype {column.dtype}{place}; allowed are text and whole numbers")
+    values: list[Hashable] = column.tolist()
+    if column.dtype == object:
+        for row, value in enumerate(values):
+            if not isinstance(value, str | int):
+                what = "a missing value" if _is_missing(value) else repr(value)
+                raise MetricError(f"column {name!r}: got {what} at row {row}; allowed are text and whole numbers")
+    return values
+
+
+def _is_missing(value: object) -> bool:
+    """None, NaN, and pandas' own marks, known by their names because pandas is not imported."""
+    return value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and math.isnan(value))

@@ -1,0 +1,376 @@
+"""Judged lists: the one value that evaluation reads, and the ways to make it from what people hold. No formula, no file."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from streammetrics.metrics import checks
+from streammetrics.metrics.inputs.ranking import GRADE_END, Found, NegativeGrades, Ranked, Shown, TieGroups, TieRule, find, rank
+from streammetrics.metrics.names import MetricError
+from streammetrics.metrics.units import Floats, Ints
+
+Run: TypeAlias = Mapping[Any, Mapping[Any, float]]
+Qrels: TypeAlias = Mapping[Any, Mapping[Any, float]]
+Users: TypeAlias = Mapping[Any, Hashable] | Sequence[Hashable]
+
+_NO_INTS: Ints = np.zeros(0, dtype=np.int64)
+_NO_GRADES: Floats = np.zeros(0, dtype=np.float64)
+
+_WHOLE_END: Final = 1 << 1023
+"""No whole number from here on is a double."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Judged:
+    """Ranked lists and what is known about their items. Made by the `from_...` functions, read by `evaluate`.
+
+    lists: the ids of the lists, each once, L of them.
+    lengths: int64, shape (L,): the items that each list shows.
+    rows, positions, grades: shape (H,): the list (by place among `lists`), position (from 0) and grade of each shown item whose grade
+        is above 0. All others have grade 0.
+    unseen_rows, unseen_grades: shape (U,): items of grade above 0 that a list should have shown and did not.
+    users: whom each list was shown to, L of them, or None.
+    ties: equal scores that are to be averaged over, or None.
+    only_ranked, only_judged: ids of lists that were left out because they came without judgments, or without a ranking.
+    """
+
+    lists: tuple[Hashable, ...]
+    lengths: Ints
+    rows: Ints
+    positions: Ints
+    grades: Floats
+    unseen_rows: Ints = field(default_factory=lambda: _NO_INTS)
+    unseen_grades: Floats = field(default_factory=lambda: _NO_GRADES)
+    users: tuple[Hashable, ...] | None = None
+    ties: TieGroups | None = None
+    only_ranked: tuple[Hashable, ...] = ()
+    only_judged: tuple[Hashable, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.lists)
+
+
+def from_run(
+    run: Run,
+    qrels: Qrels,
+    *,
+    ties: TieRule = "order",
+    complete: bool = False,
+    negative: NegativeGrades = "error",
+    users: Users | None = None,
+) -> Judged:
+    """A run and its relevance judgments as dicts, the shape that pytrec_eval and ranx take too.
+
+    run: list id -> item id -> score; the higher the score, the earlier the item.
+    qrels: list id -> item id -> grade; an item that is not judged has grade 0, one that was never shown counts as missed.
+    ties: what equal scores mean. `order`: the item that the run names first comes first. `trec_eval`: scores are rounded to single
+        precision and equal ones fall to the greater item id (as text), both as trec_eval does. `average`: values are expectations
+        over all orders of tied items, as scikit-learn's ndcg_score has them. `error`: refuse them.
+    complete: lists of `qrels` that `run` lacks count as empty lists, as with trec_eval's -c. Otherwise only lists found in both are
+        kept, as trec_eval does without it, and the others are named in `only_ranked` and `only_judged`.
+    negative: `zero` takes negative grades for 0, as trec_eval does (TREC marks spam so); `error` refuses them.
+    users: list id -> user id (or one for each list kept, in the order of `run`), for standard errors by user.
+
+    Raises MetricError that names list and item.
+
+    >>> judged = from_run({"q1": {"a": 0.9, "b": 0.7}, "q2": {"a": 1.0}}, {"q1": {"b": 1, "c": 2}})
+    >>> judged.lists, judged.positions, judged.grades, judged.unseen_grades, judged.only_ranked
+    (('q1',), array([1]), array([1.]), array([2.]), ('q2',))
+    """
+    kept = [name for name in run if name in qrels]
+    only_judged = [name for name in qrels if name not in run]
+    lists = [*kept, *only_judged] if complete else kept
+    shown = Shown(lists, *_flattened([run.get(name, {}) for name in lists], lists))
+    judgments = [_mapping(qrels[name], name) for name in lists]
+    left_out = tuple(name for name in run if name not in qrels), () if complete else tuple(only_judged)
+    return judge(shown, judgments, ties=ties, negative=negative, users=users, left_out=left_out)
+
+
+def from_lists(
+    ranked: Mapping[Any, Sequence[Hashable]] | Sequence[Sequence[Hashable]],
+    relevant: Mapping[Any, Any] | Sequence[Any],
+    *,
+    complete: bool = False,
+    users: Users | None = None,
+) -> Judged:
+    """Item ids in rank order, and the relevant ones: what recommenders hold.
+
+    ranked: list id -> item ids, best first; or a sequence of such lists, whose ids are then 0, 1, ...
+    relevant: the same keys (or as many entries): the relevant items as a set or sequence (grade 1 each), or item id -> grade.
+    complete, users: as in `from_run`.
+
+    >>> from_lists([["a", "b", "c"], ["d"]], [{"b"}, {"e": 2}]).positions
+    array([1])
+    """
+    by_list, judgments = _by_id(ranked), _by_id(relevant)
+    if isinstance(ranked, Mapping) != isinstance(relevant, Mapping):
+        raise MetricError("lists: got a mapping beside a sequence; allowed are two mappings with the same keys, or two sequences")
+    if not isinstance(ranked, Mapping) and len(by_list) != len(judgments):
+        raise MetricError(f"lists: got {len(by_list)} rankings and {len(judgments)} sets of relevant items; allowed are as many")
+    kept = [name for name in by_list if name in judgments]
+    only_judged = [name for name in judgments if name not in by_list]
+    lists = [*kept, *only_judged] if complete else kept
+    items = [_items_in_order(by_list.get(name, ()), name) for name in lists]
+    shown = Shown(lists, _offsets(map(len, items)), list(chain.from_iterable(items)), None)
+    left_out = tuple(name for name in by_list if name not in judgments), () if complete else tuple(only_judged)
+    return judge(shown, [_relevant_items(judgments[name], name) for name in lists], users=users, left_out=left_out)
+
+
+def from_grades(
+    grades: Mapping[Any, Sequence[float]] | Sequence[Sequence[float]],
+    *,
+    scores: Mapping[Any, Sequence[float]] | Sequence[Sequence[float]] | None = None,
+    ties: TieRule = "order",
+    users: Users | None = None,
+) -> Judged:
+    """Grades of the shown items, list by list: in rank order, or beside the scores that rank them.
+
+    grades: list id -> grades; or a sequence of such lists, whose ids are then 0, 1, ...
+    scores: as many numbers a list as there are grades; without them grades stand in rank order.
+    ties: as in `from_run`, but there are no ids for `trec_eval`.
+
+    >>> from_grades([[0, 3, 1], []]).positions
+    array([1, 2])
+    >>> from_grades([[0, 3]], scores=[[0.1, 0.2]]).positions
+    array([0])
+    """
+    by_list = _by_id(grades)
+    offsets = _offsets(len(_sized("grades", one, name)) for name, one in by_list.items())
+    flat = list(chain.from_iterable(by_list.values()))
+    numbers = _floats("grade", flat, Shown(tuple(by_list), offsets, None, None))
+    if scores is None:
+        return from_ragged(numbers, offsets, lists=tuple(by_list), users=users)
+    beside = _by_id(scores)
+    for name, one in by_list.items():
+        if name not in beside or len(_sized("scores", beside[name], name)) != len(one):
+            got = len(beside[name]) if name in beside else "no"
+            raise MetricError(f"scores: got {got} numbers for list {name!r}; allowed are {len(one)}, one a grade")
+    ranking = list(chain.from_iterable(beside[name] for name in by_list))
+    numbers_beside = _floats("score", ranking, Shown(tuple(by_list), offsets, None, None))
+    return from_ragged(numbers, offsets, scores=numbers_beside, ties=ties, lists=tuple(by_list), users=users)
+
+
+def from_ragged(
+    grades: npt.ArrayLike,
+    offsets: npt.ArrayLike,
+    *,
+    scores: npt.ArrayLike | None = None,
+    ties: TieRule = "order",
+    lists: Sequence[Hashable] | None = None,
+    users: Users | None = None,
+    unseen: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
+) -> Judged:
+    """Arrays: list i has the grades[offsets[i]:offsets[i + 1]], in rank order or beside the scores that rank them.
+
+    grades, scores: numbers, shape (N,). offsets: whole numbers, shape (L + 1,), from 0 to N, never falling.
+    lists: ids, L of them, by default 0, 1, ... ties: as in `from_grades`.
+    unseen: rows and grades, shape (U,) each: relevant items that list `row` did not show.
+
+    >>> from_ragged([0, 1, 2], [0, 2, 3], unseen=([1], [4])).lengths
+    array([2, 1])
+    """
+    flat, borders = checks.numbers("grades", grades), checks.whole_numbers("offsets", offsets)
+    checks.check_offsets(borders, flat.size)
+    names = _list_ids(lists, borders.size - 1)
+    numbers = None if scores is None else checks.numbers("scores", scores).astype(np.float64)
+    if numbers is not None and numbers.size != flat.size:
+        raise MetricError(f"scores: got {numbers.size}; allowed are {flat.size}, one a grade")
+    shown = Shown(names, borders, None, numbers)
+    doubles = flat.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        unusable = np.flatnonzero(~((doubles >= 0) & (doubles < GRADE_END)))
+    if unusable.size:
+        at = int(unusable[0])
+        raise MetricError(f"grade: got {doubles[at]:g} at {shown.place(at)}; allowed are finite numbers >= 0")
+    ranked = rank(shown, ties)
+    hits = np.flatnonzero(doubles)
+    unseen_rows, unseen_grades = _unseen(unseen, len(names))
+    found = Found(shown.rows()[hits], ranked.positions[hits], doubles[hits], unseen_rows, unseen_grades)
+    return _judged(shown, ranked, found, users)
+
+
+def from_padded(
+    grades: npt.ArrayLike,
+    *,
+    scores: npt.ArrayLike | None = None,
+    lengths: npt.ArrayLike | None = None,
+    ties: TieRule = "order",
+    lists: Sequence[Hashable] | None = None,
+    users: Users | None = None,
+) -> Judged:
+    """Matrices with a list a row, as scikit-learn takes them: `from_padded(y_true, scores=y_score, ties="average")`.
+
+    grades, scores: numbers, shape (L, width). lengths: whole numbers 0..width, shape (L,); what lies beyond is never read.
+
+    >>> from_padded([[0, 1], [2, 0]], scores=[[0.1, 0.9], [0.2, 0.8]]).positions
+    array([0, 1])
+    """
+    cells = checks.matrix("grades", grades)
+    count, width = cells.shape
+    sizes = np.full(count, width, dtype=np.int64) if lengths is None else checks.whole_numbers("lengths", lengths)
+    if sizes.size != count:
+        raise MetricError(f"lengths: got {sizes.size}; allowed are {count}, one a row")
+    checks.check_lengths(sizes, width)
+    inside = np.arange(width) < sizes[:, None]
+    ranking = None
+    if scores is not None:
+        ranking = checks.matrix("scores", scores)
+        if ranking.shape != cells.shape:
+            raise MetricError(f"scores: got shape {ranking.shape}; allowed is {cells.shape}, that of the grades")
+        ranking = ranking[inside]
+    return from_ragged(cells[inside], _offsets(sizes.tolist()), scores=ranking, ties=ties, lists=lists, users=users)
+
+
+def judge(
+    shown: Shown,
+    judgments: Sequence[Mapping[Any, float]],
+    *,
+    ties: TieRule = "order",
+    negative: NegativeGrades = "error",
+    users: Users | None = None,
+    left_out: tuple[tuple[Hashable, ...], tuple[Hashable, ...]] = ((), ()),
+) -> Judged:
+    """Lists of item ids beside one mapping of item to grade a list; what all ways with item ids come down to."""
+    if negative not in ("error", "zero"):
+        raise MetricError(f"negative: got {negative!r}; allowed are error, zero")
+    ranked = rank(shown, ties)
+    return _judged(shown, ranked, find(shown, ranked.positions, judgments, negative), users, left_out)
+
+
+def _judged(
+    shown: Shown,
+    ranked: Ranked,
+    found: Found,
+    users: Users | None,
+    left_out: tuple[tuple[Hashable, ...], tuple[Hashable, ...]] = ((), ()),
+) -> Judged:
+    return Judged(
+        tuple(shown.lists),
+        np.diff(shown.offsets),
+        *found,
+        _users_of(shown.lists, users),
+        ranked.ties,
+        only_ranked=left_out[0],
+        only_judged=left_out[1],
+    )
+
+
+def _users_of(lists: Sequence[Hashable], users: Users | None) -> tuple[Hashable, ...] | None:
+    if users is None:
+        return None
+    if isinstance(users, Mapping):
+        given = tuple(users.get(name) for name in lists)
+    else:
+        given = tuple(users.tolist() if isinstance(users, np.ndarray) else users)
+    if len(given) != len(lists):
+        raise MetricError(f"users: got {len(given)}; allowed are {len(lists)}, one a list")
+    for user, name in zip(given, lists, strict=True):
+        # Lists of nobody known would otherwise all be one user's.
+        if user is None or not isinstance(user, Hashable):
+            raise MetricError(
+                f"users: got {'none' if user is None else repr(user)} for list {name!r}; allowed is a hashable id for every list"
+            )
+    return given
+
+
+def _list_ids(lists: Sequence[Hashable] | None, count: int) -> Sequence[Hashable]:
+    if lists is None:
+        return range(count)
+    names: list[Hashable] = lists.tolist() if isinstance(lists, np.ndarray) else list(lists)
+    if len(names) != count:
+        raise MetricError(f"lists: got {len(names)} ids; allowed are {count}, one a list")
+    for name in names:
+        if not isinstance(name, Hashable):
+            raise MetricError(f"lists: got id {name!r}; allowed are hashable ids")
+    if len(set(names)) < count:
+        seen: set[Hashable] = set()
+        twice = next(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        raise MetricError(f"lists: got id {twice!r} twice; allowed is each id once")
+    return names
+
+
+def _unseen(unseen: tuple[npt.ArrayLike, npt.ArrayLike] | None, count: int) -> tuple[Ints, Floats]:
+    if unseen is None:
+        return _NO_INTS, _NO_GRADES
+    rows, grades = checks.whole_numbers("unseen rows", unseen[0]), checks.numbers("unseen grades", unseen[1]).astype(np.float64)
+    if rows.size != grades.size:
+        raise MetricError(f"unseen: got {rows.size} rows and {grades.size} grades; allowed are equal sizes")
+    wrong = np.flatnonzero((rows < 0) | (rows >= count) | ~((grades >= 0) & (grades < GRADE_END)))
+    if wrong.size:
+        at = int(wrong[0])
+        raise MetricError(
+            f"unseen: got row {rows[at]}, grade {grades[at]:g} at index {at}; allowed are rows 0..{count - 1}, finite grades >= 0"
+        )
+    kept = grades > 0
+    return rows[kept], grades[kept]
+
+
+def _by_id(lists: Mapping[Any, Any] | Sequence[Any]) -> Mapping[Any, Any]:
+    if isinstance(lists, str | bytes) or not hasattr(lists, "__len__"):
+        raise MetricError(f"lists: got {lists!r}; allowed is a mapping by list id, or a sequence of lists")
+    return lists if isinstance(lists, Mapping) else dict(enumerate(lists))
+
+
+def _sized(what: str, values: Any, name: Hashable) -> Any:
+    if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
+        raise MetricError(f"{what}: got {values!r} for list {name!r}; allowed is a sequence")
+    return values
+
+
+def _items_in_order(items: Any, name: Hashable) -> Sequence[Hashable]:
+    if isinstance(items, set | frozenset | Mapping):
+        raise MetricError(f"items: got a {type(items).__name__} for list {name!r}; allowed is a sequence in rank order")
+    items = _sized("items", items, name)
+    return items.tolist() if isinstance(items, np.ndarray) else items  # type: ignore[no-any-return]
+
+
+def _relevant_items(relevant: Any, name: Hashable) -> Mapping[Any, float]:
+    if isinstance(relevant, Mapping):
+        return relevant
+    relevant = _sized("relevant items", relevant, name)
+    try:
+        return dict.fromkeys(relevant.tolist() if isinstance(relevant, np.ndarray) else relevant, 1)
+    except TypeError as error:
+        raise MetricError(f"relevant items: {error} in list {name!r}; allowed are hashable ids") from None
+
+
+def _mapping(judgments: Any, name: Hashable) -> Mapping[Any, float]:
+    if not isinstance(judgments, Mapping):
+        raise MetricError(f"qrels: got {type(judgments).__name__} for list {name!r}; allowed is a mapping of item id to grade")
+    return judgments
+
+
+def _offsets(lengths: Iterable[int]) -> Ints:
+    return np.cumsum([0, *lengths], dtype=np.int64)
+
+
+def _flattened(lists: Sequence[Any], names: Sequence[Hashable]) -> tuple[Ints, Sequence[Hashable], Floats]:
+    """Offsets, items and scores of a run's lists."""
+    for one, name in zip(lists, names, strict=True):
+        if not isinstance(one, Mapping):
+            raise MetricError(f"run: got {type(one).__name__} for list {name!r}; allowed is a mapping of item id to score")
+    offsets = _offsets(map(len, lists))
+    items = list(chain.from_iterable(lists))
+    scores = list(chain.from_iterable(one.values() for one in lists))
+    return offsets, items, _floats("score", scores, Shown(names, offsets, items, None))
+
+
+def _floats(what: str, values: list[Any], shown: Shown) -> Floats:
+    """Python numbers as doubles; anything else (text, None) is refused with its place."""
+    try:
+        array = np.array(values)
+        if array.ndim == 1 and (array.dtype.kind in "biuf" or not values):
+            return array.astype(np.float64)
+    except (ValueError, OverflowError):
+        pass
+    for at, value in enumerate(values):
+        kind_fits = isinstance(value, int | float | np.number | np.bool_)
+        if not kind_fits or (isinstance(value, int) and not -_WHOLE_END < value < _WHOLE_END):
+            raise MetricError(f"{what}: got {value!r} at {shown.place(at)}; allowed are numbers")
+    return np.array([float(value) for value in values])

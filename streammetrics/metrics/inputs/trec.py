@@ -1,0 +1,190 @@
+"""TREC run and qrels files, plain or gzipped: text in, dicts out. With `__main__` the only place here that reads files.
+
+The columns are those of trec_eval (github.com/usnistgov/trec_eval); its rank column and run tag are read past, as it does.
+"""
+
+from __future__ import annotations
+
+import gzip
+import math
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import IO, Any, Final, TypeAlias
+
+from streammetrics.metrics.inputs.judged import Judged, Users, from_run
+from streammetrics.metrics.names import MetricError
+
+Progress: TypeAlias = Callable[[str, int], None]
+Table: TypeAlias = dict[str, dict[str, float]]
+
+RUN_COLUMNS: Final = ("query", "Q0", "document", "rank", "score", "tag")
+QRELS_COLUMNS: Final = ("query", "iteration", "document", "grade")
+
+PROGRESS_LINES: Final = 500_000
+"""So often is a long file's progress told."""
+
+_GZIP: Final = b"\x1f\x8b"
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+
+
+class TrecError(MetricError):
+    """A file breaks a rule. The message names the file, the line, what is there and what is allowed."""
+
+
+def read_run(path: str | Path, progress: Progress | None = None) -> Table:
+    """A run: query -> document -> score, queries and documents in the file's order.
+
+    Six columns between blanks: query, Q0, document, rank, score, tag. Gzip is recognised by its first bytes; `-` is standard input.
+    The order of documents is that of their scores (the rank column is not used, as in trec_eval); NaN is refused, infinities are not.
+    progress: called with the file's name and the lines read, every 500,000 lines.
+
+    Raises TrecError that names file and line; OSError when the file cannot be read.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "run.txt"
+    ...     _ = path.write_text("q1 Q0 d7 1 12.5 bm25\\nq1 Q0 d2 2 11.0 bm25\\n")
+    ...     read_run(path)
+    {'q1': {'d7': 12.5, 'd2': 11.0}}
+    """
+    return _read(path, RUN_COLUMNS, QRELS_COLUMNS, math.nan, progress)
+
+
+def read_qrels(path: str | Path, progress: Progress | None = None) -> Table:
+    """Relevance judgments: query -> document -> grade. Four columns between blanks: query, iteration, document, grade.
+
+    Grades may be negative here (`from_run` is told what they mean), and must be finite. Otherwise as `read_run`.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "qrels.txt"
+    ...     _ = path.write_text("q1 0 d7 2\\n")
+    ...     read_qrels(path)
+    {'q1': {'d7': 2.0}}
+    """
+    return _read(path, QRELS_COLUMNS, RUN_COLUMNS, math.inf, progress)
+
+
+def from_trec(run: str | Path, qrels: str | Path, *, complete: bool = False, users: Users | None = None) -> Judged:
+    """Run and qrels files with trec_eval's conventions: its order of equal scores, negative grades as 0, queries found in both.
+
+    complete: queries without a ranking count as empty lists, as with trec_eval's -c. users: query -> user.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     run, qrels = Path(folder) / "run.txt", Path(folder) / "qrels.txt"
+    ...     _ = run.write_text("q1 Q0 d1 1 2.0 tag\\nq1 Q0 d2 2 2.0 tag\\n")
+    ...     _ = qrels.write_text("q1 0 d2 1\\n")
+    ...     from_trec(run, qrels).positions
+    array([0])
+    """
+    return from_run(read_run(run), read_qrels(qrels), ties="trec_eval", complete=complete, negative="zero", users=users)
+
+
+def read_users(path: str | Path) -> dict[str, str]:
+    """Who each list was shown to: two columns between blanks, query and user, each query once.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "users.tsv"
+    ...     _ = path.write_text("q1\\tanna\\nq2\\tanna\\n")
+    ...     read_users(path)
+    {'q1': 'anna', 'q2': 'anna'}
+    """
+    users: dict[str, str] = {}
+    for number, words in _lines(path, None):
+        if len(words) != 2:
+            raise _wrong(path, number, f"got {len(words)} columns; allowed are 2: query user")
+        query, user = (_text(path, number, word) for word in words)
+        if query in users:
+            raise _wrong(path, number, f"got query {query!r} twice; allowed is once")
+        users[query] = user
+    return users
+
+
+def _read(path: str | Path, columns: tuple[str, ...], others: tuple[str, ...], worst: float, progress: Progress | None) -> Table:
+    """Both kinds of file. `worst` is the number beside NaN that is refused: infinity for grades; NaN again for scores.
+
+    One loop without calls for what is as it should be, because runs have millions of lines.
+    """
+    table: Table = {}
+    documents: dict[str, float] = {}
+    before = b""
+    count, at = len(columns), columns.index("score" if "score" in columns else "grade")
+    for number, words in _lines(path, progress):
+        if len(words) != count:
+            raise _wrong(path, number, _columns_message(len(words), columns, others))
+        try:
+            if words[0] != before:
+                before = words[0]
+                documents = table.setdefault(before.decode(), {})
+            document, value = words[2].decode(), float(words[at])
+        except ValueError:
+            raise _unreadable(path, number, words, at, columns, worst) from None
+        if (not -math.inf < value < math.inf and (math.isnan(value) or worst == math.inf)) or b"_" in words[at]:
+            raise _unreadable(path, number, words, at, columns, worst)
+        if document in documents:
+            raise _wrong(path, number, f"got document {document!r} of query {_shown(before)} twice; allowed is once")
+        documents[document] = value
+    if not table:
+        raise TrecError(f"{path}: got no lines; allowed is at least one with {count} columns: {' '.join(columns)}")
+    return table
+
+
+def _unreadable(path: str | Path, number: int, words: list[bytes], at: int, columns: tuple[str, ...], worst: float) -> TrecError:
+    """What is wrong with a line of the right number of words: bytes that are no text, or a number that is none."""
+    for word in (words[0], words[2]):
+        _text(path, number, word)
+    allowed = "finite numbers" if worst == math.inf else "numbers"
+    return _wrong(path, number, f"got {columns[at]} {_shown(words[at])}; allowed are {allowed}")
+
+
+def _text(path: str | Path, number: int, word: bytes) -> str:
+    try:
+        return word.decode()
+    except UnicodeDecodeError as error:
+        raise _wrong(path, number, f"got {_shown(word)}, which is no UTF-8 ({error.reason}); allowed is UTF-8 text") from None
+
+
+def _shown(word: bytes) -> str:
+    """A word for messages."""
+    return repr(word.decode("utf-8", "backslashreplace"))
+
+
+def _columns_message(got: int, columns: tuple[str, ...], others: tuple[str, ...]) -> str:
+    swapped = f" (with {got} it may be a {'qrels' if others is QRELS_COLUMNS else 'run'} file: have the two been swapped?)"
+    return f"got {got} columns; allowed are {len(columns)}: {' '.join(columns)}{swapped if got == len(others) else ''}"
+
+
+def _lines(path: str | Path, progress: Progress | None) -> Iterator[tuple[int, list[bytes]]]:
+    """The words of each line (split at ASCII blanks: ids may hold other ones) with its number from 1; blank lines are passed over."""
+    number = 0
+    try:
+        with _opened(path) as file:
+            for number, words in enumerate(map(bytes.split, file), 1):
+                if words:
+                    yield number, words
+                if progress is not None and number % PROGRESS_LINES == 0:
+                    progress(str(path), number)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise TrecError(f"{path}: broken gzip after line {number} ({error}); allowed is a whole file") from None
+
+
+@contextmanager
+def _opened(path: str | Path) -> Iterator[IO[bytes]]:
+    """The file's bytes, unzipped if need be, without a byte order mark."""
+    with ExitStack() as held:
+        source: Any = sys.stdin.buffer if str(path) == "-" else held.enter_context(Path(path).open("rb"))
+        start = source.peek(len(_BYTE_ORDER_MARK))
+        if start.startswith(_GZIP):
+            source = held.enter_context(gzip.GzipFile(fileobj=source))
+        elif start.startswith(_BYTE_ORDER_MARK):
+            source.read(len(_BYTE_ORDER_MARK))
+        yield source
+
+
+def _wrong(path: str | Path, number: int, message: str) -> TrecError:
+    return TrecError(f"{path}, line {number}: {message}")

@@ -1,0 +1,233 @@
+"""Two evaluations of the same lists, paired: is the difference more than chance? Pure; no formula of a metric lives here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from streammetrics.metrics.names import Metric, MetricError
+from streammetrics.metrics.offline.clustered import Clusters, influence, standard_error
+from streammetrics.metrics.offline.evaluate import Evaluation, exact_sum
+from streammetrics.metrics.offline.randomisation import Chance, check_sampling, sign_flip_test, swap_test
+from streammetrics.metrics.offline.student import critical_value, two_sided_chance
+from streammetrics.metrics.units import Ints
+
+Unpaired: TypeAlias = Literal["error", "drop"]
+Correction: TypeAlias = Literal["none", "holm"]
+
+SAMPLES_DEFAULT = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One metric of `b` less that of `a`, over the lists that count in both.
+
+    lists, clusters: how many lists, and how many users they belong to (as many as lists, where no users are known).
+    mean_a, mean_b, difference: over these lists; difference = mean_b - mean_a.
+    standard_error: of the difference, by user. lower, upper: the interval of Student's t with clusters - 1 degrees of freedom.
+    t, t_p_value: the paired t test. randomisation_p_value: the paired randomisation test; `exact` when all outcomes were tried.
+    Two-sided, both. NaN with fewer than two clusters, but for the randomisation test.
+    """
+
+    metric: str
+    lists: int
+    clusters: int
+    mean_a: float
+    mean_b: float
+    difference: float
+    standard_error: float
+    lower: float
+    upper: float
+    t: float
+    t_p_value: float
+    randomisation_p_value: float
+    exact: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What `compare` found: a Difference for each metric, in the order of the evaluations, and the ids left out on either side."""
+
+    differences: tuple[Difference, ...]
+    level: float
+    correction: Correction
+    only_a: tuple[Hashable, ...]
+    only_b: tuple[Hashable, ...]
+
+    def __getitem__(self, metric: str) -> Difference:
+        for difference in self.differences:
+            if difference.metric == metric:
+                return difference
+        raise MetricError(f"metric: got {metric!r}; allowed are those compared: {', '.join(one.metric for one in self.differences)}")
+
+    def frame(self) -> dict[str, list[Any]]:
+        """A dict of columns, one row a metric, which pandas.DataFrame and polars.DataFrame take."""
+        rows = [asdict(one) for one in self.differences]
+        return {name: [row[name] for row in rows] for name in Difference.__dataclass_fields__}
+
+
+def compare(
+    a: Evaluation,
+    b: Evaluation,
+    *,
+    unpaired: Unpaired = "error",
+    level: float = 0.95,
+    samples: int = SAMPLES_DEFAULT,
+    seed: int = 0,
+    correction: Correction = "none",
+) -> Comparison:
+    """Compare two evaluations list by list: `b` less `a`, so that a positive difference speaks for `b`.
+
+    a, b: evaluations of the same metrics under the same Spec. Lists are paired by their ids; where users are known, their lists are one
+        cluster, for all tests and intervals.
+    unpaired: lists found in one only are an `error`, or are dropped and named in `only_a` and `only_b`. A list that does not count in
+        one of the two (no_relevant="skip") is left out of that metric.
+    level: of the interval. samples, seed: of the randomisation test; with at most 14 clusters that differ all outcomes are tried.
+    correction: several metrics are several tests, and one of twenty at level 0.95 is "significant" by chance. `holm` raises both
+        p-values so that the chance of any false alarm among the metrics is kept (Holm 1979); intervals are not widened. By default
+        p-values are those of each test alone.
+
+    With d the mean difference, s its standard error by user (see `standard_error`) and G clusters: t = d / s with G - 1 degrees of
+    freedom. Without users this is the paired t test. The randomisation test flips the sign of a cluster's differences (Smucker, Allan
+    and Carterette 2007 for rankings); for `item_hit_rate`, a ratio of sums, it swaps the cluster's two counts.
+
+    Raises MetricError for evaluations that do not belong together, naming what differs.
+
+    >>> from streammetrics.metrics.offline.evaluate import evaluate
+    >>> from streammetrics.metrics.inputs.judged import from_grades
+    >>> a = evaluate(from_grades([[0, 1], [0, 1], [1], [0, 1]]), ["mrr@5"])
+    >>> b = evaluate(from_grades([[1, 0], [1, 0], [1], [0, 1]]), ["mrr@5"])
+    >>> found = compare(a, b)["mrr@5"]
+    >>> found.difference, found.randomisation_p_value, found.exact
+    (0.25, 0.5, True)
+    """
+    check_choices(unpaired, level, samples, seed, correction)
+    _require_alike(a, b)
+    pairs = _pair(a, b, unpaired)
+    differences = [_difference(a, b, metric, pairs, level, (samples, seed)) for metric in a.metrics]
+    if correction == "holm":
+        differences = _holm(differences)
+    return Comparison(tuple(differences), level, correction, pairs.only_a, pairs.only_b)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pairs:
+    """Where each common list is in `a` and in `b`, shape (L,) each, and its cluster."""
+
+    in_a: Ints
+    in_b: Ints
+    users: Sequence[Hashable] | None
+    only_a: tuple[Hashable, ...]
+    only_b: tuple[Hashable, ...]
+
+
+def check_choices(unpaired: str, level: float, samples: int, seed: int, correction: str) -> None:
+    """Raises MetricError for what `compare` would refuse whatever the evaluations are."""
+    if unpaired not in ("error", "drop"):
+        raise MetricError(f"unpaired: got {unpaired!r}; allowed are error, drop")
+    if correction not in ("none", "holm"):
+        raise MetricError(f"correction: got {correction!r}; allowed are none, holm")
+    if not 0 < level < 1:
+        raise MetricError(f"confidence level: got {level!r}; allowed are 0 < level < 1")
+    check_sampling(samples, seed)
+
+
+def _require_alike(a: Evaluation, b: Evaluation) -> None:
+    a.spec.require_same(b.spec)
+    if a.metrics != b.metrics:
+        ours, theirs = (", ".join(map(str, side.metrics)) for side in (a, b))
+        raise MetricError(f"metrics: got {theirs} beside {ours}; allowed are the same metrics in the same order")
+
+
+def _pair(a: Evaluation, b: Evaluation, unpaired: Unpaired) -> _Pairs:
+    place = {name: at for at, name in enumerate(b.lists)}
+    common = [(at, place[name]) for at, name in enumerate(a.lists) if name in place]
+    known = set(a.lists)
+    only_a, only_b = tuple(name for name in a.lists if name not in place), tuple(name for name in b.lists if name not in known)
+    if unpaired == "error" and (only_a or only_b):
+        side, name = ("a", only_a[0]) if only_a else ("b", only_b[0])
+        counts = f"{len(only_a)} in a only, {len(only_b)} in b only"
+        raise MetricError(f"lists: got {name!r} in {side} only ({counts}); allowed are the same lists in both, or unpaired='drop'")
+    in_a, in_b = (np.array([pair[side] for pair in common], dtype=np.int64) for side in (0, 1))
+    return _Pairs(in_a, in_b, _users(a, b, common), only_a, only_b)
+
+
+def _users(a: Evaluation, b: Evaluation, common: Sequence[tuple[int, int]]) -> Sequence[Hashable] | None:
+    if a.users is not None and b.users is not None:
+        for at, other in common:
+            if a.users[at] != b.users[other]:
+                raise MetricError(
+                    f"users: got {b.users[other]!r} beside {a.users[at]!r} for list {a.lists[at]!r}; allowed is the same user in both"
+                )
+    if a.users is not None:
+        return [a.users[at] for at, _ in common]
+    return None if b.users is None else [b.users[at] for _, at in common]
+
+
+def _difference(a: Evaluation, b: Evaluation, metric: Metric, pairs: _Pairs, level: float, chance: tuple[int, int]) -> Difference:
+    counted = a.counted(metric)[pairs.in_a] & b.counted(metric)[pairs.in_b]
+    of_a, of_b = (tuple(part[at][counted] for part in side.parts(metric)) for side, at in ((a, pairs.in_a), (b, pairs.in_b)))
+    clusters = Clusters.of(pairs.users, counted.size).of_lists(counted)
+    mean_a, mean_b, gap = _means(of_a, of_b)
+    error = math.nan
+    if counted.any():
+        moves = [influence(above.astype(np.float64), below.astype(np.float64)) for above, below in (of_a, of_b)]
+        error = standard_error(moves[1] - moves[0], clusters)
+    t, p_value, half = _student(gap, error, clusters.count, level)
+    tested = _randomised(of_a, of_b, clusters, is_ratio=metric.name == "item_hit_rate", chance=chance)
+    lists = int(counted.sum())
+    return Difference(
+        str(metric), lists, clusters.count, mean_a, mean_b, gap, error, gap - half, gap + half, t, p_value, tested.p_value, tested.exact
+    )
+
+
+def _means(of_a: tuple[Ints, ...], of_b: tuple[Ints, ...]) -> tuple[float, float, float]:
+    """Both means and their difference, each from exact sums with one rounding."""
+    (above_a, below_a), (above_b, below_b) = ([exact_sum(part) for part in side] for side in (of_a, of_b))
+    if not below_a or not below_b:
+        return math.nan, math.nan, math.nan
+    return above_a / below_a, above_b / below_b, (above_b * below_a - above_a * below_b) / (below_a * below_b)
+
+
+def _student(gap: float, error: float, clusters: int, level: float) -> tuple[float, float, float]:
+    """t, its two-sided chance, and half the interval's width."""
+    if math.isnan(error):
+        return math.nan, math.nan, math.nan
+    if error == 0:
+        return (math.copysign(math.inf, gap), 0.0, 0.0) if gap else (0.0, 1.0, 0.0)
+    return gap / error, two_sided_chance(gap / error, clusters - 1), error * critical_value(level, clusters - 1)
+
+
+def _randomised(of_a: tuple[Ints, ...], of_b: tuple[Ints, ...], clusters: Clusters, *, is_ratio: bool, chance: tuple[int, int]) -> Chance:
+    samples, seed = chance
+    if not is_ratio:
+        return sign_flip_test(clusters.whole_sums(of_b[0] - of_a[0]), samples, seed)
+    one, other = ((clusters.whole_sums(above), clusters.whole_sums(below)) for above, below in (of_a, of_b))
+    return swap_test(one, other, samples, seed)
+
+
+def _holm(differences: Sequence[Difference]) -> list[Difference]:
+    by_t = holm([one.t_p_value for one in differences])
+    by_chance = holm([one.randomisation_p_value for one in differences])
+    return [
+        replace(one, t_p_value=t, randomisation_p_value=randomised) for one, t, randomised in zip(differences, by_t, by_chance, strict=True)
+    ]
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Step-down adjusted p-values (Holm 1979); NaN stays NaN and is no test.
+
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+    """
+    adjusted = list(p_values)
+    tests = sorted((p, at) for at, p in enumerate(p_values) if not math.isnan(p))
+    least = 0.0
+    for place, (p, at) in enumerate(tests):
+        least = max(least, min(1.0, p * (len(tests) - place)))
+        adjusted[at] = least
+    return adjusted

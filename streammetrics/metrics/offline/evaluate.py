@@ -1,0 +1,160 @@
+"""Evaluation of judged lists: values by list, means, and how sure they are. Pure; the numbers come from `Scorer` and nowhere else."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from streammetrics.metrics.inputs.judged import Judged
+from streammetrics.metrics.names import Column, Metric, MetricError, parse_metric
+from streammetrics.metrics.offline.clustered import Clusters, influence, standard_error
+from streammetrics.metrics.offline.scored import Scored, score
+from streammetrics.metrics.spec import Spec
+from streammetrics.metrics.units import Floats, Ints
+
+Bools = npt.NDArray[np.bool_]
+
+
+def evaluate(judged: Judged, metrics: Iterable[str | Metric], spec: Spec | None = None) -> Evaluation:
+    """Score judged lists under metrics.
+
+    judged: from `from_run`, `from_lists`, `from_grades`, `from_frame`, `from_trec` …
+    metrics: names such as `ndcg@10`, each once. spec: what libraries disagree on, by default what streammetrics publishes.
+
+    Values are the integers of `Scorer`: the same as online, whatever the input came as. Where `judged` asks for averages over ties
+    (`ties="average"`), a value is the mean over all orders of the tied items, right to 2**-40 for each group of ties; this exists for
+    metrics that are sums over places, so mrr, hit_rate, map, err and item_hit_rate are refused by name.
+
+    Raises MetricError for unknown metrics and for grades that the scorer cannot hold, naming the list.
+
+    >>> from streammetrics.metrics.inputs.judged import from_run
+    >>> result = evaluate(from_run({"q1": {"a": 2.0, "b": 1.0}, "q2": {"a": 1.0}}, {"q1": {"b": 1}, "q2": {"a": 3}}), ["mrr@10"])
+    >>> result.means, result.standard_errors
+    ({'mrr@10': 0.75}, {'mrr@10': 0.25})
+    >>> result.frame()
+    {'list_id': ['q1', 'q2'], 'mrr@10': array([0.5, 1. ])}
+    """
+    scorer, scored = score(judged, metrics, spec)
+    return Evaluation(scorer.metrics, scorer.spec, scorer.columns, judged, scored)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evaluation:
+    """What `evaluate` found. All numbers are made when they are asked for, from integers by list.
+
+    A list whose items do not define a metric (no relevant item, say: see `Metric`) counts as `spec.no_relevant` says: as 0, as 1, or
+    not at all. Without lists that count, a mean is NaN.
+    """
+
+    metrics: tuple[Metric, ...]
+    spec: Spec
+    columns: tuple[Column, ...]
+    judged: Judged
+    scored: Scored
+
+    def __len__(self) -> int:
+        return len(self.judged)
+
+    @property
+    def lists(self) -> tuple[Hashable, ...]:
+        """The ids of the lists."""
+        return self.judged.lists
+
+    @property
+    def users(self) -> tuple[Hashable, ...] | None:
+        return self.judged.users
+
+    @property
+    def lists_without_relevant(self) -> int:
+        """Lists of which no item, shown or not, is relevant."""
+        return int((~self.scored.relevant).sum())
+
+    @property
+    def means(self) -> dict[str, float]:
+        """The mean of each metric over lists (item_hit_rate: ratio of sums), from exact sums with one rounding at the end."""
+        return {str(metric): _mean(self, metric) for metric in self.metrics}
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many lists each mean is over."""
+        return {str(metric): int(self.counted(metric).sum()) for metric in self.metrics}
+
+    @property
+    def standard_errors(self) -> dict[str, float]:
+        """Of each mean, robust to any likeness of one user's lists (of lists, where no users are known). See `standard_error`."""
+        clusters = Clusters.of(self.users, len(self))
+        return {str(metric): self._standard_error(metric, clusters) for metric in self.metrics}
+
+    def values(self, metric: str | Metric) -> Floats:
+        """The values by list, shape (L,); NaN for lists that do not count."""
+        above, below = self.parts(metric)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.where(self.counted(metric), above / below, np.nan)
+
+    def frame(self) -> dict[str, Any]:
+        """Values by list as a dict of columns, which pandas.DataFrame and polars.DataFrame take: list_id, user (if known), metrics."""
+        ids: dict[str, Any] = {"list_id": list(self.lists)}
+        if self.users is not None:
+            ids["user"] = list(self.users)
+        return ids | {str(metric): self.values(metric) for metric in self.metrics}
+
+    def counted(self, metric: str | Metric) -> Bools:
+        """Which lists a metric's mean is over, shape (L,)."""
+        _, below = self.parts(metric)
+        skipped = ~self.scored.defined[self._known(metric)] if self.spec.no_relevant == "skip" else np.zeros(len(self), dtype=np.bool_)
+        return (below > 0) & ~skipped
+
+    def parts(self, metric: str | Metric) -> tuple[Ints, Ints]:
+        """Numerators and denominators by list, whole numbers, shape (L,) each: the value of a list is their ratio."""
+        known = self._known(metric)
+        at = next(at for at, column in enumerate(self.columns) if column.metric == known)
+        if self.columns[at].kind == "hits":
+            return self.scored.rows[:, at], self.scored.rows[:, at + 1]
+        one = np.int64(1) << self.columns[at].scale_bits
+        above = self.scored.rows[:, at]
+        if self.spec.no_relevant == "one":
+            above = np.where(self.scored.defined[known], above, one)
+        return above, np.full(len(self), one)
+
+    def influences(self, metric: str | Metric) -> Floats:
+        """How much each list moves the metric's mean, shape (L,); 0 for lists that do not count."""
+        above, below = self.parts(metric)
+        counted = self.counted(metric)
+        moves = np.zeros(len(self))
+        if counted.any():
+            moves[counted] = influence(above[counted].astype(np.float64), below[counted].astype(np.float64))
+        return moves
+
+    def _standard_error(self, metric: Metric, clusters: Clusters) -> float:
+        counted = self.counted(metric)
+        return standard_error(self.influences(metric)[counted], clusters.of_lists(counted))
+
+    def _known(self, metric: str | Metric) -> Metric:
+        known = parse_metric(metric) if isinstance(metric, str) else metric
+        if known not in self.metrics:
+            raise MetricError(f"metric: got {known}; allowed are those evaluated: {', '.join(map(str, self.metrics))}")
+        return known
+
+
+def _mean(evaluation: Evaluation, metric: Metric) -> float:
+    counted = evaluation.counted(metric)
+    above, below = (exact_sum(part[counted]) for part in evaluation.parts(metric))
+    return above / below if below else math.nan
+
+
+def exact_sum(values: Ints) -> int:
+    """The sum as an unbounded whole number: int64 halves are summed, so that no number of lists overflows."""
+    return (int((values >> 32).sum()) << 32) + int((values & 0xFFFFFFFF).sum())
+
+
+def summary(evaluation: Evaluation) -> list[Mapping[str, Any]]:
+    """A row for each metric: its name, mean, standard error and the lists counted."""
+    errors, counts = evaluation.standard_errors, evaluation.counts
+    return [
+        {"metric": name, "mean": mean, "standard_error": errors[name], "lists": counts[name]} for name, mean in evaluation.means.items()
+    ]

@@ -1,0 +1,239 @@
+"""`demo`: numbers within seconds on the terminal and on /metrics, a clean end at any time, and a port that must be free."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from streammetrics.adapters.simulated_source import SimulatedSource, time_lapse
+from streammetrics.commands.demo import USUAL, load_demo
+from streammetrics.errors import ConfigError
+from streammetrics.ports import Input
+from streammetrics.simulate import Traffic, generate
+from tests.command_line import COMMAND, ROOT, environment, started, streammetrics
+from tests.servers.process import wait_until
+
+NUMBERS_SECONDS = 10.0
+"""How soon the first numbers must be there."""
+
+
+@contextlib.contextmanager
+def running(*words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A demo that has told its addresses, and the first of them."""
+    process = started("demo", "--port", "0", *words)
+    try:
+        assert process.stdout is not None
+        first = process.stdout.readline()
+        found = re.search(r"http://127\.0\.0\.1:\d+/", first)
+        assert found, first
+        yield process, found[0]
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def page(address: str) -> str:
+    try:
+        with urllib.request.urlopen(address, timeout=5) as answer:
+            content: bytes = answer.read()
+            return content.decode()
+    except (urllib.error.URLError, ConnectionError):
+        return ""
+
+
+def values(text: str, series: str, **labels: str) -> list[float]:
+    return [
+        sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.name == series and labels.items() <= sample.labels.items()
+    ]
+
+
+def test_numbers_of_both_variants_and_views_are_on_the_port_within_seconds_and_the_treatment_is_worse() -> None:
+    began = time.monotonic()
+    with running() as (_, address):
+        labels = {"experiment": "ranker", "k": "10", "window": "1m", "segments": ""}
+
+        def shown() -> bool:
+            text = page(f"{address}metrics")
+            series = ("streammetrics_ndcg", "streammetrics_live_ndcg")
+            return all(values(text, name, variant=variant, **labels) for name in series for variant in ("control", "treatment"))
+
+        wait_until(shown, what="all four numbers are there")
+        assert time.monotonic() - began < NUMBERS_SECONDS
+        text = page(f"{address}metrics")
+        for name in ("streammetrics_ndcg", "streammetrics_live_ndcg"):
+            [control], [treatment] = (values(text, name, variant=variant, **labels) for variant in ("control", "treatment"))
+            assert 0 < treatment < 0.9 * control < 1
+
+        def lists() -> float:
+            found = values(page(f"{address}metrics"), "streammetrics_window_lists", experiment="", window="1m", segments="", view="final")
+            return found[0] if found else 0
+
+        wait_until(lambda: lists() > 2_000, what="a minute of fifty lists a second is there", deadline_seconds=NUMBERS_SECONDS)
+        assert time.monotonic() - began < 2 * NUMBERS_SECONDS < 60, "so the traffic began before the process did"
+        assert page(f"{address}healthz") == page(f"{address}readyz") == "ok\n"
+        assert '"final_ms"' in page(f"{address}api/report")
+
+
+def test_final_numbers_follow_the_clock_within_seconds() -> None:
+    with running() as (_, address):
+
+        def end() -> float:
+            found = values(page(f"{address}metrics"), "streammetrics_window_end_timestamp_seconds", window="10s", view="final")
+            return found[0] if found else 0.0
+
+        wait_until(lambda: time.time() - end() < 15, what="final windows are as old as the attribution time and the rest")
+        first = end()
+        assert time.time() - first > 8
+        wait_until(lambda: end() >= first + 3, what="final windows move on")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_with_0_and_a_last_word(number: signal.Signals) -> None:
+    with running() as (process, address):
+        wait_until(lambda: "streammetrics_live_ndcg{" in page(f"{address}metrics"), what="numbers are there")
+        process.send_signal(number)
+        shown, said = process.communicate(timeout=30)
+        assert (process.returncode, said) == (0, "")
+        assert "matched" in shown
+        assert page(address) == ""
+
+
+@pytest.mark.parametrize("module", ["streammetrics.config", "streammetrics.commands.demo", "uvicorn", "streammetrics.simulate"])
+def test_ctrl_c_during_start_up_ends_it_with_0_too(module: str) -> None:
+    code = f"""
+import os, signal, sys
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+            sys.meta_path.remove(self)
+sys.meta_path.insert(0, Interrupting())
+from streammetrics.cli import main
+main(["demo", "--port", "0"])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, env=environment(), timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_it_ends_by_itself_after_the_seconds_given() -> None:
+    done = streammetrics("demo", "--port", "0", "--seconds", "1")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_port_that_is_taken_is_told_with_the_option_to_change() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = streammetrics("demo", "--port", str(port))
+    assert done.returncode == 2
+    assert f"--port = {port}: cannot listen on 127.0.0.1 port {port}: Address already in use" in done.stderr
+    assert done.stdout == ""
+
+
+def test_on_a_terminal_the_variants_stand_side_by_side() -> None:
+    ours, theirs = os.openpty()
+    with os.fdopen(theirs, "wb") as terminal:
+        environ = {**environment(), "TERM": "xterm", "COLUMNS": "120", "LINES": "50"}
+        process = subprocess.Popen(
+            [*COMMAND, "demo", "--port", "0"], stdin=terminal, stdout=terminal, stderr=terminal, cwd=ROOT, env=environ
+        )
+    seen = b""
+    deadline = time.monotonic() + 30
+    try:
+        while not re.search(rb"ndcg@10 +0\.\d{4} +0\.\d{4} .*-\d+\.\d%.* 0\.\d{4} +0\.\d{4} .*-\d+\.\d%", seen):
+            assert time.monotonic() < deadline, seen
+            ready, _, _ = select.select([ours], [], [], 0.5)
+            seen += os.read(ours, 65_536) if ready else b""
+        process.send_signal(signal.SIGINT)
+        with contextlib.suppress(OSError):  # the terminal of a process that has ended
+            while chunk := os.read(ours, 65_536):
+                seen += chunk
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+        os.close(ours)
+    for shown in (b"control", b"treatment", b"last 10s", b"last 1m", b"/metrics", b"events/s", b"final up to"):
+        assert shown in seen
+
+
+def test_what_the_operator_says_wins_over_what_a_demo_takes(tmp_path: Path) -> None:
+    path = tmp_path / "streammetrics.toml"
+    path.write_text('[windows]\npane_ms = 60000\n[metrics]\nnames = ["recall"]\n')
+    settings = load_demo(path, {"STREAMMETRICS_JOIN_GAP_MS": "20000"}, {"join.lateness_ms": "1000"}).settings
+    assert [str(window) for window in settings.windows.windows] == ["5m", "1h"], "the demo's own windows do not fit these panes"
+    assert (settings.join.gap_ms, settings.join.lateness_ms, settings.metrics.names) == (20_000, 1_000, ("recall",))
+    assert settings.join.attribution_ms == int(USUAL["join.attribution_ms"])  # type: ignore[call-overload]
+    settings = load_demo(None, {}, {"windows.windows": "30s"}).settings
+    assert ([str(window) for window in settings.windows.windows], settings.windows.pane_ms) == (["30s"], 1_000)
+    with pytest.raises(ConfigError, match=r"windows\.windows = 1500ms"):
+        load_demo(None, {}, {"windows.windows": "1500ms"})
+
+
+class StandingClock:
+    """A clock that its owner moves."""
+
+    def __init__(self, wall_ms: int) -> None:
+        self.ms = wall_ms
+
+    def monotonic(self) -> float:
+        return self.ms / 1_000
+
+    def wall_ms(self) -> int:
+        return self.ms
+
+
+def test_a_simulated_source_gives_what_is_dated_before_now_once_and_a_user_to_one_task() -> None:
+    traffic = Traffic(users=50, seed=2, disorder_ms=0)
+    wanted = list(generate(traffic, until_ms=traffic.start_ms + 60_000))
+    clock = StandingClock(traffic.start_ms + 30_000)
+    source = SimulatedSource(iter(wanted), ("impressions", "feedback"), 3, clock)
+    assert source.poll(0).assigned == {0, 1, 2}
+    assert source.poll(0).records == {}, "nothing before every task was started"
+    for task in range(3):
+        assert source.start(task, {}) == dict.fromkeys(source.inputs_of(task), 0)
+    got: dict[Input, list[bytes | None]] = {}
+    counts = []
+    for seconds in (30, 60):
+        clock.ms = traffic.start_ms + 1_000 * seconds
+        for place, records in source.poll(0).records.items():
+            before = got.setdefault(place, [])
+            assert [record.offset for record in records] == list(range(len(before), len(before) + len(records)))
+            before += [record.value for record in records]
+        counts.append(sum(map(len, got.values())))
+    assert counts == [sum(sent.ts <= traffic.start_ms + 30_000 for sent in wanted), len(wanted)]
+    assert source.ends() == {place: len(got.get(place, [])) for task in range(3) for place in source.inputs_of(task)}
+    tasks: dict[bytes, set[int]] = {}
+    for place, taken in got.items():
+        for sent in wanted:
+            if sent.value in taken and sent.topic == place.topic:
+                tasks.setdefault(sent.key, set()).add(place.partition)
+    assert set(map(len, tasks.values())) == {1}
+    assert len(set.union(*tasks.values())) == 3
+
+
+def test_a_time_lapse_moves_times_and_nothing_else() -> None:
+    traffic = Traffic(users=50, seed=2, malformed_rate=0.1)
+    wanted = list(generate(traffic, 500))
+    lapsed = list(time_lapse(wanted, traffic.start_ms, 10))
+    assert [(sent.topic, sent.key, len(sent.value)) for sent in lapsed] == [(sent.topic, sent.key, len(sent.value)) for sent in wanted]
+    assert [sent.ts - traffic.start_ms for sent in lapsed] == [(sent.ts - traffic.start_ms) // 10 for sent in wanted]
+    untimed = [re.sub(rb'"ts":\d{13}', b"", sent.value) for sent in wanted]
+    assert [re.sub(rb'"ts":\d{13}', b"", sent.value) for sent in lapsed] == untimed

@@ -1,0 +1,267 @@
+"""`replay`: the same numbers however its input comes, files that appear whole or not at all, and what its user sees."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import itertools
+import json
+import os
+import random
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import pytest
+
+from streammetrics.events.model import MALFORMED_REASONS
+from streammetrics.simulate import Sent, Traffic, generate
+from tests.command_line import streammetrics
+
+SETTINGS = ["--set", "windows.pane_ms=10000", "--set", "windows.windows=1m,5m", "--set", "windows.segments=surface"]
+QUICK = ["--set", "join.gap_ms=120000", "--set", "join.attribution_ms=60000"]
+"""Sessions that end within the traffic, so that panes become final before the flush too."""
+
+CLEAN = Traffic(users=60, seed=4, impressions_per_second=3, lists_per_visit=3, list_gap_ms=20_000)
+FAULTY = Traffic(users=60, seed=5, impressions_per_second=3, late_rate=0.02, malformed_rate=0.03, duplicate_rate=0.02, late_ms=400_000)
+
+
+def write(path: Path, records: Iterable[Sent]) -> Path:
+    path.write_bytes(b"".join(sent.value + b"\n" for sent in records))
+    return path
+
+
+def sent(traffic: Traffic, count: int = 4_000) -> list[Sent]:
+    return list(generate(traffic, count))
+
+
+def replayed(
+    folder: Path, *files: str | Path, stdin: bytes = b"", words: Sequence[str] = ()
+) -> tuple[bytes, dict[str, object], list[dict[str, object]]]:
+    """Panes as bytes, the report, and the dead letters of a replay that went well."""
+    panes, report, letters = folder / "panes", folder / "report", folder / "letters"
+    outputs = ["--panes", panes, "--report", report, "--dead-letters", letters]
+    done = streammetrics("replay", *files, *outputs, *SETTINGS, *QUICK, *words, "--quiet", stdin=stdin)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    return panes.read_bytes(), json.loads(report.read_bytes()), [json.loads(line) for line in letters.read_bytes().splitlines()]
+
+
+def numbers(report: dict[str, object]) -> dict[str, object]:
+    """What of a report does not depend on the names of the files."""
+    return {key: report[key] for key in ("windows", "totals", "counters", "users_open", "sessions_open", "ended", "rules")}
+
+
+def test_a_file_standard_input_and_a_compressed_file_give_the_same_bytes(tmp_path: Path) -> None:
+    path = write(tmp_path / "events.ndjson", sent(FAULTY))
+    packed = tmp_path / "events.ndjson.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    panes, report, letters = replayed(tmp_path, path)
+    assert len(panes.splitlines()) > 100
+    assert letters
+    for other, stdin in (("-", path.read_bytes()), (str(packed), b"")):
+        other_panes, other_report, other_letters = replayed(tmp_path, other, stdin=stdin)
+        assert other_panes == panes
+        assert numbers(other_report) == numbers(report)
+        named = [{**letter, "input": str(path), "key": str(letter["key"]).replace(other, str(path))} for letter in other_letters]
+        assert named == letters
+
+
+def test_the_order_in_which_files_are_named_changes_no_number(tmp_path: Path) -> None:
+    records = sent(FAULTY)
+    files = [write(tmp_path / topic, (each for each in records if each.topic == topic)) for topic in ("impressions", "feedback")]
+    panes, report, letters = replayed(tmp_path, *files)
+    again_panes, again_report, again_letters = replayed(tmp_path, *reversed(files))
+    assert again_panes == panes
+    assert numbers(again_report) == numbers(report)
+    assert sorted(map(str, again_letters)) == sorted(map(str, letters))
+
+
+def test_however_input_without_late_events_is_split_the_numbers_are_the_same(tmp_path: Path) -> None:
+    records = sent(CLEAN)
+    panes, report, _ = replayed(tmp_path, write(tmp_path / "whole", records))
+    chance = random.Random(6)
+    for parts in (2, 5):
+        dealt = [(chance.randrange(parts), each) for each in records]
+        files = [write(tmp_path / f"part{part}", (each for chosen, each in dealt if chosen == part)) for part in range(parts)]
+        split_panes, split_report, split_letters = replayed(tmp_path, *files)
+        assert split_panes == panes
+        assert numbers(split_report) == numbers(report)
+        assert split_letters == []
+
+
+def test_how_often_the_replay_commits_changes_no_number(tmp_path: Path) -> None:
+    path = write(tmp_path / "events", sent(FAULTY))
+    seldom = replayed(tmp_path, path, words=["--set", "worker.commit_ms=60000", "--set", "worker.commit_users_max=100000"])
+    often = replayed(tmp_path, path, words=["--set", "worker.commit_ms=0", "--set", "worker.commit_users_max=1"])
+    assert often == seldom
+
+
+def test_panes_are_sorted_and_the_final_ones_are_in_both_views(tmp_path: Path) -> None:
+    panes, report, _ = replayed(tmp_path, write(tmp_path / "events", sent(CLEAN)))
+    lines = [json.loads(line) for line in panes.splitlines()]
+    keys = [(line["pane_start_ms"], line["experiment"], line["variant"], sorted(line["segments"].items()), line["view"]) for line in lines]
+    assert keys == sorted(keys)
+    assert len(set(map(str, keys))) == len(keys)
+    views = {view: [{**line, "view": ""} for line in lines if line["view"] == view] for view in ("final", "live")}
+    assert views["final"] == views["live"]
+    everything = [line for line in views["final"] if line["experiment"] == "" and not line["segments"]]
+    total = next(total for total in report["totals"] if total["experiment"] == "")  # type: ignore[attr-defined]
+    assert sum(line["lists"] for line in everything) == total["lists"] > 0
+
+
+def test_without_a_flush_what_is_not_final_stays_live(tmp_path: Path) -> None:
+    path = write(tmp_path / "events", sent(CLEAN))
+    flushed, _, _ = replayed(tmp_path, path)
+    panes, report, _ = replayed(tmp_path, path, words=["--no-flush"])
+    lines = [json.loads(line) for line in panes.splitlines()]
+    final_ms = report["final_ms"]
+    assert isinstance(final_ms, int)
+    assert report["ended"] is False
+    final = [line for line in lines if line["view"] == "final"]
+    assert final
+    assert all(line["pane_start_ms"] + line["pane_ms"] <= final_ms for line in final)
+    assert max(line["pane_start_ms"] for line in lines if line["view"] == "live") > final_ms
+    assert set(map(str, final)) < {str(json.loads(line)) for line in flushed.splitlines()}
+    assert [{**line, "view": ""} for line in lines if line["view"] == "live"] == [
+        {**json.loads(line), "view": ""} for line in flushed.splitlines() if json.loads(line)["view"] == "live"
+    ]
+
+
+def test_dead_letters_hold_what_was_refused_why_and_where(tmp_path: Path) -> None:
+    records = sent(FAULTY)
+    path = write(tmp_path / "events", records)
+    _, report, letters = replayed(tmp_path, path)
+    counters = report["counters"]
+    assert isinstance(counters, dict)
+    refused = {reason: count for reason, count in counters.items() if reason in (*MALFORMED_REASONS, "late")}
+    assert {"bad_json", "late"} <= set(refused)
+    assert {reason: sum(letter["reason"] == reason for letter in letters) for reason in refused} == refused
+    lines = path.read_bytes().splitlines()
+    for letter in letters:
+        line = letter["line"]
+        assert isinstance(line, int)
+        raw = base64.b64decode(str(letter["value_base64"])) if "value_base64" in letter else str(letter["value"]).encode()
+        assert raw == lines[line - 1]
+        assert letter["input"] == str(path)
+        assert letter["key"] == f"{path}:0:{line}"
+        assert letter["detail"]
+
+
+def test_files_that_cannot_be_read_are_all_named_and_nothing_is_written(tmp_path: Path) -> None:
+    good = write(tmp_path / "events", sent(CLEAN, 10))
+    panes = tmp_path / "panes"
+    letters = tmp_path / "letters"
+    letters.write_text("of an earlier replay")
+    done = streammetrics("replay", good, tmp_path / "none", tmp_path, good, "--panes", panes, "--dead-letters", letters)
+    assert done.returncode == 2
+    for told in (f"{tmp_path / 'none'}: does not exist", f"{tmp_path}: is a folder", f"{good}: is named twice"):
+        assert told in done.stderr
+    assert not panes.exists()
+    assert letters.read_text() == "of an earlier replay"
+
+
+def test_a_replay_that_fails_leaves_no_partial_file_and_the_former_one_as_it_was(tmp_path: Path) -> None:
+    path = write(tmp_path / "events", sent(CLEAN))
+    cut = tmp_path / "cut.ndjson.gz"
+    cut.write_bytes(gzip.compress(path.read_bytes())[:-100])
+    panes, report = tmp_path / "panes", tmp_path / "report"
+    panes.write_text("the former one")
+    done = streammetrics("replay", cut, "--panes", panes, "--report", report, *SETTINGS, *QUICK)
+    assert done.returncode == 1
+    assert "cannot be read on after line" in done.stderr
+    assert done.stdout == ""
+    assert panes.read_text() == "the former one"
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["cut.ndjson.gz", "events", "panes"]
+
+
+@pytest.mark.parametrize("option", ["--panes", "--report", "--dead-letters"])
+def test_an_output_that_cannot_be_written_is_named_with_its_option(option: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "events", sent(CLEAN, 10))
+    done = streammetrics("replay", path, option, tmp_path / "no" / "such" / "folder")
+    assert done.returncode == 2
+    assert f"{option} = {tmp_path / 'no' / 'such' / 'folder'}: cannot be written: No such file or directory" in done.stderr
+
+
+@pytest.mark.parametrize(("one", "other"), list(itertools.combinations(["FILE", "--panes", "--report", "--dead-letters"], 2)))
+def test_no_output_overwrites_an_input_or_another_output(one: str, other: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "events", sent(CLEAN, 10))
+    before = path.read_bytes()
+    target = path if one == "FILE" else tmp_path / "target"
+    (tmp_path / "link").symlink_to(target)
+    done = streammetrics("replay", path, *([] if one == "FILE" else [one, target]), other, tmp_path / "link")
+    assert done.returncode == 2
+    assert f"is also given as {one}" in done.stderr
+    assert path.read_bytes() == before
+    assert target.exists() == (one == "FILE")
+
+
+def test_a_device_is_written_to_and_stays_a_device(tmp_path: Path) -> None:
+    path = write(tmp_path / "events", sent(CLEAN, 10))
+    device = tmp_path / "pipe"
+    os.mkfifo(device)
+    reader = os.open(device, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        done = streammetrics("replay", path, "--report", device, "--quiet")
+        assert done.returncode == 0
+        assert json.loads(os.read(reader, 1 << 20))["counters"]["events"] == 10
+    finally:
+        os.close(reader)
+    assert device.is_fifo()
+
+
+def test_the_table_shows_events_refusals_and_each_variant(tmp_path: Path) -> None:
+    path = write(tmp_path / "events", sent(FAULTY))
+    _, report, letters = replayed(tmp_path, path)
+    done = streammetrics("replay", path, *SETTINGS, *QUICK)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"refused   {len(letters)}: " in done.stdout
+    rows = [line.split() for line in done.stdout.splitlines()]
+    for total in report["totals"]:  # type: ignore[attr-defined]
+        labels = [total["experiment"], total["variant"]] if total["experiment"] else ["all"]
+        values = [f"{total['values'][metric]:.4f}" for metric in ("ndcg@10", "mrr@10", "hit_rate@10")]
+        wanted = [*labels, f"{total['lists']:,}", f"{total['lists_with_feedback']:,}", *values]
+        assert any(row[-len(wanted) :] == wanted for row in rows)
+    assert "last 1m" in done.stdout
+    assert "last 5m" in done.stdout
+
+
+def test_names_from_events_are_shown_as_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "events"
+    path.write_text(
+        json.dumps(
+            {"type": "impression", "impression_id": "r", "user_id": "u", "ts": 0, "items": ["a"], "experiments": {"[red]x": ":smile:"}}
+        )
+    )
+    done = streammetrics("replay", path)
+    assert "[red]x" in done.stdout
+    assert ":smile:" in done.stdout
+
+
+def test_an_empty_file_is_no_error(tmp_path: Path) -> None:
+    path = tmp_path / "events"
+    path.write_bytes(b"\n\n")
+    done = streammetrics("replay", path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "no lists" in done.stdout
+
+
+def test_the_looks_at_an_experiment_do_not_depend_on_how_the_file_comes_or_on_commits(tmp_path: Path) -> None:
+    traffic = Traffic(users=600, seed=4, impressions_per_second=6, lists_per_visit=3, list_gap_ms=20_000)
+    path = write(tmp_path / "events.ndjson", sent(traffic, 12_000))
+    _, report, _ = replayed(tmp_path, path)
+    (day, start) = report["history"]  # type: ignore[misc]
+    assert (day["scope"], start["scope"], day["looks"]) == ("day", "start", start["looks"])
+    times = [at for at, _ in start["looks"]["kept"]]
+    assert len(times) > 4
+    assert times == sorted({*times})
+    users = [look[1] for _, look in start["looks"]["kept"]]
+    assert users == sorted(users)
+    assert users[0] < users[-1] <= sum(variant["users"] for variant in report["experiments"][1]["variants"])  # type: ignore[index]
+    often = ["--set", "worker.commit_ms=1", "--set", "worker.commit_users_max=100"]
+    _, again, _ = replayed(tmp_path, "-", stdin=path.read_bytes(), words=often)
+    assert (again["experiments"], again["history"]) == (report["experiments"], report["history"])
+
+
+def test_a_replay_without_experiments_looks_at_none(tmp_path: Path) -> None:
+    path = write(tmp_path / "events.ndjson", sent(CLEAN))
+    _, report, _ = replayed(tmp_path, path, words=["--set", "experiments.enabled=false"])
+    assert (report["experiments"], report["history"]) == ([], [])
