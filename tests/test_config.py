@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from streammetrics.commands.assembly import build_engine
+from streammetrics.commands.connections import kafka_settings
 from streammetrics.config import (
     Loaded,
     PasswordHash,
@@ -879,6 +880,55 @@ def test_the_times_of_an_experiment_become_milliseconds(tmp_path):
     assert rules is not None
     assert rules.span("ranker-v7") == (1_769_850_000_000, 1_772_319_600_000)
     assert rules.span("another") == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("given", "ms"),
+    [
+        ("2026-01-31T10:00:00.5+01:00", 1_769_850_000_500),
+        ("2026-01-31T09:00:00.0009999Z", 1_769_850_000_000),
+        (1_769_850_000_001, 1_769_850_000_001),
+        ("1769850000001", 1_769_850_000_001),
+        ("1970-01-01T00:00:00Z", 0),
+        ("earliest", "earliest"),
+        ("latest", "latest"),
+    ],
+)
+def test_a_namespace_may_begin_at_a_time(given, ms):
+    assert kafka_settings(by_flags({"kafka.start": given}).settings).start == ms
+
+
+def test_a_start_from_a_file_is_shown_as_a_file_would_hold_it(tmp_path):
+    for text in ("2026-01-31T09:00:00.250Z", '"2026-01-31T09:00:00.250Z"', "1769850000250", '"1769850000250"'):
+        loaded = configured(tmp_path, f"[kafka]\nstart = {text}\n")
+        assert tomllib.loads(render_effective(loaded))["kafka"]["start"] == loaded.settings.kafka.start
+        assert kafka_settings(loaded.settings).start_told == "2026-01-31T09:00:00.250+00:00"
+
+
+@pytest.mark.parametrize(
+    ("given", "rule"),
+    [
+        ("yesterday", "a time is ISO-8601"),
+        ("2026-01-31T09:00:00", "a time needs its zone"),
+        ("2026-01-31", "a time needs its zone"),
+        (1_769_850_000, "were seconds meant"),
+        ("1769850000", "were seconds meant"),
+        (-1, "were seconds meant"),
+        (999_999_999_999_999, "before the year 10000"),
+        (10**30, "before the year 10000"),
+        ("1969-12-31T23:59:59Z", "does not lie before 1970"),
+        ("1970-01-01T00:30:00+01:00", "does not lie before 1970"),
+        (True, "true and false are no numbers"),
+        (1.5, "a time is ISO-8601"),
+        ("", "a time is ISO-8601"),
+        ([], "a time is ISO-8601"),
+    ],
+)
+def test_what_is_no_start_is_refused_with_what_is_allowed(given, rule):
+    problem = problem_of(kafka__start=given)
+    assert problem.key == "kafka.start"
+    assert problem.allowed.startswith("must be earliest, latest, or a time: ISO-8601 with a zone, or epoch milliseconds; ")
+    assert rule in problem.allowed
 
 
 def test_experiments_may_be_switched_off(tmp_path):

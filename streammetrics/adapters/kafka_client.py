@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 import structlog
@@ -43,14 +44,15 @@ UNTELLING = ("socket disconnected", "RequestTimedOutError")
 class KafkaSettings:
     """How to reach Kafka and what to read there. Passwords never show in `repr`.
 
-    `start` says where an input begins that has no stored offset. `bootstrap_servers` are `host:port` (IPv6 hosts in brackets).
+    `start` says where an input begins that has no stored offset: a number is the timestamp of a record (epoch ms).
+    `bootstrap_servers` are `host:port` (IPv6 hosts in brackets).
     """
 
     bootstrap_servers: tuple[str, ...]
     topics: tuple[str, ...] = ()
     group_id: str = "streammetrics"
     group_instance_id: str | None = None
-    start: Literal["earliest", "latest"] = "earliest"
+    start: Literal["earliest", "latest"] | int = "earliest"
     isolation_level: Literal["read_committed", "read_uncommitted"] = "read_committed"
     session_timeout_ms: int = 10_000
     poll_records_max: int = 5_000
@@ -65,6 +67,12 @@ class KafkaSettings:
     sasl_mechanism: str | None = None
     sasl_username: str | None = None
     sasl_password: str | None = field(default=None, repr=False)
+
+    @property
+    def start_told(self) -> str:
+        """`start` for people: a time as ISO-8601."""
+        start = self.start
+        return start if isinstance(start, str) else datetime.fromtimestamp(start / 1_000, UTC).isoformat(timespec="milliseconds")
 
 
 def connection_options(settings: KafkaSettings) -> dict[str, Any]:

@@ -102,7 +102,7 @@ class KafkaSource:
         return tuple(Input(topic, task) for topic in self._settings.topics)
 
     def start(self, task: int, offsets: Mapping[Input, int]) -> Mapping[Input, int]:
-        """Seek a claimed task's inputs and let them flow; absent ones begin at the beginning or end, as `start` says.
+        """Seek a claimed task's inputs and let them flow; absent ones begin where the setting `start` says.
 
         Raises StateError when the log does not hold an offset, SourceError when the broker does not answer. Does nothing
         and returns nothing if the task has changed hands since `poll` reported it: the next poll says so.
@@ -112,20 +112,33 @@ class KafkaSource:
         inputs = self.inputs_of(task)
         bounds = self._bounds_of(task)
         self._history.require_held({place: offsets[place] for place in inputs if place in offsets}, bounds)
-        edge = 0 if self._settings.start == "earliest" else 1
-        sought = {place: offsets.get(place, bounds[place][edge]) for place in inputs}
-        self._tell_of_lost_state([place for place in inputs if place not in offsets])
+        new = [place for place in inputs if place not in offsets]
+        beginnings = self._beginnings(new, bounds)
+        sought = {place: beginnings[place] if place in beginnings else offsets[place] for place in inputs}
+        self._tell_of_lost_state(new)
         with self._ownership.settled():
             if not self._ownership.start(task):
                 return {}
             for place, offset in sought.items():
                 self._consumer.seek(TopicPartition(*place), offset)
                 self._next[place] = offset
-                self._ends[place] = bounds[place][1]
+                self._ends[place] = max(offset, bounds[place][1])
             self._paused -= set(inputs)
             self._consumer.resume(*(TopicPartition(*place) for place in inputs))
         self._watchdog.moved()
         return sought
+
+    def _beginnings(self, new: Sequence[Input], bounds: Mapping[Input, tuple[int, int]]) -> Mapping[Input, int]:
+        """Where inputs without an offset begin. Ends are older than the answer for a time: what comes between the two is not lost."""
+        start = self._settings.start
+        if not new or isinstance(start, str):
+            return {place: bounds[place][start == "latest"] for place in new}
+        try:
+            found = self._consumer.offsets_for_times({TopicPartition(*place): start for place in new}, timeout_ms=ASK_MS)
+        except KafkaError as error:
+            raise SourceError(f"Kafka does not say which records are of kafka.start or later: {error}") from error
+        first = {place: found[TopicPartition(*place)] for place in new}
+        return {place: bounds[place][1] if first[place] is None else first[place].offset for place in new}
 
     def _tell_of_lost_state(self, new: Sequence[Input]) -> None:
         """The group's own offsets follow the stored ones: where only they are left, a store has lost its state, or is a new one."""
@@ -136,7 +149,7 @@ class KafkaSource:
                     "the store holds nothing of a task that this group has read before, so it is counted anew: if the store was not "
                     "meant to be empty, stop and restore it",
                     was_read=left,
-                    begins=self._settings.start,
+                    begins=self._settings.start_told,
                 )
 
     def pause(self, inputs: Collection[Input]) -> None:

@@ -7,6 +7,7 @@ from pydantic import SecretStr
 from streammetrics.adapters.kafka_client import KafkaSettings
 from streammetrics.adapters.redis_client import RedisSettings
 from streammetrics.config import Settings
+from streammetrics.config.fields import epoch_ms
 
 
 def kafka_settings(settings: Settings) -> KafkaSettings:
@@ -16,7 +17,7 @@ def kafka_settings(settings: Settings) -> KafkaSettings:
         topics=tuple(kafka.topics),
         group_id=kafka.group_id,
         group_instance_id=kafka.group_instance_id,
-        start=kafka.start,
+        start=kafka.start if isinstance(kafka.start, str) else epoch_ms(kafka.start),
         isolation_level=kafka.isolation_level,
         session_timeout_ms=kafka.session_timeout_ms,
         poll_records_max=settings.worker.batch_events_max,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple, TypeVar
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, PlainValidator, Secret, SecretStr
@@ -21,6 +22,9 @@ MS_MAX = 366 * 86_400_000
 SHOWN_CHARS_MAX = 120
 TEXT_CHARS_MAX = 512
 PORT_MAX = 65_535
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+EPOCH_MS_LEAST = 100_000_000_000
+"""In 1973. A smaller number was meant as seconds, and would silently stand for the beginning of everything."""
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -97,6 +101,44 @@ def parse_duration(given: object) -> Duration:
 def _canonical(ms: int) -> str:
     unit = next(unit for unit in reversed(_UNITS_MS) if ms % _UNITS_MS[unit] == 0)
     return f"{ms // _UNITS_MS[unit]}{unit}"
+
+
+def parse_moment(given: object) -> datetime:
+    """A point in time with its zone, from TOML or from ISO-8601 text. Raises ValueError for anything else."""
+    try:
+        moment = given if isinstance(given, datetime) else datetime.fromisoformat(str(given))
+    except ValueError:
+        raise ValueError("a time is ISO-8601, such as 2026-01-31T09:00:00Z") from None
+    if moment.tzinfo is None:
+        raise ValueError("a time needs its zone, such as 2026-01-31T09:00:00Z")
+    return moment
+
+
+def parse_start(given: object) -> Start:
+    """Read `earliest`, `latest`, a time in ISO-8601 with its zone, or epoch milliseconds. Raises ValueError for anything else.
+
+    >>> parse_start("latest"), parse_start(1_732_183_200_123).isoformat(timespec="milliseconds")
+    ('latest', '2024-11-21T10:00:00.123+00:00')
+    """
+    if given in ("earliest", "latest"):
+        return "latest" if given == "latest" else "earliest"
+    _no_bool(given)
+    if isinstance(given, int) or (isinstance(given, str) and re.fullmatch(r"[0-9]{1,15}", given)):
+        if (ms := int(given)) < EPOCH_MS_LEAST:
+            raise ValueError(f"a number is epoch milliseconds, and {ms} would lie before 1974: were seconds meant?")
+        try:
+            return EPOCH + timedelta(milliseconds=ms)
+        except OverflowError:
+            raise ValueError("a time lies before the year 10000") from None
+    moment = parse_moment(given)
+    if moment < EPOCH:
+        raise ValueError("a time does not lie before 1970")
+    return moment
+
+
+def epoch_ms(moment: datetime) -> int:
+    """A time in epoch milliseconds, finer digits cut off."""
+    return (moment - EPOCH) // timedelta(milliseconds=1)
 
 
 def _no_bool(given: object) -> object:
@@ -201,6 +243,8 @@ Item = TypeVar("Item")
 Listed = Annotated[tuple[Item, ...], BeforeValidator(_list), AfterValidator(_distinct)]
 """Distinct values, in the order given; text is split at commas or read as a JSON array."""
 
+Start = Literal["earliest", "latest"] | datetime
+StartField = Annotated[Start, PlainValidator(parse_start)]
 Span = Annotated[Duration, PlainValidator(parse_duration), PlainSerializer(str, return_type=str)]
 Topic = Annotated[str, AfterValidator(_topic)]
 Server = Annotated[str, AfterValidator(_server)]

@@ -9,23 +9,26 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, PlainValidator
 
-from streammetrics.config.fields import Clash, Listed, Number, OptionalText, Section, Text, Whole, milliseconds, setting, whole
+from streammetrics.config.fields import (
+    Clash,
+    Listed,
+    Number,
+    OptionalText,
+    Section,
+    Text,
+    Whole,
+    milliseconds,
+    parse_moment,
+    setting,
+    whole,
+)
 from streammetrics.experiments import ExperimentError, Policy
 
 _POLICY = Policy()
 
 
 def _moment(given: object) -> datetime | None:
-    """A point in time with its zone, from TOML or from ISO-8601 text; the empty text is none."""
-    if given in ("", None):
-        return None
-    try:
-        moment = given if isinstance(given, datetime) else datetime.fromisoformat(str(given))
-    except ValueError:
-        raise ValueError("a time is ISO-8601, such as 2026-01-31T09:00:00Z") from None
-    if moment.tzinfo is None:
-        raise ValueError("a time needs its zone, such as 2026-01-31T09:00:00Z")
-    return moment
+    return None if given in ("", None) else parse_moment(given)
 
 
 def _table(given: object) -> object:

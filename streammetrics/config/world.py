@@ -20,6 +20,7 @@ from streammetrics.config.fields import (
     RedisUrl,
     Section,
     Server,
+    StartField,
     Text,
     Topic,
     Whole,
@@ -51,8 +52,13 @@ class KafkaSettings(Section):
         "Topic that keeps what was refused, with the reason and the raw bytes.",
         "a topic name that is not in kafka.topics, or empty for none",
     )
-    start: Literal["earliest", "latest"] = setting(
-        "earliest", "Where a task begins that has no stored offsets. Stored offsets that Kafka no longer has are never skipped silently."
+    start: StartField = setting(
+        "earliest",
+        "Where a task begins that has no stored offsets: with the oldest record, with what comes next, or in each of its inputs with the"
+        " first record whose own timestamp (not the event's ts) is at or after a time, which is the input's end where there is none yet."
+        " Sessions that were open then are cut. Never looked at where offsets are stored; those that Kafka no longer has are never"
+        " skipped silently.",
+        "earliest, latest, or a time: ISO-8601 with a zone, or epoch milliseconds",
     )
     isolation_level: Literal["read_committed", "read_uncommitted"] = setting(
         "read_committed", "read_committed holds back the records of open and aborted producer transactions."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import threading
@@ -28,6 +29,7 @@ from tests.servers.process import free_port, wait_until
 PATIENCE_SECONDS = 30.0
 SESSION_MS = 10_000
 SHORT_SESSION_MS = 3_000
+HOUR_MS = 3_600_000
 
 
 class Member:
@@ -89,6 +91,11 @@ def send(broker: KafkaBroker, place: Input, values: Sequence[bytes | None], **op
         assert all(future.succeeded() for future in futures)
     finally:
         producer.close()
+
+
+def send_dated(broker: KafkaBroker, place: Input, value: bytes, timestamp_ms: int) -> None:
+    with contextlib.closing(KafkaProducer(bootstrap_servers=broker.bootstrap)) as producer:
+        producer.send(place.topic, value, partition=place.partition, timestamp_ms=timestamp_ms).get(timeout=20)
 
 
 def numbered(count: int, first: int = 0) -> list[bytes]:
@@ -198,6 +205,44 @@ class TestReading:
             send(kafka_broker, fresh, [b"new"])
             turn_until(lambda: bool(member.got[fresh]), member)
             assert member.values(fresh) == [b"new"]
+
+    def test_start_at_a_time_begins_each_input_with_its_first_record_of_that_time_or_later(
+        self, kafka_broker: KafkaBroker, topics: tuple[str, str]
+    ) -> None:
+        since = int(time.time() * 1_000) - 60_000
+        dated = {  # milliseconds from the time at which all begins
+            Input(topics[0], 0): [-20, -1, 0, 5],
+            Input(topics[1], 0): [-20, 7, -9, 8],  # the log is in order of arrival, and so is what is read from the first on
+            Input(topics[0], 1): [-20, -10],
+            Input(topics[1], 1): [],
+            Input(topics[0], 2): [-20, 3],  # has a stored offset: the time says nothing
+        }
+        for place, times in dated.items():
+            for number, ms in enumerate(times):
+                send_dated(kafka_broker, place, b"%d" % number, since + ms)
+        stored = Input(topics[0], 2)
+        with running(settings_for(kafka_broker, *topics, start=since), {stored: 0}) as member:
+            turn_until(lambda: member.tasks == {0, 1, 2, 3} and len(member.got[stored]) == 2, member)
+            for place in (Input(topics[0], 1), Input(topics[1], 1)):
+                send_dated(kafka_broker, place, b"next", since - 5)
+            turn_until(lambda: bool(member.got[Input(topics[0], 1)] and member.got[Input(topics[1], 1)]), member)
+            turn_until(lambda: bool(member.got[Input(topics[0], 0)] and member.got[Input(topics[1], 0)]), member)
+            assert {place: member.values(place) for place in dated} == {
+                Input(topics[0], 0): [b"2", b"3"],
+                Input(topics[1], 0): [b"1", b"2", b"3"],
+                Input(topics[0], 1): [b"next"],
+                Input(topics[1], 1): [b"next"],
+                stored: [b"0", b"1"],
+            }
+
+    def test_start_at_a_time_to_come_begins_at_the_end(self, kafka_broker: KafkaBroker, topics: tuple[str, str]) -> None:
+        place = Input(topics[1], 3)
+        send(kafka_broker, place, numbered(5))
+        with running(settings_for(kafka_broker, *topics, start=int(time.time() * 1_000) + HOUR_MS)) as member:
+            turn_until(lambda: 3 in member.tasks, member)
+            send(kafka_broker, place, [b"new"])
+            turn_until(lambda: bool(member.got[place]), member)
+            assert member.values(place) == [b"new"]
 
     def test_offsets_committed_to_kafka_are_for_lag_tools_and_never_read(self, kafka_broker: KafkaBroker, topics: tuple[str, str]) -> None:
         place = Input(topics[0], 0)

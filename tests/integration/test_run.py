@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -382,6 +383,27 @@ class TestStartAndStop:
             assert time.monotonic() - before < 2
             redis_server.resume()
         assert pipeline.committed() == 0
+
+    def test_a_namespace_that_begins_at_a_time_holds_what_came_since(self, pipeline: Pipeline) -> None:
+        send_traffic(pipeline, traffic_for(pipeline))
+        begins_ms = start_ms() + HOUR_MS // 3
+        pipeline.write_ends(start_ms() + 3 * HOUR_MS)
+        records, since, begun = pipeline.records(), [], set()
+        for kept in records:  # of each input, the first record of that time and all that follow it
+            if kept.timestamp_ms >= begins_ms or kept.place in begun:
+                begun.add(kept.place)
+                since.append(kept)
+        assert 0 < sum(kept.timestamp_ms < begins_ms for kept in since) < len(since) < len(records)
+        begins = datetime.fromtimestamp(begins_ms / 1_000, UTC).isoformat()
+        with pipeline.service(kafka={"start": begins}) as service:
+            truth = pipeline.assert_exact(since)
+            wait_until(lambda: service.report().get("tasks_committed") == PARTITIONS, what="all tasks are committed")
+        with pipeline.service(kafka={"start": "earliest"}):  # where offsets are stored, nobody asks where to begin
+            pipeline.write_ends(start_ms() + 4 * HOUR_MS)
+            later = [kept for kept in pipeline.records() if kept not in records]
+            assert (
+                pipeline.assert_exact(since + later).counters["events", pipeline.topics[0]] > truth.counters["events", pipeline.topics[0]]
+            )
 
     def test_a_worker_and_an_exporter_of_their_own_show_the_same(self, pipeline: Pipeline) -> None:
         with pipeline.producer() as producer:
