@@ -35,6 +35,11 @@ def main() -> None:
 
 def command(function: Callable[..., None]) -> click.Command:
     """A command of `main` whose errors end the process as the exit codes say."""
+    return main.command(context_settings=CONTEXT)(guarding(function))
+
+
+def guarding(function: Callable[..., None]) -> Callable[..., None]:
+    """The function, with its errors turned into a message and an exit code."""
 
     @wraps(function)
     def guarded(**words: Any) -> None:
@@ -47,7 +52,7 @@ def command(function: Callable[..., None]) -> click.Command:
         except (StreammetricsError, OSError) as error:
             _stop(1, str(error))
 
-    return main.command(context_settings=CONTEXT)(guarded)
+    return guarded
 
 
 def _stop(code: int, message: str) -> NoReturn:
@@ -292,6 +297,51 @@ def doctor(config_path: Path | None, settings_given: tuple[str, ...]) -> None:
     loaded = _load(config_path, settings_given)
     if not examine(loaded.settings):
         raise SystemExit(1)
+
+
+@main.group(context_settings=CONTEXT)
+def namespaces() -> None:
+    """List what lies in the store, by namespace, and delete what is needed no more."""
+
+
+@namespaces.command("list", context_settings=CONTEXT)
+@guarding
+@configured
+def namespaces_list(config_path: Path | None, settings_given: tuple[str, ...]) -> None:
+    """List the namespaces of the store: tasks, keys, about how much memory, and which workers and exporters are connected.
+
+    Walks over the names of all keys of the database; changes nothing.
+
+    \b
+    Examples:
+      streammetrics namespaces list --config streammetrics.toml
+      streammetrics namespaces list --set redis.url=redis://cache:6379/0
+    """
+    from streammetrics.commands.namespaces import list_namespaces  # noqa: PLC0415
+
+    list_namespaces(_load(config_path, settings_given).settings)
+
+
+@namespaces.command("delete", context_settings=CONTEXT)
+@guarding
+@configured
+@click.argument("name")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.option("--force", is_flag=True, help="Also if workers or exporters are connected, or the store will not say.")
+def namespaces_delete(config_path: Path | None, settings_given: tuple[str, ...], name: str, yes: bool, force: bool) -> None:
+    """Delete all state, offsets and tallies of namespace NAME (whatever redis.namespace says). It does not come back.
+
+    Where the store has users, this one needs more rights than a worker: streammetrics-admin in deploy/redis-users.acl.
+
+    \b
+    Examples:
+      streammetrics namespaces delete sm-1 --config streammetrics.toml
+      streammetrics namespaces delete sm-1 --yes --set redis.url=redis://cache:6379/0
+      STREAMMETRICS_REDIS_USERNAME=streammetrics-admin STREAMMETRICS_REDIS_PASSWORD_FILE=secret streammetrics namespaces delete sm-1
+    """
+    from streammetrics.commands.namespaces import delete_namespace  # noqa: PLC0415
+
+    delete_namespace(_load(config_path, settings_given).settings, name, yes=yes, force=force)
 
 
 @command

@@ -17,9 +17,9 @@ from streammetrics.version import __version__
 from tests.command_line import ROOT, environment, streammetrics
 from tests.servers.process import free_port
 
-COMMANDS = ("run", "replay", "report", "simulate", "demo", "doctor", "check-config")
+COMMANDS = ("run", "replay", "report", "simulate", "demo", "doctor", "namespaces list", "namespaces delete", "check-config")
 """The commands that take a configuration."""
-NEEDED = {"replay": ["events.ndjson"], "simulate": ["--out", "events.ndjson"]}
+NEEDED = {"replay": ["events.ndjson"], "simulate": ["--out", "events.ndjson"], "namespaces delete": ["sm-1"]}
 """Words without which a command is wrong usage."""
 
 
@@ -27,8 +27,16 @@ def invoke(*words: str, environ: dict[str, str] | None = None) -> Result:
     return CliRunner(env=environ).invoke(main, words)
 
 
+def commands(group: click.Group = main, before: str = "") -> dict[str, click.Command]:
+    """Every command by its words; those of a group are `group command`."""
+    found: dict[str, click.Command] = {}
+    for name, command in group.commands.items():
+        found |= commands(command, f"{before}{name} ") if isinstance(command, click.Group) else {f"{before}{name}": command}
+    return found
+
+
 def test_the_commands_are_those_that_the_tests_know() -> None:
-    assert sorted(main.commands) == sorted([*COMMANDS, "evaluate"])
+    assert sorted(commands()) == sorted([*COMMANDS, "evaluate"])
 
 
 def test_evaluate_takes_the_words_of_the_metric_core(tmp_path: Path) -> None:
@@ -48,7 +56,7 @@ def test_the_version_is_told() -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_tells_what_a_command_does_and_gives_examples(name: str) -> None:
-    result = invoke(name, "--help")
+    result = invoke(*name.split(), "--help")
     assert result.exit_code == 0
     assert "Example" in result.output
     assert f"streammetrics {name}" in result.output
@@ -58,17 +66,17 @@ def test_help_tells_what_a_command_does_and_gives_examples(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["run", "demo"])
 def test_commands_that_serve_take_a_port(name: str) -> None:
-    assert "--port" in invoke(name, "--help").output
-    assert invoke(name, "--port", "65536").exit_code == 2
+    assert "--port" in invoke(*name.split(), "--help").output
+    assert invoke(*name.split(), "--port", "65536").exit_code == 2
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_example_in_a_help_text_is_one_that_parses(name: str) -> None:
-    lines = [line.strip() for line in (main.commands[name].help or "").splitlines()]
+    lines = [line.strip() for line in (commands()[name].help or "").splitlines()]
     examples = [line.partition(f"streammetrics {name}")[2].partition("|")[0].split() for line in lines if f"streammetrics {name}" in line]
     assert examples
     for words in examples:
-        main.commands[name].make_context(name, words)
+        commands()[name].make_context(name, words)
 
 
 def test_help_comes_without_loading_what_commands_need() -> None:
@@ -82,7 +90,7 @@ def test_help_comes_without_loading_what_commands_need() -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_wrong_configuration_is_told_whole_and_ends_with_2(name: str) -> None:
     wrong = ["--set", "join.gap_ms=-1", "--set", "windows.pane_ms=none", "--set", "kafka.topic=clicks"]
-    result = invoke(name, *NEEDED.get(name, []), *wrong)
+    result = invoke(*name.split(), *NEEDED.get(name, []), *wrong)
     assert result.exit_code == 2
     assert "3 problems:" in result.stderr
     assert "join.gap_ms = -1 (from command line): must be a whole number from 0" in result.stderr
@@ -93,11 +101,11 @@ def test_a_wrong_configuration_is_told_whole_and_ends_with_2(name: str) -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_wrong_usage_ends_with_2(name: str) -> None:
-    assert invoke(name, "--no-such-option").exit_code == 2
-    result = invoke(name, *NEEDED.get(name, []), "--set", "join.gap_ms")
+    assert invoke(*name.split(), "--no-such-option").exit_code == 2
+    result = invoke(*name.split(), *NEEDED.get(name, []), "--set", "join.gap_ms")
     assert result.exit_code == 2
     assert "--set KEY=VALUE" in result.stderr
-    result = invoke(name, *NEEDED.get(name, []), "--config", "no/such/file.toml")
+    result = invoke(*name.split(), *NEEDED.get(name, []), "--config", "no/such/file.toml")
     assert result.exit_code == 2
     assert "no/such/file.toml" in result.stderr
 
@@ -164,7 +172,7 @@ def test_python_runs_the_package_as_the_command() -> None:
 
 
 def test_every_option_of_every_command_has_a_help_text() -> None:
-    options = [option for name in COMMANDS for option in main.commands[name].params if isinstance(option, click.Option)]
+    options = [option for name in COMMANDS for option in commands()[name].params if isinstance(option, click.Option)]
     assert options
     assert [option.name for option in options if not option.help] == []
 

@@ -114,6 +114,13 @@ def connect(settings: RedisSettings) -> Client:
     return redis.RedisCluster.from_url(settings.url, **options) if settings.cluster else redis.Redis.from_url(settings.url, **options)
 
 
+def hang_up(client: Client) -> None:
+    """Close every connection now; by itself the client of a cluster would leave those to its nodes to be collected some day."""
+    if isinstance(client, redis.RedisCluster):
+        client.disconnect_connection_pools()  # type: ignore[no-untyped-call]  # the client does not say
+    client.close()
+
+
 def send(client: Client, *command: Any) -> Any:
     """One command as it is; a cluster's client finds the node by the command's keys."""
     return client.execute_command(*command)  # type: ignore[no-untyped-call]  # the client's own types end here

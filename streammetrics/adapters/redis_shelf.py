@@ -3,7 +3,7 @@ not. Nothing here decodes the value."""
 
 from __future__ import annotations
 
-from streammetrics.adapters.redis_client import Client, RedisSettings, connect, send, speaking
+from streammetrics.adapters.redis_client import Client, RedisSettings, connect, hang_up, send, speaking
 
 FIELD = "value"
 
@@ -28,7 +28,7 @@ class RedisShelf:
     def close(self) -> None:
         client, self._connected = self._connected, None
         if client is not None:
-            client.close()
+            hang_up(client)
 
     def _client(self) -> Client:
         if self._connected is None:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 import redis
 from redis.exceptions import NoScriptError
 
-from streammetrics.adapters.redis_client import Client, RedisSettings, connect, require_files, send, speaking
+from streammetrics.adapters.redis_client import Client, RedisSettings, connect, hang_up, require_files, send, speaking
 from streammetrics.adapters.redis_facts import RedisFacts, read_facts
 from streammetrics.errors import StateError
 from streammetrics.ports import Claim, Commit, Loaded, Outcome, TaskView
@@ -182,7 +182,7 @@ class RedisStore:
         with self._lock:
             client, self._connected = self._connected, None
         if client is not None:
-            client.close()
+            hang_up(client)
 
     def _ask(self, question: Callable[[Client], Answer]) -> Answer:
         with speaking(self.settings):

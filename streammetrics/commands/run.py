@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TypeVar
 
 import structlog
@@ -24,6 +25,7 @@ from streammetrics.adapters.http_server import HttpServer
 from streammetrics.adapters.kafka_dead_letters import KafkaDeadLetters
 from streammetrics.adapters.kafka_source import KafkaSource
 from streammetrics.adapters.prometheus import Exposition, ExpositionLimits
+from streammetrics.adapters.redis_namespaces import client_name
 from streammetrics.adapters.redis_shelf import RedisShelf
 from streammetrics.adapters.redis_store import RedisStore
 from streammetrics.commands.assembly import (
@@ -88,8 +90,9 @@ def tune_garbage_collection() -> None:
 
 
 def _serve(settings: Settings, engine: Engine, exhibit: Exhibit, clock: Clock, vitals: Vitals, stop: threading.Event) -> None:
-    store = RedisStore(redis_settings(settings))
-    shelf = RedisShelf(redis_settings(settings), HISTORY_KEY)
+    connection = replace(redis_settings(settings), client_name=client_name(settings.worker.role, settings.redis.namespace))
+    store = RedisStore(connection)
+    shelf = RedisShelf(connection, HISTORY_KEY)
     publisher: Publisher | None = None
     thread: threading.Thread | None = None
     unpublish = threading.Event()

@@ -30,11 +30,16 @@ def test_every_command_of_ours_has_words_that_it_takes(page: Path) -> None:
     found = commands(page)
     assert found
     for name, *words in found:
-        command = main.commands[name]
+        command: click.Command = main.commands[name]
+        rest = list(words)
+        while isinstance(command, click.Group) and rest:
+            command = command.commands[rest.pop(0)]
+        if isinstance(command, click.Group):  # its name in a sentence
+            continue
         try:
-            command.make_context(name, list(words), resilient_parsing=False)
+            command.make_context(name, rest, resilient_parsing=False)
         except click.MissingParameter:
-            assert not words, f"{name} {words} lacks what it needs"  # `streammetrics replay` as a name in a sentence
+            assert not rest, f"{name} {words} lacks what it needs"  # `streammetrics replay` as a name in a sentence
 
 
 @pytest.mark.parametrize("page", PAGES[:2], ids=lambda page: str(page.relative_to(DEPLOY)))

@@ -10,11 +10,12 @@ import pytest
 import redis
 
 from streammetrics.adapters.redis_client import RedisSettings
+from streammetrics.adapters.redis_namespaces import client_name
 from streammetrics.adapters.redis_store import RedisStore
 from streammetrics.errors import ConfigError, StoreError
 from streammetrics.events.model import Feedback, Impression
 from tests.command_line import ROOT, streammetrics
-from tests.integration.pipeline import HOUR_MS, Pipeline, Truth, start_ms
+from tests.integration.pipeline import HOUR_MS, Pipeline, Truth, as_toml, start_ms
 from tests.servers.certificates import Authority
 from tests.servers.kafka import KafkaBroker
 from tests.servers.process import wait_until
@@ -24,7 +25,12 @@ from tests.test_service import native
 SHIPPED = (ROOT / "deploy" / "redis-users.acl").read_text(encoding="utf-8")
 NOBODYS = "#" + "0" * 64
 """What stands in the file in place of a password's digest: nobody has a password with it."""
-PASSWORDS = {"operator": "word of the operator", "streammetrics": "s3cret of the store", "streammetrics-exporter": "s3cret of the reader"}
+PASSWORDS = {
+    "operator": "word of the operator",
+    "streammetrics": "s3cret of the store",
+    "streammetrics-exporter": "s3cret of the reader",
+    "streammetrics-admin": "s3cret of the tidier",
+}
 NAMESPACE = "sm"
 """The namespace that the file is written for."""
 
@@ -175,6 +181,63 @@ class TestRun:
             assert refusals(client) == []
 
 
+class TestNamespaces:
+    @pytest.mark.parametrize("of_cluster", [False, True], ids=["server", "cluster"])
+    def test_their_own_user_lists_and_deletes_them(
+        self, authority: Authority, server: RedisServer, cluster: RedisCluster, of_cluster: bool, tmp_path: Path
+    ) -> None:
+        nodes = cluster.nodes if of_cluster else [server]
+        for node in nodes:
+            with node.client() as client:
+                client.flushall()
+                client.acl_log_reset()
+        worker = settings(nodes[0].url, authority, cluster=of_cluster, client_name=client_name("worker", NAMESPACE))
+        store = RedisStore(worker)
+        store.announce(3)
+        for task in range(3):
+            store.claim(task, "token")
+        given = {"url": nodes[0].url, "cluster": of_cluster, **access(authority, "streammetrics-admin"), "namespace": "another"}
+        config = tmp_path / "admin.toml"
+        config.write_text(as_toml({"redis": given}), encoding="utf-8")
+        assert "worker at 127.0.0.1" in streammetrics("namespaces", "list", "--config", config).stdout
+        assert streammetrics("namespaces", "delete", NAMESPACE, "--yes", "--config", config).returncode == 1
+        store.close()
+        done = streammetrics("namespaces", "delete", NAMESPACE, "--yes", "--config", config)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.startswith(f"deleted namespace {NAMESPACE}: 19 keys")
+        for node in nodes:
+            with node.client() as client:
+                assert refusals(client) == []
+                assert client.dbsize() == 0
+
+    def test_the_product_itself_may_not_and_is_told_what_it_lacks(self, authority: Authority, server: RedisServer, tmp_path: Path) -> None:
+        config = tmp_path / "streammetrics.toml"
+        config.write_text(as_toml({"redis": {"url": server.url, **access(authority)}}), encoding="utf-8")
+        for words in (["list"], ["delete", NAMESPACE, "--yes"]):
+            done = streammetrics("namespaces", *words, "--config", config)
+            assert done.returncode == 1
+            assert "log in as one that may look at all keys, such as streammetrics-admin of deploy/redis-users.acl" in done.stderr
+
+    def test_a_store_that_does_not_say_who_is_connected_is_deleted_from_by_force_only(
+        self, authority: Authority, server: RedisServer, tmp_path: Path
+    ) -> None:
+        store = RedisStore(settings(server.url, authority))
+        store.claim(0, "token")
+        store.close()
+        config = tmp_path / "admin.toml"
+        config.write_text(as_toml({"redis": {"url": server.url, **access(authority, "streammetrics-admin")}}), encoding="utf-8")
+        with server.client() as operator:
+            operator.execute_command("ACL", "SETUSER", "streammetrics-admin", "-client|list")
+            try:
+                assert "Redis does not say" in streammetrics("namespaces", "list", "--config", config).stdout
+                refused = streammetrics("namespaces", "delete", NAMESPACE, "--yes", "--config", config)
+                assert refused.returncode == 1
+                assert "Redis does not say who is connected" in refused.stderr
+                assert streammetrics("namespaces", "delete", NAMESPACE, "--yes", "--force", "--config", config).returncode == 0
+            finally:
+                operator.execute_command("ACL", "SETUSER", "streammetrics-admin", "+client|list")
+
+
 COMMANDS = [
     ("FLUSHALL",),
     ("FLUSHDB",),
@@ -210,6 +273,14 @@ WRITES = [
     ("EVAL", "return redis.call('HSET', KEYS[1], 'a', 'b')", "1", "{sm:0}:ctl"),
     ("EVALSHA", "0" * 40, "0"),
 ]
+FOREIGN = [
+    ("UNLINK", "foreign"),
+    ("UNLINK", "{foreign}:ctl"),
+    ("HGET", "foreign", "a"),
+    ("MEMORY", "USAGE", "foreign"),
+    ("EXISTS", "foreign"),
+]
+ALLOWED_TO_ADMIN = {("SCAN", "0"), ("CLIENT", "LIST")}
 
 
 class TestBeyond:
@@ -218,6 +289,7 @@ class TestBeyond:
         [
             *((user, command) for user in ("streammetrics", "streammetrics-exporter") for command in COMMANDS),
             *(("streammetrics-exporter", command) for command in WRITES),
+            *(("streammetrics-admin", command) for command in [*COMMANDS, *WRITES, *FOREIGN] if command not in ALLOWED_TO_ADMIN),
         ],
         ids=lambda given: given if isinstance(given, str) else " ".join(given),
     )

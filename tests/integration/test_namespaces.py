@@ -1,0 +1,201 @@
+"""`streammetrics namespaces` on a real Redis and a real cluster: what it lists, what it deletes, and what it leaves alone."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import subprocess
+from dataclasses import replace
+
+import pytest
+import redis
+
+from streammetrics.adapters.redis_client import RedisSettings
+from streammetrics.adapters.redis_namespaces import SCANNED_AT_ONCE, RedisNamespaces, client_name
+from streammetrics.adapters.redis_shelf import RedisShelf
+from streammetrics.adapters.redis_store import RedisStore
+from streammetrics.ports import Commit, Outcome
+from tests.command_line import COMMAND, ROOT, environment, streammetrics
+from tests.servers.redis import RedisCluster, RedisServer
+
+TASKS = 5
+KEYS = TASKS * 6 + 3
+"""Six of each task; of the namespace its size, what was settled, and the history."""
+USERS = {f"user-{number}": b"x" * 300 for number in range(500)}
+
+
+def fill(settings: RedisSettings) -> None:
+    """What a worker and an exporter leave behind."""
+    store, shelf = RedisStore(settings), RedisShelf(settings, "history")
+    store.announce(TASKS)
+    store.settle({"one": b"value"})
+    shelf.write(b"looks")
+    for task in range(TASKS):
+        claim = store.claim(task, "token")
+        commit = Commit(task, claim.epoch, "token", 1, b"control", 0, USERS, dict.fromkeys(USERS, 5), (), {0: b"pane"})
+        assert store.commit(commit) is Outcome.WRITTEN
+    store.close()
+    shelf.close()
+
+
+def words(settings: RedisSettings) -> list[str]:
+    return ["--set", f"redis.url={settings.url}", "--set", f"redis.cluster={str(settings.cluster).lower()}"]
+
+
+def listed(settings: RedisSettings) -> dict[str, list[str]]:
+    """The table: namespace -> its other cells."""
+    done = streammetrics("namespaces", "list", *words(settings))
+    assert (done.returncode, done.stderr) == (0, "")
+    rows = [re.split(r" {2,}", line.strip()) for line in done.stdout.splitlines()[2:]]
+    return {row[0]: row[1:] for row in rows}
+
+
+@pytest.fixture(params=["standalone", "cluster"])
+def place(request: pytest.FixtureRequest, redis_server: RedisServer) -> RedisSettings:
+    """An empty Redis."""
+    if request.param == "standalone":
+        return RedisSettings(url=redis_server.fresh_url())
+    cluster: RedisCluster = request.getfixturevalue("redis_cluster")
+    for node in cluster.nodes:
+        with node.client() as client:
+            client.flushall()
+    return RedisSettings(url=cluster.url, cluster=True)
+
+
+@pytest.fixture
+def names(place: RedisSettings, namespace: str) -> tuple[RedisSettings, RedisSettings]:
+    """Two namespaces, of which one's name begins as the other's whole name and a colon; and keys of another program."""
+    pair = replace(place, namespace=namespace), replace(place, namespace=f"{namespace}:0")
+    for settings in pair:
+        fill(settings)
+    with connected(place) as client:
+        for key in ("other", "{other:1}:thing", f"{{{namespace}}}:x", f"x{{{namespace}:1}}:ctl", f"{{{namespace}:1}}:ctl:x"):
+            client.set(key, "1")
+    return pair
+
+
+def connected(settings: RedisSettings) -> redis.Redis | redis.RedisCluster:
+    kind = redis.RedisCluster if settings.cluster else redis.Redis
+    return kind.from_url(settings.url)
+
+
+def all_keys(settings: RedisSettings) -> set[bytes]:
+    with connected(settings) as client:
+        return set(client.scan_iter(count=1_000))
+
+
+class TestList:
+    def test_it_tells_of_each_namespace_and_of_nothing_else(self, names: tuple[RedisSettings, RedisSettings]) -> None:
+        found = listed(names[0])
+        assert set(found) == {names[0].namespace, names[1].namespace}
+        for tasks, keys, size, unit_and_user in found.values():
+            assert (tasks, keys) == (str(TASKS), str(KEYS))
+            assert unit_and_user == "nobody"
+            number, unit = size.split()
+            assert TASKS * len(USERS) * 300 < float(number) * {"kB": 1_000, "MB": 1_000_000}[unit] < TASKS * len(USERS) * 300 * 3
+
+    def test_it_says_who_is_connected(self, names: tuple[RedisSettings, RedisSettings]) -> None:
+        stores = [RedisStore(replace(names[1], client_name=client_name(role, names[1].namespace))) for role in ("all", "exporter")]
+        for store in stores:
+            store.ping()
+        assert listed(names[0])[names[1].namespace][-1] == "exporter at 127.0.0.1, worker at 127.0.0.1"
+        for store in stores:
+            store.close()
+
+    def test_an_empty_store_is_told_in_words(self, place: RedisSettings) -> None:
+        done = streammetrics("namespaces", "list", *words(place))
+        assert (done.returncode, done.stdout) == (0, f"no namespace in Redis at {place.place}\n")
+
+
+class TestDelete:
+    def test_it_deletes_all_of_one_namespace_and_nothing_else(self, names: tuple[RedisSettings, RedisSettings]) -> None:
+        gone, kept = names
+        before = all_keys(gone)
+        done = streammetrics("namespaces", "delete", gone.namespace, "--yes", *words(gone))
+        assert (done.returncode, done.stderr) == (0, "")
+        assert re.fullmatch(rf"deleted namespace {gone.namespace}: {KEYS} keys, [\d.]+ [kM]B freed\n", done.stdout)
+        left = all_keys(kept)
+        assert len(before - left) == KEYS
+        assert all(re.match(rb"\{%s:(\d|meta)\}:" % gone.namespace.encode(), key) for key in before - left)
+        assert set(listed(kept)) == {kept.namespace}
+        assert RedisStore(kept).claim(0, "next").seq == 1
+
+    def test_what_a_broken_off_deletion_left_is_found_and_deleted(self, names: tuple[RedisSettings, RedisSettings]) -> None:
+        store = RedisNamespaces(names[0])
+        (namespace, *_) = [one for one in store.find(lambda *_: None) if one.name == names[0].namespace]
+        with connected(names[0]) as client:
+            for keys, _ in zip(namespace.in_order_of_deletion(), range(TASKS + 2), strict=False):
+                client.unlink(*keys)
+        store.close()
+        assert streammetrics("namespaces", "delete", names[0].namespace, "--yes", *words(names[0])).returncode == 0
+        assert set(listed(names[0])) == {names[1].namespace}
+
+    def test_an_unknown_namespace_ends_with_1_and_the_names_that_there_are(self, names: tuple[RedisSettings, RedisSettings]) -> None:
+        before = all_keys(names[0])
+        done = streammetrics("namespaces", "delete", "another", "--yes", *words(names[0]))
+        assert done.returncode == 1
+        assert f"there are {names[0].namespace}, {names[1].namespace}" in done.stderr
+        assert streammetrics("namespaces", "delete", "other", "--yes", *words(names[0])).returncode == 1
+        assert all_keys(names[0]) == before
+
+    def test_one_that_is_in_use_is_refused_unless_forced(self, names: tuple[RedisSettings, RedisSettings]) -> None:
+        gone = names[0]
+        worker = RedisStore(replace(gone, client_name=client_name("worker", gone.namespace)))
+        claim = worker.claim(0, "mine")
+        before = all_keys(gone)
+        done = streammetrics("namespaces", "delete", gone.namespace, "--yes", *words(gone))
+        assert done.returncode == 1
+        assert "in use by worker at 127.0.0.1: stop them first" in done.stderr
+        assert all_keys(gone) == before
+        assert streammetrics("namespaces", "delete", gone.namespace, "--yes", "--force", *words(gone)).returncode == 0
+        assert worker.commit(Commit(0, claim.epoch, "mine", claim.seq + 1, b"", 0)) is Outcome.FENCED
+        worker.close()
+
+    def test_without_a_terminal_it_wants_yes(self, names: tuple[RedisSettings, RedisSettings]) -> None:
+        before = all_keys(names[0])
+        done = streammetrics("namespaces", "delete", names[0].namespace, *words(names[0]))
+        assert done.returncode == 2
+        assert "give --yes" in done.stderr
+        assert all_keys(names[0]) == before
+
+
+def on_a_terminal(answer: bytes, *given: str) -> tuple[int, str]:
+    """Run a command on a terminal of its own, with what is typed there; its exit code and all that was shown."""
+    ours, its = pty.openpty()
+    try:
+        with subprocess.Popen(
+            [*COMMAND, *given], stdin=its, stdout=its, stderr=its, cwd=ROOT, env=environment({"TERM": "xterm"})
+        ) as process:
+            os.close(its)
+            os.write(ours, answer)
+            shown = b""
+            while True:
+                try:
+                    some = os.read(ours, 65_536)
+                except OSError:  # the last writer has gone
+                    break
+                if not some:
+                    break
+                shown += some
+        return process.returncode, shown.decode()
+    finally:
+        os.close(ours)
+
+
+def test_on_a_terminal_it_asks_and_shows_how_far_it_is(redis_server: RedisServer, namespace: str) -> None:
+    settings = RedisSettings(url=redis_server.fresh_url(), namespace=namespace)
+    fill(settings)
+    with connected(settings) as client:
+        client.mset({f"other-{number}": "1" for number in range(2 * SCANNED_AT_ONCE)})
+    before = all_keys(settings)
+    given = ("namespaces", "delete", namespace, *words(settings))
+    code, shown = on_a_terminal(b"n\n", *given)
+    assert code == 1
+    assert f"Delete namespace {namespace}, {KEYS} keys of" in shown
+    assert all_keys(settings) == before
+    code, shown = on_a_terminal(b"y\n", *given)
+    assert code == 0
+    assert "━" in shown
+    assert f"{KEYS}/{KEYS}" in shown
+    assert len(all_keys(settings)) == 2 * SCANNED_AT_ONCE
