@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 from streammetrics.copies import Duplicates
 from streammetrics.errors import MalformedEvent
 from streammetrics.events.model import Event, Feedback, Impression
-from streammetrics.sessions import Session, StoredFeedback, Touched, User
+from streammetrics.sessions import Session, StoredFeedback, User
 from streammetrics.task import EngineRules, Labelled, TaskState
 from streammetrics.windows import FOREVER, NEVER, final_bound, pane_start
 
@@ -61,7 +61,7 @@ class Step:
         self.state = state
         self.idle = idle
         self.counts = state.counts
-        self.touched: Touched = []
+        self.touched = state.touched
         self.refused: list[Refused] = []
 
     def advance_idle(self, tick_ms: int | None) -> None:
