@@ -139,9 +139,9 @@ class Step:
         if user.lists_reach(limit, event.impression_id):
             self.state.dirty.add(event.user_id)
             close_ended(event.user_id, user, self.state, self.rules)  # what is over must not count, whenever it is looked at
-        if user.lists_reach(limit, event.impression_id):
-            self._refuse(topic, offset, "too_many_lists", f"user {event.user_id!r} has lists_open_max = {limit} open lists")
-            return False
+            if user.lists_reach(limit, event.impression_id):
+                self._refuse(topic, offset, "too_many_lists", f"user {event.user_id!r} has lists_open_max = {limit} open lists")
+                return False
         known = labelled.known_from <= event.ts <= labelled.known_until
         if not known and not self._has_room(labelled, event.ts):
             self._refuse(topic, offset, "too_many_variants", "its experiments would make more than variants_max variants")
