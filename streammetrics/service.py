@@ -270,15 +270,13 @@ class Worker:
             if asked or needs.totals or needs.due_before_ms is not None:
                 loaded = self.store.load(work.task, asked, needs.due_before_ms, self.rules.commit_users_max, needs.totals)
             due = engine.take(state, needs, loaded.users, loaded.due, loaded.next_due_ms, self._placement(work.task), loaded.totals)
-        effects = engine.step(state, batch, due, work.idle - {batch.topic} if batch else work.idle, tick_ms, flush)
-        if chunk is not None and effects.refused:
+        refused = engine.step(state, batch, due, work.idle - {batch.topic} if batch else work.idle, tick_ms, flush)
+        if chunk is not None and refused:
             values = {record.offset: record.value for record in chunk.records}
             origin = work.inputs[chunk.topic]
             work.letters.extend(
-                DeadLetter(refused.reason, refused.detail, origin, refused.offset, values[refused.offset]) for refused in effects.refused
+                DeadLetter(event.reason, event.detail, origin, event.offset, values[event.offset]) for event in refused
             )
-        if effects.final_panes and self._on_final is not None:
-            self._on_final(effects.final_panes)
 
     def _placement(self, task: int) -> Callable[[str], bool] | None:
         misplaced = self._misplaced
@@ -311,6 +309,8 @@ class Worker:
             self._step(work, None)
         self._write_letters(work)
         save = self.engine.save(work.state)
+        if save.final_panes and self._on_final is not None:
+            self._on_final(save.final_panes)
         commit = commit_of(save, task=work.task, epoch=work.epoch, token=work.token, seq=work.seq + 1)
         offsets = zip(work.inputs, work.state.offsets, strict=True)
         work.sent = Sent(commit, {origin: offset for origin, offset in offsets if offset is not None}, frozenset(save.users_gone))
