@@ -238,6 +238,11 @@ class Engine:
             for user_id in [user_id for user_id in islice(state.users, excess) if user_id not in state.dirty]:
                 del state.users[user_id]
 
+    def drop(self, state: TaskState, users: Iterable[str]) -> None:
+        """Let go of these users; those not yet saved stay. May be given what looks at the state's users while it goes on."""
+        for user_id in [user_id for user_id in users if user_id not in state.dirty]:
+            state.users.pop(user_id, None)
+
     def final_bound(self, state: TaskState) -> int:
         return final_bound(state.watermark, self.rules.lateness_ms, self.rules.join.attribution_ms)
 

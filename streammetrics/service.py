@@ -20,14 +20,17 @@ from streammetrics.errors import GaveUp, MalformedEvent, SourceError, StateError
 from streammetrics.events import Decoder
 from streammetrics.ports import Clock, Commit, DeadLetter, DeadLetters, Input, Loaded, Outcome, Record, Source, Store
 from streammetrics.vitals import Trouble, Vitals
+from streammetrics.weights import Weights
 from streammetrics.windows import NEVER, Pane
-from streammetrics.work import Answer, AtOnce, Backoff, Chunk, Sent, Work, WorkerRules, commit_of, one_more
+from streammetrics.work import Answer, AtOnce, Backoff, Chunk, Sent, Work, WorkerRules, commit_of, fitting, one_more
 
 FINISH_RETRY_SECONDS = 0.05
 CALM_SECONDS = 5.0
 """So long must polling go well before it counts as mended: some failures come with every other poll only."""
 LETTERS_MAX = 1_000
 """How many dead letters wait for the next commit; more are written at once."""
+LETTERS_BYTES_MAX = 16 << 20
+"""How many bytes of them wait: who sends nothing but what is refused, as large as the topics take it, fills no memory."""
 CHUNK_RECORDS_MAX = 1_000
 """How many records one step takes, so that a commit can be placed before its bound is passed."""
 
@@ -189,10 +192,15 @@ class Worker:
                 self._save(work)
                 if work.state is None:
                     return
-            self._step(work, work.backlog[0])
+            rest = self._step(work, work.backlog[0])
             work.backlog.popleft()
-            if len(work.letters) > LETTERS_MAX:
+            if len(work.letters) > LETTERS_MAX or sum(len(letter.value or b"") for letter in work.letters) > LETTERS_BYTES_MAX:
                 self._write_letters(work)
+            if rest is not None:
+                work.backlog.appendleft(rest)
+                self._save(work)
+                if work.state is None:
+                    return
         self._tick(work)
         if self._due_left(work):
             self._step(work, None)
@@ -236,6 +244,7 @@ class Worker:
         work.epoch, work.seq, work.state = claim.epoch, claim.seq, state
         work.backlog.clear()
         work.letters.clear()
+        work.weights = Weights()
         self._paused -= set(work.inputs)  # the source has just let them flow
         work.committed_seconds = self.clock.monotonic()
         work.heard_seconds = dict.fromkeys(work.inputs, work.committed_seconds)
@@ -254,7 +263,8 @@ class Worker:
                 )
             state.topic_ids[index] = current
 
-    def _step(self, work: Work, chunk: Chunk | None, tick_ms: int | None = None, flush: bool = False) -> None:
+    def _step(self, work: Work, chunk: Chunk | None, tick_ms: int | None = None, flush: bool = False) -> Chunk | None:
+        """Take a chunk, or as much of it as the next commit has room for: what is left over is answered."""
         engine, state = self.engine, work.state
         assert state is not None
         batch = None if chunk is None else chunk.arrived
@@ -270,13 +280,21 @@ class Worker:
             if asked or needs.totals or needs.due_before_ms is not None:
                 loaded = self.store.load(work.task, asked, needs.due_before_ms, self.rules.commit_users_max, needs.totals)
             due = engine.take(state, needs, loaded.users, loaded.due, loaded.next_due_ms, self._placement(work.task), loaded.totals)
+            work.weights.note(loaded.users)
+        rest = None
+        if chunk is not None:
+            chunk, rest = fitting(chunk, work.weights, state.dirty, self.rules.commit_bytes_max)
+            batch = chunk.arrived
         refused = engine.step(state, batch, due, work.idle - {batch.topic} if batch else work.idle, tick_ms, flush)
         if chunk is not None and refused:
             values = {record.offset: record.value for record in chunk.records}
             origin = work.inputs[chunk.topic]
+            # A record that holds many events is kept once for each reason, or its sender would decide how often it is written.
+            letters = {(event.offset, event.reason): event for event in reversed(refused)}
             work.letters.extend(
-                DeadLetter(event.reason, event.detail, origin, event.offset, values[event.offset]) for event in refused
+                DeadLetter(event.reason, event.detail, origin, event.offset, values[event.offset]) for event in reversed(letters.values())
             )
+        return rest
 
     def _placement(self, task: int) -> Callable[[str], bool] | None:
         misplaced = self._misplaced
@@ -309,6 +327,7 @@ class Worker:
             self._step(work, None)
         self._write_letters(work)
         save = self.engine.save(work.state)
+        work.weights.saved(save.users, save.users_gone)
         if save.final_panes and self._on_final is not None:
             self._on_final(save.final_panes)
         commit = commit_of(save, task=work.task, epoch=work.epoch, token=work.token, seq=work.seq + 1)
@@ -348,7 +367,9 @@ class Worker:
         work.committed_seconds = self.clock.monotonic()
         self.vitals.commit_times.observe(seconds)
         work.seq = sent.commit.seq
-        self.engine.forget(work.state, self.rules.cached_users_max // max(1, len(self.works)))
+        tasks = max(1, len(self.works))
+        self.engine.forget(work.state, self.rules.cached_users_max // tasks)
+        self.engine.drop(work.state, work.weights.beyond(work.state.users, self.rules.cached_bytes_max // tasks))
         self.source.acknowledge(sent.offsets)
 
     def _commit(self, commit: Commit) -> Answer:

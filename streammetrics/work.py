@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from typing import NamedTuple, ParamSpec, TypeVar
@@ -13,8 +13,10 @@ from typing import NamedTuple, ParamSpec, TypeVar
 import structlog
 
 from streammetrics.engine import Arrived, Decoded, Save, TaskState
+from streammetrics.errors import MalformedEvent
 from streammetrics.ports import Commit, DeadLetter, Input, Outcome, Record
 from streammetrics.vitals import Trouble
+from streammetrics.weights import Weights
 
 log = structlog.get_logger("streammetrics.service")
 
@@ -29,7 +31,11 @@ class WorkerRules:
     commit_ms: int = 1_000
     commit_users_max: int = 2_000
     """How many users of the stream a commit takes; as many again, whose sessions may have ended, are looked at with it."""
+    commit_bytes_max: int = 32 << 20
+    """How many bytes the records of a commit, and the large users whom they concern, have; a single record may be more."""
     cached_users_max: int = 200_000
+    cached_bytes_max: int = 256 << 20
+    """How many bytes of stored state the large users kept in memory may have."""
     idle_ms: int | None = 30_000
     out_of_orderness_ms: int = 5_000
     skew_ms_max: int = 3_600_000
@@ -114,11 +120,40 @@ class Work:
     state: TaskState | None = None
     backlog: deque[Chunk] = field(default_factory=deque)
     letters: list[DeadLetter] = field(default_factory=list)
+    weights: Weights = field(default_factory=Weights)
     sent: Sent | None = None
     committed_seconds: float = 0.0
     ticked_seconds: float = 0.0
     heard_seconds: dict[Input, float] = field(default_factory=dict)
     idle: frozenset[int] = frozenset()
+
+
+def fitting(chunk: Chunk, weights: Weights, dirty: Collection[str], bytes_max: int) -> tuple[Chunk, Chunk | None]:
+    """As much of a chunk as a commit of at most so many bytes has room for, one record at least, and the rest of it.
+
+    What a record adds is at most its own bytes, and once for each user the state that is written anew. Noted as taken.
+    """
+    sizes = [len(value) if value else 0 for _, _, value in chunk.records]
+    count = len(sizes)
+    if weights.taken_bytes + sum(sizes) + weights.total_bytes > bytes_max:  # usually it all fits, whoever they are
+        room, seen = bytes_max - weights.taken_bytes - weights.of(dirty), set(dirty)
+        if sum(sizes) + weights.of(_users(chunk.decoded) - seen) > room:
+            for number, size in enumerate(sizes):
+                users = _users(chunk.decoded[number : number + 1]) - seen
+                seen |= users
+                room -= size + weights.of(users)
+                if room < 0:
+                    count = max(1, number)
+                    break
+    weights.taken_bytes += sum(sizes[:count])
+    if count == len(sizes):
+        return chunk, None
+    topic, records, decoded = chunk
+    return Chunk(topic, records[:count], decoded[:count]), Chunk(topic, records[count:], decoded[count:])
+
+
+def _users(decoded: Iterable[Decoded]) -> set[str]:
+    return {event.user_id for _, _, events in decoded for event in events if not isinstance(event, MalformedEvent)}
 
 
 def commit_of(save: Save, *, task: int, epoch: int, token: str, seq: int) -> Commit:

@@ -931,6 +931,12 @@ def test_what_is_no_start_is_refused_with_what_is_allowed(given, rule):
     assert rule in problem.allowed
 
 
+def test_limits_that_let_one_user_outgrow_what_redis_takes_are_warned_of():
+    assert not [warning for warning in by_flags({}).warnings if "lists_open_max" in warning]
+    (warning,) = by_flags({"events.event_bytes_max": 1_048_576}).warnings
+    assert "join.lists_open_max (1000) lists of events.event_bytes_max (1048576) bytes are more than 400 MiB" in warning
+
+
 def test_experiments_may_be_switched_off(tmp_path):
     assert build_engine(configured(tmp_path, "[experiments]\nenabled = false\n").settings, ["events"]).users is None
 

@@ -42,8 +42,8 @@ NOTHING_READ = [0, 0]
 TURNS_MAX = 2_000
 SETTINGS = Settings(segments=("surface",), out_of_orderness_ms=1)
 RULES = WorkerRules(
-    commit_ms=3, commit_users_max=3, cached_users_max=6, idle_ms=None, out_of_orderness_ms=SETTINGS.out_of_orderness_ms,
-    skew_ms_max=40, fenced_wait_seconds=0.02,
+    commit_ms=3, commit_users_max=3, commit_bytes_max=700, cached_users_max=6, idle_ms=None,
+    out_of_orderness_ms=SETTINGS.out_of_orderness_ms, skew_ms_max=40, fenced_wait_seconds=0.02,
 )  # fmt: skip
 decode = native_decoder(EventLimits())
 
@@ -486,8 +486,58 @@ class TestCommits:
         assert sum(len(commit.users_gone) for commit in bench.store.written) == users
         assert_exact(bench.store, bench.logs, bench.engine)
 
+    def test_no_commit_writes_more_bytes_of_large_users_than_its_bound(self) -> None:
+        bytes_max, users = 30_000, 40
+        bench = Bench(commit_users_max=1_000, commit_bytes_max=bytes_max, commit_ms=1_000, records_max=5_000)
+        items = tuple(f"{number:0100}" for number in range(60))
+
+        def largest() -> int:
+            sizes = [sum(map(len, commit.users.values())) for commit in bench.store.written]
+            bench.store.written.clear()
+            return max(sizes)
+
+        for number in range(users):
+            shown = Impression(f"list-{number}", f"u{number}", START_MS, items)
+            bench.logs.append(Input(SETTINGS.inputs[0], 0), native(shown))
+        bench.turn(2, seconds=2.0)
+        assert bench.offsets == [users, 0]
+        assert 4 * 6_000 < largest() <= bytes_max
+        for _ in range(2):  # a click is small, and the user whom it concerns is written anew
+            for number in range(users):
+                bench.click(0, user=f"u{number}")
+            bench.turn(2, seconds=2.0)
+            assert 4 * 6_000 < largest() <= bytes_max
+            bench.replace_worker()  # who does not know them yet
+        assert bench.offsets == [users, 2 * users]
+        assert_exact(bench.store, bench.logs, bench.engine)
+
+    def test_a_record_that_is_larger_than_the_bound_is_committed_alone(self) -> None:
+        bench = Bench(commit_users_max=1_000, commit_bytes_max=100, commit_ms=1_000_000)
+        bench.show(0, 1, 2)
+        bench.turn(2)
+        bench.worker.finish()
+        assert [len(commit.users) for commit in bench.store.written if commit.users] == [1, 1, 1]
+        assert_exact(bench.store, bench.logs, bench.engine)
+
+    def test_large_users_leave_the_memory_beyond_its_bound_in_bytes(self) -> None:
+        bench = Bench(commit_users_max=1_000, cached_users_max=1_000, cached_bytes_max=30_000, commit_bytes_max=1 << 20)
+        items = tuple(f"{number:0100}" for number in range(60))
+        for number in range(20):
+            shown = Impression(f"list-{number}", f"u{number}", START_MS, items)
+            bench.logs.append(Input(SETTINGS.inputs[0], 0), native(shown))
+        bench.show(0, user="small")
+        bench.turn(3)
+        state = bench.worker.works[0].state
+        assert state is not None
+        assert len(state.users) == 5
+        assert "small" in state.users
+        for number in range(20):
+            bench.click(0, user=f"u{number}")
+        bench.turn(3)
+        assert_exact(bench.store, bench.logs, bench.engine)
+
     def test_commits_are_spaced(self) -> None:
-        bench = Bench(commit_ms=1_000)
+        bench = Bench(commit_ms=1_000, commit_bytes_max=1 << 20)
         for turn in range(100):
             bench.show(turn)
             bench.turn(seconds=0.1)
@@ -588,6 +638,32 @@ class TestDeadLetters:
         bench.store.commit = noted  # type: ignore[method-assign]
         bench.turn()
         assert kept_at_commit == [(2, [1])]
+
+    def test_letters_that_wait_for_a_commit_are_bounded_in_bytes(self) -> None:
+        bench = Bench(commit_ms=1_000_000, commit_bytes_max=1 << 30)
+        waiting = []
+        for _ in range(5):
+            for _ in range(5):
+                bench.logs.append(Input(SETTINGS.inputs[0], 0), bytes(2_000_000))
+            bench.turn()
+            waiting.append(sum(len(letter.value or b"") for letter in bench.worker.works[0].letters))
+        assert bench.offsets == NOTHING_READ
+        assert waiting == [10_000_000, 0, 10_000_000, 0, 10_000_000]
+        assert len(bench.letters.kept) == 20
+
+    def test_a_record_with_many_bad_events_is_one_letter_for_each_reason(self) -> None:
+        bench = Bench()
+        lines = b"\n".join([b"{", b'{"type":"x"}', native(Impression("list", "u", START_MS, ("a",))), b"{", b'{"type":"y"}'])
+        bench.logs.append(Input(SETTINGS.inputs[0], 0), lines)
+        bench.worker.decode = lambda value: [event for line in (value or b"").split(b"\n") for event in decode(line)]
+        bench.turn(2)
+        bench.worker.finish()
+        assert [(letter.reason, letter.offset, letter.value) for letter in bench.letters.kept] == [
+            ("bad_json", 0, lines),
+            ("bad_type", 0, lines),
+        ]
+        counts = ledger_of(bench.store, bench.engine, 1)[1].counts
+        assert (counts["bad_json", SETTINGS.inputs[0]], counts["bad_type", SETTINGS.inputs[0]]) == (2, 2)
 
     def test_no_commit_passes_letters_that_could_not_be_kept(self) -> None:
         bench = Bench()

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import structlog
@@ -26,6 +25,8 @@ log = structlog.get_logger("streammetrics.kafka")
 
 LETTERS_AT_ONCE_MAX = 500
 """How many letters wait for their acknowledgement together; a bound on memory."""
+BYTES_AT_ONCE_MAX = 8 << 20
+"""How many bytes of them do; a single one may be more."""
 WRITE_MS_MAX = 10_000
 DETAIL_CHARS_MAX = 1_000
 CUT_VALUE_BYTES = 16_384
@@ -79,8 +80,7 @@ class KafkaDeadLetters:
         """Send and wait until all replicas have the letters. Raises SourceError; what was sent before it may be there."""
         if self._producer is None:
             return
-        rest = iter(letters)
-        while some := list(itertools.islice(rest, LETTERS_AT_ONCE_MAX)):
+        for some in _parcels(letters):
             too_large = self._write_some([(letter, _headers(letter), letter.value) for letter in some])
             if too_large:
                 log.warning("dead letters larger than their topic takes were cut", letters=len(too_large), topic=self._topic)
@@ -125,6 +125,26 @@ class KafkaDeadLetters:
         if producer is not None:
             with contextlib.suppress(KafkaError):
                 producer.close(timeout=1)
+
+
+def _parcels(letters: Iterable[DeadLetter]) -> Iterator[list[DeadLetter]]:
+    """Letters as they are sent together.
+
+    >>> from streammetrics.ports import Input
+    >>> three = [DeadLetter("oversized", "", Input("t", 0), offset, bytes(5 << 20)) for offset in range(3)]
+    >>> [len(parcel) for parcel in _parcels(three)], [len(parcel) for parcel in _parcels([three[0]._replace(value=b"")] * 501)]
+    ([1, 1, 1], [500, 1])
+    """
+    parcel: list[DeadLetter] = []
+    size_bytes = 0
+    for letter in letters:
+        size_bytes += len(letter.value or b"")
+        if parcel and (len(parcel) == LETTERS_AT_ONCE_MAX or size_bytes > BYTES_AT_ONCE_MAX):
+            yield parcel
+            parcel, size_bytes = [], len(letter.value or b"")
+        parcel.append(letter)
+    if parcel:
+        yield parcel
 
 
 def key_of(letter: DeadLetter) -> str:

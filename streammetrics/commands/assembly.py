@@ -110,7 +110,9 @@ def build_worker_rules(settings: Settings) -> WorkerRules:
     return WorkerRules(
         commit_ms=worker.commit_ms,
         commit_users_max=worker.commit_users_max,
+        commit_bytes_max=worker.commit_bytes_max,
         cached_users_max=worker.cached_users_max,
+        cached_bytes_max=worker.cached_bytes_max,
         idle_ms=settings.join.idle_ms,
         out_of_orderness_ms=settings.join.out_of_orderness_ms,
         skew_ms_max=settings.join.skew_ms_max,

@@ -66,6 +66,13 @@ class KafkaSettings(Section):
     session_timeout_ms: Whole = milliseconds(
         10_000, "Silence after which the broker gives a worker's partitions to others.", least=1_000, most=1_800_000
     )
+    partition_fetch_bytes_max: Whole = whole(
+        4_194_304,
+        "Most bytes fetched ahead of one partition, as they are on the wire; a worker holds as many for each partition of each topic"
+        " that it has. A batch that is larger is fetched all the same.",
+        65_536,
+        1_073_741_824,
+    )
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = setting("PLAINTEXT", "How to talk to the brokers.")
     ssl_cafile: OptionalText = setting(None, "The authorities to trust (PEM); empty: those of the system.", _PATH)
     ssl_certfile: OptionalText = setting(None, "Our own certificate (PEM), where brokers ask for one.", _PATH)
@@ -141,7 +148,21 @@ class WorkerSettings(Section):
     batch_events_max: Whole = whole(5_000, "Most records that one poll brings.", 1, 1_000_000)
     commit_ms: Whole = milliseconds(1_000, "Time between commits while events flow; a hot user is written once a commit.", most=60_000)
     commit_users_max: Whole = whole(2_000, "Most users that one commit writes; reaching it commits early.", 1, 100_000)
+    commit_bytes_max: Whole = whole(
+        33_554_432,
+        "Most bytes of the records of one commit and of the large users (4 KiB of state and more) whom they concern; reaching it commits"
+        " early. Redis serves nobody else while it writes a commit, and refuses requests of a gigabyte.",
+        65_536,
+        536_870_912,
+    )
     cached_users_max: Whole = whole(200_000, "Most users kept in memory; the longest unused go first.", 1, 100_000_000)
+    cached_bytes_max: Whole = whole(
+        268_435_456,
+        "Most bytes of stored state of the large users (4 KiB and more) kept in memory, where they take four times as much; the longest"
+        " unused go first.",
+        1_048_576,
+        1_099_511_627_776,
+    )
     retry_seconds_max: Whole = whole(
         0, "How long Kafka or Redis may be away before the process gives up with exit code 1; 0: it never gives up.", 0, 2_592_000
     )

@@ -59,7 +59,7 @@ Event: TypeAlias = Impression | Feedback
 class EventLimits(msgspec.Struct, frozen=True):
     """What one event may hold; anything beyond is refused whole and counted, never cut."""
 
-    event_bytes_max: int = 1_048_576
+    event_bytes_max: int = 262_144
     items_max: int = 1_000
     experiments_max: int = 16
     segments_max: int = 32
