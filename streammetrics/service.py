@@ -65,7 +65,6 @@ class Worker:
         self._on_final = on_final
         self._paused: frozenset[Input] = frozenset()
         self._backoff = Backoff()
-        self._retry_at = 0.0
         self._failing: dict[str, Trouble] = {}
         self._polling: Trouble | None = None
         self._poll_failed_seconds = 0.0
@@ -79,11 +78,11 @@ class Worker:
     def turn(self, timeout_s: float = 0.2) -> None:
         """Poll once and carry every owned task as far as the world allows."""
         now = self.vitals.beat_seconds = self.clock.monotonic()
-        if self._failing and now < self._retry_at:
-            timeout_s = max(0.01, min(timeout_s, self._retry_at - now))
+        if self._failing:
+            soonest = min((work.retry_at for work in self.works.values() if work.failing), default=now)
+            timeout_s = max(0.01, min(timeout_s, soonest - now))
         self._poll(timeout_s)
-        if self.clock.monotonic() >= self._retry_at:
-            self._carry()
+        self._carry()
         self._pace()
         self._note_vitals()
 
@@ -91,8 +90,7 @@ class Worker:
         """Commit what was taken, as far as the store allows within a bound, and leave the source."""
         deadline = self.clock.monotonic() + patience_seconds
         while any(work.backlog or self._unsaved(work) for work in self.works.values()):
-            if self.clock.monotonic() >= self._retry_at:
-                self._carry(commit_now=True)
+            self._carry(commit_now=True)
             if self._failing:
                 self.clock.sleep(FINISH_RETRY_SECONDS)
             if self._failing and self.clock.monotonic() > deadline:
@@ -171,27 +169,39 @@ class Worker:
         self.vitals.lag_seconds[origin] = max(0.0, (self.clock.wall_ms() - stamp) / 1_000) if stamp >= 0 else 0.0
 
     def _carry(self, commit_now: bool = False) -> None:
-        for work in list(self.works.values()):
-            try:
-                self._carry_one(work, commit_now)
-            except StoreError as error:
-                self._trouble("store", error)
-                return
-            except SourceError as error:
-                self._trouble("source", error)
-                return
-        self._well()
+        """Carry every task on, those that do well first, until one fails: a failure may take long, and the source must be polled.
 
-    def _carry_one(self, work: Work, commit_now: bool = False) -> None:
-        self._settle(work, wait=commit_now or bool(self._failing))
+        A task that fails waits by itself. With a cluster, others may have their state where all is well.
+        """
+        now = self.clock.monotonic()
+        for work in sorted(self.works.values(), key=lambda work: work.retry_at if work.failing else 0.0):
+            if work.failing and now < work.retry_at:
+                continue
+            try:
+                answered = self._carry_one(work, commit_now)
+            except StoreError as error:
+                self._trouble(work, "store", error)
+                break
+            except SourceError as error:
+                self._trouble(work, "source", error)
+                break
+            if answered:
+                work.failing, work.failures = "", 0
+        self._note_recovery()
+
+    def _carry_one(self, work: Work, commit_now: bool = False) -> bool:
+        """Carry a task as far as the world allows; False when its commit failed before, and has no answer yet either."""
+        self._settle(work, wait=commit_now)
+        if work.failing and work.sent is not None:
+            return False
         if work.state is None:
             self._claim(work)
-            return
+            return True
         while work.backlog:
             if self._too_much(work.state, work.backlog[0]):
                 self._save(work)
                 if work.state is None:
-                    return
+                    return True
             rest = self._step(work, work.backlog[0])
             work.backlog.popleft()
             if len(work.letters) > LETTERS_MAX or sum(len(letter.value or b"") for letter in work.letters) > LETTERS_BYTES_MAX:
@@ -200,7 +210,7 @@ class Worker:
                 work.backlog.appendleft(rest)
                 self._save(work)
                 if work.state is None:
-                    return
+                    return True
         self._tick(work)
         if self._due_left(work):
             self._step(work, None)
@@ -209,6 +219,7 @@ class Worker:
             self._save(work)
         if commit_now:
             self._settle(work, wait=True)
+        return True
 
     def _too_much(self, state: TaskState, chunk: Chunk) -> bool:
         """Whether a commit must come before these records, to stay within its bound."""
@@ -391,7 +402,7 @@ class Worker:
         """Pause the inputs whose records could not be used now, and those too far ahead of a slower one in event time."""
         paused: set[Input] = set()
         for work in self.works.values():
-            if self._failing or work.state is None:
+            if work.failing or work.state is None:
                 paused.update(work.inputs)
             else:
                 paused.update(self._ahead(work, work.state))
@@ -415,16 +426,17 @@ class Worker:
             origin for origin, watermark in zip(work.inputs, state.watermarks, strict=True) if watermark - slowest > self.rules.skew_ms_max
         ]
 
-    def _trouble(self, where: str, error: Exception) -> None:
-        """Note that the work cannot go on, and wait before the next try."""
+    def _trouble(self, work: Work, where: str, error: Exception) -> None:
+        """Note that a task cannot go on, and wait before its next try."""
         now = self.clock.monotonic()
-        trouble = self._failing[where] = one_more(where, self._failing.get(where), error, now, self.rules)
-        self._retry_at = now + self._backoff.delay(trouble.failures)
+        self._failing[where] = one_more(where, self._failing.get(where), error, now, self.rules)
+        work.failing, work.failures = where, work.failures + 1
+        work.retry_at = now + self._backoff.delay(work.failures)
 
-    def _well(self) -> None:
-        for where, trouble in self._failing.items():
-            log.info(f"{where} available again", failures=trouble.failures)
-        self._failing.clear()
+    def _note_recovery(self) -> None:
+        """Say what no task suffers from any more; one that went elsewhere suffers there."""
+        for where in self._failing.keys() - {work.failing for work in self.works.values()}:
+            log.info(f"{where} available again", failures=self._failing.pop(where).failures)
 
     def _note_vitals(self) -> None:
         vitals, states = self.vitals, [(work, work.state) for work in self.works.values()]

@@ -122,6 +122,10 @@ class Work:
     letters: list[DeadLetter] = field(default_factory=list)
     weights: Weights = field(default_factory=Weights)
     sent: Sent | None = None
+    failing: str = ""
+    """What of the world it waits for: the store or the source; none when all is well."""
+    failures: int = 0
+    retry_at: float = 0.0
     committed_seconds: float = 0.0
     ticked_seconds: float = 0.0
     heard_seconds: dict[Input, float] = field(default_factory=dict)

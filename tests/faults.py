@@ -161,11 +161,12 @@ class FaultyStore:
     last ones can be taken back (`forget_last`), as a store does that loses a suffix of its log.
 
     `failures` is the share of calls that fail, half of them after they took effect; `thefts` the share of commits before
-    which somebody else claims the task.
+    which somebody else claims the task. `away` are tasks that no call reaches.
     """
 
     def __init__(self, chance: Random | None = None, *, failures: float = 0.0, thefts: float = 0.0) -> None:
         self.failures, self.thefts = failures, thefts
+        self.away: set[int] = set()
         self.outcomes: list[Outcome] = []
         self.written: list[Commit] = []
         self._chance = chance or Random(0)
@@ -177,7 +178,9 @@ class FaultyStore:
         self.failures = self.thefts = 0.0
 
     @contextlib.contextmanager
-    def _network(self) -> Iterator[None]:
+    def _network(self, task: int) -> Iterator[None]:
+        if task in self.away:
+            raise StoreError(f"nobody answers for task {task}")
         fails = self._chance.random() < self.failures
         if fails and self._chance.random() < 0.5:
             raise StoreError("the request was lost")
@@ -186,7 +189,7 @@ class FaultyStore:
             raise StoreError("the reply was lost")
 
     def claim(self, task: int, token: str) -> Claim:
-        with self._network():
+        with self._network(task):
             return self.steal(task, token)
 
     def steal(self, task: int, token: str) -> Claim:
@@ -198,7 +201,7 @@ class FaultyStore:
         if self._chance.random() < self.thefts:
             self._thieves += 1
             self.steal(commit.task, f"thief-{self._thieves}")
-        with self._network():
+        with self._network(commit.task):
             outcome = self._inner.commit(commit)
             self.outcomes.append(outcome)
             if outcome is Outcome.WRITTEN:
@@ -219,7 +222,7 @@ class FaultyStore:
                     self._inner.claim(other, deed)
 
     def load(self, task: int, users: Collection[str], due_before_ms: int | None, due_max: int, totals: Collection[str] = ()) -> Loaded:
-        with self._network():
+        with self._network(task):
             return self._inner.load(task, users, due_before_ms, due_max, totals)
 
     def view(self, tasks: Collection[int], since: Mapping[int, int], panes_from_ms: Mapping[int, int | None]) -> Mapping[int, TaskView]:

@@ -729,6 +729,56 @@ class TestOwnership:
         assert ledger_of(bench.store, bench.engine, 1)[1].counts["key_mismatch", SETTINGS.inputs[0]] == 2
 
 
+class TestPartOfTheStoreAway:
+    """Tasks whose state lies where nobody answers wait; the others go on."""
+
+    @pytest.mark.parametrize("later", [False, True], ids=["from the start", "later"])
+    def test_the_tasks_of_the_rest_are_committed(self, later: bool) -> None:
+        engine, clock, store, letters = engine_of(SETTINGS), HandClock(START_MS), FaultyStore(), KeptLetters()
+        logs = Logs(SETTINGS.inputs, 3)
+        source = LogSource(logs, records_max=5)
+        source.give(0, 1, 2)
+        worker = worker_over(engine, source, store, letters, RULES, clock)
+
+        def carry_on(first: int) -> None:
+            for number in range(first, first + 20):
+                for task in range(3):
+                    shown = Impression(f"list-{number}", f"u{task}-{number}", START_MS + number, ("a",))
+                    logs.append(Input(SETTINGS.inputs[0], task), native(shown))
+                clock.advance(0.1)
+                worker.turn()
+
+        def read() -> dict[int, int | None]:
+            return {task: decode_control(view.control).offsets[0] for task, view in store.view(range(3), {}, {}).items()}
+
+        if later:
+            carry_on(0)
+        store.away = {1}
+        before = read()
+        carry_on(20)
+        assert {task: read().get(task) for task in (0, 2)} == dict.fromkeys((0, 2), 40 if later else 20)
+        assert read().get(1) == before.get(1)
+        assert worker.vitals.store_trouble is not None
+        assert {place.partition for place in source.paused} == ({1} if later else set())
+        store.away = set()
+        clock.advance(10.0)
+        carry_on(40)
+        worker.finish()
+        assert worker.vitals.store_trouble is None
+        assert_exact(store, logs, engine)
+
+    def test_what_a_task_suffered_that_went_elsewhere_is_forgotten(self) -> None:
+        bench = Bench()
+        bench.show(0)
+        bench.store.away = {0}
+        bench.turn(2)
+        assert bench.worker.vitals.store_trouble is not None
+        bench.source.take_away(0)
+        bench.turn(2)
+        assert bench.worker.works == {}
+        assert bench.worker.vitals.store_trouble is None
+
+
 class TestTheWorldAway:
     def test_a_source_or_store_that_stays_away_is_waited_for_and_told(self) -> None:
         bench = Bench()

@@ -51,6 +51,9 @@ from streammetrics.vitals import Trouble, Vitals
 
 T = TypeVar("T")
 
+COMMITS_AT_ONCE = 32
+"""Threads that send commits to a cluster, one for each commit under way; they exist when they are needed."""
+
 log = structlog.get_logger("streammetrics.commands.run")
 
 
@@ -134,7 +137,8 @@ def _work(settings: Settings, engine: Engine, store: RedisStore, clock: Clock, v
         stack.callback(letters.close)
         partitions = source.partitions
         _keep_trying(lambda: _announce(store, partitions, settings), "store", settings, vitals, clock, ending)
-        commits = stack.enter_context(ThreadPoolExecutor(1, "streammetrics-commit"))
+        # In a cluster one primary that does not answer must not hold up the commits to others.
+        commits = stack.enter_context(ThreadPoolExecutor(COMMITS_AT_ONCE if settings.redis.cluster else 1, "streammetrics-commit"))
         worker = Worker(
             engine=engine,
             decode=build_decoder(settings),
