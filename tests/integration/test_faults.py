@@ -20,11 +20,12 @@ from kafka import KafkaProducer
 
 from streammetrics.adapters.redis_store import TaskKeys
 from streammetrics.simulate import Traffic, generate
+from streammetrics.state import decode_control
 from tests.faults import ReplyThief
 from tests.integration.pipeline import HOUR_MS, PARTITIONS, Pipeline, Service, start_ms
 from tests.servers.kafka import KafkaBroker
 from tests.servers.process import wait_until
-from tests.servers.redis import RedisServer
+from tests.servers.redis import RedisCluster, RedisServer
 
 SEED = 20
 SESSION_SECONDS = 2.0
@@ -321,3 +322,32 @@ def assert_same_process(service: Service) -> None:
     """It has started once and not given up."""
     assert service.alive
     assert service.log.count('"event": "stopped"') == 0
+
+
+@pytest.mark.parametrize("how", ["killed", "frozen"])
+def test_a_primary_of_a_cluster_that_is_away_holds_up_its_own_tasks_only(kafka_broker: KafkaBroker, topic_name: str, how: str) -> None:
+    """With `cluster-require-full-coverage no`; with `yes`, which is Redis' default, the other primaries refuse to serve as well."""
+    with RedisCluster(masters=3, settings={"cluster-require-full-coverage": "no"}) as cluster:
+        sections = {**SECTIONS, "redis": {**SECTIONS["redis"], "cluster": True}}
+        pipeline = Pipeline(kafka_broker, cluster.url, topic_name, ["impressions", "feedback"], **sections)
+        with cluster.client() as client:
+            port_of = {task: int(client.get_node_from_key(TaskKeys.of(topic_name, task).ctl).port) for task in range(PARTITIONS)}
+        node = next(node for node in cluster.nodes[1:] if node.port in port_of.values())
+        others = {task for task, port in port_of.items() if port != node.port}
+        assert others
+        with pipeline.store() as store, pipeline.service(worker={"role": "worker", "commit_ms": 200}) as service:
+
+            def committed() -> int:
+                controls = [decode_control(view.control) for view in store.view(others, {}, {}).values()]
+                return sum(offset or 0 for control in controls for offset in control.offsets)
+
+            with Stream(pipeline):
+                wait_for_commits(pipeline, 100)
+                node.kill() if how == "killed" else node.hang()
+                wait_until(lambda: says(service, "/readyz", "store: "), what="/readyz names the store")
+                before = committed()
+                wait_until(lambda: committed() >= before + 300, what="the other tasks go on", deadline_seconds=30)
+                node.start() if how == "killed" else node.resume()
+                service.wait_ready()
+            assert_same_process(service)
+            assert_nothing_lost_nothing_twice(pipeline)
