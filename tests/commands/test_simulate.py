@@ -16,7 +16,7 @@ from streammetrics.commands.simulate_plan import FILE_START_MS, STDOUT, Wishes, 
 from streammetrics.errors import ConfigError
 from streammetrics.events import EventLimits, MalformedEvent, decoder
 from streammetrics.simulate import Regression, Variant
-from tests.command_line import started, streammetrics
+from tests.command_line import called, started, streammetrics
 from tests.servers.process import wait_until
 
 NOW_MS = 1_800_000_000_000
@@ -194,14 +194,14 @@ def test_in_real_time_records_come_as_they_happen_until_ctrl_c() -> None:
 
 
 def test_a_file_that_cannot_be_written_is_named() -> None:
-    done = streammetrics("simulate", "--out", "/no/such/folder/events", "--events", "1")
+    done = called("simulate", "--out", "/no/such/folder/events", "--events", "1")
     assert done.returncode == 2
     assert "--out = /no/such/folder/events: cannot be written" in done.stderr
 
 
 def test_simulated_events_replay_without_a_complaint(tmp_path: Path) -> None:
     simulated(tmp_path / "events", "--events", "2000")
-    done = streammetrics("replay", tmp_path / "events")
+    done = called("replay", tmp_path / "events")
     assert done.returncode == 0
     assert "events    2,000" in done.stdout
     assert "refused" not in done.stdout
