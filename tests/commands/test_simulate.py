@@ -182,13 +182,13 @@ def test_an_interrupted_simulation_leaves_no_file(number: signal.Signals, tmp_pa
 
 
 def test_in_real_time_records_come_as_they_happen_until_ctrl_c() -> None:
-    process = started("simulate", "--out", "-", "--pace", "real", "--rate", "50")
-    assert process.stdout is not None
-    assert process.stderr is not None
-    lines = [json.loads(process.stdout.readline()) for _ in range(20)]
-    process.send_signal(signal.SIGINT)
-    rest, said = process.stdout.read(), process.stderr.read()  # `communicate` would pass over lines that wait behind the twentieth
-    assert process.wait(timeout=30) == 0
+    with started("simulate", "--out", "-", "--pace", "real", "--rate", "50") as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        lines = [json.loads(process.stdout.readline()) for _ in range(20)]
+        process.send_signal(signal.SIGINT)
+        rest, said = process.stdout.read(), process.stderr.read()  # `communicate` would pass over lines that wait behind the twentieth
+    assert process.returncode == 0
     count = len(lines) + len(rest.splitlines())
     assert said.startswith(f"streammetrics: {count} records")
     assert count < 5_000, "as fast as possible there would be tens of thousands"
