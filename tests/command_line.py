@@ -1,4 +1,4 @@
-"""The commands as their user runs them: words in, output and an exit code out; in a process of its own or, at a tenth of the price, in this one."""
+"""The commands as their user runs them: words in, output and an exit code out; in a process of their own, or sooner in this one."""
 
 from __future__ import annotations
 
