@@ -274,9 +274,7 @@ class Worker:
         if chunk is not None and refused:
             values = {record.offset: record.value for record in chunk.records}
             origin = work.inputs[chunk.topic]
-            work.letters.extend(
-                DeadLetter(event.reason, event.detail, origin, event.offset, values[event.offset]) for event in refused
-            )
+            work.letters.extend(DeadLetter(event.reason, event.detail, origin, event.offset, values[event.offset]) for event in refused)
 
     def _placement(self, task: int) -> Callable[[str], bool] | None:
         misplaced = self._misplaced

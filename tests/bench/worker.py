@@ -141,7 +141,8 @@ def main() -> None:
     stages = {key.removeprefix("stage "): seconds for key, seconds in last.items() if key.startswith("stage ")}
     reply(
         {
-            "seconds": last["wall"] - first["wall"],
+            "began": first["wall"],
+            "ended": last["wall"],
             "processor_seconds": last["process"] - first["process"],
             "other_seconds": last["process"] - first["process"] - loop - stages["commit"],
             "stages": {**stages, "rest of the loop": loop + stages["commit"] - sum(stages.values())},
