@@ -141,6 +141,13 @@ def test_a_ratio_is_read_over_all_places_or_over_those_of_lists_with_feedback() 
     assert kept.means("with_feedback") == {"item_hit_rate@2": 2 / 3}
 
 
+def test_no_list_defines_a_metric_where_no_grade_can_be_relevant() -> None:
+    layout = TallyLayout(Scorer(["ndcg@2", "mrr@2", "dcg@2"], Spec(gain="binary", relevance_threshold=9)))
+    kept = tally([[1, 0], [0], []], layout)
+    assert kept == layout.of_packed(PackedLists.from_bytes([bytes([1, 0]), bytes([0]), b""])) == tally([[0.5, 0], [0], []], layout)
+    assert (kept.means("zero"), kept.means("skip")) == ({"ndcg@2": 0.0, "mrr@2": 0.0, "dcg@2": 0.0}, {"dcg@2": 0.0})
+
+
 def test_items_never_shown_define_a_list_and_count_as_feedback() -> None:
     layout = TallyLayout(Scorer(["recall@1", "ndcg@1"], Spec(no_relevant="skip")))
     kept = layout.of_ragged([0, 0], [0, 1, 2], unseen=([1], [1]))

@@ -182,7 +182,7 @@ class MaskTables:
     def ideal(self, gain: Gain, cutoff: int, counts: Sequence[Numbers]) -> Floats:
         """The best DCG at a cut-off of lists with so many items of at least each step's level."""
         depth = min(self.plan.cutoffs[cutoff], self.plan.depth)
-        total = np.zeros(counts[0].size if counts else 1)
+        total = np.zeros(counts[0].size)
         for level, count in zip(self.steps[gain], counts, strict=True):
             total += self.best(gain, (level,)).take(_capped(count, depth))
         return total
@@ -190,7 +190,7 @@ class MaskTables:
     def ideals(self, gain: Gain, counts: Sequence[Numbers]) -> Floats:
         """The same at every cut-off, by all counts at once where that takes a small table: shape (cutoffs, lists)."""
         top = min(self.plan.cutoffs[-1], self.plan.depth)
-        if not counts or (top + 1) ** len(counts) > JOINT_MAX:
+        if (top + 1) ** len(counts) > JOINT_MAX:
             return self._ideal_each(gain, counts)
         joint = _capped(counts[0], top).astype(np.uint16)
         for count in counts[1:]:

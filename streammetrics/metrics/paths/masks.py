@@ -224,6 +224,8 @@ class MaskBlock:
         match self.plan.spec.ideal:
             case "full":
                 return np.repeat(tables.best(gain, (1,))[np.minimum(cutoffs, self.plan.depth)][:, None], self.lengths.size, axis=1)
+            case _ if not tables.steps[gain]:  # no grade earns anything
+                return np.zeros((len(cutoffs), self.lengths.size))
             case "first_k":
                 width = WORD * self.planes.shape[1]
                 counts = [[self.count(Key(level=level), min(k, width)) for level in tables.steps[gain]] for k in cutoffs]
