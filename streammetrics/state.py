@@ -6,7 +6,7 @@ bits. Bytes of an unknown version are refused with the way out, never guessed at
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -17,7 +17,7 @@ from streammetrics.sessions import UNTOUCHED, JoinRules, Session, ShownList, Sto
 from streammetrics.windows import Group, Pane
 
 VERSION = 2
-SCALE = "scale "
+SCALES = "scales "
 
 _StoredParts = tuple[str, Facts | None, bool, tuple[Fragment, ...]]
 _StoredSession = tuple[int, int, int, list[Facts], list[StoredFeedback], list[_StoredParts]]
@@ -30,6 +30,7 @@ _decode_user = msgspec.msgpack.Decoder(tuple[int, int, list[_StoredSession]]).de
 _decode_totals = msgspec.msgpack.Decoder(tuple[int, list[StoredTotals]]).decode
 _encode_json = msgspec.json.Encoder().encode
 _decode_pane = msgspec.json.Decoder(tuple[int, list[tuple[str, str, str, str, list[int]]]]).decode
+_decode_scales = msgspec.json.Decoder(tuple[int, int, dict[str, float]]).decode
 _decode_scope = msgspec.json.Decoder(tuple[int, dict[str, int], int, dict[str, list[int]]]).decode
 
 
@@ -160,21 +161,38 @@ def decode_scope(stored: bytes) -> Scope:
     return scope
 
 
-def encode_scale(experiment: str, measure: str) -> str:
-    """The name under which the scale of an experiment's measure is settled.
+class Scales(NamedTuple):
+    """The frozen scales of an experiment by measure, and the greatest time that its life was known to last to (ms)."""
 
-    >>> decode_scale(encode_scale("ranker-v7", "ndcg@10")), decode_scale("something else")
-    (('ranker-v7', 'ndcg@10'), None)
+    until: int
+    by_measure: dict[str, float]
+
+
+def encode_scales(scales: Scales) -> bytes:
+    return _encode_json((VERSION, *scales))
+
+
+def decode_scales(stored: bytes) -> Scales:
+    try:
+        version, until, by_measure = _decode_scales(stored)
+    except msgspec.DecodeError as error:
+        raise _unreadable("an experiment's scales", error) from error
+    _check(version, "an experiment's scales")
+    return Scales(until, by_measure)
+
+
+def scales_name(experiment: str) -> str:
+    """The name under which the scales of an experiment are settled.
+
+    >>> experiment_of_scales(scales_name("ranker-v7")), experiment_of_scales("something else")
+    ('ranker-v7', None)
     """
-    return f"{SCALE}{measure} {experiment}"
+    return f"{SCALES}{experiment}"
 
 
-def decode_scale(name: str) -> tuple[str, str] | None:
-    """Experiment and measure of a scale's name; None for the name of something else."""
-    if not name.startswith(SCALE):
-        return None
-    measure, _, experiment = name.removeprefix(SCALE).partition(" ")
-    return experiment, measure
+def experiment_of_scales(name: str) -> str | None:
+    """The experiment whose scales have this name; None for the name of something else."""
+    return name.removeprefix(SCALES) if name.startswith(SCALES) else None
 
 
 def encode_control(control: Control) -> bytes:
