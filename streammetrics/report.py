@@ -17,7 +17,7 @@ from streammetrics.errors import StateError
 from streammetrics.experiments import ExperimentReport, Measures, Policy, Stored, build_report, choose_scales
 from streammetrics.lives import DAY_MS, WHOLE, Scope
 from streammetrics.scoring import Layout, add
-from streammetrics.state import Control, decode_control, decode_pane, decode_scope
+from streammetrics.state import Control, decode_control, decode_pane, decode_scope, fit_of
 from streammetrics.version import __version__
 from streammetrics.windows import FOREVER, NEVER, VIEWS, Board, Pane, View, Window, WindowRules, final_bound
 
@@ -147,7 +147,8 @@ class ExperimentView:
 class Ledger:
     """What is known of every task's committed state, and the reports made of it.
 
-    `signature` is the engine's: state that other rules made is refused with StateError, for its columns mean something else.
+    `signature` is the engine's: state that other rules made is refused with StateError, for its columns mean something else. Where
+    experiments are switched on in some tasks and off in others, or here, windows are shown and experiments are not.
     """
 
     def __init__(
@@ -185,7 +186,8 @@ class Ledger:
     ) -> None:
         """Take one task's committed state; `panes` are those from `panes_wanted` on."""
         control = decode_control(control_bytes)
-        if control.rules != self.signature:
+        fit = fit_of(control.rules, self.signature)
+        if fit in ("measures", "other"):
             raise StateError(
                 f"the state of task {task} was made by other rules than this process shows numbers by: give both the same configuration\n"
                 f"  stored: {control.rules}\n  now:    {self.signature}"
@@ -195,12 +197,16 @@ class Ledger:
         self._controls[task] = control
         self.seqs[task] = seq
         self._users[task] = users
-        names = begun_lives(control, experiments)
+        names = begun_lives(control, experiments) if fit == "same" else {}
         self._begun[task] = times_of(control, names)
         self._scopes[task] = dict(_scopes(names, experiments))
 
     def _controls_of(self, tasks: int) -> list[Control]:
         return [self._controls[task] for task in sorted(self._controls) if task < tasks]
+
+    def _count_alike(self, tasks: int) -> bool:
+        """Whether experiments are switched on, or off, in all tasks as here; if not, what some tell is not the whole."""
+        return all(control.rules == self.signature for control in self._controls_of(tasks))
 
     def _lives(self, tasks: int) -> dict[str, CommonLife]:
         """The life of each experiment that is shown."""
@@ -237,7 +243,7 @@ class Ledger:
 
         What is settled must have been taken (`freeze`) before the tasks were read, or a change might be about another life.
         """
-        if self.experiments is None:
+        if self.experiments is None or not self._count_alike(tasks):
             return {}
         view, lives, due = self.experiments, self._lives(tasks), dict[str, Change]()
         for (name, day), kept in self.stored(tasks).items():
@@ -259,6 +265,7 @@ class Ledger:
         """Merge what is known; `tasks` is how many there are in all, committed or not."""
         controls = self._controls_of(tasks)
         missing = len(controls) < tasks or not controls
+        whole = not missing and self._count_alike(tasks)
         watermark = NEVER if missing else min(control.watermark for control in controls)
         newest = max((control.newest for control in controls), default=NEVER)
         oldest_kept = max((control.oldest_kept for control in controls), default=NEVER)
@@ -286,8 +293,8 @@ class Ledger:
             users_open=sum(self._users.values()),
             sessions_open=sum(control.sessions_open for control in controls),
             withheld=self._withheld_count,
-            experiments=() if missing else tuple(self._experiments(controls, tasks)),
-            entered_ms=None if missing else _shown(min(control.entered_before for control in controls)),
+            experiments=tuple(self._experiments(controls, tasks)) if whole else (),
+            entered_ms=_shown(min(control.entered_before for control in controls)) if whole else None,
         )
 
     def _experiments(self, controls: Iterable[Control], tasks: int) -> Iterator[ExperimentReport]:

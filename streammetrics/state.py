@@ -6,7 +6,7 @@ bits. Bytes of an unknown version are refused with the way out, never guessed at
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -14,13 +14,22 @@ from streammetrics.copies import Facts, Fragment, Parts
 from streammetrics.errors import StateError
 from streammetrics.lives import Scope
 from streammetrics.sessions import UNTOUCHED, JoinRules, Session, ShownList, StoredFeedback, User
-from streammetrics.windows import Group, Pane
+from streammetrics.windows import NEVER, Group, Pane
 
 VERSION = 2
+COUNTED = " experiments["
+"""With it begins the part of the rules, the last one, that says what is counted of users in experiments; without it, nothing is."""
 SCALES = "scales "
 
 _StoredParts = tuple[str, Facts | None, bool, tuple[Fragment, ...]]
 _StoredSession = tuple[int, int, int, list[Facts], list[StoredFeedback], list[_StoredParts]]
+
+OTHER_MEASURES = (
+    "set experiments.metrics back; or run all workers once with experiments.enabled = false, which drops what is known of users and keeps "
+    "windows, and then with the new metrics; or start a new redis.namespace"
+)
+"""The ways out for who has state whose users were measured otherwise."""
+Fit: TypeAlias = Literal["same", "switched", "measures", "other"]
 
 StoredTotals = tuple[int, int, str | None, int, bytes]
 """What a user adds to one scope of a life: its number, the day, his variant (None: he saw several), lists, packed sums."""
@@ -40,7 +49,8 @@ class Control(msgspec.Struct, kw_only=True, array_like=True):
     `rules` names everything that changes numbers, so that state of other rules is never merged. Offsets and watermarks are
     by topic index; `counts` is (reason, topic index, count); `totals` are cumulative tallies of final panes; `groups` is
     (group, newest ts, known since); `lives` is (number, experiment, first and last time, variants), and the number of the next
-    one is `lives_from`. All lists of panes that end at or before `entered_before` are in the moments of their experiments.
+    one is `lives_from`. All lists of panes that end at or before `entered_before` are in the moments of their experiments, if they are
+    no older than `counted_from`.
     """
 
     version: int = VERSION
@@ -60,6 +70,7 @@ class Control(msgspec.Struct, kw_only=True, array_like=True):
     lives: list[tuple[int, str, int, int, list[str]]]
     lives_from: int
     entered_before: int
+    counted_from: int = NEVER
 
 
 _decode_control = msgspec.json.Decoder(Control).decode
@@ -193,6 +204,27 @@ def scales_name(experiment: str) -> str:
 def experiment_of_scales(name: str) -> str | None:
     """The experiment whose scales have this name; None for the name of something else."""
     return name.removeprefix(SCALES) if name.startswith(SCALES) else None
+
+
+def fit_of(stored: str, now: str) -> Fit:
+    """How state of the stored rules fits what is run now.
+
+    "switched": they differ in whether anything is counted of users in experiments; "measures": in what is. Neither matters to
+    windows. "other": they differ in what decides windows.
+
+    >>> fit_of("gap=5", "gap=5 experiments[mrr@10]"), fit_of("gap=5 experiments[mrr@5]", "gap=5 experiments[mrr@10]")
+    ('switched', 'measures')
+    >>> fit_of("gap=5", "gap=6"), fit_of("gap=5", "gap=5")
+    ('other', 'same')
+    """
+    if stored == now:
+        return "same"
+    (windows, counted), (windows_now, counted_now) = (
+        (rules.rpartition(COUNTED)[::2] if COUNTED in rules else (rules, "")) for rules in (stored, now)
+    )
+    if windows != windows_now:
+        return "other"
+    return "measures" if counted and counted_now else "switched"
 
 
 def encode_control(control: Control) -> bytes:
