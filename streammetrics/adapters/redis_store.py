@@ -135,7 +135,7 @@ class RedisStore:
 
     def _views(self, client: Client, questions: Sequence[tuple[Sequence[str], Sequence[str]]]) -> list[Any]:
         if isinstance(client, redis.RedisCluster):  # its pipeline takes no scripts
-            return [self._view(client, keys, args) for keys, args in questions]
+            return [send(client, "EVAL", self._view.text, len(keys), *keys, *args) for keys, args in questions]
         answers: list[Any] = []
         for start in range(0, len(questions), VIEWS_MAX):
             with client.pipeline(transaction=False) as pipeline:

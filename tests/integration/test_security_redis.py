@@ -158,7 +158,7 @@ class TestRun:
             assert refusals(client) == []
 
     @pytest.mark.parametrize("user", sorted(PASSWORDS.keys() - {"operator"}))
-    def test_whoever_shows_experiments_may_change_what_is_settled_of_them(
+    def test_whoever_shows_numbers_may_read_tasks_and_change_what_is_settled(
         self, authority: Authority, server: RedisServer, cluster: RedisCluster, url: str, user: str
     ) -> None:
         nodes = [server] if url == server.url else cluster.nodes
@@ -169,6 +169,7 @@ class TestRun:
         store = RedisStore(settings(url, authority, **access(authority, user), cluster=url != server.url))
         assert store.settle({"a": (None, b"1"), "b": (None, b"1")}) == {"a": b"1", "b": b"1"}
         assert store.settle({"a": (b"1", b"2"), "b": (b"1", None)}) == {"a": b"2"}
+        assert store.view([0, 1], {}, {}) == {}
         store.close()
         for node in nodes:
             with node.client() as client:
