@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 from streammetrics.copies import Duplicates
 from streammetrics.errors import MalformedEvent
 from streammetrics.events.model import Event, Feedback, Impression
-from streammetrics.sessions import Session, StoredFeedback, Touched, User
+from streammetrics.sessions import Session, StoredFeedback, User
 from streammetrics.task import EngineRules, Labelled, TaskState
 from streammetrics.windows import FOREVER, NEVER, final_bound, pane_start
 
@@ -61,7 +61,7 @@ class Step:
         self.state = state
         self.idle = idle
         self.counts = state.counts
-        self.touched: Touched = []
+        self.touched = state.touched
         self.refused: list[Refused] = []
 
     def advance_idle(self, tick_ms: int | None) -> None:
@@ -139,9 +139,9 @@ class Step:
         if user.lists_reach(limit, event.impression_id):
             self.state.dirty.add(event.user_id)
             close_ended(event.user_id, user, self.state, self.rules)  # what is over must not count, whenever it is looked at
-        if user.lists_reach(limit, event.impression_id):
-            self._refuse(topic, offset, "too_many_lists", f"user {event.user_id!r} has lists_open_max = {limit} open lists")
-            return False
+            if user.lists_reach(limit, event.impression_id):
+                self._refuse(topic, offset, "too_many_lists", f"user {event.user_id!r} has lists_open_max = {limit} open lists")
+                return False
         known = labelled.known_from <= event.ts <= labelled.known_until
         if not known and not self._has_room(labelled, event.ts):
             self._refuse(topic, offset, "too_many_variants", "its experiments would make more than variants_max variants")

@@ -21,7 +21,7 @@ from streammetrics.errors import MalformedEvent, StateError
 from streammetrics.lives import DAY_MS, WHOLE, Life, Lives
 from streammetrics.metrics import Scorer
 from streammetrics.scoring import Layout, add, changes
-from streammetrics.sessions import Touched, User
+from streammetrics.sessions import User
 from streammetrics.state import (
     COUNTED,
     OTHER_MEASURES,
@@ -39,7 +39,7 @@ from streammetrics.state import (
 from streammetrics.task import EngineRules, TaskState, cell_name
 from streammetrics.windows import FOREVER, NEVER, Group, Pane, add_to, final_bound, groups_of, pane_start
 
-__all__ = ["Arrived", "Decoded", "Effects", "Engine", "EngineRules", "FinalPane", "Needs", "Refused", "Save", "TaskState"]
+__all__ = ["Arrived", "Decoded", "Engine", "EngineRules", "FinalPane", "Needs", "Refused", "Save", "TaskState"]
 
 
 class Needs(NamedTuple):
@@ -58,16 +58,9 @@ class FinalPane(NamedTuple):
     pane: Pane
 
 
-class Effects(NamedTuple):
-    """What a step asks of the world: letters to write before the next commit, panes that are now final, ascending."""
-
-    refused: list[Refused]
-    final_panes: list[FinalPane]
-
-
 @dataclass(frozen=True, slots=True)
 class Save:
-    """What the next commit must write: see `streammetrics.ports.Commit`, which this fills."""
+    """What the next commit must write: see `streammetrics.ports.Commit`, which this fills. And the panes that are now final, ascending."""
 
     control: bytes
     panes_from_ms: int
@@ -80,6 +73,7 @@ class Save:
     totals_gone: list[str]
     experiments: dict[str, bytes]
     experiments_gone: list[str]
+    final_panes: list[FinalPane]
 
 
 class Engine:
@@ -195,8 +189,10 @@ class Engine:
         idle: frozenset[int] = frozenset(),
         tick_ms: int | None = None,
         flush: bool = False,
-    ) -> Effects:
-        """Take a batch of one input, or none. All users in `needs` must have been taken in before.
+    ) -> list[Refused]:
+        """Take a batch of one input, or none; returns what must be written as dead letters before the next commit.
+
+        All users in `needs` must have been taken in before. What changes in lists is joined here and tallied by `save`.
 
         `idle` are the inputs (by topic index) that are caught up and silent, the batch's own never among them; when all are,
         `tick_ms` is the time up to which they are known to be silent. `flush` ends the task's input: everything becomes final.
@@ -211,11 +207,12 @@ class Engine:
             state.watermark = FOREVER
             state.changed = True
         self._close(state, due)
-        self._tally(state, step.touched)
-        return Effects(step.refused, self._finish_panes(state))
+        return step.refused
 
     def save(self, state: TaskState) -> Save:
         """What to commit now. The state counts as saved from here on; if the commit is refused, throw it away."""
+        self._tally(state)
+        finals = self._finish_panes(state)
         self._expire_panes(state)
         settled = self._settle(state)
         users: dict[str, bytes] = {}
@@ -259,6 +256,7 @@ class Engine:
             totals_gone=settled.gone,
             experiments=cells,
             experiments_gone=cells_gone,
+            final_panes=finals,
         )
 
     def forget(self, state: TaskState, users_max: int) -> None:
@@ -365,15 +363,18 @@ class Engine:
         state.leave(user_id, user, [shown for session in user.sessions for shown in session.lists.values() if shown.ts < final], pane_ms)
         user.entered = max(user.entered, final)
 
-    def _tally(self, state: TaskState, touched: Touched) -> None:
+    def _tally(self, state: TaskState) -> None:
+        """Bring the panes up to date: a list that was shown and answered since the last commit is scored once."""
+
         def groups(experiments: Labels, segments: Labels) -> tuple[Group, ...]:
             known = state.labelled.get((experiments, segments))
             return groups_of(experiments, segments, self.rules.segments) if known is None else known.groups
 
-        for (start, group), change in changes(touched, self.layout, self.rules.pane_ms, groups).items():
+        for (start, group), change in changes(state.touched, self.layout, self.rules.pane_ms, groups).items():
             assert start >= state.final_before, "a final pane changed"
             add_to(state.panes.setdefault(start, {}), group, change)
             state.panes_dirty.add(start)
+        state.touched = []
 
     def _finish_panes(self, state: TaskState) -> list[FinalPane]:
         """Take leave of the panes that are now final: their lists enter the cumulative totals."""

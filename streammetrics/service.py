@@ -156,11 +156,10 @@ class Worker:
                 self._take_records(work, origin, records)
 
     def _take_records(self, work: Work, origin: Input, records: Sequence[Record]) -> None:
-        topic, decode = work.inputs.index(origin), self.decode
+        topic = work.inputs.index(origin)
         size = min(CHUNK_RECORDS_MAX, self.rules.commit_users_max)
         for start in range(0, len(records), size):
-            chunk = records[start : start + size]
-            work.backlog.append(Chunk(topic, chunk, [(offset, stamp, decode(value)) for offset, stamp, value in chunk]))
+            work.backlog.append((topic, records[start : start + size]))
         work.heard_seconds[origin] = self.clock.monotonic()
         work.idle -= {topic}
         self.vitals.records[origin.topic] += len(records)
@@ -185,11 +184,12 @@ class Worker:
             self._claim(work)
             return
         while work.backlog:
-            if self._too_much(work.state, work.backlog[0]):
+            chunk = self._decoded(*work.backlog[0])
+            if self._too_much(work.state, chunk):
                 self._save(work)
                 if work.state is None:
                     return
-            self._step(work, work.backlog[0])
+            self._step(work, chunk)
             work.backlog.popleft()
             if len(work.letters) > LETTERS_MAX:
                 self._write_letters(work)
@@ -201,6 +201,11 @@ class Worker:
             self._save(work)
         if commit_now:
             self._settle(work, wait=True)
+
+    def _decoded(self, topic: int, records: Sequence[Record]) -> Chunk:
+        """Decode what a step takes next: just before it, while bytes take less room than events, and it finds them in the cache."""
+        decode = self.decode
+        return Chunk(topic, records, [(offset, stamp, decode(value)) for offset, stamp, value in records])
 
     def _too_much(self, state: TaskState, chunk: Chunk) -> bool:
         """Whether a commit must come before these records, to stay within its bound."""
@@ -272,15 +277,11 @@ class Worker:
             if asked or needs.totals or needs.due_before_ms is not None:
                 loaded = self.store.load(work.task, asked, needs.due_before_ms, self.rules.commit_users_max, needs.totals)
             due = engine.take(state, needs, loaded.users, loaded.due, loaded.next_due_ms, self._placement(work.task), loaded.totals)
-        effects = engine.step(state, batch, due, work.idle - {batch.topic} if batch else work.idle, tick_ms, flush)
-        if chunk is not None and effects.refused:
+        refused = engine.step(state, batch, due, work.idle - {batch.topic} if batch else work.idle, tick_ms, flush)
+        if chunk is not None and refused:
             values = {record.offset: record.value for record in chunk.records}
             origin = work.inputs[chunk.topic]
-            work.letters.extend(
-                DeadLetter(refused.reason, refused.detail, origin, refused.offset, values[refused.offset]) for refused in effects.refused
-            )
-        if effects.final_panes and self._on_final is not None:
-            self._on_final(effects.final_panes)
+            work.letters.extend(DeadLetter(event.reason, event.detail, origin, event.offset, values[event.offset]) for event in refused)
 
     def _placement(self, task: int) -> Callable[[str], bool] | None:
         misplaced = self._misplaced
@@ -313,6 +314,8 @@ class Worker:
             self._step(work, None)
         self._write_letters(work)
         save = self.engine.save(work.state)
+        if save.final_panes and self._on_final is not None:
+            self._on_final(save.final_panes)
         commit = commit_of(save, task=work.task, epoch=work.epoch, token=work.token, seq=work.seq + 1)
         offsets = zip(work.inputs, work.state.offsets, strict=True)
         work.sent = Sent(commit, {origin: offset for origin, offset in offsets if offset is not None}, frozenset(save.users_gone))

@@ -373,10 +373,10 @@ class User:
 
     def lists_reach(self, limit: int, impression_id: str) -> bool:
         """Whether one more list would exceed the limit of open lists; another copy of an open list is not one more."""
-        if len(self.sessions) == 1 and len(self.sessions[0].lists) < limit:
-            return False
-        known = any(impression_id in session.lists or impression_id in session.parts for session in self.sessions)
-        return not known and sum(len(session.lists) for session in self.sessions) >= limit
+        lists = 0
+        for session in self.sessions:
+            lists += len(session.lists)
+        return lists >= limit and not any(impression_id in session.lists or impression_id in session.parts for session in self.sessions)
 
     def close_before(self, bound: int, gap_ms: int) -> list[Session]:
         """Take out the sessions that no admitted event can touch any more: those with last + gap < bound."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from streammetrics.copies import Labels
 from streammetrics.grades import GradeRules
 from streammetrics.lives import WHOLE, ExperimentRules, Lives
-from streammetrics.sessions import JoinRules, ShownList, User
+from streammetrics.sessions import JoinRules, ShownList, Touched, User
 from streammetrics.windows import FOREVER, NEVER, Group, Panes, groups_of
 
 LABEL_SETS_MAX = 10_000
@@ -84,6 +84,8 @@ class TaskState:
     def __init__(self, topics: int) -> None:
         self.users: dict[str, User] = {}
         self.dirty: set[str] = set()
+        self.touched: Touched = []
+        """Lists that have changed since the last commit, and so must be tallied with the next one."""
         self.due_moved: set[str] = set()
         self.next_due = NEVER
         self.due_asked = False

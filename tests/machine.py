@@ -113,8 +113,7 @@ class Machine:
         needs = self.engine.needs(self.state, batch)
         loaded = self.store.load(0, needs.users, needs.due_before_ms, self.due_max, needs.totals)
         due = self.engine.take(self.state, needs, loaded.users, loaded.due, loaded.next_due_ms, totals=loaded.totals)
-        effects = self.engine.step(self.state, batch, due, self._idle, tick_ms, flush)
-        self.finals.extend(effects.final_panes)
+        self.engine.step(self.state, batch, due, self._idle, tick_ms, flush)
 
     def commit(self) -> None:
         """Commit what was taken, and let go of every user, so that the next batch reads them back."""
@@ -126,6 +125,7 @@ class Machine:
         if self.engine.needs(self.state, None).totals:
             self._step(None)
         save = self.engine.save(self.state)
+        self.finals.extend(save.final_panes)
         return commit_of(save, task=0, epoch=self._epoch, token=self._token, seq=self._seq + 1)
 
     def committed(self) -> None:
