@@ -253,7 +253,9 @@ def engine_alarms(
     return ever, float(np.median(reductions)), invalid
 
 
-def users_to_find(drop: float, users: int, experiments: int, looks: int, seed: int) -> dict[str, float]:
+def users_to_find(
+    drop: float, users: int, experiments: int, looks: int, seed: int, advance: Callable[[int], None] = nobody
+) -> dict[str, float]:
     """Median users of both arms together when a true drop is first certain; infinite if half of the experiments do not find it."""
     regime = Regime("power", users, 12, staggered=True, taste=0.7)
     found: dict[str, list[float]] = {rule: [] for rule in RULES}
@@ -261,6 +263,7 @@ def users_to_find(drop: float, users: int, experiments: int, looks: int, seed: i
         seen = judge(draw(regime, (seed, round(1_000 * drop), number), drop), looks)
         for rule, said in seen.certain.items():
             found[rule].append(float(seen.users[np.argmax(said)]) if said.any() else math.inf)
+        advance(1)
     return {rule: float(np.median(each)) for rule, each in found.items()}
 
 
@@ -344,7 +347,8 @@ def main(quick: bool, experiments: int | None, looks: int, seed: int) -> None:
     show_false_alarms("The same where the theorem has a harder time", STRESSES, max(count // 2, 1), looks, seed)
     table = Table("true drop", *RULES, title="Median users of both arms when a true drop is first certain (staggered users)", box=MARKDOWN)
     for drop, (users, wanted) in DROPS.items():
-        medians = users_to_find(drop, users, max(count // 4, 1), looks, seed)
+        with progress(f"a true drop of {drop:.0%}", max(count // 4, 1)) as advance:
+            medians = users_to_find(drop, users, max(count // 4, 1), looks, seed, advance)
         table.add_row(f"{drop:.0%}", *(f"{median:,.0f}" for median in medians.values()))
         console.print(goal(medians["alarm"] <= wanted, count, f"{drop:.0%} drop: {medians['alarm']:,.0f} users, wanted at most {wanted:,}"))
     console.print(table)
