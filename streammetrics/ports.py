@@ -213,10 +213,10 @@ class Store(Protocol):
         """How many tasks the namespace has, or None before the first announcement."""
         ...
 
-    def settle(self, values: Mapping[str, bytes]) -> Mapping[str, bytes]:
-        """Record values of the namespace that are said once and hold for ever; returns all that are recorded.
+    def settle(self, changes: Mapping[str, tuple[bytes | None, bytes | None]]) -> Mapping[str, bytes]:
+        """Change values of the namespace, each from what it was to what it shall be, None for not at all; returns all there are.
 
-        Of two who say the same name, the first one counts, whoever asks.
+        A value that is not what it was said to be stays: of two who change the same one, the first one counts, whoever asks.
         """
         ...
 

@@ -37,14 +37,14 @@ class Publisher:
             if self._tasks is None:
                 return None
         ledger, tasks = self._ledger, range(self._tasks)
+        if not self._settled:  # what was settled before counts from the first report on, and is read before the tasks are
+            ledger.freeze(self._store.settle({}))
+            self._settled = True
         views = self._store.view(tasks, ledger.seqs, {task: ledger.panes_wanted(task) for task in tasks})
         for task, view in views.items():
             ledger.update(task, view.seq, view.control, view.panes, view.users, view.experiments)
-        if not self._settled:  # what was settled before counts from the first report on
-            ledger.freeze(self._store.settle({}))
-            self._settled = True
-        if scales := ledger.scales_due(self._tasks):
-            ledger.freeze(self._store.settle(scales))
+        if changes := ledger.scales_due(self._tasks):
+            ledger.freeze(self._store.settle(changes))
         report = ledger.report(self._tasks)
         self._on_report(report)
         return report

@@ -160,6 +160,9 @@ TABLE: tuple[Series, ...] = (
     _counter("feedback_unmatched", "Feedback that counts for no list, by reason: orphan, out_of_list or too_old.", "reason", "topic"),
     _counter("feedback_unknown_action", "Feedback whose action no grade rule names.", "topic"),
     _counter("key_mismatch", "Events of users whose id does not hash to the partition that they came on.", "topic"),
+    _counter(
+        "experiment_lists_full", "Final lists that a user had too many of to count in an experiment, once for each of its scopes.", "topic"
+    ),
     _gauge("watermark_timestamp_seconds", "Event time up to which an input has been read.", "topic", "partition", unit="seconds"),
     _gauge("tasks", "Tasks of the namespace: partitions of each topic."),
     _gauge("open_sessions", "Sessions that are open."),

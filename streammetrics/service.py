@@ -232,6 +232,8 @@ class Worker:
                 "or start again without it to count anew from where kafka.start says"
             )
         state = self.engine.open(claim.control, claim.panes, claim.pane_starts, claim.experiments)
+        if state.changed:
+            log.warning("experiments were switched on or off: what was known of their users is dropped", task=work.task)
         self._check_topics(work, state)
         known = {origin: offset for origin, offset in zip(work.inputs, state.offsets, strict=True) if offset is not None}
         starts = self.source.start(work.task, known)

@@ -231,8 +231,8 @@ class FaultyStore:
     def partitions(self) -> int | None:
         return self._inner.partitions()
 
-    def settle(self, values: Mapping[str, bytes]) -> Mapping[str, bytes]:
-        return self._inner.settle(values)
+    def settle(self, changes: Mapping[str, tuple[bytes | None, bytes | None]]) -> Mapping[str, bytes]:
+        return self._inner.settle(changes)
 
     def ping(self) -> None:
         self._inner.ping()

@@ -160,9 +160,13 @@ class MemoryStore:
     def partitions(self) -> int | None:
         return self._partitions
 
-    def settle(self, values: Mapping[str, bytes]) -> Mapping[str, bytes]:
+    def settle(self, changes: Mapping[str, tuple[bytes | None, bytes | None]]) -> Mapping[str, bytes]:
         with self._lock:
-            self._settled = {**values, **self._settled}
+            for name, (before, after) in changes.items():
+                if self._settled.get(name) == before:
+                    self._settled.pop(name, None)
+                    if after is not None:
+                        self._settled[name] = after
             return dict(self._settled)
 
     def ping(self) -> None:

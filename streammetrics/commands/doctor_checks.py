@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, TypeAlias
@@ -18,11 +18,12 @@ from streammetrics.adapters.redis_store import RedisStore
 from streammetrics.commands.assembly import build_engine
 from streammetrics.commands.connections import kafka_settings, redis_settings
 from streammetrics.config import Settings
-from streammetrics.state import decode_control
+from streammetrics.state import OTHER_MEASURES, decode_control, fit_of
 
 REDIS_ANSWER_MS = 2_000
 CONNECT_SECONDS = 2.0
 CLOCK_SECONDS_MAX = 1.0
+OTHER_RULES = "set them back, or start a new redis.namespace: numbers of different rules are never merged"
 NO_PANES_FROM_MS = 1 << 52
 """Later than any pane: control values are wanted, not tallies."""
 
@@ -138,17 +139,31 @@ def _namespace_findings(store: RedisStore, settings: Settings, seen: Seen) -> It
     )
     signature = build_engine(settings, settings.kafka.topics).signature
     controls = [decode_control(view.control) for view in views.values()]
-    if stored := {control.rules for control in controls} - {signature}:
-        mend = "set them back, or start a new redis.namespace: numbers of different rules are never merged"
-        yield Finding(
-            "fail", f"the stored state was made by other settings:\n          stored {min(stored)}\n          now    {signature}", mend
-        )
+    yield from _rules_findings({control.rules for control in controls}, signature, "on" if settings.experiments.enabled else "off")
     if any(control.topics != list(settings.kafka.topics) for control in controls):
         yield Finding(
             "fail",
             f"the stored state is of the topics {', '.join(controls[0].topics)}",
             "set kafka.topics back, or start a new redis.namespace",
         )
+
+
+def _rules_findings(stored: Iterable[str], now: str, switched: str) -> Iterator[Finding]:
+    """Whether the stored state can be gone on with by these rules; `switched` says how experiments are."""
+    by_fit: dict[str, str] = {}
+    for rules in sorted(stored):
+        by_fit.setdefault(fit_of(rules, now), rules)
+    if "switched" in by_fit:
+        yield Finding(
+            "warn",
+            f"experiments are switched {switched}, and were not when the state was stored",
+            "a worker that starts drops what is known of users in experiments, and counting them begins anew; windows go on",
+        )
+    for fit, mend in (("measures", OTHER_MEASURES), ("other", OTHER_RULES)):
+        if fit in by_fit:
+            yield Finding(
+                "fail", f"the stored state was made by other settings:\n          stored {by_fit[fit]}\n          now    {now}", mend
+            )
 
 
 def _clock_findings(connection: RedisSettings) -> Iterator[Finding]:

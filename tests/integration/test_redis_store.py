@@ -250,7 +250,8 @@ def test_a_user_with_the_least_rights_can_do_all_that_a_store_does(small_redis: 
     owner.must_commit(users_gone=["a"], panes_gone=[0], totals_gone=["a"], experiments_gone=["1"])
     everything(store, 0, ["a", "b"])
     owner.load(["b"], totals=["b"])
-    store.settle({"a": b"1"})
+    store.settle({"a": (None, b"1")})
+    assert store.settle({"a": (b"1", None)}) == {}
     Owner(store, 0, "next")
     assert store.announce(3) is None
     assert store.partitions() == 3
