@@ -20,6 +20,7 @@ from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 from kafka.net.compat import KafkaNetClient
 
+from streammetrics.adapters.certificates import CertificateFiles
 from streammetrics.errors import ConfigError, Problem, SourceError
 
 log = structlog.get_logger("streammetrics.kafka")
@@ -115,8 +116,25 @@ def unreachable_reason(servers: Sequence[str], timeout_s: float = CONNECT_SECOND
     return "; ".join(reasons)
 
 
+def require_files(settings: KafkaSettings) -> None:
+    """Raise ConfigError that names the certificate files which cannot be read or do not fit each other.
+
+    The client reads them each time that it connects, on a thread of its own, and says of any misfit that it found nobody.
+    """
+    if "SSL" in settings.security_protocol:
+        files = CertificateFiles(
+            section="kafka",
+            cafile=settings.ssl_cafile,
+            certfile=settings.ssl_certfile,
+            keyfile=settings.ssl_keyfile,
+            password=settings.ssl_password,
+        )
+        files.check()
+
+
 def require_reachable(settings: KafkaSettings) -> None:
-    """Raise SourceError, naming every server tried, unless one accepts a TCP connection."""
+    """Raise ConfigError for certificate files that cannot be used, SourceError unless a server accepts a TCP connection."""
+    require_files(settings)
     if reason := unreachable_reason(settings.bootstrap_servers):
         raise SourceError(f"no Kafka broker can be reached ({reason}); start it, or correct kafka.bootstrap_servers")
 
@@ -193,7 +211,7 @@ class Network:
 
 @contextlib.contextmanager
 def starting(what: str, settings: KafkaSettings) -> Iterator[Network]:
-    """Turn a client's failure to start into a SourceError (or ConfigError) that gives the cause from the client's log.
+    """Turn a client's failure to start into a SourceError that gives the cause from the client's log.
 
     A client that is given the yielded Network leaves no thread and no descriptor behind when it fails to start.
     """
@@ -203,11 +221,8 @@ def starting(what: str, settings: KafkaSettings) -> Iterator[Network]:
             undo.callback(network.close)
             yield network
             undo.pop_all()
-    except (OSError, ValueError) as error:  # certificates and keys are read while a client is built
-        named = {name: value for name in ("ssl_cafile", "ssl_certfile", "ssl_keyfile") if (value := getattr(settings, name))}
-        if not named:
-            raise SourceError(f"{what} cannot be started: {error}") from error
-        raise ConfigError([Problem(f"kafka.{name}", value, f"cannot be used: {error}") for name, value in named.items()]) from error
+    except (OSError, ValueError) as error:
+        raise SourceError(f"{what} cannot be started: {error}") from error
     except KafkaError as error:
         cause = watched.last_error(began)
         hint = f": {cause}" if cause else ""

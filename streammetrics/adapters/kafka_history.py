@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from streammetrics.adapters.kafka_client import KafkaSettings, describe_topics, topic_id_text
-from streammetrics.errors import SourceError, StateError
+from streammetrics.errors import ConfigError, SourceError, StateError
 from streammetrics.ports import Input
 
 TOPIC_GONE_SECONDS = 15.0
@@ -41,7 +41,7 @@ class History:
 
     def refuse_other_topics(self) -> None:
         """Ask the broker itself: raise StateError if a topic is gone, or another one by that name."""
-        with contextlib.suppress(SourceError):  # it cannot say now: the reason given is a less exact one, or none yet
+        with contextlib.suppress(SourceError, ConfigError):  # it cannot say now: the reason given is a less exact one, or none yet
             found = describe_topics(self._settings, self._settings.topics)
             for topic, known in self._topic_ids.items():
                 if topic not in found:

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from streammetrics.adapters.http_connections import tls_context
 from streammetrics.adapters.http_server import rules_of
-from streammetrics.adapters.kafka_client import describe_topics, unreachable_reason
+from streammetrics.adapters.kafka_client import describe_topics, require_files, unreachable_reason
 from streammetrics.adapters.kafka_facts import read_cluster
 from streammetrics.adapters.redis_client import RedisSettings, connect, send, speaking
 from streammetrics.adapters.redis_store import RedisStore
@@ -52,6 +52,7 @@ Check: TypeAlias = Callable[[Settings, Seen], Iterator[Finding]]
 def kafka_findings(settings: Settings, seen: Seen) -> Iterator[Finding]:
     """Servers one by one, the cluster, the input topics and the dead-letter topic."""
     kafka, connection = settings.kafka, kafka_settings(settings)
+    require_files(connection)
     refused = {server: reason for server in kafka.bootstrap_servers if (reason := unreachable_reason([server], CONNECT_SECONDS))}
     all_refused = len(refused) == len(kafka.bootstrap_servers)
     for reason in refused.values():

@@ -276,7 +276,11 @@ class TestSecrets:
 
     @pytest.mark.parametrize(
         ("section", "leaf", "named"),
-        [("kafka", "ssl_password", ""), ("http", "ssl_password", "http.ssl_password"), ("http", "password_hash", "http.password_hash")],
+        [
+            ("kafka", "ssl_password", "kafka.ssl_password"),
+            ("http", "ssl_password", "http.ssl_password"),
+            ("http", "password_hash", "http.password_hash"),
+        ],
     )
     def test_a_key_that_its_password_does_not_open_tells_none(
         self, world: World, tmp_path: Path, section: str, leaf: str, named: str

@@ -203,8 +203,19 @@ def test_without_the_certificate_that_the_broker_asks_for_nothing_is_read(broker
 
 def test_a_key_of_another_certificate_is_told_as_one(broker: SecureKafkaBroker, authority: Authority) -> None:
     given = by_certificate(broker, authority) | {"ssl_keyfile": str(authority.client("another").keyfile)}
-    with pytest.raises(SourceError, match=r"KEY_VALUES_MISMATCH.*check .*certificates"):
+    with pytest.raises(ConfigError, match=r"kafka\.ssl_keyfile.*it holds another"):
         describe_topics(kafka_settings(settings_of(given)), TOPICS)
+
+
+def test_a_run_with_files_that_do_not_fit_ends_at_once_with_the_setting(
+    broker: SecureKafkaBroker, authority: Authority, redis_url: str
+) -> None:
+    given = by_certificate(broker, authority) | {"ssl_keyfile": str(authority.client("another").keyfile)}
+    done = streammetrics("run", *flags(given, redis_url))
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "kafka.ssl_keyfile" in done.stderr
+    doctor = streammetrics("doctor", *flags(given, redis_url))
+    assert (doctor.returncode, "fail  kafka.ssl_keyfile = " in doctor.stdout) == (1, True), doctor.stdout
 
 
 class TestMissingRights:
