@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from streammetrics.adapters.certificates import CertificateFiles
-from streammetrics.adapters.kafka_client import KafkaSettings, describe_topics
+from streammetrics.adapters.kafka_client import KafkaSettings
+from streammetrics.adapters.kafka_topics import describe_topics
 from streammetrics.adapters.redis_client import RedisSettings
 from streammetrics.adapters.redis_store import RedisStore
 from streammetrics.errors import ConfigError, Problem, SourceError
