@@ -407,6 +407,7 @@ INHIBITIONS = (
     ),
     Inhibition("StreammetricsClientDeaf", ("StreammetricsWatermarkStalled", "StreammetricsLagGrowing")),
     Inhibition("StreammetricsRebalanceStorm", ("StreammetricsWatermarkStalled", "StreammetricsLagGrowing", "StreammetricsCommitsFailing")),
+    Inhibition("StreammetricsCommitsFailing", ("StreammetricsWatermarkStalled", "StreammetricsLagGrowing")),
     Inhibition("StreammetricsNoTraffic", ("StreammetricsJoinUnhealthy", "StreammetricsAllVariantsFell")),
     Inhibition("StreammetricsEventsRefused", ("StreammetricsJoinUnhealthy",)),
     Inhibition("StreammetricsJoinUnhealthy", ("StreammetricsAllVariantsFell", "StreammetricsExperimentInvalid")),
