@@ -171,15 +171,25 @@ async def _refused(request: Request, error: Exception) -> Response:
 
 
 def _without_bodies(app: ASGIApp) -> ASGIApp:
-    """Nothing here takes a body: a request that has one is refused before it is read."""
-    refusal = PlainTextResponse("no path here takes a body\n", 413, headers={"connection": "close"})
+    """Nothing here takes a body: a request that has one is refused before it is read, and one whose head is beyond the limit, too.
+
+    A head that comes in pieces is refused as soon as it is too long; what came at once is known only here.
+    """
+    body = PlainTextResponse("no path here takes a body\n", 413, headers={"connection": "close"})
+    head = PlainTextResponse(f"the first line and headers are longer than {HEADER_BYTES_MAX} bytes\n", 431, headers={"connection": "close"})
 
     async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
         headers = dict(scope["headers"])
         has_body = b"transfer-encoding" in headers or headers.get(b"content-length", b"0").strip(b"0")
-        await (refusal if has_body else app)(scope, receive, send)
+        answering = body if has_body else head if _head_bytes(scope) > HEADER_BYTES_MAX else app
+        await answering(scope, receive, send)
 
     return wrapped
+
+
+def _head_bytes(scope: Scope) -> int:
+    """How long the first line and the headers are, without what parts them."""
+    return len(scope["raw_path"]) + len(scope["query_string"]) + sum(len(name) + len(value) for name, value in scope["headers"])
 
 
 def _with_security_headers(app: ASGIApp) -> ASGIApp:

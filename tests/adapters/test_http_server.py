@@ -360,6 +360,23 @@ class TestManners:
             client.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-Long: " + b"x" * 2 * HEADER_BYTES_MAX)
             assert client.recv(100).startswith(b"HTTP/1.1 400 ")
 
+    @pytest.mark.parametrize(
+        "said",
+        [
+            b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-Long: " + b"x" * HEADER_BYTES_MAX,
+            b"GET /healthz HTTP/1.1\r\nHost: x" + b"\r\nX-Short: 1" * (HEADER_BYTES_MAX // 8),
+            b"GET /healthz?" + b"x" * HEADER_BYTES_MAX + b" HTTP/1.1\r\nHost: x",
+        ],
+        ids=["one header", "many headers", "the path"],
+    )
+    def test_a_head_beyond_the_limit_is_refused_also_when_it_comes_whole(self, still_port: Port, said: bytes) -> None:
+        """A reading takes more than the limit, so it may be complete before anybody has seen that it is too long."""
+        with socket.create_connection(_address(still_port), timeout=10) as client:
+            client.sendall(said + b"\r\n\r\n")
+            answer = everything(client)
+        assert re.match(rb"HTTP/1\.1 (431|400) ", answer)
+        assert answer.count(b"HTTP/1.1") == 1
+
     @pytest.mark.parametrize("said", [b"\x16\x03\x01\x02\x00\x01\x00\x01", b"GET\r\n\r\n", b"GET /healthz HTTP/9\r\n\r\n"])
     def test_what_is_no_http_is_refused(self, still_port: Port, said: bytes) -> None:
         with socket.create_connection(_address(still_port), timeout=10) as client:
