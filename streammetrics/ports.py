@@ -180,6 +180,19 @@ class TaskView:
     experiments: Mapping[str, bytes] = field(default_factory=dict)
 
 
+class StoreNode(NamedTuple):
+    """One server of a store, and how safe state is there; None for what it would not say. A limit of 0 bytes is none.
+
+    `evicts`: it may delete state when memory is short. `forgets`: a restart may begin empty.
+    """
+
+    name: str
+    memory_bytes: int | None = None
+    memory_limit_bytes: int | None = None
+    evicts: bool | None = None
+    forgets: bool | None = None
+
+
 class Store(Protocol):
     """Where state lives. Every method may raise StoreError (try again) and nothing else that is the world's fault."""
 
@@ -222,6 +235,10 @@ class Store(Protocol):
 
     def ping(self) -> None:
         """Raise StoreError when the store cannot serve."""
+        ...
+
+    def nodes(self) -> tuple[StoreNode, ...]:
+        """What each server of the store that takes writes says of itself, by name; nothing where there are none."""
         ...
 
     def close(self) -> None: ...

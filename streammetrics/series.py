@@ -16,7 +16,7 @@ from streammetrics.metrics.names import METRIC_NAMES
 
 Kind: TypeAlias = Literal["gauge", "counter", "histogram", "info"]
 Origin: TypeAlias = Literal["state", "loop", "exporter"]
-Unit: TypeAlias = Literal["", "seconds", "records"]
+Unit: TypeAlias = Literal["", "seconds", "records", "bytes"]
 
 RATIO_METRIC = "item_hit_rate"
 """The one metric that is a ratio of sums and not a mean over lists."""
@@ -178,6 +178,10 @@ TABLE: tuple[Series, ...] = (
     _gauge("paused_inputs", "Inputs that are paused now.", origin="loop"),
     _gauge("source_up", "1 while the event source serves, 0 while it is tried again.", origin="loop"),
     _gauge("store_up", "1 while the state store serves, 0 while it is tried again.", origin="exporter"),
+    _gauge("store_memory_bytes", "Memory that a server of the state store uses.", "node", origin="exporter", unit="bytes"),
+    _gauge("store_memory_limit_bytes", "Most memory that a server may use; 0 for no limit.", "node", origin="exporter", unit="bytes"),
+    _gauge("store_evicts", "1 if a server may delete state when memory is short, else 0.", "node", origin="exporter"),
+    _gauge("store_forgets", "1 if a restart of a server may begin empty, else 0.", "node", origin="exporter"),
     _gauge("series", "Series of streammetrics on this page.", origin="exporter"),
     _gauge("series_limit", "Most series that this page may have.", origin="exporter"),
     _counter("series_folded", "Series that were folded into _other or left out, each time that more of them were.", origin="exporter"),

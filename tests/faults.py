@@ -18,7 +18,7 @@ from typing import Any
 
 from streammetrics.adapters.memory_store import MemoryStore
 from streammetrics.errors import SourceError, StoreError
-from streammetrics.ports import Claim, Commit, DeadLetter, Input, Loaded, Outcome, Polled, Record, SourceHealth, TaskView
+from streammetrics.ports import Claim, Commit, DeadLetter, Input, Loaded, Outcome, Polled, Record, SourceHealth, StoreNode, TaskView
 from tests.servers.process import HOST
 
 
@@ -236,6 +236,9 @@ class FaultyStore:
 
     def ping(self) -> None:
         self._inner.ping()
+
+    def nodes(self) -> tuple[StoreNode, ...]:
+        return self._inner.nodes()
 
     def close(self) -> None:
         self._inner.close()

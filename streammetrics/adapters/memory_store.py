@@ -10,7 +10,7 @@ import threading
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from streammetrics.ports import Claim, Commit, Loaded, Outcome, TaskView
+from streammetrics.ports import Claim, Commit, Loaded, Outcome, StoreNode, TaskView
 
 STALE_MAX = 1_000
 """Room for users that have gone or have moved, besides as much as there are users, before all is built anew."""
@@ -171,6 +171,10 @@ class MemoryStore:
 
     def ping(self) -> None:
         """Memory always serves."""
+
+    def nodes(self) -> tuple[StoreNode, ...]:
+        """Memory has no servers, and nobody expects it to outlive its process."""
+        return ()
 
     def close(self) -> None:
         """Nothing to close; the state stays readable."""

@@ -36,6 +36,9 @@ COUNTED_ALONE = {
 }
 """The reasons that have a series of their own; `late` is one of dropped events too."""
 
+_OF_A_NODE = tuple(f"streammetrics_store_{what}" for what in ("memory_bytes", "memory_limit_bytes", "evicts", "forgets"))
+"""The series of what a `StoreNode` says after its name, in its order."""
+
 
 class Row(NamedTuple):
     """One series now. The samples of a histogram are rows too: `labels` then ends with the suffix and the bucket's bound."""
@@ -172,6 +175,10 @@ def vitals_rows(vitals: Vitals, loop: bool) -> Iterator[Row]:
     troubles = (vitals.store_trouble, vitals.publish_trouble)
     yield Row("streammetrics_build_info", (__version__,), 1)
     yield Row("streammetrics_store_up", (), float(troubles == (None, None)))
+    for node in vitals.store_nodes:
+        for name, told in zip(_OF_A_NODE, node[1:], strict=True):
+            if told is not None:
+                yield Row(name, (node.name,), float(told))
     if not loop:
         return
     yield Row("streammetrics_source_up", (), float(vitals.source_trouble is None))

@@ -19,9 +19,9 @@ import redis
 from redis.exceptions import NoScriptError
 
 from streammetrics.adapters.redis_client import Client, RedisSettings, connect, require_files, send, speaking
-from streammetrics.adapters.redis_facts import RedisFacts, read_facts
+from streammetrics.adapters.redis_facts import RedisFacts, merged, read_facts
 from streammetrics.errors import StateError
-from streammetrics.ports import Claim, Commit, Loaded, Outcome, TaskView
+from streammetrics.ports import Claim, Commit, Loaded, Outcome, StoreNode, TaskView
 
 Answer = TypeVar("Answer")
 
@@ -171,7 +171,17 @@ class RedisStore:
 
     def facts(self) -> RedisFacts:
         """What the server (every primary of a cluster) says of itself; what it refuses to say is unknown. Raises StoreError."""
-        return self._ask(read_facts)
+        return merged(self._facts().values())
+
+    def nodes(self) -> tuple[StoreNode, ...]:
+        """See `Store.nodes`: the server, or every primary of the cluster."""
+        return tuple(
+            StoreNode(place, facts.used_memory, facts.maxmemory, facts.evicts, facts.forgets)
+            for place, facts in sorted(self._facts().items())
+        )
+
+    def _facts(self) -> Mapping[str, RedisFacts]:
+        return self._ask(lambda client: read_facts(client, self.settings.place))
 
     def close(self) -> None:
         with self._lock:

@@ -11,8 +11,9 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from streammetrics.adapters.http_connections import tls_context
 from streammetrics.adapters.http_server import rules_of
-from streammetrics.adapters.kafka_client import describe_topics, unreachable_reason
+from streammetrics.adapters.kafka_client import require_files, unreachable_reason
 from streammetrics.adapters.kafka_facts import read_cluster
+from streammetrics.adapters.kafka_topics import describe_topics
 from streammetrics.adapters.redis_client import RedisSettings, connect, send, speaking
 from streammetrics.adapters.redis_store import RedisStore
 from streammetrics.commands.assembly import build_engine
@@ -53,6 +54,7 @@ Check: TypeAlias = Callable[[Settings, Seen], Iterator[Finding]]
 def kafka_findings(settings: Settings, seen: Seen) -> Iterator[Finding]:
     """Servers one by one, the cluster, the input topics and the dead-letter topic."""
     kafka, connection = settings.kafka, kafka_settings(settings)
+    require_files(connection)
     refused = {server: reason for server in kafka.bootstrap_servers if (reason := unreachable_reason([server], CONNECT_SECONDS))}
     all_refused = len(refused) == len(kafka.bootstrap_servers)
     for reason in refused.values():
@@ -63,12 +65,13 @@ def kafka_findings(settings: Settings, seen: Seen) -> Iterator[Finding]:
     version = f"version {cluster.version} or newer, " if cluster.version else ""
     yield Finding("ok", f"{version}{counted(cluster.brokers, 'broker')}, cluster id {cluster.cluster_id or 'unknown'}")
     letters = kafka.dead_letter_topic
-    found = describe_topics(connection, [*kafka.topics, *([letters] if letters else [])])
+    described = describe_topics(connection, [*kafka.topics, *([letters] if letters else [])])
+    found, absent = described.found, described.absent
     for name in kafka.topics:
         if name in found:
             yield Finding("ok", f"topic {name}: {counted(found[name].partitions, 'partition')}")
         else:
-            yield Finding("fail", f"topic {name} does not exist, or may not be described", "create it, or correct kafka.topics")
+            yield Finding("fail", f"topic {name} {absent[name].told}", f"{absent[name].mend}, or correct kafka.topics")
     counts = {found[name].partitions for name in kafka.topics if name in found}
     if len(counts) > 1:
         mend = "expand or re-create the smaller ones: a user's events must meet in one partition number"
@@ -80,7 +83,8 @@ def kafka_findings(settings: Settings, seen: Seen) -> Iterator[Finding]:
     elif letters in found:
         yield Finding("ok", f"dead-letter topic {letters}: {counted(found[letters].partitions, 'partition')}")
     else:
-        yield Finding("fail", f"dead-letter topic {letters} does not exist", "create it, or leave kafka.dead_letter_topic empty")
+        told, mend = absent[letters].told, absent[letters].mend
+        yield Finding("fail", f"dead-letter topic {letters} {told}", f"{mend}, or leave kafka.dead_letter_topic empty")
 
 
 def redis_findings(settings: Settings, seen: Seen) -> Iterator[Finding]:

@@ -18,7 +18,7 @@ from streammetrics.adapters.prometheus_rows import COUNTED_ALONE
 from streammetrics.errors import MalformedEvent
 from streammetrics.events.model import MALFORMED_REASONS
 from streammetrics.experiments import ExperimentReport
-from streammetrics.ports import Input
+from streammetrics.ports import Input, StoreNode
 from streammetrics.report import Report
 from streammetrics.series import SERIES, TABLE
 from streammetrics.version import __version__
@@ -57,6 +57,7 @@ def busy_vitals() -> Vitals:
     vitals = Vitals(
         rebalances=2, dead_letters=3, cached_users=7, lag_records={Input("impressions", 0): 5}, lag_seconds={Input("impressions", 0): 1.5}
     )
+    vitals.store_nodes = (StoreNode("redis:6379", 1 << 20, 1 << 21, evicts=False, forgets=True),)
     vitals.commits["written"] = 3
     for seconds in (0.0005, 0.003, 60.0):
         vitals.commit_times.observe(seconds)
@@ -311,6 +312,16 @@ class TestLife:
         of_loop = {series.name for series in TABLE if series.origin == "loop"}
         assert not [name for name, _ in samples(exposition) if name.startswith(tuple(of_loop))]
         assert value(samples(exposition), "store_up") == 1
+
+    def test_servers_of_the_store_are_shown_one_by_one_and_what_they_do_not_say_is_absent(self, pipeline: Pipeline) -> None:
+        vitals = Vitals(store_nodes=(StoreNode("a:1", 5, 0, True, False), StoreNode("b:1", 7)))
+        exposition = pipeline.exposition(vitals, loop=False)
+        found = samples(exposition)
+        assert named(found, "store_memory_bytes") == [({"node": "a:1"}, 5), ({"node": "b:1"}, 7)]
+        assert named(found, "store_memory_limit_bytes") == [({"node": "a:1"}, 0)]
+        assert (named(found, "store_evicts"), named(found, "store_forgets")) == ([({"node": "a:1"}, 1)], [({"node": "a:1"}, 0)])
+        vitals.store_nodes = ()
+        assert not [name for name, _ in samples(exposition) if name.startswith("streammetrics_store_memory")]
 
     def test_commit_times_are_a_histogram(self, pipeline: Pipeline) -> None:
         found = samples(pipeline.exposition(busy_vitals()))
