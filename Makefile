@@ -107,10 +107,12 @@ bench: setup servers ## events per second, end to end and engine alone, on this 
 bench-aa: setup ## how often experiments without an effect alarm, and how soon a drop is found (minutes)
 	@$(RUN) tests.bench.aa
 
-# RecTools needs an older numpy than ours, so the rivals have an environment of their own.
+# RecTools asks for an older numpy than ours and works with ours, so the rivals have an environment of their own, where it comes without
+# what it asks for: a core that is measured on a numpy that it does not support is measured wrongly.
 bench-metrics: setup ## the metric core beside ranx, pytrec_eval, scikit-learn and RecTools (minutes)
 	@test -x .cache/rivals/bin/python || $(RUN) venv .cache/rivals
-	@.cache/rivals/bin/python -m pip install --quiet ranx pytrec_eval-terrier scikit-learn rectools click rich
+	@.cache/rivals/bin/python -m pip install --quiet 'numpy>=2' 'pandas<3' ranx pytrec_eval-terrier scikit-learn click rich attrs pydantic typeguard
+	@.cache/rivals/bin/python -m pip install --quiet --no-deps rectools
 	@PYTHONPATH=. .cache/rivals/bin/python -m tests.bench.metrics
 
 clean: ## delete everything that make has made here, the downloaded Kafka too

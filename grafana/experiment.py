@@ -14,6 +14,7 @@ from grafana.house import (
     Query,
     Section,
     build,
+    dashed,
     fixed,
     lines,
     listing,
@@ -326,10 +327,13 @@ def _join() -> Block:
 def _lists() -> Block:
     return lines(
         "Final lists per second",
-        "Lists of each variant that became final: what the comparisons grow by.",
+        "Lists of each variant that became final: what the comparisons grow by. Left out (dashed) are those of users with millions of "
+        "them, of all experiments: robots.",
         "cps",
         Query(state_rate("streammetrics_final_lists_total", experiment=EXPERIMENT, variant=ANY), "{{variant}}"),
+        Query(f"{state_rate('streammetrics_experiment_lists_full_total', [])} > 0", "left out"),
         least=0,
+        rules=(dashed("B"),),
         empty="No final lists in this time range",
         width=24,
         height=6,

@@ -10,6 +10,7 @@ UP_STEPS: Steps = ((None, RED), (1, GREEN))
 ANY_IS_TROUBLE: Steps = ((None, GREEN), (0.000001, RED))
 NO_WORKER = "No process here consumes: is a worker scraped in this job?"
 NO_STATE = "No process shows committed state: is an exporter scraped in this job?"
+NO_NODE = "No exporter is scraped in this job, or Redis does not say"
 LIMITS: dict[str, Steps] = {
     "lag_seconds": ((None, GREEN), (60, YELLOW), (300, RED)),
     "dropped": ((None, GREEN), (0.01, YELLOW), (0.05, RED)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from grafana.house import GREEN, ORANGE, RED, Block, Query, dashed, lines, listing, of_field, of_query
-from grafana.pipeline_limits import ANY_IS_TROUBLE, LIMITS, NO_STATE, NO_WORKER
+from grafana.pipeline_limits import ANY_IS_TROUBLE, LIMITS, NO_NODE, NO_STATE, NO_WORKER
 from grafana.queries import by, loop, loop_rate, quantile, selector, state
 
 
@@ -46,14 +46,36 @@ def commits_panels() -> tuple[Block, ...]:
         ),
         lines(
             "Redis, as each process sees it",
-            "1 while the store serves, 0 while it is tried again. Redis's own memory and eviction are shown by an exporter of Redis.",
+            "1 while the store serves, 0 while it is tried again.",
             "none",
             Query(loop("streammetrics_store_up", ["instance"], "min"), "{{instance}}"),
             least=0,
             most=1,
             empty="No process is scraped in this job",
-            width=24,
-            height=5,
+            width=8,
+        ),
+        lines(
+            "Memory of Redis",
+            "Memory that each server uses, and the most that it may use (dashed). When that is full, commits are refused.",
+            "bytes",
+            Query(by("max", ["node"], selector("streammetrics_store_memory_bytes")), "{{node}}"),
+            Query(f"{by('max', ['node'], selector('streammetrics_store_memory_limit_bytes'))} > 0", "limit of {{node}}"),
+            least=0,
+            rules=(dashed("B"),),
+            empty=NO_NODE,
+            width=8,
+        ),
+        lines(
+            "State that Redis may lose",
+            "1 where a server may delete keys when memory is short (evicts), or begins empty after a restart (forgets). Both must be 0.",
+            "none",
+            Query(by("max", ["node"], selector("streammetrics_store_evicts")), "{{node}} evicts"),
+            Query(by("max", ["node"], selector("streammetrics_store_forgets")), "{{node}} forgets"),
+            least=0,
+            most=1,
+            steps=ANY_IS_TROUBLE,
+            empty=NO_NODE,
+            width=8,
         ),
     )
 

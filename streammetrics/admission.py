@@ -166,9 +166,9 @@ class Step:
     def _note_due(self, user: User, event: Impression) -> None:
         """See to it that a user is looked at in time when a list comes that may be final before his session closes.
 
-        He is looked at when the first of his lists that have not entered yet is final. One that is still not final, and no
-        later than this one, has seen to it already; so has the end of his session, where this list is the newest of it and lists
-        are not final before that.
+        He is looked at when the first of his lists that have not entered yet is final. One that is still not final, no later than this
+        one, and of a time when lists are counted, has seen to it already; so has the end of his session, where this list is the newest
+        of it and lists are not final before that.
         """
         state, rules, ts = self.state, self.rules, event.ts
         final = final_bound(state.watermark, rules.lateness_ms, rules.entering_ms)
@@ -179,6 +179,7 @@ class Step:
                     shown.ts <= ts
                     and facts.experiments
                     and facts.impression_id != event.impression_id
+                    and shown.ts >= state.counted_from
                     and pane_start(shown.ts, rules.pane_ms) + rules.pane_ms > final
                 ):
                     return

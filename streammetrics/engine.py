@@ -23,6 +23,8 @@ from streammetrics.metrics import Scorer
 from streammetrics.scoring import Layout, add, changes
 from streammetrics.sessions import User
 from streammetrics.state import (
+    COUNTED,
+    OTHER_MEASURES,
     Control,
     decode_control,
     decode_pane,
@@ -32,6 +34,7 @@ from streammetrics.state import (
     encode_pane,
     encode_scope,
     encode_user,
+    fit_of,
 )
 from streammetrics.task import EngineRules, TaskState, cell_name
 from streammetrics.windows import FOREVER, NEVER, Group, Pane, add_to, final_bound, groups_of, pane_start
@@ -83,7 +86,7 @@ class Engine:
         self.users: UserLayout | None = None
         if rules.experiments is not None:
             self.users = UserLayout(self.layout, rules.experiments.metrics)
-            self.signature += f" experiments[{','.join(self.users.measures.names)}]"
+            self.signature += f"{COUNTED}{','.join(self.users.measures.names)}]"
 
     def open(
         self,
@@ -92,18 +95,17 @@ class Engine:
         pane_starts: Iterable[int],
         experiments: Mapping[str, bytes] = MappingProxyType({}),
     ) -> TaskState:
-        """A task's state as the store holds it; StateError when other rules made it."""
+        """A task's state as the store holds it; StateError when other rules made it.
+
+        Experiments may be switched on and off between: windows go on, and what is known of users begins anew (`_begin_anew`).
+        """
         state = TaskState(len(self.rules.topics))
         if self.rules.experiments is not None:
             state.lives = Lives(self.rules.experiments.idle_ms)
         if control is None:
             return state
         stored = decode_control(control)
-        if stored.rules != self.signature or stored.topics != list(self.rules.topics):
-            raise StateError(
-                "the store holds state of other rules, which must not be merged with these: use a new redis.namespace\n"
-                f"  stored: topics={stored.topics} {stored.rules}\n  now:    topics={list(self.rules.topics)} {self.signature}"
-            )
+        self._check_rules(stored)
         state.offsets, state.watermarks, state.topic_ids = stored.offsets, stored.watermarks, stored.topic_ids
         state.watermark, state.newest, state.oldest_kept = stored.watermark, stored.newest, stored.oldest_kept
         state.final_before, state.sessions_open = stored.pane_from, stored.sessions_open
@@ -114,12 +116,36 @@ class Engine:
         state.panes = {start: decode_pane(pane) for start, pane in panes.items() if start >= stored.pane_from}
         state.pane_starts = set(pane_starts)
         state.entered_before, state.lives.next_number = stored.entered_before, stored.lives_from
+        if fit_of(stored.rules, self.signature) == "switched":
+            self._begin_anew(state, experiments)
+            return state
+        state.counted_from = stored.counted_from
         for number, experiment, first, last, variants in stored.lives:
             state.lives.take(Life(number, experiment, first, last, variants))
         for name, cell in experiments.items():
             life, _, day = name.partition(":")
             state.lives.of_number[int(life)].scopes[int(day) if day else WHOLE] = decode_scope(cell)
         return state
+
+    def _check_rules(self, stored: Control) -> None:
+        fit = fit_of(stored.rules, self.signature)
+        differs = f"\n  stored: topics={stored.topics} {stored.rules}\n  now:    topics={list(self.rules.topics)} {self.signature}"
+        if fit == "other" or stored.topics != list(self.rules.topics):
+            raise StateError(
+                f"the store holds state of other rules, which must not be merged with these: use a new redis.namespace{differs}"
+            )
+        if fit == "measures":
+            raise StateError(f"the store holds experiments that are measured by other metrics: {OTHER_MEASURES}{differs}")
+
+    def _begin_anew(self, state: TaskState, cells: Iterable[str]) -> None:
+        """Drop all that is known of experiments, which have been switched on or off. What is counted from now on misses nothing.
+
+        Lists up to the newest event may have gone by uncounted, whenever they come; all later ones are yet to come. Users' totals of
+        lives that are gone go when their users are looked at next.
+        """
+        state.cells_gone.update(cells)
+        state.counted_from = state.newest if state.newest == NEVER else state.newest + 1
+        state.changed = True
 
     def needs(self, state: TaskState, batch: Arrived | None) -> Needs:
         """Which users to load before a step; asks for users that are due once between two commits."""
@@ -143,6 +169,8 @@ class Engine:
         if self.users is not None:
             for user_id in (*needs.totals, *due):
                 state.records.setdefault(user_id, totals.get(user_id))
+        else:  # from when experiments were switched on
+            state.records.update({user_id: totals[user_id] for user_id in due if user_id in totals})
         for user_id in (*needs.users, *due):
             if user_id not in state.users:
                 wrong = misplaced is not None and misplaced(user_id)
@@ -250,7 +278,8 @@ class Engine:
         """Let what has become final enter the experiments, after those that are over have gone."""
         experiments, layout, bound = self.rules.experiments, self.users, close_bound(state, self.rules)
         if experiments is None or layout is None:
-            return Settled({}, [], {})
+            left, state.records = list(state.records), {}
+            return Settled({}, left, {})
         self._end_lives(state)
         return settle(state, experiments, layout, pane_ms=self.rules.pane_ms, entering_ms=self.rules.entering_ms, bound=bound)
 
@@ -314,6 +343,7 @@ class Engine:
                 lives=[(life.number, life.experiment, life.first, life.last, sorted(life.variants)) for life in state.lives],
                 lives_from=state.lives.next_number,
                 entered_before=state.entered_before,
+                counted_from=state.counted_from,
             )
         )
 

@@ -142,10 +142,10 @@ class _Round:
         first, last, targets = NEVER, FOREVER, []
         for experiment, variant in shown.facts.experiments:
             life, span = self.state.lives.at(experiment, ts), self.rules.span(experiment)
-            if life is None or not span.holds(ts):
+            if life is None or not span.holds(ts) or ts < self.state.counted_from:
                 first = last = ts
                 continue
-            first, last = max(first, life.first, span.first), min(last, life.last, span.last)
+            first, last = max(first, life.first, span.first, self.state.counted_from), min(last, life.last, span.last)
             for day in (WHOLE, ts // DAY_MS) if ts // DAY_MS >= self.day_from else (WHOLE,):
                 entry = entries.get((life.number, day))
                 if entry is None:

@@ -180,6 +180,19 @@ class TaskView:
     experiments: Mapping[str, bytes] = field(default_factory=dict)
 
 
+class StoreNode(NamedTuple):
+    """One server of a store, and how safe state is there; None for what it would not say. A limit of 0 bytes is none.
+
+    `evicts`: it may delete state when memory is short. `forgets`: a restart may begin empty.
+    """
+
+    name: str
+    memory_bytes: int | None = None
+    memory_limit_bytes: int | None = None
+    evicts: bool | None = None
+    forgets: bool | None = None
+
+
 class Store(Protocol):
     """Where state lives. Every method may raise StoreError (try again) and nothing else that is the world's fault."""
 
@@ -213,15 +226,19 @@ class Store(Protocol):
         """How many tasks the namespace has, or None before the first announcement."""
         ...
 
-    def settle(self, values: Mapping[str, bytes]) -> Mapping[str, bytes]:
-        """Record values of the namespace that are said once and hold for ever; returns all that are recorded.
+    def settle(self, changes: Mapping[str, tuple[bytes | None, bytes | None]]) -> Mapping[str, bytes]:
+        """Change values of the namespace, each from what it was to what it shall be, None for not at all; returns all there are.
 
-        Of two who say the same name, the first one counts, whoever asks.
+        A value that is not what it was said to be stays: of two who change the same one, the first one counts, whoever asks.
         """
         ...
 
     def ping(self) -> None:
         """Raise StoreError when the store cannot serve."""
+        ...
+
+    def nodes(self) -> tuple[StoreNode, ...]:
+        """What each server of the store that takes writes says of itself, by name; nothing where there are none."""
         ...
 
     def close(self) -> None: ...

@@ -1,6 +1,7 @@
 """Reads committed state of all tasks at an even pace and publishes one immutable Report; knows nothing of how it is shown.
 
-A store that fails leaves the last report standing: its window ends tell how old it is.
+A store that fails leaves the last report standing: its window ends tell how old it is. Every few seconds the servers of the store
+are asked how safe state is with them, because whoever shows state is where the on-call looks.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from streammetrics.ports import Clock, Store
 from streammetrics.report import Ledger, Report
 from streammetrics.vitals import Trouble, Vitals
 
+LOOK_SECONDS = 10.0
+"""How often the servers of the store are asked about themselves: in a cluster these are several questions to each."""
+
 log = structlog.get_logger("streammetrics.publisher")
 
 
@@ -28,6 +32,7 @@ class Publisher:
         self._publish_seconds = publish_ms / 1_000
         self._tasks: int | None = None
         self._settled = False
+        self._looked_seconds: float | None = None
         self.failure: BaseException | None = None
 
     def publish(self) -> Report | None:
@@ -37,17 +42,28 @@ class Publisher:
             if self._tasks is None:
                 return None
         ledger, tasks = self._ledger, range(self._tasks)
+        if not self._settled:  # what was settled before counts from the first report on, and is read before the tasks are
+            ledger.freeze(self._store.settle({}))
+            self._settled = True
         views = self._store.view(tasks, ledger.seqs, {task: ledger.panes_wanted(task) for task in tasks})
         for task, view in views.items():
             ledger.update(task, view.seq, view.control, view.panes, view.users, view.experiments)
-        if not self._settled:  # what was settled before counts from the first report on
-            ledger.freeze(self._store.settle({}))
-            self._settled = True
-        if scales := ledger.scales_due(self._tasks):
-            ledger.freeze(self._store.settle(scales))
+        if changes := ledger.scales_due(self._tasks):
+            ledger.freeze(self._store.settle(changes))
         report = ledger.report(self._tasks)
         self._on_report(report)
         return report
+
+    def look(self) -> None:
+        """Ask the servers of the store about themselves, unless that was done just now; nothing is known of them if one does not answer."""
+        now = self._clock.monotonic()
+        if self._looked_seconds is None or now - self._looked_seconds >= LOOK_SECONDS:
+            self._looked_seconds = now
+            try:
+                self._vitals.store_nodes = self._store.nodes()
+            except StoreError as error:
+                log.debug("the servers of the store do not tell of themselves", error=str(error))
+                self._vitals.store_nodes = ()
 
     def run(self, stop: threading.Event) -> None:
         """Publish until told to stop, then once more, so that the last commit is seen."""
@@ -79,7 +95,9 @@ class Publisher:
                 log.warning("cannot read committed state, trying again", error=str(error))
             since = self._clock.monotonic() if known is None else known.since_seconds
             vitals.publish_trouble = Trouble(since, 1 if known is None else known.failures + 1, str(error))
+            vitals.store_nodes, self._looked_seconds = (), None  # what they said before may hold no more
         else:
+            self.look()
             if vitals.publish_trouble is not None:
                 log.info("committed state can be read again")
             vitals.publish_trouble = None

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from streammetrics.common_lives import Change, CommonLife, SettledScales, begun_lives, shown_lives, times_of
 from streammetrics.errors import StateError
 from streammetrics.experiments import ExperimentReport, Measures, Policy, Stored, build_report, choose_scales
 from streammetrics.lives import DAY_MS, WHOLE, Scope
 from streammetrics.scoring import Layout, add
-from streammetrics.state import Control, decode_control, decode_pane, decode_scale, decode_scope, encode_scale
+from streammetrics.state import Control, decode_control, decode_pane, decode_scope, fit_of
 from streammetrics.version import __version__
 from streammetrics.windows import FOREVER, NEVER, VIEWS, Board, Pane, View, Window, WindowRules, final_bound
 
@@ -136,16 +137,18 @@ SINCE_START, THIS_DAY = "start", "day"
 
 @dataclass(frozen=True, slots=True)
 class ExperimentView:
-    """How experiments are read: what is measured of users, and what was decided about an experiment."""
+    """How experiments are read: what is measured of users, what was decided about an experiment, and what ends one (ms)."""
 
     measures: Measures
     policy: Callable[[str], Policy]
+    idle_ms: int
 
 
 class Ledger:
     """What is known of every task's committed state, and the reports made of it.
 
-    `signature` is the engine's: state that other rules made is refused with StateError, for its columns mean something else.
+    `signature` is the engine's: state that other rules made is refused with StateError, for its columns mean something else. Where
+    experiments are switched on in some tasks and off in others, or here, windows are shown and experiments are not.
     """
 
     def __init__(
@@ -158,8 +161,9 @@ class Ledger:
         self.board = Board(layout, rules)
         self.seqs: dict[int, int] = {}
         self.experiments = experiments
-        self.scales: dict[str, dict[str, float]] = {}
-        """The frozen scale of each experiment and measure: chosen once, and never again."""
+        self._idle_ms = FOREVER if experiments is None else experiments.idle_ms
+        self._scales = SettledScales(self._idle_ms)
+        self._begun: dict[int, dict[str, CommonLife]] = {}
         self._scopes: dict[int, dict[tuple[str, int], Scope]] = {}
         self._controls: dict[int, Control] = {}
         self._users: dict[int, int] = {}
@@ -182,7 +186,8 @@ class Ledger:
     ) -> None:
         """Take one task's committed state; `panes` are those from `panes_wanted` on."""
         control = decode_control(control_bytes)
-        if control.rules != self.signature:
+        fit = fit_of(control.rules, self.signature)
+        if fit in ("measures", "other"):
             raise StateError(
                 f"the state of task {task} was made by other rules than this process shows numbers by: give both the same configuration\n"
                 f"  stored: {control.rules}\n  now:    {self.signature}"
@@ -192,14 +197,33 @@ class Ledger:
         self._controls[task] = control
         self.seqs[task] = seq
         self._users[task] = users
-        self._scopes[task] = dict(_scopes(control, experiments))
+        names = begun_lives(control, experiments) if fit == "same" else {}
+        self._begun[task] = times_of(control, names)
+        self._scopes[task] = dict(_scopes(names, experiments))
+
+    def _controls_of(self, tasks: int) -> list[Control]:
+        return [self._controls[task] for task in sorted(self._controls) if task < tasks]
+
+    def _count_alike(self, tasks: int) -> bool:
+        """Whether experiments are switched on, or off, in all tasks as here; if not, what some tell is not the whole."""
+        return all(control.rules == self.signature for control in self._controls_of(tasks))
+
+    def _lives(self, tasks: int) -> dict[str, CommonLife]:
+        """The life of each experiment that is shown."""
+        begun = [of_task for task, of_task in self._begun.items() if task < tasks]
+        return shown_lives(self._controls_of(tasks), begun, idle_ms=self._idle_ms, lateness_ms=self.rules.lateness_ms)
 
     def stored(self, tasks: int) -> dict[tuple[str, int], Stored]:
-        """What is kept of every experiment by scope (a UTC day, counted from the epoch, or WHOLE), merged over tasks."""
+        """What is kept of every experiment by scope (a UTC day, counted from the epoch, or WHOLE), merged over tasks.
+
+        Of each experiment one life: what a task holds of another one is left out.
+        """
         merged: dict[tuple[str, int], Scope] = {}
+        lives = self._lives(tasks)
         for task, scopes in self._scopes.items():
             for key, scope in scopes.items():
-                if task < tasks:
+                name, _ = key
+                if task < tasks and name in lives and lives[name].holds(self._begun[task][name].first):
                     _add_scope(merged.setdefault(key, Scope()), scope)
         share = self._unmatched_share(tasks)
         return {
@@ -214,30 +238,34 @@ class Ledger:
             for (name, day), scope in sorted(merged.items())
         }
 
-    def scales_due(self, tasks: int) -> dict[str, bytes]:
-        """The scales that can be frozen now and are not yet, as values to be settled: the first one said holds for ever."""
-        if self.experiments is None:
+    def scales_due(self, tasks: int) -> dict[str, Change]:
+        """What is to be settled now: scales that can be frozen and are not yet, and the end of those whose experiment is over.
+
+        What is settled must have been taken (`freeze`) before the tasks were read, or a change might be about another life.
+        """
+        if self.experiments is None or not self._count_alike(tasks):
             return {}
-        view = self.experiments
-        chosen: dict[str, bytes] = {}
+        view, lives, due = self.experiments, self._lives(tasks), dict[str, Change]()
         for (name, day), kept in self.stored(tasks).items():
             if day == WHOLE:
-                scales = choose_scales(view.measures, view.policy(name), kept.moments, self.scales.get(name, {}))
-                chosen |= {encode_scale(name, measure): repr(scale).encode() for measure, scale in scales.items()}
-        return chosen
+                frozen = self._scales.of(name, lives[name])
+                due |= self._scales.add(name, lives[name], choose_scales(view.measures, view.policy(name), kept.moments, frozen))
+        controls = self._controls_of(tasks)
+        return due | self._scales.drop(controls, self.rules.lateness_ms) if len(controls) == tasks else due
 
     def freeze(self, settled: Mapping[str, bytes]) -> None:
-        """Take the scales among the values that are settled."""
-        for key, value in settled.items():
-            found = decode_scale(key)
-            if found is not None:
-                experiment, measure = found
-                self.scales.setdefault(experiment, {})[measure] = float(value)
+        """Take the scales among all values that are settled now."""
+        self._scales.take(settled)
+
+    def scales(self, tasks: int) -> dict[str, Mapping[str, float]]:
+        """The frozen scales of every experiment that is shown, by measure: chosen once in its life, and never again."""
+        return {name: self._scales.of(name, life) for name, life in self._lives(tasks).items()}
 
     def report(self, tasks: int) -> Report:
         """Merge what is known; `tasks` is how many there are in all, committed or not."""
-        controls = [self._controls[task] for task in sorted(self._controls) if task < tasks]
+        controls = self._controls_of(tasks)
         missing = len(controls) < tasks or not controls
+        whole = not missing and self._count_alike(tasks)
         watermark = NEVER if missing else min(control.watermark for control in controls)
         newest = max((control.newest for control in controls), default=NEVER)
         oldest_kept = max((control.oldest_kept for control in controls), default=NEVER)
@@ -265,8 +293,8 @@ class Ledger:
             users_open=sum(self._users.values()),
             sessions_open=sum(control.sessions_open for control in controls),
             withheld=self._withheld_count,
-            experiments=() if missing else tuple(self._experiments(controls, tasks)),
-            entered_ms=None if missing else _shown(min(control.entered_before for control in controls)),
+            experiments=tuple(self._experiments(controls, tasks)) if whole else (),
+            entered_ms=_shown(min(control.entered_before for control in controls)) if whole else None,
         )
 
     def _experiments(self, controls: Iterable[Control], tasks: int) -> Iterator[ExperimentReport]:
@@ -277,9 +305,10 @@ class Ledger:
         newest = max(control.newest for control in controls)
         today = (newest if entered == FOREVER else entered - 1) // DAY_MS
         dropped = any((today + 1) * DAY_MS <= control.oldest_kept for control in controls)
+        scales = self.scales(tasks)
         for (name, day), kept in self.stored(tasks).items():
             if day == WHOLE or (day == today and not dropped):
-                yield build_report(self.experiments.measures, self.experiments.policy(name), kept, self.scales.get(name, {}))
+                yield build_report(self.experiments.measures, self.experiments.policy(name), kept, scales[name])
 
     def _unmatched_share(self, tasks: int) -> float | None:
         """Feedback that matches no list, by all feedback whose fate is known; None while there is none."""
@@ -311,11 +340,8 @@ class Ledger:
         self._withheld = withheld
 
 
-def _scopes(control: Control, cells: Mapping[str, bytes]) -> Iterator[tuple[tuple[str, int], Scope]]:
-    """The scopes of a task by experiment and day. Of two lives of one name the later one counts, as soon as lists have entered it."""
-    begun = {int(cell) for cell in cells if ":" not in cell}
-    latest = {name: number for number, name, first, *_ in sorted(control.lives, key=lambda life: life[2]) if number in begun}
-    names = {number: name for name, number in latest.items()}
+def _scopes(names: Mapping[int, str], cells: Mapping[str, bytes]) -> Iterator[tuple[tuple[str, int], Scope]]:
+    """The scopes of a task's lives by experiment and day. Of two lives of one name the later one counts, once lists have entered it."""
     for cell, stored in cells.items():
         life, _, day = cell.partition(":")
         if int(life) in names:

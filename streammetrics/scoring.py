@@ -6,6 +6,7 @@ old values back and pays in its new ones; both are integers, so the order of cha
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, TypeAlias, TypeVar
 
@@ -39,7 +40,8 @@ class Layout(TallyLayout):
 
 def add(one: Sequence[int], other: Sequence[int]) -> list[int]:
     """Merge two tallies: exact at any size, associative and commutative."""
-    return [left + right for left, right in zip(one, other, strict=True)]
+    assert len(one) == len(other), "tallies of different layouts"
+    return list(map(operator.add, one, other))
 
 
 def changes(

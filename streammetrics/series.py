@@ -16,7 +16,7 @@ from streammetrics.metrics.names import METRIC_NAMES
 
 Kind: TypeAlias = Literal["gauge", "counter", "histogram", "info"]
 Origin: TypeAlias = Literal["state", "loop", "exporter"]
-Unit: TypeAlias = Literal["", "seconds", "records"]
+Unit: TypeAlias = Literal["", "seconds", "records", "bytes"]
 
 RATIO_METRIC = "item_hit_rate"
 """The one metric that is a ratio of sums and not a mean over lists."""
@@ -160,6 +160,9 @@ TABLE: tuple[Series, ...] = (
     _counter("feedback_unmatched", "Feedback that counts for no list, by reason: orphan, out_of_list or too_old.", "reason", "topic"),
     _counter("feedback_unknown_action", "Feedback whose action no grade rule names.", "topic"),
     _counter("key_mismatch", "Events of users whose id does not hash to the partition that they came on.", "topic"),
+    _counter(
+        "experiment_lists_full", "Final lists that a user had too many of to count in an experiment, once for each of its scopes.", "topic"
+    ),
     _gauge("watermark_timestamp_seconds", "Event time up to which an input has been read.", "topic", "partition", unit="seconds"),
     _gauge("tasks", "Tasks of the namespace: partitions of each topic."),
     _gauge("open_sessions", "Sessions that are open."),
@@ -175,6 +178,10 @@ TABLE: tuple[Series, ...] = (
     _gauge("paused_inputs", "Inputs that are paused now.", origin="loop"),
     _gauge("source_up", "1 while the event source serves, 0 while it is tried again.", origin="loop"),
     _gauge("store_up", "1 while the state store serves, 0 while it is tried again.", origin="exporter"),
+    _gauge("store_memory_bytes", "Memory that a server of the state store uses.", "node", origin="exporter", unit="bytes"),
+    _gauge("store_memory_limit_bytes", "Most memory that a server may use; 0 for no limit.", "node", origin="exporter", unit="bytes"),
+    _gauge("store_evicts", "1 if a server may delete state when memory is short, else 0.", "node", origin="exporter"),
+    _gauge("store_forgets", "1 if a restart of a server may begin empty, else 0.", "node", origin="exporter"),
     _gauge("series", "Series of streammetrics on this page.", origin="exporter"),
     _gauge("series_limit", "Most series that this page may have.", origin="exporter"),
     _counter("series_folded", "Series that were folded into _other or left out, each time that more of them were.", origin="exporter"),

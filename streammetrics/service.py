@@ -157,11 +157,10 @@ class Worker:
                 self._take_records(work, origin, records)
 
     def _take_records(self, work: Work, origin: Input, records: Sequence[Record]) -> None:
-        topic, decode = work.inputs.index(origin), self.decode
+        topic = work.inputs.index(origin)
         size = min(CHUNK_RECORDS_MAX, self.rules.commit_users_max)
         for start in range(0, len(records), size):
-            chunk = records[start : start + size]
-            work.backlog.append(Chunk(topic, chunk, [(offset, stamp, decode(value)) for offset, stamp, value in chunk]))
+            work.backlog.append((topic, records[start : start + size]))
         work.heard_seconds[origin] = self.clock.monotonic()
         work.idle -= {topic}
         self.vitals.records[origin.topic] += len(records)
@@ -198,16 +197,18 @@ class Worker:
             self._claim(work)
             return True
         while work.backlog:
-            if self._too_much(work.state, work.backlog[0]):
+            chunk = self._decoded(*work.backlog[0])
+            if self._too_much(work.state, chunk):
                 self._save(work)
                 if work.state is None:
                     return True
-            rest = self._step(work, work.backlog[0])
+            rest = self._step(work, chunk)
             work.backlog.popleft()
+            if rest is not None:
+                work.backlog.appendleft((rest.topic, rest.records))
             if len(work.letters) > LETTERS_MAX or sum(len(letter.value or b"") for letter in work.letters) > LETTERS_BYTES_MAX:
                 self._write_letters(work)
             if rest is not None:
-                work.backlog.appendleft(rest)
                 self._save(work)
                 if work.state is None:
                     return True
@@ -220,6 +221,11 @@ class Worker:
         if commit_now:
             self._settle(work, wait=True)
         return True
+
+    def _decoded(self, topic: int, records: Sequence[Record]) -> Chunk:
+        """Decode what a step takes next: just before it, while bytes take less room than events, and it finds them in the cache."""
+        decode = self.decode
+        return Chunk(topic, records, [(offset, stamp, decode(value)) for offset, stamp, value in records])
 
     def _too_much(self, state: TaskState, chunk: Chunk) -> bool:
         """Whether a commit must come before these records, to stay within its bound."""
@@ -246,6 +252,8 @@ class Worker:
                 "or start again without it to count anew from where kafka.start says"
             )
         state = self.engine.open(claim.control, claim.panes, claim.pane_starts, claim.experiments)
+        if state.changed:
+            log.warning("experiments were switched on or off: what was known of their users is dropped", task=work.task)
         self._check_topics(work, state)
         known = {origin: offset for origin, offset in zip(work.inputs, state.offsets, strict=True) if offset is not None}
         starts = self.source.start(work.task, known)

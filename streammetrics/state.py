@@ -6,7 +6,7 @@ bits. Bytes of an unknown version are refused with the way out, never guessed at
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -14,13 +14,22 @@ from streammetrics.copies import Facts, Fragment, Parts
 from streammetrics.errors import StateError
 from streammetrics.lives import Scope
 from streammetrics.sessions import UNTOUCHED, JoinRules, Session, ShownList, StoredFeedback, User
-from streammetrics.windows import Group, Pane
+from streammetrics.windows import NEVER, Group, Pane
 
 VERSION = 2
-SCALE = "scale "
+COUNTED = " experiments["
+"""With it begins the part of the rules, the last one, that says what is counted of users in experiments; without it, nothing is."""
+SCALES = "scales "
 
 _StoredParts = tuple[str, Facts | None, bool, tuple[Fragment, ...]]
 _StoredSession = tuple[int, int, int, list[Facts], list[StoredFeedback], list[_StoredParts]]
+
+OTHER_MEASURES = (
+    "set experiments.metrics back; or run all workers once with experiments.enabled = false, which drops what is known of users and keeps "
+    "windows, and then with the new metrics; or start a new redis.namespace"
+)
+"""The ways out for who has state whose users were measured otherwise."""
+Fit: TypeAlias = Literal["same", "switched", "measures", "other"]
 
 StoredTotals = tuple[int, int, str | None, int, bytes]
 """What a user adds to one scope of a life: its number, the day, his variant (None: he saw several), lists, packed sums."""
@@ -30,6 +39,7 @@ _decode_user = msgspec.msgpack.Decoder(tuple[int, int, list[_StoredSession]]).de
 _decode_totals = msgspec.msgpack.Decoder(tuple[int, list[StoredTotals]]).decode
 _encode_json = msgspec.json.Encoder().encode
 _decode_pane = msgspec.json.Decoder(tuple[int, list[tuple[str, str, str, str, list[int]]]]).decode
+_decode_scales = msgspec.json.Decoder(tuple[int, int, dict[str, float]]).decode
 _decode_scope = msgspec.json.Decoder(tuple[int, dict[str, int], int, dict[str, list[int]]]).decode
 
 
@@ -39,7 +49,8 @@ class Control(msgspec.Struct, kw_only=True, array_like=True):
     `rules` names everything that changes numbers, so that state of other rules is never merged. Offsets and watermarks are
     by topic index; `counts` is (reason, topic index, count); `totals` are cumulative tallies of final panes; `groups` is
     (group, newest ts, known since); `lives` is (number, experiment, first and last time, variants), and the number of the next
-    one is `lives_from`. All lists of panes that end at or before `entered_before` are in the moments of their experiments.
+    one is `lives_from`. All lists of panes that end at or before `entered_before` are in the moments of their experiments, if they are
+    no older than `counted_from`.
     """
 
     version: int = VERSION
@@ -59,6 +70,7 @@ class Control(msgspec.Struct, kw_only=True, array_like=True):
     lives: list[tuple[int, str, int, int, list[str]]]
     lives_from: int
     entered_before: int
+    counted_from: int = NEVER
 
 
 _decode_control = msgspec.json.Decoder(Control).decode
@@ -160,21 +172,59 @@ def decode_scope(stored: bytes) -> Scope:
     return scope
 
 
-def encode_scale(experiment: str, measure: str) -> str:
-    """The name under which the scale of an experiment's measure is settled.
+class Scales(NamedTuple):
+    """The frozen scales of an experiment by measure, and the greatest time that its life was known to last to (ms)."""
 
-    >>> decode_scale(encode_scale("ranker-v7", "ndcg@10")), decode_scale("something else")
-    (('ranker-v7', 'ndcg@10'), None)
+    until: int
+    by_measure: dict[str, float]
+
+
+def encode_scales(scales: Scales) -> bytes:
+    return _encode_json((VERSION, *scales))
+
+
+def decode_scales(stored: bytes) -> Scales:
+    try:
+        version, until, by_measure = _decode_scales(stored)
+    except msgspec.DecodeError as error:
+        raise _unreadable("an experiment's scales", error) from error
+    _check(version, "an experiment's scales")
+    return Scales(until, by_measure)
+
+
+def scales_name(experiment: str) -> str:
+    """The name under which the scales of an experiment are settled.
+
+    >>> experiment_of_scales(scales_name("ranker-v7")), experiment_of_scales("something else")
+    ('ranker-v7', None)
     """
-    return f"{SCALE}{measure} {experiment}"
+    return f"{SCALES}{experiment}"
 
 
-def decode_scale(name: str) -> tuple[str, str] | None:
-    """Experiment and measure of a scale's name; None for the name of something else."""
-    if not name.startswith(SCALE):
-        return None
-    measure, _, experiment = name.removeprefix(SCALE).partition(" ")
-    return experiment, measure
+def experiment_of_scales(name: str) -> str | None:
+    """The experiment whose scales have this name; None for the name of something else."""
+    return name.removeprefix(SCALES) if name.startswith(SCALES) else None
+
+
+def fit_of(stored: str, now: str) -> Fit:
+    """How state of the stored rules fits what is run now.
+
+    "switched": they differ in whether anything is counted of users in experiments; "measures": in what is. Neither matters to
+    windows. "other": they differ in what decides windows.
+
+    >>> fit_of("gap=5", "gap=5 experiments[mrr@10]"), fit_of("gap=5 experiments[mrr@5]", "gap=5 experiments[mrr@10]")
+    ('switched', 'measures')
+    >>> fit_of("gap=5", "gap=6"), fit_of("gap=5", "gap=5")
+    ('other', 'same')
+    """
+    if stored == now:
+        return "same"
+    (windows, counted), (windows_now, counted_now) = (
+        (rules.rpartition(COUNTED)[::2] if COUNTED in rules else (rules, "")) for rules in (stored, now)
+    )
+    if windows != windows_now:
+        return "other"
+    return "measures" if counted and counted_now else "switched"
 
 
 def encode_control(control: Control) -> bytes:

@@ -112,6 +112,8 @@ class TaskState:
         self.cells_dirty: set[tuple[int, int]] = set()
         self.cells_gone: set[str] = set()
         self.entered_before = NEVER
+        self.counted_from = NEVER
+        """The least time of lists that count in experiments (ms): what was shown before they were switched on does not."""
         self.since: dict[Group, int] = {}
         """No list of a group that is known since is older: what an earlier life of the group left does not enter its totals."""
         self.labelled: dict[tuple[Labels, Labels], Labelled] = {}

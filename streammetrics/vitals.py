@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from streammetrics.ports import Input
+from streammetrics.ports import Input, StoreNode
 
 COMMIT_BUCKETS_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 
@@ -50,6 +50,8 @@ class Vitals:
     source_trouble: Trouble | None = None
     store_trouble: Trouble | None = None
     publish_trouble: Trouble | None = None
+    store_nodes: tuple[StoreNode, ...] = ()
+    """What the servers of the store said when they were last asked; nothing while they do not answer."""
     commit_times: CommitTimes = field(default_factory=CommitTimes)
     commits: Counter[str] = field(default_factory=Counter)
     """By outcome: written, already, fenced, conflict, failed."""

@@ -65,7 +65,7 @@ def one_more(where: str, known: Trouble | None, error: Exception, now_seconds: f
 
 
 class Chunk(NamedTuple):
-    """Some records of one input on their way to a step: decoded, and as they came for the dead letters."""
+    """Some records of one input that a step takes: decoded, and as they came for the dead letters."""
 
     topic: int
     records: Sequence[Record]
@@ -118,7 +118,8 @@ class Work:
     epoch: int = 0
     seq: int = 0
     state: TaskState | None = None
-    backlog: deque[Chunk] = field(default_factory=deque)
+    backlog: deque[tuple[int, Sequence[Record]]] = field(default_factory=deque)
+    """The index of a topic, and some records of it as they came, in the order in which steps take them."""
     letters: list[DeadLetter] = field(default_factory=list)
     weights: Weights = field(default_factory=Weights)
     sent: Sent | None = None

@@ -1,4 +1,4 @@
-"""The commands as their user runs them: a process of its own, words in, output and an exit code out."""
+"""The commands as their user runs them: words in, output and an exit code out; in a process of their own, or sooner in this one."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+
+import structlog
+from click.testing import CliRunner
+
+from streammetrics.cli import main
 
 ROOT = Path(__file__).parent.parent
 COMMAND = [sys.executable, "-m", "streammetrics"]
@@ -25,6 +30,18 @@ def streammetrics(*words: str | Path, stdin: bytes = b"", environ: Mapping[str, 
         [*COMMAND, *words], input=stdin, capture_output=True, cwd=ROOT, env=environment(environ), timeout=SECONDS_MAX, check=False
     )
     return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def called(*words: str | Path, stdin: bytes = b"", environ: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """The same in this process: for commands that only read, compute and write."""
+    hidden = dict.fromkeys((name for name in os.environ if name.startswith("STREAMMETRICS_")), None)
+    try:
+        done = CliRunner(env={**hidden, "COLUMNS": "100", **(environ or {})}).invoke(main, list(map(str, words)), input=stdin)
+    finally:
+        structlog.reset_defaults()  # what the command logs to is gone
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return subprocess.CompletedProcess(list(map(str, words)), done.exit_code, done.stdout, done.stderr)
 
 
 def started(*words: str | Path, environ: Mapping[str, str] | None = None) -> subprocess.Popen[str]:

@@ -18,7 +18,7 @@ from typing import Any
 
 from streammetrics.adapters.memory_store import MemoryStore
 from streammetrics.errors import SourceError, StoreError
-from streammetrics.ports import Claim, Commit, DeadLetter, Input, Loaded, Outcome, Polled, Record, SourceHealth, TaskView
+from streammetrics.ports import Claim, Commit, DeadLetter, Input, Loaded, Outcome, Polled, Record, SourceHealth, StoreNode, TaskView
 from tests.servers.process import HOST
 
 
@@ -234,11 +234,14 @@ class FaultyStore:
     def partitions(self) -> int | None:
         return self._inner.partitions()
 
-    def settle(self, values: Mapping[str, bytes]) -> Mapping[str, bytes]:
-        return self._inner.settle(values)
+    def settle(self, changes: Mapping[str, tuple[bytes | None, bytes | None]]) -> Mapping[str, bytes]:
+        return self._inner.settle(changes)
 
     def ping(self) -> None:
         self._inner.ping()
+
+    def nodes(self) -> tuple[StoreNode, ...]:
+        return self._inner.nodes()
 
     def close(self) -> None:
         self._inner.close()

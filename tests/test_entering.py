@@ -285,7 +285,7 @@ def test_without_experiments_nothing_is_kept_of_users_but_their_sessions() -> No
 
 def experiment_reports(machine: Machine) -> dict[str, ExperimentReport]:
     assert machine.engine.users is not None
-    view = ExperimentView(machine.engine.users.measures, lambda name: Policy(min_users=2, control="a"))
+    view = ExperimentView(machine.engine.users.measures, lambda name: Policy(min_users=2, control="a"), machine.state.lives.idle_ms)
     rules = WindowRules(pane_ms=100, windows_ms=(100,), lateness_ms=0, attribution_ms=500)
     ledger = Ledger(machine.engine.layout, rules, {}, machine.engine.signature, view)
     shown: list[Report] = []

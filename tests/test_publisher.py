@@ -10,11 +10,12 @@ from streammetrics.adapters.clock import SystemClock
 from streammetrics.adapters.memory_store import MemoryStore
 from streammetrics.errors import StateError, StoreError
 from streammetrics.events.model import Impression
-from streammetrics.ports import Store
-from streammetrics.publisher import Publisher
+from streammetrics.ports import Clock, Store, StoreNode
+from streammetrics.publisher import LOOK_SECONDS, Publisher
 from streammetrics.report import Ledger, Report
 from streammetrics.vitals import Vitals
 from streammetrics.windows import WindowRules
+from tests.faults import HandClock
 from tests.machine import Machine, engine_of
 from tests.oracle import Arrival, Settings
 
@@ -26,6 +27,13 @@ class Away(MemoryStore):
     """A memory store that cannot be reached while `away` is set."""
 
     away = False
+    looks = 0
+
+    def nodes(self) -> tuple[StoreNode, ...]:
+        self.looks += 1
+        if self.away:
+            raise StoreError("the store is away")
+        return (StoreNode("a:1", 5),)
 
     def partitions(self) -> int | None:
         if self.away:
@@ -38,11 +46,14 @@ class Away(MemoryStore):
         return super().view(*words)
 
 
-def publisher_of(store: Store, shown: list[Report], signature: str = ENGINE.signature) -> tuple[Publisher, Vitals]:
+def publisher_of(
+    store: Store, shown: list[Report], signature: str = ENGINE.signature, clock: Clock | None = None
+) -> tuple[Publisher, Vitals]:
     rules = WindowRules(pane_ms=4, windows_ms=(4,), lateness_ms=2, attribution_ms=5)
     vitals = Vitals()
     ledger = Ledger(ENGINE.layout, rules, {}, signature)
-    return Publisher(ledger=ledger, store=store, publish_ms=10, clock=SystemClock(), vitals=vitals, on_report=shown.append), vitals
+    clock = clock or SystemClock()
+    return Publisher(ledger=ledger, store=store, publish_ms=10, clock=clock, vitals=vitals, on_report=shown.append), vitals
 
 
 def committed(store: Store, tasks: int = 1) -> Machine:
@@ -83,6 +94,41 @@ def test_the_last_report_stands_while_the_store_is_away_and_the_trouble_is_told(
     publisher.run(stop)
     assert vitals.publish_trouble is None
     assert len(shown) == 2
+
+
+def test_the_servers_of_the_store_are_asked_every_few_seconds_and_forgotten_while_it_is_away() -> None:
+    store, clock = Away(), HandClock(0)
+    publisher, vitals = publisher_of(store, [], clock=clock)
+    stop = threading.Event()
+    stop.set()
+    publisher.run(stop)
+    assert vitals.store_nodes == (StoreNode("a:1", 5),)
+    clock.sleep(LOOK_SECONDS - 0.1)
+    publisher.run(stop)
+    assert store.looks == 1
+    clock.sleep(0.1)
+    publisher.run(stop)
+    assert store.looks == 2
+    store.away = True
+    publisher.run(stop)
+    assert vitals.store_nodes == ()
+    store.away = False
+    publisher.run(stop)
+    assert vitals.store_nodes == (StoreNode("a:1", 5),)
+
+
+def test_a_server_that_does_not_tell_of_itself_is_no_trouble_for_what_can_be_read() -> None:
+    class Silent(Away):
+        def nodes(self) -> tuple[StoreNode, ...]:
+            raise StoreError("one server is away")
+
+    store, shown, stop = Silent(), [], threading.Event()
+    committed(store)
+    publisher, vitals = publisher_of(store, shown)
+    stop.set()
+    publisher.run(stop)
+    assert len(shown) == 1
+    assert (vitals.publish_trouble, vitals.store_nodes) == (None, ())
 
 
 def test_state_that_other_rules_made_is_refused() -> None:

@@ -33,7 +33,7 @@ def test_the_kind_can_be_told_from_the_name(series: Series) -> None:
 
 @each_series
 def test_a_unit_ends_the_name(series: Series) -> None:
-    assert series.name.endswith(("_seconds", "_records")) is bool(series.unit)
+    assert series.name.endswith(("_seconds", "_records", "_bytes")) is bool(series.unit)
     assert series.name.endswith(series.unit)
 
 

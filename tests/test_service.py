@@ -651,6 +651,18 @@ class TestDeadLetters:
         assert waiting == [10_000_000, 0, 10_000_000, 0, 10_000_000]
         assert len(bench.letters.kept) == 20
 
+    def test_what_a_commit_had_no_room_for_is_not_lost_when_letters_fail(self) -> None:
+        bench = Bench(commit_ms=1_000_000, commit_users_max=100, commit_bytes_max=19_000_000)
+        for _ in range(10):
+            bench.logs.append(Input(SETTINGS.inputs[0], 0), bytes(2_000_000))
+        bench.letters.chance, bench.letters.failures = Random(1), 1.0
+        bench.turn()
+        bench.letters.failures = 0.0
+        bench.turn(5, seconds=10.0)
+        bench.worker.finish()
+        assert {letter.offset for letter in bench.letters.kept} == set(range(10))
+        assert_exact(bench.store, bench.logs, bench.engine)
+
     def test_a_record_with_many_bad_events_is_one_letter_for_each_reason(self) -> None:
         bench = Bench()
         lines = b"\n".join([b"{", b'{"type":"x"}', native(Impression("list", "u", START_MS, ("a",))), b"{", b'{"type":"y"}'])

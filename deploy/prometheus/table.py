@@ -77,6 +77,7 @@ THRESHOLDS = (
     Threshold("lag_seconds", 300, "Age of the record that is read now.", is_seconds=True),
     Threshold("commits_failing_share", 0.1, "Commits that failed or found other state than they expected, by commits."),
     Threshold("rebalances", 5, "Changes of a worker's tasks within a quarter of an hour; a start makes two."),
+    Threshold("store_share", 0.8, "Memory that a Redis uses, by its maxmemory."),
     Threshold("series_share", 0.9, "Series of a page, by its limit."),
 )
 
@@ -135,6 +136,11 @@ def _down(gauge: str) -> str:
     """The processes whose gauge is 0."""
     query = f"streammetrics_{gauge}{{job='%s'}} == 0"
     return f'{{{{ range query (printf "{query}" $labels.job) | sortByLabel "instance" }}}} {{{{ .Labels.instance }}}}{{{{ end }}}}'
+
+
+def _risk(risk: str, told: str, bound: str) -> str:
+    """What a server of Redis says of itself, where it says too much; `risk` becomes a label."""
+    return f'label_replace(max by (job, node) ({told}) {bound}, "risk", "{risk}", "", "")'
 
 
 _REGRESSED = "and on (job, experiment, scope) job_experiment:streammetrics_experiment_verdict:min == -1"
@@ -317,6 +323,20 @@ ALERTS = (
         keeps="10m",
     ),
     Alert(
+        "StreammetricsRedisAtRisk",
+        "warning",
+        "10m",
+        f"{_risk('memory', 'streammetrics_store_memory_bytes / (streammetrics_store_memory_limit_bytes > 0)', '> @store_share')}\n"
+        f"or {_risk('eviction', 'streammetrics_store_evicts', '== 1')}\n"
+        f"or {_risk('persistence', 'streammetrics_store_forgets', '== 1')}",
+        "Redis at {{ $labels.node }} is a risk to state, by its {{ $labels.risk }}",
+        '{{ if eq $labels.risk "memory" }}It uses {{ $value | humanizePercentage }} of its maxmemory; when that is full, commits are '
+        'refused and numbers stand still.{{ else if eq $labels.risk "eviction" }}Its maxmemory-policy is not noeviction: when memory is '
+        "short it deletes sessions and tallies, and numbers are wrong.{{ else }}It has neither appendonly nor snapshots: when it restarts, "
+        "all state is lost.{{ end }}",
+        keeps="10m",
+    ),
+    Alert(
         "StreammetricsKafkaDown",
         "critical",
         "2m",
@@ -387,6 +407,7 @@ INHIBITIONS = (
     ),
     Inhibition("StreammetricsClientDeaf", ("StreammetricsWatermarkStalled", "StreammetricsLagGrowing")),
     Inhibition("StreammetricsRebalanceStorm", ("StreammetricsWatermarkStalled", "StreammetricsLagGrowing", "StreammetricsCommitsFailing")),
+    Inhibition("StreammetricsCommitsFailing", ("StreammetricsWatermarkStalled", "StreammetricsLagGrowing")),
     Inhibition("StreammetricsNoTraffic", ("StreammetricsJoinUnhealthy", "StreammetricsAllVariantsFell")),
     Inhibition("StreammetricsEventsRefused", ("StreammetricsJoinUnhealthy",)),
     Inhibition("StreammetricsJoinUnhealthy", ("StreammetricsAllVariantsFell", "StreammetricsExperimentInvalid")),

@@ -12,13 +12,12 @@ import socket
 import ssl
 import weakref
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from streammetrics.errors import ConfigError, Problem
+from streammetrics.adapters.certificates import CertificateFiles
 
 IDLE_SECONDS_MAX = 5.0
 """A connection without a question is closed after this long."""
@@ -54,59 +53,10 @@ def tls_context(rules: HttpRules) -> ssl.SSLContext | None:
     """What the port proves itself with; None without a certificate. Raises ConfigError that names the file which does not fit."""
     if rules.ssl_certfile is None:
         return None
-    _require_files(rules)
-    asked = []
-
-    def password() -> str:  # without it, OpenSSL would ask on the terminal
-        asked.append(True)
-        return rules.ssl_password or ""
-
+    own = CertificateFiles(section="http", certfile=rules.ssl_certfile, keyfile=rules.ssl_keyfile, password=rules.ssl_password)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    try:
-        context.load_cert_chain(rules.ssl_certfile, rules.ssl_keyfile, password)
-    except (ssl.SSLError, ValueError) as error:  # a ValueError is a password that is too long
-        raise ConfigError([_misfit(rules, str(getattr(error, "reason", "") or ""), bool(asked))]) from None
+    own.load_into(context)
     return context
-
-
-def _require_files(rules: HttpRules) -> None:
-    problems = []
-    for name in ("ssl_certfile", "ssl_keyfile"):
-        path = getattr(rules, name)
-        if path is not None:
-            try:
-                Path(path).open("rb").close()
-            except OSError as error:
-                problems.append(Problem(f"http.{name}", path, f"must be a file that can be read ({error.strerror})"))
-    if problems:
-        raise ConfigError(problems)
-
-
-def _misfit(rules: HttpRules, reason: str, password_asked: bool) -> Problem:
-    """What is wrong with files that can be read and do not work together; nothing of the password or the files is repeated."""
-    certfile = str(rules.ssl_certfile)
-    name, path = ("ssl_keyfile", rules.ssl_keyfile) if rules.ssl_keyfile else ("ssl_certfile", certfile)
-    if reason == "KEY_VALUES_MISMATCH":
-        return Problem(
-            f"http.{name}", path, f"must hold the key of the first certificate in http.ssl_certfile ({certfile}); it holds another"
-        )
-    if password_asked:
-        told = "does not open" if rules.ssl_password else "is empty and must open"
-        return Problem("http.ssl_password", "***" if rules.ssl_password else "(empty)", f"{told} the key in http.{name} ({path})")
-    if not _holds_certificate(certfile):
-        return Problem("http.ssl_certfile", certfile, "must hold a certificate in PEM (-----BEGIN CERTIFICATE-----)")
-    if reason in ("EE_KEY_TOO_SMALL", "CA_MD_TOO_WEAK", "CA_KEY_TOO_SMALL"):
-        return Problem("http.ssl_certfile", certfile, f"must hold a certificate that is strong enough for today's clients ({reason})")
-    also = "" if rules.ssl_keyfile else "; or name the file of the key in http.ssl_keyfile"
-    return Problem(f"http.{name}", path, f"must hold the private key in PEM (-----BEGIN PRIVATE KEY-----){also}")
-
-
-def _holds_certificate(path: str) -> bool:
-    try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
-    except ssl.SSLError:
-        return False
-    return True
 
 
 class Doors(socket.socket):

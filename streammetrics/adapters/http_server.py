@@ -23,6 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from streammetrics.adapters.exhibit import Exhibit, Finding
 from streammetrics.adapters.http_connections import Doors, HttpRules, Loop, TimedProtocol, tls_context
 from streammetrics.adapters.http_login import KNOWN, Login, requiring_login
+from streammetrics.adapters.http_tags import tagged
 from streammetrics.adapters.page_routes import page_routes
 from streammetrics.config import PasswordHash
 from streammetrics.config.world import HttpSettings
@@ -32,6 +33,9 @@ HEADER_BYTES_MAX = 16_384
 """Most bytes of a request's first line and headers; it has no more, because a body is refused."""
 STOP_SECONDS = 2
 START_SECONDS = 30.0
+
+_NOT_STORED = (b"cache-control", b"no-store")
+"""What holds for every answer that does not say otherwise."""
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 """For probes, which have no password. Without one they learn whether all is well, but not what is not."""
@@ -44,7 +48,6 @@ _SECURITY_HEADERS = [
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-resource-policy", b"same-origin"),
-    (b"cache-control", b"no-store"),
     (
         b"content-security-policy",
         b"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
@@ -137,7 +140,7 @@ def application(exhibit: Exhibit, login: Login | None = None) -> ASGIApp:
         content = exhibit.report_json()
         if content is None:
             return Response(b'{"error":"no committed state has been read yet"}', 503, media_type="application/json")
-        return Response(content, media_type="application/json")
+        return tagged(request, content, "application/json")
 
     routes = [
         Route("/metrics", metrics),
@@ -168,22 +171,34 @@ async def _refused(request: Request, error: Exception) -> Response:
 
 
 def _without_bodies(app: ASGIApp) -> ASGIApp:
-    """Nothing here takes a body: a request that has one is refused before it is read."""
-    refusal = PlainTextResponse("no path here takes a body\n", 413, headers={"connection": "close"})
+    """Nothing here takes a body: a request that has one is refused before it is read, and one whose head is beyond the limit, too.
+
+    A head that comes in pieces is refused as soon as it is too long; what came at once is known only here.
+    """
+    body = PlainTextResponse("no path here takes a body\n", 413, headers={"connection": "close"})
+    head = PlainTextResponse(f"the first line and headers are longer than {HEADER_BYTES_MAX} bytes\n", 431, headers={"connection": "close"})
 
     async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
         headers = dict(scope["headers"])
         has_body = b"transfer-encoding" in headers or headers.get(b"content-length", b"0").strip(b"0")
-        await (refusal if has_body else app)(scope, receive, send)
+        answering = body if has_body else head if _head_bytes(scope) > HEADER_BYTES_MAX else app
+        await answering(scope, receive, send)
 
     return wrapped
+
+
+def _head_bytes(scope: Scope) -> int:
+    """How long the first line and the headers are, without what parts them."""
+    return len(scope["raw_path"]) + len(scope["query_string"]) + sum(len(name) + len(value) for name, value in scope["headers"])
 
 
 def _with_security_headers(app: ASGIApp) -> ASGIApp:
     async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
         async def send_more(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], *_SECURITY_HEADERS]
+                own = message["headers"]
+                usual = [] if any(name == _NOT_STORED[0] for name, _ in own) else [_NOT_STORED]
+                message["headers"] = [*own, *_SECURITY_HEADERS, *usual]
             await send(message)
 
         await app(scope, receive, send_more)

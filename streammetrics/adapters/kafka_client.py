@@ -1,4 +1,4 @@
-"""What every Kafka client here shares: settings, reachability, topics' identities, and the words for what went wrong.
+"""What every Kafka client here shares: settings, files, reachability, and the words for what went wrong.
 
 No record is read or written in this module.
 """
@@ -11,17 +11,17 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
 import structlog
-from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 from kafka.net.compat import KafkaNetClient
 
-from streammetrics.errors import ConfigError, Problem, SourceError
+from streammetrics.adapters.certificates import CertificateFiles
+from streammetrics.errors import SourceError
 
 log = structlog.get_logger("streammetrics.kafka")
 
@@ -123,8 +123,25 @@ def unreachable_reason(servers: Sequence[str], timeout_s: float = CONNECT_SECOND
     return "; ".join(reasons)
 
 
+def require_files(settings: KafkaSettings) -> None:
+    """Raise ConfigError that names the certificate files which cannot be read or do not fit each other.
+
+    The client reads them each time that it connects, on a thread of its own, and says of any misfit that it found nobody.
+    """
+    if "SSL" in settings.security_protocol:
+        files = CertificateFiles(
+            section="kafka",
+            cafile=settings.ssl_cafile,
+            certfile=settings.ssl_certfile,
+            keyfile=settings.ssl_keyfile,
+            password=settings.ssl_password,
+        )
+        files.check()
+
+
 def require_reachable(settings: KafkaSettings) -> None:
-    """Raise SourceError, naming every server tried, unless one accepts a TCP connection."""
+    """Raise ConfigError for certificate files that cannot be used, SourceError unless a server accepts a TCP connection."""
+    require_files(settings)
     if reason := unreachable_reason(settings.bootstrap_servers):
         raise SourceError(f"no Kafka broker can be reached ({reason}); start it, or correct kafka.bootstrap_servers")
 
@@ -201,7 +218,7 @@ class Network:
 
 @contextlib.contextmanager
 def starting(what: str, settings: KafkaSettings) -> Iterator[Network]:
-    """Turn a client's failure to start into a SourceError (or ConfigError) that gives the cause from the client's log.
+    """Turn a client's failure to start into a SourceError that gives the cause from the client's log.
 
     A client that is given the yielded Network leaves no thread and no descriptor behind when it fails to start.
     """
@@ -211,11 +228,8 @@ def starting(what: str, settings: KafkaSettings) -> Iterator[Network]:
             undo.callback(network.close)
             yield network
             undo.pop_all()
-    except (OSError, ValueError) as error:  # certificates and keys are read while a client is built
-        named = {name: value for name in ("ssl_cafile", "ssl_certfile", "ssl_keyfile") if (value := getattr(settings, name))}
-        if not named:
-            raise SourceError(f"{what} cannot be started: {error}") from error
-        raise ConfigError([Problem(f"kafka.{name}", value, f"cannot be used: {error}") for name, value in named.items()]) from error
+    except (OSError, ValueError) as error:
+        raise SourceError(f"{what} cannot be started: {error}") from error
     except KafkaError as error:
         cause = watched.last_error(began)
         hint = f": {cause}" if cause else ""
@@ -225,66 +239,3 @@ def starting(what: str, settings: KafkaSettings) -> Iterator[Network]:
             f"{what} cannot be started, though {', '.join(settings.bootstrap_servers)} accepts connections ({error}{hint}{login}); "
             f"check kafka.security_protocol (now {settings.security_protocol}), certificates and credentials"
         ) from error
-
-
-@dataclass(frozen=True, slots=True)
-class Topic:
-    """One topic as the broker describes it: its id ("" where the broker is too old to give one) and partition count."""
-
-    name: str
-    topic_id: str
-    partitions: int
-
-
-def describe_topics(settings: KafkaSettings, names: Sequence[str]) -> Mapping[str, Topic]:
-    """The topics among `names` that exist. Creates none. Raises SourceError when the broker cannot be asked."""
-    require_reachable(settings)
-    with starting("the Kafka admin client", settings) as network:
-        admin = KafkaAdminClient(**connection_options(settings), kafka_client=network)
-    try:
-        found = admin.describe_topics(list(names))
-    except KafkaError as error:
-        raise SourceError(f"the broker does not describe its topics: {error}") from error
-    finally:
-        admin.close()
-    return {
-        entry["name"]: Topic(entry["name"], topic_id_text(entry.get("topic_id")), len(entry["partitions"]))
-        for entry in found
-        if entry["error_code"] == 0
-    }
-
-
-def topic_id_text(topic_id: object) -> str:
-    """A topic id as text; "" for none and for the all-zero id that stands for none.
-
-    >>> topic_id_text(None), topic_id_text("00000000-0000-0000-0000-000000000000")
-    ('', '')
-    """
-    text = "" if topic_id is None else str(topic_id)
-    return text if text.strip("0-") else ""
-
-
-def require_copartitioned(settings: KafkaSettings) -> Mapping[str, Topic]:
-    """The input topics, all there and with equal partition counts, else ConfigError that names topics and counts."""
-    found = describe_topics(settings, settings.topics)
-    named = ",".join(settings.topics)
-    if missing := [name for name in settings.topics if name not in found]:
-        raise ConfigError(
-            [
-                Problem("kafka.topics", name, "does not exist (or may not be described); create it, it is never created here")
-                for name in missing
-            ]
-        )
-    counts = {name: found[name].partitions for name in settings.topics}
-    if len(set(counts.values())) > 1:
-        listed = ", ".join(f"{name} has {count}" for name, count in counts.items())
-        raise ConfigError(
-            [
-                Problem(
-                    "kafka.topics",
-                    named,
-                    f"must have equal partition counts, so that a user's events meet ({listed}); re-create or expand the smaller ones",
-                )
-            ]
-        )
-    return found

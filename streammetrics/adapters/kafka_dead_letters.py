@@ -10,14 +10,8 @@ import structlog
 from kafka import KafkaProducer
 from kafka.errors import KafkaError, MessageSizeTooLargeError, RecordListTooLargeError
 
-from streammetrics.adapters.kafka_client import (
-    KafkaSettings,
-    client_log,
-    connection_options,
-    describe_topics,
-    require_reachable,
-    starting,
-)
+from streammetrics.adapters.kafka_client import KafkaSettings, client_log, connection_options, require_reachable, starting
+from streammetrics.adapters.kafka_topics import describe_topics
 from streammetrics.errors import ConfigError, Problem, SourceError
 from streammetrics.ports import DeadLetter
 
@@ -51,14 +45,7 @@ class KafkaDeadLetters:
             raise ConfigError(
                 [Problem("kafka.dead_letter_topic", topic, "must not be an input topic: refused events would come back as input")]
             )
-        if topic not in describe_topics(settings, [topic]):
-            raise ConfigError(
-                [
-                    Problem(
-                        "kafka.dead_letter_topic", topic, "does not exist; create it (it is never created here), or leave the setting empty"
-                    )
-                ]
-            )
+        describe_topics(settings, [topic]).require_all("kafka.dead_letter_topic", ", or leave the setting empty")
         require_reachable(settings)
         with starting("the Kafka producer for dead letters", settings) as network:
             self._producer = KafkaProducer(

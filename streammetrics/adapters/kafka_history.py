@@ -6,8 +6,9 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any
 
-from streammetrics.adapters.kafka_client import KafkaSettings, describe_topics, topic_id_text
-from streammetrics.errors import SourceError, StateError
+from streammetrics.adapters.kafka_client import KafkaSettings
+from streammetrics.adapters.kafka_topics import Absence, describe_topics, topic_id_text
+from streammetrics.errors import ConfigError, SourceError, StateError
 from streammetrics.ports import Input
 
 TOPIC_GONE_SECONDS = 15.0
@@ -41,12 +42,13 @@ class History:
 
     def refuse_other_topics(self) -> None:
         """Ask the broker itself: raise StateError if a topic is gone, or another one by that name."""
-        with contextlib.suppress(SourceError):  # it cannot say now: the reason given is a less exact one, or none yet
-            found = describe_topics(self._settings, self._settings.topics)
+        with contextlib.suppress(SourceError, ConfigError):  # it cannot say now: the reason given is a less exact one, or none yet
+            described = describe_topics(self._settings, self._settings.topics)
             for topic, known in self._topic_ids.items():
-                if topic not in found:
+                if described.absent.get(topic) is Absence.MISSING:  # one that may no longer be described may well be there
                     raise StateError(f"topic {topic!r} has been deleted; the stored state belongs to it: {ANEW}")
-                _refuse_other_id(topic, known, found[topic].topic_id)
+                if topic in described.found:
+                    _refuse_other_id(topic, known, described.found[topic].topic_id)
 
     def require_held(self, offsets: Mapping[Input, int], bounds: Mapping[Input, tuple[int, int]]) -> None:
         """Raise StateError, with the records missing per input, unless the log can go on from each offset.

@@ -10,8 +10,9 @@ from typing import Any, Self
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
-from streammetrics.adapters.kafka_client import KafkaSettings, client_log, connection_options, describe_topics, starting
-from streammetrics.errors import ConfigError, Problem, SourceError
+from streammetrics.adapters.kafka_client import KafkaSettings, client_log, connection_options, starting
+from streammetrics.adapters.kafka_topics import describe_topics
+from streammetrics.errors import SourceError
 from streammetrics.simulate import Sent
 
 WAITING_RECORDS_MAX = 5_000
@@ -24,10 +25,7 @@ class KafkaSink:
 
     def __init__(self, settings: KafkaSettings, topics: Sequence[str]) -> None:
         client_log()
-        found = describe_topics(settings, topics)
-        if missing := [name for name in topics if name not in found]:
-            mend = "does not exist; create it (it is never created here)"
-            raise ConfigError([Problem("kafka.topics", name, mend) for name in missing])
+        describe_topics(settings, topics).require_all("kafka.topics")
         self._failure: BaseException | None = None
         self._waiting = 0
         with starting("the Kafka producer", settings) as network:

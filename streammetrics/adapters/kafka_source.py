@@ -32,13 +32,13 @@ from streammetrics.adapters.kafka_client import (
     KafkaSettings,
     client_log,
     connection_options,
-    require_copartitioned,
     starting,
     unreachable_reason,
 )
 from streammetrics.adapters.kafka_history import History
 from streammetrics.adapters.kafka_joining import keep_joins
 from streammetrics.adapters.kafka_ownership import Ownership
+from streammetrics.adapters.kafka_topics import require_copartitioned
 from streammetrics.adapters.kafka_watchdog import Watchdog
 from streammetrics.errors import GaveUp, SourceError
 from streammetrics.ports import Input, Polled, Record, SourceHealth

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from streammetrics.ports import Claim, Commit, Loaded, Outcome, TaskView
+from streammetrics.ports import Claim, Commit, Loaded, Outcome, StoreNode, TaskView
 
 STALE_MAX = 1_000
 """Room for users that have gone or have moved, besides as much as there are users, before all is built anew."""
@@ -160,13 +160,21 @@ class MemoryStore:
     def partitions(self) -> int | None:
         return self._partitions
 
-    def settle(self, values: Mapping[str, bytes]) -> Mapping[str, bytes]:
+    def settle(self, changes: Mapping[str, tuple[bytes | None, bytes | None]]) -> Mapping[str, bytes]:
         with self._lock:
-            self._settled = {**values, **self._settled}
+            for name, (before, after) in changes.items():
+                if self._settled.get(name) == before:
+                    self._settled.pop(name, None)
+                    if after is not None:
+                        self._settled[name] = after
             return dict(self._settled)
 
     def ping(self) -> None:
         """Memory always serves."""
+
+    def nodes(self) -> tuple[StoreNode, ...]:
+        """Memory has no servers, and nobody expects it to outlive its process."""
+        return ()
 
     def close(self) -> None:
         """Nothing to close; the state stays readable."""

@@ -18,6 +18,7 @@ const CLOCK_MS = 2000; // the Date header is in whole seconds: less apart is no 
 const history = new History();
 const now = { report: null, pulse: null, trouble: null, missing: [], answeredMs: null, pulseMs: 0, unready: false, skewMs: 0, rate: null, counted: null, needsLogin: false, version: null };
 const said = new Map();
+const kept = new Map(); // path -> its last answer and the tag of that; few, because a choice is asked for once only
 let timer = null;
 let frame = null; // the drawing that a pointer has asked for
 let asking = false;
@@ -182,12 +183,19 @@ function speak(subject, value, text) {
 
 // Asking
 
+/** The status and what the answer says. What is the same as last time is not sent again: the server knows it by its tag. */
 async function ask(path) {
-  const answer = await fetch(path, { cache: "no-store", signal: AbortSignal.timeout(PATIENCE_MS) });
+  const before = kept.get(path);
+  const headers = before ? { "If-None-Match": before.tag } : {};
+  const answer = await fetch(path, { cache: "no-store", headers, signal: AbortSignal.timeout(PATIENCE_MS) });
   if (answer.status === 401) throw Object.assign(new Error("login"), { needsLogin: true });
   const date = Date.parse(answer.headers.get("date") ?? "");
   if (isNumber(date)) now.skewMs = Math.abs(date - Date.now()) < CLOCK_MS ? 0 : date - Date.now();
-  return [answer.status, await answer.json()];
+  if (answer.status === 304) return [200, before.content];
+  const content = await answer.json();
+  const tag = answer.headers.get("etag");
+  if (answer.ok && tag && !path.includes("?")) kept.set(path, { tag, content });
+  return [answer.status, content];
 }
 
 async function refresh() {

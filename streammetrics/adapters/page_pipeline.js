@@ -4,7 +4,7 @@ import { fine, folded, make, table } from "./page_parts.js";
 import { MISSING, countText, isNumber, reasonText, roundCountText, shareText, spanText, timeText } from "./page_words.js";
 
 const FEEDBACK = ["matched", "orphan", "out_of_list", "too_old", "unknown_action"];
-const BESIDE = new Set([...FEEDBACK, "events", "repeated", "duplicate", "key_mismatch"]);
+const BESIDE = new Set([...FEEDBACK, "events", "repeated", "duplicate", "key_mismatch", "experiment_lists_full"]);
 export const LAG_LONG_SECONDS = 60;
 
 /** The section. `view` has report, pulse (or null), rate (events a second, or null) and now. */

@@ -16,6 +16,7 @@ from starlette.routing import Route
 
 from streammetrics.adapters.curves import LISTS, UnknownChoiceError
 from streammetrics.adapters.exhibit import Exhibit
+from streammetrics.adapters.http_tags import REVALIDATE, tagged
 
 SCRIPTS = ("page.js", "page_chart.js", "page_experiments.js", "page_history.js", "page_parts.js", "page_pipeline.js", "page_words.js")
 _FILES = {
@@ -34,7 +35,7 @@ def page_routes(exhibit: Exhibit) -> list[Route]:
             lines = exhibit.curves.lines(_whole(asked.get("window_ms", "")), asked.get("metric", ""), asked.get("lists", LISTS[0]))
         except UnknownChoiceError as error:
             return _json({"error": str(error)}, 400)
-        return _json(lines)
+        return tagged(request, msgspec.json.encode(lines), "application/json")
 
     async def pulse(request: Request) -> Response:
         return _json(exhibit.pulse())
@@ -60,6 +61,6 @@ def _file(name: str, media_type: str) -> Callable[[Request], Awaitable[Response]
     content = resources.files("streammetrics.adapters").joinpath(name).read_bytes()
 
     async def answer(request: Request) -> Response:
-        return Response(content, media_type=media_type)
+        return tagged(request, content, media_type, REVALIDATE)
 
     return answer

@@ -9,6 +9,7 @@ const METRICS = {
 const REASONS = {
   late: "older than the allowed lateness", future: "dated in the future", duplicate: "repeats a list of its session",
   session_full: "its session has too many events", too_many_groups: "one group more than the limit", too_many_lists: "one open list more than the limit",
+  too_many_variants: "one variant more than the limit", experiment_lists_full: "its user has too many lists in an experiment",
   bad_json: "not JSON", bad_ts: "time is not readable", bad_type: "neither impression nor feedback", bad_id: "an id is not usable",
   empty: "an empty record", missing_field: "a field is missing", orphan: "its list was not seen", out_of_list: "its list does not show the item",
   too_old: "came too long after its list", unknown_action: "no grade for its action", matched: "counts for a list", repeated: "said before",

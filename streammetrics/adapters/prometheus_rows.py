@@ -24,7 +24,7 @@ DROPPED_REASONS = (*MALFORMED_REASONS, "future", "late", "session_full", "too_ma
 UNMATCHED_REASONS = ("orphan", "out_of_list", "too_old")
 COMMIT_STATUSES = (*(outcome.value for outcome in Outcome), "failed")
 
-_COUNTED_ALONE = {
+COUNTED_ALONE = {
     "events": "streammetrics_events_total",
     "late": "streammetrics_late_total",
     "duplicate": "streammetrics_duplicates_total",
@@ -32,7 +32,12 @@ _COUNTED_ALONE = {
     "repeated": "streammetrics_feedback_repeated_total",
     "unknown_action": "streammetrics_feedback_unknown_action_total",
     "key_mismatch": "streammetrics_key_mismatch_total",
+    "experiment_lists_full": "streammetrics_experiment_lists_full_total",
 }
+"""The reasons that have a series of their own; `late` is one of dropped events too."""
+
+_OF_A_NODE = tuple(f"streammetrics_store_{what}" for what in ("memory_bytes", "memory_limit_bytes", "evicts", "forgets"))
+"""The series of what a `StoreNode` says after its name, in its order."""
 
 
 class Row(NamedTuple):
@@ -153,15 +158,15 @@ def _event_counts(report: Report) -> Iterator[tuple[Sum, int]]:
     """What was not shown, and every counter of events by topic, from 0 on. A reason without a series of its own is one of `dropped`."""
     yield Sum("streammetrics_windows_withheld_total", ()), report.withheld
     for topic in sorted({each.topic for each in report.inputs}):
-        known = (*_COUNTED_ALONE, *DROPPED_REASONS, *UNMATCHED_REASONS)
+        known = (*COUNTED_ALONE, *DROPPED_REASONS, *UNMATCHED_REASONS)
         others = sorted(reason for reason, at in report.counts if at == topic)
         for reason in dict.fromkeys((*known, *others)):
             count = report.counts.get((reason, topic), 0)
-            if reason in _COUNTED_ALONE:
-                yield Sum(_COUNTED_ALONE[reason], (topic,)), count
+            if reason in COUNTED_ALONE:
+                yield Sum(COUNTED_ALONE[reason], (topic,)), count
             if reason in UNMATCHED_REASONS:
                 yield Sum("streammetrics_feedback_unmatched_total", (reason, topic)), count
-            elif reason in DROPPED_REASONS or reason not in _COUNTED_ALONE:
+            elif reason in DROPPED_REASONS or reason not in COUNTED_ALONE:
                 yield Sum("streammetrics_dropped_total", (reason, topic)), count
 
 
@@ -170,6 +175,10 @@ def vitals_rows(vitals: Vitals, loop: bool) -> Iterator[Row]:
     troubles = (vitals.store_trouble, vitals.publish_trouble)
     yield Row("streammetrics_build_info", (__version__,), 1)
     yield Row("streammetrics_store_up", (), float(troubles == (None, None)))
+    for node in vitals.store_nodes:
+        for name, told in zip(_OF_A_NODE, node[1:], strict=True):
+            if told is not None:
+                yield Row(name, (node.name,), float(told))
     if not loop:
         return
     yield Row("streammetrics_source_up", (), float(vitals.source_trouble is None))

@@ -9,7 +9,6 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -30,7 +29,8 @@ from redis.exceptions import (
 )
 from redis.retry import Retry
 
-from streammetrics.errors import ConfigError, Problem, StateError, StoreError
+from streammetrics.adapters.certificates import CertificateFiles
+from streammetrics.errors import StateError, StoreError
 
 Client = redis.Redis | redis.RedisCluster
 
@@ -79,17 +79,15 @@ class RedisSettings:
 
 
 def require_files(settings: RedisSettings) -> None:
-    """Raise ConfigError that names every certificate file which cannot be read."""
-    problems = []
-    for name in ("ssl_cafile", "ssl_certfile", "ssl_keyfile"):
-        path = getattr(settings, name)
-        if path is not None:
-            try:
-                Path(path).open("rb").close()
-            except OSError as error:
-                problems.append(Problem(f"redis.{name}", path, f"must be a file that can be read ({error.strerror})"))
-    if problems:
-        raise ConfigError(problems)
+    """Raise ConfigError that names the certificate files which cannot be read or do not fit each other."""
+    files = CertificateFiles(
+        section="redis",
+        cafile=settings.ssl_cafile,
+        certfile=settings.ssl_certfile,
+        keyfile=settings.ssl_keyfile,
+        takes_password=False,
+    )
+    files.check()
 
 
 def connect(settings: RedisSettings) -> Client:

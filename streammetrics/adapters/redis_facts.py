@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, cast
 
@@ -58,6 +58,24 @@ class RedisFacts:
             found.append(Problem("redis.url", "a replica", "must lead to the primary, because a replica takes no writes"))
         return tuple(found)
 
+    @property
+    def evicts(self) -> bool | None:
+        """Whether keys may be deleted when memory is short; None where the server does not say."""
+        return None if self.maxmemory_policy is None else self.maxmemory_policy != KEEPS_EVERYTHING
+
+    @property
+    def forgets(self) -> bool | None:
+        """Whether a restart may begin empty, for want of a log and of snapshots; None where the server does not say.
+
+        >>> RedisFacts(appendonly="yes").forgets, RedisFacts(appendonly="no", save="").forgets, RedisFacts(appendonly="no").forgets
+        (False, True, None)
+        """
+        if self.appendonly is not None and "no" not in self.appendonly:
+            return False
+        if self.save is not None and not _some_without_snapshots(self.save):
+            return False
+        return None if self.appendonly is None or self.save is None else True
+
     def risks(self) -> tuple[Problem, ...]:
         """Why state could be lost. `run` refuses an evicting policy (unless redis.allow_eviction) and warns of the rest.
 
@@ -65,21 +83,24 @@ class RedisFacts:
         maxmemory-policy
         """
         found = []
-        if self.maxmemory_policy not in (None, KEEPS_EVERYTHING):
+        if self.evicts:
             mend = "must be noeviction, or Redis deletes state when memory is short (CONFIG SET maxmemory-policy noeviction)"
             found.append(Problem("maxmemory-policy", str(self.maxmemory_policy), mend))
-        if self.appendonly is not None and "no" in self.appendonly and self.save is not None and _some_without_snapshots(self.save):
+        if self.forgets:
             mend = "must be yes, or snapshots on (save), or a restart of Redis loses all state (CONFIG SET appendonly yes)"
-            found.append(Problem("appendonly", self.appendonly, mend))
+            found.append(Problem("appendonly", str(self.appendonly), mend))
         return tuple(found)
 
 
-def read_facts(client: Client) -> RedisFacts:
-    """Ask the server, or every primary of a cluster. What is refused is unknown; raises only what the client raises."""
+def read_facts(client: Client, place: str) -> dict[str, RedisFacts]:
+    """What the server at `place` says, or every primary of a cluster, by host and port.
+
+    What is refused is unknown; raises only what the client raises.
+    """
     if isinstance(client, redis.RedisCluster):
         primaries: list[ClusterNode] = client.get_primaries()  # type: ignore[no-untyped-call]  # the client does not say
-        return _merged([_facts_of(client.get_redis_connection(node)) for node in primaries])
-    return _facts_of(client)
+        return {f"{node.host}:{node.port}": _facts_of(client.get_redis_connection(node)) for node in primaries}
+    return {place: _facts_of(client)}
 
 
 def _facts_of(node: redis.Redis) -> RedisFacts:
@@ -112,7 +133,9 @@ def _unless_refused(ask: Callable[[], Mapping[Any, Any]]) -> Mapping[Any, Any]:
         return {}
 
 
-def _merged(found: Sequence[RedisFacts]) -> RedisFacts:
+def merged(found: Collection[RedisFacts]) -> RedisFacts:
+    """What several servers say, as if they were one."""
+
     def texts(name: str) -> str | None:
         values = {getattr(facts, name) for facts in found}
         return None if None in values or not values else " | ".join(sorted(values))

@@ -19,9 +19,9 @@ import redis
 from redis.exceptions import NoScriptError
 
 from streammetrics.adapters.redis_client import Client, RedisSettings, connect, hang_up, require_files, send, speaking
-from streammetrics.adapters.redis_facts import RedisFacts, read_facts
+from streammetrics.adapters.redis_facts import RedisFacts, merged, read_facts
 from streammetrics.errors import StateError
-from streammetrics.ports import Claim, Commit, Loaded, Outcome, TaskView
+from streammetrics.ports import Claim, Commit, Loaded, Outcome, StoreNode, TaskView
 
 Answer = TypeVar("Answer")
 
@@ -85,7 +85,8 @@ class RedisStore:
         self.settings = settings
         self._lock = threading.Lock()
         self._connected: Client | None = None
-        self._claim, self._commit, self._load, self._view = (Script(f"{name}.lua") for name in ("claim", "commit", "load", "view"))
+        names = ("claim", "commit", "load", "view", "settle")
+        self._claim, self._commit, self._load, self._view, self._settle = (Script(f"{name}.lua") for name in names)
         self._meta, self._settled = (f"{{{settings.namespace}:meta}}:{name}" for name in ("meta", "settled"))
 
     def claim(self, task: int, token: str) -> Claim:
@@ -134,7 +135,7 @@ class RedisStore:
 
     def _views(self, client: Client, questions: Sequence[tuple[Sequence[str], Sequence[str]]]) -> list[Any]:
         if isinstance(client, redis.RedisCluster):  # its pipeline takes no scripts
-            return [self._view(client, keys, args) for keys, args in questions]
+            return [send(client, "EVAL", self._view.text, len(keys), *keys, *args) for keys, args in questions]
         answers: list[Any] = []
         for start in range(0, len(questions), VIEWS_MAX):
             with client.pipeline(transaction=False) as pipeline:
@@ -151,17 +152,11 @@ class RedisStore:
         answer = self._ask(lambda client: send(client, "HGET", self._meta, "partitions"))
         return None if answer is None else int(answer)
 
-    def settle(self, values: Mapping[str, bytes]) -> Mapping[str, bytes]:
-        """See `Store.settle`."""
-
-        def record(client: Client) -> Any:
-            for name, value in values.items():
-                send(client, "HSETNX", self._settled, name, value)
-            return send(client, "HGETALL", self._settled)
-
-        answer = self._ask(record)
-        pairs = answer.items() if isinstance(answer, dict) else zip(answer[::2], answer[1::2], strict=True)
-        return {name.decode(): value for name, value in pairs}
+    def settle(self, changes: Mapping[str, tuple[bytes | None, bytes | None]]) -> Mapping[str, bytes]:
+        """See `Store.settle`. The script is sent whole: whoever may only read tasks may not send its digest either."""
+        args = [piece for name, (before, after) in changes.items() for piece in (name, *_said(before), *_said(after))]
+        answer = self._ask(lambda client: send(client, "EVAL", self._settle.text, 1, self._settled, *args))
+        return {name.decode(): value for name, value in zip(answer[::2], answer[1::2], strict=True)}
 
     def ping(self) -> None:
         """See `Store.ping`; in a cluster every primary must answer."""
@@ -176,7 +171,17 @@ class RedisStore:
 
     def facts(self) -> RedisFacts:
         """What the server (every primary of a cluster) says of itself; what it refuses to say is unknown. Raises StoreError."""
-        return self._ask(read_facts)
+        return merged(self._facts().values())
+
+    def nodes(self) -> tuple[StoreNode, ...]:
+        """See `Store.nodes`: the server, or every primary of the cluster."""
+        return tuple(
+            StoreNode(place, facts.used_memory, facts.maxmemory, facts.evicts, facts.forgets)
+            for place, facts in sorted(self._facts().items())
+        )
+
+    def _facts(self) -> Mapping[str, RedisFacts]:
+        return self._ask(lambda client: read_facts(client, self.settings.place))
 
     def close(self) -> None:
         with self._lock:
@@ -258,6 +263,11 @@ def _cell(name: str) -> str:
 def _cells(flat: Sequence[bytes]) -> dict[str, bytes]:
     """Cells by name, from fields and values in turn."""
     return {field[1:].decode(): cell for field, cell in zip(flat[::2], flat[1::2], strict=True) if field != PLACEHOLDER}
+
+
+def _said(value: bytes | None) -> tuple[int, bytes]:
+    """Whether there is a value, and which."""
+    return (0, b"") if value is None else (1, value)
 
 
 def _or_empty(value: int | None) -> str:

@@ -101,7 +101,9 @@ def build_ledger(settings: Settings, engine: Engine) -> Ledger:
         lateness_ms=settings.join.lateness_ms,
         attribution_ms=settings.join.attribution_ms,
     )
-    view = None if engine.users is None else ExperimentView(engine.users.measures, settings.experiments.policy)
+    view = None
+    if engine.users is not None:
+        view = ExperimentView(engine.users.measures, settings.experiments.policy, settings.experiments.idle_days * DAY_MS)
     return Ledger(engine.layout, rules, numbers(settings, engine), engine.signature, view)
 
 

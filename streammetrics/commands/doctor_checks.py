@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, TypeAlias
 
 from streammetrics.adapters.http_connections import tls_context
 from streammetrics.adapters.http_server import rules_of
-from streammetrics.adapters.kafka_client import describe_topics, unreachable_reason
+from streammetrics.adapters.kafka_client import require_files, unreachable_reason
 from streammetrics.adapters.kafka_facts import read_cluster
+from streammetrics.adapters.kafka_topics import describe_topics
 from streammetrics.adapters.redis_client import RedisSettings, connect, send, speaking
 from streammetrics.adapters.redis_store import RedisStore
 from streammetrics.commands.assembly import build_engine
 from streammetrics.commands.connections import kafka_settings, redis_settings
 from streammetrics.config import Settings
-from streammetrics.state import decode_control
+from streammetrics.state import OTHER_MEASURES, decode_control, fit_of
 
 REDIS_ANSWER_MS = 2_000
 CONNECT_SECONDS = 2.0
 CLOCK_SECONDS_MAX = 1.0
+OTHER_RULES = "set them back, or start a new redis.namespace: numbers of different rules are never merged"
 NO_PANES_FROM_MS = 1 << 52
 """Later than any pane: control values are wanted, not tallies."""
 
@@ -52,6 +54,7 @@ Check: TypeAlias = Callable[[Settings, Seen], Iterator[Finding]]
 def kafka_findings(settings: Settings, seen: Seen) -> Iterator[Finding]:
     """Servers one by one, the cluster, the input topics and the dead-letter topic."""
     kafka, connection = settings.kafka, kafka_settings(settings)
+    require_files(connection)
     refused = {server: reason for server in kafka.bootstrap_servers if (reason := unreachable_reason([server], CONNECT_SECONDS))}
     all_refused = len(refused) == len(kafka.bootstrap_servers)
     for reason in refused.values():
@@ -62,12 +65,13 @@ def kafka_findings(settings: Settings, seen: Seen) -> Iterator[Finding]:
     version = f"version {cluster.version} or newer, " if cluster.version else ""
     yield Finding("ok", f"{version}{counted(cluster.brokers, 'broker')}, cluster id {cluster.cluster_id or 'unknown'}")
     letters = kafka.dead_letter_topic
-    found = describe_topics(connection, [*kafka.topics, *([letters] if letters else [])])
+    described = describe_topics(connection, [*kafka.topics, *([letters] if letters else [])])
+    found, absent = described.found, described.absent
     for name in kafka.topics:
         if name in found:
             yield Finding("ok", f"topic {name}: {counted(found[name].partitions, 'partition')}")
         else:
-            yield Finding("fail", f"topic {name} does not exist, or may not be described", "create it, or correct kafka.topics")
+            yield Finding("fail", f"topic {name} {absent[name].told}", f"{absent[name].mend}, or correct kafka.topics")
     counts = {found[name].partitions for name in kafka.topics if name in found}
     if len(counts) > 1:
         mend = "expand or re-create the smaller ones: a user's events must meet in one partition number"
@@ -79,7 +83,8 @@ def kafka_findings(settings: Settings, seen: Seen) -> Iterator[Finding]:
     elif letters in found:
         yield Finding("ok", f"dead-letter topic {letters}: {counted(found[letters].partitions, 'partition')}")
     else:
-        yield Finding("fail", f"dead-letter topic {letters} does not exist", "create it, or leave kafka.dead_letter_topic empty")
+        told, mend = absent[letters].told, absent[letters].mend
+        yield Finding("fail", f"dead-letter topic {letters} {told}", f"{mend}, or leave kafka.dead_letter_topic empty")
 
 
 def redis_findings(settings: Settings, seen: Seen) -> Iterator[Finding]:
@@ -138,17 +143,31 @@ def _namespace_findings(store: RedisStore, settings: Settings, seen: Seen) -> It
     )
     signature = build_engine(settings, settings.kafka.topics).signature
     controls = [decode_control(view.control) for view in views.values()]
-    if stored := {control.rules for control in controls} - {signature}:
-        mend = "set them back, or start a new redis.namespace: numbers of different rules are never merged"
-        yield Finding(
-            "fail", f"the stored state was made by other settings:\n          stored {min(stored)}\n          now    {signature}", mend
-        )
+    yield from _rules_findings({control.rules for control in controls}, signature, "on" if settings.experiments.enabled else "off")
     if any(control.topics != list(settings.kafka.topics) for control in controls):
         yield Finding(
             "fail",
             f"the stored state is of the topics {', '.join(controls[0].topics)}",
             "set kafka.topics back, or start a new redis.namespace",
         )
+
+
+def _rules_findings(stored: Iterable[str], now: str, switched: str) -> Iterator[Finding]:
+    """Whether the stored state can be gone on with by these rules; `switched` says how experiments are."""
+    by_fit: dict[str, str] = {}
+    for rules in sorted(stored):
+        by_fit.setdefault(fit_of(rules, now), rules)
+    if "switched" in by_fit:
+        yield Finding(
+            "warn",
+            f"experiments are switched {switched}, and were not when the state was stored",
+            "a worker that starts drops what is known of users in experiments, and counting them begins anew; windows go on",
+        )
+    for fit, mend in (("measures", OTHER_MEASURES), ("other", OTHER_RULES)):
+        if fit in by_fit:
+            yield Finding(
+                "fail", f"the stored state was made by other settings:\n          stored {by_fit[fit]}\n          now    {now}", mend
+            )
 
 
 def _clock_findings(connection: RedisSettings) -> Iterator[Finding]:

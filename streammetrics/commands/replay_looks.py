@@ -52,11 +52,11 @@ class ReplayLooks:
         view = self._ledger.experiments
         if view is None:
             return History()
-        trails = []
+        trails, frozen = [], final.scales(1)
         left = {(stored.experiment, stored.scope) for stored in final.stored(1).values()}
         for (name, scope), (_, seen) in sorted(self._seen.items()):
             if (name, scope) in left:
-                scales = final.scales.get(name, {})
+                scales = frozen[name]
                 reports = ((at, build_report(view.measures, view.policy(name), stored, scales)) for at, stored in seen.kept)
                 looks: tuple[tuple[int, Look], ...] = tuple((at, look_at(report)) for at, report in reports)
                 trails.append(Trail(name, scope, Thinned(seen.width_ms, looks)))

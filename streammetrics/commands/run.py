@@ -89,7 +89,7 @@ def tune_garbage_collection() -> None:
     """Look for garbage less often: state is hundreds of thousands of live objects without cycles, looked through in vain."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000, 50, 100)
+    gc.set_threshold(200_000, 50, 100)
 
 
 def _serve(settings: Settings, engine: Engine, exhibit: Exhibit, clock: Clock, vitals: Vitals, stop: threading.Event) -> None:

@@ -62,7 +62,11 @@ class Trial(Section):
 
 
 class ExperimentSettings(Section):
-    enabled: bool = setting(True, "Whether users are counted in experiments. Off: variants have windows and totals, and no intervals.")
+    enabled: bool = setting(
+        True,
+        "Whether users are counted in experiments. Off: variants have windows and totals, and no intervals. Switched off, what is known of"
+        " users is dropped; switched on, it begins with the lists that come next.",
+    )
     idle_days: Whole = whole(30, "Days of event time without a list after which an experiment is over and all of it is dropped.", 1, 366)
     patience_ms: Whole = milliseconds(
         600_000, "How long a list that is final waits for its session to close, so that the lists of a visit enter experiments together."

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from streammetrics.metrics.names import Column, Kind, Metric, MetricError, parse_metric
 from streammetrics.metrics.spec import Gain, Spec
@@ -42,13 +41,16 @@ DISCOUNTED: Final = (*NORMALISED, "dcg", "dcg_exp")
 SUMS: Final = ("dcg", "dcg_exp", "cg")
 """The metrics that are no shares: their values may exceed 1."""
 
+FIRST_RANKED: Final = ("mrr", "hit_rate")
+"""The metrics that the rank of the first relevant item decides."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Family:
     """All requested cut-offs of one metric name: where they are among the plan's cut-offs, and where their columns go.
 
     `columns` holds one column a cut-off, in the same order; a ratio of sums has its places in `place_columns`. `ks` are the
-    cut-offs themselves, shape (cutoffs, 1); `depths` are those, but no deeper than the plan; `byte_depths` as bytes, up to 255.
+    cut-offs themselves, shape (cutoffs, 1).
     """
 
     name: str
@@ -57,8 +59,6 @@ class Family:
     place_columns: tuple[int, ...]
     in_order: bool
     ks: Ints
-    depths: Ints
-    byte_depths: npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
@@ -96,11 +96,16 @@ class Plan:
         return persistence_units(self.spec.rbp_persistence, self.depth)
 
     @cached_property
-    def reciprocals(self) -> Floats:
-        """1 / rank in units of a value, by rank 0..depth + 1; rank 0 stands for none."""
-        table = np.rint(VALUE_ONE / np.arange(self.depth + 2, dtype=np.float64).clip(1))
-        table[0] = 0
-        return table
+    def by_first_rank(self) -> Mapping[str, Ints]:
+        """What mrr (1 / rank) and hit_rate (1) give, by the rank 0..depth + 1 of the first relevant item, where 0 stands for none.
+
+        Per family one row a cut-off, in units of a value.
+        """
+        ranks = np.arange(self.depth + 2)
+        laws = {"mrr": np.rint(VALUE_ONE / ranks.clip(1)).astype(np.int64), "hit_rate": np.full(ranks.size, 1 << VALUE_BITS)}
+        return {
+            family.name: laws[family.name] * ((ranks > 0) & (ranks <= family.ks)) for family in self.families if family.name in FIRST_RANKED
+        }
 
     @cached_property
     def families(self) -> tuple[Family, ...]:
@@ -111,7 +116,6 @@ class Plan:
         place = {(column.metric, column.kind): index for index, column in enumerate(self.columns)}
         cutoffs = tuple(self.cutoffs.index(metric.k or WHOLE) for metric in mine)
         ks = np.array([[self.cutoffs[index]] for index in cutoffs], dtype=np.int64)
-        depths = np.minimum(ks, self.depth)
         return Family(
             name=name,
             cutoffs=cutoffs,
@@ -119,8 +123,6 @@ class Plan:
             place_columns=tuple(place[metric, "places"] for metric in mine if (metric, "places") in place),
             in_order=cutoffs == tuple(range(len(self.cutoffs))),
             ks=ks,
-            depths=depths,
-            byte_depths=np.minimum(depths, 255).astype(np.uint8),
         )
 
     @cached_property

@@ -18,7 +18,8 @@ import numpy.typing as npt
 from streammetrics.metrics.names import Metric, MetricError, parse_metric
 from streammetrics.metrics.paths.choice import Part
 from streammetrics.metrics.paths.packed import PackedLists
-from streammetrics.metrics.paths.values import Facts, columns_of_facts, defined, rows_of_facts
+from streammetrics.metrics.paths.values import Facts, columns_of_facts, defined, rows_of_family
+from streammetrics.metrics.plan import FIRST_RANKED, Family
 from streammetrics.metrics.scorer import Scorer, UnseenItems
 from streammetrics.metrics.spec import ARITHMETIC, NoRelevant, Spec
 from streammetrics.metrics.units import Ints
@@ -135,14 +136,22 @@ class TallyLayout:
         return Tally(self, tuple(total))
 
     def _sums(self, facts: Facts) -> list[int]:
-        """Each column is added up as soon as it is found, while it is in the cache."""
         part = self.zero()
         part[0], part[1] = facts.lengths.size, int(np.count_nonzero(facts.graded))
-        for column, row in rows_of_facts(facts):
-            part[_LEAD + column] = sum_of_row(row)
-            if column in self.place_columns:
-                part[self._first_extra + self.place_columns.index(column)] = int(row[facts.graded].sum())
+        for family in facts.plan.families:
+            for place, total in self._sums_of_family(facts, family):
+                part[place] = total
         return part
+
+    def _sums_of_family(self, facts: Facts, family: Family) -> Iterator[tuple[int, int]]:
+        """Sums and where they stand. Each column is added up as soon as it is found, while it is in the cache."""
+        if family.name in FIRST_RANKED:
+            yield from zip((_LEAD + column for column in family.columns), facts.sums_by_first_rank(family.name), strict=True)
+            return
+        for column, row in rows_of_family(facts, family):
+            yield _LEAD + column, sum_of_row(row)
+            if column in self.place_columns:
+                yield self._first_extra + self.place_columns.index(column), int(row[facts.graded].sum())
 
     def _moments(self, facts: Facts) -> list[int]:
         columns, graded = columns_of_facts(facts), facts.graded

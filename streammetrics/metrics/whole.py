@@ -14,6 +14,9 @@ _LIMB_BITS: Final = 20
 """Products of two limbs, 2**13 of them added up, stay whole numbers that a double holds."""
 
 _ROW_MAX: Final = 1 << 13
+_RUN_LEAST: Final = 1 << 10
+"""Doubles are added up in runs whose sums are exact, if that many go into a run: else they are cheaper as integers."""
+
 _FLOAT_MAX: Final = 1 << 53
 _INT_MAX: Final = 1 << 62
 
@@ -24,12 +27,13 @@ def sum_of_row(row: Numbers) -> int:
     >>> sum_of_row(np.full(4, 1 << 62)) == 1 << 64
     True
     """
-    most = int(row.max(initial=0)) * row.size
+    most = int(row.max(initial=0))
     if row.dtype.kind == "f":
-        if most <= _FLOAT_MAX:
-            return int(row.sum())
+        run = _FLOAT_MAX // max(most, 1)
+        if run >= _RUN_LEAST:
+            return sum(int(row[first : first + run].sum()) for first in range(0, row.size, run))
         row = row.astype(np.int64)
-    if most <= _INT_MAX:
+    if most * row.size <= _INT_MAX:
         return int(row.sum(dtype=np.int64))
     return (int((row >> 32).sum()) << 32) + int((row & 0xFFFFFFFF).sum())
 

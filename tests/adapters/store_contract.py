@@ -390,9 +390,23 @@ class StoreContract:
 
     def test_what_is_settled_is_what_was_said_first(self, store: Store) -> None:
         assert store.settle({}) == {}
-        assert store.settle({"a": b"1", "b": b"\xff"}) == {"a": b"1", "b": b"\xff"}
-        assert store.settle({"a": b"2", "c": b"3"}) == {"a": b"1", "b": b"\xff", "c": b"3"}
-        assert store.settle({}) == {"a": b"1", "b": b"\xff", "c": b"3"}
+        assert store.settle({"a": (None, b"1"), "b": (None, b"\xff")}) == {"a": b"1", "b": b"\xff"}
+        assert store.settle({"a": (None, b"2"), "c": (None, b"")}) == {"a": b"1", "b": b"\xff", "c": b""}
+        assert store.settle({}) == {"a": b"1", "b": b"\xff", "c": b""}
+
+    def test_what_is_settled_is_changed_by_who_knows_what_it_is(self, store: Store) -> None:
+        store.settle({"a": (None, b"1"), "b": (None, b"1"), "c": (None, b"")})
+        assert store.settle({"a": (b"1", b"2"), "b": (b"0", b"2"), "c": (None, b"2")}) == {"a": b"2", "b": b"1", "c": b""}
+        assert store.settle({"a": (b"1", b"3"), "d": (b"1", b"2"), "c": (b"", b"3")}) == {"a": b"2", "b": b"1", "c": b"3"}
+
+    def test_what_is_settled_is_removed_by_who_knows_what_it_is(self, store: Store) -> None:
+        store.settle({"a": (None, b"1"), "b": (None, b"1"), "\xe9 \n": (None, b"1")})
+        assert store.settle({"a": (b"1", None), "b": (b"2", None), "\xe9 \n": (None, None), "e": (None, None)}) == {
+            "b": b"1",
+            "\xe9 \n": b"1",
+        }
+        assert store.settle({"b": (b"1", None), "\xe9 \n": (b"1", None)}) == {}
+        assert store.settle({"a": (None, b"2")}) == {"a": b"2"}
 
     def test_it_answers(self, store: Store) -> None:
         store.ping()

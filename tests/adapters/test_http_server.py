@@ -26,7 +26,8 @@ from streammetrics.vitals import Trouble, Vitals
 from tests.adapters.pipeline import START_MS, Now, Pipeline, served, shown, two_variants
 from tests.experiments.samples import experiment
 
-PATHS = ("/", *(f"/{name}" for name in SCRIPTS), "/page.css", "/metrics", "/healthz", "/readyz", "/api/report", "/api/pulse")
+PAGE_FILES = ("/", *(f"/{name}" for name in SCRIPTS), "/page.css")
+PATHS = (*PAGE_FILES, "/metrics", "/healthz", "/readyz", "/api/report", "/api/pulse")
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,6 +274,43 @@ class TestPage:
         assert still_port.ask("/page.css").headers["content-type"].startswith("text/css")
 
 
+class TestTags:
+    """Who has an answer already is told so, and gets nothing twice."""
+
+    CURVES = "/api/curves?window_ms=300000&metric=ndcg@10"
+
+    def test_the_same_again_is_not_sent_again(self, port: Port) -> None:
+        port.show()
+        for path in (*PAGE_FILES, "/api/report", self.CURVES):
+            first = port.ask(path)
+            assert first.status == 200
+            tag = first.headers["etag"]
+            for asked in (tag, f'"other", W/{tag}', "*"):
+                again = port.ask(path, headers={"If-None-Match": asked})
+                assert (again.status, again.body, again.headers["etag"]) == (304, b"", tag)
+                for name in ("cache-control", "content-security-policy"):
+                    assert again.headers[name] == first.headers[name]
+            assert port.ask(path, "HEAD", headers={"If-None-Match": tag}).status == 304
+
+    def test_whoever_has_something_else_gets_the_whole(self, port: Port) -> None:
+        port.show()
+        whole = port.ask("/api/report").body
+        for asked in ('"other"', "", "nonsense", "\xff", '""'):
+            assert port.ask("/api/report", headers={"If-None-Match": asked}).body == whole
+
+    def test_a_report_that_says_the_same_has_the_same_tag_and_another_one_another(self, port: Port) -> None:
+        port.show()
+        first = port.ask("/api/report").headers["etag"]
+        port.show()
+        assert port.ask("/api/report").headers["etag"] == first
+        port.exhibit.show(Pipeline().feed("impressions", shown("u1", "other", ts=START_MS)).report())
+        changed = port.ask("/api/report", headers={"If-None-Match": first})
+        assert (changed.status, changed.headers["etag"] == first) == (200, False)
+
+    def test_what_is_of_this_moment_has_none(self, port: Port) -> None:
+        assert [port.ask(path).headers["etag"] for path in ("/api/pulse", "/metrics", "/healthz", "/nothing", "/api/report")] == [None] * 5
+
+
 class TestManners:
     @pytest.mark.parametrize("path", ["/nothing", "/metrics/", "/api", "/page.html", "/../etc/passwd", "/%2e%2e/page.html", "//metrics"])
     def test_elsewhere_is_nothing_and_the_answer_lists_the_paths(self, still_port: Port, path: str) -> None:
@@ -298,7 +336,7 @@ class TestManners:
         headers = still_port.ask(path).headers
         assert headers["x-content-type-options"] == "nosniff"
         assert headers["content-security-policy"].startswith("default-src 'none'")
-        assert headers["cache-control"] == "no-store"
+        assert headers["cache-control"] == ("no-cache" if path in PAGE_FILES else "no-store")
         assert headers["server"] is None
 
     @pytest.mark.parametrize(
@@ -321,6 +359,23 @@ class TestManners:
         with socket.create_connection(_address(still_port), timeout=10) as client:
             client.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-Long: " + b"x" * 2 * HEADER_BYTES_MAX)
             assert client.recv(100).startswith(b"HTTP/1.1 400 ")
+
+    @pytest.mark.parametrize(
+        "said",
+        [
+            b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-Long: " + b"x" * HEADER_BYTES_MAX,
+            b"GET /healthz HTTP/1.1\r\nHost: x" + b"\r\nX-Short: 1" * (HEADER_BYTES_MAX // 8),
+            b"GET /healthz?" + b"x" * HEADER_BYTES_MAX + b" HTTP/1.1\r\nHost: x",
+        ],
+        ids=["one header", "many headers", "the path"],
+    )
+    def test_a_head_beyond_the_limit_is_refused_also_when_it_comes_whole(self, still_port: Port, said: bytes) -> None:
+        """A reading takes more than the limit, so it may be complete before anybody has seen that it is too long."""
+        with socket.create_connection(_address(still_port), timeout=10) as client:
+            client.sendall(said + b"\r\n\r\n")
+            answer = everything(client)
+        assert re.match(rb"HTTP/1\.1 (431|400) ", answer)
+        assert answer.count(b"HTTP/1.1") == 1
 
     @pytest.mark.parametrize("said", [b"\x16\x03\x01\x02\x00\x01\x00\x01", b"GET\r\n\r\n", b"GET /healthz HTTP/9\r\n\r\n"])
     def test_what_is_no_http_is_refused(self, still_port: Port, said: bytes) -> None:

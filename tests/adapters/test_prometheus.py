@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import ast
 import threading
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
+import streammetrics
 from streammetrics.adapters.prometheus import CONTENT_TYPES, Exposition
 from streammetrics.adapters.prometheus_labels import OTHER
+from streammetrics.adapters.prometheus_rows import COUNTED_ALONE
 from streammetrics.errors import MalformedEvent
+from streammetrics.events.model import MALFORMED_REASONS
 from streammetrics.experiments import ExperimentReport
-from streammetrics.ports import Input
+from streammetrics.ports import Input, StoreNode
 from streammetrics.report import Report
 from streammetrics.series import SERIES, TABLE
 from streammetrics.version import __version__
@@ -52,10 +57,28 @@ def busy_vitals() -> Vitals:
     vitals = Vitals(
         rebalances=2, dead_letters=3, cached_users=7, lag_records={Input("impressions", 0): 5}, lag_seconds={Input("impressions", 0): 1.5}
     )
+    vitals.store_nodes = (StoreNode("redis:6379", 1 << 20, 1 << 21, evicts=False, forgets=True),)
     vitals.commits["written"] = 3
     for seconds in (0.0005, 0.003, 60.0):
         vitals.commit_times.observe(seconds)
     return vitals
+
+
+def counted_reasons() -> set[str]:
+    """Every reason that is named where the pure middle counts: as a key of `counts`, or as what `_refuse` or `find` is said to be for."""
+    folder = Path(streammetrics.__file__).parent
+    found = {*MALFORMED_REASONS}
+    for path in sorted(folder.glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            named: list[ast.expr] = []
+            if isinstance(node, ast.Subscript) and ast.unparse(node.value).endswith("counts") and isinstance(node.slice, ast.Tuple):
+                named = node.slice.elts
+            elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("._refuse"):
+                named = node.args
+            elif isinstance(node, ast.FunctionDef) and node.name == "find":
+                named = [part for each in ast.walk(node) if isinstance(each, ast.Return) and each.value for part in ast.walk(each.value)]
+            found |= {each.value for each in named if isinstance(each, ast.Constant) and isinstance(each.value, str)}
+    return {reason for reason in found if reason.isidentifier()}
 
 
 @pytest.fixture
@@ -157,6 +180,31 @@ class TestCounts:
         assert value(found, "dropped_total", topic="impressions", reason="too_many_items") == 0
         assert value(found, "feedback_unmatched_total", topic="impressions", reason="too_old") == 0
         assert value(found, "key_mismatch_total", topic="feedback") == 0
+
+    def test_every_reason_that_the_engine_counts_is_told_from_the_start_by_a_series_that_means_it(self, pipeline: Pipeline) -> None:
+        exposition = pipeline.exposition()
+        exposition.show(pipeline.report())
+        before = samples(exposition)
+        told = {labels["reason"] for name in ("dropped_total", "feedback_unmatched_total") for labels, _ in named(before, name)}
+        counted = counted_reasons()
+        assert {"late", "session_full", "too_many_items", "orphan", "matched", "experiment_lists_full"} <= counted
+        assert counted - told == {*COUNTED_ALONE} - {"late"}
+        for reason in sorted(counted):
+            report = pipeline.report()
+            exposition.show(replace(report, counts={**report.counts, (reason, "feedback"): 1_000_000}))
+            after = samples(exposition)
+            assert after.keys() == before.keys(), reason
+            changed = {key[0] for key, number in after.items() if number >= 1_000_000 > before[key]}
+            assert changed == {COUNTED_ALONE[reason]} if reason in COUNTED_ALONE and reason != "late" else len(changed) >= 1, reason
+            exposition = pipeline.exposition()
+
+    def test_a_list_that_a_user_s_totals_have_no_room_for_is_not_a_dropped_event(self, pipeline: Pipeline) -> None:
+        report = pipeline.report()
+        exposition = pipeline.exposition()
+        exposition.show(replace(report, counts={**report.counts, ("experiment_lists_full", "impressions"): 3}))
+        found = samples(exposition)
+        assert value(found, "experiment_lists_full_total", topic="impressions") == 3
+        assert "experiment_lists_full" not in {labels["reason"] for labels, _ in named(found, "dropped_total")}
 
     def test_a_reason_that_the_table_does_not_know_is_not_lost(self, pipeline: Pipeline) -> None:
         report = pipeline.report()
@@ -265,6 +313,16 @@ class TestLife:
         assert not [name for name, _ in samples(exposition) if name.startswith(tuple(of_loop))]
         assert value(samples(exposition), "store_up") == 1
 
+    def test_servers_of_the_store_are_shown_one_by_one_and_what_they_do_not_say_is_absent(self, pipeline: Pipeline) -> None:
+        vitals = Vitals(store_nodes=(StoreNode("a:1", 5, 0, True, False), StoreNode("b:1", 7)))
+        exposition = pipeline.exposition(vitals, loop=False)
+        found = samples(exposition)
+        assert named(found, "store_memory_bytes") == [({"node": "a:1"}, 5), ({"node": "b:1"}, 7)]
+        assert named(found, "store_memory_limit_bytes") == [({"node": "a:1"}, 0)]
+        assert (named(found, "store_evicts"), named(found, "store_forgets")) == ([({"node": "a:1"}, 1)], [({"node": "a:1"}, 0)])
+        vitals.store_nodes = ()
+        assert not [name for name, _ in samples(exposition) if name.startswith("streammetrics_store_memory")]
+
     def test_commit_times_are_a_histogram(self, pipeline: Pipeline) -> None:
         found = samples(pipeline.exposition(busy_vitals()))
         buckets = [count for _, count in named(found, "commit_seconds_bucket")]
@@ -311,7 +369,8 @@ class TestExperiments:
             wanted = SERIES[f"streammetrics_{name}"].labels
             assert all(not value for label, value in labels.items() if label not in wanted)
             assert value(on_page, name, **{label: labels[label] for label in wanted}) == number
-        assert len([key for key in on_page if key[0].startswith("streammetrics_experiment_")]) == len(rows) + 1
+        gauges = [name for name, _ in on_page if name.startswith("streammetrics_experiment_") and not name.endswith("_total")]
+        assert len(gauges) == len(rows) + 1
         assert value(on_page, "experiment_entered_timestamp_seconds") == START_MS / 1_000
 
     def test_the_verdict_of_a_regression_is_minus_one(self, pipeline: Pipeline) -> None:

@@ -381,6 +381,10 @@ LAG_SECONDS = one("streammetrics_lag_seconds", instance=WORKER, topic="impressio
 WRITTEN = one("streammetrics_commits_total", instance=WORKER, status="written")
 FAILED = one("streammetrics_commits_total", instance=WORKER, status="failed")
 FENCED = one("streammetrics_commits_total", instance=WORKER, status="fenced")
+NODE = "redis:6379"
+MEMORY, MEMORY_LIMIT = one("streammetrics_store_memory_bytes", node=NODE), one("streammetrics_store_memory_limit_bytes", node=NODE)
+EVICTS, FORGETS = one("streammetrics_store_evicts", node=NODE), one("streammetrics_store_forgets", node=NODE)
+SAFE = {MEMORY: "100+0x60", MEMORY_LIMIT: "200+0x60", EVICTS: "0+0x60", FORGETS: "0+0x60"}
 REBALANCES = one("streammetrics_rebalances_total", instance=WORKER)
 REBUILDS = one("streammetrics_client_rebuilds_total", instance=WORKER)
 SHOWN, LIMIT, FOLDED = one("streammetrics_series"), one("streammetrics_series_limit"), one("streammetrics_series_folded_total")
@@ -512,6 +516,38 @@ PIPELINE = (
         ),
     ),
     Case("StreammetricsRedisDown", "not for a failover", {STORE_UP: "1+0x3 0 0 1+0x9", STORE_UP_WORKER: "1+0x3 0 0 1+0x9"}, "5m"),
+    *(
+        Case(
+            "StreammetricsRedisAtRisk",
+            says,
+            {**SAFE, one("streammetrics_store_evicts", node="redis:6380"): "0+0x60", **series},
+            "10m",
+            (fired("warning", f"Redis at {NODE} is a risk to state, by its {risk}", description, risk=risk, node=NODE),),
+        )
+        for says, risk, series, description in (
+            (
+                "when it is nearly full",
+                "memory",
+                {MEMORY: "170+0x30"},
+                "It uses 85% of its maxmemory; when that is full, commits are refused and numbers stand still.",
+            ),
+            (
+                "when it may delete keys",
+                "eviction",
+                {EVICTS: "1+0x30"},
+                "Its maxmemory-policy is not noeviction: when memory is short it deletes sessions and tallies, and numbers are wrong.",
+            ),
+            (
+                "when it keeps nothing over a restart",
+                "persistence",
+                {FORGETS: "1+0x30"},
+                "It has neither appendonly nor snapshots: when it restarts, all state is lost.",
+            ),
+        )
+    ),
+    Case("StreammetricsRedisAtRisk", "not with room in it", SAFE, "30m"),
+    Case("StreammetricsRedisAtRisk", "not without a limit of memory", {**SAFE, MEMORY: "900+0x60", MEMORY_LIMIT: "0+0x60"}, "30m"),
+    Case("StreammetricsRedisAtRisk", "not for a peak of some minutes", {**SAFE, MEMORY: "100+0x9 190+0x8 100+0x40"}, "30m"),
     Case(
         "StreammetricsKafkaDown",
         "for the workers that it does not serve",

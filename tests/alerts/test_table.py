@@ -14,6 +14,7 @@ from deploy.prometheus.table import ALERTS, INHIBITIONS, RECORDED, THRESHOLDS, I
 from streammetrics.series import SERIES
 from tests.alerts.cases import CASES
 
+TESTS = Path(__file__).parents[1]
 NAMES = {alert.name for alert in ALERTS}
 OF_PROMETHEUS = {"up"}
 SPAN_MS = {"s": 1_000, "m": 60_000}
@@ -92,6 +93,15 @@ class TestTable:
         assert "job:streammetrics_lag_seconds:max > 5\nand deriv(job:streammetrics_lag_seconds:max[5s]) > 0" in "\n".join(short)
         assert "job:streammetrics_final_ndcg:mean1h offset 1440s" in "\n".join(short)
         assert "> 0.25" in "\n".join(short)
+
+
+def test_the_guide_names_the_alerts_that_no_real_fault_has_brought() -> None:
+    source = (TESTS / "integration" / "test_alerts.py").read_text(encoding="utf-8")
+    brought = {name for line in source.splitlines() if "wait_until_fires" not in line for name in re.findall(r'"(Streammetrics\w+)"', line)}
+    assert "StreammetricsRedisDown" in brought
+    guide = (HERE.parent / "README.md").read_text(encoding="utf-8")
+    table = guide.partition("Tried by promtool only:")[2].partition("**Not run here**")[0]
+    assert set(re.findall(r"^\| (Streammetrics\w+) \|", table, re.MULTILINE)) == NAMES - brought
 
 
 class TestInhibitions:

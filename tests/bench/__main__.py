@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import sys
 import tempfile
@@ -15,9 +16,9 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.bench import commit, end_to_end, importing, parts
-from tests.bench.end_to_end import Outcome, Size
+from tests.bench.end_to_end import Outcome, Size, Turns, Way
 
-PARTS = ("end-to-end", "experiments", "engine", "commit", "memory", "import")
+PARTS = ("end-to-end", "workers", "experiments", "engine", "commit", "memory", "import")
 Say = Callable[[str], None]
 
 console = Console(width=None if sys.stdout.isatty() else 130, highlight=False)
@@ -76,24 +77,38 @@ def cpu_of(outcome: Outcome) -> float:
 
 
 def part_experiments(quick: bool, rounds: int, say: Say) -> None:
-    found = end_to_end.measure_experiments(Size(2_000, 60_000) if quick else Size(20_000, 400_000), rounds, say)
-    table = Table("experiments", "events/s", "CPU s/million", "Redis CPU s/million", "peak MB", "Redis MB")
-    million = found.size.events / 1e6
-    for name, turns in (("on", [on for on, _ in found.turns]), ("off", [off for _, off in found.turns])):
-        table.add_row(
-            name,
-            f"{statistics.median(found.size.events / each.worker['seconds'] for each in turns):,.0f}",
-            f"{statistics.median(each.worker['processor_seconds'] + each.redis_seconds for each in turns) / million:.1f}",
-            f"{statistics.median(each.redis_seconds for each in turns) / million:.1f}",
-            f"{statistics.median(each.worker['peak_mb'] for each in turns):.0f}",
-            f"{statistics.median(each.redis_peak_mb for each in turns):.0f}",
-        )
-    console.print(
-        f"\n[bold]Experiments[/bold] (answer checked: {found.integers_checked:,} stored integers equal brute force over all events)"
-    )
-    console.print(table)
-    slower = found.ratio(lambda each: each.worker["seconds"])
+    on, off = ways = (Way(), Way(experiments=False))
+    found = end_to_end.measure_ways(Size(2_000, 60_000) if quick else Size(20_000, 400_000), rounds, ways, say)
+    show_ways("Experiments", {"with": on, "without": off}, found)
+    slower = found.ratio(on, off)
     console.print(goal(slower <= 1.25, f"{slower:.2f} times as long with users counted in experiments, wanted at most 1.25"))
+
+
+def part_workers(quick: bool, rounds: int, say: Say) -> None:
+    one, two = ways = (Way(), Way(workers=2))
+    found = end_to_end.measure_ways(Size(2_000, 60_000) if quick else Size(20_000, 400_000), rounds, ways, say)
+    show_ways("Workers", {"one": one, "two of one group": two}, found)
+    console.print(
+        f"two workers are {found.ratio(one, two):.2f} times as fast as one, on {os.cpu_count()} cores that broker and Redis share"
+    )
+
+
+def show_ways(name: str, ways: Mapping[str, Way], found: Turns) -> None:
+    million = found.size.events / 1e6
+    table = Table(name.lower(), "events/s", "of the floor", "CPU s/million", "Redis CPU s/million", "peak MB", "Redis MB")
+    for words, way in ways.items():
+        table.add_row(
+            words,
+            f"{found.median(way, lambda each: found.size.events / each.worker['seconds']):,.0f}",
+            f"{found.to_floor(way):.2f}",
+            f"{found.median(way, lambda each: each.worker['processor_seconds'] + each.redis_seconds) / million:.1f}",
+            f"{found.median(way, lambda each: each.redis_seconds) / million:.1f}",
+            f"{found.median(way, lambda each: each.worker['peak_mb']):.0f}",
+            f"{found.median(way, lambda each: each.redis_peak_mb):.0f}",
+        )
+    checked = f"{found.integers_checked:,} stored integers equal brute force over all events"
+    console.print(f"\n[bold]{name}[/bold] (answer checked: {checked})")
+    console.print(table)
 
 
 def part_engine(quick: bool, rounds: int, say: Say) -> None:
@@ -180,6 +195,7 @@ def chosen(context: click.Context, parameter: click.Parameter, value: str) -> li
 def main(quick: bool, rounds: int | None, only: list[str]) -> None:
     run: dict[str, Callable[[bool, int, Say], None]] = {
         "end-to-end": part_end_to_end,
+        "workers": part_workers,
         "experiments": part_experiments,
         "engine": part_engine,
         "commit": part_commit,

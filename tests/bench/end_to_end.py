@@ -11,11 +11,11 @@ import statistics
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafka import KafkaProducer
 
@@ -39,6 +39,8 @@ RETURN_SECONDS = 3_600
 RATE_MAX = 20.0
 LOOK_SECONDS = 0.25
 SECONDS_MAX = 180
+JOINING_MS = 5_000
+"""A new group waits so long for members, so that two workers share the tasks from the start."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,32 @@ class Outcome:
         """Processor microseconds per event."""
         names = dict.fromkeys(name for each in self.rounds for name in each.worker["stages"])
         return {name: self.per_million(lambda each: each.worker["stages"].get(name, 0.0)) for name in names}  # noqa: B023 (used at once)
+
+
+class Way(NamedTuple):
+    """How the stream is run: with users counted in experiments or not, by how many workers of one group."""
+
+    experiments: bool = True
+    workers: int = 1
+
+
+@dataclass(frozen=True)
+class Turns:
+    """Several ways over the same records, each beside the others of its turn; each turn has a floor of its own."""
+
+    size: Size
+    integers_checked: int
+    turns: list[dict[Way, Round]]
+
+    def median(self, way: Way, value: Callable[[Round], float]) -> float:
+        return statistics.median(value(turn[way]) for turn in self.turns)
+
+    def ratio(self, one: Way, other: Way) -> float:
+        """How many times as long one way takes as the other of the same turn: the median."""
+        return statistics.median(turn[one].worker["seconds"] / turn[other].worker["seconds"] for turn in self.turns)
+
+    def to_floor(self, way: Way) -> float:
+        return self.median(way, lambda each: each.floor["seconds"] / each.worker["seconds"])
 
 
 def traffic_of(users: int) -> Traffic:
@@ -156,60 +184,56 @@ def measure(size: Size, rounds: int, say: Callable[[str], None]) -> Outcome:
             own_floor = parts.measure("floor", {**reading, "client": "ours"}, log)
             say(f"{size.users:,} users: round {number + 1} of {rounds}, worker")
             given = settings_of(broker, redis.fresh_url(), f"bench{number}", list(topics.values()))
-            worker, redis_seconds, redis_peak_mb, rows = run_worker(given, len(sent), redis, log)
+            worker, redis_seconds, redis_peak_mb, rows = run_workers(given, len(sent), redis, log)
             checked += require_equal(f"{size.users} users", rows, expected)
             found.append(Round(worker, redis_seconds, redis_peak_mb, floor, own_floor))
     return Outcome(size, statistics.fmean(len(record.value) for record in sent), checked, found)
 
 
-@dataclass(frozen=True)
-class Cost:
-    """Turns of the worker with users counted in experiments, each beside one without."""
-
-    size: Size
-    integers_checked: int
-    turns: list[tuple[Round, Round]]
-
-    def ratio(self, value: Callable[[Round], float]) -> float:
-        """With, by without, of the same turn: the median."""
-        return statistics.median(value(on) / value(off) for on, off in self.turns)
-
-
-def measure_experiments(size: Size, rounds: int, say: Callable[[str], None]) -> Cost:
-    """What it costs to count users in experiments: the same events with it and without, in turns."""
+def measure_ways(size: Size, rounds: int, ways: Sequence[Way], say: Callable[[str], None]) -> Turns:
+    """The same events in several ways, in turns: each first as often as the others, as far as the rounds allow."""
     say(f"{size.users:,} users: simulating {size.events:,} events")
     sent = list(generate(traffic_of(size.users), size.events))
     expected = truth(sent)
-    with KafkaBroker(for_rates=True, heap_mb=512) as broker, RedisServer(settings={"appendfsync": "everysec"}) as redis, _log() as log:
+    properties = {"group.initial.rebalance.delay.ms": str(JOINING_MS)}
+    with (
+        KafkaBroker(for_rates=True, heap_mb=512, properties=properties) as broker,
+        RedisServer(settings={"appendfsync": "everysec"}) as redis,
+        _log() as log,
+    ):
         topics = {name: f"{name}-{size.users}" for name in INPUTS}
         for topic in topics.values():
             broker.create_topic(topic, PARTITIONS, {"retention.ms": "-1"})
         produce(broker, sent, topics)
-        parts.measure(
-            "floor", {"bootstrap": broker.bootstrap, "topics": list(topics.values()), "records": len(sent), "client": "ours"}, log
-        )
+        reading = {"bootstrap": broker.bootstrap, "topics": list(topics.values()), "records": len(sent)}
+        parts.measure("floor", {**reading, "client": "ours"}, log)
         turns, checked = [], 0
         for number in range(rounds):
-            found: dict[bool, Round] = {}
-            for enabled in (True, False) if number % 2 else (False, True):
-                say(f"experiments {'on' if enabled else 'off'}, round {number + 1} of {rounds}")
-                given = settings_of(broker, redis.fresh_url(), f"bench{number}{enabled}", list(topics.values()), enabled)
-                worker, redis_seconds, redis_peak_mb, rows = run_worker(given, len(sent), redis, log)
-                checked += require_equal(f"{size.users} users", rows, expected)
-                found[enabled] = Round(worker, redis_seconds, redis_peak_mb, {}, {})
-            turns.append((found[True], found[False]))
-    return Cost(size, checked, turns)
+            floor = parts.measure("floor", {**reading, "client": "kafka-python"}, log)
+            first, turn = number % len(ways), {}
+            for place, way in enumerate([*ways[first:], *ways[:first]]):
+                say(f"{way}, round {number + 1} of {rounds}")
+                given = settings_of(broker, redis.fresh_url(), f"bench{number}-{place}", list(topics.values()), way.experiments)
+                worker, redis_seconds, redis_peak_mb, rows = run_workers(given, len(sent), redis, log, way.workers)
+                checked += require_equal(f"{size.users} users, {way}", rows, expected)
+                turn[way] = Round(worker, redis_seconds, redis_peak_mb, floor, {})
+            turns.append(turn)
+    return Turns(size, checked, turns)
 
 
-def run_worker(given: dict[str, Any], events: int, redis: RedisServer, log: Path) -> tuple[dict[str, Any], float, float, Rows]:
+def run_workers(
+    given: dict[str, Any], events: int, redis: RedisServer, log: Path, workers: int = 1
+) -> tuple[dict[str, Any], float, float, Rows]:
+    """Let workers of one group commit all events; what they say of themselves, seconds and peak memory of Redis, and what is stored."""
     settings = Settings.model_validate(given)
     store = RedisStore(redis_settings(settings))
     before = _redis_seconds(redis)
-    child = parts.start("worker", {"settings": given}, log)
+    children = [parts.start("worker", {"settings": given}, log) for _ in range(workers)]
 
     def all_committed() -> bool:
-        if child.poll() is not None:
-            raise RuntimeError(f"the worker exited with {child.returncode}\n{log.read_text(errors='replace')[-4_000:]}")
+        for child in children:
+            if child.poll() is not None:
+                raise RuntimeError(f"a worker exited with {child.returncode}\n{log.read_text(errors='replace')[-4_000:]}")
         views = store.view(range(PARTITIONS), {}, dict.fromkeys(range(PARTITIONS), 1 << 61))
         return sum(offset or 0 for view in views.values() for offset in decode_control(view.control).offsets) == events
 
@@ -218,18 +242,33 @@ def run_worker(given: dict[str, Any], events: int, redis: RedisServer, log: Path
         deadline = time.monotonic() + SECONDS_MAX
         while not all_committed():
             if time.monotonic() > deadline:
-                raise WrongAnswerError(f"{SECONDS_MAX} s after its start the worker has not committed all records")
+                raise WrongAnswerError(f"{SECONDS_MAX} s after the start not all records are committed")
             time.sleep(LOOK_SECONDS)
         seconds = _redis_seconds(redis) - before
-        child.send_signal(signal.SIGTERM)
-        found = parts.answer(child, "worker", log)
+        for child in children:
+            child.send_signal(signal.SIGTERM)
+        found = [parts.answer(child, "worker", log) for child in children]
     finally:
-        child.kill()
+        for child in children:
+            child.kill()
     with redis.client() as client:
         peak_mb = int(client.info("memory")["used_memory_peak"]) / (1 << 20)
     rows = _stored_rows(settings, store)
     store.close()
-    return found, seconds, peak_mb, rows
+    return _together(found), seconds, peak_mb, rows
+
+
+def _together(found: list[dict[str, Any]]) -> dict[str, Any]:
+    """Workers as one: from the first record of any to the last commit of any. Raises WrongAnswerError when one of them did nothing."""
+    if not all(each["commits"] for each in found):
+        raise WrongAnswerError("a worker took no part: the group had formed before it came")
+    return {
+        "seconds": max(each["ended"] for each in found) - min(each["began"] for each in found),
+        "processor_seconds": sum(each["processor_seconds"] for each in found),
+        "other_seconds": sum(each["other_seconds"] for each in found),
+        "stages": {stage: sum(each["stages"].get(stage, 0.0) for each in found) for stage in found[0]["stages"]},
+        "peak_mb": max(each["peak_mb"] for each in found),
+    }
 
 
 def _stored_rows(settings: Settings, store: RedisStore) -> Rows:

@@ -173,7 +173,8 @@ def main(lists: int, rounds: int) -> None:
         mine, other, ratio = measure(line, rounds)
         reached = "reached" if ratio >= line.goal else "NOT reached"
         table.add_row(line.what, line.rival, f"{mine / 1e6:.2f}", f"{other / 1e6:.4f}", f"{ratio:.1f}", f"{reached}: >= {line.goal:g}")
-    console.print(f"{made.count:,} lists of 10 to 50 items; the means of every rival that is timed equal ours to 1e-9 (checked before)")
+    console.print(f"numpy {np.__version__}; {made.count:,} lists of 10 to 50 items")
+    console.print("the means of every rival that is timed equal ours to 1e-9 (checked before)")
     console.print(table)
     console.print(alone(made, rounds))
     took, mib = cold_start(rounds)

@@ -15,7 +15,7 @@ import pytest
 
 from streammetrics.events.model import MALFORMED_REASONS
 from streammetrics.simulate import Sent, Traffic, generate
-from tests.command_line import streammetrics
+from tests.command_line import called, streammetrics
 
 SETTINGS = ["--set", "windows.pane_ms=10000", "--set", "windows.windows=1m,5m", "--set", "windows.segments=surface"]
 QUICK = ["--set", "join.gap_ms=120000", "--set", "join.attribution_ms=60000"]
@@ -40,7 +40,7 @@ def replayed(
     """Panes as bytes, the report, and the dead letters of a replay that went well."""
     panes, report, letters = folder / "panes", folder / "report", folder / "letters"
     outputs = ["--panes", panes, "--report", report, "--dead-letters", letters]
-    done = streammetrics("replay", *files, *outputs, *SETTINGS, *QUICK, *words, "--quiet", stdin=stdin)
+    done = called("replay", *files, *outputs, *SETTINGS, *QUICK, *words, "--quiet", stdin=stdin)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     return panes.read_bytes(), json.loads(report.read_bytes()), [json.loads(line) for line in letters.read_bytes().splitlines()]
 
@@ -165,7 +165,7 @@ def test_a_replay_that_fails_leaves_no_partial_file_and_the_former_one_as_it_was
     cut.write_bytes(gzip.compress(path.read_bytes())[:-100])
     panes, report = tmp_path / "panes", tmp_path / "report"
     panes.write_text("the former one")
-    done = streammetrics("replay", cut, "--panes", panes, "--report", report, *SETTINGS, *QUICK)
+    done = called("replay", cut, "--panes", panes, "--report", report, *SETTINGS, *QUICK)
     assert done.returncode == 1
     assert "cannot be read on after line" in done.stderr
     assert done.stdout == ""
@@ -176,7 +176,7 @@ def test_a_replay_that_fails_leaves_no_partial_file_and_the_former_one_as_it_was
 @pytest.mark.parametrize("option", ["--panes", "--report", "--dead-letters"])
 def test_an_output_that_cannot_be_written_is_named_with_its_option(option: str, tmp_path: Path) -> None:
     path = write(tmp_path / "events", sent(CLEAN, 10))
-    done = streammetrics("replay", path, option, tmp_path / "no" / "such" / "folder")
+    done = called("replay", path, option, tmp_path / "no" / "such" / "folder")
     assert done.returncode == 2
     assert f"{option} = {tmp_path / 'no' / 'such' / 'folder'}: cannot be written: No such file or directory" in done.stderr
 
@@ -187,7 +187,7 @@ def test_no_output_overwrites_an_input_or_another_output(one: str, other: str, t
     before = path.read_bytes()
     target = path if one == "FILE" else tmp_path / "target"
     (tmp_path / "link").symlink_to(target)
-    done = streammetrics("replay", path, *([] if one == "FILE" else [one, target]), other, tmp_path / "link")
+    done = called("replay", path, *([] if one == "FILE" else [one, target]), other, tmp_path / "link")
     assert done.returncode == 2
     assert f"is also given as {one}" in done.stderr
     assert path.read_bytes() == before
@@ -200,7 +200,7 @@ def test_a_device_is_written_to_and_stays_a_device(tmp_path: Path) -> None:
     os.mkfifo(device)
     reader = os.open(device, os.O_RDONLY | os.O_NONBLOCK)
     try:
-        done = streammetrics("replay", path, "--report", device, "--quiet")
+        done = called("replay", path, "--report", device, "--quiet")
         assert done.returncode == 0
         assert json.loads(os.read(reader, 1 << 20))["counters"]["events"] == 10
     finally:
@@ -211,7 +211,7 @@ def test_a_device_is_written_to_and_stays_a_device(tmp_path: Path) -> None:
 def test_the_table_shows_events_refusals_and_each_variant(tmp_path: Path) -> None:
     path = write(tmp_path / "events", sent(FAULTY))
     _, report, letters = replayed(tmp_path, path)
-    done = streammetrics("replay", path, *SETTINGS, *QUICK)
+    done = called("replay", path, *SETTINGS, *QUICK)
     assert (done.returncode, done.stderr) == (0, "")
     assert f"refused   {len(letters)}: " in done.stdout
     rows = [line.split() for line in done.stdout.splitlines()]
@@ -231,7 +231,7 @@ def test_names_from_events_are_shown_as_they_are(tmp_path: Path) -> None:
             {"type": "impression", "impression_id": "r", "user_id": "u", "ts": 0, "items": ["a"], "experiments": {"[red]x": ":smile:"}}
         )
     )
-    done = streammetrics("replay", path)
+    done = called("replay", path)
     assert "[red]x" in done.stdout
     assert ":smile:" in done.stdout
 
@@ -239,7 +239,7 @@ def test_names_from_events_are_shown_as_they_are(tmp_path: Path) -> None:
 def test_an_empty_file_is_no_error(tmp_path: Path) -> None:
     path = tmp_path / "events"
     path.write_bytes(b"\n\n")
-    done = streammetrics("replay", path)
+    done = called("replay", path)
     assert (done.returncode, done.stderr) == (0, "")
     assert "no lists" in done.stdout
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from streammetrics.simulate import Regression, Traffic, generate
-from tests.command_line import streammetrics
+from tests.command_line import called, streammetrics
 
 JOIN = ["--set", "join.gap_ms=600000", "--set", "join.attribution_ms=600000"]
 SETTINGS = [*JOIN, "--set", "experiments.paging=ndcg@10", "--set", "experiments.patience_ms=0"]
@@ -21,7 +21,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report")
     events, report = folder / "events.ndjson", folder / "report.json"
     events.write_bytes(b"".join(sent.value + b"\n" for sent in generate(TRAFFIC, 20_000)))
-    done = streammetrics("replay", events, "--report", report, "--quiet", *SETTINGS)
+    done = called("replay", events, "--report", report, "--quiet", *SETTINGS)
     assert (done.returncode, done.stderr) == (0, "")
     return report
 
@@ -40,7 +40,7 @@ def test_a_product_manager_reads_the_verdict_first_and_then_why(saved: Path) -> 
 
 
 def test_all_measures_are_told_on_request(saved: Path) -> None:
-    few, every = (streammetrics("report", saved, *words).stdout for words in ((), ("--all",)))
+    few, every = (called("report", saved, *words).stdout for words in ((), ("--all",)))
     assert "23 measures more: --all" in few
     assert "more: --all" not in every
     assert every.count("@") > 25
@@ -48,7 +48,7 @@ def test_all_measures_are_told_on_request(saved: Path) -> None:
 
 def test_json_is_what_the_report_holds_of_experiments_and_a_pipe_does_as_well(saved: Path) -> None:
     whole = json.loads(saved.read_bytes())
-    done = streammetrics("report", "-", "--format", "json", stdin=saved.read_bytes())
+    done = called("report", "-", "--format", "json", stdin=saved.read_bytes())
     told = json.loads(done.stdout)
     assert (told["experiments"], told["history"]) != ([], [])
     assert {each["scope"] for each in told["experiments"]} == {"start", "day"}
@@ -57,7 +57,7 @@ def test_json_is_what_the_report_holds_of_experiments_and_a_pipe_does_as_well(sa
 
 
 def test_the_page_is_written_whole_with_the_looks_of_the_replay(saved: Path, tmp_path: Path) -> None:
-    done = streammetrics("report", saved, "--html", tmp_path / "page.html")
+    done = called("report", saved, "--html", tmp_path / "page.html")
     assert done.returncode == 0
     content = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert content.count("<svg") == 4
@@ -70,16 +70,16 @@ def test_the_page_is_written_whole_with_the_looks_of_the_replay(saved: Path, tmp
 
 
 def test_what_cannot_be_read_or_written_is_said(saved: Path, tmp_path: Path) -> None:
-    missing = streammetrics("report", tmp_path / "none.json")
+    missing = called("report", tmp_path / "none.json")
     assert (missing.returncode, missing.stdout) == (2, "")
     assert "none.json: cannot be read: No such file" in missing.stderr
-    broken = streammetrics("report", "-", stdin=b"{")
+    broken = called("report", "-", stdin=b"{")
     assert (broken.returncode, "standard input is not JSON" in broken.stderr) == (1, True)
-    other = streammetrics("report", "-", stdin=b'{"windows":[]}')
+    other = called("report", "-", stdin=b'{"windows":[]}')
     assert (other.returncode, "no report with experiments" in other.stderr) == (1, True)
-    unknown = streammetrics("report", saved, "--experiment", "rankr")
+    unknown = called("report", saved, "--experiment", "rankr")
     assert (unknown.returncode, "no experiment 'rankr'" in unknown.stderr) == (1, True)
-    unwritable = streammetrics("report", saved, "--html", tmp_path / "no" / "page.html")
+    unwritable = called("report", saved, "--html", tmp_path / "no" / "page.html")
     assert (unwritable.returncode, "--html" in unwritable.stderr) == (2, True)
 
 

@@ -16,7 +16,7 @@ from streammetrics.commands.simulate_plan import FILE_START_MS, STDOUT, Wishes, 
 from streammetrics.errors import ConfigError
 from streammetrics.events import EventLimits, MalformedEvent, decoder
 from streammetrics.simulate import Regression, Variant
-from tests.command_line import started, streammetrics
+from tests.command_line import called, started, streammetrics
 from tests.servers.process import wait_until
 
 NOW_MS = 1_800_000_000_000
@@ -182,11 +182,12 @@ def test_an_interrupted_simulation_leaves_no_file(number: signal.Signals, tmp_pa
 
 
 def test_in_real_time_records_come_as_they_happen_until_ctrl_c() -> None:
-    process = started("simulate", "--out", "-", "--pace", "real", "--rate", "50")
-    assert process.stdout is not None
-    lines = [json.loads(process.stdout.readline()) for _ in range(20)]
-    process.send_signal(signal.SIGINT)
-    rest, said = process.communicate(timeout=30)
+    with started("simulate", "--out", "-", "--pace", "real", "--rate", "50") as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        lines = [json.loads(process.stdout.readline()) for _ in range(20)]
+        process.send_signal(signal.SIGINT)
+        rest, said = process.stdout.read(), process.stderr.read()  # `communicate` would pass over lines that wait behind the twentieth
     assert process.returncode == 0
     count = len(lines) + len(rest.splitlines())
     assert said.startswith(f"streammetrics: {count} records")
@@ -194,14 +195,14 @@ def test_in_real_time_records_come_as_they_happen_until_ctrl_c() -> None:
 
 
 def test_a_file_that_cannot_be_written_is_named() -> None:
-    done = streammetrics("simulate", "--out", "/no/such/folder/events", "--events", "1")
+    done = called("simulate", "--out", "/no/such/folder/events", "--events", "1")
     assert done.returncode == 2
     assert "--out = /no/such/folder/events: cannot be written" in done.stderr
 
 
 def test_simulated_events_replay_without_a_complaint(tmp_path: Path) -> None:
     simulated(tmp_path / "events", "--events", "2000")
-    done = streammetrics("replay", tmp_path / "events")
+    done = called("replay", tmp_path / "events")
     assert done.returncode == 0
     assert "events    2,000" in done.stdout
     assert "refused" not in done.stdout

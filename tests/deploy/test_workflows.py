@@ -52,6 +52,13 @@ def test_workflows_call_make_targets_that_there_are() -> None:
     assert called <= targets
 
 
+def test_what_is_installed_is_looked_up_among_known_weaknesses_every_week() -> None:
+    workflow = read_yaml(GITHUB / "workflows" / "tests.yml")
+    triggers = workflow.get("on", workflow.get(True))  # YAML 1.1 reads `on` as true
+    assert [each["cron"].split()[2:4] for each in triggers["schedule"]] == [["*", "*"]]
+    assert any("pip-audit --path" in step.get("run", "") for step in workflow["jobs"]["audit"]["steps"])
+
+
 def commands(path: Path) -> str:
     """All that a workflow runs."""
     return "\n".join(step["run"] for job in read_yaml(path)["jobs"].values() for step in job["steps"] if "run" in step)

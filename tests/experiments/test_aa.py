@@ -1,11 +1,21 @@
-"""The A/A harness in small: our rules stay below what they allow, the usual rules do not, and a true drop is found."""
+"""The A/A harness in small: our rules stay below what they allow, the usual rules do not, and a true drop is found.
+
+And what goes through the whole product says the same, at every look, as what numpy sums.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from dataclasses import replace
 
-from tests.bench.aa import ALPHA, OURS, false_alarms, judge, users_to_find
-from tests.bench.aa_traffic import REGIMES, draw
+import numpy as np
+
+from streammetrics.commands.assembly import build_engine
+from streammetrics.experiments import Stored
+from tests.bench.aa import ALPHA, BY_ENGINE, OURS, false_alarms, judge, users_to_find
+from tests.bench.aa_engine import ARMS, SETTINGS, TOPIC, arms_of, run
+from tests.bench.aa_traffic import REGIMES, UNIT, Ints, Regime, Traffic, draw
 
 EXPERIMENTS = 50
 LOOKS = 200
@@ -38,3 +48,50 @@ def test_the_same_seed_gives_the_same_experiment() -> None:
     one, other = (judge(draw(REGIMES[0], (5, 6)), LOOKS) for _ in range(2))
     assert all((one.certain[rule] == other.certain[rule]).all() for rule in one.certain)
     assert (draw(REGIMES[0], (5, 6)).worth.sum()) != draw(REGIMES[0], (5, 7)).worth.sum()
+
+
+def test_the_engine_and_the_harness_are_certain_at_the_same_looks() -> None:
+    looks = 60
+    traffic = draw(Regime("small", 450, 8, staggered=True, taste=0.7), (14,), drop=0.5)
+    arms = {"dropped": traffic.arms, "hashed": arms_of("hashed", len(traffic.arms))}
+    found = run(traffic, arms, looks, tasks=2)
+    for name, each in found.items():
+        seen = judge(replace(traffic, arms=arms[name]), looks)
+        assert each.certain == {rule: set(np.flatnonzero(seen.certain[rule]).tolist()) for rule in BY_ENGINE}, name
+        assert not each.invalid
+    assert all(found["dropped"].certain.values())
+
+
+def test_the_engine_has_the_moments_of_plain_counting_at_every_look() -> None:
+    looks, names = 20, ("one", "other")
+    traffic = draw(Regime("tiny", 120, 6, staggered=True, taste=0.7), (15,))
+    arms = {name: arms_of(name, len(traffic.arms)) for name in names}
+    stored: list[Mapping[str, Stored]] = []
+    run(traffic, arms, looks, tasks=2, on_look=lambda look, each: stored.append(each))
+    for look in range(looks):
+        for name in names:
+            assert moments(stored[look][name]) == counted(traffic, arms[name], look, looks), (look, name)
+
+
+def moments(stored: Stored) -> dict[str, list[int]]:
+    """Users, sums and products of mrr@10 by arm, as they are stored."""
+    users = build_engine(SETTINGS, (TOPIC,)).users
+    assert users is not None
+    at = users.measures.places(users.measures.named("mrr@10"))
+    return {arm: [each[place] for place in (at.users, at.d, at.y, at.dd, at.yy, at.yd)] for arm, each in stored.moments.items()}
+
+
+def counted(traffic: Traffic, arms: Ints, look: int, looks: int) -> dict[str, list[int]]:
+    """The same from all lists of the panes up to a look, user by user; a click at rank r is worth 1 / r in units of 2**-40."""
+    totals: dict[int, list[int]] = {}
+    for time, user, worth in zip(traffic.times.tolist(), traffic.users.tolist(), traffic.worth.tolist(), strict=True):
+        if int(time * looks) <= look:
+            total = totals.setdefault(user, [0, 0])
+            total[0] += 1
+            total[1] += round((1 << 40) * int(worth) / UNIT) if worth else 0
+    sums: dict[str, list[int]] = {}
+    for user, (lists, values) in totals.items():
+        row = (1, lists, values, lists * lists, values * values, values * lists)
+        of_arm = sums.setdefault(ARMS[arms[user]], [0] * len(row))
+        of_arm[:] = [total + each for total, each in zip(of_arm, row, strict=True)]
+    return sums

@@ -24,7 +24,7 @@ from streammetrics.adapters.exhibit import Exhibit
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.report import ExperimentReport, Stored, build_report, choose_scales
 from streammetrics.metrics.names import METRIC_NAMES
-from streammetrics.ports import Input
+from streammetrics.ports import Input, StoreNode
 from streammetrics.report import Report
 from streammetrics.vitals import Vitals
 from tests.adapters.pipeline import Now, served, two_variants
@@ -35,8 +35,10 @@ from tests.servers.process import HOST
 from tests.servers.prometheus import PrometheusServer
 
 DEMO = ("demo", "--port", "0", "--rate", "20", "--set", f"metrics.names={','.join(METRIC_NAMES)}", "--set", "metrics.cutoffs=3,10")
-TARGETS = 6
-"""Prometheus itself, the demo, two known pages, and the experiments in both jobs."""
+TARGETS = 7
+"""Prometheus itself, the demo, two known pages, one that has no report yet, and the experiments in both jobs."""
+NODES = (StoreNode("redis:6379", 300, 1_000, evicts=False, forgets=True), StoreNode("redis:6380", 500, 0, evicts=True, forgets=False))
+"""Two servers of Redis, as an exporter is told of them; a demo has none."""
 DAY_SECONDS = 86_400
 BEHIND_SECONDS = 3_600
 """How long before a scrape the last list entered the experiments."""
@@ -115,11 +117,13 @@ def scene(folder: Path) -> Iterator[Scene]:
                 lag_seconds={Input("impressions", partition): records / 2},
                 cached_users=100,
                 paused_inputs=partition,
+                store_nodes=NODES,
             )
             exhibit = Exhibit(pipeline.exposition(vitals, series_max=5_000), Now())
             exhibit.show(pipeline.report())
             pages.append(stack.enter_context(served(exhibit)).removeprefix("http://"))
-        prometheus.targets |= {"streammetrics": [demo, reports], "known": [*pages, reports]}
+        young = stack.enter_context(served(Exhibit(pipeline.exposition(Vitals(store_nodes=NODES), loop=False), Now())))
+        prometheus.targets |= {"streammetrics": [demo, young.removeprefix("http://"), reports], "known": [*pages, reports]}
         prometheus.start()
         prometheus.wait_for("count(sum_over_time(up[1m]) > 1)", lambda found: bool(found) and found[0].value == TARGETS)
         prometheus.wait_for('streammetrics_ndcg{job="streammetrics", variant="treatment"}')

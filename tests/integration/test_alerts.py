@@ -6,26 +6,35 @@ and looks at everything that the webhook heard until all is quiet again: that on
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator
+import threading
+import zlib
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
+from kafka import KafkaConsumer
+from kafka.coordinator.assignors.range import RangePartitionAssignor
 
+from streammetrics.adapters.redis_store import TaskKeys
 from streammetrics.commands.run import partition_of
 from streammetrics.simulate import Sent
 from tests.servers.alertmanager import Told
-from tests.servers.process import wait_until
-from tests.servers.stack import PARTITIONS, Stack
+from tests.servers.process import HOST, wait_until
+from tests.servers.stack import PARTITIONS, TOPICS, Stack
 
 PATIENCE_SECONDS = 90.0
 QUIET_SECONDS = 25
 """How long an A/B test without an effect is listened to: each span of the rules is shorter, save the hours that are compared."""
+LABEL_VALUES_MAX = 8
+"""Room for the usual variants, and for few more."""
 
 
 @pytest.fixture(scope="module")
 def stack() -> Iterator[Stack]:
-    with Stack() as stack:
+    with Stack(settings={"exporter.label_values_max": str(LABEL_VALUES_MAX)}) as stack:
         yield stack
 
 
@@ -52,6 +61,24 @@ class Listening:
 def wait_until_quiet(stack: Stack) -> None:
     """Until no rule holds, and whatever fired is resolved."""
     stack.prometheus.wait_for("ALERTS", lambda found: not found, deadline_seconds=PATIENCE_SECONDS)
+
+
+@contextmanager
+def again_and_again(deed: Callable[[], object]) -> Iterator[None]:
+    """While the block runs, do this in a thread, a few times a second at most. What goes wrong in it is raised at the end."""
+    stop = threading.Event()
+
+    def keep_on() -> None:
+        while not stop.wait(0.2):
+            deed()
+
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(keep_on)
+        try:
+            yield
+        finally:
+            stop.set()
+        done.result()
 
 
 def wait_until_fires(stack: Stack, name: str) -> None:
@@ -164,9 +191,50 @@ class TestFaults:
         assert heard.of("firing") == {"StreammetricsAbsent"}
         assert heard.one("StreammetricsAbsent").labels["part"] == "exporter"
 
+    def test_a_redis_that_may_delete_keys_and_somebody_who_writes_to_ours(self, stack: Stack) -> None:
+        """Two faults at once, which have nothing to do with each other: two alerts."""
+        risky = {"maxmemory": 1 << 30, "maxmemory-policy": "allkeys-lru"}
+        with stack.redis.client() as client:
+
+            def meddle() -> None:
+                for task in range(PARTITIONS):
+                    client.hincrby(TaskKeys.of("sm", task).ctl, "seq", 1)  # so the next commit of the task is none that fits
+
+            with listening(stack) as heard:
+                before = {name: client.config_get(name)[name] for name in risky}
+                for name, value in risky.items():
+                    client.config_set(name, value)
+                with again_and_again(meddle):
+                    heard.wait_for("StreammetricsCommitsFailing")
+                heard.wait_for("StreammetricsRedisAtRisk")
+                for name, value in before.items():
+                    client.config_set(name, value)
+        assert heard.of("firing") == {"StreammetricsRedisAtRisk", "StreammetricsCommitsFailing"}
+        risk = heard.one("StreammetricsRedisAtRisk")
+        assert (risk.path, risk.labels["risk"], risk.labels["node"]) == ("ticket", "eviction", f"{HOST}:{stack.redis.port}")
+        failing = heard.one("StreammetricsCommitsFailing")
+        assert failing.path == "page"
+        assert re.search(r"in commits a second:.* conflict ", failing.annotations["description"])
+
+    def test_a_stranger_who_comes_and_goes_in_our_consumer_group(self, stack: Stack) -> None:
+        def come_and_go() -> None:
+            options = {"group_id": "streammetrics", "enable_auto_commit": False, "auto_offset_reset": "latest"}
+            consumer = KafkaConsumer(
+                *TOPICS, bootstrap_servers=stack.broker.bootstrap, partition_assignment_strategy=[RangePartitionAssignor], **options
+            )
+            try:
+                wait_until(lambda: consumer.poll(timeout_ms=100) or consumer.assignment(), what="the group gives the stranger partitions")
+            finally:
+                consumer.close(autocommit=False)
+
+        with listening(stack) as heard, again_and_again(come_and_go):
+            heard.wait_for("StreammetricsRebalanceStorm")
+        assert heard.of("firing") == {"StreammetricsRebalanceStorm"}
+        assert heard.one("StreammetricsRebalanceStorm").path == "ticket"
+
 
 def test_a_regression_is_told_with_its_experiment_and_variant(stack: Stack) -> None:
-    """Last, because a regression stays in the mean since the experiment began."""
+    """After all others, because a regression stays in the mean since the experiment began."""
     wait_until_quiet(stack)
     heard = Listening(stack)
     stack.feeder.regress("treatment", 0.3)
@@ -176,3 +244,29 @@ def test_a_regression_is_told_with_its_experiment_and_variant(stack: Stack) -> N
     assert (told.labels["experiment"], told.labels["variant"]) == ("ranker", "treatment")
     assert told.labels["severity"] in ("critical", "warning")
     assert told.annotations["runbook_url"] == "deploy/runbooks/StreammetricsRankingRegressed.md"
+
+
+def test_experiments_that_go_wrong_are_told_one_by_one_and_never_as_a_regression(stack: Stack) -> None:
+    """The very last: what is known of an experiment stays. Senders add three: one split unevenly, one by list instead of by user,
+    and one of more variants than labels may have."""
+
+    def tangle(sent: Sent) -> list[Sent]:
+        event = json.loads(sent.value)
+        if event["type"] == "impression":
+            user = zlib.crc32(sent.key)
+            event["experiments"] |= {
+                "uneven": "control" if user % 10 < 7 else "treatment",
+                "leaky": ("control", "treatment")[zlib.crc32(event["impression_id"].encode()) % 2],
+                "endless": f"v{user % (4 * LABEL_VALUES_MAX)}",
+            }
+        return [sent._replace(value=json.dumps(event).encode())]
+
+    heard = Listening(stack)
+    with stack.feeder.altered(tangle):
+        for name in ("StreammetricsSeriesLimit", "StreammetricsSampleRatioMismatch", "StreammetricsMultiExposure"):
+            heard.wait_for(name)
+        wait_until_fires(stack, "StreammetricsExperimentInvalid")  # a consequence, of which nobody is told
+    by_experiment = {(told.name, told.labels["experiment"]) for told in heard.told if told.labels.get("experiment") not in (None, "ranker")}
+    assert by_experiment == {("StreammetricsSampleRatioMismatch", "uneven"), ("StreammetricsMultiExposure", "leaky")}
+    assert heard.of("firing") <= {*(name for name, _ in by_experiment), "StreammetricsSeriesLimit", "StreammetricsRankingRegressed"}
+    assert stack.feeder.failure is None

@@ -172,6 +172,10 @@ def test_what_processes_tell_of_themselves_is_added_up_and_what_all_show_is_not(
     assert only("Users and sessions", "C") == {(): 200}
     assert only("Users and sessions", "A") == {(): shown.report.users_open}
     assert only("Processes") == {(): 3}
+    assert only("Memory of Redis") == {("redis:6379",): 300, ("redis:6380",): 500}
+    assert only("Memory of Redis", "B") == {("redis:6379",): 1_000}
+    assert only("State that Redis may lose", "A") == {("redis:6379",): 0, ("redis:6380",): 1}
+    assert only("State that Redis may lose", "B") == {("redis:6379",): 1, ("redis:6380",): 0}
     assert only("Series by their limit", "B") == {(): 5_000}
     assert sorted(only("Versions", "C").values()) == [shown.report.tasks] * 2
 

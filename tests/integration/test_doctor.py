@@ -122,6 +122,12 @@ def test_state_of_other_settings_is_a_failure_and_of_the_same_ones_is_not(
     assert "the stored state was made by other settings" in other.stdout
     assert "lateness=60000" in other.stdout
     assert "lateness=1 " in other.stdout
+    off = streammetrics("doctor", *words(kafka_broker.bootstrap, redis_url, namespace, topics, experiments__enabled="false"))
+    assert off.returncode == 0, off.stdout
+    assert "experiments are switched off, and were not when the state was stored" in off.stdout
+    measures = streammetrics("doctor", *words(kafka_broker.bootstrap, redis_url, namespace, topics, experiments__metrics="ndcg@10"))
+    assert measures.returncode == 1
+    assert "experiments.enabled = false" in measures.stdout
 
 
 def test_a_redis_that_may_lose_state_is_told_with_the_cure(kafka_broker: KafkaBroker, namespace: str, topics: list[str]) -> None:

@@ -232,6 +232,27 @@ class TestDemo:
             process.communicate()
 
 
+class TestAskingAgain:
+    def test_a_report_that_has_not_changed_is_not_sent_again_and_the_next_one_is_shown(
+        self, visit: Open, fresh: Served, told: tuple[World, list[Report]]
+    ) -> None:
+        found = visit(fresh.base)
+        live(found.page)
+        for _ in range(2):
+            with found.page.expect_response("**/api/report") as answer:
+                found.ask_again()
+            assert answer.value.status == 304
+        live(found.page)
+        final = found.cell("Final", "control").locator(".value")
+        before = final.text_content()
+        assert before
+        fresh.exhibit.show(told[1][-40])
+        with found.page.expect_response("**/api/report") as answer:
+            found.ask_again()
+        assert answer.value.status == 200
+        expect(final).not_to_have_text(before)
+
+
 class TestNumbers:
     def test_every_value_is_that_of_the_report_and_stands_with_its_windows_end(self, visit: Open, still: Served) -> None:
         found, report = visit(still.base), fetched(still.base)

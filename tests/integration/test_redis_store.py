@@ -250,7 +250,8 @@ def test_a_user_with_the_least_rights_can_do_all_that_a_store_does(small_redis: 
     owner.must_commit(users_gone=["a"], panes_gone=[0], totals_gone=["a"], experiments_gone=["1"])
     everything(store, 0, ["a", "b"])
     owner.load(["b"], totals=["b"])
-    store.settle({"a": b"1"})
+    store.settle({"a": (None, b"1")})
+    assert store.settle({"a": (b"1", None)}) == {}
     Owner(store, 0, "next")
     assert store.announce(3) is None
     assert store.partitions() == 3
@@ -288,10 +289,14 @@ def test_what_a_managed_redis_will_not_say_is_unknown(small_redis: tuple[RedisSe
     assert facts.unknown == ("appendfsync", "save")
     assert (facts.maxmemory_policy, facts.appendonly) == ("noeviction", "no")
     assert (facts.problems(cluster=False), facts.risks()) == ((), ())
+    (node,) = store.nodes()
+    assert (node.evicts, node.forgets) == (False, None)
     blind = limited(server, namespace, [right for right in RIGHTS if right not in ("config|get", "info")])
     assert set(blind.facts().unknown) == {
         "version", "mode", "role", "maxmemory_policy", "appendonly", "appendfsync", "save", "used_memory", "maxmemory",
     }  # fmt: skip
+    (unseen,) = blind.nodes()
+    assert unseen[1:] == (None, None, None, None)
     store.close()
     blind.close()
 
@@ -353,6 +358,37 @@ def test_eviction_and_forgetting_are_risks(small_redis: tuple[RedisServer, Redis
         client.config_set("save", "60 1")
         client.config_set("maxmemory-policy", "noeviction")
         assert store.facts().risks() == ()
+
+
+def test_each_server_tells_how_safe_state_is_with_it_as_soon_as_that_changes(small_redis: tuple[RedisServer, RedisStore]) -> None:
+    server, store = small_redis
+    (before,) = store.nodes()
+    assert before.name == f"{HOST}:{server.port}"
+    assert (before.memory_limit_bytes, before.evicts, before.forgets) == (0, False, True)
+    assert before.memory_bytes is not None
+    assert before.memory_bytes > 100_000
+    with server.client() as client:
+        client.config_set("maxmemory", 64 << 20)
+        client.config_set("maxmemory-policy", "allkeys-lru")
+        client.config_set("save", "900 1")
+    (after,) = store.nodes()
+    assert (after.memory_limit_bytes, after.evicts, after.forgets) == (64 << 20, True, False)
+
+
+def test_every_primary_of_a_cluster_tells_for_itself(cluster_store: RedisStore, redis_cluster: RedisCluster) -> None:
+    risky = redis_cluster.nodes[1]
+    with risky.client() as client:
+        client.config_set("maxmemory", 64 << 20)
+        client.config_set("maxmemory-policy", "allkeys-lru")
+        try:
+            found = {node.name: node for node in cluster_store.nodes()}
+        finally:
+            client.config_set("maxmemory", 0)
+            client.config_set("maxmemory-policy", "noeviction")
+    names = [f"{HOST}:{node.port}" for node in redis_cluster.nodes]
+    assert set(found) == set(names)
+    assert [found[name].evicts for name in names] == [False, True, False]
+    assert [found[name].memory_limit_bytes for name in names] == [0, 64 << 20, 0]
 
 
 def test_the_facts_of_a_cluster_tell_of_every_primary(cluster_store: RedisStore, redis_cluster: RedisCluster) -> None:

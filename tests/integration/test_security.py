@@ -50,6 +50,7 @@ WORD = "http-Word-e446"
 HASH = hash_password(WORD)
 SALT, DIGEST = HASH.split(":")[4:]
 SEARCHED = {**SECRETS, "the port's password": WORD, "http.password_hash": HASH, "its salt": SALT, "its digest": DIGEST}
+CURVES = "/api/curves?window_ms=300000&metric=ndcg@10"
 COMMANDS = ("run", "replay", "simulate", "demo", "doctor", "check-config")
 
 
@@ -213,7 +214,7 @@ class TestSecrets:
         assert told("so 6b61666b612d576f72642d37336331 and aHR0cC1Xb3JkLWU0NDY=") == ["kafka.sasl_password", "the port's password"]
 
     def test_a_run_tells_none_in_its_log_its_pages_or_its_answers(self, service: LockedService) -> None:
-        paths = ("/", "/page.js", "/metrics", "/api/report", "/healthz", "/readyz", "/nothing")
+        paths = ("/", "/page.js", "/metrics", "/api/report", "/api/pulse", CURVES, "/healthz", "/readyz", "/nothing")
         said = {path: service.get(path).text for path in paths}
         for wrong in (f"{USER}:wrong", f"{WORD}:x", None):
             service.login, right = wrong, service.login
@@ -276,7 +277,11 @@ class TestSecrets:
 
     @pytest.mark.parametrize(
         ("section", "leaf", "named"),
-        [("kafka", "ssl_password", ""), ("http", "ssl_password", "http.ssl_password"), ("http", "password_hash", "http.password_hash")],
+        [
+            ("kafka", "ssl_password", "kafka.ssl_password"),
+            ("http", "ssl_password", "http.ssl_password"),
+            ("http", "password_hash", "http.password_hash"),
+        ],
     )
     def test_a_key_that_its_password_does_not_open_tells_none(
         self, world: World, tmp_path: Path, section: str, leaf: str, named: str

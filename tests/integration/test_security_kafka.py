@@ -13,9 +13,10 @@ from typing import Self
 import pytest
 from kafka.admin import ACLOperation, ResourceType
 
-from streammetrics.adapters.kafka_client import describe_topics
 from streammetrics.adapters.kafka_dead_letters import KafkaDeadLetters
+from streammetrics.adapters.kafka_history import History
 from streammetrics.adapters.kafka_source import KafkaSource
+from streammetrics.adapters.kafka_topics import Absence, describe_topics
 from streammetrics.commands.connections import kafka_settings
 from streammetrics.config import Settings
 from streammetrics.errors import ConfigError, SourceError
@@ -48,7 +49,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 @pytest.fixture(scope="module")
 def broker(authority: Authority) -> Iterator[SecureKafkaBroker]:
     """With topics, a record in one of them, and users who may do what their name says."""
-    with SecureKafkaBroker(authority, dict.fromkeys((USER, "nobody", *LACKING), PASSWORD)) as broker:
+    with SecureKafkaBroker(authority, dict.fromkeys((USER, "nobody", "fickle", *LACKING), PASSWORD)) as broker:
         for topic in TOPICS:
             broker.create_topic(topic, partitions=PARTITIONS)
         broker.create_topic(LETTERS)
@@ -203,8 +204,19 @@ def test_without_the_certificate_that_the_broker_asks_for_nothing_is_read(broker
 
 def test_a_key_of_another_certificate_is_told_as_one(broker: SecureKafkaBroker, authority: Authority) -> None:
     given = by_certificate(broker, authority) | {"ssl_keyfile": str(authority.client("another").keyfile)}
-    with pytest.raises(SourceError, match=r"KEY_VALUES_MISMATCH.*check .*certificates"):
+    with pytest.raises(ConfigError, match=r"kafka\.ssl_keyfile.*it holds another"):
         describe_topics(kafka_settings(settings_of(given)), TOPICS)
+
+
+def test_a_run_with_files_that_do_not_fit_ends_at_once_with_the_setting(
+    broker: SecureKafkaBroker, authority: Authority, redis_url: str
+) -> None:
+    given = by_certificate(broker, authority) | {"ssl_keyfile": str(authority.client("another").keyfile)}
+    done = streammetrics("run", *flags(given, redis_url))
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "kafka.ssl_keyfile" in done.stderr
+    doctor = streammetrics("doctor", *flags(given, redis_url))
+    assert (doctor.returncode, "fail  kafka.ssl_keyfile = " in doctor.stdout) == (1, True), doctor.stdout
 
 
 class TestMissingRights:
@@ -218,12 +230,41 @@ class TestMissingRights:
         done = streammetrics("doctor", *flags(given, redis_url), environ=passwords(given))
         assert done.returncode == 1
         for topic in TOPICS:
-            assert f"topic {topic} does not exist, or may not be described" in done.stdout
-        with pytest.raises(ConfigError, match=r"kafka\.topics = secure-impressions: does not exist \(or may not be described\)"):
+            assert f"topic {topic} may not be described by this user, who is not told whether it exists" in done.stdout
+        assert "to mend: grant DESCRIBE on it" in done.stdout
+        with pytest.raises(ConfigError, match=r"kafka\.topics = secure-impressions: may not be described by this user"):
             KafkaSource(kafka_settings(settings_of(given)))
 
+    def test_topics_that_may_be_described_and_do_not_exist(self, broker: SecureKafkaBroker, authority: Authority, redis_url: str) -> None:
+        broker.allow(USER, ResourceType.TOPIC, "secure-nowhere", ACLOperation.READ)
+        given = self.given(broker, authority, USER)
+        with pytest.raises(ConfigError, match=r"kafka\.dead_letter_topic = secure-nowhere: does not exist; create it .*, or leave"):
+            KafkaDeadLetters(kafka_settings(settings_of(given)), "secure-nowhere")
+        done = streammetrics(
+            "doctor", *flags(given, redis_url), "--set", "kafka.topics=secure-nowhere,secure-unnamed", environ=passwords(given)
+        )
+        assert done.returncode == 1
+        assert "fail  topic secure-nowhere does not exist" in done.stdout
+        assert "fail  topic secure-unnamed may not be described by this user" in done.stdout
+
     def test_a_user_without_any_right_learns_nothing(self, broker: SecureKafkaBroker, authority: Authority) -> None:
-        assert describe_topics(kafka_settings(settings_of(self.given(broker, authority, "nobody"))), [*TOPICS, LETTERS]) == {}
+        """A topic that is there and one that is not look the same."""
+        names = [*TOPICS, LETTERS, "secure-unheard-of"]
+        described = describe_topics(kafka_settings(settings_of(self.given(broker, authority, "nobody"))), names)
+        assert (described.found, described.absent) == ({}, dict.fromkeys(names, Absence.HIDDEN))
+
+    def test_a_right_that_is_taken_away_later_is_no_topic_that_was_deleted(self, broker: SecureKafkaBroker, authority: Authority) -> None:
+        """Whoever is told that a topic is gone begins anew, and loses what was counted."""
+        settings = kafka_settings(settings_of(self.given(broker, authority, "fickle")))
+        grant(broker, "fickle")
+        known = {name: topic.topic_id for name, topic in describe_topics(settings, TOPICS).found.items()}
+        assert known.keys() == set(TOPICS)
+        history = History(settings, known, PARTITIONS)
+        history.refuse_other_topics()
+        for topic in TOPICS:
+            broker.forbid("fickle", ResourceType.TOPIC, topic, ACLOperation.READ)
+        wait_until(lambda: not describe_topics(settings, TOPICS).found, what="the broker has forgotten the right")
+        history.refuse_other_topics()
 
     def test_letters_that_may_not_be_written(self, broker: SecureKafkaBroker, authority: Authority) -> None:
         letters = KafkaDeadLetters(kafka_settings(settings_of(self.given(broker, authority, "without-write"))), LETTERS)

@@ -163,6 +163,24 @@ class TestRun:
         with server.client() as client:
             assert refusals(client) == []
 
+    @pytest.mark.parametrize("user", sorted(PASSWORDS.keys() - {"operator"}))
+    def test_whoever_shows_numbers_may_read_tasks_and_change_what_is_settled(
+        self, authority: Authority, server: RedisServer, cluster: RedisCluster, url: str, user: str
+    ) -> None:
+        nodes = [server] if url == server.url else cluster.nodes
+        for node in nodes:
+            with node.client() as client:
+                client.flushall()
+                client.acl_log_reset()
+        store = RedisStore(settings(url, authority, **access(authority, user), cluster=url != server.url))
+        assert store.settle({"a": (None, b"1"), "b": (None, b"1")}) == {"a": b"1", "b": b"1"}
+        assert store.settle({"a": (b"1", b"2"), "b": (b"1", None)}) == {"a": b"2"}
+        assert store.view([0, 1], {}, {}) == {}
+        store.close()
+        for node in nodes:
+            with node.client() as client:
+                assert refusals(client) == []
+
     def test_doctor_finds_all_well(self, kafka_broker: KafkaBroker, authority: Authority, server: RedisServer, topic_name: str) -> None:
         with server.client() as client:
             client.flushall()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from streammetrics.metrics import ALL_METRIC_NAMES, METRIC_NAMES, MetricError, PackedLists, Scorer, Spec
 from streammetrics.metrics.paths.batch import BLOCK_HITS, BLOCK_LISTS
-from streammetrics.metrics.paths.masks import MaskBlock, _popcount
+from streammetrics.metrics.paths.masks import MaskBlock
 from streammetrics.metrics.paths.packed import CHUNK_LISTS
 from tests.metrics.lists import (
     ANY,
@@ -104,11 +104,6 @@ def test_lists_cut_into_chunks_score_as_each_does_alone(dtype: type) -> None:
     batch = scorer.score_ragged(flat, offsets)
     for row in [*range(0, lengths.size, 97), *range(CHUNK_LISTS - 3, CHUNK_LISTS + 6), lengths.size - 1]:
         assert tuple(batch[row].tolist()) == scorer.score_list(flat[offsets[row] : offsets[row + 1]].tolist())
-
-
-@given(st.lists(st.integers(0, 2**64 - 1), min_size=1))
-def test_bits_are_counted_alike_without_the_help_of_numpy(words: list[int]) -> None:
-    assert _popcount(np.array(words, dtype=np.uint64)).tolist() == [word.bit_count() for word in words]
 
 
 @given(lists_of(ANY), metric_names(), st.sampled_from([None, 8, 9.5]), st.integers(30, 60))

@@ -8,10 +8,12 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from streammetrics.metrics import ALL_METRIC_NAMES, MetricError, PackedLists, Scorer, Spec, Tally, TallyLayout
+from streammetrics.metrics.paths.packed import CHUNK_WORDS
+from streammetrics.metrics.spec import Gain
 from streammetrics.metrics.whole import read_numbers, sum_of_products, sum_of_row, write_numbers
 from tests.metrics.lists import WHOLE, as_hits, as_padded, as_ragged, at_cutoffs, lists_of
 
@@ -57,6 +59,37 @@ def test_every_path_and_every_cut_gives_the_same_tally(layout: TallyLayout, list
     assert layout.of_padded(*as_padded(lists, padding=math.nan)) == tally(lists, layout) == expected
     if whole:
         assert layout.of_packed(PackedLists.from_ragged(*as_ragged(lists))) == expected
+
+
+@given(
+    st.lists(lists_of(st.integers(1, 3), items_max=40), max_size=12),
+    st.lists(st.sampled_from([1, 2, 3, 9, 10, 11, 20, 64, 65, 130, 1000]), min_size=1, max_size=2, unique=True),
+    st.sampled_from(["linear", "exp2", "binary", (0, 2, 2, 7)]),
+    st.sampled_from([0.5, 1, 2, 3, 9]),
+)
+@example([[0, 1, 1]], [1000], "binary", 1)  # a cut-off that no byte holds, where counts are bytes
+def test_sums_are_those_of_the_lists_one_by_one(lists: list[list[float]], ks: list[int], gain: Gain, threshold: float) -> None:
+    scorer = Scorer(at_cutoffs(("ndcg", "hit_rate", "dcg", "mrr"), ks), Spec(gain=gain, relevance_threshold=threshold))
+    rows = [scorer.score_list(grades) for grades in lists]
+    expected = (len(lists), sum(map(any, lists)), *(sum(row[at] for row in rows) for at in range(len(scorer.columns))))
+    layout = TallyLayout(scorer, moments=False)
+    assert layout.of_packed(PackedLists.from_ragged(*as_ragged(lists))).numbers == expected
+    assert tally(lists, layout).numbers == expected
+
+
+@pytest.mark.parametrize(("longest", "ks"), [(30, (10,)), (100, (5, 12))])
+def test_packed_lists_of_many_chunks_have_the_sums_of_their_hits(longest: int, ks: tuple[int, ...]) -> None:
+    chance = np.random.default_rng(longest)
+    lengths = chance.integers(0, longest + 1, 2 * CHUNK_WORDS + 9)
+    lengths[[0, CHUNK_WORDS - 1, CHUNK_WORDS, -1]] = 0
+    offsets = np.cumsum([0, *lengths])
+    filled = chance.random(lengths.size) * (chance.random(lengths.size) < 0.9)  # lists of no hit, of a few, of nothing but hits
+    flat = (chance.integers(1, 4, offsets[-1]) * (chance.random(offsets[-1]) < np.repeat(filled, lengths))).astype(np.uint8)
+    hits = np.flatnonzero(flat)
+    rows = np.repeat(np.arange(lengths.size), lengths)[hits]
+    layout = TallyLayout(Scorer(at_cutoffs(("ndcg", "mrr", "hit_rate", "map", "recall"), ks)), moments=False)
+    expected = layout.of_hits(lengths, rows, hits - offsets[rows], flat[hits])
+    assert layout.of_packed(PackedLists.from_ragged(flat, offsets)) == expected == layout.of_ragged(flat, offsets)
 
 
 @given(batches)
@@ -106,6 +139,13 @@ def test_a_ratio_is_read_over_all_places_or_over_those_of_lists_with_feedback() 
     assert kept.numbers == (4, 2, 2, 5, 3)
     assert kept.means("zero") == {"item_hit_rate@2": 2 / 5}
     assert kept.means("with_feedback") == {"item_hit_rate@2": 2 / 3}
+
+
+def test_no_list_defines_a_metric_where_no_grade_can_be_relevant() -> None:
+    layout = TallyLayout(Scorer(["ndcg@2", "mrr@2", "dcg@2"], Spec(gain="binary", relevance_threshold=9)))
+    kept = tally([[1, 0], [0], []], layout)
+    assert kept == layout.of_packed(PackedLists.from_bytes([bytes([1, 0]), bytes([0]), b""])) == tally([[0.5, 0], [0], []], layout)
+    assert (kept.means("zero"), kept.means("skip")) == ({"ndcg@2": 0.0, "mrr@2": 0.0, "dcg@2": 0.0}, {"dcg@2": 0.0})
 
 
 def test_items_never_shown_define_a_list_and_count_as_feedback() -> None:
@@ -212,10 +252,11 @@ def test_sums_are_exact_beyond_what_64_bits_hold(numbers: list[int], data: st.Da
     assert sum_of_products(one, one) == sum(a * a for a in numbers)
 
 
-def test_sums_of_many_doubles_are_exact() -> None:
-    many = np.full(30_001, float((1 << 40) - 1))
-    assert sum_of_row(many) == 30_001 * ((1 << 40) - 1)
-    assert sum_of_products(many.astype(np.int64), many.astype(np.int64)) == 30_001 * ((1 << 40) - 1) ** 2
+@pytest.mark.parametrize("most", [(1 << 40) - 1, 1 << 40, (1 << 42) + 1, (1 << 43) + 1, (1 << 49) - 1, (1 << 53) - 1])
+def test_sums_of_many_doubles_are_exact(most: int) -> None:
+    many = np.full(30_001, float(most))
+    assert sum_of_row(many) == 30_001 * most
+    assert sum_of_products(many.astype(np.int64), many.astype(np.int64)) == 30_001 * most**2
 
 
 @given(st.lists(st.integers()))

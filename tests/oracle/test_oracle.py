@@ -558,14 +558,14 @@ def of_results(case: Case) -> tuple[object, ...]:
 
 
 class TestLaws:
-    @run(max_examples=60, deadline=None)
+    @run(deadline=None)
     @given(st.data())
     def test_without_ticks_the_interleaving_of_inputs_changes_nothing(self, data: st.DataObject) -> None:
         case = data.draw(cases(without=["ticks"]))
         case = replace(case, steps=tuple(step for step in case.steps if isinstance(step, Arrival)))
         assert of_results(data.draw(interleavings(case))) == of_results(case)
 
-    @run(max_examples=60, deadline=None)
+    @run(deadline=None)
     @given(st.data())
     def test_the_arrival_order_of_admitted_events_changes_nothing(self, data: st.DataObject) -> None:
         case = data.draw(cases(without=["ticks", "futures"]))
@@ -573,7 +573,7 @@ class TestLaws:
         shuffled = replace(patient, steps=tuple(data.draw(st.permutations(patient.steps))))
         assert of_results(shuffled) == of_results(patient)
 
-    @run(max_examples=120, deadline=None)
+    @run(deadline=None)
     @given(st.one_of(cases(), tiny_session_cases()))
     def test_what_is_final_and_what_is_counted_never_changes(self, case: Case) -> None:
         before = judge([], case.settings)
@@ -583,7 +583,7 @@ class TestLaws:
             assert all(now.totals[reason] >= before.totals[reason] for reason in REASONS)
             before = now
 
-    @run(max_examples=60, deadline=None)
+    @run(deadline=None)
     @given(st.one_of(cases(), tiny_session_cases()))
     def test_every_event_meets_one_fate_and_every_list_stands_in_one_pane(self, case: Case) -> None:
         result = judged(case, flush=True)
@@ -593,7 +593,7 @@ class TestLaws:
         assert sum(tally.lists for (_, group), tally in result.panes.items() if group == ALL) == len(task.lists)
         assert sum(one.events for one in task.sessions) == sum(fate not in ("late", "future", "session_full") for fate in task.fates)
 
-    @run(max_examples=60, deadline=None)
+    @run(deadline=None)
     @given(st.one_of(cases(), tiny_session_cases()))
     def test_no_admitted_event_touches_a_session_that_had_closed(self, case: Case) -> None:
         closed: set[object] = set()
@@ -602,7 +602,7 @@ class TestLaws:
             assert closed <= set(sessions)
             closed = {one for one in sessions if one.closed}
 
-    @run(max_examples=60, deadline=None)
+    @run(deadline=None)
     @given(st.data())
     def test_batches_are_the_same_steps_cut_up(self, data: st.DataObject) -> None:
         case = data.draw(cases())

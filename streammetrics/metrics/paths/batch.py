@@ -116,6 +116,9 @@ class Block:
         ranks = (self.ranks + 1) * (self._relevant_so_far == 1)
         return self._between(_running(ranks), self.ends)
 
+    def sums_by_first_rank(self, name: str) -> list[int]:
+        return [int(row.sum()) for row in self.plan.by_first_rank[name].take(self.first_rank, axis=1)]
+
     @cached_property
     def precision_sums(self) -> Ints:
         precisions = self._relevant_so_far / (self.shown.positions + 1)

@@ -14,6 +14,7 @@ from streammetrics.metrics.paths.mask_tables import DEPTH_MAX, MaskTables
 from streammetrics.metrics.paths.masks import MaskBlock
 from streammetrics.metrics.paths.packed import (
     CHUNK_LISTS,
+    CHUNK_WORDS,
     PACKED_GRADE_MAX,
     WORD,
     WORDS_MAX,
@@ -88,9 +89,10 @@ class Paths:
         lengths = np.diff(ends)
         for low, high in chunks(ends):
             start, mine, own = int(ends[low]), lengths[low:high], unseen.of_rows(low, high)
-            words = self._words(mine)
+            longest = int(mine.max())
+            words = self._words(longest)
             cells = cells_of(flat, start, int(ends[high]), self._top) if words else None
-            tables = self._tables_for(cells[1], mine, own) if cells else None
+            tables = self._tables_for(cells[1], longest, own) if cells else None
             if cells and tables:
                 planes = planes_of_ragged(cells[0], ends[low:high] - start, mine, tables.planes, words)
                 yield low, self._block(tables, mine, planes, own)
@@ -106,9 +108,10 @@ class Paths:
         """Lists that are the rows of a matrix; what lies beyond their ends is never looked at."""
         for low in range(0, lengths.size, CHUNK_LISTS):
             some, mine, own = cells[low : low + CHUNK_LISTS], lengths[low : low + CHUNK_LISTS], unseen.of_rows(low, low + CHUNK_LISTS)
-            words = self._words(mine)
+            longest = int(mine.max())
+            words = self._words(longest)
             found = codes_of(some[:, : WORD * words], self._top) if words else None
-            tables = self._tables_for(found[1], mine, own) if found else None
+            tables = self._tables_for(found[1], longest, own) if found else None
             if found and tables:
                 yield low, self._block(tables, mine, planes_of_padded(found[0], mine, tables.planes, words), own)
             else:
@@ -118,11 +121,13 @@ class Paths:
 
     def of_packed(self, lists: PackedLists, unseen: Unseen) -> Iterator[Part]:
         """Lists that are packed already."""
-        for low in range(0, lists.lengths.size, CHUNK_LISTS):
-            chunk = slice(low, low + CHUNK_LISTS)
-            mine, planes, own = lists.lengths[chunk], lists.planes[:, :, chunk], unseen.of_rows(low, low + CHUNK_LISTS)
-            fits = self.plan.grade_max >= PACKED_GRADE_MAX and self._words(mine)
-            tables = self._tables_for(PACKED_GRADE_MAX, mine, own) if fits else None
+        many = max(CHUNK_LISTS, CHUNK_WORDS // lists.planes.shape[1])
+        for low in range(0, lists.lengths.size, many):
+            chunk = slice(low, low + many)
+            mine, planes, own = lists.lengths[chunk], lists.planes[:, :, chunk], unseen.of_rows(low, low + many)
+            longest = int(mine.max())
+            fits = self.plan.grade_max >= PACKED_GRADE_MAX and self._words(longest)
+            tables = self._tables_for(PACKED_GRADE_MAX, longest, own) if fits else None
             if tables is None:
                 yield from self.of_hits(mine, *_unpacked(planes), own, low)
             else:
@@ -133,15 +138,14 @@ class Paths:
     def _top(self) -> int:
         return min(SMALL_GRADE_MAX, int(self.plan.grade_max))
 
-    def _words(self, lengths: Ints) -> int:
+    def _words(self, longest: int) -> int:
         """How many words a list takes; 0 if these lists should go by their hits."""
-        longest = int(lengths.max(initial=0))
         fits = longest <= WORD * WORDS_MAX and min(self.plan.depth, longest) <= DEPTH_MAX
         return words_for(longest) if fits else 0
 
-    def _tables_for(self, top: int, lengths: Ints, unseen: Unseen) -> MaskTables | None:
+    def _tables_for(self, top: int, longest: int, unseen: Unseen) -> MaskTables | None:
         """The tables for grades 0..top, if their sums are exact there."""
-        most, longest = 0, int(lengths.max(initial=0))
+        most = 0
         if unseen.rows.size:
             hidden = codes_of(unseen.grades, self._top)
             if hidden is None:

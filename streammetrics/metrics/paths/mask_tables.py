@@ -13,7 +13,7 @@ from streammetrics.metrics.paths.packed import WORD
 from streammetrics.metrics.paths.values import Numbers
 from streammetrics.metrics.plan import Plan
 from streammetrics.metrics.spec import Gain
-from streammetrics.metrics.units import AP_ONE, GRADE_BITS, Floats
+from streammetrics.metrics.units import AP_ONE, GRADE_BITS, Floats, Ints
 
 DEPTH_MAX: Final = 2 * WORD
 """No deeper rank is looked up here: the tables of precisions grow with the square of the depth."""
@@ -38,12 +38,16 @@ class Key(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """`width` positions from bit `start` of a word; the first has `rank` others before it. These cut-offs end with it."""
+    """`width` positions from bit `start` of a word; the first has `rank` others before it.
+
+    Cut-offs are named by their index: `toward` is the least that has these positions, and `cutoffs` end with them.
+    """
 
     word: int
     start: int
     width: int
     rank: int
+    toward: int
     cutoffs: tuple[int, ...]
 
 
@@ -61,9 +65,10 @@ class MaskTables:
         self.satisfactions = np.array(_filled(levels.satisfactions.tolist(), self.levels))
         self._earned: dict[tuple[Piece, str, float], Floats] = {}
         self._first: dict[Piece, Numbers] = {}
+        self._by_first: dict[str, Ints] = {}
         self._precisions: dict[Piece, Floats] = {}
         self._best: dict[tuple[Gain, tuple[int, ...]], Floats] = {}
-        self._joint: dict[Gain, list[Floats]] = {}
+        self._joint: dict[Gain, Floats] = {}
 
     def exact(self, items: int) -> bool:
         """Whether no sum over a list of so many graded items leaves the whole numbers that a double holds."""
@@ -113,14 +118,15 @@ class MaskTables:
     @cached_property
     def pieces(self) -> list[Piece]:
         """The positions that can earn, cut at every cut-off, at every word and where tables would grow too large."""
-        borders = {min(k, self.depth) for k in self.plan.cutoffs} | set(range(0, self.depth, WORD)) | {self.depth}
+        depths = [min(k, self.depth) for k in self.plan.cutoffs]
         made: list[Piece] = []
         rank = 0
-        for border in sorted(borders - {0}):
+        for border in sorted({*depths, *range(WORD, self.depth, WORD)}):
             while rank < border:
                 width = min(PIECE_BITS, border - rank)
-                ends = tuple(at for at, k in enumerate(self.plan.cutoffs) if min(k, self.depth) == rank + width)
-                made.append(Piece(rank // WORD, rank % WORD, width, rank, ends))
+                ends = tuple(at for at, depth in enumerate(depths) if depth == rank + width)
+                toward = next(at for at, depth in enumerate(depths) if depth >= rank + width)
+                made.append(Piece(rank // WORD, rank % WORD, width, rank, toward, ends))
                 rank += width
         return made
 
@@ -140,6 +146,18 @@ class MaskTables:
                 table[_has_bit(piece.width, step)] = piece.rank + step + 1
             self._first[piece] = table
         return self._first[piece]
+
+    @cached_property
+    def only_piece(self) -> Piece | None:
+        """The piece that has the first relevant item of every list, if there is just one and something can be relevant."""
+        return self.pieces[0] if self.relevant_level and len(self.pieces) == 1 else None
+
+    def by_first_pattern(self, name: str) -> Ints:
+        """What mrr and hit_rate give, by the bits of the only piece or, if there are more, by the first rank: see `Plan.by_first_rank`."""
+        if name not in self._by_first:
+            table = self.plan.by_first_rank[name]
+            self._by_first[name] = table.take(self.first_ranks(self.only_piece) % NO_RANK, axis=1) if self.only_piece else table
+        return self._by_first[name]
 
     def precisions(self, piece: Piece) -> Floats:
         """The sum of the precisions at the positions set, by the hits before them (higher digits) and by their bits."""
@@ -164,28 +182,30 @@ class MaskTables:
     def ideal(self, gain: Gain, cutoff: int, counts: Sequence[Numbers]) -> Floats:
         """The best DCG at a cut-off of lists with so many items of at least each step's level."""
         depth = min(self.plan.cutoffs[cutoff], self.plan.depth)
-        total = np.zeros(counts[0].size if counts else 1)
+        total = np.zeros(counts[0].size)
         for level, count in zip(self.steps[gain], counts, strict=True):
             total += self.best(gain, (level,)).take(_capped(count, depth))
         return total
 
-    def ideals(self, gain: Gain, counts: Sequence[Numbers]) -> list[Floats]:
-        """The same at every cut-off, by all counts at once where that takes a small table."""
+    def ideals(self, gain: Gain, counts: Sequence[Numbers]) -> Floats:
+        """The same at every cut-off, by all counts at once where that takes a small table: shape (cutoffs, lists)."""
         top = min(self.plan.cutoffs[-1], self.plan.depth)
-        if not counts or (top + 1) ** len(counts) > JOINT_MAX:
-            return [self.ideal(gain, cutoff, counts) for cutoff in range(len(self.plan.cutoffs))]
-        joint = np.zeros(counts[0].size, dtype=np.uint16)
-        for count in counts:
+        if (top + 1) ** len(counts) > JOINT_MAX:
+            return self._ideal_each(gain, counts)
+        joint = _capped(counts[0], top).astype(np.uint16)
+        for count in counts[1:]:
             joint *= np.uint16(top + 1)
-            joint += _capped(count, top).astype(np.uint16, copy=False)
-        at = joint.astype(np.intp)
-        return [table.take(at) for table in self._joint_tables(gain, len(counts), top)]
+            joint += _capped(count, top).astype(np.uint16)
+        return self._joint_table(gain, len(counts), top).take(joint, axis=1)
 
-    def _joint_tables(self, gain: Gain, count: int, top: int) -> list[Floats]:
+    def _joint_table(self, gain: Gain, count: int, top: int) -> Floats:
         if gain not in self._joint:
             counts = [grid.ravel() for grid in np.meshgrid(*[np.arange(top + 1)] * count, indexing="ij")]
-            self._joint[gain] = [self.ideal(gain, cutoff, counts) for cutoff in range(len(self.plan.cutoffs))]
+            self._joint[gain] = self._ideal_each(gain, counts)
         return self._joint[gain]
+
+    def _ideal_each(self, gain: Gain, counts: Sequence[Numbers]) -> Floats:
+        return np.stack([self.ideal(gain, cutoff, counts) for cutoff in range(len(self.plan.cutoffs))])
 
 
 def _filled(known: list[int] | list[float], size: int) -> list[int]:
@@ -194,8 +214,8 @@ def _filled(known: list[int] | list[float], size: int) -> list[int]:
 
 
 def _capped(counts: Numbers, top: int) -> Numbers:
-    """Counts up to `top`; bytes stay bytes."""
-    return counts if counts.dtype == np.uint8 and top >= NO_RANK else np.minimum(counts, counts.dtype.type(top))
+    """Counts up to `top`; bytes stay bytes. numpy compares two arrays many at a time, an array and one number singly."""
+    return counts if counts.dtype == np.uint8 and top >= NO_RANK else np.minimum(counts, np.full_like(counts, top))
 
 
 def _has_bit(width: int, step: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

@@ -73,7 +73,7 @@ class MaskBlock:
             mask = self.mask(key, word)
             if first is not None and first < WORD * (word + 1):
                 mask = mask & LOW[max(first - WORD * word, 0)]
-            ones = popcount(mask)
+            ones = np.bitwise_count(mask)
             total = ones if total is None else np.add(total, ones, dtype=np.uint8 if WORD * (word + 1) <= _FEW else np.int64)
             if first is not None and first <= WORD * (word + 1):
                 break
@@ -92,15 +92,17 @@ class MaskBlock:
 
     def _summed(self, terms: Sequence[tuple[Key, str, float]]) -> Floats:
         """Sums of what the positions of masks earn, read at the cut-offs: shape (cutoffs, lists)."""
-        out = np.zeros((len(self.plan.cutoffs), self.lengths.size))
+        out = np.empty((len(self.plan.cutoffs), self.lengths.size))
+        rows = list(out)
         total: Floats | None = None
         for piece in self.tables.pieces:
             if piece.word < self.planes.shape[1]:
                 for key, law, factor in terms:
                     part = self.tables.earned(piece, law, factor).take(self._index(key, piece))
-                    total = part if total is None else np.add(total, part, out=total)
+                    total = part if total is None else np.add(total, part, out=rows[piece.toward])
             for at in piece.cutoffs:
-                out[at] = 0 if total is None else total
+                if total is not rows[at]:  # else it was summed in place
+                    rows[at][:] = 0 if total is None else total
         return out
 
     @cached_property
@@ -134,7 +136,7 @@ class MaskBlock:
         total = np.zeros(self.lengths.size, dtype=np.int64)
         for word in range(self.planes.shape[1]):
             reach = (self.relevant.astype(np.int64) - WORD * word).clip(0, WORD)
-            total += popcount(self.mask(Key(level=level), word) & LOW.take(reach))
+            total += np.bitwise_count(self.mask(Key(level=level), word) & LOW.take(reach))
         return total
 
     @cached_property
@@ -148,6 +150,16 @@ class MaskBlock:
         if first is None:
             return np.zeros(self.lengths.size, dtype=np.uint8)
         return np.asarray(first * (first != np.uint8(NO_RANK)))
+
+    def sums_by_first_rank(self, name: str) -> list[int]:
+        patterns, table = self._first_patterns, self.tables.by_first_pattern(name)
+        return [int(total) for total in table[:, : patterns.size] @ patterns]
+
+    @cached_property
+    def _first_patterns(self) -> Ints:
+        """How many lists have each pattern of relevant positions in the only piece; if there are more, each first rank."""
+        piece = self.tables.only_piece
+        return np.bincount(self._index(Key(level=self.tables.relevant_level), piece) if piece else self.first_rank)
 
     @cached_property
     def precision_sums(self) -> Numbers:
@@ -212,14 +224,15 @@ class MaskBlock:
         match self.plan.spec.ideal:
             case "full":
                 return np.repeat(tables.best(gain, (1,))[np.minimum(cutoffs, self.plan.depth)][:, None], self.lengths.size, axis=1)
+            case _ if not tables.steps[gain]:  # no grade earns anything
+                return np.zeros((len(cutoffs), self.lengths.size))
             case "first_k":
                 width = WORD * self.planes.shape[1]
                 counts = [[self.count(Key(level=level), min(k, width)) for level in tables.steps[gain]] for k in cutoffs]
                 return np.stack([tables.ideal(gain, at, counted) for at, counted in enumerate(counts)])
             case "shown":
-                shown = [self.count(Key(level=level)) for level in tables.steps[gain]]
-                return np.stack(tables.ideals(gain, shown))
-        return np.stack(tables.ideals(gain, [self._at_least_count(level) for level in tables.steps[gain]]))
+                return tables.ideals(gain, [self.count(Key(level=level)) for level in tables.steps[gain]])
+        return tables.ideals(gain, [self._at_least_count(level) for level in tables.steps[gain]])
 
 
 def _at_least(planes: Words, level: int) -> Words:
@@ -229,15 +242,3 @@ def _at_least(planes: Words, level: int) -> Words:
     if level == half:
         return top
     return top & _at_least(planes[:-1], level - half) if level > half else top | _at_least(planes[:-1], level)
-
-
-def _popcount(words: Words) -> Numbers:
-    """The number of bits set in each word, by sums of neighbours (for a numpy without its own)."""
-    twos, fours, ones = np.uint64(0x3333333333333333), np.uint64(0x0F0F0F0F0F0F0F0F), np.uint64(0x0101010101010101)
-    words = words - ((words >> np.uint64(1)) & np.uint64(0x5555555555555555))
-    words = (words & twos) + ((words >> np.uint64(2)) & twos)
-    words = (words + (words >> np.uint64(4))) & fours
-    return ((words * ones) >> np.uint64(56)).astype(np.uint8)
-
-
-popcount: Final = getattr(np, "bitwise_count", _popcount)

@@ -28,6 +28,9 @@ CHUNK_LISTS: Final = 16_384
 CHUNK_CELLS: Final = 1 << 19
 """Lists are taken in chunks of about this many lists and grades, so that what is worked on stays in the cache."""
 
+CHUNK_WORDS: Final = 32_768
+"""Lists that are packed already come as many at once as have this many words a plane: their cells need no place in the cache."""
+
 SLACK: Final = 2 * WORD
 """Cells behind a chunk that are read, but never counted."""
 

@@ -58,7 +58,10 @@ class Facts(Protocol):
 
     @property
     def first_rank(self) -> Numbers:
-        """The rank (from 1) of the first relevant item, anything beyond depth if it comes later; 0 for none. Shape (lists,)."""
+        """The rank (from 1) of the first relevant item, depth + 1 if it comes later; 0 for none. Shape (lists,)."""
+
+    def sums_by_first_rank(self, name: str) -> list[int]:
+        """The sum over lists of each row that `Plan.by_first_rank` has for this metric: int64 holds that of 2**22 lists."""
 
     @property
     def precision_sums(self) -> Numbers:
@@ -87,10 +90,13 @@ class Facts(Protocol):
 
 Reading: TypeAlias = Callable[[Facts, Family], Numbers]
 
+_NOTHING: Final = 2.0**-60
+"""Leaves whole numbers from 1 on as they are when it is added to them as doubles, and makes 0 something that divides 0."""
+
 
 def shares(numerators: Numbers, denominators: Numbers, scale: float = VALUE_ONE) -> Floats:
     """One division, rounded once to units of a value; 0 where there is nothing to divide by (and so nothing to divide)."""
-    below = np.maximum(denominators, 1).astype(np.float64, copy=False)
+    below = np.add(denominators, _NOTHING, dtype=np.float64)
     ratio = np.divide(numerators, below, dtype=np.float64)
     ratio *= scale
     return np.rint(ratio, out=ratio)
@@ -123,18 +129,8 @@ def _cg(facts: Facts, family: Family) -> Numbers:
     return _shifted(_rows(facts.gain_sums, family), GRADE_BITS - SUM_BITS)
 
 
-def _mrr(facts: Facts, family: Family) -> Numbers:
-    return facts.plan.reciprocals.take(facts.first_rank * _reached(facts, family))
-
-
-def _hit_rate(facts: Facts, family: Family) -> Numbers:
-    return (_reached(facts, family) & (facts.first_rank > 0)).astype(np.int64) << VALUE_BITS
-
-
-def _reached(facts: Facts, family: Family) -> npt.NDArray[np.bool_]:
-    """Whether the first relevant item, if there is one, stands among the first k."""
-    first = facts.first_rank
-    return np.asarray(first <= (family.byte_depths if first.dtype == np.uint8 else family.depths))
+def _by_first_rank(facts: Facts, family: Family) -> Numbers:
+    return facts.plan.by_first_rank[family.name].take(facts.first_rank, axis=1)
 
 
 def _item_hits(facts: Facts, family: Family) -> Numbers:
@@ -199,8 +195,8 @@ READINGS: Final[Mapping[str, Reading]] = {
     "dcg": _dcg,
     "dcg_exp": _dcg,
     "cg": _cg,
-    "mrr": _mrr,
-    "hit_rate": _hit_rate,
+    "mrr": _by_first_rank,
+    "hit_rate": _by_first_rank,
     "item_hit_rate": _item_hits,
     "precision": _precision,
     "recall": _recall,
@@ -213,19 +209,19 @@ READINGS: Final[Mapping[str, Reading]] = {
 """How each metric reads facts: one row of whole numbers a cut-off of the family."""
 
 
-def rows_of_facts(facts: Facts) -> Iterator[tuple[int, Numbers]]:
-    """The columns of the plan for these lists, in the order in which they are found: where each belongs, and its numbers."""
-    for family in facts.plan.families:
-        yield from zip(family.columns, READINGS[family.name](facts, family), strict=True)
-        for index, column in zip(family.cutoffs, family.place_columns, strict=False):
-            yield column, np.minimum(facts.lengths, facts.plan.cutoffs[index])
+def rows_of_family(facts: Facts, family: Family) -> Iterator[tuple[int, Numbers]]:
+    """The columns of a family for these lists, in the order in which they are found: where each belongs, and its numbers."""
+    yield from zip(family.columns, READINGS[family.name](facts, family), strict=True)
+    for index, column in zip(family.cutoffs, family.place_columns, strict=False):
+        yield column, np.minimum(facts.lengths, facts.plan.cutoffs[index])
 
 
 def columns_of_facts(facts: Facts) -> Ints:
     """The columns of the plan for these lists: int64, shape (columns, lists), written row by row."""
     out = np.empty((len(facts.plan.columns), facts.lengths.size), dtype=np.int64)
-    for column, row in rows_of_facts(facts):
-        out[column] = row
+    for family in facts.plan.families:
+        for column, row in rows_of_family(facts, family):
+            out[column] = row
     return out
 
 

@@ -1,0 +1,197 @@
+"""The A/A harness through the product itself: JSON events, decoder, worker, store, publisher, keeper; only the servers are not there.
+
+Many experiments share one traffic: every list carries several, each with an assignment of its own, made of a hash of experiment and
+user as real ones are. Settings are the product's own but for the patience with sessions (0): so a look, which is a commit and a
+report, knows the lists of whole panes and no others, as a look of `tests.bench.aa` does, and both can be held against each other.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from zlib import crc32
+
+import msgspec
+import numpy as np
+
+from streammetrics.adapters.memory_store import MemoryStore
+from streammetrics.adapters.simulated_source import SimulatedSource
+from streammetrics.commands.assembly import build_decoder, build_engine, build_ledger, build_worker_rules
+from streammetrics.commands.demo import NoLetters
+from streammetrics.config import Settings
+from streammetrics.experiments import ExperimentReport, MeasureReport, Stored
+from streammetrics.history import History
+from streammetrics.keeper import Keeper
+from streammetrics.lives import WHOLE
+from streammetrics.publisher import Publisher
+from streammetrics.report import SINCE_START, Report
+from streammetrics.service import Worker
+from streammetrics.simulate import Sent
+from streammetrics.vitals import Vitals
+from tests.bench.aa_traffic import UNIT, Ints, Traffic
+
+TOPIC = "events"
+START_MS = 1_732_219_200_000
+"""20:00 UTC, so that the day changes on the way; a multiple of a pane."""
+CLICK_MS = 1_000
+"""From a list to the click on it."""
+FIXED = 1.959963984540054
+ARMS = ("control", "treatment")
+MEAN, BY_USER = ("mrr", 10), ("user_hit_rate", 10)
+ITEMS = [f"i{place}" for place in range(1, 9)]
+SETTINGS = Settings.model_validate(
+    {
+        "metrics": {"names": ("mrr", "hit_rate"), "cutoffs": (10,)},
+        "windows": {"windows": ("5m",)},
+        "experiments": {"patience_ms": 0, "margin": 0.0},
+    }
+)
+encode = msgspec.json.Encoder().encode
+
+
+@dataclass(slots=True)
+class Findings:
+    """What the reports said of one experiment: at which looks each rule was certain, and whether it was ever called invalid."""
+
+    certain: dict[str, set[int]] = field(default_factory=lambda: {"interval": set(), "alarm": set(), "user hits": set(), "fixed": set()})
+    invalid: bool = False
+
+    def take(self, look: int, report: ExperimentReport) -> None:
+        """Note one look at the experiment in the scope since its start."""
+        self.invalid = self.invalid or report.verdict.word == "invalid"
+        found = {arm.role: {(each.metric, each.k): each for each in arm.measures} for arm in report.variants}
+        control, treatment = (found.get(role, {}) for role in ARMS)
+        if MEAN not in control or MEAN not in treatment:
+            return
+        mean = treatment[MEAN]
+        said = {
+            "interval": _excludes_zero(mean),
+            "alarm": mean.verdict is not None and mean.verdict.word == "regressed",
+            "user hits": _excludes_zero(treatment[BY_USER]),
+            "fixed": mean.tau is not None and abs(mean.mean - control[MEAN].mean) > FIXED * _error(control[MEAN], mean),
+        }
+        for rule, certain in said.items():
+            if certain:
+                self.certain[rule].add(look)
+
+
+def _excludes_zero(measure: MeasureReport) -> bool:
+    lower, upper = measure.difference_lower, measure.difference_upper
+    return (lower is not None and lower > 0) or (upper is not None and upper < 0)
+
+
+def _error(*measures: MeasureReport) -> float:
+    return math.hypot(*(each.error or math.inf for each in measures))
+
+
+class Now:
+    """A clock that stands where the traffic is; nothing waits for it."""
+
+    def __init__(self) -> None:
+        self.now_ms = 0
+
+    def monotonic(self) -> float:
+        return self.now_ms / 1_000
+
+    def wall_ms(self) -> int:
+        return self.now_ms
+
+    def sleep(self, seconds: float) -> None:
+        """Nothing fails here, so nobody waits."""
+
+
+def arms_of(experiment: str, users: int) -> Ints:
+    """Who sees which arm: as independent of every other experiment as a hash can make it."""
+    return np.array([blake2b(f"{experiment}/{user}".encode(), digest_size=1).digest()[0] & 1 for user in range(users)])
+
+
+def look_times(looks: int) -> list[int]:
+    """When (ms) the lists of each pane have entered for certain: a list dated then moves the watermark as far as it must."""
+    join, pane_ms = SETTINGS.join, SETTINGS.windows.pane_ms
+    after = join.attribution_ms + join.lateness_ms + join.out_of_orderness_ms
+    return [START_MS + (look + 1) * pane_ms + after for look in range(looks)]
+
+
+def events(traffic: Traffic, arms: Mapping[str, Ints], looks: int, tasks: int) -> Iterator[Sent]:
+    """The traffic in order of time: a list for each of its lists, a click where it is worth something, and a clock for each task.
+
+    A list that is worth 840 / rank has one click at that rank, so that its mrr@10 is its worth in units of 840.
+    """
+    assigned = [{name: ARMS[of_user[user]] for name, of_user in arms.items()} for user in range(len(traffic.arms))]
+    pane_ms = SETTINGS.windows.pane_ms
+    cells = np.minimum((traffic.times * looks).astype(np.int64), looks - 1)
+    within = np.minimum(((traffic.times * looks - cells) * pane_ms).astype(np.int64), pane_ms - 1)
+    times = (START_MS + cells * pane_ms + within).tolist()
+
+    def lists() -> Iterator[Sent]:
+        for number, (ts, user) in enumerate(zip(times, traffic.users.tolist(), strict=True)):
+            yield _sent("impression", f"u{user}", ts, impression_id=f"r{number}", items=ITEMS, experiments=assigned[user])
+
+    def clicks() -> Iterator[Sent]:
+        for number, (ts, user, worth) in enumerate(zip(times, traffic.users.tolist(), traffic.worth.tolist(), strict=True)):
+            if worth:
+                item = ITEMS[UNIT // int(worth) - 1]
+                yield _sent("feedback", f"u{user}", ts + CLICK_MS, impression_id=f"r{number}", item_id=item, action="click")
+
+    def clocks() -> Iterator[Sent]:
+        keys = [next(key for key in map("clock-{}".format, range(1_000)) if crc32(key.encode()) % tasks == task) for task in range(tasks)]
+        for ts in look_times(looks):
+            for key in keys:
+                yield _sent("impression", key, ts, impression_id=f"{key}-{ts}", items=[])
+
+    # Traffic is in order of time, but two lists of one millisecond may not be: merging needs what it merges sorted.
+    yield from heapq.merge(*(sorted(each, key=lambda sent: sent.ts) for each in (lists(), clicks(), clocks())), key=lambda sent: sent.ts)
+
+
+def _sent(kind: str, user: str, ts: int, **rest: object) -> Sent:
+    return Sent(TOPIC, user.encode(), ts, encode({"type": kind, "user_id": user, "ts": ts, **rest}))
+
+
+def run(
+    traffic: Traffic,
+    arms: Mapping[str, Ints],
+    looks: int,
+    *,
+    tasks: int = 1,
+    on_look: Callable[[int, Mapping[str, Stored]], None] | None = None,
+) -> dict[str, Findings]:
+    """All looks at one traffic that carries the experiments of `arms`, which has the arm of each user.
+
+    `on_look` is given the number of the look and what is stored of each experiment since its start.
+    """
+    engine = build_engine(SETTINGS, (TOPIC,))
+    ledger, store, clock, vitals = build_ledger(SETTINGS, engine), MemoryStore(), Now(), Vitals()
+    found = {name: Findings() for name in arms}
+    store.announce(tasks)
+
+    def show(report: Report, history: History) -> None:
+        assert report.entered_ms is None or all(history.of(each.experiment, each.scope).looks.kept for each in report.experiments)
+        for each in report.experiments:
+            if each.scope == SINCE_START:
+                found[each.experiment].take(look, each)
+
+    publisher = Publisher(ledger=ledger, store=store, publish_ms=1_000, clock=clock, vitals=vitals, on_report=Keeper(show).take)
+    worker = Worker(
+        engine=engine,
+        decode=build_decoder(SETTINGS),
+        source=SimulatedSource(events(traffic, arms, looks, tasks), (TOPIC,), tasks, clock),
+        store=store,
+        letters=NoLetters(),
+        rules=replace(build_worker_rules(SETTINGS), idle_ms=None),
+        clock=clock,
+        vitals=vitals,
+    )
+    for _ in range(2):  # the tasks are assigned, then claimed
+        worker.turn(timeout_s=0)
+    for look, time_ms in enumerate(look_times(looks)):
+        clock.now_ms = time_ms
+        worker.turn(timeout_s=0)
+        worker.drain(flush=False)
+        publisher.publish()
+        if on_look is not None:
+            on_look(look, {name: stored for (name, day), stored in ledger.stored(tasks).items() if day == WHOLE})
+    assert not {reason for reason, _ in ledger.report(tasks).counts} - {"events", "matched"}, "the engine left something out"
+    return found
