@@ -29,7 +29,7 @@ def fill(settings: RedisSettings) -> None:
     """What a worker and an exporter leave behind."""
     store, shelf = RedisStore(settings), RedisShelf(settings, "history")
     store.announce(TASKS)
-    store.settle({"one": b"value"})
+    store.settle({"one": (None, b"value")})
     shelf.write(b"looks")
     for task in range(TASKS):
         claim = store.claim(task, "token")
