@@ -131,6 +131,7 @@ class Work:
     ticked_seconds: float = 0.0
     heard_seconds: dict[Input, float] = field(default_factory=dict)
     idle: frozenset[int] = frozenset()
+    paused: frozenset[Input] = frozenset()
 
 
 def fitting(chunk: Chunk, weights: Weights, dirty: Collection[str], bytes_max: int) -> tuple[Chunk, Chunk | None]:

@@ -14,6 +14,7 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
+from streammetrics.carrying import Carrier
 from streammetrics.engine import Engine
 from streammetrics.errors import MalformedEvent, SourceError, StateError, StoreError
 from streammetrics.events import EventLimits, native_decoder
@@ -189,7 +190,9 @@ def worker_over(
 ) -> Worker:
     clock = clock or HandClock(START_MS)
     return Worker(
-        engine=engine, decode=decode, source=source, store=store, letters=letters, rules=rules, clock=clock, vitals=Vitals(), **options
+        Carrier(
+            engine=engine, decode=decode, source=source, store=store, letters=letters, rules=rules, clock=clock, vitals=Vitals(), **options
+        )
     )
 
 
@@ -667,7 +670,7 @@ class TestDeadLetters:
         bench = Bench()
         lines = b"\n".join([b"{", b'{"type":"x"}', native(Impression("list", "u", START_MS, ("a",))), b"{", b'{"type":"y"}'])
         bench.logs.append(Input(SETTINGS.inputs[0], 0), lines)
-        bench.worker.decode = lambda value: [event for line in (value or b"").split(b"\n") for event in decode(line)]
+        bench.worker.carrier.decode = lambda value: [event for line in (value or b"").split(b"\n") for event in decode(line)]
         bench.turn(2)
         bench.worker.finish()
         assert [(letter.reason, letter.offset, letter.value) for letter in bench.letters.kept] == [

@@ -20,6 +20,7 @@ from streammetrics.adapters.http_server import HttpServer
 from streammetrics.adapters.memory_store import MemoryStore
 from streammetrics.adapters.prometheus import Exposition, ExpositionLimits
 from streammetrics.adapters.simulated_source import SimulatedSource, time_lapse
+from streammetrics.carrying import Carrier
 from streammetrics.commands.assembly import build_decoder, build_engine, build_ledger, build_worker_rules, window_names
 from streammetrics.commands.demo_screen import Screen
 from streammetrics.commands.logs import configure_quiet_logs
@@ -192,14 +193,16 @@ def _traffic(clock: SystemClock, seed: int, rate: float) -> Traffic:
 
 def _worker(settings: Settings, engine: Engine, store: MemoryStore, vitals: Vitals, clock: SystemClock, traffic: Traffic) -> Worker:
     return Worker(
-        engine=engine,
-        decode=build_decoder(settings),
-        source=SimulatedSource(time_lapse(generate(traffic), traffic.start_ms, LAPSE), TOPICS, TASKS, clock),
-        store=store,
-        letters=NoLetters(),
-        rules=build_worker_rules(settings),
-        clock=clock,
-        vitals=vitals,
+        Carrier(
+            engine=engine,
+            decode=build_decoder(settings),
+            source=SimulatedSource(time_lapse(generate(traffic), traffic.start_ms, LAPSE), TOPICS, TASKS, clock),
+            store=store,
+            letters=NoLetters(),
+            rules=build_worker_rules(settings),
+            clock=clock,
+            vitals=vitals,
+        )
     )
 
 

@@ -17,6 +17,7 @@ import msgspec
 from streammetrics.adapters.clock import SystemClock
 from streammetrics.adapters.file_source import FileDeadLetters, FileSource
 from streammetrics.adapters.memory_store import MemoryStore
+from streammetrics.carrying import Carrier
 from streammetrics.commands.assembly import build_decoder, build_engine, build_ledger, build_worker_rules
 from streammetrics.commands.replay_looks import ReplayLooks
 from streammetrics.commands.written_whole import WrittenWhole
@@ -99,15 +100,17 @@ def replay(
                     panes.writelines(pane_lines(start_ms, pane, final=True, pane_ms=engine.rules.pane_ms, layout=engine.layout))
 
         worker = Worker(
-            engine=engine,
-            decode=build_decoder(settings),
-            source=source,
-            store=store,
-            letters=letters,
-            rules=dataclasses.replace(build_worker_rules(settings), idle_ms=None, skew_ms_max=FOREVER),
-            clock=LogicalClock(),
-            vitals=vitals,
-            on_final=write_final,
+            Carrier(
+                engine=engine,
+                decode=build_decoder(settings),
+                source=source,
+                store=store,
+                letters=letters,
+                rules=dataclasses.replace(build_worker_rules(settings), idle_ms=None, skew_ms_max=FOREVER),
+                clock=LogicalClock(),
+                vitals=vitals,
+                on_final=write_final,
+            )
         )
         looks = ReplayLooks(build_ledger(settings, engine), store)
         _read_all(worker, source, looks, progress)

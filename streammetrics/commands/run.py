@@ -28,6 +28,7 @@ from streammetrics.adapters.prometheus import Exposition, ExpositionLimits
 from streammetrics.adapters.redis_namespaces import client_name
 from streammetrics.adapters.redis_shelf import RedisShelf
 from streammetrics.adapters.redis_store import RedisStore
+from streammetrics.carrying import Carrier
 from streammetrics.commands.assembly import (
     build_decoder,
     build_engine,
@@ -140,17 +141,19 @@ def _work(settings: Settings, engine: Engine, store: RedisStore, clock: Clock, v
         # In a cluster one primary that does not answer must not hold up the commits to others.
         commits = stack.enter_context(ThreadPoolExecutor(COMMITS_AT_ONCE if settings.redis.cluster else 1, "streammetrics-commit"))
         worker = Worker(
-            engine=engine,
-            decode=build_decoder(settings),
-            source=source,
-            store=store,
-            letters=letters,
-            rules=build_worker_rules(settings),
-            clock=clock,
-            vitals=vitals,
-            commits=commits,
-            misplaced=lambda task, user_id: partition_of(user_id, partitions) != task,
-            topic_ids=[source.topic_ids[topic] for topic in settings.kafka.topics],
+            Carrier(
+                engine=engine,
+                decode=build_decoder(settings),
+                source=source,
+                store=store,
+                letters=letters,
+                rules=build_worker_rules(settings),
+                clock=clock,
+                vitals=vitals,
+                commits=commits,
+                misplaced=lambda task, user_id: partition_of(user_id, partitions) != task,
+                topic_ids=[source.topic_ids[topic] for topic in settings.kafka.topics],
+            )
         )
         worker.run(ending)
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from streammetrics.adapters.memory_store import MemoryStore
 from streammetrics.adapters.simulated_source import SimulatedSource
+from streammetrics.carrying import Carrier
 from streammetrics.commands.assembly import build_decoder, build_engine, build_ledger, build_worker_rules
 from streammetrics.commands.demo import NoLetters
 from streammetrics.config import Settings
@@ -175,14 +176,16 @@ def run(
 
     publisher = Publisher(ledger=ledger, store=store, publish_ms=1_000, clock=clock, vitals=vitals, on_report=Keeper(show).take)
     worker = Worker(
-        engine=engine,
-        decode=build_decoder(SETTINGS),
-        source=SimulatedSource(events(traffic, arms, looks, tasks), (TOPIC,), tasks, clock),
-        store=store,
-        letters=NoLetters(),
-        rules=replace(build_worker_rules(SETTINGS), idle_ms=None),
-        clock=clock,
-        vitals=vitals,
+        Carrier(
+            engine=engine,
+            decode=build_decoder(SETTINGS),
+            source=SimulatedSource(events(traffic, arms, looks, tasks), (TOPIC,), tasks, clock),
+            store=store,
+            letters=NoLetters(),
+            rules=replace(build_worker_rules(SETTINGS), idle_ms=None),
+            clock=clock,
+            vitals=vitals,
+        )
     )
     for _ in range(2):  # the tasks are assigned, then claimed
         worker.turn(timeout_s=0)

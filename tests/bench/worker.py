@@ -15,6 +15,7 @@ from typing import Any
 
 from streammetrics.adapters.kafka_source import KafkaSource
 from streammetrics.adapters.redis_store import RedisStore
+from streammetrics.carrying import Carrier
 from streammetrics.commands.run import run
 from streammetrics.config import Settings
 from streammetrics.engine import Engine
@@ -23,8 +24,8 @@ from tests.bench.parts import peak_mb, read_given, reply
 
 STAGES: tuple[tuple[type, str, str], ...] = (
     (KafkaSource, "poll", "poll"),
-    (Worker, "_decoded", "decode"),
-    (Worker, "_too_much", "step"),
+    (Carrier, "_decoded", "decode"),
+    (Carrier, "_too_much", "step"),
     (Engine, "needs", "step"),
     (Engine, "take", "step"),
     (Engine, "step", "step"),
