@@ -101,7 +101,7 @@ def connect(settings: RedisSettings) -> Client:
         "password": settings.password,
         "socket_timeout": seconds,
         "socket_connect_timeout": seconds,
-        "retry": Retry(ExponentialWithJitterBackoff(base=RESEND_SECONDS, cap=RESEND_SECONDS_MAX), RESENDS_MAX),
+        "retry": resending(),
         "client_name": settings.client_name,
         "decode_responses": False,
         "protocol": 2,  # answers of one shape, whatever the server and client prefer
@@ -110,6 +110,12 @@ def connect(settings: RedisSettings) -> Client:
         files = {"ssl_ca_certs": settings.ssl_cafile, "ssl_certfile": settings.ssl_certfile, "ssl_keyfile": settings.ssl_keyfile}
         options |= {name: path for name, path in files.items() if path is not None}
     return redis.RedisCluster.from_url(settings.url, **options) if settings.cluster else redis.Redis.from_url(settings.url, **options)
+
+
+def resending(*errors: type[Exception]) -> Retry:
+    """Sends again after these errors; without any named, after those of a connection."""
+    backoff = ExponentialWithJitterBackoff(base=RESEND_SECONDS, cap=RESEND_SECONDS_MAX)
+    return Retry(backoff, RESENDS_MAX, errors) if errors else Retry(backoff, RESENDS_MAX)
 
 
 def send(client: Client, *command: Any) -> Any:
