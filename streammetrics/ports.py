@@ -155,6 +155,30 @@ class Commit:
     experiments: Mapping[str, bytes] = field(default_factory=dict)
     experiments_gone: Sequence[str] = ()
 
+    def judge(self, epoch: int, token: str | None, seq: int) -> Outcome:
+        """What every store says to it whose task has this epoch (0: never claimed), owner and last commit; WRITTEN: it may be.
+
+        >>> commit = Commit(task=0, epoch=2, token="mine", seq=8, control=b"", panes_from_ms=0)
+        >>> [commit.judge(2, "mine", seq).value for seq in (6, 7, 8)]
+        ['conflict', 'written', 'already']
+        >>> commit.judge(2, "another's", 7).value, commit.judge(3, "another's", 7).value
+        ('fenced', 'fenced')
+
+        A store that has lost the claim itself, with the end of what it had written, must be read again:
+
+        >>> commit.judge(1, "mine", 7).value, commit.judge(0, None, 0).value
+        ('conflict', 'fenced')
+        """
+        if epoch == 0 or self.epoch < epoch:
+            return Outcome.FENCED
+        if self.epoch > epoch:
+            return Outcome.CONFLICT
+        if self.token != token:
+            return Outcome.FENCED
+        if self.seq == seq:
+            return Outcome.ALREADY
+        return Outcome.WRITTEN if self.seq == seq + 1 else Outcome.CONFLICT
+
 
 @dataclass(frozen=True, slots=True)
 class Loaded:

@@ -293,6 +293,12 @@ class Underway(Executor):
             self.let_one_arrive()
 
 
+EXECUTED = b"\r\n:0\r\n:"
+"""In the reply to the EXEC of a commit that is not the first: counts of new fields, the first of them of `ctl`."""
+JUDGED = b"+OK\r\n*3\r\n"
+"""In the reply to what a commit is judged by."""
+
+
 class ReplyThief:
     """A TCP proxy before a server. Armed, it swallows the replies that hold one of some words and hangs up instead: whoever
     asked cannot know whether his request was carried out."""

@@ -10,7 +10,8 @@ local CHUNK = 4000 -- arguments of one call: Lua's stack ends at 8000
 local ctl, users, due, panes, totals, experiments = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local token, version = ARGV[1], ARGV[2]
 
--- Every key is read before the first write: a key that somebody else made with another type shows here, not half way.
+-- Every key is read before the first write: a key that somebody else made with another type shows here, not half way through this or
+-- a commit, which is not rolled back then.
 local stored = redis.call('HMGET', ctl, 'version', 'epoch', 'token', 'seq', 'control', 'panes_from_ms')
 if stored[1] and stored[1] ~= version then
     return { stored[1] }
@@ -46,7 +47,7 @@ if stored[3] ~= token then
     redis.call('HSETNX', totals, '_', '')
     redis.call('HSETNX', experiments, '_', '')
     redis.call('ZADD', due, '+inf', '_')
-    -- The commands that a commit ends with, on fields that nobody has: a right that the user lacks shows here, not half way through one.
+    -- What a commit does besides, on fields that nobody has: a right that the user lacks shows here, before any event is read.
     redis.call('HDEL', users, '')
     redis.call('HDEL', panes, '')
     redis.call('HDEL', totals, '')

@@ -36,17 +36,6 @@ class _Task:
     queue: list[tuple[int, str]] = field(default_factory=list)
     most: int = 0
 
-    def judge(self, commit: Commit) -> Outcome:
-        if self.epoch == 0 or commit.epoch < self.epoch:
-            return Outcome.FENCED
-        if commit.epoch > self.epoch:
-            return Outcome.CONFLICT
-        if commit.token != self.token:
-            return Outcome.FENCED
-        if commit.seq == self.seq:
-            return Outcome.ALREADY
-        return Outcome.WRITTEN if commit.seq == self.seq + 1 else Outcome.CONFLICT
-
     def write(self, commit: Commit) -> None:
         self.seq, self.control, self.panes_from_ms = commit.seq, bytes(commit.control), commit.panes_from_ms
         self.users.update(commit.users)
@@ -133,7 +122,7 @@ class MemoryStore:
     def commit(self, commit: Commit) -> Outcome:
         with self._lock:
             own = self._tasks.get(commit.task, _Task())
-            outcome = own.judge(commit)
+            outcome = commit.judge(own.epoch, own.token, own.seq)
             if outcome is Outcome.WRITTEN:
                 own.write(commit)
             return outcome

@@ -101,7 +101,7 @@ def connect(settings: RedisSettings) -> Client:
         "password": settings.password,
         "socket_timeout": seconds,
         "socket_connect_timeout": seconds,
-        "retry": Retry(ExponentialWithJitterBackoff(base=RESEND_SECONDS, cap=RESEND_SECONDS_MAX), RESENDS_MAX),
+        "retry": resending(),
         "client_name": settings.client_name,
         "decode_responses": False,
         "protocol": 2,  # answers of one shape, whatever the server and client prefer
@@ -117,6 +117,12 @@ def hang_up(client: Client) -> None:
     if isinstance(client, redis.RedisCluster):
         client.disconnect_connection_pools()  # type: ignore[no-untyped-call]  # the client does not say
     client.close()
+
+
+def resending(*errors: type[Exception]) -> Retry:
+    """Sends again after these errors; without any named, after those of a connection."""
+    backoff = ExponentialWithJitterBackoff(base=RESEND_SECONDS, cap=RESEND_SECONDS_MAX)
+    return Retry(backoff, RESENDS_MAX, errors) if errors else Retry(backoff, RESENDS_MAX)
 
 
 def send(client: Client, *command: Any) -> Any:

@@ -1,4 +1,5 @@
-"""State in Redis or a Redis Cluster: the keys of a task, and one script for each thing done to them. Nothing here decodes a value.
+"""State in Redis or a Redis Cluster: the keys of a task, a transaction for its commits, a script for each other thing done to them.
+Nothing here decodes a value.
 
 Task p of namespace n has six keys with the hash tag {n:p}, which so share a slot: `ctl` (hash: epoch, token, seq, control,
 panes_from_ms, version), `users` (hash: "u" + user -> state), `due` (sorted set: "u" + user by due time in ms), `panes` (hash:
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from importlib import resources
 from itertools import chain
 from typing import Any, NamedTuple, TypeVar
@@ -20,6 +21,7 @@ from redis.exceptions import NoScriptError
 
 from streammetrics.adapters.redis_client import Client, RedisSettings, connect, hang_up, require_files, send, speaking
 from streammetrics.adapters.redis_facts import RedisFacts, merged, read_facts
+from streammetrics.adapters.redis_transaction import Command, transact
 from streammetrics.errors import StateError
 from streammetrics.ports import Claim, Commit, Loaded, Outcome, StoreNode, TaskView
 
@@ -30,6 +32,8 @@ __all__ = ["RedisFacts", "RedisSettings", "RedisStore", "TaskKeys"]
 LAYOUT_VERSION = "2"
 """Of the keys and fields named above; what their values mean has versions of its own."""
 PLACEHOLDER = b"_"
+ARGUMENTS_MAX = 256
+"""Of one command of a commit; even, as they may be pairs. The client copies what it packs, so longer ones cost it more."""
 FIELDS_MAX = 5_000
 """Users asked for by one HMGET, so that other clients get their turn."""
 VIEWS_MAX = 32
@@ -85,8 +89,8 @@ class RedisStore:
         self.settings = settings
         self._lock = threading.Lock()
         self._connected: Client | None = None
-        names = ("claim", "commit", "load", "view", "settle")
-        self._claim, self._commit, self._load, self._view, self._settle = (Script(f"{name}.lua") for name in names)
+        names = ("claim", "load", "view", "settle")
+        self._claim, self._load, self._view, self._settle = (Script(f"{name}.lua") for name in names)
         self._meta, self._settled = (f"{{{settings.namespace}:meta}}:{name}" for name in ("meta", "settled"))
 
     def claim(self, task: int, token: str) -> Claim:
@@ -114,9 +118,16 @@ class RedisStore:
         return Loaded(found, due, None if next_due is None else int(float(next_due)), found_sums)
 
     def commit(self, commit: Commit) -> Outcome:
-        keys, args = self._keys(commit.task), _commit_args(commit)
-        answer = self._ask(lambda client: self._commit(client, keys, args))
-        return Outcome(answer.decode())
+        """See `Store.commit`. What is queued by MULTI goes through whole, or not at all when `ctl` has changed since it was judged."""
+        keys = self._keys(commit.task)
+        writes = _writes(keys, commit)
+
+        def judge(stored: Sequence[bytes | None]) -> tuple[Outcome, Sequence[Command]]:
+            epoch, token, seq = stored
+            outcome = commit.judge(int(epoch or 0), None if token is None else token.decode(), int(seq or 0))
+            return outcome, writes if outcome is Outcome.WRITTEN else ()
+
+        return self._ask(lambda client: transact(client, keys.ctl, ("HMGET", keys.ctl, "epoch", "token", "seq"), judge))
 
     def view(self, tasks: Collection[int], since: Mapping[int, int], panes_from_ms: Mapping[int, int | None]) -> Mapping[int, TaskView]:
         """See `Store.view`; each task is seen as of one instant, several tasks as of several."""
@@ -230,18 +241,32 @@ def _read(client: Client, questions: Sequence[tuple[str, Sequence[str]]]) -> lis
     return answers
 
 
-def _commit_args(commit: Commit) -> list[str | bytes | int]:
-    """The arguments of commit.lua."""
+def _writes(keys: TaskKeys, commit: Commit) -> list[Command]:
+    """The commands that carry out a commit. What is both written and gone is gone; a user may be gone and due."""
     users = [piece for user, state in commit.users.items() for piece in (_field(user), state)]
     due = [piece for user, due_ms in commit.due.items() for piece in (due_ms, _field(user))]
     panes = [piece for start, pane in commit.panes.items() for piece in (start, pane)]
     totals = [piece for user, sums in commit.totals.items() for piece in (_field(user), sums)]
     cells = [piece for name, cell in commit.experiments.items() for piece in (_cell(name), cell)]
     users_gone, totals_gone = ([_field(user) for user in gone] for gone in (commit.users_gone, commit.totals_gone))
-    cells_gone = [_cell(name) for name in commit.experiments_gone]
-    parts: tuple[list[Any], ...] = (users, due, panes, totals, cells, users_gone, list(commit.panes_gone), totals_gone, cells_gone)
-    head = (commit.epoch, commit.token, commit.seq, commit.seq - 1, commit.control, commit.panes_from_ms)
-    return [*head, *map(len, parts), *chain.from_iterable(parts)]
+    return [
+        ("HSET", keys.ctl, "control", commit.control, "panes_from_ms", commit.panes_from_ms, "seq", commit.seq),
+        *_slices("HSET", keys.users, users),
+        *_slices("HSET", keys.panes, panes),
+        *_slices("HSET", keys.totals, totals),
+        *_slices("HSET", keys.experiments, cells),
+        *_slices("HDEL", keys.users, users_gone),
+        *_slices("ZREM", keys.due, users_gone),
+        *_slices("ZADD", keys.due, due),  # after it: a user whose state is gone may still be due
+        *_slices("HDEL", keys.panes, commit.panes_gone),
+        *_slices("HDEL", keys.totals, totals_gone),
+        *_slices("HDEL", keys.experiments, [_cell(name) for name in commit.experiments_gone]),
+    ]
+
+
+def _slices(name: str, key: str, arguments: Sequence[str | bytes | int]) -> Iterator[Command]:
+    for start in range(0, len(arguments), ARGUMENTS_MAX):
+        yield (name, key, *arguments[start : start + ARGUMENTS_MAX])
 
 
 def _present(users: Iterable[str], states: Iterable[bytes | None]) -> dict[str, bytes]:

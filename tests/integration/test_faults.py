@@ -21,7 +21,7 @@ from kafka import KafkaProducer
 from streammetrics.adapters.redis_store import TaskKeys
 from streammetrics.simulate import Traffic, generate
 from streammetrics.state import decode_control
-from tests.faults import ReplyThief
+from tests.faults import EXECUTED, JUDGED, ReplyThief
 from tests.integration.pipeline import HOUR_MS, PARTITIONS, Pipeline, Service, start_ms
 from tests.servers.kafka import KafkaBroker
 from tests.servers.process import wait_until
@@ -240,12 +240,12 @@ def test_a_commit_whose_reply_is_lost_counts_once(pipeline: Pipeline, redis_of_i
         with Stream(pipeline):
             for _ in range(3):
                 wait_for_commits(pipeline, 50)
-                thief.steal(b"written")
+                thief.steal(EXECUTED)
                 wait_until(lambda: thief.satisfied, what="a reply was lost")
             wait_for_commits(pipeline, 50)
             assert service.sample("streammetrics_commits_total", status="already") == 3
             # The client asks again by itself twice: with those replies lost too, it is the worker who must ask again.
-            thief.steal(b"written", b"already", b"already")
+            thief.steal(EXECUTED, JUDGED, JUDGED)
             wait_until(lambda: thief.satisfied, what="the client has given up")
             wait_for_commits(pipeline, 50)
             assert service.sample("streammetrics_commits_total", status="already") == 4

@@ -38,7 +38,8 @@ SCRIPT_RIGHTS = [
     "zrange",
     "zrangebyscore",
 ]
-RIGHTS = [*SCRIPT_RIGHTS, *["evalsha", "eval", "hget", "ping", "info", "config|get", "client", "hello", "auth", "select"]]
+COMMIT_RIGHTS = ["watch", "multi", "exec"]
+RIGHTS = [*SCRIPT_RIGHTS, *COMMIT_RIGHTS, *["evalsha", "eval", "hget", "ping", "info", "config|get", "client", "hello", "auth", "select"]]
 
 
 class TestStandalone(StoreContract):
@@ -262,7 +263,7 @@ def test_a_user_with_the_least_rights_can_do_all_that_a_store_does(small_redis: 
     store.close()
 
 
-@pytest.mark.parametrize("missing", SCRIPT_RIGHTS)
+@pytest.mark.parametrize("missing", [*SCRIPT_RIGHTS, *COMMIT_RIGHTS])
 def test_a_missing_right_shows_at_the_claim_or_leaves_a_commit_unwritten(
     small_redis: tuple[RedisServer, RedisStore], namespace: str, missing: str
 ) -> None:

@@ -1,0 +1,262 @@
+"""A commit is judged and written on one connection: whatever happens between the two, it is written whole, or judged anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import fields
+from typing import Any
+
+import pytest
+import redis
+from redis.exceptions import MovedError
+
+from streammetrics.adapters.redis_client import RedisSettings
+from streammetrics.adapters.redis_store import RedisStore, TaskKeys
+from streammetrics.adapters.redis_transaction import transact
+from streammetrics.errors import StateError, StoreError
+from streammetrics.ports import Commit, Outcome
+from tests.adapters.store_contract import Owner, everything
+from tests.faults import EXECUTED, JUDGED, ReplyThief
+from tests.servers.process import HOST, wait_until
+from tests.servers.redis import RedisCluster, RedisServer
+
+CHANGES: dict[str, Any] = {
+    "users": {"a": b"2", "b": b"2"},
+    "due": {"a": 5},
+    "users_gone": ["c"],
+    "panes": {1: b"q"},
+    "panes_gone": [0],
+    "totals": {"a": b"2"},
+    "totals_gone": ["c"],
+    "experiments": {"2": b"e"},
+    "experiments_gone": ["1"],
+}
+USERS = ["a", "b", "c"]
+
+
+@pytest.fixture
+def server() -> Iterator[RedisServer]:
+    """A Redis of its own: these tests change its users and look at its connections."""
+    with RedisServer(append_only=False) as server:
+        yield server
+
+
+@pytest.fixture
+def store(server: RedisServer, namespace: str) -> Iterator[RedisStore]:
+    store = RedisStore(RedisSettings(url=server.url, namespace=namespace, socket_timeout_ms=500))
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def owner(store: RedisStore) -> Owner:
+    owner = Owner(store, 0)
+    kin = {"totals": {"c": b"1"}, "experiments": {"1": b"e"}}
+    owner.must_commit(users={"a": b"1", "c": b"1"}, due={"a": 1, "c": 1}, panes={0: b"p"}, **kin)
+    return owner
+
+
+def close_connections(store: RedisStore) -> None:
+    pool: Any = store._client().connection_pool  # type: ignore[union-attr]  # the client of a single server
+    pool.disconnect()
+
+
+class Interrupted(Commit):
+    """A commit that lets the world act after each time it is judged, before anything is written."""
+
+    deeds: list[Callable[[], object]]
+    judgements: list[Outcome]
+
+    def __init__(self, commit: Commit, *deeds: Callable[[], object]) -> None:
+        super().__init__(**{field.name: getattr(commit, field.name) for field in fields(commit)})
+        vars(self).update(deeds=list(deeds), judgements=[])  # past the guard of what is frozen
+
+    def judge(self, epoch: int, token: str | None, seq: int) -> Outcome:
+        self.judgements.append(super().judge(epoch, token, seq))
+        if self.deeds:
+            self.deeds.pop(0)()
+        return self.judgements[-1]
+
+
+def test_the_judge_sees_what_was_asked_for(server: RedisServer) -> None:
+    with server.client() as client:
+        client.hset("k", "f", "v")
+        assert transact(client, "k", ("HMGET", "k", "f", "g"), lambda seen: (seen, [("HSET", "k", "f", "w")])) == ["v", None]
+        assert transact(client, "k", ("HGET", "k", "f"), lambda seen: (seen, ())) == "w"
+
+
+def test_an_owner_who_loses_his_task_between_judgement_and_writing_writes_nothing(store: RedisStore, owner: Owner) -> None:
+    before = everything(store, 0, USERS)
+    commit = Interrupted(owner.next(**CHANGES), lambda: store.claim(0, "heir"))
+    assert store.commit(commit) is Outcome.FENCED
+    assert commit.judgements == [Outcome.WRITTEN, Outcome.FENCED]
+    assert everything(store, 0, USERS) == before
+
+
+def test_a_connection_that_is_closed_after_the_judgement_does_not_write_unguarded(store: RedisStore, owner: Owner) -> None:
+    """The client closes connections in use of other threads when a cluster has changed, and would connect anew by itself."""
+    before = everything(store, 0, USERS)
+
+    def lose() -> None:
+        store.claim(0, "heir")
+        close_connections(store)
+
+    assert store.commit(Interrupted(owner.next(**CHANGES), lose)) is Outcome.FENCED
+    assert everything(store, 0, USERS) == before
+
+
+def test_a_connection_that_is_closed_after_the_judgement_is_no_loss_to_the_owner(store: RedisStore, owner: Owner) -> None:
+    commit = Interrupted(owner.next(**CHANGES), lambda: close_connections(store))
+    assert store.commit(commit) is Outcome.WRITTEN
+    assert commit.judgements == [Outcome.WRITTEN, Outcome.WRITTEN]
+
+
+def test_changes_again_and_again_are_an_error_to_be_tried_later(
+    store: RedisStore, owner: Owner, server: RedisServer, namespace: str
+) -> None:
+    with server.client() as other:
+        touches = [lambda: other.hset(TaskKeys.of(namespace, 0).ctl, "unknown", "field")] * 9
+        with pytest.raises(StoreError, match="changed by others again and again"):
+            store.commit(Interrupted(owner.next(**CHANGES), *touches))
+    owner.must_commit(**CHANGES)
+
+
+@pytest.mark.parametrize(
+    ("word", "outcomes"),
+    [(EXECUTED, [Outcome.ALREADY]), (JUDGED, [Outcome.WRITTEN]), (b"+QUEUED", [Outcome.WRITTEN, Outcome.ALREADY])],
+    ids=["what was done", "what it is judged by", "that it is queued"],
+)
+def test_whichever_reply_is_lost_a_commit_counts_once(server: RedisServer, namespace: str, word: bytes, outcomes: list[Outcome]) -> None:
+    with ReplyThief(server.port) as thief:
+        store = RedisStore(RedisSettings(url=f"redis://{HOST}:{thief.port}/0", namespace=namespace))
+        owner = Owner(store, 0)
+        owner.must_commit(users={"a": b"1", "c": b"1"})
+        thief.steal(word)
+        assert store.commit(owner.next(**CHANGES)) in outcomes
+        assert thief.satisfied
+        assert store.commit(owner.next(**CHANGES)) is Outcome.ALREADY
+        assert owner.load(USERS).users == {"a": b"2", "b": b"2"}
+        assert owner.view().seq == 2
+        store.close()
+
+
+@pytest.mark.parametrize("right", ["hset", "hdel", "zadd", "zrem", "exec"])
+def test_a_right_taken_away_after_the_claim_leaves_a_commit_unwritten(server: RedisServer, namespace: str, right: str) -> None:
+    with server.client() as operator:
+        operator.execute_command("ACL", "SETUSER", "worker", "on", ">word", "~*", "+@all")
+        settings = RedisSettings(url=server.url, namespace=namespace, username="worker", password="word")
+        store, reader = RedisStore(settings), RedisStore(RedisSettings(url=server.url, namespace=namespace))
+        owner = Owner(store, 0)
+        owner.must_commit(users={"c": b"1"}, due={"c": 1}, panes={0: b"p"})
+        before = everything(reader, 0, USERS)
+        operator.execute_command("ACL", "SETUSER", "worker", f"-{right}")
+        with pytest.raises(StoreError, match=r"grant the user of redis\.username"):
+            store.commit(owner.next(**CHANGES))
+        assert everything(reader, 0, USERS) == before
+        operator.execute_command("ACL", "SETUSER", "worker", f"+{right}")
+        owner.must_commit(**CHANGES)
+        store.close()
+        reader.close()
+
+
+def test_what_is_carried_out_in_part_is_said_and_not_tried_again(owner: Owner, server: RedisServer, namespace: str) -> None:
+    with server.client() as other:
+        other.set(TaskKeys.of(namespace, 0).users, "another program's")
+        with pytest.raises(StateError, match=r"carried out a commit in part \(.*WRONGTYPE.*begin anew with a new redis\.namespace"):
+            owner.commit(**CHANGES)
+
+
+def test_a_connection_is_given_back_clean(store: RedisStore, owner: Owner, server: RedisServer) -> None:
+    """Whatever the answer: nothing is watched and nothing queued on a connection that others use next."""
+
+    def answers() -> Iterator[object]:
+        yield owner.commit(**CHANGES)
+        yield owner.commit(seq=owner.seq)
+        yield owner.commit(seq=99)
+        yield owner.commit(epoch=0)
+        with server.client() as client:
+            client.config_set("maxmemory", "1mb")
+            with pytest.raises(StoreError, match="raise Redis' maxmemory"):
+                owner.commit(**CHANGES)
+            yield "refused"
+            client.config_set("maxmemory", "0")
+        server.hang()
+        with pytest.raises(StoreError, match=r"redis\.socket_timeout_ms"):
+            owner.commit(**CHANGES)
+        server.resume()
+        yield "timed out"
+
+    for answer in answers():
+        with server.client() as client:
+            own = [other for other in client.client_list() if other["name"] == "streammetrics"]
+            assert [other["multi"] for other in own] == ["-1"] * len(own), answer
+            assert len(own) <= 1, answer
+        store.ping()
+    pool: Any = store._client().connection_pool  # type: ignore[union-attr]
+    assert len(pool._in_use_connections) == 0
+    assert all(connection._connect_callbacks == [] for connection in pool._available_connections)
+
+
+def test_thousands_of_changes_are_queued_in_small_commands(owner: Owner, server: RedisServer) -> None:
+    users = {f"user-{number}": b"x" * 100 for number in range(3_000)}
+    with server.client() as client:
+        client.config_resetstat()
+        owner.must_commit(users=users, due=dict.fromkeys(users, 1), totals=users)
+        owner.must_commit(users_gone=list(users), totals_gone=list(users))
+        calls = {
+            name: client.info("commandstats").get(f"cmdstat_{name}", {}).get("calls") for name in ("hset", "zadd", "hdel", "zrem", "eval")
+        }
+    assert calls == {"hset": 2 + 24 + 24, "zadd": 24, "hdel": 12 + 12, "zrem": 12, "eval": None}
+
+
+# -- a cluster ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_slot_that_moves_between_judgement_and_writing_is_followed(redis_cluster: RedisCluster, namespace: str) -> None:
+    store = RedisStore(RedisSettings(url=redis_cluster.url, namespace=namespace, cluster=True))
+    owner = Owner(store, 0)
+    owner.must_commit(users={"c": b"1"})
+    commit = Interrupted(owner.next(**CHANGES), lambda: move(redis_cluster, TaskKeys.of(namespace, 0).ctl))
+    assert store.commit(commit) is Outcome.WRITTEN
+    assert commit.judgements == [Outcome.WRITTEN] * 2
+    owner.seq += 1
+    assert owner.load(USERS).users == {"a": b"2", "b": b"2"}
+    owner.must_commit()
+    store.close()
+
+
+def test_a_store_that_knows_the_slots_of_yesterday_learns_where_they_are(redis_cluster: RedisCluster, namespace: str) -> None:
+    store = RedisStore(RedisSettings(url=redis_cluster.url, namespace=namespace, cluster=True))
+    owner = Owner(store, 1)
+    for _ in range(3):
+        move(redis_cluster, TaskKeys.of(namespace, 1).ctl)
+        owner.must_commit(users={"c": b"1"})
+    store.close()
+
+
+def move(cluster: RedisCluster, key: str) -> None:
+    """Give the slot of a key to another node."""
+    client = cluster.client()
+    slot, port = client.keyslot(key), client.get_node_from_key(key).port  # type: ignore[no-untyped-call]
+    client.close()
+    source = next(node for node in cluster.nodes if node.port == port)
+    target = next(node for node in cluster.nodes if node.port != port)
+    with source.client() as old, target.client() as new:
+        old_id, new_id = old.execute_command("CLUSTER MYID"), new.execute_command("CLUSTER MYID")
+        new.execute_command("CLUSTER SETSLOT", slot, "IMPORTING", old_id)
+        old.execute_command("CLUSTER SETSLOT", slot, "MIGRATING", new_id)
+        old.execute_command("MIGRATE", HOST, target.port, "", 0, 5_000, "KEYS", *old.execute_command("CLUSTER GETKEYSINSLOT", slot, 100))
+        for node in (target, source):
+            with node.client() as client_of_node:
+                client_of_node.execute_command("CLUSTER SETSLOT", slot, "NODE", new_id)
+        for node in cluster.nodes:
+            with node.client() as client_of_node:
+                wait_until(lambda: told(client_of_node, key, target.port), what="every node knows who has the slot")
+
+
+def told(client: redis.Redis, key: str, port: int) -> bool:
+    try:
+        client.hlen(key)
+    except MovedError as moved:
+        return bool(moved.port == port)
+    return bool(client.connection_pool.connection_kwargs["port"] == port)
