@@ -126,7 +126,7 @@ def part_engine(quick: bool, rounds: int, say: Say) -> None:
     rates = {}
     for users, turns in found.items():
         step, save = (statistics.median(each[f"{what}_seconds"] / each["events"] for each in turns) for what in ("step", "save"))
-        rates[users] = 1 / step
+        rates[users] = 1 / (step + save)
         peak = statistics.median(each["peak_mb"] for each in turns)
         row = (
             f"{turns[0]['events']:,}",
@@ -141,7 +141,7 @@ def part_engine(quick: bool, rounds: int, say: Say) -> None:
     console.print(f"\n[bold]Engine alone[/bold] (answer checked: {checked:,} stored integers equal plain counting)")
     console.print(table)
     least = min(rates.values())
-    console.print(goal(least >= 200_000, f"{least:,.0f} events/s at least, wanted 200,000"))
+    console.print(goal(least >= 200_000, f"{least:,.0f} events/s at least, step and save, wanted 200,000"))
     spread = max(rates.values()) / least
     console.print(goal(spread <= 2, f"the fastest size is {spread:.2f} times the slowest, wanted at most 2"))
 
