@@ -37,9 +37,9 @@ class Publisher:
             if self._tasks is None:
                 return None
         ledger, tasks = self._ledger, range(self._tasks)
-        views = self._store.view(tasks, ledger.seqs, {task: ledger.panes_wanted(task) for task in tasks})
-        for task, view in views.items():
-            ledger.update(task, view.seq, view.control, view.panes, view.users, view.experiments)
+        wanted = ({task: ledger.panes_wanted(task) for task in tasks}, {task: ledger.reaches_wanted(task) for task in tasks})
+        for task, view in self._store.view(tasks, ledger.seqs, *wanted).items():
+            ledger.update(task, view.seq, view.control, view.panes, view.users, view.experiments, view.reaches)
         if not self._settled:  # what was settled before counts from the first report on
             ledger.freeze(self._store.settle({}))
             self._settled = True

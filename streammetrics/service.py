@@ -226,7 +226,7 @@ class Worker:
                 f"the store has lost all state of task {work.task}, of which {work.seq} commits were written: restore it and start again, "
                 "or start again without it to count anew from where kafka.start says"
             )
-        state = self.engine.open(claim.control, claim.panes, claim.pane_starts, claim.experiments)
+        state = self.engine.open(claim.control, claim.panes, claim.pane_starts, claim.experiments, claim.reaches)
         self._check_topics(work, state)
         known = {origin: offset for origin, offset in zip(work.inputs, state.offsets, strict=True) if offset is not None}
         starts = self.source.start(work.task, known)

@@ -248,7 +248,7 @@ def ledger_of(store: Store, engine: Engine, tasks: int, settings: Settings = SET
     )
     ledger = Ledger(engine.layout, rules, {}, engine.signature)
     for task, view in store.view(range(tasks), {}, {}).items():
-        ledger.update(task, view.seq, view.control, view.panes, view.users, view.experiments)
+        ledger.update(task, view.seq, view.control, view.panes, view.users, view.experiments, view.reaches)
     return ledger, ledger.report(tasks)
 
 

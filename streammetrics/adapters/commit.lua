@@ -1,7 +1,7 @@
 -- Writes one commit whole, or nothing and says why.
 --
 -- KEYS  ctl, users, due, panes, totals, experiments of one task (one hash tag, so one slot)
--- ARGV  epoch, token, seq, the seq before it, control, panes_from_ms, nine counts, and as many arguments of each of
+-- ARGV  epoch, token, seq, the seq before it, control, panes_from_ms, reaches_from_ms, nine counts, and as many arguments of each of
 --       users (field, value ...), due (score, member ...), panes, totals, experiments (field, value ... each), users gone, panes
 --       gone, totals gone, experiments gone
 -- Answers written, already, fenced or conflict.
@@ -12,7 +12,7 @@
 
 local CHUNK = 4000 -- arguments of one call: even, as they may be pairs, and Lua's stack ends at 8000
 local PARTS = 9
-local HEAD = 6 + PARTS
+local HEAD = 7 + PARTS
 
 local ctl, users, due, panes, totals, experiments = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local epoch, token, seq, seq_before = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
@@ -48,7 +48,7 @@ local function pass_on(command, key, part)
     end
 end
 
-redis.call('HSET', ctl, 'control', ARGV[5], 'panes_from_ms', ARGV[6])
+redis.call('HSET', ctl, 'control', ARGV[5], 'panes_from_ms', ARGV[6], 'reaches_from_ms', ARGV[7])
 pass_on('HSET', users, 1)
 pass_on('HSET', panes, 3)
 pass_on('HSET', totals, 4)
