@@ -87,7 +87,10 @@ class PresenceRound:
         ago = np.frombuffer(b"".join(self._ago), dtype=AGO).reshape(len(pane), self._layout.kinds - 1)
         last = np.hstack([pane, np.where(ago == NO_HIT, NOWHERE, pane - ago)])
         panes, levels = (np.repeat(np.array(column, dtype=np.int64), self._widths) for column in (self._panes, self._levels))
-        rows, panes, kinds, gaps = occurrences(np.array(self._rows, dtype=np.int64), panes, levels, last, self._panes_max)
+        rows = np.array(self._rows, dtype=np.int64)
+        # A user who was there already later than his list was written by the task's next owner: the store will refuse this commit.
+        ours = panes >= last[rows, 0]
+        rows, panes, kinds, gaps = occurrences(rows[ours], panes[ours], levels[ours], last, self._panes_max)
         since = last[:, :1] - last[:, 1:]
         self._pane = last[:, 0].tolist()
         packed, size = np.where(since < self._panes_max, since, NO_HIT).astype(AGO).tobytes(), len(self._never)

@@ -8,17 +8,20 @@ from collections.abc import Iterable, Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streammetrics.copies import Facts
 from streammetrics.engine import Engine
 from streammetrics.lives import ExperimentRules
 from streammetrics.metrics import Scorer
 from streammetrics.ports import Store
-from streammetrics.reach import ReachLayout, ReachRules, UserWindow
+from streammetrics.presence import PresenceRound
+from streammetrics.reach import Reaches, ReachLayout, ReachRules, UserWindow
 from streammetrics.report import Ledger
+from streammetrics.sessions import ShownList as ShownByUser
 from streammetrics.windows import WindowRules
 from tests.machine import Machine, engine_of
 from tests.oracle import Settings, ShownList, judge
 from tests.oracle.tallies import window_end
-from tests.oracle.users import Users, users_of_window
+from tests.oracle.users import Users, users_of_tasks, users_of_window
 from tests.strategies import Case, batches, cases, interleavings, tiny_session_cases
 from tests.test_engine import grades_text, scores_of
 from tests.test_entering import NOON_MS, RANKER, clicked, kept, shown, take
@@ -126,19 +129,8 @@ def test_tasks_add_up_as_far_as_both_have_come(one: Case, other: Case) -> None:
     ends = [end_of(case, machine, flush=False) for case, machine in zip((one, other), machines, strict=True)]
     end = None if None in ends else min(end for end in ends if end is not None)
     found = users_shown(ledger.report(2).user_windows)
-    assert found.keys() == {(window_ms, end) for window_ms in one.settings.windows_ms}
-    parts = [
-        expected(final_lists(case, machine, flush=False), one.settings, found) for case, machine in zip((one, other), machines, strict=True)
-    ]
-    for key, users in found.items():
-        arms = parts[0][key].keys() | parts[1][key].keys()
-        assert users == {
-            arm: (
-                sum(part[key][arm][0] for part in parts if arm in part[key]),
-                {k: sum(part[key][arm][1][k] for part in parts if arm in part[key]) for k in one.settings.cutoffs},
-            )
-            for arm in arms
-        }
+    lists = [final_lists(case, machine, flush=False) for case, machine in zip((one, other), machines, strict=True)]
+    assert found == {(window_ms, end): users_of_tasks(lists, one.settings, end, window_ms) for window_ms in one.settings.windows_ms}
 
 
 def ledger_of(machine: Machine) -> Ledger:
@@ -263,3 +255,15 @@ def test_a_report_tells_of_users_in_json() -> None:
         "users_with_hit": {"user_hit_rate@1": 1, "user_hit_rate@3": 1},
         "values": {"user_hit_rate@1": 0.5, "user_hit_rate@3": 0.5},
     }
+
+
+def test_what_the_next_owner_of_a_task_has_written_already_does_not_stop_the_former_one() -> None:
+    """He reads a user's presence that is ahead of his own lists; his commit will be refused, and until then he must live."""
+    machine = machine_of()
+    assert machine.engine.reach is not None
+    looked = PresenceRound(machine.engine.reach, panes_max=10, pane_ms=100, first=0)
+    mine = looked.read([("", "", 20, b"\xff" * 8)], oldest_open=12)
+    looked.enter(mine, [ShownByUser(Facts("w", at, ("i",), (), (), 0)) for at in (1_250, 2_150)])
+    reaches: Reaches = {}
+    assert looked.sum(reaches) == {2_100}
+    assert reaches == {2_100: {("", ""): {(0, 1): 1}}}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 from tests.oracle.values import Settings, ShownList
@@ -25,3 +25,15 @@ def users_of_window(lists: Iterable[ShownList], settings: Settings, end_ms: int 
                 if any(grade >= settings.relevance_min for grade in shown.grades[:k]):
                     hit.setdefault((*arm, k), set()).add(shown.user_id)
     return {arm: (len(users), {k: len(hit.get((*arm, k), ())) for k in settings.cutoffs}) for arm, users in there.items()}
+
+
+def users_of_tasks(tasks: Sequence[Iterable[ShownList]], settings: Settings, end_ms: int | None, window_ms: int) -> Users:
+    """The same over several tasks, by the lists of each: whoever is in two of them is two users."""
+    parts = [users_of_window(lists, settings, end_ms, window_ms) for lists in tasks]
+    return {
+        arm: (
+            sum(part[arm][0] for part in parts if arm in part),
+            {k: sum(part[arm][1][k] for part in parts if arm in part) for k in settings.cutoffs},
+        )
+        for arm in {arm for part in parts for arm in part}
+    }
