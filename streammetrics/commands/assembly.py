@@ -73,7 +73,7 @@ def _experiment_rules(settings: Settings) -> ExperimentRules | None:
 
 def _reach_rules(settings: Settings) -> ReachRules | None:
     windows = settings.windows
-    if not windows.users:
+    if windows.users == "off" or (windows.users == "auto" and not settings.experiments.enabled):
         return None
     return ReachRules(panes=max(window.ms for window in windows.windows) // windows.pane_ms, patience_ms=settings.experiments.patience_ms)
 
@@ -149,7 +149,7 @@ def numbers(settings: Settings, engine: Engine) -> dict[str, Any]:
         "retention_ms": windows.retention_ms,
         "segments": list(windows.segments),
         "groups_max": windows.groups_max,
-        "users": windows.users,
+        "users": engine.reach is not None,
         "experiments": settings.experiments.model_dump(mode="json"),
         "events": decoding(settings),
     }
