@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +14,7 @@ from streammetrics.engine import Engine
 from streammetrics.lives import ExperimentRules
 from streammetrics.metrics import Scorer
 from streammetrics.ports import Store
-from streammetrics.presence import PresenceRound
+from streammetrics.presence import PresenceRound, StoredPresence
 from streammetrics.reach import Reaches, ReachLayout, ReachRules, UserWindow
 from streammetrics.report import Ledger
 from streammetrics.sessions import ShownList as ShownByUser
@@ -66,16 +67,6 @@ def end_of(case: Case, machine: Machine, *, flush: bool) -> int | None:
     task = judge(case.steps, case.settings, scores_of(machine.engine.layout.scorer), flush=flush).tasks[0]
     rules = machine.engine.rules
     return window_end(task.f_ms - (rules.entering_ms - rules.join.attribution_ms), task.newest_ts, case.settings.pane_ms)
-
-
-@given(cases(), PATIENCE, RULES, st.booleans())
-def test_one_batch_equals_brute_force(case: Case, patience_ms: int, rules: ExperimentRules | None, flush: bool) -> None:
-    machine = machine_for(case, patience_ms, rules)
-    machine.take(case.steps)
-    machine.finish(flush)
-    end = end_of(case, machine, flush=flush)
-    ends = [(window_ms, end) for window_ms in case.settings.windows_ms]
-    assert shown_now(machine) == expected(final_lists(case, machine, flush=flush), case.settings, ends)
 
 
 @given(st.data(), cases(), PATIENCE, RULES, DUE_MAX, st.booleans())
@@ -255,6 +246,39 @@ def test_a_report_tells_of_users_in_json() -> None:
         "users_with_hit": {"user_hit_rate@1": 1, "user_hit_rate@3": 1},
         "values": {"user_hit_rate@1": 0.5, "user_hit_rate@3": 0.5},
     }
+
+
+LAYOUT = ReachLayout(Scorer(["hit_rate@1", "hit_rate@3"]))
+looks = st.lists(st.tuples(st.sampled_from("uv"), st.integers(0, 12), st.sampled_from((None, 0, 2, 3))), max_size=12)
+"""Of each list: who saw it, in which pane, and at which place he had a hit."""
+
+
+def reached(lists: list[tuple[str, int, int | None]], cuts: list[int]) -> Reaches:
+    """The reach of panes after rounds that end at `cuts`; between them, what is known of users is as it is stored."""
+    in_order = sorted(lists, key=lambda one: one[1])
+    reaches: Reaches = {}
+    stored: dict[str, list[StoredPresence]] = {}
+    for start, end in pairwise([0, *sorted(cuts), len(in_order)]):
+        looked = PresenceRound(LAYOUT, panes_max=4, pane_ms=10, first=0)
+        mine = {}
+        for user in {user for user, _, _ in in_order[start:end]}:
+            of_user = [list_of(pane, place) for who, pane, place in in_order[start:end] if who == user]
+            mine[user] = looked.read(stored.get(user, ()), of_user[0].ts // 10)
+            looked.enter(mine[user], of_user)
+        looked.sum(reaches)
+        stored |= {user: looked.stored(presence) for user, presence in mine.items()}
+    return reaches
+
+
+def list_of(pane: int, place: int | None) -> ShownByUser:
+    made = ShownByUser(Facts("w", 10 * pane + 5, ("i",) * 4, (("ranker", "ab"[pane % 2]),), (), 0))
+    made.hits = {} if place is None else {place: 1}
+    return made
+
+
+@given(looks, st.lists(st.integers(0, 12), max_size=6))
+def test_what_is_stored_of_a_user_between_two_rounds_is_enough(lists: list[tuple[str, int, int | None]], cuts: list[int]) -> None:
+    assert reached(lists, [min(cut, len(lists)) for cut in cuts]) == reached(lists, [])
 
 
 def test_what_the_next_owner_of_a_task_has_written_already_does_not_stop_the_former_one() -> None:
