@@ -7,7 +7,7 @@ kept for all traffic and for each variant, not by segment.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from typing import Final, TypeAlias
@@ -90,18 +90,24 @@ class ReachBoard:
     A window is read from complete panes alone, so it is computed once for each of its ends.
     """
 
-    def __init__(self, layout: ReachLayout, pane_ms: int) -> None:
-        self._layout, self._pane_ms = layout, pane_ms
-        self._of_task: dict[int, dict[int, list[tuple[Arm, Ints]]]] = {}
+    def __init__(self, layout: ReachLayout, pane_ms: int, decode: Callable[[bytes], Reach]) -> None:
+        self._layout, self._pane_ms, self._decode = layout, pane_ms, decode
+        self._of_task: dict[int, dict[int, bytes | list[tuple[Arm, Ints]]]] = {}
         self._known: dict[int, tuple[tuple[int, int], UserWindow]] = {}
 
-    def update(self, task: int, reaches: Mapping[int, Reach]) -> None:
-        """Take in those of a task's panes that may have changed."""
-        mine = self._of_task.setdefault(task, {})
-        for start, reach in reaches.items():
-            mine[start] = [
+    def update(self, task: int, reaches: Mapping[int, bytes]) -> None:
+        """Take in those of a task's panes that may have changed, as they are stored: they are read once they are complete."""
+        self._of_task.setdefault(task, {}).update(reaches)
+
+    def _rows(self, panes: dict[int, bytes | list[tuple[Arm, Ints]]], start: int) -> list[tuple[Arm, Ints]]:
+        """The reach of a pane by arm, as rows of kind, gap and count."""
+        known = panes[start]
+        if isinstance(known, bytes):
+            reach = self._decode(known)
+            known = panes[start] = [
                 (arm, np.array([(*key, count) for key, count in of_arm.items()], dtype=np.int64)) for arm, of_arm in reach.items()
             ]
+        return known
 
     def forget(self, before_ms: int) -> None:
         """Let go of the panes that no window will need any more."""
@@ -122,9 +128,9 @@ class ReachBoard:
         found = [
             (arms.setdefault(arm, len(arms)), start // pane_ms, rows)
             for panes in self._of_task.values()
-            for start, reach in panes.items()
+            for start in panes
             if start_ms <= start < end_ms
-            for arm, rows in reach
+            for arm, rows in self._rows(panes, start)
         ]
         users = np.zeros((len(arms), self._layout.kinds), dtype=np.int64)
         if found:

@@ -178,7 +178,7 @@ class Ledger:
         self.rules = rules
         self.settings = settings
         self.board = Board(layout, rules)
-        self.reach_board = ReachBoard(ReachLayout(layout.scorer), rules.pane_ms)
+        self.reach_board = ReachBoard(ReachLayout(layout.scorer), rules.pane_ms, decode_reach)
         self.seqs: dict[int, int] = {}
         self.experiments = experiments
         self.scales: dict[str, dict[str, float]] = {}
@@ -218,7 +218,7 @@ class Ledger:
             )
         decoded: dict[int, Pane] = {start: decode_pane(stored) for start, stored in panes.items()}
         self.board.update(task, decoded, self.panes_wanted(task), control.oldest_kept)
-        self.reach_board.update(task, {start: decode_reach(stored) for start, stored in reaches.items()})
+        self.reach_board.update(task, reaches)
         self._controls[task] = control
         self.seqs[task] = seq
         self._users[task] = users

@@ -282,9 +282,9 @@ def assert_exact(store: Store, logs: Logs, engine: Engine, after: Sequence[Step]
 def assert_users(store: Store, engine: Engine, truth: Truth, settings: Settings) -> None:
     """Compare the users of windows that ended on the way, here and there."""
     assert engine.reach is not None
-    board = ReachBoard(engine.reach, settings.pane_ms)
+    board = ReachBoard(engine.reach, settings.pane_ms, decode_reach)
     for task, view in store.view(range(TASKS), {}, {}).items():
-        board.update(task, {start: decode_reach(reach) for start, reach in view.reaches.items()})
+        board.update(task, view.reaches)
     lists = [task.lists for task in truth.result.tasks.values()]
     ends = {shown.ts // settings.pane_ms * settings.pane_ms for of_task in lists for shown in of_task}
     for end in sorted(end for end in ends if end <= truth.result.f_ms)[::7]:

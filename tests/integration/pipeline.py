@@ -332,10 +332,10 @@ class Pipeline:
         """Compare the users of windows that ended on the way with brute force."""
         assert self.engine.reach is not None
         assert self.engine.rules.reach is not None
-        settings, board = self.oracle_settings(), ReachBoard(self.engine.reach, self.settings.windows.pane_ms)
+        settings, board = self.oracle_settings(), ReachBoard(self.engine.reach, self.settings.windows.pane_ms, decode_reach)
         complete = []
         for task, view in self.views().items():
-            board.update(task, {start: decode_reach(reach) for start, reach in view.reaches.items()})
+            board.update(task, view.reaches)
             complete.append(decode_control(view.control).entered_before)
         lists = [task.lists for task in truth.result.tasks.values()]
         starts = {shown.ts // settings.pane_ms * settings.pane_ms for of_task in lists for shown in of_task}
