@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from grafana.house import Block, Query, dashed, lines
+from grafana.house import Block, Query, dashed, lines, of_query
 from grafana.pipeline_limits import ANY_IS_TROUBLE, LIMITS, NO_STATE, NO_WORKER, watermarks
 from grafana.queries import by, loop, loop_rate, selector, state, state_rate
 
@@ -76,11 +76,12 @@ def event_time_panels() -> tuple[Block, ...]:
         ),
         lines(
             "Window delay",
-            "How long before now the shown windows end, live and final (dashed).",
+            "How long before now the shown windows end: live, final (dashed) and of users, counted when visits have ended (dotted).",
             "s",
             *(Query(f"time() - {end}", f"{{{{window}}}} {view}") for view, end in ends.items()),
+            Query(f"time() - {state('streammetrics_window_users_end_timestamp_seconds')}", "{{window}} users"),
             least=0,
-            rules=(dashed("B"),),
+            rules=(dashed("B"), of_query("C", custom__lineStyle={"fill": "dot", "dash": [2, 10]})),
             empty="No complete window yet",
             width=8,
         ),

@@ -18,8 +18,10 @@ _PLACE = {"k": KS, **_SPAN}
 _CHOSEN = {"experiment": EXPERIMENT, "variant": VARIANT, **_PLACE}
 _ALL = {"experiment": NONE, "variant": NONE, **_PLACE}
 _GROUPS = {"experiment": EXPERIMENT, "variant": VARIANT, **_SPAN}
+_USERS = {"experiment": EXPERIMENT, "variant": VARIANT, "window": WINDOWS}
 _AT = "@{{k}} {{window}}"
 _EMPTY = "No lists in these windows, or the metric is not configured (metrics.names)"
+_NO_USERS = "No users in these windows, or they are not counted (windows.users, and hit_rate in metrics.names)"
 _BEFORE = {"yesterday": "1d", "last week": "1w"}
 
 
@@ -43,7 +45,10 @@ def ranking() -> dashboard.Dashboard:
         since="now-24h",
         sections=[
             Section(title="$metric", blocks=(_now(), _chosen_metric("final"), _chosen_metric("live"), _before(), _change())),
-            Section(title="Lists and feedback", blocks=(_lists("final"), _lists("live"), _with_feedback(), _rate(), _grades(), _fates())),
+            Section(
+                title="Lists and feedback",
+                blocks=(_lists("final"), _lists("live"), _users(), _user_hits(), _with_feedback(), _rate(), _grades(), _fates()),
+            ),
             Section(title="Every metric, final beside live", blocks=tuple(_every_metric(False)), collapsed=True),
             Section(title="Every metric over lists with feedback", blocks=tuple(_every_metric(True)), collapsed=True),
             Section(title="Over the time range shown", blocks=(_over_range(),), collapsed=True),
@@ -131,6 +136,29 @@ def _lists(view: str) -> Block:
         Query(state("streammetrics_window_lists", view=f'="{view}"', **_GROUPS), "{{variant}} {{window}}"),
         least=0,
         empty=_EMPTY,
+    )
+
+
+def _users() -> Block:
+    return lines(
+        "Users of the window",
+        "Distinct users of final lists, each counted once however many lists he saw. Not split by segment.",
+        "short",
+        Query(state("streammetrics_window_users", **_USERS), "{{variant}} {{window}}"),
+        least=0,
+        empty=_NO_USERS,
+    )
+
+
+def _user_hits() -> Block:
+    return lines(
+        "Users with a hit, by users of the window",
+        "The user grain of HitRate: how many of those who came were served at all. It ends somewhat before the other final windows, "
+        "when the lists of their visits have been counted. Not split by segment.",
+        "percentunit",
+        Query(state("streammetrics_user_hit_rate", **_USERS, k=KS), "{{variant}} " + _AT),
+        least=0,
+        empty=_NO_USERS,
     )
 
 

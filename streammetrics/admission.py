@@ -46,14 +46,14 @@ def close_ended(user_id: str, user: User, state: TaskState, rules: EngineRules) 
     for session in user.close_before(close_bound(state, rules), rules.join.gap_ms):
         state.sessions_open -= 1
         session.count_fates(rules.join.attribution_ms, state.counts)
-        if rules.experiments is not None:
-            state.leave(user_id, user, session.lists.values(), rules.pane_ms)
+        if rules.experiments is not None or rules.reach is not None:
+            state.leave(user_id, user, session.lists.values(), rules)
 
 
 class Step:
     """One batch on its way through a task: admission by watermark, then the join."""
 
-    __slots__ = ("counts", "idle", "join", "refused", "rules", "state", "touched")
+    __slots__ = ("counts", "early", "idle", "join", "refused", "rules", "state", "touched")
 
     def __init__(self, rules: EngineRules, state: TaskState, idle: frozenset[int]) -> None:
         self.rules = rules
@@ -63,6 +63,8 @@ class Step:
         self.counts = state.counts
         self.touched = state.touched
         self.refused: list[Refused] = []
+        self.early = rules.entering_ms < rules.join.gap_ms
+        """Whether the newest list of a session may have to enter before it closes."""
 
     def advance_idle(self, tick_ms: int | None) -> None:
         """Move the task's watermark past inputs that are silent; with all of them silent, up to the tick."""
@@ -152,7 +154,7 @@ class Step:
         if not known:  # before it is noted: what lies between it and the others may join them
             self.state.enliven(labelled, event.ts)
         labelled.newest, labelled.oldest = max(labelled.newest, event.ts), min(labelled.oldest, event.ts)
-        if labelled.arms and (event.ts < session.last or self.rules.entering_ms < self.join.gap_ms):
+        if (event.ts < session.last or self.early) and self.rules.counts_users(labelled.arms):
             self._note_due(user, event)
         duplicates = session.add_impression(event, topic, self.join, self.touched)
         if duplicates:
@@ -172,14 +174,15 @@ class Step:
         """
         state, rules, ts = self.state, self.rules, event.ts
         final = final_bound(state.watermark, rules.lateness_ms, rules.entering_ms)
+        seen_from = max(state.counted_from, state.reach_from)  # before, users may not have been looked at for their lists
         for session in user.sessions:
             for shown in reversed(session.lists.values()):
                 facts = shown.facts
                 if (
                     shown.ts <= ts
-                    and facts.experiments
+                    and rules.counts_users(facts.experiments)
                     and facts.impression_id != event.impression_id
-                    and shown.ts >= state.counted_from
+                    and shown.ts >= seen_from
                     and pane_start(shown.ts, rules.pane_ms) + rules.pane_ms > final
                 ):
                     return

@@ -128,7 +128,7 @@ class Carrier:
                 f"the store has lost all state of task {work.task}, of which {work.seq} commits were written: restore it and start again, "
                 "or start again without it to count anew from where kafka.start says"
             )
-        state = self.engine.open(claim.control, claim.panes, claim.pane_starts, claim.experiments)
+        state = self.engine.open(claim.control, claim.panes, claim.pane_starts, claim.experiments, claim.reaches)
         if state.changed:
             log.warning("experiments were switched on or off: what was known of their users is dropped", task=work.task)
         self._check_topics(work, state)

@@ -16,10 +16,12 @@ from typing import NamedTuple
 
 from streammetrics.admission import Arrived, Decoded, Refused, Step, close_bound, close_ended
 from streammetrics.copies import Labels
-from streammetrics.entering import Settled, UserLayout, settle
+from streammetrics.entering import Looks, Round, Settled, UserLayout, settle
 from streammetrics.errors import MalformedEvent, StateError
 from streammetrics.lives import DAY_MS, WHOLE, Life, Lives
 from streammetrics.metrics import Scorer
+from streammetrics.presence import PresenceRound
+from streammetrics.reach import ReachLayout
 from streammetrics.scoring import Layout, add, changes
 from streammetrics.sessions import User
 from streammetrics.state import (
@@ -28,10 +30,12 @@ from streammetrics.state import (
     Control,
     decode_control,
     decode_pane,
+    decode_reach,
     decode_scope,
     decode_user,
     encode_control,
     encode_pane,
+    encode_reach,
     encode_scope,
     encode_user,
     fit_of,
@@ -74,6 +78,8 @@ class Save:
     experiments: dict[str, bytes]
     experiments_gone: list[str]
     final_panes: list[FinalPane]
+    reaches: dict[int, bytes]
+    reaches_from_ms: int
 
 
 class Engine:
@@ -87,6 +93,7 @@ class Engine:
         if rules.experiments is not None:
             self.users = UserLayout(self.layout, rules.experiments.metrics)
             self.signature += f"{COUNTED}{','.join(self.users.measures.names)}]"
+        self.reach = None if rules.reach is None else ReachLayout(scorer)
 
     def open(
         self,
@@ -94,12 +101,14 @@ class Engine:
         panes: Mapping[int, bytes],
         pane_starts: Iterable[int],
         experiments: Mapping[str, bytes] = MappingProxyType({}),
+        reaches: Mapping[int, bytes] = MappingProxyType({}),
     ) -> TaskState:
         """A task's state as the store holds it; StateError when other rules made it.
 
         Experiments may be switched on and off between: windows go on, and what is known of users begins anew (`_begin_anew`).
         """
         state = TaskState(len(self.rules.topics))
+        state.entering_ms = self.rules.entering_ms
         if self.rules.experiments is not None:
             state.lives = Lives(self.rules.experiments.idle_ms)
         if control is None:
@@ -116,6 +125,8 @@ class Engine:
         state.panes = {start: decode_pane(pane) for start, pane in panes.items() if start >= stored.pane_from}
         state.pane_starts = set(pane_starts)
         state.entered_before, state.lives.next_number = stored.entered_before, stored.lives_from
+        state.entering_ms = max(state.entering_ms, stored.entering_ms)
+        self._open_reaches(state, stored, reaches)
         if fit_of(stored.rules, self.signature) == "switched":
             self._begin_anew(state, experiments)
             return state
@@ -147,6 +158,18 @@ class Engine:
         state.counted_from = state.newest if state.newest == NEVER else state.newest + 1
         state.changed = True
 
+    def _open_reaches(self, state: TaskState, stored: Control, reaches: Mapping[int, bytes]) -> None:
+        """Go on with the reach of panes. Gaps of another longest window are no use, so it then begins anew with the next pane, as it does
+        when users were not counted before: what is known of them from an earlier time is older than any window that is shown.
+        """
+        if self.rules.reach is None:
+            return
+        if stored.reach_panes == self.rules.reach.panes:
+            state.reach_from = stored.reach_from
+            state.reaches = {start: decode_reach(reach) for start, reach in reaches.items() if start >= stored.entered_before}
+        elif stored.newest != NEVER:
+            state.reach_from = pane_start(stored.newest, self.rules.pane_ms) + self.rules.pane_ms
+
     def needs(self, state: TaskState, batch: Arrived | None) -> Needs:
         """Which users to load before a step; asks for users that are due once between two commits."""
         records = () if batch is None else batch.records
@@ -166,7 +189,7 @@ class Engine:
         totals: Mapping[str, bytes] = MappingProxyType({}),
     ) -> list[str]:
         """Take in what was loaded; returns the users that are due. What is at hand already is newer and stays."""
-        if self.users is not None:
+        if self.users is not None or self.reach is not None:
             for user_id in (*needs.totals, *due):
                 state.records.setdefault(user_id, totals.get(user_id))
         else:  # from when experiments were switched on
@@ -242,6 +265,8 @@ class Engine:
         state.dirty, state.due_moved, state.panes_dirty = set(), set(), set()
         state.panes_leaving = {}
         state.due_asked = state.changed = False
+        reaches = {start: encode_reach(state.reaches[start]) for start in state.reaches_dirty if start >= state.oldest_kept}
+        state.reaches_dirty = set()
         self._note_entered(state)
         cells, cells_gone = self._cells(state)
         return Save(
@@ -257,6 +282,8 @@ class Engine:
             experiments=cells,
             experiments_gone=cells_gone,
             final_panes=finals,
+            reaches=reaches,
+            reaches_from_ms=state.entered_before,
         )
 
     def forget(self, state: TaskState, users_max: int) -> None:
@@ -275,13 +302,18 @@ class Engine:
         return final_bound(state.watermark, self.rules.lateness_ms, self.rules.join.attribution_ms)
 
     def _settle(self, state: TaskState) -> Settled:
-        """Let what has become final enter the experiments, after those that are over have gone."""
-        experiments, layout, bound = self.rules.experiments, self.users, close_bound(state, self.rules)
-        if experiments is None or layout is None:
+        """Let what has become final enter the experiments, after those that are over have gone, and the reach of its panes."""
+        rules, pane_ms, bound = self.rules, self.rules.pane_ms, close_bound(state, self.rules)
+        looks = Looks()
+        if rules.experiments is not None and self.users is not None:
+            self._end_lives(state)
+            looks = looks._replace(experiments=Round(state, rules.experiments, self.users, pane_ms))
+        if rules.reach is not None and self.reach is not None:
+            looks = looks._replace(reach=PresenceRound(self.reach, rules.reach.panes, pane_ms, state.reach_from // pane_ms))
+        if looks == Looks():  # what is left of users is from when they were counted
             left, state.records = list(state.records), {}
             return Settled({}, left, {})
-        self._end_lives(state)
-        return settle(state, experiments, layout, pane_ms=self.rules.pane_ms, entering_ms=self.rules.entering_ms, bound=bound)
+        return settle(state, looks, pane_ms=pane_ms, settling_ms=pane_ms + rules.entering_ms, bound=bound)
 
     def _end_lives(self, state: TaskState) -> None:
         """Drop the experiments that are over as far as the watermark has come; the end of the input is no silence."""
@@ -293,13 +325,14 @@ class Engine:
         """When a user wants to be looked at: when a session may close, or a list of his becomes final that has not entered yet."""
         pane_ms, entering_ms = self.rules.pane_ms, self.rules.entering_ms
         due = user.next_due(self.rules.join.gap_ms)
-        if self.users is None or user.sessions[0].first + entering_ms >= due:  # the first session closes before its first list enters
+        if user.sessions[0].first + entering_ms >= due:  # the first session closes before its first list enters
             return due
+        counts = self.rules.counts_users
         waiting = [
             shown.ts
             for session in user.sessions
             for shown in session.lists.values()
-            if shown.facts.experiments and pane_start(shown.ts, pane_ms) + pane_ms > user.entered
+            if counts(shown.facts.experiments) and pane_start(shown.ts, pane_ms) + pane_ms > user.entered
         ]
         return min(due, pane_start(min(waiting), pane_ms) + pane_ms + entering_ms - 1) if waiting else due
 
@@ -307,8 +340,10 @@ class Engine:
         """Everybody who was due before this has been looked at; so all lists of the panes that were final then have entered."""
         looked = min(close_bound(state, self.rules), state.next_due)
         if looked not in (NEVER, FOREVER):
-            looked = pane_start(looked - self.rules.entering_ms, self.rules.pane_ms)
+            looked = pane_start(looked - state.entering_ms, self.rules.pane_ms)
         state.entered_before = max(state.entered_before, looked)
+        for start in [start for start in state.reaches if start < state.entered_before]:
+            del state.reaches[start]
 
     def _cells(self, state: TaskState) -> tuple[dict[str, bytes], list[str]]:
         """The scopes that have changed, and those that are no more: of lives that are over, and of days that panes are not kept of."""
@@ -344,6 +379,9 @@ class Engine:
                 lives_from=state.lives.next_number,
                 entered_before=state.entered_before,
                 counted_from=state.counted_from,
+                entering_ms=state.entering_ms,
+                reach_panes=0 if self.rules.reach is None else self.rules.reach.panes,
+                reach_from=state.reach_from,
             )
         )
 
@@ -355,7 +393,7 @@ class Engine:
             state.changed = True
             user = state.users[user_id]
             close_ended(user_id, user, state, self.rules)
-            if self.users is not None:
+            if self.users is not None or self.reach is not None:
                 self._enter_final(user_id, user, state)
 
     def _enter_final(self, user_id: str, user: User, state: TaskState) -> None:
@@ -365,7 +403,8 @@ class Engine:
         if bound in (NEVER, FOREVER):
             return
         final = pane_start(bound - self.rules.entering_ms, pane_ms)
-        state.leave(user_id, user, [shown for session in user.sessions for shown in session.lists.values() if shown.ts < final], pane_ms)
+        finals = [shown for session in user.sessions for shown in session.lists.values() if shown.ts < final]
+        state.leave(user_id, user, finals, self.rules)
         user.entered = max(user.entered, final)
 
     def _tally(self, state: TaskState) -> None:

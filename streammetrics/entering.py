@@ -1,4 +1,5 @@
-"""Lists that have become final -> the totals of their users -> the moments of experiments, once between two commits.
+"""Lists that have become final -> the totals of their users -> the moments of experiments, and the reach of panes, once between two
+commits.
 
 Pure. A list enters when its session has closed, or some patience after its pane is final, whichever is first, and changes no
 more; of one user's lists the earlier never enter after the later. So his first exposure is that of the first list that enters, and
@@ -11,7 +12,7 @@ known now (after), and the moments change by the difference. Integers only, so t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -21,9 +22,10 @@ from streammetrics.copies import Labels
 from streammetrics.experiments.measures import Measures
 from streammetrics.experiments.moments import TOTAL_MAX, add, of_users, subtract, zero
 from streammetrics.lives import DAY_MS, WHOLE, ExperimentRules, Life
+from streammetrics.presence import Presence, PresenceRound
 from streammetrics.scoring import Layout, Shape, score
 from streammetrics.sessions import ShownList
-from streammetrics.state import decode_totals, encode_totals
+from streammetrics.state import StoredTotals, decode_totals, encode_totals
 from streammetrics.task import TaskState
 from streammetrics.windows import FOREVER, NEVER
 
@@ -69,12 +71,13 @@ _Known = dict[tuple[Labels, int], tuple[int, int, list[_Entry]]]
 _UNKNOWN: Final[tuple[int, int, list[_Entry]]] = (FOREVER, NEVER, [])
 
 
-class _Round:
+class Round:
     """All users that were looked at since the last commit, on their way into the moments."""
 
-    def __init__(self, state: TaskState, rules: ExperimentRules, layout: UserLayout, pane_ms: int, day_from: int) -> None:
+    def __init__(self, state: TaskState, rules: ExperimentRules, layout: UserLayout, pane_ms: int) -> None:
         self.state, self.rules, self.layout = state, rules, layout
-        self.pane_ms, self.day_from = pane_ms, day_from
+        self.pane_ms = pane_ms
+        self.day_from = NEVER if state.oldest_kept == NEVER else state.oldest_kept // DAY_MS
         self.lasting: dict[tuple[int, int], bool] = {}
         self.shapes: dict[Shape, int] = {}
         self.placed: list[_Entry] = []
@@ -86,11 +89,9 @@ class _Round:
         self.leaves: dict[tuple[Life, int, str], list[int]] = {}
         self.joins: dict[tuple[Life, int, str], list[int]] = {}
 
-    def read(self, stored: bytes | None) -> tuple[_Entries, bool]:
-        """A user's entries that may still be of use, and whether there were others."""
-        if stored is None:
-            return {}, False
-        told, lasting = decode_totals(stored), self.lasting
+    def read(self, told: Iterable[StoredTotals]) -> _Entries:
+        """A user's entries that may still be of use."""
+        lasting = self.lasting
         entries: _Entries = {}
         for number, day, variant, lists, packed in told:
             key = (number, day)
@@ -99,7 +100,7 @@ class _Round:
                 lasts = lasting[key] = self._lasts(number, day)
             if lasts:
                 entries[key] = _Entry(variant, lists, packed)
-        return entries, len(entries) < len(told)
+        return entries
 
     def _lasts(self, number: int, day: int) -> bool:
         """Whether some list may still enter a scope: it is there, and its end is not yet behind all lists that have entered."""
@@ -203,34 +204,60 @@ class _Round:
                 entry.packed = packed
 
 
-def settle(state: TaskState, rules: ExperimentRules, layout: UserLayout, *, pane_ms: int, entering_ms: int, bound: int) -> Settled:
+class Looks(NamedTuple):
+    """What users are looked at for: experiments, the reach of panes, or both."""
+
+    experiments: Round | None = None
+    reach: PresenceRound | None = None
+
+
+def settle(state: TaskState, looks: Looks, *, pane_ms: int, settling_ms: int, bound: int) -> Settled:
     """Let all lists that wait enter; afterwards nobody is looked at any more. `bound` is that of sessions that are over (ms).
 
     Every user whose lists wait must have been looked at, so that his totals are known.
     """
     assert state.leaving.keys() <= state.records.keys(), "lists of a user entered whose totals are not known"
-    day_from = NEVER if state.oldest_kept == NEVER else state.oldest_kept // DAY_MS
-    round_ = _Round(state, rules, layout, pane_ms, day_from)
-    found: dict[str, tuple[_Entries, bool]] = {}
-    for user_id, stored in state.records.items():
-        entries, changed = round_.read(stored)
-        waiting = state.leaving.get(user_id)
-        if waiting:
-            round_.enter(entries, sorted(waiting, key=_in_order))
-        found[user_id] = (entries, changed or bool(waiting))
-    round_.sum()
+    known = {user_id: _enter(state, looks, user_id, stored, pane_ms, bound) for user_id, stored in state.records.items()}
+    until: dict[int, int] = {}
+    if looks.experiments is not None:
+        looks.experiments.sum()
+        until = {life.number: _until(life, looks.experiments.rules, settling_ms) for life in state.lives}
+    if looks.reach is not None:
+        state.reaches_dirty |= looks.reach.sum(state.reaches)
     settled = Settled({}, [], {})
-    until = {life.number: _until(life, rules, pane_ms + entering_ms) for life in state.lives}
-    for user_id, (entries, changed) in found.items():
-        if not entries or (bound == FOREVER and not state.users[user_id].sessions):  # after a flush nothing comes any more
+    for user_id, (entries, presence, changed) in known.items():
+        nothing_comes = bound == FOREVER and not state.users[user_id].sessions  # after a flush
+        if nothing_comes or not (entries or presence):
             if state.records[user_id] is not None:
                 settled.gone.append(user_id)
             continue
         if changed:
-            settled.totals[user_id] = encode_totals([(*key, each.variant, each.lists, each.packed) for key, each in entries.items()])
-        settled.until[user_id] = max(bound, min([until[number] for number, _ in entries]))
+            totals = [(*key, each.variant, each.lists, each.packed) for key, each in entries.items()]
+            settled.totals[user_id] = encode_totals(totals, [] if looks.reach is None else looks.reach.stored(presence))
+        if entries:  # what else there is may stay as long
+            settled.until[user_id] = max(bound, min([until[number] for number, _ in entries]))
+        elif looks.reach is not None:
+            settled.until[user_id] = max(bound, looks.reach.matters_until(presence))
     state.leaving, state.records = {}, {}
     return settled
+
+
+def _enter(state: TaskState, looks: Looks, user_id: str, stored: bytes | None, pane_ms: int, bound: int) -> tuple[_Entries, Presence, bool]:
+    """Let the lists of a user enter, if any wait; returns what he has then, and whether it is other than what is stored."""
+    totals, presences = ([], []) if stored is None else decode_totals(stored)
+    waiting = sorted(state.leaving.get(user_id, ()), key=_in_order)
+    entries = {} if looks.experiments is None else looks.experiments.read(totals)
+    presence: Presence = {}
+    if looks.reach is not None and presences:
+        oldest = waiting[0].ts if waiting else state.entered_before if state.users[user_id].sessions else bound
+        presence = looks.reach.read(presences, oldest // pane_ms)
+    if not waiting:
+        return entries, presence, len(entries) + len(presence) < len(totals) + len(presences)
+    if looks.experiments is not None:
+        looks.experiments.enter(entries, waiting)
+    if looks.reach is not None:
+        looks.reach.enter(presence, waiting)
+    return entries, presence, True
 
 
 def _in_order(shown: ShownList) -> tuple[int, str]:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import enum
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
+
+NO_BOUNDS: Mapping[int, int | None] = MappingProxyType({})
 
 
 class Input(NamedTuple):
@@ -118,7 +121,8 @@ class Claim:
     """A task taken over: the new epoch, the sequence number of the last commit, and the state that commit left.
 
     `control` is None for a task that was never committed. `panes` are those with start >= the `panes_from_ms` that the
-    control bytes were stored with; `pane_starts` names every stored pane. `experiments` are all cells of experiments.
+    control bytes were stored with, `reaches` the users of panes from `reaches_from_ms` on; `pane_starts` names every stored pane.
+    `experiments` are all cells of experiments.
     """
 
     epoch: int
@@ -127,6 +131,7 @@ class Claim:
     panes: Mapping[int, bytes]
     pane_starts: tuple[int, ...]
     experiments: Mapping[str, bytes] = field(default_factory=dict)
+    reaches: Mapping[int, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +141,9 @@ class Commit:
     `due` gives the event time (ms) at which a user wants to be looked at again. `users_gone` have no state any more, and are
     due no more unless `due` names them. `totals` are what users add to experiments, kept beside their state because they stay
     when it goes; `experiments` are the cells of the task's experiments, by names that mean nothing to the store. `panes_from_ms`
-    is the start of the oldest pane that may still change: a later claim and a reader get the panes from there on.
+    is the start of the oldest pane that may still change: a later claim and a reader get the panes from there on. `reaches` are what
+    panes know of their users, by pane start: kept apart because it changes when the pane is final, from `reaches_from_ms` on; it
+    goes with its pane.
     """
 
     task: int
@@ -154,6 +161,8 @@ class Commit:
     totals_gone: Sequence[str] = ()
     experiments: Mapping[str, bytes] = field(default_factory=dict)
     experiments_gone: Sequence[str] = ()
+    reaches: Mapping[int, bytes] = field(default_factory=dict)
+    reaches_from_ms: int = 0
 
     def judge(self, epoch: int, token: str | None, seq: int) -> Outcome:
         """What every store says to it whose task has this epoch (0: never claimed), owner and last commit; WRITTEN: it may be.
@@ -202,6 +211,7 @@ class TaskView:
     panes: Mapping[int, bytes]
     users: int
     experiments: Mapping[str, bytes] = field(default_factory=dict)
+    reaches: Mapping[int, bytes] = field(default_factory=dict)
 
 
 class StoreNode(NamedTuple):
@@ -235,10 +245,16 @@ class Store(Protocol):
         """Write a commit: older epoch or another token -> FENCED; same seq and token again -> ALREADY; gap -> CONFLICT."""
         ...
 
-    def view(self, tasks: Collection[int], since: Mapping[int, int], panes_from_ms: Mapping[int, int | None]) -> Mapping[int, TaskView]:
+    def view(
+        self,
+        tasks: Collection[int],
+        since: Mapping[int, int],
+        panes_from_ms: Mapping[int, int | None],
+        reaches_from_ms: Mapping[int, int | None] = NO_BOUNDS,
+    ) -> Mapping[int, TaskView]:
         """Read committed state for display. A task whose seq equals `since[task]`, or that was never committed, is absent.
 
-        `panes_from_ms[task]`: panes with start >= it are returned; None or absent: all that are stored.
+        `panes_from_ms[task]`: panes with start >= it are returned; None or absent: all that are stored. So with `reaches_from_ms`.
         """
         ...
 

@@ -45,9 +45,9 @@ class Publisher:
         if not self._settled:  # what was settled before counts from the first report on, and is read before the tasks are
             ledger.freeze(self._store.settle({}))
             self._settled = True
-        views = self._store.view(tasks, ledger.seqs, {task: ledger.panes_wanted(task) for task in tasks})
-        for task, view in views.items():
-            ledger.update(task, view.seq, view.control, view.panes, view.users, view.experiments)
+        wanted = ({task: ledger.panes_wanted(task) for task in tasks}, {task: ledger.reaches_wanted(task) for task in tasks})
+        for task, view in self._store.view(tasks, ledger.seqs, *wanted).items():
+            ledger.update(task, view.seq, view.control, view.panes, view.users, view.experiments, view.reaches)
         if changes := ledger.scales_due(self._tasks):
             ledger.freeze(self._store.settle(changes))
         report = ledger.report(self._tasks)

@@ -7,7 +7,7 @@ says up to which event time it is complete. Nothing here asks who owns a task.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -16,10 +16,11 @@ from streammetrics.common_lives import Change, CommonLife, SettledScales, begun_
 from streammetrics.errors import StateError
 from streammetrics.experiments import ExperimentReport, Measures, Policy, Stored, build_report, choose_scales
 from streammetrics.lives import DAY_MS, WHOLE, Scope
+from streammetrics.reach import ReachBoard, ReachLayout, UserWindow
 from streammetrics.scoring import Layout, add
-from streammetrics.state import Control, decode_control, decode_pane, decode_scope, fit_of
+from streammetrics.state import Control, decode_control, decode_pane, decode_reach, decode_scope, fit_of
 from streammetrics.version import __version__
-from streammetrics.windows import FOREVER, NEVER, VIEWS, Board, Pane, View, Window, WindowRules, final_bound
+from streammetrics.windows import FOREVER, NEVER, VIEWS, Board, Pane, View, Window, WindowRules, final_bound, window_end
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,9 @@ class Report:
     withheld: int
     experiments: tuple[ExperimentReport, ...] = ()
     entered_ms: int | None = None
-    """All lists of the panes that end at or before it are in the experiments."""
+    """All lists of the panes that end at or before it are in the experiments, and their users counted in windows."""
+    user_windows: tuple[UserWindow, ...] = ()
+    """None where users are not counted in windows."""
 
     def to_json(self, layout: Layout) -> dict[str, Any]:
         """The report as plain JSON values; times are epoch milliseconds, absent ones null."""
@@ -106,6 +109,7 @@ class Report:
             "windows_withheld": self.withheld,
             "experiments": [each.to_json() for each in self.experiments],
             "experiments_entered_ms": self.entered_ms,
+            "user_windows": [_user_window_json(window) for window in self.user_windows],
         }
 
 
@@ -126,6 +130,24 @@ def _window_json(window: Window) -> dict[str, Any]:
                 "values_with_feedback": dict(values.values_with_feedback),
             }
             for values in window.groups
+        ],
+    }
+
+
+def _user_window_json(window: UserWindow) -> dict[str, Any]:
+    return {
+        "window_ms": window.window_ms,
+        "end_ms": window.end_ms,
+        "complete": window.complete,
+        "groups": [
+            {
+                "experiment": reached.arm[0],
+                "variant": reached.arm[1],
+                "users": reached.users,
+                "users_with_hit": {f"user_hit_rate@{k}": users for k, users in reached.users_with_hit.items()},
+                "values": {f"user_hit_rate@{k}": rate for k, rate in reached.hit_rates.items()},
+            }
+            for reached in window.arms
         ],
     }
 
@@ -159,6 +181,7 @@ class Ledger:
         self.rules = rules
         self.settings = settings
         self.board = Board(layout, rules)
+        self.reach_board = ReachBoard(ReachLayout(layout.scorer), rules.pane_ms, decode_reach)
         self.seqs: dict[int, int] = {}
         self.experiments = experiments
         self._idle_ms = FOREVER if experiments is None else experiments.idle_ms
@@ -175,6 +198,11 @@ class Ledger:
         control = self._controls.get(task)
         return None if control is None or control.pane_from == NEVER else control.pane_from
 
+    def reaches_wanted(self, task: int) -> int | None:
+        """The same for the reach of panes."""
+        control = self._controls.get(task)
+        return None if control is None or control.entered_before == NEVER else control.entered_before
+
     def update(
         self,
         task: int,
@@ -183,8 +211,9 @@ class Ledger:
         panes: Mapping[int, bytes],
         users: int,
         experiments: Mapping[str, bytes] = MappingProxyType({}),
+        reaches: Mapping[int, bytes] = MappingProxyType({}),
     ) -> None:
-        """Take one task's committed state; `panes` are those from `panes_wanted` on."""
+        """Take one task's committed state; `panes` are those from `panes_wanted` on, `reaches` from `reaches_wanted`."""
         control = decode_control(control_bytes)
         fit = fit_of(control.rules, self.signature)
         if fit in ("measures", "other"):
@@ -194,6 +223,7 @@ class Ledger:
             )
         decoded: dict[int, Pane] = {start: decode_pane(stored) for start, stored in panes.items()}
         self.board.update(task, decoded, self.panes_wanted(task), control.oldest_kept)
+        self.reach_board.update(task, reaches)
         self._controls[task] = control
         self.seqs[task] = seq
         self._users[task] = users
@@ -295,7 +325,27 @@ class Ledger:
             withheld=self._withheld_count,
             experiments=tuple(self._experiments(controls, tasks)) if whole else (),
             entered_ms=_shown(min(control.entered_before for control in controls)) if whole else None,
+            user_windows=tuple(self._user_windows(controls, newest)) if whole else (),
         )
+
+    def _user_windows(self, controls: Sequence[Control], newest: int) -> Iterator[UserWindow]:
+        """The users of each window that ends where all lists have entered in all tasks; nothing where users are not counted.
+
+        Not shown is a window of which some task has dropped panes, and one that begins before all of them count for so long a window.
+        """
+        counted = {control.reach_panes for control in controls}
+        if counted == {0}:
+            return
+        end = window_end(min(control.entered_before for control in controls), newest, self.rules.pane_ms)
+        oldest = max(max(control.oldest_kept, control.reach_from) for control in controls)
+        if end is not None:
+            self.reach_board.forget(end - max(self.rules.windows_ms))
+        for window_ms in self.rules.windows_ms:
+            fits = len(counted) == 1 and window_ms <= max(counted) * self.rules.pane_ms
+            if end is None or not fits or end - window_ms < oldest:
+                yield UserWindow(window_ms, end, end is None)
+            else:
+                yield self.reach_board.window(window_ms, end, max(counted))
 
     def _experiments(self, controls: Iterable[Control], tasks: int) -> Iterator[ExperimentReport]:
         """Each experiment since its start, and on the day up to which all tasks have entered what is final."""

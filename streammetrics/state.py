@@ -13,10 +13,12 @@ import msgspec
 from streammetrics.copies import Facts, Fragment, Parts
 from streammetrics.errors import StateError
 from streammetrics.lives import Scope
+from streammetrics.presence import StoredPresence
+from streammetrics.reach import Reach, flat, from_flat
 from streammetrics.sessions import UNTOUCHED, JoinRules, Session, ShownList, StoredFeedback, User
 from streammetrics.windows import NEVER, Group, Pane
 
-VERSION = 2
+VERSION = 3
 COUNTED = " experiments["
 """With it begins the part of the rules, the last one, that says what is counted of users in experiments; without it, nothing is."""
 SCALES = "scales "
@@ -36,7 +38,8 @@ StoredTotals = tuple[int, int, str | None, int, bytes]
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_user = msgspec.msgpack.Decoder(tuple[int, int, list[_StoredSession]]).decode
-_decode_totals = msgspec.msgpack.Decoder(tuple[int, list[StoredTotals]]).decode
+_decode_totals = msgspec.msgpack.Decoder(tuple[int, list[StoredTotals], list[StoredPresence]]).decode
+_decode_reach = msgspec.msgpack.Decoder(tuple[int, list[tuple[str, str, list[int]]]]).decode
 _encode_json = msgspec.json.Encoder().encode
 _decode_pane = msgspec.json.Decoder(tuple[int, list[tuple[str, str, str, str, list[int]]]]).decode
 _decode_scales = msgspec.json.Decoder(tuple[int, int, dict[str, float]]).decode
@@ -50,7 +53,8 @@ class Control(msgspec.Struct, kw_only=True, array_like=True):
     by topic index; `counts` is (reason, topic index, count); `totals` are cumulative tallies of final panes; `groups` is
     (group, newest ts, known since); `lives` is (number, experiment, first and last time, variants), and the number of the next
     one is `lives_from`. All lists of panes that end at or before `entered_before` are in the moments of their experiments, if they are
-    no older than `counted_from`.
+    no older than `counted_from`, and in the reach of their panes: that of lists from `reach_from` on, with gaps of at most
+    `reach_panes`; 0: none is counted. `entering_ms` is the greatest time that lists of the state have to wait.
     """
 
     version: int = VERSION
@@ -71,6 +75,9 @@ class Control(msgspec.Struct, kw_only=True, array_like=True):
     lives_from: int
     entered_before: int
     counted_from: int = NEVER
+    entering_ms: int
+    reach_panes: int
+    reach_from: int
 
 
 _decode_control = msgspec.json.Decoder(Control).decode
@@ -145,17 +152,31 @@ def decode_pane(stored: bytes) -> Pane:
     return {Group(*group): tally for *group, tally in tallies}
 
 
-def encode_totals(totals: list[StoredTotals]) -> bytes:
-    return _encode((VERSION, totals))
+def encode_totals(totals: list[StoredTotals], presence: list[StoredPresence]) -> bytes:
+    return _encode((VERSION, totals, presence))
 
 
-def decode_totals(stored: bytes) -> list[StoredTotals]:
+def decode_totals(stored: bytes) -> tuple[list[StoredTotals], list[StoredPresence]]:
     try:
-        version, totals = _decode_totals(stored)
+        version, totals, presence = _decode_totals(stored)
     except msgspec.DecodeError as error:
+        _check(_version(stored), "a user's totals")
         raise _unreadable("a user's totals", error) from error
     _check(version, "a user's totals")
-    return totals
+    return totals, presence
+
+
+def encode_reach(reach: Reach) -> bytes:
+    return _encode((VERSION, [(*arm, flat(of_arm)) for arm, of_arm in reach.items()]))
+
+
+def decode_reach(stored: bytes) -> Reach:
+    try:
+        version, arms = _decode_reach(stored)
+    except msgspec.DecodeError as error:
+        raise _unreadable("a pane's reach", error) from error
+    _check(version, "a pane's reach")
+    return {(experiment, variant): from_flat(numbers) for experiment, variant, numbers in arms}
 
 
 def encode_scope(scope: Scope) -> bytes:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from streammetrics.copies import Labels
 from streammetrics.grades import GradeRules
 from streammetrics.lives import WHOLE, ExperimentRules, Lives
+from streammetrics.reach import Reaches, ReachRules
 from streammetrics.sessions import JoinRules, ShownList, Touched, User
 from streammetrics.windows import FOREVER, NEVER, Group, Panes, groups_of
 
@@ -32,13 +33,21 @@ class EngineRules:
     groups_max: int = 1_000
     experiments: ExperimentRules | None = None
     """None: experiments have windows and totals as every group has, and no users are counted in them."""
+    reach: ReachRules | None = None
+    """None: no users are counted in windows."""
     decoding: str = "native"
     """How bytes become events, in words: state of events that were read in another way is state of other rules."""
 
     @property
     def entering_ms(self) -> int:
-        """How far behind the bound of closed sessions the end of a pane lies whose lists enter experiments, session or no session."""
-        return self.join.attribution_ms + (0 if self.experiments is None else self.experiments.patience_ms)
+        """How far behind the bound of closed sessions the end of a pane lies whose lists enter, session or no session."""
+        return self.join.attribution_ms + max(
+            [rules.patience_ms for rules in (self.experiments, self.reach) if rules is not None], default=0
+        )
+
+    def counts_users(self, experiments: Labels) -> bool:
+        """Whether a list of these experiments enters anything."""
+        return self.reach is not None or (self.experiments is not None and bool(experiments))
 
     def describe(self) -> str:
         """One line that names every rule, to tell whether stored state was made by the same ones."""
@@ -114,16 +123,26 @@ class TaskState:
         self.entered_before = NEVER
         self.counted_from = NEVER
         """The least time of lists that count in experiments (ms): what was shown before they were switched on does not."""
+        self.entering_ms = 0
+        """The greatest time that lists have had to wait, under any rules that this state has seen."""
+        self.reaches: Reaches = {}
+        """Of the panes of which lists may still enter."""
+        self.reaches_dirty: set[int] = set()
+        self.reach_from = NEVER
+        """The least time of lists that count in the reach of panes (ms): the start of a pane."""
         self.since: dict[Group, int] = {}
         """No list of a group that is known since is older: what an earlier life of the group left does not enter its totals."""
         self.labelled: dict[tuple[Labels, Labels], Labelled] = {}
         self.changed = False
         self.sessions_open = 0
 
-    def leave(self, user_id: str, user: User, lists: Iterable[ShownList], pane_ms: int) -> None:
-        """Let those of a user's lists that are now final enter his totals, if they have experiments and have not entered yet."""
+    def leave(self, user_id: str, user: User, lists: Iterable[ShownList], rules: EngineRules) -> None:
+        """Let those of a user's lists that are now final enter his totals, if they count there and have not entered yet."""
+        pane_ms, all_count = rules.pane_ms, rules.reach is not None
         waiting = self.leaving.setdefault(user_id, [])
-        waiting += [shown for shown in lists if shown.facts.experiments and shown.ts - shown.ts % pane_ms + pane_ms > user.entered]
+        waiting += [
+            shown for shown in lists if (all_count or shown.facts.experiments) and shown.ts - shown.ts % pane_ms + pane_ms > user.entered
+        ]
 
     def label(self, experiments: Labels, segments: Labels, ts: int, rules: EngineRules) -> Labelled | None:
         """Admit a label set; None when its groups would be more than a task may hold.

@@ -68,6 +68,17 @@ def final_bound(watermark_ms: int, lateness_ms: int, attribution_ms: int) -> int
     return watermark_ms - lateness_ms - attribution_ms
 
 
+def window_end(bound_ms: int, newest_ms: int, pane_ms: int) -> int | None:
+    """Where windows end (ms) that are complete up to a bound: with its last pane; after a flush, with the newest event's. None for nowhere.
+
+    >>> [window_end(bound, newest_ms=25, pane_ms=10) for bound in (NEVER, 39, FOREVER)]
+    [None, 30, 30]
+    """
+    if bound_ms == NEVER or (bound_ms == FOREVER and newest_ms == NEVER):
+        return None
+    return pane_start(newest_ms, pane_ms) + pane_ms if bound_ms == FOREVER else pane_start(bound_ms, pane_ms)
+
+
 def add_to(pane: Pane, group: Group, change: list[int]) -> None:
     """Add a change to a group's tally; a tally that has become zero is forgotten, so that it cannot be told from none."""
     known = pane.get(group)
@@ -179,12 +190,8 @@ class Board:
         return Window(window_ms, view, end, True, tuple(value for value in values if value.lists))
 
     def _end(self, view: View, watermark_ms: int, newest_ms: int) -> int | None:
-        if watermark_ms == NEVER:
-            return None
-        if watermark_ms == FOREVER:
-            return None if newest_ms == NEVER else pane_start(newest_ms, self.rules.pane_ms) + self.rules.pane_ms
         bound = final_bound(watermark_ms, self.rules.lateness_ms, self.rules.attribution_ms) if view == "final" else watermark_ms
-        return pane_start(bound, self.rules.pane_ms)
+        return window_end(bound, newest_ms, self.rules.pane_ms)
 
     def values(self, group: Group, tally: list[int]) -> GroupValues:
         """A tally as values: every mean is one correctly rounded division of integers."""

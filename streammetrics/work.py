@@ -180,4 +180,6 @@ def commit_of(save: Save, *, task: int, epoch: int, token: str, seq: int) -> Com
         totals_gone=save.totals_gone,
         experiments=save.experiments,
         experiments_gone=save.experiments_gone,
+        reaches=save.reaches,
+        reaches_from_ms=save.reaches_from_ms,
     )

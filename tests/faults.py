@@ -18,7 +18,20 @@ from typing import Any
 
 from streammetrics.adapters.memory_store import MemoryStore
 from streammetrics.errors import SourceError, StoreError
-from streammetrics.ports import Claim, Commit, DeadLetter, Input, Loaded, Outcome, Polled, Record, SourceHealth, StoreNode, TaskView
+from streammetrics.ports import (
+    NO_BOUNDS,
+    Claim,
+    Commit,
+    DeadLetter,
+    Input,
+    Loaded,
+    Outcome,
+    Polled,
+    Record,
+    SourceHealth,
+    StoreNode,
+    TaskView,
+)
 from tests.servers.process import HOST
 
 
@@ -225,8 +238,14 @@ class FaultyStore:
         with self._network(task):
             return self._inner.load(task, users, due_before_ms, due_max, totals)
 
-    def view(self, tasks: Collection[int], since: Mapping[int, int], panes_from_ms: Mapping[int, int | None]) -> Mapping[int, TaskView]:
-        return self._inner.view(tasks, since, panes_from_ms)
+    def view(
+        self,
+        tasks: Collection[int],
+        since: Mapping[int, int],
+        panes_from_ms: Mapping[int, int | None],
+        reaches_from_ms: Mapping[int, int | None] = NO_BOUNDS,
+    ) -> Mapping[int, TaskView]:
+        return self._inner.view(tasks, since, panes_from_ms, reaches_from_ms)
 
     def announce(self, partitions: int) -> int | None:
         return self._inner.announce(partitions)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 
 from hypothesis import strategies as st
@@ -14,6 +14,7 @@ from streammetrics.grades import parse_grades
 from streammetrics.lives import ExperimentRules
 from streammetrics.metrics import Scorer, Spec
 from streammetrics.ports import Commit, Outcome, Store
+from streammetrics.reach import ReachRules
 from streammetrics.report import Ledger, Report
 from streammetrics.sessions import JoinRules
 from streammetrics.windows import Group, WindowRules
@@ -34,6 +35,7 @@ def engine_of(
     groups_max: int = 1_000,
     retention_ms: int = 1 << 50,
     experiments: ExperimentRules | None = None,
+    reach: ReachRules | None = None,
 ) -> Engine:
     """The product's engine under the oracle's settings; the limits are those that the oracle does not know."""
     rules = EngineRules(
@@ -48,6 +50,7 @@ def engine_of(
         groups_max=groups_max,
         segments=settings.segments,
         experiments=experiments,
+        reach=reach,
     )
     scorer = Scorer([f"{name}@{k}" for name in METRICS for k in settings.cutoffs], spec=Spec(), items_max=1_000, grade_max=10)
     return Engine(rules, scorer)
@@ -74,7 +77,7 @@ class Machine:
         self._token = f"token-{self._generation}"
         claim = self.store.claim(0, self._token)
         self._epoch, self._seq = claim.epoch, claim.seq
-        self.state = self.engine.open(claim.control, claim.panes, claim.pane_starts, claim.experiments)
+        self.state = self.engine.open(claim.control, claim.panes, claim.pane_starts, claim.experiments, claim.reaches)
         self.position = self._saved_position
         del self.finals[self._saved_finals :]
         self._idle = self._saved_idle
@@ -142,7 +145,7 @@ class Machine:
             self._step(None)
             self.commit()
 
-    def live_through(self, steps: Sequence[Step], data: st.DataObject) -> None:
+    def live_through(self, steps: Sequence[Step], data: st.DataObject, after_commit: Callable[[], object] = lambda: None) -> None:
         """Take all steps in batches of any size, with commits, crashes and lost replies between them."""
         crashes = data.draw(st.integers(0, 4))
         while self.position < len(steps):
@@ -150,6 +153,7 @@ class Machine:
             fate = data.draw(st.sampled_from(["go on", "commit", "crash", "lost reply"]))
             if fate == "commit":
                 self.commit()
+                after_commit()
             elif fate == "crash" and crashes:
                 crashes -= 1
                 self.open()
@@ -169,7 +173,7 @@ class Machine:
         )
         ledger = self.ledger = Ledger(self.engine.layout, rules, {}, self.engine.signature)
         for task, view in self.store.view([0], {}, {}).items():
-            ledger.update(task, view.seq, view.control, view.panes, view.users, view.experiments)
+            ledger.update(task, view.seq, view.control, view.panes, view.users, view.experiments, view.reaches)
         self.board = ledger.board
         return ledger.report(1)
 

@@ -14,7 +14,7 @@ from streammetrics.common_lives import CommonLife, joined
 from streammetrics.events.model import Feedback, Impression
 from streammetrics.experiments import ExperimentReport, Policy
 from streammetrics.lives import ExperimentRules
-from streammetrics.ports import TaskView
+from streammetrics.ports import NO_BOUNDS, TaskView
 from streammetrics.publisher import Publisher
 from streammetrics.report import SINCE_START, ExperimentView, Ledger, Report
 from streammetrics.state import Scales, decode_scales, scales_name
@@ -43,13 +43,13 @@ class Tasks(MemoryStore):
         self.seen: Mapping[int, TaskView] | None = None
         self.announce(count)
 
-    def view(self, tasks, since, panes_from_ms):  # type: ignore[no-untyped-def]
+    def view(self, tasks, since, panes_from_ms, reaches_from_ms=NO_BOUNDS):  # type: ignore[no-untyped-def]
         if self.seen is not None:
             return self.seen
         found: dict[int, TaskView] = {}
         for task in tasks:
             wanted = {0: since[task]} if task in since else {}
-            views = self.machines[task].store.view([0], wanted, {0: panes_from_ms.get(task)})
+            views = self.machines[task].store.view([0], wanted, {0: panes_from_ms.get(task)}, {0: reaches_from_ms.get(task)})
             found |= {task: views[0]} if views else {}
         return found
 

@@ -35,6 +35,7 @@ from streammetrics.config.meaning import PANES_MAX
 from streammetrics.errors import ConfigError, Problem
 from streammetrics.events.model import EventLimits
 from streammetrics.grades import parse_grades
+from streammetrics.reach import ReachRules
 
 REFERENCE = Path(__file__).parent.parent / "deploy" / "streammetrics.toml"
 SECRET = "hunter2-тайна"
@@ -939,6 +940,16 @@ def test_limits_that_let_one_user_outgrow_what_redis_takes_are_warned_of():
 
 def test_experiments_may_be_switched_off(tmp_path):
     assert build_engine(configured(tmp_path, "[experiments]\nenabled = false\n").settings, ["events"]).users is None
+
+
+@pytest.mark.parametrize(
+    ("users", "enabled", "counted"),
+    [("auto", True, True), ("auto", False, False), ("on", False, True), ("on", True, True), ("off", True, False)],
+)
+def test_users_are_counted_in_windows_where_that_is_wanted_and_by_default_with_experiments(tmp_path, users, enabled, counted):
+    text = f'[windows]\nusers = "{users}"\n[experiments]\nenabled = {str(enabled).lower()}\npatience_ms = 7\n'
+    reach = build_engine(configured(tmp_path, text).settings, ["events"]).rules.reach
+    assert reach == (ReachRules(panes=60, patience_ms=7) if counted else None)
 
 
 def test_experiments_are_named_in_the_environment_as_json():

@@ -21,9 +21,10 @@ from streammetrics.events import EventLimits, native_decoder
 from streammetrics.events.model import Event, Feedback, Impression
 from streammetrics.lives import ExperimentRules
 from streammetrics.ports import Commit, DeadLetter, Input, Outcome, Store
+from streammetrics.reach import ReachBoard, ReachRules
 from streammetrics.report import Ledger, Report
 from streammetrics.service import Worker
-from streammetrics.state import decode_control
+from streammetrics.state import decode_control, decode_reach
 from streammetrics.vitals import Vitals
 from streammetrics.windows import WindowRules
 from streammetrics.work import WorkerRules
@@ -31,9 +32,11 @@ from tests.faults import FaultyStore, HandClock, KeptLetters, Logs, LogSource, U
 from tests.machine import engine_of, oracle_group
 from tests.oracle import Arrival, Group, Result, Settings, Step, Tick, judge
 from tests.oracle.experiments import Scope, experiments, merge
+from tests.oracle.users import users_of_tasks
 from tests.strategies import ACTIONS, EXPERIMENTS, MIDNIGHT_MS, SEGMENTS, VALUES, searches_deep
 from tests.test_engine import row_of, scores_of
 from tests.test_entering import FOR_EVER_MS, scopes_of
+from tests.test_reach import users_shown
 
 SEEDS = range(100 if searches_deep() else 40)
 TASKS = 3
@@ -46,6 +49,7 @@ RULES = WorkerRules(
     commit_ms=3, commit_users_max=3, commit_bytes_max=700, cached_users_max=6, idle_ms=None,
     out_of_orderness_ms=SETTINGS.out_of_orderness_ms, skew_ms_max=40, fenced_wait_seconds=0.02,
 )  # fmt: skip
+REACH = ReachRules(panes=max(SETTINGS.windows_ms) // SETTINGS.pane_ms)
 decode = native_decoder(EventLimits())
 
 
@@ -87,7 +91,7 @@ class Simulation:
     def __init__(self, seed: int) -> None:
         random.seed(seed)  # the worker's own jitter
         self.chance = Random(seed)
-        self.engine = engine_of(SETTINGS, experiments=ExperimentRules(idle_ms=FOR_EVER_MS))
+        self.engine = engine_of(SETTINGS, experiments=ExperimentRules(idle_ms=FOR_EVER_MS), reach=REACH)
         self.clock = HandClock(START_MS)
         self.logs = Logs(SETTINGS.inputs, TASKS)
         self.store = FaultyStore(self.chance, failures=0.08, thefts=0.03)
@@ -251,7 +255,7 @@ def ledger_of(store: Store, engine: Engine, tasks: int, settings: Settings = SET
     )
     ledger = Ledger(engine.layout, rules, {}, engine.signature)
     for task, view in store.view(range(tasks), {}, {}).items():
-        ledger.update(task, view.seq, view.control, view.panes, view.users, view.experiments)
+        ledger.update(task, view.seq, view.control, view.panes, view.users, view.experiments, view.reaches)
     return ledger, ledger.report(tasks)
 
 
@@ -271,7 +275,25 @@ def assert_exact(store: Store, logs: Logs, engine: Engine, after: Sequence[Step]
     assert tallies_of(ledger) == rows
     if engine.users is not None:
         assert scopes_of(ledger, engine, logs.partitions) == truth.experiments
+    if engine.reach is not None:
+        # Without patience all that is final has entered, so the report's windows end together; by now they are empty.
+        assert {window.end_ms for window in report.user_windows} == {report.windows[0].end_ms}
+        assert_users(store, engine, truth, settings)
     return truth
+
+
+def assert_users(store: Store, engine: Engine, truth: Truth, settings: Settings) -> None:
+    """Compare the users of windows that ended on the way, here and there."""
+    assert engine.reach is not None
+    board = ReachBoard(engine.reach, settings.pane_ms, decode_reach)
+    for task, view in store.view(range(TASKS), {}, {}).items():
+        board.update(task, view.reaches)
+    lists = [task.lists for task in truth.result.tasks.values()]
+    ends = {shown.ts // settings.pane_ms * settings.pane_ms for of_task in lists for shown in of_task}
+    for end in sorted(end for end in ends if end <= truth.result.f_ms)[::7]:
+        for window_ms in settings.windows_ms:
+            window = board.window(window_ms, end, REACH.panes)
+            assert users_shown([window]) == {(window_ms, end): users_of_tasks(lists, settings, end, window_ms)}
 
 
 def letter_places(letters: Iterable[DeadLetter]) -> set[tuple[str, Input, int, bytes | None]]:

@@ -2,8 +2,8 @@
 --
 -- KEYS  ctl, users, due, panes, totals, experiments of one task (one hash tag, so one slot)
 -- ARGV  the owner's token, the version of the keys' layout
--- Answers {version}, if the stored layout is another; else {version, epoch, seq, control or nil, starts, starts read, panes read,
--- fields and values of experiments}.
+-- Answers {version}, if the stored layout is another; else {version, epoch, seq, control or nil, starts, fields of panes read, their
+-- values, fields and values of experiments}.
 
 local CHUNK = 4000 -- arguments of one call: Lua's stack ends at 8000
 
@@ -12,7 +12,7 @@ local token, version = ARGV[1], ARGV[2]
 
 -- Every key is read before the first write: a key that somebody else made with another type shows here, not half way through this or
 -- a commit, which is not rolled back then.
-local stored = redis.call('HMGET', ctl, 'version', 'epoch', 'token', 'seq', 'control', 'panes_from_ms')
+local stored = redis.call('HMGET', ctl, 'version', 'epoch', 'token', 'seq', 'control', 'panes_from_ms', 'reaches_from_ms')
 if stored[1] and stored[1] ~= version then
     return { stored[1] }
 end
@@ -21,14 +21,16 @@ redis.call('ZCARD', due)
 redis.call('HLEN', totals)
 local cells = redis.call('HGETALL', experiments)
 local starts, wanted = {}, {}
-local from = tonumber(stored[6] or '')
+local from, reaches_from = tonumber(stored[6] or ''), tonumber(stored[7] or '')
 for _, field in ipairs(redis.call('HKEYS', panes)) do
-    local start = tonumber(field)
+    local start, reach = tonumber(field), tonumber(string.match(field, '^r(.+)'))
     if start then -- the placeholder is no number
         starts[#starts + 1] = field
         if from and start >= from then
             wanted[#wanted + 1] = field
         end
+    elseif reach and reaches_from and reach >= reaches_from then
+        wanted[#wanted + 1] = field
     end
 end
 local read = {}

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from streammetrics.ports import Claim, Commit, Loaded, Outcome, StoreNode, TaskView
+from streammetrics.ports import NO_BOUNDS, Claim, Commit, Loaded, Outcome, StoreNode, TaskView
 
 STALE_MAX = 1_000
 """Room for users that have gone or have moved, besides as much as there are users, before all is built anew."""
@@ -28,18 +28,22 @@ class _Task:
     seq: int = 0
     control: bytes | None = None
     panes_from_ms: int = 0
+    reaches_from_ms: int = 0
     users: dict[str, bytes] = field(default_factory=dict)
     due: dict[str, int] = field(default_factory=dict)
     panes: dict[int, bytes] = field(default_factory=dict)
+    reaches: dict[int, bytes] = field(default_factory=dict)
     totals: dict[str, bytes] = field(default_factory=dict)
     experiments: dict[str, bytes] = field(default_factory=dict)
     queue: list[tuple[int, str]] = field(default_factory=list)
     most: int = 0
 
     def write(self, commit: Commit) -> None:
-        self.seq, self.control, self.panes_from_ms = commit.seq, bytes(commit.control), commit.panes_from_ms
+        self.seq, self.control = commit.seq, bytes(commit.control)
+        self.panes_from_ms, self.reaches_from_ms = commit.panes_from_ms, commit.reaches_from_ms
         self.users.update(commit.users)
         self.panes.update(commit.panes)
+        self.reaches.update(commit.reaches)
         self.totals.update(commit.totals)
         self.experiments.update(commit.experiments)
         for user in commit.users_gone:
@@ -51,6 +55,7 @@ class _Task:
                 heapq.heappush(self.queue, (due_ms, user))
         for start in commit.panes_gone:
             self.panes.pop(start, None)
+            self.reaches.pop(start, None)
         for user in commit.totals_gone:
             self.totals.pop(user, None)
         for name in commit.experiments_gone:
@@ -109,8 +114,9 @@ class MemoryStore:
                 own.epoch += 1
                 own.token = token
             committed = own.control is not None
-            panes = {start: pane for start, pane in own.panes.items() if committed and start >= own.panes_from_ms}
-            return Claim(own.epoch, own.seq, own.control, panes, tuple(own.panes), dict(own.experiments))
+            panes = _since(own.panes, own.panes_from_ms) if committed else {}
+            reaches = _since(own.reaches, own.reaches_from_ms) if committed else {}
+            return Claim(own.epoch, own.seq, own.control, panes, tuple(own.panes), dict(own.experiments), reaches)
 
     def load(self, task: int, users: Collection[str], due_before_ms: int | None, due_max: int, totals: Collection[str] = ()) -> Loaded:
         with self._lock:
@@ -127,7 +133,13 @@ class MemoryStore:
                 own.write(commit)
             return outcome
 
-    def view(self, tasks: Collection[int], since: Mapping[int, int], panes_from_ms: Mapping[int, int | None]) -> Mapping[int, TaskView]:
+    def view(
+        self,
+        tasks: Collection[int],
+        since: Mapping[int, int],
+        panes_from_ms: Mapping[int, int | None],
+        reaches_from_ms: Mapping[int, int | None] = NO_BOUNDS,
+    ) -> Mapping[int, TaskView]:
         """See `Store.view`; each task is seen as of one instant, several tasks as of several."""
         views: dict[int, TaskView] = {}
         for task in tasks:
@@ -135,9 +147,8 @@ class MemoryStore:
                 own = self._tasks.get(task)
                 if own is None or own.control is None or own.seq == since.get(task):
                     continue
-                from_ms = panes_from_ms.get(task)
-                panes = dict(own.panes) if from_ms is None else {start: pane for start, pane in own.panes.items() if start >= from_ms}
-                views[task] = TaskView(own.seq, own.control, panes, len(own.users), dict(own.experiments))
+                panes, reaches = _since(own.panes, panes_from_ms.get(task)), _since(own.reaches, reaches_from_ms.get(task))
+                views[task] = TaskView(own.seq, own.control, panes, len(own.users), dict(own.experiments), reaches)
         return views
 
     def announce(self, partitions: int) -> int | None:
@@ -167,3 +178,7 @@ class MemoryStore:
 
     def close(self) -> None:
         """Nothing to close; the state stays readable."""
+
+
+def _since(panes: Mapping[int, bytes], from_ms: int | None) -> dict[int, bytes]:
+    return {start: pane for start, pane in panes.items() if from_ms is None or start >= from_ms}

@@ -75,6 +75,7 @@ class ReportRows:
     def take(self, report: Report) -> tuple[list[Row], int]:
         """The rows of a report, each series once, and how many series were left out because their names are folded."""
         live = {values.group for window in report.windows for values in window.groups}
+        live |= {Group(*reached.arm) for window in report.user_windows for reached in window.arms}
         resting = {Group(total.experiment, total.variant) for total in report.totals}
         groups = self._names.settle(live, resting | {*experiment_groups(report.experiments)})
         plain: list[tuple[GroupValues, Window]] = []
@@ -85,10 +86,13 @@ class ReportRows:
                 folded += 2 + len(values.values) + len(values.values_with_feedback)
             else:
                 (by_segment if values.group.segment else plain).append((values, window))
+        of_users, folded_users = _user_rows(report, self._window_names, groups)
+        folded += folded_users
         rows = chain(
             self._state_rows(report),
             (Row(*row) for row in of_experiments),
             self._value_rows(plain, groups),
+            of_users,
             self._total_rows(report, groups),
             self._value_rows(by_segment, groups),
         )
@@ -103,6 +107,10 @@ class ReportRows:
             if window.complete and window.end_ms is not None:
                 labels: tuple[str, ...] = (self._window_names[window.window_ms], window.view)
                 yield Row("streammetrics_window_end_timestamp_seconds", labels, window.end_ms / 1_000)
+        for of_users in report.user_windows:
+            if of_users.complete and of_users.end_ms is not None:
+                name = self._window_names[of_users.window_ms]
+                yield Row("streammetrics_window_users_end_timestamp_seconds", (name,), of_users.end_ms / 1_000)
         if report.entered_ms is not None:
             yield Row("streammetrics_experiment_entered_timestamp_seconds", (), report.entered_ms / 1_000)
         for counter, value in self._events.take((counter, counter, count) for counter, count in _event_counts(report)).items():
@@ -146,6 +154,22 @@ class ReportRows:
                 metric = self._metrics[text]
                 place = (group.experiment, group.variant, str(metric.k), name, group.segments)
                 yield Row(value_series(metric.name, window.view, with_feedback), place, number)
+
+
+def _user_rows(report: Report, window_names: Mapping[int, str], groups: Mapping[Group, ShownGroup]) -> tuple[list[Row], int]:
+    """The distinct users of windows, and how many series are left out because their names are folded: users cannot be added."""
+    rows, folded = [], 0
+    for window in report.user_windows:
+        name = window_names[window.window_ms]
+        for reached in window.arms:
+            shown = groups[Group(*reached.arm)]
+            if shown.is_folded:
+                folded += 1 + len(reached.users_with_hit)
+                continue
+            labels = (shown.experiment, shown.variant)
+            rows.append(Row("streammetrics_window_users", (*labels, name), reached.users))
+            rows += [Row("streammetrics_user_hit_rate", (*labels, str(k), name), rate) for k, rate in reached.hit_rates.items()]
+    return rows, folded
 
 
 def _by_group(windows: tuple[Window, ...]) -> list[tuple[GroupValues, Window]]:

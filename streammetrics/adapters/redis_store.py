@@ -2,9 +2,9 @@
 Nothing here decodes a value.
 
 Task p of namespace n has six keys with the hash tag {n:p}, which so share a slot: `ctl` (hash: epoch, token, seq, control,
-panes_from_ms, version), `users` (hash: "u" + user -> state), `due` (sorted set: "u" + user by due time in ms), `panes` (hash:
-start in ms -> pane), `totals` (hash: "u" + user -> totals), `experiments` (hash: "e" + name -> cell). From its first claim on, each
-of them but `ctl` holds a placeholder `_`, which no other field can equal.
+panes_from_ms, reaches_from_ms, version), `users` (hash: "u" + user -> state), `due` (sorted set: "u" + user by due time in ms),
+`panes` (hash: start in ms -> pane, "r" + start -> its reach), `totals` (hash: "u" + user -> totals), `experiments` (hash: "e" + name
+-> cell). From its first claim on, each of them but `ctl` holds a placeholder `_`, which no other field can equal.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from streammetrics.adapters.redis_client import Client, RedisSettings, connect, 
 from streammetrics.adapters.redis_facts import RedisFacts, merged, read_facts
 from streammetrics.adapters.redis_transaction import Command, transact
 from streammetrics.errors import StateError
-from streammetrics.ports import Claim, Commit, Loaded, Outcome, StoreNode, TaskView
+from streammetrics.ports import NO_BOUNDS, Claim, Commit, Loaded, Outcome, StoreNode, TaskView
 
 Answer = TypeVar("Answer")
 
 __all__ = ["RedisFacts", "RedisSettings", "RedisStore", "TaskKeys"]
 
-LAYOUT_VERSION = "2"
+LAYOUT_VERSION = "3"
 """Of the keys and fields named above; what their values mean has versions of its own."""
 PLACEHOLDER = b"_"
 ARGUMENTS_MAX = 256
@@ -97,9 +97,9 @@ class RedisStore:
         keys = self._keys(task)
         answer = self._ask(lambda client: self._claim(client, keys, (token, LAYOUT_VERSION)))
         self._require_layout(task, answer[0])
-        _, epoch, seq, control, starts, starts_read, panes, cells = answer
-        read = zip(map(int, starts_read), panes, strict=True)
-        return Claim(int(epoch), int(seq), control, dict(read), tuple(map(int, starts)), _cells(cells))
+        _, epoch, seq, control, starts, fields_read, values, cells = answer
+        panes, reaches = _panes(fields_read, values)
+        return Claim(int(epoch), int(seq), control, panes, tuple(map(int, starts)), _cells(cells), reaches)
 
     def load(self, task: int, users: Collection[str], due_before_ms: int | None, due_max: int, totals: Collection[str] = ()) -> Loaded:
         """See `Store.load`. Users alone are read in slices without a script, which costs Redis less: only their owner writes them."""
@@ -129,19 +129,26 @@ class RedisStore:
 
         return self._ask(lambda client: transact(client, keys.ctl, ("HMGET", keys.ctl, "epoch", "token", "seq"), judge))
 
-    def view(self, tasks: Collection[int], since: Mapping[int, int], panes_from_ms: Mapping[int, int | None]) -> Mapping[int, TaskView]:
+    def view(
+        self,
+        tasks: Collection[int],
+        since: Mapping[int, int],
+        panes_from_ms: Mapping[int, int | None],
+        reaches_from_ms: Mapping[int, int | None] = NO_BOUNDS,
+    ) -> Mapping[int, TaskView]:
         """See `Store.view`; each task is seen as of one instant, several tasks as of several."""
-        asked = list(tasks)
-        questions = [(self._keys(task), (_or_empty(since.get(task)), _or_empty(panes_from_ms.get(task)))) for task in asked]
+        asked, bounds = list(tasks), (since, panes_from_ms, reaches_from_ms)
+        questions = [(self._keys(task), [_or_empty(bound.get(task)) for bound in bounds]) for task in asked]
         answers = self._ask(
             lambda client: self._views(client, [((keys.ctl, keys.users, keys.panes, keys.experiments), args) for keys, args in questions])
         )
         views = {}
         for task, answer in zip(asked, answers, strict=True):
             if answer is not None:
-                version, seq, control, users, starts, panes, cells = answer
+                version, seq, control, users, fields, values, cells = answer
                 self._require_layout(task, version)
-                views[task] = TaskView(int(seq), control, dict(zip(map(int, starts), panes, strict=True)), users, _cells(cells))
+                panes, reaches = _panes(fields, values)
+                views[task] = TaskView(int(seq), control, panes, users, _cells(cells), reaches)
         return views
 
     def _views(self, client: Client, questions: Sequence[tuple[Sequence[str], Sequence[str]]]) -> list[Any]:
@@ -245,12 +252,17 @@ def _writes(keys: TaskKeys, commit: Commit) -> list[Command]:
     """The commands that carry out a commit. What is both written and gone is gone; a user may be gone and due."""
     users = [piece for user, state in commit.users.items() for piece in (_field(user), state)]
     due = [piece for user, due_ms in commit.due.items() for piece in (due_ms, _field(user))]
-    panes = [piece for start, pane in commit.panes.items() for piece in (start, pane)]
+    panes: list[Any] = [piece for start, pane in commit.panes.items() for piece in (start, pane)]
+    panes += [piece for start, reach in commit.reaches.items() for piece in (_reach(start), reach)]
+    panes_gone = [field for start in commit.panes_gone for field in (start, _reach(start))]
     totals = [piece for user, sums in commit.totals.items() for piece in (_field(user), sums)]
     cells = [piece for name, cell in commit.experiments.items() for piece in (_cell(name), cell)]
     users_gone, totals_gone = ([_field(user) for user in gone] for gone in (commit.users_gone, commit.totals_gone))
     return [
-        ("HSET", keys.ctl, "control", commit.control, "panes_from_ms", commit.panes_from_ms, "seq", commit.seq),
+        (
+            *("HSET", keys.ctl, "control", commit.control, "panes_from_ms", commit.panes_from_ms),
+            *("reaches_from_ms", commit.reaches_from_ms, "seq", commit.seq),
+        ),
         *_slices("HSET", keys.users, users),
         *_slices("HSET", keys.panes, panes),
         *_slices("HSET", keys.totals, totals),
@@ -258,7 +270,7 @@ def _writes(keys: TaskKeys, commit: Commit) -> list[Command]:
         *_slices("HDEL", keys.users, users_gone),
         *_slices("ZREM", keys.due, users_gone),
         *_slices("ZADD", keys.due, due),  # after it: a user whose state is gone may still be due
-        *_slices("HDEL", keys.panes, commit.panes_gone),
+        *_slices("HDEL", keys.panes, panes_gone),
         *_slices("HDEL", keys.totals, totals_gone),
         *_slices("HDEL", keys.experiments, [_cell(name) for name in commit.experiments_gone]),
     ]
@@ -279,6 +291,17 @@ def _field(user: str) -> str:
 
 def _user(member: bytes) -> str:
     return member[1:].decode()
+
+
+def _reach(start: int) -> str:
+    return f"r{start}"
+
+
+def _panes(fields: Sequence[bytes], values: Sequence[bytes]) -> tuple[dict[int, bytes], dict[int, bytes]]:
+    """Panes and their reaches by start, from fields and values of the panes."""
+    pairs = list(zip(fields, values, strict=True))
+    panes = {int(field): pane for field, pane in pairs if not field.startswith(b"r")}
+    return panes, {int(field[1:]): reach for field, reach in pairs if field.startswith(b"r")}
 
 
 def _cell(name: str) -> str:

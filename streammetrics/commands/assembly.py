@@ -14,6 +14,7 @@ from streammetrics.events import Decoder, UbiSettings, decoder
 from streammetrics.grades import parse_grades
 from streammetrics.lives import DAY_MS, ExperimentRules, Span
 from streammetrics.metrics import MetricError, Scorer, Spec
+from streammetrics.reach import ReachRules
 from streammetrics.report import ExperimentView, Ledger
 from streammetrics.sessions import JoinRules
 from streammetrics.windows import WindowRules
@@ -42,6 +43,7 @@ def build_engine(settings: Settings, topics: Sequence[str]) -> Engine:
         segments=tuple(windows.segments),
         groups_max=windows.groups_max,
         experiments=_experiment_rules(settings),
+        reach=_reach_rules(settings),
         decoding=" ".join(f"{name}={value}" for name, value in decoding(settings).items()),
     )
     try:
@@ -67,6 +69,13 @@ def _experiment_rules(settings: Settings) -> ExperimentRules | None:
         metrics=experiments.metrics,
         spans={name: Span(_epoch_ms(trial.start), _epoch_ms(trial.end)) for name, trial in experiments.named.items()},
     )
+
+
+def _reach_rules(settings: Settings) -> ReachRules | None:
+    windows = settings.windows
+    if windows.users == "off" or (windows.users == "auto" and not settings.experiments.enabled):
+        return None
+    return ReachRules(panes=max(window.ms for window in windows.windows) // windows.pane_ms, patience_ms=settings.experiments.patience_ms)
 
 
 def _epoch_ms(moment: datetime | None) -> int | None:
@@ -144,6 +153,7 @@ def numbers(settings: Settings, engine: Engine) -> dict[str, Any]:
         "retention_ms": windows.retention_ms,
         "segments": list(windows.segments),
         "groups_max": windows.groups_max,
+        "users": engine.reach is not None,
         "experiments": settings.experiments.model_dump(mode="json"),
         "events": decoding(settings),
     }

@@ -38,6 +38,7 @@ USUAL: Mapping[str, str] = {
     "join.gap_ms": "10000",
     "join.attribution_ms": "8000",
     "join.lateness_ms": "500",
+    "experiments.patience_ms": "3000",
     "join.out_of_orderness_ms": "500",
     "join.idle_ms": "3000",
     "windows.pane_ms": "1000",

@@ -136,7 +136,7 @@ def _namespace_findings(store: RedisStore, settings: Settings, seen: Seen) -> It
     if tasks is None:
         yield Finding("ok", "the namespace is new: nothing is stored in it")
         return
-    views = store.view(range(tasks), {}, dict.fromkeys(range(tasks), NO_PANES_FROM_MS))
+    views = store.view(range(tasks), {}, *[dict.fromkeys(range(tasks), NO_PANES_FROM_MS)] * 2)
     users = sum(view.users for view in views.values())
     yield Finding(
         "ok", f"the namespace has {counted(tasks, 'task')}, {len(views)} of them with state; {counted(users, 'user')} with open sessions"

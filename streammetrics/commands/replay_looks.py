@@ -12,7 +12,7 @@ from streammetrics.lives import WHOLE
 from streammetrics.ports import Store
 from streammetrics.report import Ledger
 from streammetrics.service import Worker
-from streammetrics.windows import NEVER
+from streammetrics.windows import FOREVER, NEVER
 
 NOTHING: Thinned[Stored] = Thinned()
 
@@ -39,7 +39,7 @@ class ReplayLooks:
 
     def _look(self, entered_ms: int) -> None:
         ledger = self._ledger
-        for task, view in self._store.view([0], ledger.seqs, {0: ledger.panes_wanted(0)}).items():
+        for task, view in self._store.view([0], ledger.seqs, {0: ledger.panes_wanted(0)}, {0: FOREVER}).items():
             ledger.update(task, view.seq, view.control, view.panes, view.users, view.experiments)
         today = (entered_ms - 1) // DAY_MS
         for (name, day), stored in ledger.stored(1).items():

@@ -130,6 +130,11 @@ class WindowSettings(Section):
             "default": "the longest window and a day",
         },
     )
+    users: Literal["auto", "on", "off"] = setting(
+        "auto",
+        "Whether the distinct users of every window are counted, in all traffic and in each variant: window_users and user_hit_rate."
+        " auto: where experiments.enabled has users looked at anyway, so that it costs little.",
+    )
     segments: Annotated[Listed[Text], Field(max_length=32)] = setting(
         (), "Segments that get tallies of their own, one at a time, never crossed.", "a list of at most 32 distinct names"
     )

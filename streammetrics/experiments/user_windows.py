@@ -5,78 +5,92 @@ panes). Its gap is how many panes before it lies his previous occurrence, capped
 "never before" and "too long ago to matter" are one. A pane's tally counts its occurrences by gap. The users of a window are its
 occurrences whose previous one lies before the window's start: each user's first in it, and nobody twice.
 
-Tallies of different users add up, so they merge over partitions; a change of one user's panes changes the tallies by the
-difference of what he contributed. Panes are numbered without gaps: pane start / pane length.
+Tallies of different users add up, so they merge over partitions. Panes are numbered without gaps: pane start / pane length. Of one
+user's lists the earlier are never counted after the later, so all that must be kept of him is the last pane of each kind.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
-from typing import TypeAlias
+from typing import Final, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
 
 from streammetrics.experiments.measures import ExperimentError
 
-Occurrences: TypeAlias = Mapping[tuple[int, int], int]
-"""How many users were in a pane after a gap: count by (pane, gap)."""
+Ints: TypeAlias = npt.NDArray[np.int64]
+
+NOWHERE: Final = -(1 << 61)
+"""The last pane of a user who was never there."""
 
 
-def occurrences(panes: Sequence[int], gap_max: int) -> dict[tuple[int, int], int]:
-    """What one user contributes: each of his panes with its gap, once. `panes` are distinct and ascending.
+class Occurred(NamedTuple):
+    """New occurrences, each a user in a pane with something of one kind: four arrays of one length."""
 
-    gap_max: panes of the longest window. A gap of that or more, and the first pane, count as gap_max.
+    rows: Ints
+    panes: Ints
+    kinds: Ints
+    gaps: Ints
 
-    >>> occurrences([3, 4, 9], gap_max=4)
-    {(3, 4): 1, (4, 1): 1, (9, 4): 1}
+
+def occurrences(rows: Ints, panes: Ints, levels: Ints, last: Ints, gap_max: int) -> Occurred:
+    """What lists add, and brings `last` up to date in place.
+
+    rows, panes, levels: of each list, the row of its user, its pane, and how many kinds above 0 it counts for (kind 0 is to be there;
+    who counts for a kind counts for all below it). Any order.
+    last: shape (users, kinds), the last pane of each kind before these lists, NOWHERE if none. No list may lie before it.
+    gap_max: panes of the longest window; a gap of that or more counts as gap_max.
+
+    >>> last = np.full((1, 2), NOWHERE)
+    >>> found = occurrences(np.array([0, 0, 0]), np.array([3, 9, 4]), np.array([1, 1, 0]), last, gap_max=5)
+    >>> list(zip(*(column.tolist() for column in found[1:])))
+    [(3, 0, 5), (4, 0, 1), (9, 0, 5), (3, 1, 5), (9, 1, 5)]
+    >>> last.tolist()
+    [[9, 9]]
     """
     if gap_max < 1:
         raise ExperimentError(f"gap_max: got {gap_max}; allowed are 1 or more, the panes of the longest window")
-    if any(later <= earlier for earlier, later in pairwise(panes)):
-        raise ExperimentError(f"panes: got {list(panes)}; allowed are distinct numbers, ascending")
-    return {(pane, gap_max if index == 0 else min(gap_max, pane - panes[index - 1])): 1 for index, pane in enumerate(panes)}
+    if np.any(panes < last[rows, 0]):
+        raise ExperimentError("panes: got one before the last of its user; allowed are lists in the order of time")
+    order = np.lexsort((panes, rows))
+    rows, panes, levels = rows[order], panes[order], levels[order]
+    first = _changes(rows) | _changes(panes)  # of each user's lists of one pane
+    if len(rows):
+        rows, panes, levels = rows[first], panes[first], np.maximum.reduceat(levels, np.flatnonzero(first))
+    parts = [_of_kind(kind, rows, panes, levels, last, gap_max) for kind in range(last.shape[1])]
+    return Occurred(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-def changes(before: Sequence[int], after: Sequence[int], gap_max: int) -> dict[tuple[int, int], int]:
-    """What is to be added to the tallies when a user's panes are `after` instead of `before`; entries that stay are left out.
-
-    A pane more also changes the gap of the pane that follows it, however late it is noticed.
-
-    >>> changes([3, 9], [3, 8, 9], gap_max=10)
-    {(9, 6): -1, (8, 5): 1, (9, 1): 1}
-    """
-    change = Counter(occurrences(after, gap_max))
-    change.subtract(occurrences(before, gap_max))
-    return {key: count for key, count in sorted(change.items(), key=lambda item: item[1]) if count}
-
-
-def kept(panes: Sequence[int], oldest_open: int, gap_max: int) -> list[int]:
-    """The panes that a user's own state must still hold: those that can be a previous one within the longest window.
-
-    oldest_open: the oldest pane that may still change. What is left out is a gap of gap_max or more from there, so that `changes`
-    gives the same with and without it, as long as `before` and `after` leave out the same.
-
-    >>> kept([1, 5, 6, 9], oldest_open=10, gap_max=5)
-    [6, 9]
-    """
-    return list(panes[bisect_left(panes, oldest_open - gap_max + 1) :])
+def _of_kind(kind: int, rows: Ints, panes: Ints, levels: Ints, last: Ints, gap_max: int) -> Occurred:
+    """The occurrences of one kind, by user and pane; brings the last panes of that kind up to date."""
+    counted = levels >= kind
+    mine, there = rows[counted], panes[counted]
+    before = np.empty_like(there)
+    before[1:] = there[:-1]
+    begins = _changes(mine)
+    before[begins] = last[mine[begins], kind]
+    ends = np.append(begins[1:], True)[: len(mine)]
+    last[mine[ends], kind] = there[ends]
+    new = there != before
+    return Occurred(mine[new], there[new], np.full(new.sum(), kind), np.minimum(there - before, gap_max)[new])
 
 
-def merge(parts: Iterable[Occurrences]) -> dict[tuple[int, int], int]:
-    """Add the tallies of different users, for instance of different partitions; zeros are left out."""
-    total: Counter[tuple[int, int]] = Counter()
-    for part in parts:
-        total.update(part)
-    return {key: count for key, count in total.items() if count}
+def _changes(values: Ints) -> npt.NDArray[np.bool_]:
+    """Where a value differs from the one before it; the first one does."""
+    differs = np.ones(len(values), dtype=bool)
+    differs[1:] = values[1:] != values[:-1]
+    return differs
 
 
-def distinct_users(tallies: Occurrences, start: int, end: int, gap_max: int) -> int:
-    """The users of the panes start <= pane < end. ExperimentError if that is longer than gap_max panes.
+def are_first(panes: Ints, gaps: Ints, start: int, end: int, gap_max: int) -> npt.NDArray[np.bool_]:
+    """Which occurrences are their users' first of the panes start <= pane < end: each user of that window has one.
 
-    >>> distinct_users(merge([occurrences([3, 4, 9], 10), occurrences([4], 10)]), start=4, end=10, gap_max=10)
+    ExperimentError if that is longer than gap_max panes.
+
+    >>> panes, gaps = np.array([3, 4, 9, 4]), np.array([10, 1, 5, 10])
+    >>> int(are_first(panes, gaps, start=4, end=10, gap_max=10).sum())
     2
     """
     if end - start > gap_max:
         raise ExperimentError(f"window: got {end - start} panes; allowed are at most gap_max, {gap_max}")
-    return sum(count for (pane, gap), count in tallies.items() if start <= pane < end and pane - gap < start)
+    return (start <= panes) & (panes < end) & (panes - gaps < start)

@@ -51,6 +51,7 @@ class Pipeline:
         self.ledger = build_ledger(self.settings, self.engine)
         self._state = self.engine.open(None, {}, ())
         self._panes: dict[int, bytes] = {}
+        self._totals: dict[str, bytes] = {}
         self._records = 0
 
     def feed(self, topic: str, *events: Event | MalformedEvent) -> Pipeline:
@@ -58,11 +59,16 @@ class Pipeline:
         records = [(self._records + index, -1, [event]) for index, event in enumerate(events)]
         self._records += len(records)
         arrived = Arrived(TOPICS.index(topic), records, self._records)
-        needs = self.engine.needs(self._state, arrived)
-        due = [name for name, user in self._state.users.items() if user.sessions] if needs.due_before_ms is not None else []
-        self.engine.step(self._state, arrived, self.engine.take(self._state, needs, {}, due))
+        self._step(arrived)
+        if self.engine.needs(self._state, None).totals:
+            self._step(None)
         self._commit()
         return self
+
+    def _step(self, arrived: Arrived | None) -> None:
+        needs = self.engine.needs(self._state, arrived)
+        due = [name for name, user in self._state.users.items() if user.sessions] if needs.due_before_ms is not None else []
+        self.engine.step(self._state, arrived, self.engine.take(self._state, needs, {}, due, totals=self._totals))
 
     def move_on(self, to_ms: int) -> Pipeline:
         """Let event time come to `to_ms` on both topics, by a list without items and feedback that nobody awaits."""
@@ -73,11 +79,12 @@ class Pipeline:
     def _commit(self) -> None:
         save = self.engine.save(self._state)
         self._panes.update(save.panes)
+        self._totals.update(save.totals)
         for start in save.panes_gone:
             self._panes.pop(start, None)
         wanted = self.ledger.panes_wanted(0)
         panes = {start: pane for start, pane in self._panes.items() if wanted is None or start >= wanted}
-        self.ledger.update(0, self.ledger.seqs.get(0, 0) + 1, save.control, panes, len(self._state.users))
+        self.ledger.update(0, self.ledger.seqs.get(0, 0) + 1, save.control, panes, len(self._state.users), reaches=save.reaches)
 
     def report(self) -> Report:
         return self.ledger.report(1)

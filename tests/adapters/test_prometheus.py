@@ -137,6 +137,22 @@ class TestNumbers:
         assert named(found, "window_end_timestamp_seconds") == []
         assert value(found, "windows_withheld_total") == 4
 
+    def test_the_users_of_windows_are_shown_to_where_they_are_counted(self) -> None:
+        pipeline = two_variants().move_on(START_MS + 45 * MINUTE_MS)
+        exposition = pipeline.exposition()
+        exposition.show(pipeline.report())
+        found = samples(exposition)
+        ended = [(labels, end) for labels, end in named(found, "window_users_end_timestamp_seconds")]
+        assert ended == [({"window": window}, START_MS / 1_000 + 3 * 60) for window in ("5m", "1h")]
+        of_hour = {
+            variant: tuple(
+                value(found, name, experiment="ranker" if variant else "", variant=variant, window="1h", **k)
+                for name, k in (("window_users", {}), ("user_hit_rate", {"k": "2"}), ("user_hit_rate", {"k": "10"}))
+            )
+            for variant in ("", "control", "treatment")
+        }
+        assert of_hour == {"": (4, 0.5, 0.75), "control": (2, 0, 0.5), "treatment": (2, 1, 1)}
+
     def test_sums_over_lists_are_the_mean_of_all_final_lists(self, pipeline: Pipeline) -> None:
         report = pipeline.report()
         exposition = pipeline.exposition()
@@ -231,7 +247,7 @@ class TestCounts:
 class TestTable:
     def test_the_page_shows_just_the_series_of_the_table(self, pipeline: Pipeline) -> None:
         exposition = pipeline.exposition(busy_vitals())
-        exposition.show(with_experiments(pipeline.move_on(START_MS + 35 * MINUTE_MS).report(), ranker()))
+        exposition.show(with_experiments(pipeline.move_on(START_MS + 45 * MINUTE_MS).report(), ranker()))
         on_page = {(series, frozenset(label for label, _ in labels)) for series, labels in samples(exposition)}
         wanted = set()
         for series in TABLE:
@@ -249,7 +265,7 @@ class TestTable:
 
     def test_help_and_kind_come_from_the_table(self, pipeline: Pipeline) -> None:
         exposition = pipeline.exposition(busy_vitals())
-        exposition.show(with_experiments(pipeline.report(), ranker()))
+        exposition.show(with_experiments(pipeline.move_on(START_MS + 45 * MINUTE_MS).report(), ranker()))
         page = exposition.page(OPENMETRICS)[0].decode()
         families = {family.name: family for family in parse_openmetrics(page)}  # type: ignore[no-untyped-call]  # the library's own
         for series in SERIES.values():
@@ -437,6 +453,18 @@ class TestBounds:
         assert value(found, "final_lists_total", experiment="", variant="") == 4
         per_group = len([key for key in found if ("experiment", "a") in key[1] and {"window"} <= {label for label, _ in key[1]}])
         assert value(found, "series_folded_total") == 2 * per_group
+
+    def test_users_of_experiments_beyond_the_limit_are_left_out_and_counted(self) -> None:
+        pipeline = Pipeline()
+        pipeline.feed("impressions", *(shown(f"u{index}", "control", experiment=name) for index, name in enumerate("abcd")))
+        report = pipeline.move_on(START_MS + 45 * MINUTE_MS).report()
+        folded = []
+        for each in (replace(report, user_windows=()), report):
+            exposition = Pipeline().exposition(label_values_max=2)
+            exposition.show(each)
+            folded.append(value(samples(exposition), "series_folded_total"))
+        assert {labels["experiment"] for labels, _ in named(samples(exposition), "window_users")} == {"", "a", "b"}
+        assert folded[1] - folded[0] == 2 * 2 * 3  # in two windows: the users, and their hit rates at two cut-offs
 
     def test_what_stays_folded_is_counted_once(self) -> None:
         exposition = Pipeline().exposition(label_values_max=1)

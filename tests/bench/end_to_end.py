@@ -234,7 +234,7 @@ def run_workers(
         for child in children:
             if child.poll() is not None:
                 raise RuntimeError(f"a worker exited with {child.returncode}\n{log.read_text(errors='replace')[-4_000:]}")
-        views = store.view(range(PARTITIONS), {}, dict.fromkeys(range(PARTITIONS), 1 << 61))
+        views = store.view(range(PARTITIONS), {}, *[dict.fromkeys(range(PARTITIONS), 1 << 61)] * 2)
         return sum(offset or 0 for view in views.values() for offset in decode_control(view.control).offsets) == events
 
     try:

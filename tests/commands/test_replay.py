@@ -47,7 +47,7 @@ def replayed(
 
 def numbers(report: dict[str, object]) -> dict[str, object]:
     """What of a report does not depend on the names of the files."""
-    return {key: report[key] for key in ("windows", "totals", "counters", "users_open", "sessions_open", "ended", "rules")}
+    return {key: report[key] for key in ("windows", "user_windows", "totals", "counters", "users_open", "sessions_open", "ended", "rules")}
 
 
 def test_a_file_standard_input_and_a_compressed_file_give_the_same_bytes(tmp_path: Path) -> None:

@@ -1,68 +1,71 @@
-"""Distinct users by gaps equal counting sets, for every window, after any change, over any partition."""
+"""Distinct users by gaps equal counting sets, for every window, however lists are cut into rounds, over any partition."""
 
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from streammetrics.experiments.measures import ExperimentError
-from streammetrics.experiments.user_windows import changes, distinct_users, kept, merge, occurrences
+from streammetrics.experiments.user_windows import NOWHERE, are_first, occurrences
 
 GAP_MAX = 6
-panes = st.sets(st.integers(0, 20))
-people = st.dictionaries(st.integers(0, 6), panes)
+KINDS = 3
+USERS = 4
+seen = st.lists(st.tuples(st.integers(0, USERS - 1), st.integers(0, 20), st.integers(0, KINDS - 1)), max_size=40)
+"""User, pane and level of each list."""
 
 
-@given(people)
-def test_every_window_s_users_are_counted_once(everyone: dict[int, set[int]]) -> None:
-    tallies = merge(occurrences(sorted(mine), GAP_MAX) for mine in everyone.values())
-    for length in range(1, GAP_MAX + 1):
-        for start in range(-2, 22):
-            window = range(start, start + length)
-            expected = sum(any(pane in mine for pane in window) for mine in everyone.values())
-            assert distinct_users(tallies, start, start + length, GAP_MAX) == expected
+def counted(lists: list[tuple[int, int, int]], cuts: list[int] | None = None) -> Counter[tuple[int, int, int]]:
+    """Occurrences by (kind, pane, gap), lists taken by time in rounds that end at `cuts`."""
+    in_order = sorted(lists, key=lambda one: one[1])
+    last = np.full((USERS, KINDS), NOWHERE)
+    tally: Counter[tuple[int, int, int]] = Counter()
+    ends = [0, *sorted(cuts or []), len(in_order)]
+    for start, end in pairwise(ends):
+        rows, panes, levels = np.array(in_order[start:end], dtype=np.int64).reshape(-1, 3).T
+        found = occurrences(rows, panes, levels, last, GAP_MAX)
+        tally.update(zip(found.kinds.tolist(), found.panes.tolist(), found.gaps.tolist(), strict=True))
+    return tally
 
 
-@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 20)), max_size=40))
-def test_tallies_after_any_changes_equal_those_of_the_present_panes(history: list[tuple[int, int]]) -> None:
-    """Each step shows a user in a pane, or takes him out of it again."""
-    present: dict[int, set[int]] = {}
-    tallies: Counter[tuple[int, int]] = Counter()
-    for user, pane in history:
-        before = sorted(present.get(user, ()))
-        present[user] = set(before) ^ {pane}
-        tallies.update(changes(before, sorted(present[user]), GAP_MAX))
-    assert {key: count for key, count in tallies.items() if count} == merge(occurrences(sorted(mine), GAP_MAX) for mine in present.values())
+def users_of(tally: Counter[tuple[int, int, int]], kind: int, start: int, end: int) -> int:
+    of_kind = [(pane, gap, count) for (its_kind, pane, gap), count in tally.items() if its_kind == kind]
+    panes, gaps, counts = np.array(of_kind, dtype=np.int64).reshape(-1, 3).T
+    return int(counts[are_first(panes, gaps, start, end, GAP_MAX)].sum())
 
 
-@given(people, st.integers(0, 6))
-def test_tallies_merge_over_partitions(everyone: dict[int, set[int]], cut: int) -> None:
-    parts = [merge(occurrences(sorted(mine), GAP_MAX) for user, mine in everyone.items() if (user < cut) == side) for side in (True, False)]
-    assert merge(parts) == merge(reversed(parts)) == merge(occurrences(sorted(mine), GAP_MAX) for mine in everyone.values())
+@given(seen, st.data())
+def test_every_window_s_users_are_counted_once(lists: list[tuple[int, int, int]], data: st.DataObject) -> None:
+    tally = counted(lists, data.draw(st.lists(st.integers(0, len(lists)), max_size=4)))
+    for kind in range(KINDS):
+        for length in range(1, GAP_MAX + 1):
+            for start in range(-2, 22):
+                expected = {user for user, pane, level in lists if start <= pane < start + length and level >= kind}
+                assert users_of(tally, kind, start, start + length) == len(expected)
 
 
-@given(panes, panes, st.integers(0, 20))
-def test_a_user_s_state_may_forget_what_is_longer_ago_than_the_longest_window(before: set[int], news: set[int], oldest_open: int) -> None:
-    closed = {pane for pane in before if pane < oldest_open}
-    after = closed | {pane for pane in news if pane >= oldest_open}
-    shortened = [kept(sorted(mine), oldest_open, GAP_MAX) for mine in (before, after)]
-    assert changes(*shortened, GAP_MAX) == changes(sorted(before), sorted(after), GAP_MAX)
-    assert len(shortened[1]) <= GAP_MAX - 1 + sum(pane >= oldest_open for pane in after)
+@given(seen, st.data())
+def test_the_rounds_and_the_order_within_them_do_not_matter(lists: list[tuple[int, int, int]], data: st.DataObject) -> None:
+    cuts = data.draw(st.lists(st.integers(0, len(lists)), max_size=6))
+    assert counted(data.draw(st.permutations(lists)), cuts) == counted(lists)
 
 
-def test_a_user_s_state_keeps_the_last_pane_that_can_matter_and_no_earlier_one() -> None:
-    oldest = 10 - GAP_MAX + 1
-    assert kept([oldest - 1, oldest, 10], 10, GAP_MAX) == [oldest, 10]
-    assert occurrences([oldest, 10], GAP_MAX)[10, GAP_MAX - 1] == 1
+@given(seen, st.integers(0, USERS))
+def test_tallies_of_different_users_add_up(lists: list[tuple[int, int, int]], cut: int) -> None:
+    parts = [[one for one in lists if (one[0] < cut) == side] for side in (True, False)]
+    assert counted(parts[0]) + counted(parts[1]) == counted(lists)
 
 
 def test_what_cannot_be_meant_is_refused() -> None:
+    one, last = np.array([0]), np.array([[5]])
     with pytest.raises(ExperimentError, match="gap_max: got 0"):
-        occurrences([1], 0)
-    with pytest.raises(ExperimentError, match=r"panes: got \[2, 1\]"):
-        occurrences([2, 1], 5)
+        occurrences(one, np.array([5]), one, last, 0)
+    with pytest.raises(ExperimentError, match="before the last of its user"):
+        occurrences(one, np.array([4]), one, last, 5)
     with pytest.raises(ExperimentError, match="window: got 7 panes; allowed are at most gap_max, 6"):
-        distinct_users({}, 0, 7, 6)
+        are_first(one, one, 0, 7, 6)

@@ -30,13 +30,16 @@ from streammetrics.config import Settings
 from streammetrics.errors import MalformedEvent
 from streammetrics.events.model import Feedback, Impression
 from streammetrics.ports import Input, TaskView
-from streammetrics.state import Control, decode_control
+from streammetrics.reach import ReachBoard
+from streammetrics.state import Control, decode_control, decode_reach
 from tests.machine import oracle_group
 from tests.oracle import Arrival, Group, Result, Step, judge, parse_rules
 from tests.oracle import Settings as OracleSettings
+from tests.oracle.users import users_of_tasks
 from tests.servers.kafka import KafkaBroker
 from tests.servers.process import HOST, NotReadyError, Server, free_port, wait_until
 from tests.test_engine import row_of, scores_of
+from tests.test_reach import users_shown
 from tests.test_service import native
 
 PARTITIONS = 4
@@ -322,7 +325,24 @@ class Pipeline:
         (counts, tallies), (wanted_counts, wanted_tallies) = self.stored(), self.expected(truth)
         assert counts == wanted_counts
         assert tallies == wanted_tallies
+        self.assert_users(truth)
         return truth
+
+    def assert_users(self, truth: Truth) -> None:
+        """Compare the users of windows that ended on the way with brute force."""
+        assert self.engine.reach is not None
+        assert self.engine.rules.reach is not None
+        settings, board = self.oracle_settings(), ReachBoard(self.engine.reach, self.settings.windows.pane_ms, decode_reach)
+        complete = []
+        for task, view in self.views().items():
+            board.update(task, view.reaches)
+            complete.append(decode_control(view.control).entered_before)
+        lists = [task.lists for task in truth.result.tasks.values()]
+        starts = {shown.ts // settings.pane_ms * settings.pane_ms for of_task in lists for shown in of_task}
+        for end in sorted(start for start in starts if start <= min(complete))[::5]:
+            for window_ms in settings.windows_ms:
+                window = board.window(window_ms, end, self.engine.rules.reach.panes)
+                assert users_shown([window]) == {(window_ms, end): users_of_tasks(lists, settings, end, window_ms)}
 
     def window_values(self, truth: Truth, window_ms: int, view: str, metric: str) -> dict[Group, float]:
         """A metric's mean per group by one division of whole numbers: the right double."""

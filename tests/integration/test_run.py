@@ -21,6 +21,7 @@ from streammetrics.events.model import Feedback
 from streammetrics.simulate import Traffic, generate
 from tests.integration.pipeline import HOUR_MS, PARTITIONS, Pipeline, Service, Truth, start_ms
 from tests.oracle import Group, Tick
+from tests.oracle.users import users_of_tasks
 from tests.servers.kafka import KafkaBroker
 from tests.servers.process import free_port, wait_until
 from tests.servers.prometheus import PrometheusServer
@@ -95,6 +96,26 @@ def ndcg_of(service: Service, family: str) -> dict[tuple[str, str], float]:
 
 class TestSimulatedTraffic:
     """One process, one hour of traffic of two variants with every fault: what Redis, /api/report and /metrics then say."""
+
+    def test_the_users_of_a_window_are_those_of_brute_force_in_the_report_and_on_the_page(
+        self, pipeline: Pipeline, service: Service, truth: Truth
+    ) -> None:
+        window = next(each for each in service.report()["user_windows"] if each["window_ms"] == 12 * HOUR_MS)
+        lists = [task.lists for task in truth.result.tasks.values()]
+        wanted = users_of_tasks(lists, pipeline.oracle_settings(), window["end_ms"], 12 * HOUR_MS)
+        assert {variant for _, variant in wanted} == {"", "control", "treatment"}
+        assert {
+            (each["experiment"], each["variant"]): (
+                each["users"],
+                {int(name.partition("@")[2]): hits for name, hits in each["users_with_hit"].items()},
+            )
+            for each in window["groups"]
+        } == wanted
+        for (experiment, variant), (users, hits) in wanted.items():
+            labels = {"experiment": experiment, "variant": variant, "window": "12h"}
+            assert service.sample("streammetrics_window_users", **labels) == users > 50
+            assert service.sample("streammetrics_user_hit_rate", **labels, k="10") == hits[10] / users
+        assert service.sample("streammetrics_window_users_end_timestamp_seconds", window="12h") == window["end_ms"] / 1_000
 
     def test_every_stored_integer_equals_brute_force(self, pipeline: Pipeline, truth: Truth) -> None:
         counts, tallies = pipeline.stored()

@@ -37,6 +37,7 @@ SETTINGS: Mapping[str, str] = {
     "join.gap_ms": "10000",
     "join.attribution_ms": "8000",
     "join.lateness_ms": "500",
+    "experiments.patience_ms": "3000",
     "join.out_of_orderness_ms": "500",
     "join.idle_ms": "2000",
     "windows.pane_ms": "1000",
