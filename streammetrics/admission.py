@@ -47,7 +47,7 @@ def close_ended(user_id: str, user: User, state: TaskState, rules: EngineRules) 
         state.sessions_open -= 1
         session.count_fates(rules.join.attribution_ms, state.counts)
         if rules.experiments is not None:
-            state.leave(user_id, user, session.lists.values(), rules.pane_ms)
+            state.leave(user_id, user, session.lists.values(), rules)
 
 
 class Step:

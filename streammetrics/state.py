@@ -12,11 +12,11 @@ import msgspec
 
 from streammetrics.copies import Facts, Fragment, Parts
 from streammetrics.errors import StateError
-from streammetrics.lives import Scope
+from streammetrics.lives import Earlier, Scope
 from streammetrics.sessions import UNTOUCHED, JoinRules, Session, ShownList, StoredFeedback, User
 from streammetrics.windows import NEVER, Group, Pane
 
-VERSION = 2
+VERSION = 3
 COUNTED = " experiments["
 """With it begins the part of the rules, the last one, that says what is counted of users in experiments; without it, nothing is."""
 SCALES = "scales "
@@ -31,16 +31,20 @@ OTHER_MEASURES = (
 """The ways out for who has state whose users were measured otherwise."""
 Fit: TypeAlias = Literal["same", "switched", "measures", "other"]
 
-StoredTotals = tuple[int, int, str | None, int, bytes]
-"""What a user adds to one scope of a life: its number, the day, his variant (None: he saw several), lists, packed sums."""
+StoredCredit = tuple[str, str, int, int]
+"""Of a user's interleaved lists: a pair of teams, the lists that compare them, and the credit of the second."""
+StoredTotals = tuple[int, int, str | None, int, bytes, list[StoredCredit]]
+"""What a user adds to one scope of a life: its number, the day, his variant (None: he saw several), lists, packed sums, credits."""
+StoredEarlier = tuple[Earlier, int, bytes]
+"""A user's totals before an experiment: of which time, lists, packed sums."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_user = msgspec.msgpack.Decoder(tuple[int, int, list[_StoredSession]]).decode
-_decode_totals = msgspec.msgpack.Decoder(tuple[int, list[StoredTotals]]).decode
+_decode_totals = msgspec.msgpack.Decoder(tuple[int, list[StoredTotals], list[StoredEarlier]]).decode
 _encode_json = msgspec.json.Encoder().encode
 _decode_pane = msgspec.json.Decoder(tuple[int, list[tuple[str, str, str, str, list[int]]]]).decode
 _decode_scales = msgspec.json.Decoder(tuple[int, int, dict[str, float]]).decode
-_decode_scope = msgspec.json.Decoder(tuple[int, dict[str, int], int, dict[str, list[int]]]).decode
+_decode_scope = msgspec.json.Decoder(tuple[int, dict[str, int], int, dict[str, list[int]], list[tuple[tuple[str, str], list[int]]]]).decode
 
 
 class Control(msgspec.Struct, kw_only=True, array_like=True):
@@ -48,9 +52,9 @@ class Control(msgspec.Struct, kw_only=True, array_like=True):
 
     `rules` names everything that changes numbers, so that state of other rules is never merged. Offsets and watermarks are
     by topic index; `counts` is (reason, topic index, count); `totals` are cumulative tallies of final panes; `groups` is
-    (group, newest ts, known since); `lives` is (number, experiment, first and last time, variants), and the number of the next
-    one is `lives_from`. All lists of panes that end at or before `entered_before` are in the moments of their experiments, if they are
-    no older than `counted_from`.
+    (group, newest ts, known since); `lives` is (number, experiment, first and last time, variants, the time of its covariates), and
+    the number of the next one is `lives_from`. All lists of panes that end at or before `entered_before` are in the moments of their
+    experiments, if they are no older than `counted_from`.
     """
 
     version: int = VERSION
@@ -67,7 +71,7 @@ class Control(msgspec.Struct, kw_only=True, array_like=True):
     counts: list[tuple[str, int, int]]
     totals: list[tuple[str, str, list[int]]]
     groups: list[tuple[Group, int, int]]
-    lives: list[tuple[int, str, int, int, list[str]]]
+    lives: list[tuple[int, str, int, int, list[str], Earlier | None]]
     lives_from: int
     entered_before: int
     counted_from: int = NEVER
@@ -145,30 +149,31 @@ def decode_pane(stored: bytes) -> Pane:
     return {Group(*group): tally for *group, tally in tallies}
 
 
-def encode_totals(totals: list[StoredTotals]) -> bytes:
-    return _encode((VERSION, totals))
+def encode_totals(totals: list[StoredTotals], earlier: list[StoredEarlier]) -> bytes:
+    return _encode((VERSION, totals, earlier))
 
 
-def decode_totals(stored: bytes) -> list[StoredTotals]:
+def decode_totals(stored: bytes) -> tuple[list[StoredTotals], list[StoredEarlier]]:
     try:
-        version, totals = _decode_totals(stored)
+        version, totals, earlier = _decode_totals(stored)
     except msgspec.DecodeError as error:
         raise _unreadable("a user's totals", error) from error
     _check(version, "a user's totals")
-    return totals
+    return totals, earlier
 
 
 def encode_scope(scope: Scope) -> bytes:
-    return _encode_json((VERSION, scope.first_exposures, scope.multi_exposed, scope.moments))
+    return _encode_json((VERSION, scope.first_exposures, scope.multi_exposed, scope.moments, list(scope.credits.items())))
 
 
 def decode_scope(stored: bytes) -> Scope:
     scope = Scope()
     try:
-        version, scope.first_exposures, scope.multi_exposed, scope.moments = _decode_scope(stored)
+        version, scope.first_exposures, scope.multi_exposed, scope.moments, credits = _decode_scope(stored)
     except msgspec.DecodeError as error:
         raise _unreadable("an experiment", error) from error
     _check(version, "an experiment")
+    scope.credits = dict(credits)
     return scope
 
 

@@ -120,10 +120,19 @@ class TaskState:
         self.changed = False
         self.sessions_open = 0
 
-    def leave(self, user_id: str, user: User, lists: Iterable[ShownList], pane_ms: int) -> None:
-        """Let those of a user's lists that are now final enter his totals, if they have experiments and have not entered yet."""
-        waiting = self.leaving.setdefault(user_id, [])
-        waiting += [shown for shown in lists if shown.facts.experiments and shown.ts - shown.ts % pane_ms + pane_ms > user.entered]
+    def leave(self, user_id: str, user: User, lists: Iterable[ShownList], rules: EngineRules) -> None:
+        """Let those of a user's lists that are now final enter his totals, if they are of use there and have not entered yet.
+
+        Of use are lists that have experiments, and lists of a time before one whose users have covariates. The latter wait for
+        no look of their own: they enter with the first list after them that does, and nothing is asked of them before.
+        """
+        pane_ms, waiting = rules.pane_ms, self.leaving.setdefault(user_id, [])
+        if rules.experiments is not None and rules.experiments.earlier:
+            is_earlier = rules.experiments.is_earlier
+            lists = [shown for shown in lists if shown.facts.experiments or is_earlier(shown.ts)]
+        else:
+            lists = [shown for shown in lists if shown.facts.experiments]
+        waiting += [shown for shown in lists if shown.ts - shown.ts % pane_ms + pane_ms > user.entered]
 
     def label(self, experiments: Labels, segments: Labels, ts: int, rules: EngineRules) -> Labelled | None:
         """Admit a label set; None when its groups would be more than a task may hold.

@@ -164,6 +164,28 @@ class Measures:
             raise ExperimentError("covariates: this layout has none; allowed is Measures(columns, covariates=True)")
         return CovariatePlaces(*(self._place(*pair) for pair in self._covariate_pairs(self.all.index(measure), measure)))
 
+    @cached_property
+    def plain(self) -> Measures:
+        """The layout without covariates."""
+        return Measures(self.columns) if self.covariates else self
+
+    @cached_property
+    def with_covariates(self) -> Measures:
+        """The layout with covariates."""
+        return self if self.covariates else Measures(self.columns, covariates=True)
+
+    def without_covariates(self, moments: Sequence[int]) -> list[int]:
+        """Moments of this layout as the layout without covariates has them.
+
+        >>> from streammetrics.metrics import Scorer
+        >>> from streammetrics.experiments.moments import of_user
+        >>> wide = Measures(Scorer(["mrr@10"]).columns, covariates=True)
+        >>> wide.without_covariates(of_user(wide, [2, 3], [5])) == of_user(wide.plain, [2, 3])
+        True
+        """
+        self._check("moments", moments, self.moments_width)
+        return [moments[self._place(*pair)] for pair in self.plain.pairs]
+
     def row(self, totals: Sequence[int], covariates: Sequence[int | None] | None = None) -> list[int]:
         """A user's row, of Python ints. `covariates`: one a measure, None where the user has no earlier lists.
 
