@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from streammetrics.adapters.clock import SystemClock
 from streammetrics.engine import Engine
+from streammetrics.entering import TEAM_PAIRS_MAX
 from streammetrics.events.model import Feedback, Impression
 from streammetrics.experiments import ExperimentReport, Policy
 from streammetrics.lives import WHOLE, Earlier, ExperimentRules, Span
@@ -370,3 +371,100 @@ def test_a_report_shows_an_experiment_since_its_start_and_today_with_a_scale_tha
     known = {name: scale for name, scale in scales(before).items() if scale is not None}
     assert known
     assert {name: scales(after)[name] for name in known} == known
+
+
+HOUR_MS = 3_600_000
+BEFORE = Earlier("ranker", NOON_MS - HOUR_MS, NOON_MS)
+"""The hour before an experiment that begins at noon."""
+
+
+def machine_with_past(due_max: int = 1_000, end_ms: int | None = None, earlier: tuple[Earlier, ...] = (BEFORE,)) -> Machine:
+    return machine_of(due_max, idle_ms=DAY_MS, spans={"ranker": Span(NOON_MS, end_ms)}, earlier=earlier)
+
+
+def clock(ts: int) -> Arrival:
+    return clicked("clock", ts)
+
+
+def test_lists_before_an_experiment_are_forgotten_when_nobody_comes_to_it() -> None:
+    machine = machine_with_past(due_max=1)
+    take(
+        machine, *(shown(f"u{number}", NOON_MS - 9_000 + number) for number in range(3)), shown("v", NOON_MS - 2 * HOUR_MS), clock(NOON_MS)
+    )
+    users = ("u0", "u1", "u2", "v")
+    assert (set(kept(machine, *users)[0]), set(kept(machine)[1])) == ({"u0", "u1", "u2"}, {"u0", "u1", "u2", "clock"})
+    take(machine, clock(NOON_MS + DAY_MS), clock(NOON_MS + DAY_MS + 10_000), clock(NOON_MS + DAY_MS + 20_000))
+    assert kept(machine, *users) == ({}, ["clock"], {})
+
+
+def test_lists_before_an_experiment_are_kept_as_long_as_it_lives() -> None:
+    machine = machine_with_past()
+    half = DAY_MS // 2
+    before = [shown(user, NOON_MS - 9_000 + turn, items=("i", "j")) for turn, user in enumerate("uvw")]
+    take(machine, *before, *(shown("v", NOON_MS + half * turn, RANKER) for turn in range(4)))
+    assert set(kept(machine, "u", "v", "w")[0]) == {"u", "v", "w"}
+    take(machine, shown("u", NOON_MS + half * 4, RANKER), clock(NOON_MS + half * 4 + 10_000))
+    assert found(machine)["ranker", None].covariates["a", "ndcg@1"][0] == 2
+    take(machine, clock(NOON_MS + 9 * half), clock(NOON_MS + 9 * half + 10_000))
+    assert kept(machine, "u", "v", "w") == ({}, ["clock"], {})
+
+
+def test_lists_before_an_experiment_leave_with_its_set_end() -> None:
+    machine = machine_with_past(end_ms=NOON_MS + 5_000)
+    take(machine, shown("u", NOON_MS - 9_000), shown("u", NOON_MS + 10, RANKER), *(clock(NOON_MS + 5_000 * turn) for turn in (1, 2, 3, 4)))
+    assert kept(machine, "u")[:2] == ({}, ["clock"])
+    assert found(machine)["ranker", None].covariates["a", "ndcg@1"][0] == 1
+
+
+def test_what_an_experiment_began_with_holds_whatever_is_set_later() -> None:
+    began_with = {}
+    for earlier, later in (((BEFORE,), ()), ((), (BEFORE,)), ((BEFORE,), (BEFORE._replace(from_ms=0),))):
+        machine = machine_with_past(earlier=earlier)
+        take(machine, shown("u", NOON_MS - 9_000), shown("u", NOON_MS + 10, RANKER), clock(NOON_MS + 5_000))
+        machine.engine = machine_with_past(earlier=later).engine
+        machine.open()
+        take(machine, shown("u", NOON_MS + 9_000, RANKER), shown("v", NOON_MS + 9_000, RANKER), clock(NOON_MS + 20_000))
+        scope = found(machine)["ranker", None]
+        assert scope.sums["a", "ndcg@1"][:3] == (2, 0, 3)
+        began_with[earlier, later] = scope.covariates.get(("a", "ndcg@1"), (0,))[0]
+    assert list(began_with.values()) == [1, 0, 1]
+
+
+def test_tasks_that_began_an_experiment_with_and_without_covariates_are_added_without() -> None:
+    machines = [machine_with_past(earlier=earlier) for earlier in ((BEFORE,), ())]
+    for machine in machines:
+        take(machine, shown("u", NOON_MS - 9_000), shown("u", NOON_MS + 10, RANKER), clock(NOON_MS + 5_000))
+    engine = machines[0].engine
+    assert engine.users is not None
+    rules = WindowRules(pane_ms=100, windows_ms=(100,), lateness_ms=0, attribution_ms=500)
+    ledger = Ledger(engine.layout, rules, {}, engine.signature, ExperimentView(engine.users.measures, lambda name: Policy()))
+    for task, machine in enumerate(machines):
+        (view,) = machine.store.view([0], {}, {}).values()
+        ledger.update(task, view.seq, view.control, view.panes, view.users, view.experiments)
+    scope = scopes_of(ledger, engine, 2)["ranker", None]
+    assert (scope.sums["a", "ndcg@1"][:3], scope.covariates) == ((2, 0, 2), {})
+    assert scopes_of(ledger, engine, 1)["ranker", None].covariates["a", "ndcg@1"][0] == 1
+
+
+def drafted(user: str, ts: int, teams: tuple[str, ...]) -> Arrival:
+    items = tuple(f"i{place}" for place in range(len(teams)))
+    return Arrival("events", Impression(f"{user}-{ts}", user, ts, items, (("ranker", "interleaved"),), teams=teams))
+
+
+def test_a_user_of_several_variants_gives_his_credits_back() -> None:
+    machine = machine_of()
+    take(machine, drafted("u", NOON_MS, ("a", "b")), drafted("v", NOON_MS, ("b", "a")), clock(NOON_MS + 5_000))
+    assert found(machine)["ranker", None].credits == {("a", "b"): (2, 2, 2, 0, 0, 0)}
+    take(machine, shown("u", NOON_MS + 9_000, RANKER), clock(NOON_MS + 20_000))
+    assert found(machine)["ranker", None].credits == {("a", "b"): (1, 1, 1, 0, 0, 0)}
+
+
+def test_teams_beyond_the_limits_compare_nothing_and_are_counted() -> None:
+    machine = machine_of()
+    take(machine, drafted("u", NOON_MS, tuple("abcdefghi")), clock(NOON_MS + 5_000))
+    assert machine.state.counts["too_many_teams", 0] == 1
+    assert found(machine)["ranker", None].credits == {}
+    pairs = [(f"a{number}", f"b{number}") for number in range(TEAM_PAIRS_MAX + 1)]
+    take(machine, *(drafted("u", NOON_MS + 10_000 + turn, pair) for turn, pair in enumerate(pairs)), clock(NOON_MS + 20_000))
+    assert len(found(machine)["ranker", None].credits) == TEAM_PAIRS_MAX
+    assert machine.state.counts["too_many_teams", 0] == 3  # in the whole life, and on the day
