@@ -304,13 +304,14 @@ class _Round:
             rows = np.array(self.rows, dtype=np.int64)
             after[:, 0] += np.bincount(rows, minlength=len(after))
             np.add.at(after[:, 1:], rows, values[np.array(self.added, dtype=np.int64)])
+        covariates = self._covariates(after)
         for key in self.joins:
             life, day, variant = key
             scope = life.scope(day)
             joining = [place for place in self.joins[key] if self.placed[place].variant is not None]
             known = scope.moments.get(variant) or zero(self.layout.measures_of(life))
-            joined = self._moments(life, joining, after, after)
-            left = self._moments(life, self.leaves.get(key, []), before, after)
+            joined = self._moments(life, joining, after, covariates)
+            left = self._moments(life, self.leaves.get(key, []), before, covariates)
             scope.moments[variant] = add(known, subtract(joined, left))
             if variant == INTERLEAVED:
                 for place in joining:
@@ -320,23 +321,30 @@ class _Round:
             if entry.variant is not None:
                 entry.packed = packed
 
-    def _moments(self, life: Life, places: list[int], totals: _Totals, after: _Totals) -> list[int]:
+    def _moments(self, life: Life, places: list[int], totals: _Totals, covariates: _Totals | None) -> list[int]:
         """The moments of users with these totals; their time before the experiment is what it is after the round."""
         measures = self.layout.measures_of(life)
         if not measures.covariates:
             return of_users(measures, totals[places])
-        covariates = [self._covariates(self.placed[place].earlier, after) for place in places]
-        return of_users(measures, totals[places].tolist(), covariates)
+        assert covariates is not None
+        return of_users(measures, totals[places], covariates[places])
 
-    def _covariates(self, earlier: _Entry | None, after: _Totals) -> list[int | None] | None:
-        """A user's covariates; None for one who was not there before."""
-        if earlier is None:
+    def _covariates(self, after: _Totals) -> _Totals | None:
+        """By row, the covariates of those who have some; None when no experiment wants them."""
+        if all(life.earlier is None for life, _, _ in self.joins):
             return None
         measures = self.layout.measures.with_covariates
-        if earlier.place >= 0:
-            return measures.covariate_values(after[earlier.place].tolist())
-        sums = unpack([earlier.packed], measures.totals_width - 1)[0]
-        return measures.covariate_values([earlier.lists, *sums.tolist()])
+        past = np.zeros((len(self.placed), measures.totals_width), dtype=np.int64)
+        known = [(entry.place, entry.earlier) for entry in self.placed if entry.earlier is not None]
+        changed = [(place, earlier.place) for place, earlier in known if earlier.place >= 0]
+        if changed:
+            past[[place for place, _ in changed]] = after[[row for _, row in changed]]
+        resting = [(place, earlier) for place, earlier in known if earlier.place < 0]
+        if resting:
+            places = [place for place, _ in resting]
+            past[places, 0] = [earlier.lists for _, earlier in resting]
+            past[places, 1:] = unpack([earlier.packed for _, earlier in resting], measures.totals_width - 1)
+        return measures.covariate_columns(past)
 
 
 def settle(state: TaskState, rules: ExperimentRules, layout: UserLayout, *, pane_ms: int, entering_ms: int, bound: int) -> Settled:
