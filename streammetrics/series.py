@@ -179,6 +179,7 @@ TABLE: tuple[Series, ...] = (
     _counter(
         "experiment_lists_full", "Final lists that a user had too many of to count in an experiment, once for each of its scopes.", "topic"
     ),
+    _counter("interleaving_too_many_teams", "Interleaved lists of more teams, or pairs of teams, than are compared.", "topic"),
     _gauge("watermark_timestamp_seconds", "Event time up to which an input has been read.", "topic", "partition", unit="seconds"),
     _gauge("tasks", "Tasks of the namespace: partitions of each topic."),
     _gauge("open_sessions", "Sessions that are open."),

@@ -437,7 +437,7 @@ def test_tasks_that_began_an_experiment_with_and_without_covariates_are_added_wi
     engine = machines[0].engine
     assert engine.users is not None
     rules = WindowRules(pane_ms=100, windows_ms=(100,), lateness_ms=0, attribution_ms=500)
-    ledger = Ledger(engine.layout, rules, {}, engine.signature, ExperimentView(engine.users.measures, lambda name: Policy()))
+    ledger = Ledger(engine.layout, rules, {}, engine.signature, ExperimentView(engine.users.measures, lambda name: Policy(), DAY_MS))
     for task, machine in enumerate(machines):
         (view,) = machine.store.view([0], {}, {}).values()
         ledger.update(task, view.seq, view.control, view.panes, view.users, view.experiments)
