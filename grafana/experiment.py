@@ -81,6 +81,7 @@ def experiment() -> dashboard.Dashboard:
         sections=[
             Section(title="Verdict", blocks=(_verdict(), *_health_numbers(), _table(), _reading())),
             Section(title="$metric at $k", blocks=(_lift(), _mean(), _verdicts_over_time())),
+            Section(title="Less variance, and interleaved lists", blocks=(_reduced(), _preference_table(), _preference())),
             Section(title="Can it be read?", blocks=(_users(), _shares(), _sample_ratio(), _multi_exposed(), _join(), _lists())),
         ],
     )
@@ -231,6 +232,84 @@ def _lift() -> Block:
     )
 
 
+def _reduced() -> Block:
+    """A row a variant and measure of an experiment with a time before it."""
+    told = state("streammetrics_experiment_reduced_lift", variant=VARIANT, **_WHOLE)
+    return listing(
+        "With the variance reduced (CUPED)",
+        "The same comparison after what users did before the experiment is taken out, for experiments with cuped_days. Verdicts go by "
+        "the plain numbers unless cuped_verdict is set.",
+        {
+            "variant": "Variant",
+            "metric": "Measure",
+            "k": "First k",
+            "A": "Change",
+            "B": "At worst",
+            "C": "At best",
+            "D": "Variant's mean",
+            "E": "Variance removed",
+        },
+        Query(told),
+        *(Query(state(f"streammetrics_experiment_reduced_{name}", variant=VARIANT, **_WHOLE)) for name in ("lift_lower", "lift_upper")),
+        *(
+            Query(f"{state(f'streammetrics_experiment_{name}', variant=VARIANT, **_WHOLE)} and {told}")
+            for name in ("reduced_mean", "variance_reduction")
+        ),
+        sort=("Change", False),
+        rules=(
+            of_field("Change", unit="percentunit", decimals=2),
+            of_pattern("/^At /", unit="percentunit", decimals=2),
+            of_pattern("/ mean$/", unit="none", decimals=4),
+            of_field("Variance removed", unit="percentunit", decimals=1),
+        ),
+        empty="This experiment has no cuped_days",
+        width=24,
+        height=8,
+    )
+
+
+def _preference_table() -> Block:
+    names = ("verdict", "credit", "credit_lower", "credit_upper", "users", "lists")
+    return listing(
+        "Which ranker people prefer",
+        "One row a team of interleaved lists. Mean credit is lists won less lists lost, by lists; its bounds hold at every look.",
+        {
+            "team": "Team",
+            "against": "Against",
+            "A": "Verdict",
+            "B": "Mean credit",
+            "C": "At least",
+            "D": "At most",
+            "E": "Users",
+            "F": "Lists",
+        },
+        *(Query(state(f"streammetrics_interleaving_{name}", **_WHOLE)) for name in names),
+        sort=("Mean credit", False),
+        rules=(
+            of_field("Verdict", mappings=[mapping(VERDICTS)], custom__cellOptions={"type": "color-background", "mode": "basic"}),
+            of_pattern("/^(Mean credit|At least|At most)$/", unit="none", decimals=4),
+            of_pattern("/^(Users|Lists)$/", unit="short"),
+        ),
+        empty="This experiment has no interleaved lists",
+        width=12,
+        height=8,
+    )
+
+
+def _preference() -> Block:
+    legends = {"credit": "{{team}}", "credit_upper": "{{team}} at most", "credit_lower": "{{team}} at least"}
+    return lines(
+        "Mean credit over time",
+        "Lists won less lists lost, by lists, of each team against the control, with the bounds in which the truth lies at every look.",
+        "none",
+        *(Query(state(f"streammetrics_interleaving_{name}", **_WHOLE), legend) for name, legend in legends.items()),
+        decimals=4,
+        empty="This experiment has no interleaved lists",
+        width=12,
+        height=8,
+    )
+
+
 def _mean() -> Block:
     return lines(
         "Mean of every variant",
@@ -332,6 +411,7 @@ def _lists() -> Block:
         "cps",
         Query(state_rate("streammetrics_final_lists_total", experiment=EXPERIMENT, variant=ANY), "{{variant}}"),
         Query(f"{state_rate('streammetrics_experiment_lists_full_total', [])} > 0", "left out"),
+        Query(state_rate("streammetrics_interleaving_too_many_teams_total", []), "too many teams"),
         least=0,
         rules=(dashed("B"),),
         empty="No final lists in this time range",

@@ -230,6 +230,7 @@ def report(
 @click.option(
     "--regression", metavar="VARIANT:FACTOR[@AFTER]", help="Multiply a variant's quality from some time on, such as treatment:0.85@600s."
 )
+@click.option("--interleaved", is_flag=True, help="Lists that the rankers of the two variants draft as teams: the variant is interleaved.")
 @click.option("--disorder-ms", type=click.IntRange(min=0), default=2_000, show_default=True, help="How long a record may be under way.")
 @_share("--duplicates", "Share of events that are sent twice.")
 @_share("--lates", "Share of events that arrive --late-ms late.")

@@ -7,7 +7,7 @@ and a duplicate stays one whatever comes later.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 import msgspec
@@ -28,11 +28,13 @@ class Facts(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False):
     items: tuple[str, ...]
     experiments: Labels
     segments: Labels
+    teams: tuple[str, ...]
     topic: int
 
     @classmethod
     def of(cls, impression: Impression, topic: int) -> Facts:
-        return cls(impression.impression_id, impression.ts, impression.items, impression.experiments, impression.segments, topic)
+        labels = impression.experiments, impression.segments
+        return cls(impression.impression_id, impression.ts, impression.items, *labels, impression.teams, topic)
 
 
 class Fragment(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False):
@@ -43,6 +45,7 @@ class Fragment(msgspec.Struct, frozen=True, order=True, array_like=True, gc=Fals
     positions: tuple[int, ...]
     experiments: Labels
     segments: Labels
+    teams: tuple[str, ...]
     topic: int
 
 
@@ -97,7 +100,18 @@ def settled(identity: str, parts: Parts, duplicates: Duplicates, attribution_ms:
     if len(placed) > items_max:
         return parts, None
     items = tuple(item for _, item in sorted((place, item) for item, place in placed.items()))
-    return parts, Facts(identity, first, items, kept[0].experiments, kept[0].segments, kept[0].topic)
+    teams = _teams(items, placed, kept) if any(fragment.teams for fragment in kept) else ()
+    return parts, Facts(identity, first, items, kept[0].experiments, kept[0].segments, teams, kept[0].topic)
+
+
+def _teams(items: Iterable[str], placed: Mapping[str, int], fragments: Sequence[Fragment]) -> tuple[str, ...]:
+    """The team of each item, as the first fragment says that gives the item its place; empty where no item has one."""
+    found: dict[tuple[str, int], str] = {}
+    for fragment in fragments:
+        for item, place, team in zip(fragment.items, fragment.positions, fragment.teams or [""] * len(fragment.items), strict=True):
+            found.setdefault((item, place), team)
+    teams = tuple(found[item, placed[item]] for item in items)
+    return teams if any(teams) else ()
 
 
 def _places(fragment: Fragment) -> Iterable[tuple[str, int]]:

@@ -131,8 +131,8 @@ class Engine:
             self._begin_anew(state, experiments)
             return state
         state.counted_from = stored.counted_from
-        for number, experiment, first, last, variants in stored.lives:
-            state.lives.take(Life(number, experiment, first, last, variants))
+        for number, experiment, first, last, variants, earlier in stored.lives:
+            state.lives.take(Life(number, experiment, first, last, variants, earlier))
         for name, cell in experiments.items():
             life, _, day = name.partition(":")
             state.lives.of_number[int(life)].scopes[int(day) if day else WHOLE] = decode_scope(cell)
@@ -375,7 +375,7 @@ class Engine:
                 totals=[(*key, total) for key, total in sorted(state.totals.items())],
                 sessions_open=state.sessions_open,
                 groups=[(group, newest, state.since[group]) for group, newest in sorted(state.groups.items())],
-                lives=[(life.number, life.experiment, life.first, life.last, sorted(life.variants)) for life in state.lives],
+                lives=[(life.number, life.experiment, life.first, life.last, sorted(life.variants), life.earlier) for life in state.lives],
                 lives_from=state.lives.next_number,
                 entered_before=state.entered_before,
                 counted_from=state.counted_from,

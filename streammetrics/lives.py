@@ -36,12 +36,24 @@ class Span(NamedTuple):
         return self.first <= ts <= self.last
 
 
+class Earlier(NamedTuple):
+    """A time before an experiment (epoch ms), from `from_ms` on and before `start_ms`: what users' covariates are the means of."""
+
+    experiment: str
+    from_ms: int
+    start_ms: int
+
+    def holds(self, ts: int) -> bool:
+        return self.from_ms <= ts < self.start_ms
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentRules:
     """What decides which lists count in experiments. `metrics` are those that users' totals hold; empty: all that are scored.
 
     `patience_ms`: how long a list that is final waits for its session to close before it enters without, so that the lists of a
     visit enter together. `variants_max` bounds the variants of all experiments of a task together, as `groups_max` its groups.
+    `earlier` has the times before experiments of which users' totals are kept for their covariates, at most one an experiment.
     """
 
     idle_ms: int = 30 * DAY_MS
@@ -49,31 +61,54 @@ class ExperimentRules:
     variants_max: int = 200
     metrics: tuple[str, ...] = ()
     spans: Mapping[str, Span] = field(default_factory=dict, hash=False)
+    earlier: tuple[Earlier, ...] = ()
 
     def span(self, experiment: str) -> Span:
         return self.spans.get(experiment, EVER)
+
+    def is_earlier(self, ts: int) -> bool:
+        """Whether a list at this time is of use as earlier than some experiment, whatever experiments it belongs to."""
+        return any(each.holds(ts) for each in self.earlier)
+
+    def before(self, life: Life) -> Earlier | None:
+        """The time before a life whose lists make covariates: of the life that begins in time after the set start, if any."""
+        return next((each for each in self.earlier if each.experiment == life.experiment and self.in_time(each, life)), None)
+
+    def in_time(self, earlier: Earlier, life: Life) -> bool:
+        """Whether a life begins so soon after the start that it is the one meant: the life after it would not."""
+        return life.first <= earlier.start_ms + self.idle_ms
 
 
 EVER: Final = Span()
 
 
 class Scope:
-    """What is summed over the users of one life, in all or on one day: by variant, but for the users who saw several."""
+    """What is summed over the users of one life, in all or on one day: by variant, but for the users who saw several.
 
-    __slots__ = ("first_exposures", "moments", "multi_exposed")
+    `credits` are the moments of credit for the second team of a pair against the first, by pair of teams in order.
+    """
+
+    __slots__ = ("credits", "first_exposures", "moments", "multi_exposed")
 
     def __init__(self) -> None:
+        self.credits: dict[tuple[str, str], list[int]] = {}
         self.moments: dict[str, list[int]] = {}
         self.first_exposures: dict[str, int] = {}
         self.multi_exposed = 0
 
 
 class Life:
-    """One life of an experiment. `first` and `last` are the least and the greatest time of its admitted lists (ms)."""
+    """One life of an experiment. `first` and `last` are the least and the greatest time of its admitted lists (ms).
 
-    __slots__ = ("experiment", "first", "last", "number", "scopes", "variants")
+    `earlier` is settled when the first list enters, and never changes: its moments have covariates, or have none, throughout.
+    """
 
-    def __init__(self, number: int, experiment: str, first: int, last: int, variants: Iterable[str] = ()) -> None:
+    __slots__ = ("earlier", "experiment", "first", "last", "number", "scopes", "variants")
+
+    def __init__(
+        self, number: int, experiment: str, first: int, last: int, variants: Iterable[str] = (), earlier: Earlier | None = None
+    ) -> None:
+        self.earlier = earlier
         self.number = number
         self.experiment = experiment
         self.first = first

@@ -165,6 +165,11 @@ class ExperimentView:
     policy: Callable[[str], Policy]
     idle_ms: int
 
+    def measures_of(self, kept: Stored) -> Measures:
+        """The layout of an experiment's moments: whether it has covariates is seen from their number."""
+        wide = self.measures.with_covariates
+        return wide if any(len(moments) == wide.moments_width for moments in kept.moments.values()) else self.measures
+
 
 class Ledger:
     """What is known of every task's committed state, and the reports made of it.
@@ -248,13 +253,14 @@ class Ledger:
 
         Of each experiment one life: what a task holds of another one is left out.
         """
-        merged: dict[tuple[str, int], Scope] = {}
+        parts: dict[tuple[str, int], list[Scope]] = {}
         lives = self._lives(tasks)
         for task, scopes in self._scopes.items():
             for key, scope in scopes.items():
                 name, _ = key
                 if task < tasks and name in lives and lives[name].holds(self._begun[task][name].first):
-                    _add_scope(merged.setdefault(key, Scope()), scope)
+                    parts.setdefault(key, []).append(scope)
+        merged = {key: self._merged(scopes) for key, scopes in parts.items()}
         share = self._unmatched_share(tasks)
         return {
             (name, day): Stored(
@@ -264,9 +270,20 @@ class Ledger:
                 first_exposures=scope.first_exposures,
                 multi_exposed_users=scope.multi_exposed,
                 unmatched_share=share,
+                credits=scope.credits,
             )
             for (name, day), scope in sorted(merged.items())
         }
+
+    def _merged(self, scopes: Iterable[Scope]) -> Scope:
+        """The sum of several tasks' scopes. Where some began their experiment without covariates, the others' are left out."""
+        total, scopes = Scope(), list(scopes)
+        if len({len(moments) for scope in scopes for moments in scope.moments.values()}) > 1:
+            assert self.experiments is not None
+            scopes = [_plain(scope, self.experiments.measures.with_covariates) for scope in scopes]
+        for scope in scopes:
+            _add_scope(total, scope)
+        return total
 
     def scales_due(self, tasks: int) -> dict[str, Change]:
         """What is to be settled now: scales that can be frozen and are not yet, and the end of those whose experiment is over.
@@ -279,7 +296,7 @@ class Ledger:
         for (name, day), kept in self.stored(tasks).items():
             if day == WHOLE:
                 frozen = self._scales.of(name, lives[name])
-                due |= self._scales.add(name, lives[name], choose_scales(view.measures, view.policy(name), kept.moments, frozen))
+                due |= self._scales.add(name, lives[name], choose_scales(view.measures_of(kept), view.policy(name), kept.moments, frozen))
         controls = self._controls_of(tasks)
         return due | self._scales.drop(controls, self.rules.lateness_ms) if len(controls) == tasks else due
 
@@ -358,7 +375,7 @@ class Ledger:
         scales = self.scales(tasks)
         for (name, day), kept in self.stored(tasks).items():
             if day == WHOLE or (day == today and not dropped):
-                yield build_report(self.experiments.measures, self.experiments.policy(name), kept, scales[name])
+                yield build_report(self.experiments.measures_of(kept), self.experiments.policy(name), kept, scales[name])
 
     def _unmatched_share(self, tasks: int) -> float | None:
         """Feedback that matches no list, by all feedback whose fate is known; None while there is none."""
@@ -398,12 +415,25 @@ def _scopes(names: Mapping[int, str], cells: Mapping[str, bytes]) -> Iterator[tu
             yield (names[int(life)], int(day) if day else WHOLE), decode_scope(stored)
 
 
+def _plain(scope: Scope, with_covariates: Measures) -> Scope:
+    """The same without covariates."""
+    plain = Scope()
+    plain.credits, plain.first_exposures, plain.multi_exposed = scope.credits, scope.first_exposures, scope.multi_exposed
+    plain.moments = {
+        variant: with_covariates.without_covariates(moments) if len(moments) == with_covariates.moments_width else moments
+        for variant, moments in scope.moments.items()
+    }
+    return plain
+
+
 def _add_scope(total: Scope, scope: Scope) -> None:
     for variant, moments in scope.moments.items():
         known = total.moments.get(variant)
         total.moments[variant] = list(moments) if known is None else add(known, moments)
     for variant, users in scope.first_exposures.items():
         total.first_exposures[variant] = total.first_exposures.get(variant, 0) + users
+    for pair, credit in scope.credits.items():
+        total.credits[pair] = add(total.credits[pair], credit) if pair in total.credits else list(credit)
     total.multi_exposed += scope.multi_exposed
 
 

@@ -36,6 +36,7 @@ _MEANINGS = {
 _VALUE_LABELS = ("experiment", "variant", "k", "window", "segments")
 _GROUP_LABELS = ("experiment", "variant", "window", "segments", "view")
 _MEASURE_LABELS = ("experiment", "variant", "metric", "k", "scope")
+_TEAM_LABELS = ("experiment", "team", "against", "scope")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,11 +125,24 @@ def _experiment_gauges() -> Iterator[Series]:
         "lift_upper": "Greatest lift that the data allow, at all looks together.",
         "verdict": "2 improved, 1 safe, 0 inconclusive, -1 regressed, -2 invalid; without variant, metric and k: of the whole experiment.",
     }
+    reduced = ", with the variance reduced by what users did before the experiment."
+    of_measure |= {f"reduced_{name}": of_measure[name].removesuffix(".") + reduced for name in ("mean", "lift", "lift_lower", "lift_upper")}
+    of_measure["variance_reduction"] = "Share of the variance of a variant's mean that what users did before the experiment explains."
     for name, says in of_measure.items():
         yield _gauge(f"experiment_{name}", says, *_MEASURE_LABELS)
     yield _gauge("experiment_users", "Users who saw this variant and no other.", "experiment", "variant", "scope")
     yield _gauge("experiment_srm_p_value", "Chance of so uneven a split of users, at all looks together.", "experiment", "scope")
     yield _gauge("experiment_multi_exposed_users", "Users who saw several variants, and are excluded.", "experiment", "scope")
+    of_team = {
+        "credit": "Interleaved lists that a team won less those it lost against the other, by lists.",
+        "credit_lower": "Least mean credit that the data allow, at all looks together.",
+        "credit_upper": "Greatest mean credit that the data allow, at all looks together.",
+        "users": "Users of interleaved lists that compare both teams.",
+        "lists": "Interleaved lists that compare both teams.",
+        "verdict": "2 preferred, 0 inconclusive, -1 the other is preferred, -2 invalid.",
+    }
+    for name, says in of_team.items():
+        yield _gauge(f"interleaving_{name}", says, *_TEAM_LABELS)
     yield _gauge("experiment_entered_timestamp_seconds", "Event time up to which all lists are in the experiments.", unit="seconds")
 
 
@@ -152,7 +166,9 @@ TABLE: tuple[Series, ...] = (
     _counter("final_lists", "Final lists.", "experiment", "variant"),
     _counter("final_lists_with_feedback", "Final lists that have feedback.", "experiment", "variant"),
     *_sum_counters(),
-    Series("streammetrics_variant_info", "info", "Role of a variant: control or treatment.", ("experiment", "variant", "role")),
+    Series(
+        "streammetrics_variant_info", "info", "Role of a variant: control, treatment or interleaved.", ("experiment", "variant", "role")
+    ),
     *_experiment_gauges(),
     _counter("events", "Events read, whatever became of them.", "topic"),
     _counter("dropped", "Events refused, by reason: malformed, future, late (in _late_total too) or beyond a limit.", "reason", "topic"),
@@ -166,6 +182,7 @@ TABLE: tuple[Series, ...] = (
     _counter(
         "experiment_lists_full", "Final lists that a user had too many of to count in an experiment, once for each of its scopes.", "topic"
     ),
+    _counter("interleaving_too_many_teams", "Interleaved lists of more teams, or pairs of teams, than are compared.", "topic"),
     _gauge("watermark_timestamp_seconds", "Event time up to which an input has been read.", "topic", "partition", unit="seconds"),
     _gauge("tasks", "Tasks of the namespace: partitions of each topic."),
     _gauge("open_sessions", "Sessions that are open."),

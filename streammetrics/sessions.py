@@ -292,7 +292,8 @@ class Session:
         if impression.positions is None:
             arrived = Parts(facts, True, ())
         else:
-            fragment = Fragment(facts.ts, facts.items, impression.positions, facts.experiments, facts.segments, facts.topic)
+            labels = facts.experiments, facts.segments
+            fragment = Fragment(facts.ts, facts.items, impression.positions, *labels, facts.teams, facts.topic)
             arrived = Parts(None, False, (fragment,))
         known = identity in self.lists or identity in self.parts
         parts = united(self._parts_of(identity), arrived, duplicates) if known else arrived

@@ -12,7 +12,7 @@ import msgspec
 
 from streammetrics.copies import Facts, Fragment, Parts
 from streammetrics.errors import StateError
-from streammetrics.lives import Scope
+from streammetrics.lives import Earlier, Scope
 from streammetrics.presence import StoredPresence
 from streammetrics.reach import Reach, flat, from_flat
 from streammetrics.sessions import UNTOUCHED, JoinRules, Session, ShownList, StoredFeedback, User
@@ -33,17 +33,21 @@ OTHER_MEASURES = (
 """The ways out for who has state whose users were measured otherwise."""
 Fit: TypeAlias = Literal["same", "switched", "measures", "other"]
 
-StoredTotals = tuple[int, int, str | None, int, bytes]
-"""What a user adds to one scope of a life: its number, the day, his variant (None: he saw several), lists, packed sums."""
+StoredCredit = tuple[str, str, int, int]
+"""Of a user's interleaved lists: a pair of teams, the lists that compare them, and the credit of the second."""
+StoredTotals = tuple[int, int, str | None, int, bytes, list[StoredCredit]]
+"""What a user adds to one scope of a life: its number, the day, his variant (None: he saw several), lists, packed sums, credits."""
+StoredEarlier = tuple[Earlier, int, bytes]
+"""A user's totals before an experiment: of which time, lists, packed sums."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_user = msgspec.msgpack.Decoder(tuple[int, int, list[_StoredSession]]).decode
-_decode_totals = msgspec.msgpack.Decoder(tuple[int, list[StoredTotals], list[StoredPresence]]).decode
+_decode_totals = msgspec.msgpack.Decoder(tuple[int, list[StoredTotals], list[StoredEarlier], list[StoredPresence]]).decode
 _decode_reach = msgspec.msgpack.Decoder(tuple[int, list[tuple[str, str, list[int]]]]).decode
 _encode_json = msgspec.json.Encoder().encode
 _decode_pane = msgspec.json.Decoder(tuple[int, list[tuple[str, str, str, str, list[int]]]]).decode
 _decode_scales = msgspec.json.Decoder(tuple[int, int, dict[str, float]]).decode
-_decode_scope = msgspec.json.Decoder(tuple[int, dict[str, int], int, dict[str, list[int]]]).decode
+_decode_scope = msgspec.json.Decoder(tuple[int, dict[str, int], int, dict[str, list[int]], list[tuple[tuple[str, str], list[int]]]]).decode
 
 
 class Control(msgspec.Struct, kw_only=True, array_like=True):
@@ -51,10 +55,10 @@ class Control(msgspec.Struct, kw_only=True, array_like=True):
 
     `rules` names everything that changes numbers, so that state of other rules is never merged. Offsets and watermarks are
     by topic index; `counts` is (reason, topic index, count); `totals` are cumulative tallies of final panes; `groups` is
-    (group, newest ts, known since); `lives` is (number, experiment, first and last time, variants), and the number of the next
-    one is `lives_from`. All lists of panes that end at or before `entered_before` are in the moments of their experiments, if they are
-    no older than `counted_from`, and in the reach of their panes: that of lists from `reach_from` on, with gaps of at most
-    `reach_panes`; 0: none is counted. `entering_ms` is the greatest time that lists of the state have to wait.
+    (group, newest ts, known since); `lives` is (number, experiment, first and last time, variants, the time of its covariates), and
+    the number of the next one is `lives_from`. All lists of panes that end at or before `entered_before` are in the moments of their
+    experiments, if they are no older than `counted_from`, and in the reach of their panes: that of lists from `reach_from` on, with gaps
+    of at most `reach_panes`; 0: none is counted. `entering_ms` is the greatest time that lists of the state have to wait.
     """
 
     version: int = VERSION
@@ -71,7 +75,7 @@ class Control(msgspec.Struct, kw_only=True, array_like=True):
     counts: list[tuple[str, int, int]]
     totals: list[tuple[str, str, list[int]]]
     groups: list[tuple[Group, int, int]]
-    lives: list[tuple[int, str, int, int, list[str]]]
+    lives: list[tuple[int, str, int, int, list[str], Earlier | None]]
     lives_from: int
     entered_before: int
     counted_from: int = NEVER
@@ -152,18 +156,18 @@ def decode_pane(stored: bytes) -> Pane:
     return {Group(*group): tally for *group, tally in tallies}
 
 
-def encode_totals(totals: list[StoredTotals], presence: list[StoredPresence]) -> bytes:
-    return _encode((VERSION, totals, presence))
+def encode_totals(totals: list[StoredTotals], earlier: list[StoredEarlier], presence: list[StoredPresence]) -> bytes:
+    return _encode((VERSION, totals, earlier, presence))
 
 
-def decode_totals(stored: bytes) -> tuple[list[StoredTotals], list[StoredPresence]]:
+def decode_totals(stored: bytes) -> tuple[list[StoredTotals], list[StoredEarlier], list[StoredPresence]]:
     try:
-        version, totals, presence = _decode_totals(stored)
+        version, totals, earlier, presence = _decode_totals(stored)
     except msgspec.DecodeError as error:
         _check(_version(stored), "a user's totals")
         raise _unreadable("a user's totals", error) from error
     _check(version, "a user's totals")
-    return totals, presence
+    return totals, earlier, presence
 
 
 def encode_reach(reach: Reach) -> bytes:
@@ -180,16 +184,17 @@ def decode_reach(stored: bytes) -> Reach:
 
 
 def encode_scope(scope: Scope) -> bytes:
-    return _encode_json((VERSION, scope.first_exposures, scope.multi_exposed, scope.moments))
+    return _encode_json((VERSION, scope.first_exposures, scope.multi_exposed, scope.moments, list(scope.credits.items())))
 
 
 def decode_scope(stored: bytes) -> Scope:
     scope = Scope()
     try:
-        version, scope.first_exposures, scope.multi_exposed, scope.moments = _decode_scope(stored)
+        version, scope.first_exposures, scope.multi_exposed, scope.moments, credits = _decode_scope(stored)
     except msgspec.DecodeError as error:
         raise _unreadable("an experiment", error) from error
     _check(version, "an experiment")
+    scope.credits = dict(credits)
     return scope
 
 

@@ -137,12 +137,18 @@ class TaskState:
         self.sessions_open = 0
 
     def leave(self, user_id: str, user: User, lists: Iterable[ShownList], rules: EngineRules) -> None:
-        """Let those of a user's lists that are now final enter his totals, if they count there and have not entered yet."""
-        pane_ms, all_count = rules.pane_ms, rules.reach is not None
-        waiting = self.leaving.setdefault(user_id, [])
-        waiting += [
-            shown for shown in lists if (all_count or shown.facts.experiments) and shown.ts - shown.ts % pane_ms + pane_ms > user.entered
-        ]
+        """Let those of a user's lists that are now final enter his totals, if they are of use there and have not entered yet.
+
+        Of use are lists that have experiments, and lists of a time before one whose users have covariates; all, where users of windows
+        are counted. Those of a time before wait for no look of their own: they enter with the first list after them that does, and
+        nothing is asked of them before.
+        """
+        pane_ms, waiting, experiments = rules.pane_ms, self.leaving.setdefault(user_id, []), rules.experiments
+        if rules.reach is None and experiments is not None and experiments.earlier:
+            lists = [shown for shown in lists if shown.facts.experiments or experiments.is_earlier(shown.ts)]
+        elif rules.reach is None:
+            lists = [shown for shown in lists if shown.facts.experiments]
+        waiting += [shown for shown in lists if shown.ts - shown.ts % pane_ms + pane_ms > user.entered]
 
     def label(self, experiments: Labels, segments: Labels, ts: int, rules: EngineRules) -> Labelled | None:
         """Admit a label set; None when its groups would be more than a task may hold.

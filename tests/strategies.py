@@ -42,7 +42,15 @@ ACTIONS = (
     "watch",
 )
 VALUES = (None, 29.9, 0.0, 48.0, 30.0)
-EXPERIMENTS = ((), (("ranker", "control"),), (("ranker", "treatment"),), (("layout", "wide"), ("ranker", "treatment")))
+EXPERIMENTS = (
+    (),
+    (("ranker", "control"),),
+    (("ranker", "interleaved"),),
+    (("ranker", "treatment"),),
+    (("layout", "wide"), ("ranker", "treatment")),
+)
+TEAMS = ("", "AB", "BA", "A", "ABC", " BA", "")
+"""The teams of a list's items, a letter each, none for a space; some lists have more items, and some fewer."""
 SEGMENTS = ((), (("surface", "home"),), (("country", "no"), ("surface", "search")))
 RULES = tuple(
     parse_rules(text)
@@ -152,7 +160,13 @@ def _impressions(draw: st.DrawFn, ts: int, is_fragment: bool) -> Impression:
         experiments=draw(st.sampled_from(EXPERIMENTS)),
         segments=draw(st.sampled_from(SEGMENTS)),
         positions=positions,
+        teams=draw(st.sampled_from(TEAMS).map(lambda teams: _teams_of(teams, len(items)))),
     )
+
+
+def _teams_of(letters: str, items: int) -> tuple[str, ...]:
+    teams = tuple(letter.strip() for letter in letters.ljust(items)[:items])
+    return teams if any(teams) else ()
 
 
 @st.composite

@@ -938,6 +938,22 @@ def test_limits_that_let_one_user_outgrow_what_redis_takes_are_warned_of():
     assert "join.lists_open_max (1000) lists of events.event_bytes_max (1048576) bytes are more than 400 MiB" in warning
 
 
+def test_the_days_before_an_experiment_become_milliseconds(tmp_path):
+    toml = "[experiments]\ncuped_verdict = true\n[experiments.named.x]\nstart = 2026-01-31T09:00:00Z\ncuped_days = 2\n"
+    toml += '[experiments.named.y]\nstart = "2026-03-01T00:00:00+01:00"\ncuped_verdict = false\n'
+    settings = configured(tmp_path, toml).settings
+    rules = build_engine(settings, ["events"]).rules.experiments
+    assert rules is not None
+    assert rules.earlier == (("x", 1_769_850_000_000 - 2 * 86_400_000, 1_769_850_000_000),)
+    assert [settings.experiments.policy(name).cuped_verdict for name in ("x", "y", "z")] == [True, False, True]
+
+
+def test_the_report_shows_the_times_of_experiments_as_they_were_meant(tmp_path, recwarn):
+    named = configured(tmp_path, NAMED).settings.model_dump(mode="json")["experiments"]["named"]
+    assert (named["ranker-v7"]["start"], named["ranker-v7"]["end"]) == ("2026-01-31T09:00:00Z", "2026-03-01T00:00:00+01:00")
+    assert not recwarn
+
+
 def test_experiments_may_be_switched_off(tmp_path):
     assert build_engine(configured(tmp_path, "[experiments]\nenabled = false\n").settings, ["events"]).users is None
 
@@ -973,6 +989,8 @@ def test_experiments_are_named_in_the_environment_as_json():
             "experiments.named",
             "x: start must lie before end",
         ),
+        ("[experiments.named.x]\ncuped_days = 7", "experiments.named", "x: cuped_days = 7 needs start"),
+        ("[experiments.named.x]\nstart = 2026-02-01T00:00:00Z\ncuped_days = 0", "experiments.named", r"x\.cuped_days"),
         ("[experiments]\nalpha = 1", "experiments.alpha", "alpha: got 1"),
         ("[experiments]\npaging = ['mrr@3']", "experiments.paging", "mrr@3 is not measured"),
         ("[experiments]\nmetrics = ['mrr@3']", "experiments.metrics", "mrr@3 is not computed"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import astuple
 from typing import Any
 
 from hypothesis import given
@@ -10,17 +11,18 @@ from hypothesis import strategies as st
 
 from streammetrics.adapters.clock import SystemClock
 from streammetrics.engine import Engine
+from streammetrics.entering import TEAM_PAIRS_MAX
 from streammetrics.events.model import Feedback, Impression
 from streammetrics.experiments import ExperimentReport, Policy
-from streammetrics.lives import WHOLE, ExperimentRules, Span
+from streammetrics.lives import WHOLE, Earlier, ExperimentRules, Span
 from streammetrics.publisher import Publisher
 from streammetrics.report import ExperimentView, Ledger, Report
 from streammetrics.vitals import Vitals
 from streammetrics.windows import WindowRules
 from tests.machine import Machine, engine_of
-from tests.oracle import Arrival, Settings, judge
-from tests.oracle.experiments import Scope, Sums, experiments
-from tests.strategies import Case, batches, cases, interleavings, tiny_session_cases
+from tests.oracle import Arrival, Settings, Step, judge
+from tests.oracle.experiments import Scope, Sums, Times, experiments
+from tests.strategies import START_MS, USERS, Case, batches, cases, interleavings, settings, tiny_session_cases
 from tests.test_engine import grades_text, scores_of
 
 FOR_EVER_MS = 1 << 50
@@ -39,17 +41,22 @@ def found(machine: Machine) -> dict[tuple[str, int | None], Scope]:
 def scopes_of(ledger: Ledger, engine: Engine, tasks: int) -> dict[tuple[str, int | None], Scope]:
     """What is stored of every experiment, as the oracle says it."""
     assert engine.users is not None
-    measures = engine.users.measures
     scopes: dict[tuple[str, int | None], Scope] = {}
     for (name, day), kept in ledger.stored(tasks).items():
         sums: dict[tuple[str, str], Sums] = {}
+        covariates: dict[tuple[str, str], tuple[int, ...]] = {}
         for variant, moments in kept.moments.items():
+            wide = engine.users.measures.with_covariates
+            measures = wide if len(moments) == wide.moments_width else wide.plain
             for measure in measures:
+                if measures.covariates and any(more := [moments[place] for place in astuple(measures.covariate_places(measure))]):
+                    covariates[variant, str(measure)] = tuple(more)
                 at = measures.places(measure)
                 row = (moments[at.users], moments[at.y], moments[at.d], moments[at.yy], moments[at.dd], moments[at.yd])
                 if any(row):
                     sums[variant, str(measure)] = row
-        scope = Scope(sums, dict(kept.first_exposures), kept.multi_exposed_users)
+        credits = {pair: tuple(moments) for pair, moments in kept.credits.items() if any(moments)}
+        scope = Scope(sums, covariates, credits, dict(kept.first_exposures), kept.multi_exposed_users)
         scopes[name, None if day == WHOLE else day] = scope
     return scopes
 
@@ -57,9 +64,14 @@ def scopes_of(ledger: Ledger, engine: Engine, tasks: int) -> dict[tuple[str, int
 def expected(case: Case, machine: Machine, rules: ExperimentRules, *, flush: bool) -> dict[tuple[str, int | None], Scope]:
     score = scores_of(machine.engine.layout.scorer)
     result, before = (judge(case.steps, case.settings, score, flush=end).tasks[0] for end in (flush, False))
-    spans = {
-        name: (float("-inf") if span.start_ms is None else span.start_ms, float("inf") if span.end_ms is None else span.end_ms)
-        for name, span in rules.spans.items()
+    times = {
+        name: Times(
+            float("-inf") if span.start_ms is None else span.start_ms,
+            float("inf") if span.end_ms is None else span.end_ms,
+            next(((each.from_ms, each.start_ms) for each in rules.earlier if each.experiment == name), None),
+        )
+        for name in (*rules.spans, *(each.experiment for each in rules.earlier))
+        for span in [rules.span(name)]
     }
     return experiments(
         case.steps,
@@ -68,13 +80,14 @@ def expected(case: Case, machine: Machine, rules: ExperimentRules, *, flush: boo
         score,
         idle_ms=rules.idle_ms,
         patience_ms=rules.patience_ms,
-        spans=spans,
+        times=times,
         flush=flush,
         w_ms=before.w_ms,
     )
 
 
-RULES = st.builds(ExperimentRules, idle_ms=st.sampled_from((FOR_EVER_MS, 20, 3)), patience_ms=st.sampled_from((0, 4, 12)))
+IDLE, PATIENCE = st.sampled_from((FOR_EVER_MS, 20, 3)), st.sampled_from((0, 4, 12))
+RULES = st.builds(ExperimentRules, idle_ms=IDLE, patience_ms=PATIENCE)
 
 
 @given(cases(), RULES, st.booleans())
@@ -144,6 +157,44 @@ def test_only_lists_of_the_time_that_is_set_count(data: st.DataObject, case: Cas
             machine.commit()
     machine.finish(flush=False)
     assert found(machine) == expected(case, machine, rules, flush=False)
+
+
+@st.composite
+def trials(draw: st.DrawFn) -> tuple[Case, ExperimentRules]:
+    """An experiment that begins in the midst of a case and has covariates; users come again and again, and at the end all is final."""
+    chosen = draw(settings())
+    turn = st.tuples(st.sampled_from(USERS), st.sampled_from((1, 9, 0, 3)), st.sampled_from(("AB", "BCA", "")))
+    usual = dict(zip(USERS, draw(st.sampled_from((("interleaved", "interleaved"), ("interleaved", "control")))), strict=True))
+    strays = draw(st.sampled_from((12, 7, 3)))
+    turns = draw(st.lists(st.tuples(turn, st.integers(0, 3)), min_size=6, max_size=14))
+    steps: list[Step] = []
+    now = START_MS
+    for number, ((user, pause, teams), clicked) in enumerate(turns):
+        now += pause
+        items = ("a", "b", "c")[: max(len(teams), 1)]
+        variant = "control" if number % 11 == strays else usual[user]
+        later = () if number < len(turns) // 3 else (("ranker", variant),)
+        steps.append(Arrival(chosen.inputs[0], Impression(f"{number}", user, now, items, later, teams=tuple(teams))))
+        if clicked < len(items):
+            steps.append(Arrival(chosen.inputs[-1], Feedback(user, now, items[clicked], "click", impression_id=f"{number}")))
+    steps += [Arrival(name, Feedback("clock", now + 100, "a", "click")) for name in chosen.inputs]
+    start = START_MS + draw(st.integers(1, 12))
+    earlier = (Earlier("ranker", start - draw(st.sampled_from((1_000, 6))), start), Earlier("layout", start - 4, start + 2))
+    spans = {"ranker": Span(start, draw(st.sampled_from((None, None, start + 9))))}
+    idle_ms = draw(st.sampled_from((FOR_EVER_MS, 200, FOR_EVER_MS, 3)))
+    rules = ExperimentRules(idle_ms=idle_ms, patience_ms=draw(PATIENCE), spans=spans, earlier=earlier[: draw(st.sampled_from((1, 2)))])
+    return Case(chosen, tuple(steps)), rules
+
+
+@given(st.data(), trials(), DUE_MAX, st.booleans())
+def test_covariates_and_credits_equal_brute_force_in_any_batches_commits_and_crashes(
+    data: st.DataObject, trial: tuple[Case, ExperimentRules], due_max: int, flush: bool
+) -> None:
+    case, rules = trial
+    machine = machine_for(case, rules, due_max)
+    machine.live_through(case.steps, data)
+    machine.finish(flush)
+    assert found(machine) == expected(case, machine, rules, flush=flush)
 
 
 DAY_MS = 86_400_000
@@ -320,3 +371,100 @@ def test_a_report_shows_an_experiment_since_its_start_and_today_with_a_scale_tha
     known = {name: scale for name, scale in scales(before).items() if scale is not None}
     assert known
     assert {name: scales(after)[name] for name in known} == known
+
+
+HOUR_MS = 3_600_000
+BEFORE = Earlier("ranker", NOON_MS - HOUR_MS, NOON_MS)
+"""The hour before an experiment that begins at noon."""
+
+
+def machine_with_past(due_max: int = 1_000, end_ms: int | None = None, earlier: tuple[Earlier, ...] = (BEFORE,)) -> Machine:
+    return machine_of(due_max, idle_ms=DAY_MS, spans={"ranker": Span(NOON_MS, end_ms)}, earlier=earlier)
+
+
+def clock(ts: int) -> Arrival:
+    return clicked("clock", ts)
+
+
+def test_lists_before_an_experiment_are_forgotten_when_nobody_comes_to_it() -> None:
+    machine = machine_with_past(due_max=1)
+    take(
+        machine, *(shown(f"u{number}", NOON_MS - 9_000 + number) for number in range(3)), shown("v", NOON_MS - 2 * HOUR_MS), clock(NOON_MS)
+    )
+    users = ("u0", "u1", "u2", "v")
+    assert (set(kept(machine, *users)[0]), set(kept(machine)[1])) == ({"u0", "u1", "u2"}, {"u0", "u1", "u2", "clock"})
+    take(machine, clock(NOON_MS + DAY_MS), clock(NOON_MS + DAY_MS + 10_000), clock(NOON_MS + DAY_MS + 20_000))
+    assert kept(machine, *users) == ({}, ["clock"], {})
+
+
+def test_lists_before_an_experiment_are_kept_as_long_as_it_lives() -> None:
+    machine = machine_with_past()
+    half = DAY_MS // 2
+    before = [shown(user, NOON_MS - 9_000 + turn, items=("i", "j")) for turn, user in enumerate("uvw")]
+    take(machine, *before, *(shown("v", NOON_MS + half * turn, RANKER) for turn in range(4)))
+    assert set(kept(machine, "u", "v", "w")[0]) == {"u", "v", "w"}
+    take(machine, shown("u", NOON_MS + half * 4, RANKER), clock(NOON_MS + half * 4 + 10_000))
+    assert found(machine)["ranker", None].covariates["a", "ndcg@1"][0] == 2
+    take(machine, clock(NOON_MS + 9 * half), clock(NOON_MS + 9 * half + 10_000))
+    assert kept(machine, "u", "v", "w") == ({}, ["clock"], {})
+
+
+def test_lists_before_an_experiment_leave_with_its_set_end() -> None:
+    machine = machine_with_past(end_ms=NOON_MS + 5_000)
+    take(machine, shown("u", NOON_MS - 9_000), shown("u", NOON_MS + 10, RANKER), *(clock(NOON_MS + 5_000 * turn) for turn in (1, 2, 3, 4)))
+    assert kept(machine, "u")[:2] == ({}, ["clock"])
+    assert found(machine)["ranker", None].covariates["a", "ndcg@1"][0] == 1
+
+
+def test_what_an_experiment_began_with_holds_whatever_is_set_later() -> None:
+    began_with = {}
+    for earlier, later in (((BEFORE,), ()), ((), (BEFORE,)), ((BEFORE,), (BEFORE._replace(from_ms=0),))):
+        machine = machine_with_past(earlier=earlier)
+        take(machine, shown("u", NOON_MS - 9_000), shown("u", NOON_MS + 10, RANKER), clock(NOON_MS + 5_000))
+        machine.engine = machine_with_past(earlier=later).engine
+        machine.open()
+        take(machine, shown("u", NOON_MS + 9_000, RANKER), shown("v", NOON_MS + 9_000, RANKER), clock(NOON_MS + 20_000))
+        scope = found(machine)["ranker", None]
+        assert scope.sums["a", "ndcg@1"][:3] == (2, 0, 3)
+        began_with[earlier, later] = scope.covariates.get(("a", "ndcg@1"), (0,))[0]
+    assert list(began_with.values()) == [1, 0, 1]
+
+
+def test_tasks_that_began_an_experiment_with_and_without_covariates_are_added_without() -> None:
+    machines = [machine_with_past(earlier=earlier) for earlier in ((BEFORE,), ())]
+    for machine in machines:
+        take(machine, shown("u", NOON_MS - 9_000), shown("u", NOON_MS + 10, RANKER), clock(NOON_MS + 5_000))
+    engine = machines[0].engine
+    assert engine.users is not None
+    rules = WindowRules(pane_ms=100, windows_ms=(100,), lateness_ms=0, attribution_ms=500)
+    ledger = Ledger(engine.layout, rules, {}, engine.signature, ExperimentView(engine.users.measures, lambda name: Policy(), DAY_MS))
+    for task, machine in enumerate(machines):
+        (view,) = machine.store.view([0], {}, {}).values()
+        ledger.update(task, view.seq, view.control, view.panes, view.users, view.experiments)
+    scope = scopes_of(ledger, engine, 2)["ranker", None]
+    assert (scope.sums["a", "ndcg@1"][:3], scope.covariates) == ((2, 0, 2), {})
+    assert scopes_of(ledger, engine, 1)["ranker", None].covariates["a", "ndcg@1"][0] == 1
+
+
+def drafted(user: str, ts: int, teams: tuple[str, ...]) -> Arrival:
+    items = tuple(f"i{place}" for place in range(len(teams)))
+    return Arrival("events", Impression(f"{user}-{ts}", user, ts, items, (("ranker", "interleaved"),), teams=teams))
+
+
+def test_a_user_of_several_variants_gives_his_credits_back() -> None:
+    machine = machine_of()
+    take(machine, drafted("u", NOON_MS, ("a", "b")), drafted("v", NOON_MS, ("b", "a")), clock(NOON_MS + 5_000))
+    assert found(machine)["ranker", None].credits == {("a", "b"): (2, 2, 2, 0, 0, 0)}
+    take(machine, shown("u", NOON_MS + 9_000, RANKER), clock(NOON_MS + 20_000))
+    assert found(machine)["ranker", None].credits == {("a", "b"): (1, 1, 1, 0, 0, 0)}
+
+
+def test_teams_beyond_the_limits_compare_nothing_and_are_counted() -> None:
+    machine = machine_of()
+    take(machine, drafted("u", NOON_MS, tuple("abcdefghi")), clock(NOON_MS + 5_000))
+    assert machine.state.counts["too_many_teams", 0] == 1
+    assert found(machine)["ranker", None].credits == {}
+    pairs = [(f"a{number}", f"b{number}") for number in range(TEAM_PAIRS_MAX + 1)]
+    take(machine, *(drafted("u", NOON_MS + 10_000 + turn, pair) for turn, pair in enumerate(pairs)), clock(NOON_MS + 20_000))
+    assert len(found(machine)["ranker", None].credits) == TEAM_PAIRS_MAX
+    assert machine.state.counts["too_many_teams", 0] == 3  # in the whole life, and on the day

@@ -271,7 +271,7 @@ def reached(lists: list[tuple[str, int, int | None]], cuts: list[int]) -> Reache
 
 
 def list_of(pane: int, place: int | None) -> ShownByUser:
-    made = ShownByUser(Facts("w", 10 * pane + 5, ("i",) * 4, (("ranker", "ab"[pane % 2]),), (), 0))
+    made = ShownByUser(Facts("w", 10 * pane + 5, ("i",) * 4, (("ranker", "ab"[pane % 2]),), (), (), 0))
     made.hits = {} if place is None else {place: 1}
     return made
 
@@ -287,7 +287,7 @@ def test_what_the_next_owner_of_a_task_has_written_already_does_not_stop_the_for
     assert machine.engine.reach is not None
     looked = PresenceRound(machine.engine.reach, panes_max=10, pane_ms=100, first=0)
     mine = looked.read([("", "", 20, b"\xff" * 8)], oldest_open=12)
-    looked.enter(mine, [ShownByUser(Facts("w", at, ("i",), (), (), 0)) for at in (1_250, 2_150)])
+    looked.enter(mine, [ShownByUser(Facts("w", at, ("i",), (), (), (), 0)) for at in (1_250, 2_150)])
     reaches: Reaches = {}
     assert looked.sum(reaches) == {2_100}
     assert reaches == {2_100: {("", ""): {(0, 1): 1}}}

@@ -350,6 +350,23 @@ def test_a_regression_from_the_start_is_a_variant_of_lower_quality() -> None:
     assert list(generate(sick, 5_000)) == list(generate(worse, 5_000))
 
 
+def test_interleaved_lists_are_drafted_by_both_rankers_pair_by_pair_and_by_chance() -> None:
+    shown = [event for event in events(sample(Traffic(interleaved=True, items_per_list=7))) if isinstance(event, Impression)]
+    assert {each.experiments for each in shown} == {(("ranker", "interleaved"),)}
+    for each in shown:
+        pairs = [each.teams[at : at + 2] for at in range(0, 6, 2)]
+        assert all(set(pair) == {"control", "treatment"} for pair in pairs)
+        assert len(set(each.items)) == len(each.items) == len(each.teams) == 7
+    for place in range(7):
+        share = sum(each.teams[place] == "control" for each in shown) / len(shown)
+        assert abs(share - 0.5) < 4 * 0.5 / math.sqrt(len(shown))
+
+
+def test_interleaving_needs_two_rankers() -> None:
+    with pytest.raises(ConfigError, match="interleaved = with the variants only: two variants"):
+        replace(with_quality(1.0), interleaved=True)
+
+
 def test_a_regression_lowers_click_ndcg_of_its_variant_only() -> None:
     traffic = Traffic(regression=Regression("treatment", 0.7, after_ms=HOUR_MS // 2))
     values: dict[tuple[str, bool], list[float]] = defaultdict(list)

@@ -3,7 +3,7 @@
 import { chart } from "./page_chart.js";
 import { experimentsEnd, groupName, segmentName, trackName } from "./page_history.js";
 import { fine, folded, make, table } from "./page_parts.js";
-import { MISSING, countText, inOrder, isNumber, liftText, metricText, roundCountText, scopeWords, timeText, valueText, windowWords } from "./page_words.js";
+import { MISSING, countText, inOrder, isNumber, liftText, metricText, roundCountText, scopeWords, shareText, timeText, valueText, windowWords } from "./page_words.js";
 
 const SECTIONS_MAX = 8;
 const COLORS = 6;
@@ -47,7 +47,7 @@ function section(view, experiment) {
     make("h2", { id: `${id}-title` }, title),
     experiment ? verdict(view, stats) : null,
     make("div", { class: "body" },
-      make("div", { class: "numbers" }, sideBySide(view, experiment, variants, stats, control)),
+      make("div", { class: "numbers" }, sideBySide(view, experiment, variants, stats, control), preferences(stats)),
       stats ? liftChart(view, id, stats, variants) : null,
       windowChart(view, id, experiment, variants)),
     folded(`${id}-every`, "Every metric", () => everyMetric(view, experiment, variants, stats, control)));
@@ -109,7 +109,9 @@ function sideBySide(view, experiment, variants, stats, control) {
   const rows = ["final", "live"].map((kind) => [windowHead(view, kind), ...variants.map((variant) => windowCell(view, kind, experiment, variant))]);
   if (stats) {
     const compared = (shown) => variants.map((variant) => shown(measureOf(stats, variant, selection.metric), variant));
-    const treated = (shown) => compared((measure, variant) => (variant === control ? fine("the control") : measure ? shown(measure) : MISSING));
+    const mixed = new Set(stats.variants.filter((each) => each.role === "interleaved").map((each) => each.variant));
+    const treated = (shown) => compared((measure, variant) => (
+      variant === control ? fine("the control") : mixed.has(variant) ? fine("both rankers in one list") : measure ? shown(measure) : MISSING));
     rows.push([["Mean ", scopeWords(stats.scope), fine(`final, to ${timeText(experimentsEnd(view.report), view.now)}`)], ...compared(meanCell)]);
     rows.push([["Against the control", fine(`${certainty(stats, selection.metric)} interval, at all looks`)], ...treated(liftCell)]);
     rows.push([["Verdict on ", name], ...treated((measure) => (measure.verdict ? badge(measure.verdict) : MISSING))]);
@@ -156,7 +158,29 @@ function meanCell(measure) {
 }
 
 function liftCell(measure) {
-  return [make("span", { class: "value" }, liftText(measure.lift)), fine(intervalText(measure))];
+  const known = [make("span", { class: "value" }, liftText(measure.lift)), fine(intervalText(measure))];
+  const { reduced } = measure;
+  if (reduced && isNumber(reduced.lift)) {
+    known.push(fine(`with CUPED ${liftText(reduced.lift)}, ${intervalText(reduced)}; ${shareText(reduced.variance_reduction)} of the variance gone`));
+  }
+  return known;
+}
+
+/** Which team of interleaved lists people prefer; nothing where there are none. */
+function preferences(stats) {
+  if (!stats?.preferences?.length) return null;
+  const rows = stats.preferences.map((each) => [
+    `${each.team} against ${each.against}`,
+    [make("span", { class: "value" }, creditText(each.credit)),
+      fine(isNumber(each.credit_lower) ? `${creditText(each.credit_lower)} to ${creditText(each.credit_upper)}` : "no interval yet")],
+    [badge(each.verdict), fine(each.verdict.reason)],
+    [countText(each.users), fine(`${countText(each.lists)} lists`)],
+  ]);
+  return table("Interleaved lists: which team people prefer", ["Teams", "Lists won less lost, by lists", "Verdict", "Users"], rows, "preferences");
+}
+
+function creditText(credit) {
+  return `${credit < 0 ? "−" : "+"}${valueText(Math.abs(credit))}`;
 }
 
 function intervalText(measure) {

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from streammetrics.adapters.prometheus_labels import OTHER, ShownGroup
-from streammetrics.experiments import ExperimentReport, Policy
+from streammetrics.experiments import INTERLEAVED, ExperimentReport, Policy, PreferenceRow
 from streammetrics.experiments import Row as ExperimentRow
 from streammetrics.series import SERIES
 from streammetrics.windows import Group
@@ -27,11 +27,17 @@ def control_by_convention(experiment: str, variants: Collection[str]) -> str | N
 
 
 def experiment_groups(experiments: Iterable[ExperimentReport]) -> Iterator[Group]:
-    """Every experiment and every variant of it, as groups that want a name."""
+    """Every experiment and every variant and team of it, as groups that want a name."""
     for experiment in experiments:
         yield Group(experiment.experiment, "")
         for variant in experiment.variants:
             yield Group(experiment.experiment, variant.variant)
+        yield from _teams(experiment)
+
+
+def _teams(experiment: ExperimentReport) -> set[Group]:
+    """The teams of an interleaved experiment, which share the names of variants."""
+    return {Group(experiment.experiment, team) for each in experiment.preferences for team in (each.team, each.against)}
 
 
 def experiment_rows(
@@ -41,23 +47,44 @@ def experiment_rows(
 
     What is known of whole experiments and variants comes first: an alert asks for it, and a page is cut at its end.
     """
+    experiments = list(experiments)
     rows = sorted((row for experiment in experiments for row in experiment.rows()), key=lambda row: row.metric != "")
     named = [(row, shown) for row in rows if not (shown := groups[Group(row.experiment, row.variant)]).is_folded]
-    return [_labelled(row, shown) for row, shown in named], len(rows) - len(named)
+    credits = [row for experiment in experiments for row in experiment.preference_rows()]
+    of_teams = [labelled for row in credits if (labelled := _credited(row, groups)) is not None]
+    split = next((at for at, (row, _) in enumerate(named) if row.metric != ""), len(named))
+    found = [_labelled(row, shown) for row, shown in named]
+    return [*found[:split], *of_teams, *found[split:]], len(rows) - len(named) + len(credits) - len(of_teams)
 
 
 def roles(groups: Mapping[Group, ShownGroup], experiments: Iterable[ExperimentReport], control_of: ControlOf) -> Iterator[tuple[str, ...]]:
     """(experiment, variant, role) of every variant that is shown by its own name, sorted."""
+    experiments = list(experiments)
     controls = {each.experiment: each.control for each in experiments if each.control is not None}
     variants: dict[str, dict[str, str]] = {}
+    arms = {Group(each.experiment, variant.variant) for each in experiments for variant in each.variants}
+    teams = {group for each in experiments for group in _teams(each)} - arms
     for group, shown in groups.items():
-        if group.experiment and group.variant and not shown.segments and OTHER not in (shown.experiment, shown.variant):
+        if (
+            group not in teams
+            and group.experiment
+            and group.variant
+            and not shown.segments
+            and OTHER not in (shown.experiment, shown.variant)
+        ):
             variants.setdefault(group.experiment, {})[group.variant] = shown.variant
     for experiment in sorted(variants):
         control = controls.get(experiment) or control_of(experiment, variants[experiment])
         name = groups[Group(experiment, next(iter(variants[experiment])))].experiment
         for variant, shown_variant in sorted(variants[experiment].items()):
-            yield name, shown_variant, "control" if variant == control else "treatment"
+            yield name, shown_variant, "control" if variant == control else INTERLEAVED if variant == INTERLEAVED else "treatment"
+
+
+def _credited(row: PreferenceRow, groups: Mapping[Group, ShownGroup]) -> tuple[str, tuple[str, ...], float] | None:
+    team, against = (groups[Group(row.experiment, name)] for name in (row.team, row.against))
+    if team.is_folded or against.is_folded:
+        return None
+    return f"streammetrics_interleaving_{row.series}", (team.experiment, team.variant, against.variant, row.scope), row.value
 
 
 def _labelled(row: ExperimentRow, shown: ShownGroup) -> tuple[str, tuple[str, ...], float]:

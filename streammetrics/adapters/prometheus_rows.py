@@ -33,6 +33,7 @@ COUNTED_ALONE = {
     "unknown_action": "streammetrics_feedback_unknown_action_total",
     "key_mismatch": "streammetrics_key_mismatch_total",
     "experiment_lists_full": "streammetrics_experiment_lists_full_total",
+    "too_many_teams": "streammetrics_interleaving_too_many_teams_total",
 }
 """The reasons that have a series of their own; `late` is one of dropped events too."""
 

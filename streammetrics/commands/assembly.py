@@ -12,7 +12,7 @@ from streammetrics.engine import Engine, EngineRules
 from streammetrics.errors import ConfigError, Problem
 from streammetrics.events import Decoder, UbiSettings, decoder
 from streammetrics.grades import parse_grades
-from streammetrics.lives import DAY_MS, ExperimentRules, Span
+from streammetrics.lives import DAY_MS, Earlier, ExperimentRules, Span
 from streammetrics.metrics import MetricError, Scorer, Spec
 from streammetrics.reach import ReachRules
 from streammetrics.report import ExperimentView, Ledger
@@ -68,6 +68,11 @@ def _experiment_rules(settings: Settings) -> ExperimentRules | None:
         variants_max=experiments.variants_max,
         metrics=experiments.metrics,
         spans={name: Span(_epoch_ms(trial.start), _epoch_ms(trial.end)) for name, trial in experiments.named.items()},
+        earlier=tuple(
+            Earlier(name, start_ms - trial.cuped_days * DAY_MS, start_ms)
+            for name, trial in sorted(experiments.named.items())
+            if trial.cuped_days is not None and (start_ms := _epoch_ms(trial.start)) is not None
+        ),
     )
 
 

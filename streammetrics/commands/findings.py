@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from streammetrics.errors import StreammetricsError
-from streammetrics.experiments import ExperimentReport
+from streammetrics.experiments import ExperimentReport, PreferenceReport
 from streammetrics.history import DAY_SCOPE, History, Look, look_at
 
 SCOPE_WORDS: Final = {"start": "since it began", "day": "on this UTC day"}
@@ -104,6 +104,22 @@ def interval_text(lower: float | None, upper: float | None) -> str:
     if lower is None or upper is None:
         return "-" if lower is upper else f"below {lift_text(upper)}" if lower is None else f"above {lift_text(lower)}"
     return f"{lift_text(lower)} to {lift_text(upper)}"
+
+
+def share_text(share: float) -> str:
+    """A share for people.
+
+    >>> share_text(0.314159)
+    '31.4 %'
+    """
+    return f"{100 * share:.1f} %"
+
+
+def credit_text(preference: PreferenceReport) -> str:
+    """The interval of a mean credit for people; a dash before there are users enough."""
+    if preference.credit_lower is None or preference.credit_upper is None:
+        return "-"
+    return f"{preference.credit_lower:+.4f} to {preference.credit_upper:+.4f}"
 
 
 def health_lines(experiment: ExperimentReport) -> list[str]:

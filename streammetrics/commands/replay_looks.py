@@ -57,7 +57,7 @@ class ReplayLooks:
         for (name, scope), (_, seen) in sorted(self._seen.items()):
             if (name, scope) in left:
                 scales = frozen[name]
-                reports = ((at, build_report(view.measures, view.policy(name), stored, scales)) for at, stored in seen.kept)
+                reports = ((at, build_report(view.measures_of(stored), view.policy(name), stored, scales)) for at, stored in seen.kept)
                 looks: tuple[tuple[int, Look], ...] = tuple((at, look_at(report)) for at, report in reports)
                 trails.append(Trail(name, scope, Thinned(seen.width_ms, looks)))
         return History(tuple(trails))

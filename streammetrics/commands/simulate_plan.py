@@ -41,6 +41,7 @@ class Wishes:
     experiment: str = "ranker"
     variants: tuple[str, ...] = ()
     regression: str | None = None
+    interleaved: bool = False
     disorder_ms: int = 2_000
     duplicates: float = 0.0
     lates: float = 0.0
@@ -90,6 +91,7 @@ def plan_of(wishes: Wishes, topics: Sequence[str], now_ms: int) -> Plan:
         experiment=wishes.experiment,
         variants=tuple(variant for variant in variants if variant) or Traffic().variants,
         regression=regression,
+        interleaved=wishes.interleaved,
         disorder_ms=wishes.disorder_ms,
         duplicate_rate=wishes.duplicates,
         late_rate=wishes.lates,

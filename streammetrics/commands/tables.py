@@ -18,7 +18,7 @@ MAIN_CUTOFF = "10"
 UNLABELLED = "all"
 
 _FEEDBACK = ("matched", "repeated", "orphan", "out_of_list", "too_old", "unknown_action")
-_OTHERWISE = ("duplicate", "session_full", "key_mismatch", "experiment_lists_full")
+_OTHERWISE = ("duplicate", "session_full", "key_mismatch", "experiment_lists_full", "too_many_teams")
 _USED = frozenset({"events", *_FEEDBACK, *_OTHERWISE})
 """Counters that are told apart from those of refused events."""
 

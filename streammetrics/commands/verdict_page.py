@@ -9,7 +9,17 @@ import re
 from importlib import resources
 from xml.etree.ElementTree import Element, SubElement, tostring
 
-from streammetrics.commands.findings import SCOPE_WORDS, Findings, health_lines, honesty, interval_text, lift_text, moment
+from streammetrics.commands.findings import (
+    SCOPE_WORDS,
+    Findings,
+    credit_text,
+    health_lines,
+    honesty,
+    interval_text,
+    lift_text,
+    moment,
+    share_text,
+)
 from streammetrics.commands.interval_chart import interval_chart
 from streammetrics.experiments import ExperimentReport, MeasureReport
 from streammetrics.history import Look, main_measures
@@ -46,7 +56,9 @@ def _section(body: Element, experiment: ExperimentReport, looks: list[tuple[int,
     _text(verdict, "strong", experiment.verdict.word, {"class": experiment.verdict.word}).tail = f" {experiment.verdict.reason}"
     _arms(section, experiment)
     _charts(section, experiment, looks)
+    _preferences(section, experiment)
     _measures(section, experiment)
+    _reduced(section, experiment)
     checks = SubElement(section, "ul")
     for line in health_lines(experiment):
         _text(checks, "li", line)
@@ -93,6 +105,31 @@ def _measures(section: Element, experiment: ExperimentReport) -> None:
         told = _text(SubElement(row, "td", {"class": "name"}), "span", word, {"class": word})
         told.tail = " (pages)" if each.paging and each.verdict else ""
         _text(row, "td", each.verdict.reason if each.verdict else "", {"class": "words"})
+
+
+def _preferences(section: Element, experiment: ExperimentReport) -> None:
+    if not experiment.preferences:
+        return
+    rows = _table(section, "Interleaved lists", ("team", "against"), ("users", "lists", "mean credit", "interval"), ("verdict", "in words"))
+    for each in experiment.preferences:
+        row = _row(rows, (each.team, each.against), (f"{each.users:,}", f"{each.lists:,}", f"{each.credit:+.4f}", credit_text(each)))
+        _text(SubElement(row, "td", {"class": "name"}), "span", each.verdict.word, {"class": each.verdict.word})
+        _text(row, "td", each.verdict.reason, {"class": "words"})
+    legend = "Mean credit: lists that the team won less those it lost, by lists; a list is won by the team with more relevant items in it."
+    _text(section, "p", legend, {"class": "note"})
+
+
+def _reduced(section: Element, experiment: ExperimentReport) -> None:
+    """The measures with what users did before the experiment taken out, where that is known."""
+    found = [(variant.variant, each, each.reduced) for variant in experiment.variants for each in variant.measures if each.reduced]
+    if not found:
+        return
+    numbers = ("mean", "lift", "interval", "variance removed", "users with a past")
+    rows = _table(section, "With the variance reduced (CUPED)", ("measure", "variant"), numbers)
+    for variant, each, reduced in sorted(found, key=lambda row: _place(experiment, row[1])):
+        interval = interval_text(reduced.lift_lower, reduced.lift_upper)
+        shown = f"{reduced.mean:.4f}", lift_text(reduced.lift), interval, share_text(reduced.variance_reduction)
+        _row(rows, (f"{each.metric}@{each.k}", variant), (*shown, f"{reduced.users_with_earlier:,}"))
 
 
 def _place(experiment: ExperimentReport, measure: MeasureReport) -> tuple[int, int]:

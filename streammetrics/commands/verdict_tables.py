@@ -9,9 +9,19 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from streammetrics.commands.findings import SCOPE_WORDS, Findings, health_lines, honesty, interval_text, lift_text, moment
+from streammetrics.commands.findings import (
+    SCOPE_WORDS,
+    Findings,
+    credit_text,
+    health_lines,
+    honesty,
+    interval_text,
+    lift_text,
+    moment,
+    share_text,
+)
 from streammetrics.commands.tables import number
-from streammetrics.experiments import ExperimentReport
+from streammetrics.experiments import ExperimentReport, MeasureReport
 from streammetrics.experiments.verdict import Word
 from streammetrics.history import main_measures
 
@@ -40,7 +50,11 @@ def verdict_lines(findings: Findings, all_measures: bool) -> Iterator[Renderable
 def _numbers(experiment: ExperimentReport, all_measures: bool) -> Iterator[RenderableType]:
     yield _arms(experiment)
     shown = None if all_measures else main_measures(experiment)
+    if experiment.preferences:
+        yield _preferences(experiment)
     yield _measures(experiment, shown)
+    if any(each.reduced for _, each in _compared(experiment, shown)):
+        yield _reduced(experiment, shown)
     measured = {(each.metric, each.k) for variant in experiment.variants for each in variant.measures}
     if shown is not None and len(measured) > len(shown):
         yield Text(f"{len(measured) - len(shown)} measures more: --all", style="dim")
@@ -65,14 +79,7 @@ def _measures(experiment: ExperimentReport, shown: tuple[tuple[str, int], ...] |
         if variant.variant == experiment.control
         for each in variant.measures
     }
-    rows = [
-        (variant.variant, each)
-        for variant in experiment.variants
-        if variant.variant != experiment.control
-        for each in variant.measures
-        if shown is None or (each.metric, each.k) in shown
-    ]
-    for variant, each in sorted(rows, key=lambda row: shown.index((row[1].metric, row[1].k)) if shown else 0):
+    for variant, each in _compared(experiment, shown):
         verdict = Text(each.verdict.word, style=STYLES[each.verdict.word]) if each.verdict else Text("-")
         if each.paging:
             verdict.append(" (pages)", style="dim")
@@ -80,6 +87,40 @@ def _measures(experiment: ExperimentReport, shown: tuple[tuple[str, int], ...] |
         mean = number(of_control.get((each.metric, each.k)))
         table.add_row(f"{each.metric}@{each.k}", Text(variant), mean, number(each.mean), lift_text(each.lift), interval, verdict)
     return table
+
+
+def _preferences(experiment: ExperimentReport) -> Table:
+    """One row a team of an interleaved experiment."""
+    table = _table(("team", "against"), ("users", "lists", "mean credit", "interval"))
+    table.add_column("verdict", no_wrap=True)
+    for each in experiment.preferences:
+        verdict = Text(each.verdict.word, style=STYLES[each.verdict.word])
+        counts = f"{each.users:,}", f"{each.lists:,}"
+        table.add_row(Text(each.team), Text(each.against), *counts, f"{each.credit:+.4f}", credit_text(each), verdict)
+    return table
+
+
+def _reduced(experiment: ExperimentReport, shown: tuple[tuple[str, int], ...] | None) -> Table:
+    """The same measures with the variance reduced."""
+    table = _table(("with CUPED", "variant"), ("mean", "lift", "interval", "variance removed"))
+    for variant, each in _compared(experiment, shown):
+        if each.reduced is not None:
+            interval = interval_text(each.reduced.lift_lower, each.reduced.lift_upper)
+            numbers = number(each.reduced.mean), lift_text(each.reduced.lift), interval, share_text(each.reduced.variance_reduction)
+            table.add_row(f"{each.metric}@{each.k}", Text(variant), *numbers)
+    return table
+
+
+def _compared(experiment: ExperimentReport, shown: tuple[tuple[str, int], ...] | None) -> list[tuple[str, MeasureReport]]:
+    """The measures that are shown of each variant but the control, in their order."""
+    rows = [
+        (variant.variant, each)
+        for variant in experiment.variants
+        if variant.variant != experiment.control
+        for each in variant.measures
+        if shown is None or (each.metric, each.k) in shown
+    ]
+    return sorted(rows, key=lambda row: shown.index((row[1].metric, row[1].k)) if shown else 0)
 
 
 def _table(words: tuple[str, ...], numbers: tuple[str, ...]) -> Table:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, PlainValidator
+from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator
 
 from streammetrics.config.fields import (
     Clash,
@@ -41,7 +41,11 @@ def _table(given: object) -> object:
         raise ValueError("not a JSON object") from None
 
 
-Moment = Annotated[datetime | None, PlainValidator(_moment)]
+def _moment_text(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat().replace("+00:00", "Z")
+
+
+Moment = Annotated[datetime | None, PlainValidator(_moment), PlainSerializer(_moment_text, return_type=str | None, when_used="json")]
 
 
 class Trial(Section):
@@ -51,6 +55,8 @@ class Trial(Section):
     shares: Mapping[Text, Annotated[Number, Field(gt=0)]] | None = None
     start: Moment = None
     end: Moment = None
+    cuped_days: Annotated[Whole, Field(ge=1, le=366)] | None = None
+    cuped_verdict: bool | None = None
     alpha: Number | None = None
     margin: Number | None = None
     min_users: Whole | None = None
@@ -82,6 +88,9 @@ class ExperimentSettings(Section):
     margin: Number = setting(_POLICY.margin, "The relative drop that is tolerated.", "a number from 0 to below 1")
     min_users: Whole = whole(_POLICY.min_users, "Users that a variant needs before anything is shown of it.", 2, 1_000_000_000)
     minimum_lift: Number = setting(_POLICY.minimum_lift, "The relative effect that one wants to find.", "a number above 0")
+    cuped_verdict: bool = setting(
+        _POLICY.cuped_verdict, "Whether verdicts go by the interval with variance reduction, in experiments that have cuped_days."
+    )
     sample_ratio_alpha: Number = setting(
         _POLICY.sample_ratio_alpha, "An experiment is invalid when its split of users is as unlikely as this.", "a number between 0 and 1"
     )
@@ -94,7 +103,8 @@ class ExperimentSettings(Section):
     named: Annotated[Mapping[Text, Trial], BeforeValidator(_table)] = setting(
         {},
         "What was decided about single experiments, in a table [experiments.named.NAME] each: control, shares (a table of variants),"
-        " start, end, and any of paging, alpha, margin, min_users, minimum_lift, sample_ratio_alpha, multi_exposed_share_max,"
+        " start, end, cuped_days (the days before the start whose lists reduce the variance, 1 to 366; needs start), and any of"
+        " paging, alpha, margin, min_users, minimum_lift, cuped_verdict, sample_ratio_alpha, multi_exposed_share_max,"
         " unmatched_share_max.",
         "a table of tables; in the environment, a JSON object of objects",
     )
@@ -122,3 +132,6 @@ class ExperimentSettings(Section):
         for name, trial in self.named.items():
             if trial.start is not None and trial.end is not None and trial.start >= trial.end:
                 yield Clash(("experiments.named",), f"{name}: start must lie before end")
+            if trial.start is None and trial.cuped_days is not None:
+                rule = f"{name}: cuped_days = {trial.cuped_days} needs start, for they are the days before it: set start, or leave both out"
+                yield Clash(("experiments.named",), rule)

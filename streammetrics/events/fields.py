@@ -71,6 +71,10 @@ class Fields:
     def label(self, name: str) -> str:
         return read_label(self.within + name, self.need(name), self.limits)
 
+    def optional_label(self, name: str) -> str | None:
+        raw = self.get(name)
+        return None if raw is None else read_label(self.within + name, raw, self.limits)
+
     def time(self, name: str) -> int:
         return read_ts(self.within + name, self.need(name))
 

@@ -30,7 +30,8 @@ class Impression(msgspec.Struct, frozen=True, gc=False):
     """One ranked list, or a fragment of one, shown to one user at one time.
 
     `items` are in rank order (best first). `positions` is None for a whole list; for a fragment it gives each item's
-    position, ascending. `experiments` and `segments` are (name, value) pairs sorted by name.
+    position, ascending. `experiments` and `segments` are (name, value) pairs sorted by name. `teams` has the team that
+    drafted each item, empty for an item of no team; it is empty itself for a list without teams.
     """
 
     impression_id: str
@@ -40,6 +41,7 @@ class Impression(msgspec.Struct, frozen=True, gc=False):
     experiments: tuple[tuple[str, str], ...] = ()
     segments: tuple[tuple[str, str], ...] = ()
     positions: tuple[int, ...] | None = None
+    teams: tuple[str, ...] = ()
 
 
 class Feedback(msgspec.Struct, frozen=True, gc=False):

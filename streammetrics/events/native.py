@@ -11,7 +11,7 @@ Both kinds have `type` (`"impression"` or `"feedback"`), `user_id` (an id) and `
 | field of an impression | | |
 |---|---|---|
 | `impression_id` | required | id of the list; scoped to the user's session |
-| `items` | required | the list, best first: ids, or objects `{"id": …, "position": …}`; may be empty |
+| `items` | required | the list, best first: ids, or objects `{"id": …, "position": …, "team": …}`; may be empty |
 | `experiments` | optional | object: experiment -> variant, both labels |
 | `segments` | optional | object: segment (a label) -> value (a label, or empty, which means the same as absent) |
 | `fragment` | optional | `true`: only a part of the list; then every item needs a position |
@@ -32,6 +32,7 @@ Rules:
   string with an ISO-8601 date and time and a zone; digits finer than a millisecond are cut off, never rounded.
 * **Positions sort, they do not place**: ranks are 1, 2, 3 … whatever the gaps. Either every item carries one, all of them
   distinct integers >= 0, or none does. A string is short for an object without a position. An item may occur twice.
+* A **team** (a label) says which ranker of an interleaved list drafted the item; an item may have none.
 * An optional field may be null, which is the same as absent; a required one may not. Other fields are ignored.
 * Of a key given twice the last one counts. NaN, Infinity, invalid UTF-8, lone surrogate escapes, trailing text and more
   than 256 levels of nesting are refused wherever they stand.
@@ -54,6 +55,7 @@ from streammetrics.events.refusal import kept, malformed
 from streammetrics.events.text import NESTING_MAX, has_control, may_hold_control, read_document, too_deep
 
 IdT = TypeVar("IdT", bound=str)
+TeamT = TypeVar("TeamT", bound=str)
 TsT = TypeVar("TsT", bound="int | str")
 ItemsT = TypeVar("ItemsT")
 ActionT = TypeVar("ActionT", bound=str)
@@ -61,11 +63,15 @@ ExperimentsT = TypeVar("ExperimentsT", bound="dict[str, str]")
 SegmentsT = TypeVar("SegmentsT", bound="dict[str, str]")
 
 
-class _Item(Struct, Generic[IdT], frozen=True, gc=False):
+_NO_TEAMS: tuple[str, ...] = ()
+
+
+class _Item(Struct, Generic[IdT, TeamT], frozen=True, gc=False):
     """An item given as an object."""
 
     id: IdT
     position: Annotated[int, Meta(ge=0, le=POSITION_MAX)] | None = None
+    team: TeamT | None = None
 
 
 class _Impression(Struct, Generic[IdT, TsT, ItemsT, ExperimentsT, SegmentsT], tag="impression", tag_field="type", gc=False):
@@ -139,7 +145,7 @@ def _typed_decoders(limits: EventLimits) -> tuple[Callable[[bytes], Any], Callab
         kinds: Any = impression[identity, time, items, experiments, segments] | feedback[identity, time, label]
         return msgspec.json.Decoder(kinds).decode
 
-    return parser(identity), parser(identity | item[identity])
+    return parser(identity), parser(identity | item[identity, label])
 
 
 def _generic(kind: Any) -> Any:
@@ -161,17 +167,18 @@ def _event(sent: Any, value: bytes, objects: bool) -> Event:
     if type(sent) is _Feedback:
         return Feedback(sent.user_id, ts, sent.item_id, sent.action, sent.value, sent.impression_id)
     if not (objects or sent.fragment):
-        items, positions = sent.items, None
+        items, positions, teams = sent.items, None, _NO_TEAMS
     else:
-        items, positions = ranked(sent.items, bool(sent.fragment))
-    return Impression(sent.impression_id, sent.user_id, ts, items, sorted_labels(sent.experiments), sorted_labels(sent.segments), positions)
+        items, positions, teams = ranked(sent.items, bool(sent.fragment))
+    experiments, segments = sorted_labels(sent.experiments), sorted_labels(sent.segments)
+    return Impression(sent.impression_id, sent.user_id, ts, items, experiments, segments, positions, teams)
 
 
 def _strings(sent: Any) -> str:
     """All strings of a struct as sent that must not hold control characters, joined."""
     if type(sent) is _Feedback:
         return "".join((sent.user_id, sent.item_id, sent.action, sent.impression_id or ""))
-    ids = [item if type(item) is str else item.id for item in sent.items]
+    ids = [item if type(item) is str else item.id + (item.team or "") for item in sent.items]
     labels = [text for pairs in (sent.experiments, sent.segments) if pairs for pair in pairs.items() for text in pair]
     return "".join([sent.impression_id, sent.user_id, *ids, *labels])
 
@@ -190,7 +197,8 @@ def _read_impression(event: Fields) -> Impression:
     impression_id, user_id, ts = event.identity("impression_id"), event.identity("user_id"), event.time("ts")
     elements, limits = event.array("items"), event.limits
     fields.check_count(len(elements), limits)
-    items, positions = ranked([_read_item(f"items[{index}]", raw, limits) for index, raw in enumerate(elements)], event.flag("fragment"))
+    read = [_read_item(f"items[{index}]", raw, limits) for index, raw in enumerate(elements)]
+    items, positions, teams = ranked(read, event.flag("fragment"))
     experiments, segments = event.get("experiments"), event.get("segments")
     return Impression(
         impression_id=impression_id,
@@ -200,6 +208,7 @@ def _read_impression(event: Fields) -> Impression:
         experiments=() if experiments is None else fields.read_experiments("experiments", experiments, limits),
         segments=() if segments is None else fields.read_segments("segments", segments, limits),
         positions=positions,
+        teams=teams,
     )
 
 
@@ -214,23 +223,28 @@ def _read_feedback(event: Fields) -> Feedback:
     )
 
 
-def _read_item(name: str, raw: msgspec.Raw, limits: EventLimits) -> str | _Item[str]:
+def _read_item(name: str, raw: msgspec.Raw, limits: EventLimits) -> str | _Item[str, str]:
     if not bytes(raw).startswith(b"{"):
         return fields.read_id(name, raw, limits)
     item = Fields(fields.read_object(name, raw, "bad_id"), limits, f"{name}.")
-    return _Item(item.identity("id"), item.position("position"))
+    return _Item(item.identity("id"), item.position("position"), item.optional_label("team"))
 
 
-def ranked(items: Sequence[str | _Item[str]], fragment: bool) -> tuple[tuple[str, ...], tuple[int, ...] | None]:
-    """The ids in rank order; for a fragment also their positions, ascending. bad_position where some rule is broken."""
+def ranked(items: Sequence[str | _Item[str, str]], fragment: bool) -> tuple[tuple[str, ...], tuple[int, ...] | None, tuple[str, ...]]:
+    """The ids in rank order; for a fragment also their positions, ascending; and their teams, none when no item has one.
+
+    bad_position where some rule is broken.
+    """
     ids = [item if isinstance(item, str) else item.id for item in items]
     positions = [None if isinstance(item, str) else item.position for item in items]
-    placed = sorted((position, name) for position, name in zip(positions, ids, strict=True) if position is not None)
+    teams = ["" if isinstance(item, str) else item.team or "" for item in items]
+    placed = sorted((position, name, team) for position, name, team in zip(positions, ids, teams, strict=True) if position is not None)
     if len(placed) < len(ids) and (placed or fragment):
         rule = "every item of a fragment must carry a position" if fragment else "either every item carries a position or none does"
         raise malformed("bad_position", rule, None, "send items as objects with id and position")
     if not placed:
-        return tuple(ids), () if fragment else None
-    if len({position for position, _ in placed}) < len(placed):
+        return tuple(ids), () if fragment else None, tuple(teams) if any(teams) else ()
+    if len({position for position, _, _ in placed}) < len(placed):
         raise malformed("bad_position", "the positions of a list must be distinct", None, "send each position once")
-    return tuple(name for _, name in placed), tuple(position for position, _ in placed) if fragment else None
+    names, in_order = tuple(name for _, name, _ in placed), tuple(team for _, _, team in placed) if any(teams) else ()
+    return names, tuple(position for position, _, _ in placed) if fragment else None, in_order

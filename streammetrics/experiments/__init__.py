@@ -8,7 +8,8 @@ measured. This is the contract with whoever keeps the state; `Measures` is the l
 - the variant that he saw first: that of his least (ts, impression_id) among final lists;
 - whether he saw several variants;
 - his totals [lists, *columns of the scorer], the plain sum over his final lists; needed only while he saw one variant;
-- with variance reduction, his covariates: `Measures.covariate_values` of his totals over final lists before the experiment began.
+- with variance reduction, his covariates: `Measures.covariate_values` of his totals over final lists before the experiment began;
+- of lists that two rankers made together, lists and credit (`list_credit`) by pair of teams.
 
 A final list changes no more, and of one user's lists the earlier are final no later than the later; so whoever takes a user's
 newly final lists in the order of (ts, impression_id) never has to move a first exposure, and totals only grow. When a list has
@@ -50,15 +51,27 @@ A day's user records can go when everything up to its end is final in the task; 
 
 from streammetrics.experiments.cuped import Reduced, reduce_variances
 from streammetrics.experiments.estimates import Estimate, Interval, choose_tau, difference, estimate, lift_interval
-from streammetrics.experiments.interleaving import Preference, credit_moments, list_credit, preference
+from streammetrics.experiments.interleaving import INTERLEAVED, Preference, add_credits, credit_moments, list_credit, preference
 from streammetrics.experiments.measures import LISTS_AT, USERS_AT, ExperimentError, Measure, Measures
 from streammetrics.experiments.moments import add, of_user, of_users, replace, subtract, zero
 from streammetrics.experiments.policy import Policy
-from streammetrics.experiments.report import ExperimentReport, MeasureReport, Row, Stored, VariantReport, build_report, choose_scales
+from streammetrics.experiments.report import (
+    ExperimentReport,
+    MeasureReport,
+    PreferenceReport,
+    PreferenceRow,
+    ReducedReport,
+    Row,
+    Stored,
+    VariantReport,
+    build_report,
+    choose_scales,
+)
 from streammetrics.experiments.sample_ratio import sample_ratio_p_value
 from streammetrics.experiments.verdict import VERDICT_CODES, Health, Verdict, health
 
 __all__ = [
+    "INTERLEAVED",
     "LISTS_AT",
     "USERS_AT",
     "VERDICT_CODES",
@@ -72,12 +85,16 @@ __all__ = [
     "Measures",
     "Policy",
     "Preference",
+    "PreferenceReport",
+    "PreferenceRow",
     "Reduced",
+    "ReducedReport",
     "Row",
     "Stored",
     "VariantReport",
     "Verdict",
     "add",
+    "add_credits",
     "build_report",
     "choose_scales",
     "choose_tau",

@@ -9,7 +9,7 @@ a list, +1, 0 or -1, and the mean credit (lists won less lists lost, by lists) h
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,6 +19,8 @@ from streammetrics.experiments.sequence import one_sided, two_sided
 
 CREDIT_WIDTH: Final = 6
 """Moments of mean credit, one team against the control: users, lists, lists squared, credit, credit squared, lists x credit."""
+INTERLEAVED: Final = "interleaved"
+"""The variant of users whose lists two rankers make together: only its lists are compared by team, and it is compared with no other."""
 MINIMUM_CREDIT: Final = 0.05
 """The preference that one wants to find: 5 lists in 100 more won than lost. It is the scale tau; it does not depend on the data."""
 
@@ -56,6 +58,29 @@ def credit_moments(lists: int, credit: int) -> list[int]:
     if lists < 0 or abs(credit) > lists:
         raise ExperimentError(f"credit: got {credit} for {lists} lists; allowed are sums of one of -1, 0, 1 a list")
     return [1, lists, lists * lists, credit, credit * credit, lists * credit] if lists else [0] * CREDIT_WIDTH
+
+
+def add_credits(total: dict[tuple[str, str], list[int]], credits: Mapping[tuple[str, str], tuple[int, int]], times: int) -> None:
+    """Add what a user contributes to each pair of teams (lists, credit) so many times; -1 takes it out again.
+
+    >>> total: dict[tuple[str, str], list[int]] = {}
+    >>> add_credits(total, {("a", "b"): (3, -2)}, 1)
+    >>> total
+    {('a', 'b'): [1, 3, 9, -2, 4, -6]}
+    """
+    for pair, (lists, credit) in credits.items():
+        known = total.get(pair) or [0] * CREDIT_WIDTH
+        total[pair] = [before + times * change for before, change in zip(known, credit_moments(lists, credit), strict=True)]
+
+
+def reversed_credit(moments: Sequence[int]) -> list[int]:
+    """The moments of mean credit for the other team of the pair.
+
+    >>> reversed_credit([1, 3, 9, -2, 4, -6])
+    [1, 3, 9, 2, 4, 6]
+    """
+    users, lists, dd, y, yy, yd = moments
+    return [users, lists, dd, -y, yy, -yd]
 
 
 @dataclass(frozen=True, slots=True)

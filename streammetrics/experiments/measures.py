@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from streammetrics.errors import StreammetricsError
 
@@ -164,6 +165,34 @@ class Measures:
             raise ExperimentError("covariates: this layout has none; allowed is Measures(columns, covariates=True)")
         return CovariatePlaces(*(self._place(*pair) for pair in self._covariate_pairs(self.all.index(measure), measure)))
 
+    @cached_property
+    def plain(self) -> Measures:
+        """The layout without covariates."""
+        return Measures(self.columns) if self.covariates else self
+
+    @cached_property
+    def paired_at(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Where the pairs of the layout without covariates stand among `pairs`, and where those stand that have a covariate."""
+        other = self.pair_sides[1]
+        return np.array([self._at[pair] for pair in self.plain.pairs]), np.flatnonzero(other >= self._first_covariate)
+
+    @cached_property
+    def with_covariates(self) -> Measures:
+        """The layout with covariates."""
+        return self if self.covariates else Measures(self.columns, covariates=True)
+
+    def without_covariates(self, moments: Sequence[int]) -> list[int]:
+        """Moments of this layout as the layout without covariates has them.
+
+        >>> from streammetrics.metrics import Scorer
+        >>> from streammetrics.experiments.moments import of_user
+        >>> wide = Measures(Scorer(["mrr@10"]).columns, covariates=True)
+        >>> wide.without_covariates(of_user(wide, [2, 3], [5])) == of_user(wide.plain, [2, 3])
+        True
+        """
+        self._check("moments", moments, self.moments_width)
+        return [moments[self._place(*pair)] for pair in self.plain.pairs]
+
     def row(self, totals: Sequence[int], covariates: Sequence[int | None] | None = None) -> list[int]:
         """A user's row, of Python ints. `covariates`: one a measure, None where the user has no earlier lists.
 
@@ -196,6 +225,28 @@ class Measures:
             bottom = lists if measure.kind == "users" else row[measure.bottom]
             values.append(divide_half_even(top << COVARIATE_BITS, bottom << self._bits_of(measure)) if bottom else None)
         return values
+
+    def covariate_columns(self, earlier: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """`covariate_values` of many users at once, as their rows hold them: (h, x) a measure, both 0 for a user without.
+
+        earlier: totals, shape (users, totals_width), with means below 2**22. Shape of the result: (users, 2 * measures).
+        """
+        columns = np.zeros((len(earlier), 2 * len(self.all)), dtype=np.int64)
+        for at, measure in enumerate(self.all):
+            top = earlier[:, self._column_of(measure) - LISTS]
+            bottom = earlier[:, 0] if measure.kind == "users" else earlier[:, measure.bottom - LISTS]
+            shift = COVARIATE_BITS - self._bits_of(measure)
+            if shift < 0 or (top >= 1 << (62 - shift)).any():  # as large as hardly anybody's: one by one, without bound
+                known = [self.covariate_values(each)[at] for each in earlier.tolist()]
+                columns[:, 2 * at] = [each is not None for each in known]
+                columns[:, 2 * at + 1] = [each or 0 for each in known]
+                continue
+            has = bottom > 0
+            below = np.where(has, bottom, 1)
+            whole, rest = np.divmod(top << shift, below)
+            whole += (2 * rest > below) | ((2 * rest == below) & (whole % 2 == 1))
+            columns[:, 2 * at], columns[:, 2 * at + 1] = has, np.where(has, whole, 0)
+        return columns
 
     @staticmethod
     def _check(what: str, values: Sequence[Any], width: int) -> None:

@@ -7,6 +7,7 @@ the moments always equal a batch computation over the users' present totals. A u
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import product
 from typing import Final
 
 import numpy as np
@@ -86,16 +87,19 @@ def replace(
 
 
 def of_users(
-    measures: Measures, totals: Iterable[Sequence[int]] | npt.NDArray[np.int64], covariates: Sequence[Sequence[int | None] | None] = ()
+    measures: Measures,
+    totals: Iterable[Sequence[int]] | npt.NDArray[np.int64],
+    covariates: Sequence[Sequence[int | None] | None] | npt.NDArray[np.int64] = (),
 ) -> list[int]:
     """What many users contribute together: `of_user` added up, several times as fast from about thirty users on.
 
-    totals: whole numbers, shape (users, totals_width); an int64 array is fastest. covariates: one entry a user, or empty.
+    totals: whole numbers, shape (users, totals_width); an int64 array is fastest. covariates: one entry a user, or empty; for
+    an array of totals, `Measures.covariate_columns` as an array too.
     Exact, see WORD_BITS; users with a total of 2**62 or more are summed one by one.
     """
     rows: list[list[int]] | npt.NDArray[np.int64]
-    if isinstance(totals, np.ndarray) and not measures.covariates:
-        rows = _rows(measures, totals)
+    if isinstance(totals, np.ndarray) and isinstance(covariates, np.ndarray) == measures.covariates:
+        rows = _rows(measures, totals, covariates if isinstance(covariates, np.ndarray) else None)
         large = bool(((rows >= TOTAL_MAX) | (rows <= -TOTAL_MAX)).any())
     else:
         listed = [[int(value) for value in each] for each in totals]
@@ -113,7 +117,7 @@ def of_users(
     return result
 
 
-def _rows(measures: Measures, totals: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _rows(measures: Measures, totals: npt.NDArray[np.int64], covariates: npt.NDArray[np.int64] | None) -> npt.NDArray[np.int64]:
     if totals.ndim != 2 or totals.shape[1] != measures.totals_width:
         raise ExperimentError(f"totals: got shape {totals.shape}; allowed is (users, {measures.totals_width})")
     if (totals[:, 0] < 0).any():
@@ -121,7 +125,10 @@ def _rows(measures: Measures, totals: npt.NDArray[np.int64]) -> npt.NDArray[np.i
     listed = totals[totals[:, 0] != 0]
     ones = np.ones((len(listed), 1), dtype=np.int64)
     hits = listed[:, [place - 1 for place in measures.hits]] != 0
-    return np.concatenate([ones, listed, hits.astype(np.int64)], axis=1)
+    parts = [ones, listed, hits.astype(np.int64)]
+    if covariates is not None:
+        parts.append(covariates[totals[:, 0] != 0])
+    return np.concatenate(parts, axis=1)
 
 
 def _one_by_one(measures: Measures, rows: Iterable[Sequence[int]]) -> list[int]:
@@ -133,6 +140,36 @@ def _one_by_one(measures: Measures, rows: Iterable[Sequence[int]]) -> list[int]:
 
 def _products(measures: Measures, rows: npt.NDArray[np.int64]) -> list[int]:
     """The sums of products of at most CHUNK_USERS rows of magnitude below TOTAL_MAX."""
+    if not measures.covariates:
+        return _of_all_pairs(measures, rows)
+    result = zero(measures)
+    plain, with_covariate = measures.paired_at
+    for at, sums in zip(plain.tolist(), _of_all_pairs(measures.plain, rows[:, : measures.plain.row_width]), strict=True):
+        result[at] = sums
+    left, right = measures.pair_sides[:, with_covariate]
+    for at, sums in zip(with_covariate.tolist(), _of_few_pairs(left, right, rows), strict=True):
+        result[at] = sums
+    return result
+
+
+def _of_few_pairs(left: npt.NDArray[np.int64], right: npt.NDArray[np.int64], rows: npt.NDArray[np.int64]) -> list[int]:
+    """The sums of products of some pairs of columns, one by one: a covariate is multiplied with few of the other columns."""
+    mask = (1 << WORD_BITS) - 1
+    result = [0] * len(left)
+    for start in range(0, len(rows), BLOCK_USERS_MAX):
+        block = rows[start : start + BLOCK_USERS_MAX]
+        words = (block & mask, (block >> WORD_BITS) & mask, block >> (2 * WORD_BITS))
+        used = [np.asarray(word.any(axis=0)) for word in words]
+        for one, other in product(range(3), repeat=2):
+            pairs = np.flatnonzero(used[one][left] & used[other][right])  # few numbers fill all their words
+            sums = np.einsum("up,up->p", words[one][:, left[pairs]], words[other][:, right[pairs]])
+            for at, value in zip(pairs.tolist(), sums.tolist(), strict=True):
+                result[at] += value << (WORD_BITS * (one + other))
+    return result
+
+
+def _of_all_pairs(measures: Measures, rows: npt.NDArray[np.int64]) -> list[int]:
+    """The same by a matrix product: most pairs of columns are among those that are asked for."""
     width = rows.shape[1]
     mask = (1 << WORD_BITS) - 1
     words = np.concatenate([rows & mask, (rows >> WORD_BITS) & mask, rows >> (2 * WORD_BITS)], axis=1).astype(np.float64)

@@ -24,6 +24,7 @@ class Policy:
     paging: measures whose verdicts may wake people, such as `ndcg@10`.
     shares: variants with their parts of the traffic; None: equal among those seen.
     control: the variant that others are compared with; None: by convention.
+    cuped_verdict: whether verdicts go by the interval with variance reduction, where there is one; else by the plain one.
     sample_ratio_alpha, multi_exposed_share_max, unmatched_share_max: beyond these an experiment is invalid: p-value of the
         split below, users seen in several variants by users, feedback that matches no list by feedback.
 
@@ -37,6 +38,7 @@ class Policy:
     paging: tuple[str, ...] = ()
     shares: Mapping[str, float] | None = field(default=None, hash=False)
     control: str | None = None
+    cuped_verdict: bool = False
     sample_ratio_alpha: float = 0.01
     multi_exposed_share_max: float = 0.01
     unmatched_share_max: float = 0.25

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
-from streammetrics.experiments.cuped import reduce_variances
-from streammetrics.experiments.estimates import Estimate, choose_tau, difference, estimate, lift_interval, z_value
-from streammetrics.experiments.measures import LISTS_AT, USERS_AT, Measure, Measures
+from streammetrics.experiments.cuped import Reduced, reduce_variances
+from streammetrics.experiments.estimates import Estimate, Interval, choose_tau, difference, estimate, lift_interval, z_value
+from streammetrics.experiments.interleaving import INTERLEAVED, preference, reversed_credit
+from streammetrics.experiments.measures import LISTS_AT, USERS_AT, ExperimentError, Measure, Measures
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.sequence import p_value
-from streammetrics.experiments.verdict import Health, Verdict, health, invalid, judge, waiting
+from streammetrics.experiments.verdict import Health, Verdict, health, invalid, judge, judge_preference, waiting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +24,8 @@ class Stored:
     """What is kept of one experiment in one scope, merged over tasks.
 
     moments: by variant, of users who saw this variant only. first_exposures: users by the variant of their first final list,
-    all users. multi_exposed_users: those who saw several variants. unmatched_share: see `verdict.health`.
+    all users. multi_exposed_users: those who saw several variants. unmatched_share: see `verdict.health`. credits: moments of
+    credit for the second team of a pair against the first, of users who saw the interleaved variant only.
     """
 
     experiment: str
@@ -32,16 +34,33 @@ class Stored:
     first_exposures: Mapping[str, int]
     multi_exposed_users: int
     unmatched_share: float | None = None
+    credits: Mapping[tuple[str, str], Sequence[int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ReducedReport:
+    """One measure of one variant with what is explained by the time before the experiment taken out (CUPED).
+
+    variance_reduction: the share of the mean's variance that is gone. users_with_earlier: those who were there before. Lift and
+    interval are of the adjusted means, as in MeasureReport.
+    """
+
+    mean: float
+    error: float | None
+    variance_reduction: float
+    users_with_earlier: int
+    lift: float | None = None
+    lift_lower: float | None = None
+    lift_upper: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class MeasureReport:
     """One measure of one variant. What cannot be said is None; a control has no comparison and no verdict.
 
-    mean, error: the mean and its clustered standard error, unadjusted. difference and lift (relative) are against the control, with
-    intervals of error alpha that hold at all looks together; with variance reduction they are of the adjusted means, and
-    variance_reduction is the share of the variance that is gone. p_value: of no difference, valid at every look. tau: the
-    frozen scale. paging: the verdict may wake people.
+    mean, error: the mean and its clustered standard error. difference and lift (relative) are against the control, with
+    intervals of error alpha that hold at all looks together. p_value: of no difference, valid at every look. tau: the
+    frozen scale. paging: the verdict may wake people. reduced: the same with variance reduction, where the experiment has it.
     """
 
     metric: str
@@ -57,14 +76,36 @@ class MeasureReport:
     p_value: float | None = None
     alpha: float | None = None
     tau: float | None = None
-    variance_reduction: float | None = None
     paging: bool = False
     verdict: Verdict | None = None
+    reduced: ReducedReport | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PreferenceReport:
+    """A team of an interleaved experiment against another: lists won less lists lost, by lists, above 0 where it is preferred.
+
+    The bounds have error alpha over all looks together. users, lists: those with items of both teams.
+    """
+
+    team: str
+    against: str
+    users: int
+    lists: int
+    credit: float
+    error: float | None
+    credit_lower: float | None
+    credit_upper: float | None
+    alpha: float
+    verdict: Verdict
 
 
 @dataclass(frozen=True, slots=True)
 class VariantReport:
-    """One arm: its users and lists (those of users in several variants are excluded) and its measures."""
+    """One arm: its users and lists (those of users in several variants are excluded) and its measures.
+
+    `role` is control, treatment, or interleaved: two rankers in one list, which is compared with no arm.
+    """
 
     variant: str
     role: str
@@ -86,9 +127,23 @@ class Row(NamedTuple):
     value: float
 
 
+class PreferenceRow(NamedTuple):
+    """One series of a preference: the end of its name after `streammetrics_interleaving_`, its labels, its value."""
+
+    series: str
+    experiment: str
+    team: str
+    against: str
+    scope: str
+    value: float
+
+
 @dataclass(frozen=True, slots=True)
 class ExperimentReport:
-    """One experiment in one scope. `verdict` is invalid, or the worst of its paging measures, or of all when none is paging."""
+    """One experiment in one scope. `verdict` is invalid, or the worst of its paging measures, or of all when none is paging.
+
+    Where no arm is compared with another, it is the worst of the `preferences` between teams.
+    """
 
     experiment: str
     scope: str
@@ -100,6 +155,7 @@ class ExperimentReport:
     health: Health
     verdict: Verdict
     variants: tuple[VariantReport, ...]
+    preferences: tuple[PreferenceReport, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The report as plain JSON values."""
@@ -123,11 +179,29 @@ class ExperimentReport:
             for each in variant.measures:
                 labels = (variant.variant, each.metric, str(each.k))
                 values = {"mean": each.mean, "lift": each.lift, "lift_lower": each.lift_lower, "lift_upper": each.lift_upper}
+                if each.reduced is not None:
+                    values["variance_reduction"] = each.reduced.variance_reduction
+                    values |= {f"reduced_{name}": getattr(each.reduced, name) for name in tuple(values)[:4]}
                 for series, value in values.items():
                     if value is not None:
                         yield row(series, value, *labels)
                 if each.verdict is not None:
                     yield row("verdict", each.verdict.code, *labels)
+
+    def preference_rows(self) -> Iterator[PreferenceRow]:
+        """Every series of the preferences between teams, absent values left out."""
+        for each in self.preferences:
+            values = {
+                "credit": each.credit,
+                "credit_lower": each.credit_lower,
+                "credit_upper": each.credit_upper,
+                "users": each.users,
+                "lists": each.lists,
+                "verdict": each.verdict.code,
+            }
+            for series, value in values.items():
+                if value is not None:
+                    yield PreferenceRow(series, self.experiment, each.team, each.against, self.scope, value)
 
 
 def choose_scales(
@@ -155,8 +229,14 @@ def choose_scales(
 def build_report(measures: Measures, policy: Policy, stored: Stored, scales: Mapping[str, float]) -> ExperimentReport:
     """All that is shown of one experiment in one scope. `scales` are the frozen ones; a measure without one has no interval yet.
 
-    Of an arm that has fewer than `min_users` users nothing but users, lists and first exposures is shown.
+    Of an arm that has fewer than `min_users` users nothing but users, lists and first exposures is shown. ExperimentError for moments
+    of another layout.
     """
+    for variant, sums in stored.moments.items():
+        if len(sums) != measures.moments_width:
+            raise ExperimentError(
+                f"moments of {variant!r}: got {len(sums)} numbers; allowed are {measures.moments_width}, as in the layout"
+            )
     control = policy.control_of(list(stored.moments))
     state = health(policy, stored.first_exposures, stored.multi_exposed_users, stored.unmatched_share)
     enough = {variant: sums for variant, sums in stored.moments.items() if sums[USERS_AT] >= policy.min_users}
@@ -165,11 +245,12 @@ def build_report(measures: Measures, policy: Policy, stored: Stored, scales: Map
         found = _estimates(measures, measure, enough)
         for variant, own in found.items():
             told = _alone(policy, measure, own)
-            if variant != control and control is not None:
+            if control is not None and variant not in (control, INTERLEAVED):
                 told = _compared(policy, state, measure, told, found, (variant, control), scales.get(str(measure)))
             shown[variant].append(told)
     names = sorted({*stored.moments, *stored.first_exposures, *(policy.shares or {})}, key=lambda name: (name != control, name))
     variants = tuple(_variant(stored, name, name == control, tuple(shown.get(name, ()))) for name in names)
+    preferences = tuple(_preferences(policy, state, stored.credits))
     return ExperimentReport(
         experiment=stored.experiment,
         scope=stored.scope,
@@ -179,30 +260,29 @@ def build_report(measures: Measures, policy: Policy, stored: Stored, scales: Map
         min_users=policy.min_users,
         multi_exposed_users=stored.multi_exposed_users,
         health=state,
-        verdict=_overall(policy, state, control, variants),
+        verdict=_overall(policy, state, control, variants, preferences),
         variants=variants,
+        preferences=preferences,
     )
 
 
 class _Found(NamedTuple):
-    """A variant's estimate without and with variance reduction, and by how much that helps."""
+    """A variant's estimate, and the one with variance reduction where there is that."""
 
     plain: Estimate
-    adjusted: Estimate
-    reduction: float | None
+    reduced: Reduced | None
 
 
 def _estimates(measures: Measures, measure: Measure, moments: Mapping[str, Sequence[int]]) -> dict[str, _Found]:
     if measures.covariates:
-        reduced = reduce_variances(measures, measure, moments)
-        return {variant: _Found(each.plain, each.adjusted, each.share) for variant, each in reduced.items()}
+        return {variant: _Found(each.plain, each) for variant, each in reduce_variances(measures, measure, moments).items()}
     found = {variant: estimate(measures, measure, sums) for variant, sums in moments.items()}
-    return {variant: _Found(each, each, None) for variant, each in found.items() if each is not None}
+    return {variant: _Found(each, None) for variant, each in found.items() if each is not None}
 
 
 def _variant(stored: Stored, variant: str, is_control: bool, shown: tuple[MeasureReport, ...]) -> VariantReport:
     sums = stored.moments.get(variant, (0, 0))
-    role = "control" if is_control else "treatment"
+    role = "control" if is_control else INTERLEAVED if variant == INTERLEAVED else "treatment"
     return VariantReport(variant, role, sums[USERS_AT], sums[LISTS_AT], stored.first_exposures.get(variant, 0), shown)
 
 
@@ -212,9 +292,13 @@ def _alone(policy: Policy, measure: Measure, own: _Found) -> MeasureReport:
         measure.k,
         own.plain.mean,
         math.sqrt(own.plain.variance),
-        variance_reduction=own.reduction,
         paging=str(measure) in policy.paging,
+        reduced=None if own.reduced is None else _reduced(own.reduced),
     )
+
+
+def _reduced(own: Reduced) -> ReducedReport:
+    return ReducedReport(own.adjusted.mean, math.sqrt(own.adjusted.variance), own.share, own.users_with_earlier)
 
 
 def _compared(
@@ -235,28 +319,73 @@ def _compared(
     if tau is None:
         return replace(told, verdict=broken or Verdict("inconclusive", f"no variant has earned any {measure} yet"))
     alpha = policy.interval_alpha(measure)
-    apart = difference(own.adjusted, against.adjusted, tau, alpha)
-    z = z_value(own.adjusted, against.adjusted, 1.0)
-    interval = lift_interval(own.adjusted, against.adjusted, tau, alpha)
+    apart = difference(own.plain, against.plain, tau, alpha)
+    z = z_value(own.plain, against.plain, 1.0)
+    lift, interval = _lift(own.plain, against.plain, tau, alpha)
+    judged = own.plain, against.plain, interval
+    if own.reduced is not None and against.reduced is not None and told.reduced is not None:
+        adjusted = own.reduced.adjusted, against.reduced.adjusted
+        lift_reduced, of_reduced = _lift(*adjusted, tau, alpha)
+        lower, upper = (of_reduced.lower, of_reduced.upper) if of_reduced else (None, None)
+        told = replace(told, reduced=replace(told.reduced, lift=lift_reduced, lift_lower=lower, lift_upper=upper))
+        judged = (*adjusted, of_reduced) if policy.cuped_verdict else judged
+    treatment, reference, range_ = judged
     return replace(
         told,
         difference=apart[0] if apart else None,
         difference_lower=apart[1] if apart else None,
         difference_upper=apart[2] if apart else None,
-        p_value=None if z is None else p_value(z, (own.adjusted.variance + against.adjusted.variance) / tau**2),
-        lift=own.adjusted.mean / against.adjusted.mean - 1 if against.adjusted.mean > 0 else None,
+        p_value=None if z is None else p_value(z, (own.plain.variance + against.plain.variance) / tau**2),
+        lift=lift,
         lift_lower=interval.lower if interval else None,
         lift_upper=interval.upper if interval else None,
         alpha=alpha,
         tau=tau,
-        verdict=broken or judge(policy, measure, own.adjusted, against.adjusted, tau, interval, control),
+        verdict=broken or judge(policy, measure, treatment, reference, tau, range_, control),
     )
 
 
-def _overall(policy: Policy, state: Health, control: str | None, variants: Sequence[VariantReport]) -> Verdict:
+def _lift(own: Estimate, against: Estimate, tau: float, alpha: float) -> tuple[float | None, Interval | None]:
+    return own.mean / against.mean - 1 if against.mean > 0 else None, lift_interval(own, against, tau, alpha)
+
+
+def _preferences(policy: Policy, state: Health, credits: Mapping[tuple[str, str], Sequence[int]]) -> Iterator[PreferenceReport]:
+    """Each team against the control; against the first by name, where none is named or called so by convention."""
+    found = {pair: moments for pair, moments in credits.items() if any(moments)}
+    teams = sorted({team for pair in found for team in pair})
+    named = policy.control if policy.control in teams else replace(policy, control=None, shares=None).control_of(teams)
+    against = named or next(iter(teams), "")
+    for pair, moments in sorted(found.items()):
+        if against in pair:
+            (team,) = {*pair} - {against}
+            yield _preference(policy, state, team, against, moments if pair[0] == against else reversed_credit(moments))
+
+
+def _preference(policy: Policy, state: Health, team: str, against: str, moments: Sequence[int]) -> PreferenceReport:
+    found = preference(moments, policy.alpha, policy.min_users)
+    assert found is not None, "moments of credit without lists"
+    return PreferenceReport(
+        team=team,
+        against=against,
+        users=found.users,
+        lists=found.lists,
+        credit=found.mean,
+        error=math.sqrt(found.variance) if found.variance < math.inf else None,
+        credit_lower=found.lower,
+        credit_upper=found.upper,
+        alpha=policy.alpha,
+        verdict=invalid(state) if state.troubles else judge_preference(policy, found, team, against),
+    )
+
+
+def _overall(
+    policy: Policy, state: Health, control: str | None, variants: Sequence[VariantReport], preferences: Sequence[PreferenceReport]
+) -> Verdict:
     """The word for the whole experiment: invalid, else the worst of the paging measures (of all, when none is paging)."""
     if state.troubles:
         return invalid(state)
+    if preferences and all(variant.role == INTERLEAVED for variant in variants):
+        return min((each.verdict for each in preferences), key=lambda verdict: verdict.code)
     if control is None:
         return Verdict("inconclusive", "no variant is known as the control: name one")
     said = [(each.paging, variant.variant, each.verdict) for variant in variants for each in variant.measures if each.verdict]

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from streammetrics.experiments.estimates import Estimate, Interval, certainly_above, certainly_below
+from streammetrics.experiments.interleaving import Preference
 from streammetrics.experiments.measures import Measure
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.sample_ratio import sample_ratio_p_value
@@ -114,6 +115,24 @@ def judge(
     if certainly_above(treatment, control, -policy.margin, tau, alpha):
         return Verdict("safe", f"{said}; not worse by more than {percent(policy.margin)}, {certain}")
     return Verdict("inconclusive", f"{said} so far; {_range(measure, interval)}")
+
+
+def judge_preference(policy: Policy, found: Preference, team: str, against: str) -> Verdict:
+    """The verdict on a team of a healthy interleaved experiment: improved where people certainly prefer it, regressed where the other.
+
+    >>> found = Preference(900, 4_000, 0.12, 1e-4, 0.08, 0.16, True, False)
+    >>> judge_preference(Policy(), found, "new", "old").reason
+    'new won 12 lists in 100 more than it lost against old; certain to be preferred at 95 % however often you look'
+    """
+    if found.users < policy.min_users:
+        return waiting(policy, {f"{team} against {against}": found.users})
+    won = f"{100 * abs(found.mean):.3g} lists in 100 {'less' if found.mean < 0 else 'more'} than it lost against {against}"
+    certain = f"at {percent(1 - policy.alpha)} however often you look"
+    if found.preferred:
+        return Verdict("improved", f"{team} won {won}; certain to be preferred {certain}")
+    if found.disliked:
+        return Verdict("regressed", f"{team} won {won}; {against} is certain to be preferred {certain}")
+    return Verdict("inconclusive", f"{team} won {won} so far; either may be preferred")
 
 
 def invalid(state: Health) -> Verdict:

@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
+from streammetrics.experiments.interleaving import INTERLEAVED
 from streammetrics.simulate.traffic import Traffic, Variant
 
 APPEAL_MAX = 0.6
@@ -44,13 +45,20 @@ Draw: TypeAlias = Callable[[], float]
 """The next even draw from [0, 1)."""
 
 
+class Drafted(msgspec.Struct, gc=False):
+    """An item of an interleaved list as it is written."""
+
+    id: str
+    team: str
+
+
 class Shown(msgspec.Struct, tag_field="type", tag="impression", omit_defaults=True, gc=False):
     """An impression as it is written."""
 
     impression_id: str
     user_id: str
     ts: int
-    items: list[str]
+    items: list[str] | list[Drafted]
     experiments: dict[str, str] = {}
     segments: dict[str, str] = {}
 
@@ -149,43 +157,67 @@ def _following(traffic: Traffic, draw: Draw, turn: Turn) -> Turn | None:
 def _served(world: World, draw: Draw, turn: Turn) -> Iterator[Shown | Reaction]:
     traffic = world.traffic
     segments = {name: values[int(draw() * len(values))] for name, values in traffic.segments}
-    experiments = {traffic.experiment: turn.variant.name} if turn.variant else {}
-    items, appeals = _ranked(world, draw, turn.taste, _quality(traffic, turn))
+    interleaved = traffic.interleaved and turn.variant is not None
+    variant = INTERLEAVED if interleaved else turn.variant.name if turn.variant else None
+    experiments = {} if variant is None else {traffic.experiment: variant}
+    first = int(draw() * traffic.catalogue)
+    liked = (first + turn.taste) % traffic.catalogue
+    appeals = world.appeal[liked : liked + traffic.items_per_list]
+    order: list[int]
+    items: list[str] | list[Drafted]
+    if interleaved:
+        order, teams = _drafted(draw, [(each.name, _ranked(draw, appeals, _quality(traffic, each, turn.ts))) for each in traffic.variants])
+        items = [Drafted(world.items[first + index], team) for index, team in zip(order, teams, strict=True)]
+    else:
+        order = _ranked(draw, appeals, _quality(traffic, turn.variant, turn.ts))
+        items = [world.items[first + index] for index in order]
     shown = Shown(f"r{turn.visit}-{turn.place}", turn.user_id, turn.ts, items, experiments, segments)
     yield shown
-    yield from _reactions(world, draw, shown, appeals)
+    yield from _reactions(world, draw, shown, [(world.items[first + index], appeals[index]) for index in order])
 
 
-def _quality(traffic: Traffic, turn: Turn) -> float:
-    if turn.variant is None:
+def _quality(traffic: Traffic, variant: Variant | None, ts: int) -> float:
+    if variant is None:
         return 1.0
     regression = traffic.regression
-    if regression and regression.variant == turn.variant.name and turn.ts >= traffic.start_ms + regression.after_ms:
-        return turn.variant.quality * regression.factor
-    return turn.variant.quality
+    if regression and regression.variant == variant.name and ts >= traffic.start_ms + regression.after_ms:
+        return variant.quality * regression.factor
+    return variant.quality
 
 
-def _ranked(world: World, draw: Draw, taste: int, quality: float) -> tuple[list[str], list[float]]:
-    """Items, and how they appeal to the user, in the order of a ranker who sees appeal through noise.
+def _ranked(draw: Draw, appeals: list[float], quality: float) -> list[int]:
+    """The candidates, by their place in `appeals`, in the order of a ranker who sees appeal through noise.
 
     Neighbours in the catalogue are the candidates. Appeal is read at item + taste, so that each user has a taste of his
     own and an item appeals to him in the same measure every time.
     """
-    count = world.traffic.items_per_list
-    first = int(draw() * world.traffic.catalogue)
-    liked = (first + taste) % world.traffic.catalogue
     noise = APPEAL_MAX * quality**-NOISE_POWER
-    scores = [appeal + noise * draw() for appeal in world.appeal[liked : liked + count]]
-    order = sorted(range(count), key=scores.__getitem__, reverse=True)
-    return [world.items[first + index] for index in order], [world.appeal[liked + index] for index in order]
+    scores = [appeal + noise * draw() for appeal in appeals]
+    return sorted(range(len(scores)), key=scores.__getitem__, reverse=True)
 
 
-def _reactions(world: World, draw: Draw, shown: Shown, appeals: list[float]) -> Iterator[Reaction]:
+def _drafted(draw: Draw, rankings: list[tuple[str, list[int]]]) -> tuple[list[int], list[str]]:
+    """The candidates as two teams draft them in turn, and who drafted each (Radlinski, Kurup, Joachims 2008).
+
+    Of every two picks each team has one, and a coin says which team has the first; a team picks what it ranks highest of the rest.
+    """
+    order: list[int] = []
+    teams: list[str] = []
+    while len(order) < len(rankings[0][1]):
+        for team, ranking in rankings if draw() < 0.5 else reversed(rankings):
+            rest = (candidate for candidate in ranking if candidate not in order)
+            if (pick := next(rest, None)) is not None:
+                order.append(pick)
+                teams.append(team)
+    return order, teams
+
+
+def _reactions(world: World, draw: Draw, shown: Shown, ranked: list[tuple[str, float]]) -> Iterator[Reaction]:
     """Down the list: look at an item by its rank, click it by its appeal; then perhaps watch, perhaps buy. Or skip it."""
     user_id, ts, known_id = shown.user_id, shown.ts, shown.impression_id
     without_id_rate = world.traffic.feedback_without_id_rate
     end_ms = ts + ATTENTION_MS
-    for item, appeal, examined in zip(shown.items, appeals, world.examined, strict=True):
+    for (item, appeal), examined in zip(ranked, world.examined, strict=True):
         chance = draw()
         if chance >= examined:
             continue

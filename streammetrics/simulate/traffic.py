@@ -54,6 +54,9 @@ class Traffic:
     **Experiment.** A user sees one variant for good. Users beyond the variants' shares are in no experiment and get
     quality 1. A variant's quality moves the order of its lists, thereby what is clicked, and nothing else.
 
+    **Interleaved.** Every user of the experiment sees the variant `interleaved`: lists that the rankers of its two variants draft
+    as teams, in turn by pairs, a coin deciding who is first in each pair (team-draft). Each item carries its team.
+
     **Clicks** follow the position-based model: P(click at rank r) = r ** -examination_power * appeal(item, user), with
     the propensities of Joachims, Swaminathan and Schnabel, "Unbiased Learning-to-Rank with Biased Feedback" (WSDM 2017).
 
@@ -81,6 +84,7 @@ class Traffic:
     experiment: str = "ranker"
     variants: tuple[Variant, ...] = (Variant("control", 0.5), Variant("treatment", 0.5))
     regression: Regression | None = None
+    interleaved: bool = False
     segments: tuple[Segment, ...] = (Segment("surface", ("home", "search")),)
     examination_power: float = 1.0
     feedback_without_id_rate: float = 0.0
@@ -181,6 +185,9 @@ def _regression_problems(regression: Regression, names: list[str]) -> Iterator[P
 def _quarrels(traffic: Traffic) -> Iterator[Problem]:
     if traffic.items_per_list > traffic.catalogue:
         yield Problem("items_per_list", str(traffic.items_per_list), f"at most the catalogue, which has {traffic.catalogue} items")
+    if traffic.interleaved and len(traffic.variants) != 2:
+        named = ", ".join(variant.name for variant in traffic.variants) or "none"
+        yield Problem("interleaved", f"with the variants {named}", "two variants, whose rankers draft the lists")
     digits = len(str(traffic.catalogue - 1))
     if traffic.item_id_chars <= digits:
         yield Problem(

@@ -365,8 +365,8 @@ def with_experiments(report: Report, *found: ExperimentReport) -> Report:
 
 
 def ranker(name: str = "ranker", compared_with: str | None = None) -> ExperimentReport:
-    """An experiment whose treatment is worse than its control."""
-    return experiment({"control": 0.5, "treatment": 0.4}, name=name, control=compared_with)
+    """An experiment whose treatment is worse than its control, with all that is known of one."""
+    return experiment({"control": 0.5, "treatment": 0.4}, name=name, control=compared_with, whole=True)
 
 
 class TestExperiments:
@@ -376,7 +376,9 @@ class TestExperiments:
         on_page = samples(exposition)
         rows = list(found.rows())
         assert {row.series for row in rows} == {
-            series.name.removeprefix("streammetrics_experiment_") for series in TABLE if "scope" in series.labels
+            series.name.removeprefix("streammetrics_experiment_")
+            for series in TABLE
+            if "scope" in series.labels and series.name.startswith("streammetrics_experiment_")
         }
         for row in rows:
             labels = row._asdict()
@@ -388,6 +390,27 @@ class TestExperiments:
         gauges = [name for name, _ in on_page if name.startswith("streammetrics_experiment_") and not name.endswith("_total")]
         assert len(gauges) == len(rows) + 1
         assert value(on_page, "experiment_entered_timestamp_seconds") == START_MS / 1_000
+
+    def test_every_row_of_a_preference_is_on_the_page(self, pipeline: Pipeline) -> None:
+        exposition, found = pipeline.exposition(), ranker()
+        exposition.show(with_experiments(pipeline.report(), found))
+        on_page = samples(exposition)
+        rows = list(found.preference_rows())
+        for row in rows:
+            labels = row._asdict()
+            name, number = f"interleaving_{labels.pop('series')}", labels.pop("value")
+            assert value(on_page, name, **labels) == number
+        assert len([key for key in on_page if "team" in dict(key[1])]) == len(rows) == 6
+
+    def test_teams_beyond_the_limit_are_left_out_and_counted_and_are_no_variants(self) -> None:
+        found = replace(ranker(), preferences=tuple(replace(each, team="zebra") for each in ranker().preferences))
+        for limit, shown_rows in ((3, 6), (2, 0)):
+            exposition = Pipeline().exposition(label_values_max=limit)
+            exposition.show(with_experiments(experiments("ranker"), found))
+            on_page = samples(exposition)
+            assert len([key for key in on_page if "team" in dict(key[1])]) == shown_rows
+            assert value(on_page, "series_folded_total") == 6 - shown_rows
+            assert {labels["variant"] for labels, _ in named(on_page, "variant_info")} == {"control", "treatment"}
 
     def test_the_verdict_of_a_regression_is_minus_one(self, pipeline: Pipeline) -> None:
         exposition = pipeline.exposition()
@@ -404,7 +427,7 @@ class TestExperiments:
             on_page = samples(exposition)
             assert {labels["experiment"] for labels, _ in named(on_page, "experiment_verdict")} == {"a"}
             folded.append(value(on_page, "series_folded_total"))
-        assert folded[1] - folded[0] == len(list(second.rows()))
+        assert folded[1] - folded[0] == len([*second.rows(), *second.preference_rows()])
 
     def test_a_variant_beyond_the_limit_is_left_out_and_the_rest_of_its_experiment_is_shown(self) -> None:
         found = ranker()
@@ -413,7 +436,8 @@ class TestExperiments:
         on_page = samples(exposition)
         assert {labels["variant"] for labels, _ in named(on_page, "experiment_mean")} == {"control"}
         assert [number for labels, number in named(on_page, "experiment_verdict") if not labels["variant"]] == [-1]
-        assert value(on_page, "series_folded_total") == len([row for row in found.rows() if row.variant == "treatment"])
+        of_variant = [row for row in found.rows() if row.variant == "treatment"]
+        assert value(on_page, "series_folded_total") == len([*of_variant, *found.preference_rows()])
 
     def test_an_experiment_that_ended_vanishes(self, pipeline: Pipeline) -> None:
         exposition = pipeline.exposition()

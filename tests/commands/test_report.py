@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from random import Random
+from typing import Any
 
 import pytest
 
@@ -87,3 +90,72 @@ def test_a_store_that_is_away_is_named(tmp_path: Path) -> None:
     done = streammetrics("report", "--set", "redis.url=redis://127.0.0.1:1/0")
     assert (done.returncode, done.stdout) == (1, "")
     assert "Redis at 127.0.0.1:1" in done.stderr
+
+
+def replayed(folder: Path, events: Iterable[bytes], *words: str) -> Path:
+    """The report of a replay of these records."""
+    (folder / "events.ndjson").write_bytes(b"".join(event + b"\n" for event in events))
+    done = streammetrics("replay", folder / "events.ndjson", "--report", folder / "report.json", "--quiet", *SETTINGS, *words)
+    assert (done.returncode, done.stderr) == (0, "")
+    return folder / "report.json"
+
+
+def whole(report: Path) -> dict[str, Any]:
+    """What a report says of its one experiment since it began."""
+    (found,) = (each for each in json.loads(report.read_bytes())["experiments"] if each["scope"] == "start")
+    assert isinstance(found, dict)
+    return found
+
+
+@pytest.mark.parametrize(("quality", "word"), [(0.5, "regressed"), (1.0, "inconclusive")])
+def test_interleaved_lists_tell_which_ranker_people_prefer(quality: float, word: str, tmp_path: Path) -> None:
+    variants = ("--variant", "control=0.5", "--variant", f"treatment=0.5:{quality}")
+    size = ("--minutes", "6", "--users", "300", "--rate", "4", "--seed", "3")
+    done = streammetrics("simulate", "--out", "-", "--interleaved", *variants, *size)
+    assert done.returncode == 0
+    report = replayed(tmp_path, done.stdout.encode().splitlines())
+    found = whole(report)
+    (preference,) = found["preferences"]
+    assert (preference["team"], preference["against"], preference["verdict"]["word"]) == ("treatment", "control", word)
+    assert (preference["credit_upper"] < 0) is (word == "regressed")
+    (arm,) = found["variants"]
+    assert (arm["variant"], arm["role"], arm["lists"]) == ("interleaved", "interleaved", preference["lists"])
+    told = streammetrics("report", report, "--html", tmp_path / "page.html").stdout
+    assert f"{preference['credit']:+.4f}" in told
+    assert told.startswith("ranker · since it began · ")
+    assert f"{word.upper()}  {preference['verdict']['reason'][:60]}" in told
+    assert "Interleaved lists" in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+START_MS = 1_732_183_200_000
+HOUR_MS = 3_600_000
+
+
+def people_with_tastes() -> Iterator[bytes]:
+    """Four lists a user, two of them in the day before the experiment; how often somebody clicks is a matter of the person."""
+    chance = Random(5)
+    turns = [(START_MS + HOUR_MS * (turn - 2) * 6, user) for turn in range(4) for user in range(300)]
+    tastes = [chance.random() ** 2 for _ in range(300)]
+    for ts, user in turns:
+        shown = {"type": "impression", "impression_id": f"{user}-{ts}", "user_id": f"u{user}", "ts": ts, "items": list("abcdef")}
+        if ts >= START_MS:
+            shown["experiments"] = {"ranker": ("control", "treatment")[user % 2]}
+        yield json.dumps(shown).encode()
+        for item in "abcdef":
+            if chance.random() < tastes[user]:
+                click = {"type": "feedback", "user_id": f"u{user}", "ts": ts + 1_000, "item_id": item, "action": "click"}
+                yield json.dumps(click).encode()
+
+
+def test_what_users_did_before_the_experiment_reduces_the_variance(tmp_path: Path) -> None:
+    config = tmp_path / "streammetrics.toml"
+    config.write_text("[experiments.named.ranker]\nstart = 2024-11-21T10:00:00Z\ncuped_days = 7\n")
+    found = whole(replayed(tmp_path, people_with_tastes(), "--config", str(config)))
+    (precision,) = (each for each in found["variants"][1]["measures"] if (each["metric"], each["k"]) == ("precision", 10))
+    reduced = precision["reduced"]
+    assert reduced["users_with_earlier"] == found["variants"][1]["users"] == 150
+    assert reduced["variance_reduction"] > 0.4
+    assert reduced["lift_upper"] - reduced["lift_lower"] < 0.85 * (precision["lift_upper"] - precision["lift_lower"])
+    told = streammetrics("report", tmp_path / "report.json", "--html", tmp_path / "page.html", "--all").stdout
+    assert f"{100 * reduced['variance_reduction']:.1f} %" in told
+    assert "CUPED" in (tmp_path / "page.html").read_text(encoding="utf-8")

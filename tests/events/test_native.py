@@ -123,6 +123,20 @@ def test_a_fragment_may_be_empty_and_is_a_fragment_still():
     assert impression(fragment=False).positions is None
 
 
+def test_items_may_say_which_team_drafted_them():
+    items = [{"id": "a", "team": "new"}, "b", {"id": "c", "team": "old"}, {"id": "d", "team": None}]
+    assert impression(items=items).teams == ("new", "", "old", "")
+    assert impression(items=["a", {"id": "b"}, {"id": "c", "team": None}]).teams == ()
+    assert impression(items=[]).teams == ()
+
+
+def test_a_team_stays_with_its_item_when_positions_sort():
+    items = [{"id": "a", "team": "new", "position": 7}, {"id": "b", "position": 1}, {"id": "c", "team": "old", "position": 3}]
+    for fragment in (False, True):
+        found = impression(items=items, fragment=fragment)
+        assert (found.items, found.teams) == (("b", "c", "a"), ("", "old", "new"))
+
+
 @given(st.data(), positions, st.booleans())
 def test_the_order_in_which_placed_items_are_sent_does_not_matter(data: st.DataObject, places: list[int], fragment: bool):
     items = [{"id": data.draw(ids), "position": place} for place in places]
@@ -238,6 +252,10 @@ def test_what_is_no_json_object_in_utf8_is_bad_json(value: bytes):
             for text in ("[]", '"a"', '{"":"x"}', '{"a":7}', '{"a":null}', '{"a":"\\u001f"}', '{"a\\u007f":"x"}', f'{{"a":"{"x" * 129}"}}')
         ),
         (IMPRESSION, "experiments", '{"a":""}', "bad_label"),
+        *(
+            (IMPRESSION, "items", f'["a",{{"id":"b","team":{text}}}]', "bad_label")
+            for text in ('""', "7", "true", "[]", "{}", '"a\\nb"', '"\u007f"', f'"{"x" * 129}"')
+        ),
     ],
 )
 def test_a_broken_rule_has_its_reason(event: dict[str, Any], field: str, text: str, expected: str):
@@ -363,7 +381,7 @@ junk = st.recursive(
         st.floats(allow_nan=False),
         st.sampled_from(["", "a", "\x7f", "\u0085", "x" * 200, "2024-11-21T10:00:00Z"]),
     ),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["id", "position", "a", ""]), inner, max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["id", "position", "team", "a", ""]), inner, max_size=3),
     max_leaves=6,
 )
 

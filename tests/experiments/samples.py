@@ -6,28 +6,53 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from streammetrics.experiments import ExperimentReport, Policy, Stored, build_report, choose_scales, of_users
-from tests.experiments.columns import MEASURES, ONE
+from streammetrics.experiments import ExperimentReport, Policy, Stored, add_credits, build_report, choose_scales, of_users
+from tests.experiments.columns import MEASURES, ONE, WITH_COVARIATES
 
 USERS = 2_000
 
 
-def arm(users: int, chance: float, seed: int) -> list[int]:
-    """Moments of users whose lists are hits with a chance; every metric follows the hits."""
+def arm(users: int, chance: float, seed: int, with_covariates: bool = False) -> list[int]:
+    """Moments of users whose lists are hits with a chance; every metric follows the hits, and half of the users were there before."""
     random = np.random.default_rng(seed)
     lists = random.integers(1, 8, users)
     hits = random.binomial(lists, np.clip(random.normal(chance, 0.1, users), 0, 1))
     rows = [[int(n), int(y) * ONE, int(y) * ONE, int(y), 5 * int(n), int(y) << 33] for n, y in zip(lists, hits, strict=True)]
-    return of_users(MEASURES, rows)
+    if not with_covariates:
+        return of_users(MEASURES, rows)
+    before = [WITH_COVARIATES.covariate_values(row) if user % 2 else None for user, row in enumerate(rows)]
+    return of_users(WITH_COVARIATES, rows, before)
+
+
+def credits(users: int, mean: float) -> dict[tuple[str, str], list[int]]:
+    """Moments of credit of users with two lists each, of which the second team wins so many more than it loses."""
+    total: dict[tuple[str, str], list[int]] = {}
+    for user in range(users):
+        add_credits(total, {("control", "treatment"): (2, 2 if user < (1 + mean) / 2 * users else -2)}, 1)
+    return total
 
 
 def stored(
-    chances: Mapping[str, float], *, name: str = "ranker", scope: str = "start", users: int | Mapping[str, int] = USERS, multi: int = 3
+    chances: Mapping[str, float],
+    *,
+    name: str = "ranker",
+    scope: str = "start",
+    users: int | Mapping[str, int] = USERS,
+    multi: int = 3,
+    whole: bool = False,
 ) -> Stored:
-    """What is kept of an experiment whose arms have these chances, and so many users."""
+    """What is kept of an experiment whose arms have these chances, and so many users; `whole`: with covariates and interleaved lists."""
     counts = {variant: users if isinstance(users, int) else users[variant] for variant in chances}
-    moments = {variant: arm(counts[variant], chance, seed) for seed, (variant, chance) in enumerate(chances.items())}
-    return Stored(experiment=name, scope=scope, moments=moments, first_exposures=counts, multi_exposed_users=multi, unmatched_share=0.1)
+    moments = {variant: arm(counts[variant], chance, seed, whole) for seed, (variant, chance) in enumerate(chances.items())}
+    return Stored(
+        experiment=name,
+        scope=scope,
+        moments=moments,
+        first_exposures=counts,
+        multi_exposed_users=multi,
+        unmatched_share=0.1,
+        credits=credits(USERS, -0.2) if whole else {},
+    )
 
 
 def experiment(
@@ -38,7 +63,9 @@ def experiment(
     users: int | Mapping[str, int] = USERS,
     paging: tuple[str, ...] = ("ndcg@10",),
     control: str | None = None,
+    whole: bool = False,
 ) -> ExperimentReport:
     """The report of it, at its first look."""
-    kept, policy = stored(chances, name=name, scope=scope, users=users), Policy(paging=paging, control=control)
-    return build_report(MEASURES, policy, kept, choose_scales(MEASURES, policy, kept.moments, {}))
+    kept, policy = stored(chances, name=name, scope=scope, users=users, whole=whole), Policy(paging=paging, control=control)
+    measures = WITH_COVARIATES if whole else MEASURES
+    return build_report(measures, policy, kept, choose_scales(measures, policy, kept.moments, {}))

@@ -43,6 +43,27 @@ def test_many_users_at_once_are_the_same_as_one_by_one_however_they_come(everyon
     assert of_users(MEASURES, np.array(everyone, dtype=np.int64).reshape(-1, MEASURES.totals_width)) == expected
 
 
+@given(st.lists(st.tuples(totals(), totals()), min_size=13, max_size=16))
+def test_many_users_with_covariates_are_summed_as_one_by_one(everyone: list[tuple[list[int], list[int]]]) -> None:
+    known, earlier = ([pair[at] for pair in everyone] for at in (0, 1))
+    values = [WITH_COVARIATES.covariate_values(each) for each in earlier]
+    columns = WITH_COVARIATES.covariate_columns(np.array(earlier))
+    assert columns.tolist() == [[number for each in own for number in ((0, 0) if each is None else (1, each))] for own in values]
+    one_by_one = zero(WITH_COVARIATES)
+    for own, extra in zip(known, values, strict=True):
+        one_by_one = add(one_by_one, of_user(WITH_COVARIATES, own, extra))
+    assert of_users(WITH_COVARIATES, known, values) == one_by_one
+    assert of_users(WITH_COVARIATES, np.array(known), columns) == one_by_one
+
+
+def test_covariates_of_means_that_are_large_are_exact_too() -> None:
+    earlier = [[1 << 19, 1, ONE, 5, 7, (1 << 61) + 1], [1 << 20, 1, ONE, 3, 1 << 50, 5], [0] * 6]
+    columns = WITH_COVARIATES.covariate_columns(np.array(earlier))
+    assert columns.tolist() == [
+        [number for each in WITH_COVARIATES.covariate_values(row) for number in ((0, 0) if each is None else (1, each))] for row in earlier
+    ]
+
+
 @given(st.lists(st.tuples(totals(), st.none() | covariates()), max_size=8))
 def test_covariates_are_summed_at_once_as_one_by_one(everyone: list[tuple[list[int], list[int | None] | None]]) -> None:
     expected = zero(WITH_COVARIATES)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
+import pytest
 
+from streammetrics.experiments import add_credits
 from streammetrics.experiments.estimates import difference, estimate
 from streammetrics.experiments.moments import add, of_users
 from streammetrics.experiments.policy import Policy
@@ -158,11 +161,104 @@ def test_variance_reduction_narrows_the_interval_and_is_published() -> None:
         before = [WITH_COVARIATES.covariate_values([8, int(x) * ONE, int(x) * ONE, int(x), 40, int(x) << 33]) for x in earlier]
         moments[name], plain[name] = of_users(WITH_COVARIATES, rows, before), of_users(MEASURES, rows)
     scales = choose_scales(MEASURES, Policy(), plain, {})
-    reduced = build_report(WITH_COVARIATES, Policy(), stored(moments), scales).variants[1].measures[0]
+    found = build_report(WITH_COVARIATES, Policy(), stored(moments), scales)
+    told = found.variants[1].measures[0]
     without = build_report(MEASURES, Policy(), stored(plain), scales).variants[1].measures[0]
-    assert reduced.mean == without.mean
-    assert without.variance_reduction is None
-    assert reduced.variance_reduction is not None
-    assert reduced.variance_reduction > 0.3
-    assert None not in (reduced.lift_upper, reduced.lift_lower, without.lift_upper, without.lift_lower)
-    assert reduced.lift_upper - reduced.lift_lower < 0.85 * (without.lift_upper - without.lift_lower)  # type: ignore[operator]
+    assert without.reduced is None
+    assert replace(told, reduced=None) == without
+    assert told.reduced is not None
+    assert told.reduced.variance_reduction > 0.3
+    assert told.reduced.users_with_earlier == 1_500
+    assert None not in (told.reduced.lift_upper, told.reduced.lift_lower, told.lift_upper, told.lift_lower)
+    assert told.reduced.lift_upper - told.reduced.lift_lower < 0.85 * (told.lift_upper - told.lift_lower)  # type: ignore[operator]
+    rows = {row.series: row.value for row in found.rows() if (row.variant, row.metric, row.k) == ("treatment", told.metric, str(told.k))}
+    assert rows["variance_reduction"] == told.reduced.variance_reduction
+    assert {name: rows[f"reduced_{name}"] for name in ("mean", "lift", "lift_lower", "lift_upper")} == {
+        name: getattr(told.reduced, name) for name in ("mean", "lift", "lift_lower", "lift_upper")
+    }
+
+
+def test_the_verdict_goes_by_the_plain_interval_unless_the_policy_says_otherwise() -> None:
+    """A drop that is certain only once what users were like before is taken out."""
+    random = np.random.default_rng(6)
+    moments = {}
+    for name, drop in (("control", 0.0), ("treatment", 0.02)):
+        users, noise = random.uniform(0, 1, 2_000), random.uniform(0, 0.1, 2_000)
+        rows = [[1, int((0.1 + 0.8 * each + luck - drop) * ONE), 0, 0, 5, 0] for each, luck in zip(users, noise, strict=True)]
+        before = [WITH_COVARIATES.covariate_values([1, int(each * ONE), 0, 0, 5, 0]) for each in users]
+        moments[name] = of_users(WITH_COVARIATES, rows, before)
+    words = []
+    for policy in (Policy(), Policy(cuped_verdict=True)):
+        scales = choose_scales(WITH_COVARIATES, policy, moments, {})
+        verdict = build_report(WITH_COVARIATES, policy, stored(moments), scales).variants[1].measures[0].verdict
+        assert verdict is not None
+        words.append(verdict.word)
+    assert words == ["inconclusive", "regressed"]
+
+
+def credit(users: int, won: float, lists: int = 3) -> list[int]:
+    """Moments of users of whom a share wins every list for the second team of the pair, and the others lose every one."""
+    total: dict[tuple[str, str], list[int]] = {}
+    for user in range(users):
+        add_credits(total, {("a", "b"): (lists, lists if user < won * users else -lists)}, 1)
+    return total["a", "b"]
+
+
+def test_a_team_that_people_prefer_is_told_with_its_interval() -> None:
+    kept = stored({"interleaved": arm(400, 0.4, 1)}, credits={("new", "old"): credit(400, 0.3)})
+    found = told(Policy(control="old"), kept)
+    (new,) = found.preferences
+    assert (new.team, new.against, new.users, new.lists, new.credit) == ("new", "old", 400, 1_200, 0.4)
+    assert new.credit_lower is not None
+    assert 0 < new.credit_lower < 0.4
+    assert found.verdict == new.verdict
+    assert (new.verdict.word, [variant.role for variant in found.variants]) == ("improved", ["interleaved"])
+    rows = {row.series: row.value for row in found.preference_rows()}
+    assert rows == {
+        "credit": 0.4,
+        "credit_lower": new.credit_lower,
+        "credit_upper": new.credit_upper,
+        "users": 400,
+        "lists": 1_200,
+        "verdict": 2,
+    }
+    assert json.loads(json.dumps(found.to_json()))["preferences"][0]["credit"] == 0.4
+
+
+@pytest.mark.parametrize(
+    ("pair", "control", "against"),
+    [
+        (("control", "new"), None, "control"),
+        (("A", "Baseline"), None, "Baseline"),
+        (("A", "B"), None, "A"),
+        (("A", "B"), "B", "B"),
+        (("A", "B"), "control", "A"),
+    ],
+)
+def test_teams_are_compared_with_the_named_control_else_by_convention_else_with_the_first(
+    pair: tuple[str, str], control: str | None, against: str
+) -> None:
+    found = told(Policy(control=control), stored({"interleaved": arm(200, 0.4, 1)}, credits={pair: credit(200, 0.6)}))
+    (only,) = found.preferences
+    assert (only.against, {only.team, only.against}) == (against, {*pair})
+    assert only.credit == pytest.approx(0.2 if against == pair[0] else -0.2)
+
+
+def test_an_interleaved_arm_is_compared_with_no_other_arm() -> None:
+    moments = {"control": arm(2_000, 0.5, 1), "interleaved": arm(2_000, 0.3, 2), "treatment": arm(2_000, 0.5, 3)}
+    found = told(Policy(), stored(moments, credits={("control", "treatment"): credit(2_000, 0.1)}))
+    assert {variant.variant: variant.measures[0].lift is None for variant in found.variants} == {
+        "control": True,
+        "interleaved": True,
+        "treatment": False,
+    }
+    assert found.preferences[0].verdict.word == "regressed"
+    assert found.verdict.word != "regressed"
+
+
+def test_a_broken_experiment_says_nothing_of_teams_and_few_users_neither() -> None:
+    few = told(Policy(), stored({"interleaved": arm(60, 0.4, 1)}, credits={("A", "B"): credit(60, 0.1)}))
+    assert few.preferences[0].credit_lower is None
+    assert few.verdict.reason == "nothing is shown before 100 users an arm: B against A has 60"
+    broken = told(Policy(), stored({"interleaved": arm(400, 0.4, 1)}, credits={("A", "B"): credit(400, 0.9)}, multi_exposed_users=50))
+    assert broken.preferences[0].verdict.word == broken.verdict.word == "invalid"

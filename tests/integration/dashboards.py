@@ -12,8 +12,9 @@ import re
 import subprocess
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, start_http_server
@@ -22,15 +23,15 @@ from prometheus_client.registry import Collector
 
 from streammetrics.adapters.exhibit import Exhibit
 from streammetrics.experiments.policy import Policy
-from streammetrics.experiments.report import ExperimentReport, Stored, build_report, choose_scales
+from streammetrics.experiments.report import ExperimentReport, PreferenceRow, Row, Stored, build_report, choose_scales
 from streammetrics.metrics.names import METRIC_NAMES
 from streammetrics.ports import Input, StoreNode
 from streammetrics.report import Report
 from streammetrics.vitals import Vitals
 from tests.adapters.pipeline import Now, served, two_variants
 from tests.command_line import started
-from tests.experiments.columns import MEASURES
-from tests.experiments.test_report import arm
+from tests.experiments.columns import WITH_COVARIATES
+from tests.experiments.samples import arm, credits
 from tests.servers.process import HOST
 from tests.servers.prometheus import PrometheusServer
 
@@ -54,17 +55,22 @@ class Reports(Collector):
         self._reports = reports
 
     def collect(self) -> Iterator[Metric]:
-        labels = ("experiment", "variant", "metric", "k", "scope")
-        families: defaultdict[str, list[tuple[list[str], float]]] = defaultdict(list)
-        for report in self._reports:
-            for series, *values, value in report.rows():
-                families[series].append(([str(each) for each in values], float(value)))
-        families["entered_timestamp_seconds"].append(([""] * len(labels), time.time() - BEHIND_SECONDS))
-        for series, rows in families.items():
-            family = GaugeMetricFamily(f"streammetrics_experiment_{series}", "Of an experiment.", labels=labels)
-            for values, value in rows:
-                family.add_metric(values, value)
-            yield family
+        yield from _families("experiment", ("experiment", "variant", "metric", "k", "scope"), (each.rows() for each in self._reports))
+        yield from _families("interleaving", ("experiment", "team", "against", "scope"), (each.preference_rows() for each in self._reports))
+        entered = GaugeMetricFamily("streammetrics_experiment_entered_timestamp_seconds", "Of all experiments.")
+        entered.add_metric([], time.time() - BEHIND_SECONDS)
+        yield entered
+
+
+def _families(subject: str, labels: tuple[str, ...], reports: Iterable[Iterator[Row] | Iterator[PreferenceRow]]) -> Iterator[Metric]:
+    families: defaultdict[str, list[tuple[list[str], float]]] = defaultdict(list)
+    for series, *values, value in chain.from_iterable(reports):
+        families[series].append(([str(each) for each in values], float(value)))
+    for series, rows in families.items():
+        family = GaugeMetricFamily(f"streammetrics_{subject}_{series}", "Of an experiment.", labels=labels)
+        for values, value in rows:
+            family.add_metric(values, value)
+        yield family
 
 
 def experiments() -> dict[str, ExperimentReport]:
@@ -73,18 +79,27 @@ def experiments() -> dict[str, ExperimentReport]:
     chances = {"control": 0.5, "treatment": 0.4, "candidate": 0.6}
     users = {"start": 1_500, "day": 120}
     moments = {
-        scope: {name: arm(count, chance if scope == "start" else 0.5, seed) for seed, (name, chance) in enumerate(chances.items())}
+        scope: {
+            name: arm(count, chance if scope == "start" else 0.5, seed, with_covariates=True)
+            for seed, (name, chance) in enumerate(chances.items())
+        }
         for scope, count in users.items()
     }
-    scales = choose_scales(MEASURES, policy, moments["start"], {})
+    scales = choose_scales(WITH_COVARIATES, policy, moments["start"], {})
     told = {}
     for scope, of_scope in moments.items():
         several = 3 if scope == "start" else 0
         exposures = {name: sums[0] + several // 3 for name, sums in of_scope.items()}
         stored = Stored(
-            experiment="ranker", scope=scope, moments=of_scope, first_exposures=exposures, multi_exposed_users=several, unmatched_share=0.1
+            experiment="ranker",
+            scope=scope,
+            moments=of_scope,
+            first_exposures=exposures,
+            multi_exposed_users=several,
+            unmatched_share=0.1,
+            credits=credits(users[scope], -0.2),
         )
-        told[scope] = build_report(MEASURES, policy, stored, scales)
+        told[scope] = build_report(WITH_COVARIATES, policy, stored, scales)
     return told
 
 

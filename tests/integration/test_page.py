@@ -27,6 +27,7 @@ from streammetrics.report import Report
 from streammetrics.vitals import Trouble
 from tests.adapters.pipeline import HOUR_MS, MINUTE_MS, Pipeline
 from tests.command_line import started
+from tests.experiments.samples import experiment
 from tests.page_world import EXPERIMENT, People, World, telling, world
 from tests.servers.tools import find_chromium
 
@@ -277,6 +278,25 @@ class TestNumbers:
         expect(found.cell("Mean", "treatment").locator(".value")).to_have_text(f"{measure['mean']:.4f}")
         expect(found.sides().locator("tbody th", has_text="Mean")).to_contain_text(f"final, to {clock(report['final_ms'])}")
         expect(found.cell("Users", "treatment")).to_have_text(f"{treatment['users']:,}")
+
+    def test_less_variance_and_the_teams_of_interleaved_lists_stand_beside_the_plain_numbers(
+        self, visit: Open, told: tuple[World, list[Report]]
+    ) -> None:
+        story, reports = told
+        arms = {"control": 0.5, "treatment": 0.45, "interleaved": 0.5}
+        stats = experiment(arms, name=EXPERIMENT, whole=True)
+        with serving(story.exhibit(), telling(reports[-1], stats)) as port:
+            found = visit(port.base)
+            treatment = next(each for each in stats.variants if each.variant == "treatment").measures[0]
+            assert treatment.reduced is not None
+            removed = f"{100 * treatment.reduced.variance_reduction:.1f}\u00a0% of the variance gone"
+            expect(found.cell("Against the control", "treatment")).to_contain_text(removed)
+            (preference,) = stats.preferences
+            row = found.section(EXPERIMENT).locator(".preferences tbody tr")
+            expect(row).to_contain_text(f"{preference.team} against {preference.against}{MINUS}{-preference.credit:.4f}")
+            expect(row).to_contain_text(f"{preference.users:,}{preference.lists:,} lists")
+            expect(row.locator(".badge")).to_have_text("\N{BLACK DOWN-POINTING TRIANGLE} Regressed")
+            expect(found.cell("Against the control", "interleaved")).to_have_text("both rankers in one list")
 
     def test_the_verdict_stands_with_its_reason_in_words(self, visit: Open, still: Served) -> None:
         found, report = visit(still.base), fetched(still.base)

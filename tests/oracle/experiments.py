@@ -10,9 +10,11 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from fractions import Fraction
+from typing import NamedTuple, TypeAlias
 
 from streammetrics.events.model import Impression
+from tests.oracle.scores import scale_bits
 from tests.oracle.tallies import tally_of_one
 from tests.oracle.values import Arrival, Settings, ShownList, Step, TaskResult
 
@@ -22,11 +24,26 @@ Sums: TypeAlias = tuple[int, int, int, int, int, int]
 Scores: TypeAlias = Callable[[list[float]], dict[str, int]]
 
 
+class Times(NamedTuple):
+    """When lists of an experiment count (first, and the end that does not), and the time before it that covariates are of."""
+
+    first: float = -math.inf
+    end: float = math.inf
+    earlier: tuple[int, int] | None = None
+
+
 @dataclass(slots=True)
 class Scope:
-    """One experiment in its whole life, or on one day. `sums` is by (variant, measure); variants without users are absent."""
+    """One experiment in its whole life, or on one day. `sums` is by (variant, measure); variants without users are absent.
+
+    `covariates` is by the same, in experiments that have covariates: over the users, h (1 for one who was there before), x (his mean
+    then), and the sums of h, x, xx, xy, xd, hy, hd; those that are all 0 are absent. `credits` is by pair of teams: users, and over
+    them the sums of d (lists), dd, y (credit of the second team), yy, dy.
+    """
 
     sums: dict[tuple[str, str], Sums] = field(default_factory=dict)
+    covariates: dict[tuple[str, str], tuple[int, ...]] = field(default_factory=dict)
+    credits: dict[tuple[str, str], tuple[int, ...]] = field(default_factory=dict)
     first_exposures: dict[str, int] = field(default_factory=dict)
     multi_exposed: int = 0
 
@@ -39,18 +56,21 @@ def experiments(
     *,
     idle_ms: float = math.inf,
     patience_ms: int = 0,
-    spans: Mapping[str, tuple[float, float]] = {},
+    times: Mapping[str, Times] = {},
     flush: bool = False,
     w_ms: float | None = None,
 ) -> dict[tuple[str, int | None], Scope]:
-    """By experiment and UTC day (None: its whole life). `w_ms` is W before a flush, which ends no experiment."""
+    """By experiment and UTC day (None: its whole life). `w_ms` is W before a flush, which ends no experiment.
+
+    The lists of a time before an experiment make its users' covariates, in the life that begins at most `idle_ms` after that time.
+    """
     over_before = (result.w_ms if w_ms is None else w_ms) - settings.lateness_ms
     lives = _lives(steps, result, idle_ms)
     found: dict[tuple[str, int | None], Scope] = {}
     for name, (first, last) in ((name, life) for name, of_name in lives.items() for life in of_name):
         if last + idle_ms < over_before:
             continue
-        start, end = spans.get(name, (-math.inf, math.inf))
+        start, end, earlier = times.get(name, Times())
         entered = [
             (shown, dict(shown.experiments)[name])
             for shown in result.lists
@@ -61,11 +81,13 @@ def experiments(
         ]
         if entered:  # the latest life that lists have entered is the experiment
             found = {key: scope for key, scope in found.items() if key[0] != name}
+        has_covariates = earlier is not None and first <= earlier[1] + idle_ms
+        history = [shown for shown in result.lists if earlier[0] <= shown.ts < earlier[1]] if earlier and has_covariates else None
         days: list[int | None] = [None, *sorted({shown.ts // DAY_MS for shown, _ in entered})]
         for day in days:
             of_day = [(shown, variant) for shown, variant in entered if day is None or shown.ts // DAY_MS == day]
             if of_day:
-                found[name, day] = _scope(of_day, settings, score)
+                found[name, day] = _scope(of_day, history, settings, score)
     return found
 
 
@@ -96,8 +118,9 @@ def _has_entered(shown: ShownList, result: TaskResult, settings: Settings, patie
     return closed or pane_end + patience_ms <= result.f_ms
 
 
-def _scope(lists: Sequence[tuple[ShownList, str]], settings: Settings, score: Scores) -> Scope:
+def _scope(lists: Sequence[tuple[ShownList, str]], history: Sequence[ShownList] | None, settings: Settings, score: Scores) -> Scope:
     scope, first = Scope(), Counter[str]()
+    before: dict[str, list[dict[str, Fraction]]] = {}
     totals: dict[str, list[dict[str, tuple[int, int]]]] = {}
     for user in sorted({shown.user_id for shown, _ in lists}):
         own = sorted(
@@ -107,7 +130,12 @@ def _scope(lists: Sequence[tuple[ShownList, str]], settings: Settings, score: Sc
         if len({variant for _, _, variant, _ in own}) > 1:
             scope.multi_exposed += 1
         else:
-            totals.setdefault(own[0][2], []).append(_of_user([shown for *_, shown in own], settings, score))
+            shown = [shown for *_, shown in own]
+            totals.setdefault(own[0][2], []).append(_of_user(shown, settings, score))
+            earlier = [shown for shown in history or () if shown.user_id == user]
+            before.setdefault(own[0][2], []).append(_means(earlier, settings, score))
+            if own[0][2] == "interleaved":
+                _add_credits(scope, shown, settings)
     scope.first_exposures = dict(first)
     for variant, users in totals.items():
         for measure in users[0]:
@@ -120,7 +148,44 @@ def _scope(lists: Sequence[tuple[ShownList, str]], settings: Settings, score: Sc
                 sum(d * d for _, d in pairs),
                 sum(y * d for y, d in pairs),
             )
+            if history is not None:
+                means = [round(known[measure] * 2**40) if measure in known else None for known in before[variant]]
+                there = [(x, y, d) for x, (y, d) in zip(means, pairs, strict=True) if x is not None]
+                products = [(1, x, x * x, x * y, x * d, y, d) for x, y, d in there]
+                if products:
+                    scope.covariates[variant, measure] = tuple(sum(column) for column in zip(*products, strict=True))
     return scope
+
+
+def _means(lists: Sequence[ShownList], settings: Settings, score: Scores) -> dict[str, Fraction]:
+    """A user's mean in each measure over some lists; measures without any are absent. Of users with a hit, the share of lists."""
+    if not lists:
+        return {}
+    sums = _of_user(lists, settings, score)
+    means = {}
+    for name in sums:
+        y, d = sums[name.removeprefix("user_")]
+        if d:
+            means[name] = Fraction(y, d * 2 ** scale_bits(name.removeprefix("user_"))) if name[:5] != "item_" else Fraction(y, d)
+    return means
+
+
+def _add_credits(scope: Scope, lists: Sequence[ShownList], settings: Settings) -> None:
+    """What one user's interleaved lists come to, for each two teams of a list: the second against the first in order."""
+    outcomes: dict[tuple[str, str], list[int]] = {}
+    for shown in lists:
+        hits = Counter({team: 0 for team in shown.teams if team})
+        for team, grade in zip(shown.teams, shown.grades, strict=False):
+            if team and grade >= settings.relevance_min:
+                hits[team] += 1
+        for one in hits:
+            for other in hits:
+                if one < other:
+                    outcomes.setdefault((one, other), []).append((hits[other] > hits[one]) - (hits[other] < hits[one]))
+    for pair, won in outcomes.items():
+        d, y = len(won), sum(won)
+        own = (1, d, d * d, y, y * y, d * y)
+        scope.credits[pair] = tuple(left + right for left, right in zip(scope.credits.get(pair, (0,) * 6), own, strict=True))
 
 
 def _of_user(lists: Sequence[ShownList], settings: Settings, score: Scores) -> dict[str, tuple[int, int]]:
@@ -148,4 +213,7 @@ def merge(parts: Sequence[Mapping[tuple[str, int | None], Scope]]) -> dict[tuple
             for name, sums in scope.sums.items():
                 before = total.sums.get(name, (0,) * 6)
                 total.sums[name] = tuple(one + other for one, other in zip(before, sums, strict=True))  # type: ignore[assignment]
+            for found, own in ((total.covariates, scope.covariates), (total.credits, scope.credits)):
+                for name, more in own.items():
+                    found[name] = tuple(one + other for one, other in zip(found.get(name, (0,) * len(more)), more, strict=True))
     return merged

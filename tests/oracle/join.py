@@ -31,6 +31,7 @@ class List:
     items: tuple[str, ...]
     experiments: tuple[tuple[str, str], ...]
     segments: tuple[tuple[str, str], ...]
+    teams: tuple[str, ...]
 
 
 @dataclass(slots=True)
@@ -74,7 +75,7 @@ def _list_of(of_one_id: Sequence[Admitted], settings: Settings) -> tuple[List, s
     wholes = [one for one in in_order if _impression(one).positions is None]
     if wholes:
         best = _impression(wholes[0])
-        return List(best.impression_id, best.ts, best.items, best.experiments, best.segments), {wholes[0].number}
+        return List(best.impression_id, best.ts, best.items, best.experiments, best.segments, best.teams), {wholes[0].number}
     shown, counting = _union(in_order)
     beaten = any(_impression(one).positions is None for one in of_one_id)
     return shown, set() if beaten else counting
@@ -82,23 +83,26 @@ def _list_of(of_one_id: Sequence[Admitted], settings: Settings) -> tuple[List, s
 
 def _least_first(show: Impression) -> tuple[object, ...]:
     """(ts, content). Whole copies have no positions; an empty tuple stands for that, and they never meet fragments in one contest."""
-    return (show.ts, show.items, show.positions or (), show.experiments, show.segments)
+    return (show.ts, show.items, show.positions or (), show.experiments, show.segments, show.teams)
 
 
 def _union(fragments: Sequence[Admitted]) -> tuple[List, set[int]]:
     """The list that fragments, least (ts, content) first, make together; one that changes nothing of it does not count."""
     position_of: dict[str, int] = {}
+    team_of: dict[str, str] = {}
     counting = {fragments[0].number}
     for one in fragments:
         show = _impression(one)
         before = dict(position_of)
-        for item, position in zip(show.items, show.positions or (), strict=True):
-            position_of[item] = min(position, position_of.get(item, position))
+        for item, position, team in zip(show.items, show.positions or (), show.teams or ("",) * len(show.items), strict=True):
+            if position < position_of.get(item, position + 1):
+                position_of[item], team_of[item] = position, team
         if position_of != before:
             counting.add(one.number)
     items = tuple(sorted(position_of, key=lambda item: (position_of[item], item)))
     first = _impression(fragments[0])
-    return List(first.impression_id, first.ts, items, first.experiments, first.segments), counting
+    teams = tuple(team_of[item] for item in items) if any(team_of.values()) else ()
+    return List(first.impression_id, first.ts, items, first.experiments, first.segments, teams), counting
 
 
 def _join(

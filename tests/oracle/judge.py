@@ -88,7 +88,7 @@ def _finished(shown: List, joined: Resolved, session: Sequence[Admitted], final:
         joined.grades.get((shown.impression_id, item), 0) if first_place[item] == place else 0 for place, item in enumerate(shown.items)
     )
     user_id = session[0].event.user_id
-    return ShownList(user_id, shown.impression_id, shown.ts, shown.items, grades, shown.experiments, shown.segments, final)
+    return ShownList(user_id, shown.impression_id, shown.ts, shown.items, grades, shown.experiments, shown.segments, shown.teams, final)
 
 
 def _summary(session: Sequence[Admitted], closed: bool) -> Session:

@@ -90,6 +90,7 @@ class ShownList:
     grades: tuple[float, ...]
     experiments: tuple[tuple[str, str], ...]
     segments: tuple[tuple[str, str], ...]
+    teams: tuple[str, ...]
     final: bool
 
 
