@@ -16,31 +16,26 @@ from typing import NamedTuple
 
 from streammetrics.admission import Arrived, Decoded, Refused, Step, close_bound, close_ended
 from streammetrics.copies import Labels
-from streammetrics.entering import Looks, Round, Settled, UserLayout, settle
-from streammetrics.errors import MalformedEvent, StateError
-from streammetrics.lives import DAY_MS, WHOLE, Life, Lives
+from streammetrics.entering import Looks, Settled, settle
+from streammetrics.errors import MalformedEvent
+from streammetrics.lives import DAY_MS, WHOLE
 from streammetrics.metrics import Scorer
+from streammetrics.opening import control_of, open_task
 from streammetrics.presence import PresenceRound
 from streammetrics.reach import ReachLayout
 from streammetrics.scoring import Layout, add, changes
 from streammetrics.sessions import User
 from streammetrics.state import (
     COUNTED,
-    OTHER_MEASURES,
-    Control,
-    decode_control,
-    decode_pane,
-    decode_reach,
-    decode_scope,
     decode_user,
     encode_control,
     encode_pane,
     encode_reach,
     encode_scope,
     encode_user,
-    fit_of,
 )
 from streammetrics.task import EngineRules, TaskState, cell_name
+from streammetrics.user_totals import TotalsRound, UserLayout
 from streammetrics.windows import FOREVER, NEVER, Group, Pane, add_to, final_bound, groups_of, pane_start
 
 __all__ = ["Arrived", "Decoded", "Engine", "EngineRules", "FinalPane", "Needs", "Refused", "Save", "TaskState"]
@@ -105,70 +100,9 @@ class Engine:
     ) -> TaskState:
         """A task's state as the store holds it; StateError when other rules made it.
 
-        Experiments may be switched on and off between: windows go on, and what is known of users begins anew (`_begin_anew`).
+        Experiments may be switched on and off between: windows go on, and what is known of users begins anew.
         """
-        state = TaskState(len(self.rules.topics))
-        state.entering_ms = self.rules.entering_ms
-        if self.rules.experiments is not None:
-            state.lives = Lives(self.rules.experiments.idle_ms)
-        if control is None:
-            return state
-        stored = decode_control(control)
-        self._check_rules(stored)
-        state.offsets, state.watermarks, state.topic_ids = stored.offsets, stored.watermarks, stored.topic_ids
-        state.watermark, state.newest, state.oldest_kept = stored.watermark, stored.newest, stored.oldest_kept
-        state.final_before, state.sessions_open = stored.pane_from, stored.sessions_open
-        state.counts.update({(reason, topic): count for reason, topic, count in stored.counts})
-        state.totals = {(experiment, variant): total for experiment, variant, total in stored.totals}
-        state.groups = {group: newest for group, newest, _ in stored.groups}
-        state.since = {group: since for group, _, since in stored.groups}
-        state.panes = {start: decode_pane(pane) for start, pane in panes.items() if start >= stored.pane_from}
-        state.pane_starts = set(pane_starts)
-        state.entered_before, state.lives.next_number = stored.entered_before, stored.lives_from
-        state.entering_ms = max(state.entering_ms, stored.entering_ms)
-        self._open_reaches(state, stored, reaches)
-        if fit_of(stored.rules, self.signature) == "switched":
-            self._begin_anew(state, experiments)
-            return state
-        state.counted_from = stored.counted_from
-        for number, experiment, first, last, variants, earlier in stored.lives:
-            state.lives.take(Life(number, experiment, first, last, variants, earlier))
-        for name, cell in experiments.items():
-            life, _, day = name.partition(":")
-            state.lives.of_number[int(life)].scopes[int(day) if day else WHOLE] = decode_scope(cell)
-        return state
-
-    def _check_rules(self, stored: Control) -> None:
-        fit = fit_of(stored.rules, self.signature)
-        differs = f"\n  stored: topics={stored.topics} {stored.rules}\n  now:    topics={list(self.rules.topics)} {self.signature}"
-        if fit == "other" or stored.topics != list(self.rules.topics):
-            raise StateError(
-                f"the store holds state of other rules, which must not be merged with these: use a new redis.namespace{differs}"
-            )
-        if fit == "measures":
-            raise StateError(f"the store holds experiments that are measured by other metrics: {OTHER_MEASURES}{differs}")
-
-    def _begin_anew(self, state: TaskState, cells: Iterable[str]) -> None:
-        """Drop all that is known of experiments, which have been switched on or off. What is counted from now on misses nothing.
-
-        Lists up to the newest event may have gone by uncounted, whenever they come; all later ones are yet to come. Users' totals of
-        lives that are gone go when their users are looked at next.
-        """
-        state.cells_gone.update(cells)
-        state.counted_from = state.newest if state.newest == NEVER else state.newest + 1
-        state.changed = True
-
-    def _open_reaches(self, state: TaskState, stored: Control, reaches: Mapping[int, bytes]) -> None:
-        """Go on with the reach of panes. Gaps of another longest window are no use, so it then begins anew with the next pane, as it does
-        when users were not counted before: what is known of them from an earlier time is older than any window that is shown.
-        """
-        if self.rules.reach is None:
-            return
-        if stored.reach_panes == self.rules.reach.panes:
-            state.reach_from = stored.reach_from
-            state.reaches = {start: decode_reach(reach) for start, reach in reaches.items() if start >= stored.entered_before}
-        elif stored.newest != NEVER:
-            state.reach_from = pane_start(stored.newest, self.rules.pane_ms) + self.rules.pane_ms
+        return open_task(self.rules, self.signature, control, panes, pane_starts, experiments, reaches)
 
     def needs(self, state: TaskState, batch: Arrived | None) -> Needs:
         """Which users to load before a step; asks for users that are due once between two commits."""
@@ -270,7 +204,7 @@ class Engine:
         self._note_entered(state)
         cells, cells_gone = self._cells(state)
         return Save(
-            control=self._control(state),
+            control=encode_control(control_of(state, self.rules, self.signature)),
             panes_from_ms=state.final_before,
             users=users,
             due=due,
@@ -307,7 +241,7 @@ class Engine:
         looks = Looks()
         if rules.experiments is not None and self.users is not None:
             self._end_lives(state)
-            looks = looks._replace(experiments=Round(state, rules.experiments, self.users, pane_ms))
+            looks = looks._replace(experiments=TotalsRound(state, rules.experiments, self.users, pane_ms))
         if rules.reach is not None and self.reach is not None:
             looks = looks._replace(reach=PresenceRound(self.reach, rules.reach.panes, pane_ms, state.reach_from // pane_ms))
         if looks == Looks():  # what is left of users is from when they were counted
@@ -357,33 +291,6 @@ class Engine:
         gone = sorted(state.cells_gone.difference(cells))
         state.cells_dirty, state.cells_gone = set(), set()
         return cells, gone
-
-    def _control(self, state: TaskState) -> bytes:
-        state.note_newest()
-        return encode_control(
-            Control(
-                rules=self.signature,
-                topics=list(self.rules.topics),
-                topic_ids=state.topic_ids,
-                offsets=state.offsets,
-                watermarks=state.watermarks,
-                watermark=state.watermark,
-                newest=state.newest,
-                oldest_kept=state.oldest_kept,
-                pane_from=state.final_before,
-                counts=[(reason, topic, count) for (reason, topic), count in sorted(state.counts.items())],
-                totals=[(*key, total) for key, total in sorted(state.totals.items())],
-                sessions_open=state.sessions_open,
-                groups=[(group, newest, state.since[group]) for group, newest in sorted(state.groups.items())],
-                lives=[(life.number, life.experiment, life.first, life.last, sorted(life.variants), life.earlier) for life in state.lives],
-                lives_from=state.lives.next_number,
-                entered_before=state.entered_before,
-                counted_from=state.counted_from,
-                entering_ms=state.entering_ms,
-                reach_panes=0 if self.rules.reach is None else self.rules.reach.panes,
-                reach_from=state.reach_from,
-            )
-        )
 
     def _close(self, state: TaskState, due: Iterable[str]) -> None:
         """Close what can be touched no more among the users that are due; the others' time has not come."""

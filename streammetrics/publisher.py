@@ -12,8 +12,9 @@ from collections.abc import Callable
 import structlog
 
 from streammetrics.errors import StoreError
+from streammetrics.ledger import Ledger
 from streammetrics.ports import Clock, Store
-from streammetrics.report import Ledger, Report
+from streammetrics.report import Report
 from streammetrics.vitals import Trouble, Vitals
 
 LOOK_SECONDS = 10.0

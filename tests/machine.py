@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from streammetrics.adapters.memory_store import MemoryStore
 from streammetrics.engine import Arrived, Engine, EngineRules, FinalPane
 from streammetrics.grades import parse_grades
+from streammetrics.ledger import Ledger
 from streammetrics.lives import ExperimentRules
 from streammetrics.metrics import Scorer, Spec
 from streammetrics.ports import Commit, Outcome, Store
 from streammetrics.reach import ReachRules
-from streammetrics.report import Ledger, Report
+from streammetrics.report import Report
 from streammetrics.sessions import JoinRules
 from streammetrics.windows import Group, WindowRules
 from streammetrics.work import commit_of

@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 
 from streammetrics.adapters.clock import SystemClock
 from streammetrics.engine import Engine
-from streammetrics.entering import TEAM_PAIRS_MAX
 from streammetrics.events.model import Feedback, Impression
 from streammetrics.experiments import ExperimentReport, Policy
+from streammetrics.ledger import ExperimentView, Ledger
 from streammetrics.lives import WHOLE, Earlier, ExperimentRules, Span
 from streammetrics.publisher import Publisher
-from streammetrics.report import ExperimentView, Ledger, Report
+from streammetrics.report import Report
+from streammetrics.user_totals import TEAM_PAIRS_MAX
 from streammetrics.vitals import Vitals
 from streammetrics.windows import WindowRules
 from tests.machine import Machine, engine_of

@@ -10,9 +10,10 @@ from streammetrics.adapters.clock import SystemClock
 from streammetrics.adapters.memory_store import MemoryStore
 from streammetrics.errors import StateError, StoreError
 from streammetrics.events.model import Impression
+from streammetrics.ledger import Ledger
 from streammetrics.ports import Clock, Store, StoreNode
 from streammetrics.publisher import LOOK_SECONDS, Publisher
-from streammetrics.report import Ledger, Report
+from streammetrics.report import Report
 from streammetrics.vitals import Vitals
 from streammetrics.windows import WindowRules
 from tests.faults import HandClock

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from streammetrics.copies import Facts
 from streammetrics.engine import Engine
+from streammetrics.ledger import Ledger
 from streammetrics.lives import ExperimentRules
 from streammetrics.metrics import Scorer
 from streammetrics.ports import Store
 from streammetrics.presence import PresenceRound, StoredPresence
 from streammetrics.reach import Reaches, ReachLayout, ReachRules, UserWindow
-from streammetrics.report import Ledger
 from streammetrics.sessions import ShownList as ShownByUser
 from streammetrics.windows import WindowRules
 from tests.machine import Machine, engine_of

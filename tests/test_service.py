@@ -19,10 +19,11 @@ from streammetrics.engine import Engine
 from streammetrics.errors import MalformedEvent, SourceError, StateError, StoreError
 from streammetrics.events import EventLimits, native_decoder
 from streammetrics.events.model import Event, Feedback, Impression
+from streammetrics.ledger import Ledger
 from streammetrics.lives import ExperimentRules
 from streammetrics.ports import Commit, DeadLetter, Input, Outcome, Store
 from streammetrics.reach import ReachBoard, ReachRules
-from streammetrics.report import Ledger, Report
+from streammetrics.report import Report
 from streammetrics.service import Worker
 from streammetrics.state import decode_control, decode_reach
 from streammetrics.vitals import Vitals

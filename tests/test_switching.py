@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from streammetrics.engine import Engine
 from streammetrics.errors import StateError
+from streammetrics.ledger import ExperimentView, Ledger
 from streammetrics.lives import ExperimentRules, Span
-from streammetrics.report import ExperimentView, Ledger
 from streammetrics.state import decode_control
 from streammetrics.windows import NEVER, WindowRules
 from tests.machine import Machine, engine_of

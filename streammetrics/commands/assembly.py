@@ -12,10 +12,10 @@ from streammetrics.engine import Engine, EngineRules
 from streammetrics.errors import ConfigError, Problem
 from streammetrics.events import Decoder, UbiSettings, decoder
 from streammetrics.grades import parse_grades
+from streammetrics.ledger import ExperimentView, Ledger
 from streammetrics.lives import DAY_MS, Earlier, ExperimentRules, Span
 from streammetrics.metrics import MetricError, Scorer, Spec
 from streammetrics.reach import ReachRules
-from streammetrics.report import ExperimentView, Ledger
 from streammetrics.sessions import JoinRules
 from streammetrics.windows import WindowRules
 from streammetrics.work import WorkerRules

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from streammetrics.experiments import Stored, build_report
 from streammetrics.history import DAY_MS, LOOK_MS, LOOKS_MAX, TRAILS_MAX, History, Look, Thinned, Trail, look_at
+from streammetrics.ledger import Ledger
 from streammetrics.lives import WHOLE
 from streammetrics.ports import Store
-from streammetrics.report import Ledger
 from streammetrics.service import Worker
 from streammetrics.windows import FOREVER, NEVER
 

@@ -19,7 +19,7 @@ from streammetrics.commands.run import tune_garbage_collection
 from streammetrics.config import Settings
 from streammetrics.engine import Arrived, Engine, TaskState
 from streammetrics.events.model import Event, Feedback, Impression
-from streammetrics.report import Ledger
+from streammetrics.ledger import Ledger
 from streammetrics.service import CHUNK_RECORDS_MAX
 from streammetrics.windows import WindowRules
 from streammetrics.work import WorkerRules, commit_of

@@ -1,0 +1,306 @@
+"""Committed state of all tasks -> one immutable Report: merged exactly, and only as far as all tasks have come.
+
+Pure. What a report holds and how it is told is said in `streammetrics.report`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from streammetrics.common_lives import Change, CommonLife, SettledScales, begun_lives, shown_lives, times_of
+from streammetrics.errors import StateError
+from streammetrics.experiments import ExperimentReport, Measures, Policy, Stored, build_report, choose_scales
+from streammetrics.lives import DAY_MS, WHOLE, Scope
+from streammetrics.reach import ReachBoard, ReachLayout, UserWindow
+from streammetrics.report import SINCE_START, THIS_DAY, UNMATCHED, InputStanding, Report, Total
+from streammetrics.scoring import Layout, add
+from streammetrics.state import Control, decode_control, decode_pane, decode_reach, decode_scope, fit_of
+from streammetrics.windows import FOREVER, NEVER, VIEWS, Board, Pane, View, Window, WindowRules, final_bound, window_end
+
+
+@dataclass(frozen=True, slots=True)
+class ExperimentView:
+    """How experiments are read: what is measured of users, what was decided about an experiment, and what ends one (ms)."""
+
+    measures: Measures
+    policy: Callable[[str], Policy]
+    idle_ms: int
+
+    def measures_of(self, kept: Stored) -> Measures:
+        """The layout of an experiment's moments: whether it has covariates is seen from their number."""
+        wide = self.measures.with_covariates
+        return wide if any(len(moments) == wide.moments_width for moments in kept.moments.values()) else self.measures
+
+
+class Ledger:
+    """What is known of every task's committed state, and the reports made of it.
+
+    `signature` is the engine's: state that other rules made is refused with StateError, for its columns mean something else. Where
+    experiments are switched on in some tasks and off in others, or here, windows are shown and experiments are not.
+    """
+
+    def __init__(
+        self, layout: Layout, rules: WindowRules, settings: Mapping[str, Any], signature: str, experiments: ExperimentView | None = None
+    ) -> None:
+        self.layout = layout
+        self.signature = signature
+        self.rules = rules
+        self.settings = settings
+        self.board = Board(layout, rules)
+        self.reach_board = ReachBoard(ReachLayout(layout.scorer), rules.pane_ms, decode_reach)
+        self.seqs: dict[int, int] = {}
+        self.experiments = experiments
+        self._idle_ms = FOREVER if experiments is None else experiments.idle_ms
+        self._scales = SettledScales(self._idle_ms)
+        self._begun: dict[int, dict[str, CommonLife]] = {}
+        self._scopes: dict[int, dict[tuple[str, int], Scope]] = {}
+        self._controls: dict[int, Control] = {}
+        self._users: dict[int, int] = {}
+        self._withheld: set[tuple[int, View, int]] = set()
+        self._withheld_count = 0
+
+    def panes_wanted(self, task: int) -> int | None:
+        """The start from which a task's panes may have changed since they were read; None for all of them."""
+        control = self._controls.get(task)
+        return None if control is None or control.pane_from == NEVER else control.pane_from
+
+    def reaches_wanted(self, task: int) -> int | None:
+        """The same for the reach of panes."""
+        control = self._controls.get(task)
+        return None if control is None or control.entered_before == NEVER else control.entered_before
+
+    def update(
+        self,
+        task: int,
+        seq: int,
+        control_bytes: bytes,
+        panes: Mapping[int, bytes],
+        users: int,
+        experiments: Mapping[str, bytes] = MappingProxyType({}),
+        reaches: Mapping[int, bytes] = MappingProxyType({}),
+    ) -> None:
+        """Take one task's committed state; `panes` are those from `panes_wanted` on, `reaches` from `reaches_wanted`."""
+        control = decode_control(control_bytes)
+        fit = fit_of(control.rules, self.signature)
+        if fit in ("measures", "other"):
+            raise StateError(
+                f"the state of task {task} was made by other rules than this process shows numbers by: give both the same configuration\n"
+                f"  stored: {control.rules}\n  now:    {self.signature}"
+            )
+        decoded: dict[int, Pane] = {start: decode_pane(stored) for start, stored in panes.items()}
+        self.board.update(task, decoded, self.panes_wanted(task), control.oldest_kept)
+        self.reach_board.update(task, reaches)
+        self._controls[task] = control
+        self.seqs[task] = seq
+        self._users[task] = users
+        names = begun_lives(control, experiments) if fit == "same" else {}
+        self._begun[task] = times_of(control, names)
+        self._scopes[task] = dict(_scopes(names, experiments))
+
+    def _controls_of(self, tasks: int) -> list[Control]:
+        return [self._controls[task] for task in sorted(self._controls) if task < tasks]
+
+    def _count_alike(self, tasks: int) -> bool:
+        """Whether experiments are switched on, or off, in all tasks as here; if not, what some tell is not the whole."""
+        return all(control.rules == self.signature for control in self._controls_of(tasks))
+
+    def _lives(self, tasks: int) -> dict[str, CommonLife]:
+        """The life of each experiment that is shown."""
+        begun = [of_task for task, of_task in self._begun.items() if task < tasks]
+        return shown_lives(self._controls_of(tasks), begun, idle_ms=self._idle_ms, lateness_ms=self.rules.lateness_ms)
+
+    def stored(self, tasks: int) -> dict[tuple[str, int], Stored]:
+        """What is kept of every experiment by scope (a UTC day, counted from the epoch, or WHOLE), merged over tasks.
+
+        Of each experiment one life: what a task holds of another one is left out.
+        """
+        parts: dict[tuple[str, int], list[Scope]] = {}
+        lives = self._lives(tasks)
+        for task, scopes in self._scopes.items():
+            for key, scope in scopes.items():
+                name, _ = key
+                if task < tasks and name in lives and lives[name].holds(self._begun[task][name].first):
+                    parts.setdefault(key, []).append(scope)
+        merged = {key: self._merged(scopes) for key, scopes in parts.items()}
+        share = self._unmatched_share(tasks)
+        return {
+            (name, day): Stored(
+                experiment=name,
+                scope=SINCE_START if day == WHOLE else THIS_DAY,
+                moments=scope.moments,
+                first_exposures=scope.first_exposures,
+                multi_exposed_users=scope.multi_exposed,
+                unmatched_share=share,
+                credits=scope.credits,
+            )
+            for (name, day), scope in sorted(merged.items())
+        }
+
+    def _merged(self, scopes: Iterable[Scope]) -> Scope:
+        """The sum of several tasks' scopes. Where some began their experiment without covariates, the others' are left out."""
+        total, scopes = Scope(), list(scopes)
+        if len({len(moments) for scope in scopes for moments in scope.moments.values()}) > 1:
+            assert self.experiments is not None
+            scopes = [_plain(scope, self.experiments.measures.with_covariates) for scope in scopes]
+        for scope in scopes:
+            _add_scope(total, scope)
+        return total
+
+    def scales_due(self, tasks: int) -> dict[str, Change]:
+        """What is to be settled now: scales that can be frozen and are not yet, and the end of those whose experiment is over.
+
+        What is settled must have been taken (`freeze`) before the tasks were read, or a change might be about another life.
+        """
+        if self.experiments is None or not self._count_alike(tasks):
+            return {}
+        view, lives, due = self.experiments, self._lives(tasks), dict[str, Change]()
+        for (name, day), kept in self.stored(tasks).items():
+            if day == WHOLE:
+                frozen = self._scales.of(name, lives[name])
+                due |= self._scales.add(name, lives[name], choose_scales(view.measures_of(kept), view.policy(name), kept.moments, frozen))
+        controls = self._controls_of(tasks)
+        return due | self._scales.drop(controls, self.rules.lateness_ms) if len(controls) == tasks else due
+
+    def freeze(self, settled: Mapping[str, bytes]) -> None:
+        """Take the scales among all values that are settled now."""
+        self._scales.take(settled)
+
+    def scales(self, tasks: int) -> dict[str, Mapping[str, float]]:
+        """The frozen scales of every experiment that is shown, by measure: chosen once in its life, and never again."""
+        return {name: self._scales.of(name, life) for name, life in self._lives(tasks).items()}
+
+    def report(self, tasks: int) -> Report:
+        """Merge what is known; `tasks` is how many there are in all, committed or not."""
+        controls = self._controls_of(tasks)
+        missing = len(controls) < tasks or not controls
+        whole = not missing and self._count_alike(tasks)
+        watermark = NEVER if missing else min(control.watermark for control in controls)
+        newest = max((control.newest for control in controls), default=NEVER)
+        oldest_kept = max((control.oldest_kept for control in controls), default=NEVER)
+        windows = tuple(
+            self.board.window(window_ms, view, watermark, oldest_kept, newest) for window_ms in self.rules.windows_ms for view in VIEWS
+        )
+        self._count_withheld(windows)
+        final = final_bound(watermark, self.rules.lateness_ms, self.rules.attribution_ms)
+        counts: Counter[tuple[str, str]] = Counter()
+        for control in controls:
+            for reason, topic, count in control.counts:
+                counts[reason, control.topics[topic]] += count
+        return Report(
+            rules=controls[0].rules if controls else "",
+            settings=self.settings,
+            tasks=tasks,
+            tasks_committed=len(controls),
+            watermark_ms=_shown(watermark),
+            final_ms=_shown(final),
+            ended=watermark == FOREVER,
+            inputs=tuple(self._inputs()),
+            windows=windows,
+            totals=self._totals(controls),
+            counts=dict(counts),
+            users_open=sum(self._users.values()),
+            sessions_open=sum(control.sessions_open for control in controls),
+            withheld=self._withheld_count,
+            experiments=tuple(self._experiments(controls, tasks)) if whole else (),
+            entered_ms=_shown(min(control.entered_before for control in controls)) if whole else None,
+            user_windows=tuple(self._user_windows(controls, newest)) if whole else (),
+        )
+
+    def _user_windows(self, controls: Sequence[Control], newest: int) -> Iterator[UserWindow]:
+        """The users of each window that ends where all lists have entered in all tasks; nothing where users are not counted.
+
+        Not shown is a window of which some task has dropped panes, and one that begins before all of them count for so long a window.
+        """
+        counted = {control.reach_panes for control in controls}
+        if counted == {0}:
+            return
+        end = window_end(min(control.entered_before for control in controls), newest, self.rules.pane_ms)
+        oldest = max(max(control.oldest_kept, control.reach_from) for control in controls)
+        if end is not None:
+            self.reach_board.forget(end - max(self.rules.windows_ms))
+        for window_ms in self.rules.windows_ms:
+            fits = len(counted) == 1 and window_ms <= max(counted) * self.rules.pane_ms
+            if end is None or not fits or end - window_ms < oldest:
+                yield UserWindow(window_ms, end, end is None)
+            else:
+                yield self.reach_board.window(window_ms, end, max(counted))
+
+    def _experiments(self, controls: Iterable[Control], tasks: int) -> Iterator[ExperimentReport]:
+        """Each experiment since its start, and on the day up to which all tasks have entered what is final."""
+        if self.experiments is None:
+            return
+        entered = min(control.entered_before for control in controls)
+        newest = max(control.newest for control in controls)
+        today = (newest if entered == FOREVER else entered - 1) // DAY_MS
+        dropped = any((today + 1) * DAY_MS <= control.oldest_kept for control in controls)
+        scales = self.scales(tasks)
+        for (name, day), kept in self.stored(tasks).items():
+            if day == WHOLE or (day == today and not dropped):
+                yield build_report(self.experiments.measures_of(kept), self.experiments.policy(name), kept, scales[name])
+
+    def _unmatched_share(self, tasks: int) -> float | None:
+        """Feedback that matches no list, by all feedback whose fate is known; None while there is none."""
+        fates: Counter[str] = Counter()
+        for task, control in self._controls.items():
+            for reason, _, count in control.counts if task < tasks else ():
+                fates[reason] += count
+        unmatched = sum(fates[reason] for reason in UNMATCHED)
+        known = unmatched + fates["matched"]
+        return unmatched / known if known else None
+
+    def _inputs(self) -> Iterable[InputStanding]:
+        for task, control in sorted(self._controls.items()):
+            for topic, offset, watermark in zip(control.topics, control.offsets, control.watermarks, strict=True):
+                yield InputStanding(topic, task, offset, _shown(watermark))
+
+    def _totals(self, controls: Iterable[Control]) -> tuple[Total, ...]:
+        merged: dict[tuple[str, str], list[int]] = {}
+        for control in controls:
+            for experiment, variant, tally in control.totals:
+                known = merged.get((experiment, variant))
+                merged[experiment, variant] = tally if known is None else add(known, tally)
+        return tuple(Total(experiment, variant, tuple(tally)) for (experiment, variant), tally in sorted(merged.items()))
+
+    def _count_withheld(self, windows: Iterable[Window]) -> None:
+        """Count each window that cannot be published once, not once for each time it is looked at."""
+        withheld = {(window.window_ms, window.view, window.end_ms or 0) for window in windows if not window.complete}
+        self._withheld_count += len(withheld - self._withheld)
+        self._withheld = withheld
+
+
+def _scopes(names: Mapping[int, str], cells: Mapping[str, bytes]) -> Iterator[tuple[tuple[str, int], Scope]]:
+    """The scopes of a task's lives by experiment and day. Of two lives of one name the later one counts, once lists have entered it."""
+    for cell, stored in cells.items():
+        life, _, day = cell.partition(":")
+        if int(life) in names:
+            yield (names[int(life)], int(day) if day else WHOLE), decode_scope(stored)
+
+
+def _plain(scope: Scope, with_covariates: Measures) -> Scope:
+    """The same without covariates."""
+    plain = Scope()
+    plain.credits, plain.first_exposures, plain.multi_exposed = scope.credits, scope.first_exposures, scope.multi_exposed
+    plain.moments = {
+        variant: with_covariates.without_covariates(moments) if len(moments) == with_covariates.moments_width else moments
+        for variant, moments in scope.moments.items()
+    }
+    return plain
+
+
+def _add_scope(total: Scope, scope: Scope) -> None:
+    for variant, moments in scope.moments.items():
+        known = total.moments.get(variant)
+        total.moments[variant] = list(moments) if known is None else add(known, moments)
+    for variant, users in scope.first_exposures.items():
+        total.first_exposures[variant] = total.first_exposures.get(variant, 0) + users
+    for pair, credit in scope.credits.items():
+        total.credits[pair] = add(total.credits[pair], credit) if pair in total.credits else list(credit)
+    total.multi_exposed += scope.multi_exposed
+
+
+def _shown(watermark: int) -> int | None:
+    return None if watermark in (NEVER, FOREVER) else watermark
