@@ -61,9 +61,9 @@ START_MS = 1_732_183_200_000
 MIDNIGHT_MS = 1_732_233_600_000
 
 
-def searches_deep() -> bool:
-    """Whether the profile is one with much time; see tests/conftest.py."""
-    return profile().max_examples > 1_000
+def seeds() -> range:
+    """The seeds of long simulations, as many as the profile has time for; see tests/conftest.py."""
+    return range(min(100, profile().max_examples))
 
 
 @dataclass(frozen=True, slots=True)

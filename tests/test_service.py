@@ -34,12 +34,12 @@ from tests.machine import engine_of, oracle_group
 from tests.oracle import Arrival, Group, Result, Settings, Step, Tick, judge
 from tests.oracle.experiments import Scope, experiments, merge
 from tests.oracle.users import users_of_tasks
-from tests.strategies import ACTIONS, EXPERIMENTS, MIDNIGHT_MS, SEGMENTS, VALUES, searches_deep
+from tests.strategies import ACTIONS, EXPERIMENTS, MIDNIGHT_MS, SEGMENTS, VALUES, seeds
 from tests.test_engine import row_of, scores_of
 from tests.test_entering import FOR_EVER_MS, scopes_of
 from tests.test_reach import users_shown
 
-SEEDS = range(100 if searches_deep() else 40)
+SEEDS = seeds()
 TASKS = 3
 START_MS = MIDNIGHT_MS - 200
 FAR_MS = 10_000
