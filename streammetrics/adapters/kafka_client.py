@@ -36,7 +36,8 @@ REPEAT_SECONDS = 10.0
 
 SUMMARY = "Bootstrap failed"
 """How the client's last words begin when it cannot start: they hide the cause, which it logged before."""
-UNTELLING = ("socket disconnected", "RequestTimedOutError")
+CLOSED = "socket disconnected"
+UNTELLING = (CLOSED, "RequestTimedOutError")
 """All that the client says of a second login that was refused, or cut short by its own deadline; of the first it gave the reason."""
 
 
@@ -158,6 +159,7 @@ class ClientLog(logging.Handler):
         self._lock = threading.Lock()
         self._passed: dict[tuple[str, int], tuple[float, int]] = {}
         self._last = self._last_telling = (0.0, "")
+        self._last_closed = 0.0
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -167,6 +169,8 @@ class ClientLog(logging.Handler):
         with self._lock:
             if record.levelno >= logging.ERROR and not text.startswith(SUMMARY):
                 self._last = (record.created, text)
+                if CLOSED in text:
+                    self._last_closed = record.created
                 if not any(words in text for words in UNTELLING):
                     self._last_telling = (record.created, text)
             key = (record.pathname, record.lineno)  # not the text: some messages carry their values in it
@@ -177,6 +181,11 @@ class ClientLog(logging.Handler):
             self._passed[key] = (record.created, 0)
         write = log.error if record.levelno >= logging.ERROR else log.warning
         write("kafka client", logger=record.name, message=text, held_back=held)
+
+    def was_closed(self, since: float) -> bool:
+        """Whether a broker has closed a connection at or after `since` (epoch seconds) without a word that the client passed on."""
+        with self._lock:
+            return self._last_closed >= since
 
     def last_error(self, since: float) -> str | None:
         """The last error that the client logged at or after `since` (epoch seconds), of those the last one with a cause in it."""
@@ -234,7 +243,7 @@ def starting(what: str, settings: KafkaSettings) -> Iterator[Network]:
         cause = watched.last_error(began)
         hint = f": {cause}" if cause else ""
         # The client drops what a broker says just before it closes a connection, the refusal of a login too.
-        login = "; so ends a login that the broker refuses" if settings.sasl_mechanism and cause and UNTELLING[0] in cause else ""
+        login = "; so ends a login that the broker refuses" if settings.sasl_mechanism and watched.was_closed(began) else ""
         raise SourceError(
             f"{what} cannot be started, though {', '.join(settings.bootstrap_servers)} accepts connections ({error}{hint}{login}); "
             f"check kafka.security_protocol (now {settings.security_protocol}), certificates and credentials"
