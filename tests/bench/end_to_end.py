@@ -11,7 +11,7 @@ import statistics
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -116,7 +116,7 @@ class Turns:
 
     def ratio(self, one: Way, other: Way) -> float:
         """How many times as long one way takes as the other of the same turn: the median."""
-        return statistics.median(turn[one].worker["seconds"] / turn[other].worker["seconds"] for turn in self.turns)
+        return statistics.median(float(turn[one].worker["seconds"] / turn[other].worker["seconds"]) for turn in self.turns)
 
     def to_floor(self, way: Way) -> float:
         return self.median(way, lambda each: each.floor["seconds"] / each.worker["seconds"])
@@ -163,39 +163,29 @@ def truth(sent: list[Sent]) -> Rows:
     return brute_force(by_user, settings)
 
 
-def measure(size: Size, rounds: int, say: Callable[[str], None]) -> Outcome:
+class Scene(NamedTuple):
+    """Servers with the records of a size on the broker, and the tallies that they must come to."""
+
+    broker: KafkaBroker
+    redis: RedisServer
+    log: Path
+    sent: list[Sent]
+    expected: Rows
+    topics: list[str]
+
+    def floor(self, client: str) -> dict[str, Any]:
+        """Poll and decode all records, and nothing else."""
+        reading = {"bootstrap": self.broker.bootstrap, "topics": self.topics, "records": len(self.sent)}
+        return parts.measure("floor", {**reading, "client": client}, self.log)
+
+
+@contextmanager
+def _scene(size: Size, say: Callable[[str], None], properties: Mapping[str, str] | None = None) -> Iterator[Scene]:
+    """Each size has servers of its own: a broker that has compiled itself for long serves later sizes faster."""
     say(f"{size.users:,} users: simulating {size.events:,} events")
     sent = list(generate(traffic_of(size.users), size.events))
     say(f"{size.users:,} users: brute force")
     expected = truth(sent)
-    # Each size has servers of its own: a broker that has compiled itself for long serves later sizes faster.
-    with KafkaBroker(for_rates=True, heap_mb=512) as broker, RedisServer(settings={"appendfsync": "everysec"}) as redis, _log() as log:
-        topics = {name: f"{name}-{size.users}" for name in INPUTS}
-        for topic in topics.values():
-            broker.create_topic(topic, PARTITIONS, {"retention.ms": "-1"})  # event times are of a fixed day long ago
-        say(f"{size.users:,} users: producing")
-        produce(broker, sent, topics)
-        reading = {"bootstrap": broker.bootstrap, "topics": list(topics.values()), "records": len(sent)}
-        parts.measure("floor", {**reading, "client": "ours"}, log)  # the broker's warm-up
-        found, checked = [], 0
-        for number in range(rounds):
-            say(f"{size.users:,} users: round {number + 1} of {rounds}, floor")
-            floor = parts.measure("floor", {**reading, "client": "kafka-python"}, log)
-            own_floor = parts.measure("floor", {**reading, "client": "ours"}, log)
-            say(f"{size.users:,} users: round {number + 1} of {rounds}, worker")
-            given = settings_of(broker, redis.fresh_url(), f"bench{number}", list(topics.values()))
-            worker, redis_seconds, redis_peak_mb, rows = run_workers(given, len(sent), redis, log)
-            checked += require_equal(f"{size.users} users", rows, expected)
-            found.append(Round(worker, redis_seconds, redis_peak_mb, floor, own_floor))
-    return Outcome(size, statistics.fmean(len(record.value) for record in sent), checked, found)
-
-
-def measure_ways(size: Size, rounds: int, ways: Sequence[Way], say: Callable[[str], None]) -> Turns:
-    """The same events in several ways, in turns: each first as often as the others, as far as the rounds allow."""
-    say(f"{size.users:,} users: simulating {size.events:,} events")
-    sent = list(generate(traffic_of(size.users), size.events))
-    expected = truth(sent)
-    properties = {"group.initial.rebalance.delay.ms": str(JOINING_MS)}
     with (
         KafkaBroker(for_rates=True, heap_mb=512, properties=properties) as broker,
         RedisServer(settings={"appendfsync": "everysec"}) as redis,
@@ -203,19 +193,40 @@ def measure_ways(size: Size, rounds: int, ways: Sequence[Way], say: Callable[[st
     ):
         topics = {name: f"{name}-{size.users}" for name in INPUTS}
         for topic in topics.values():
-            broker.create_topic(topic, PARTITIONS, {"retention.ms": "-1"})
+            broker.create_topic(topic, PARTITIONS, {"retention.ms": "-1"})  # event times are of a fixed day long ago
+        say(f"{size.users:,} users: producing")
         produce(broker, sent, topics)
-        reading = {"bootstrap": broker.bootstrap, "topics": list(topics.values()), "records": len(sent)}
-        parts.measure("floor", {**reading, "client": "ours"}, log)
+        scene = Scene(broker, redis, log, sent, expected, list(topics.values()))
+        scene.floor("ours")  # the broker's warm-up
+        yield scene
+
+
+def measure(size: Size, rounds: int, say: Callable[[str], None]) -> Outcome:
+    with _scene(size, say) as scene:
+        found, checked = [], 0
+        for number in range(rounds):
+            say(f"{size.users:,} users: round {number + 1} of {rounds}, floor")
+            floor, own_floor = scene.floor("kafka-python"), scene.floor("ours")
+            say(f"{size.users:,} users: round {number + 1} of {rounds}, worker")
+            given = settings_of(scene.broker, scene.redis.fresh_url(), f"bench{number}", scene.topics)
+            worker, redis_seconds, redis_peak_mb, rows = run_workers(given, len(scene.sent), scene.redis, scene.log)
+            checked += require_equal(f"{size.users} users", rows, scene.expected)
+            found.append(Round(worker, redis_seconds, redis_peak_mb, floor, own_floor))
+    return Outcome(size, statistics.fmean(len(record.value) for record in scene.sent), checked, found)
+
+
+def measure_ways(size: Size, rounds: int, ways: Sequence[Way], say: Callable[[str], None]) -> Turns:
+    """The same events in several ways, in turns: each first as often as the others, as far as the rounds allow."""
+    with _scene(size, say, {"group.initial.rebalance.delay.ms": str(JOINING_MS)}) as scene:
         turns, checked = [], 0
         for number in range(rounds):
-            floor = parts.measure("floor", {**reading, "client": "kafka-python"}, log)
+            floor = scene.floor("kafka-python")
             first, turn = number % len(ways), {}
             for place, way in enumerate([*ways[first:], *ways[:first]]):
                 say(f"{way}, round {number + 1} of {rounds}")
-                given = settings_of(broker, redis.fresh_url(), f"bench{number}-{place}", list(topics.values()), way.experiments)
-                worker, redis_seconds, redis_peak_mb, rows = run_workers(given, len(sent), redis, log, way.workers)
-                checked += require_equal(f"{size.users} users, {way}", rows, expected)
+                given = settings_of(scene.broker, scene.redis.fresh_url(), f"bench{number}-{place}", scene.topics, way.experiments)
+                worker, redis_seconds, redis_peak_mb, rows = run_workers(given, len(scene.sent), scene.redis, scene.log, way.workers)
+                checked += require_equal(f"{size.users} users, {way}", rows, scene.expected)
                 turn[way] = Round(worker, redis_seconds, redis_peak_mb, floor, {})
             turns.append(turn)
     return Turns(size, checked, turns)
