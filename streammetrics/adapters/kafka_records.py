@@ -41,11 +41,11 @@ def varint(data: bytes, position: int) -> tuple[int, int]:
             raise CorruptRecordError("a variable-length number has more than ten bytes")
 
 
-def walk(batch: Any) -> Iterator[Record]:  # noqa: PLR0912  (a call a number would double its time)
+def walk(batch: Any) -> Iterator[Record]:  # noqa: PLR0912, PLR0915  (a call a number would double its time)
     """The records of a batch of format 2, keys and headers passed over. Raises CorruptRecordError.
 
     Layout of a record: length, attributes (one byte), timestamp delta, offset delta, key length, key, value length, value,
-    headers; every number but the attributes is a zig-zag varint.
+    headers; every number but the attributes is a zig-zag varint. Each number is first tried as of as many bytes as it usually has.
     """
     batch._maybe_uncompress()
     data, position, count = bytes(batch._buffer), batch._pos, batch.records_count
@@ -53,16 +53,24 @@ def walk(batch: Any) -> Iterator[Record]:  # noqa: PLR0912  (a call a number wou
     fixed_ms = batch.max_timestamp if batch.timestamp_type == LOG_APPEND_TIME else None
     if position + count > len(data):
         raise CorruptRecordError(f"a batch at offset {base_offset} says it holds {count} records in {len(data) - position} bytes")
+    make = tuple.__new__  # what Record(…) calls in the end
     try:
         for _ in range(count):
-            # Each number is tried as one byte first: true of nearly all but lengths and timestamps.
-            raw = data[position]
-            if raw < 0x80:
-                length, position = (raw >> 1) ^ -(raw & 1), position + 1
+            raw, more = data[position], data[position + 1]
+            if raw > 0x7F >= more:
+                raw = raw & 0x7F | more << 7
+                length, position = (raw >> 1) ^ -(raw & 1), position + 2
             else:
                 length, position = varint(data, position)
             end = position + length
-            delta_ms, position = varint(data, position + 1)
+            raw = data[position + 1]
+            if raw < 0x80:
+                delta_ms, position = (raw >> 1) ^ -(raw & 1), position + 2
+            elif (more := data[position + 2]) < 0x80:
+                raw = raw & 0x7F | more << 7
+                delta_ms, position = (raw >> 1) ^ -(raw & 1), position + 3
+            else:
+                delta_ms, position = varint(data, position + 1)
             raw = data[position]
             if raw < 0x80:
                 delta, position = (raw >> 1) ^ -(raw & 1), position + 1
@@ -75,9 +83,10 @@ def walk(batch: Any) -> Iterator[Record]:  # noqa: PLR0912  (a call a number wou
                 size, position = varint(data, position)
             if size > 0:
                 position += size
-            raw = data[position]
-            if raw < 0x80:
-                size, position = (raw >> 1) ^ -(raw & 1), position + 1
+            raw, more = data[position], data[position + 1]
+            if raw > 0x7F >= more:
+                raw = raw & 0x7F | more << 7
+                size, position = (raw >> 1) ^ -(raw & 1), position + 2
             else:
                 size, position = varint(data, position)
             if size < 0:
@@ -88,7 +97,7 @@ def walk(batch: Any) -> Iterator[Record]:  # noqa: PLR0912  (a call a number wou
             if position >= end:  # at least the count of headers comes after the value
                 raise CorruptRecordError(f"a record of the batch at offset {base_offset} is longer than it says")
             position = end
-            yield Record(base_offset + delta, first_ms + delta_ms if fixed_ms is None else fixed_ms, value)
+            yield make(Record, (base_offset + delta, first_ms + delta_ms if fixed_ms is None else fixed_ms, value))
     except IndexError as error:
         raise CorruptRecordError(f"the batch at offset {base_offset} ends within a record") from error
     if position != len(data):
