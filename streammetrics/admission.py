@@ -53,7 +53,7 @@ def close_ended(user_id: str, user: User, state: TaskState, rules: EngineRules) 
 class Step:
     """One batch on its way through a task: admission by watermark, then the join."""
 
-    __slots__ = ("counts", "early", "idle", "join", "refused", "rules", "state", "touched")
+    __slots__ = ("counts", "idle", "join", "refused", "rules", "state", "touched", "waiting_ms")
 
     def __init__(self, rules: EngineRules, state: TaskState, idle: frozenset[int]) -> None:
         self.rules = rules
@@ -63,8 +63,8 @@ class Step:
         self.counts = state.counts
         self.touched = state.touched
         self.refused: list[Refused] = []
-        self.early = rules.entering_ms < rules.join.gap_ms
-        """Whether the newest list of a session may have to enter before it closes."""
+        self.waiting_ms = rules.pane_ms + rules.entering_ms - rules.join.gap_ms
+        """A list is final before its session closes when the last event is at least so long after the start of the list's pane."""
 
     def advance_idle(self, tick_ms: int | None) -> None:
         """Move the task's watermark past inputs that are silent; with all of them silent, up to the tick."""
@@ -154,7 +154,7 @@ class Step:
         if not known:  # before it is noted: what lies between it and the others may join them
             self.state.enliven(labelled, event.ts)
         labelled.newest, labelled.oldest = max(labelled.newest, event.ts), min(labelled.oldest, event.ts)
-        if (event.ts < session.last or self.early) and self.rules.counts_users(labelled.arms):
+        if session.last >= pane_start(event.ts, self.rules.pane_ms) + self.waiting_ms and self.rules.counts_users(labelled.arms):
             self._note_due(user, event)
         duplicates = session.add_impression(event, topic, self.join, self.touched)
         if duplicates:
@@ -166,11 +166,11 @@ class Step:
         return rules is None or self.state.has_room(labelled, ts, rules, close_bound(self.state, self.rules))
 
     def _note_due(self, user: User, event: Impression) -> None:
-        """See to it that a user is looked at in time when a list comes that may be final before his session closes.
+        """See to it that a user is looked at in time when a list comes that is final before his session can close.
 
         He is looked at when the first of his lists that have not entered yet is final. One that is still not final, no later than this
-        one, and of a time when lists are counted, has seen to it already; so has the end of his session, where this list is the newest
-        of it and lists are not final before that.
+        one, and of a time when lists are counted, has seen to it already. Nothing is to be done where his session can close before that:
+        he is looked at no later than at the time when it could close as it was stored, and its end only moves away.
         """
         state, rules, ts = self.state, self.rules, event.ts
         final = final_bound(state.watermark, rules.lateness_ms, rules.entering_ms)

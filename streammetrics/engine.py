@@ -82,6 +82,7 @@ class Engine:
 
     def __init__(self, rules: EngineRules, scorer: Scorer) -> None:
         self.rules = rules
+        self.entering_ms = rules.entering_ms
         self.layout = Layout(scorer)
         self.signature = f"{rules.describe()} spec={scorer.spec.digest()} metrics[{','.join(map(str, scorer.metrics))}]"
         self.users: UserLayout | None = None
@@ -247,7 +248,7 @@ class Engine:
         if looks == Looks():  # what is left of users is from when they were counted
             left, state.records = list(state.records), {}
             return Settled({}, left, {})
-        return settle(state, looks, pane_ms=pane_ms, settling_ms=pane_ms + rules.entering_ms, bound=bound)
+        return settle(state, looks, pane_ms=pane_ms, settling_ms=pane_ms + self.entering_ms, bound=bound)
 
     def _end_lives(self, state: TaskState) -> None:
         """Drop the experiments that are over as far as the watermark has come; the end of the input is no silence."""
@@ -257,7 +258,7 @@ class Engine:
 
     def _next_due(self, user: User) -> int:
         """When a user wants to be looked at: when a session may close, or a list of his becomes final that has not entered yet."""
-        pane_ms, entering_ms = self.rules.pane_ms, self.rules.entering_ms
+        pane_ms, entering_ms = self.rules.pane_ms, self.entering_ms
         due = user.next_due(self.rules.join.gap_ms)
         if user.sessions[0].first + entering_ms >= due:  # the first session closes before its first list enters
             return due
@@ -309,7 +310,7 @@ class Engine:
         bound = close_bound(state, self.rules)
         if bound in (NEVER, FOREVER):
             return
-        final = pane_start(bound - self.rules.entering_ms, pane_ms)
+        final = pane_start(bound - self.entering_ms, pane_ms)
         finals = [shown for session in user.sessions for shown in session.lists.values() if shown.ts < final]
         state.leave(user_id, user, finals, self.rules)
         user.entered = max(user.entered, final)

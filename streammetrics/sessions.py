@@ -19,6 +19,7 @@ import msgspec
 
 from streammetrics.copies import Duplicates, Facts, Fragment, Parts, settled, united
 from streammetrics.events.model import Impression
+from streammetrics.packing import packed
 
 Hits: TypeAlias = Mapping[int, float]
 """Grades above 0 by 0-based position in the list."""
@@ -55,22 +56,30 @@ class Untouched:
 UNTOUCHED = Untouched()
 
 
-class ShownList:
-    """One list of an open session with the grades it has earned.
+class ShownList(msgspec.Struct, gc=False, eq=False):
+    """One list of an open session with the grades it has earned. `ts` and `items` are those of its facts.
 
     `hits` is replaced, never changed in place; None once the list is no more. `before` holds the hits as they were last
-    tallied while the list is touched: None for a list that no tally knows. `stored` is for whoever stores the facts.
+    tallied while the list is touched: None for a list that no tally knows. `stored` are the facts, packed; None where they were
+    read from a store and have not been needed since.
     """
 
-    __slots__ = ("before", "facts", "hits", "items", "stored", "ts")
+    facts: Facts
+    ts: int
+    items: tuple[str, ...]
+    hits: Hits | None
+    before: Hits | Untouched | None
+    stored: msgspec.Raw | None
 
-    def __init__(self, facts: Facts, before: Hits | Untouched | None = None) -> None:
-        self.facts = facts
-        self.ts = facts.ts
-        self.items = facts.items
-        self.hits: Hits | None = NO_HITS
-        self.before: Hits | Untouched | None = before
-        self.stored: msgspec.Raw | None = None
+    @classmethod
+    def new(cls, facts: Facts) -> ShownList:
+        """A list that was shown just now."""
+        return cls(facts, facts.ts, facts.items, NO_HITS, None, packed(facts))
+
+    @classmethod
+    def read(cls, facts: Facts) -> ShownList:
+        """A list that was stored, and tallied, before its session is joined."""
+        return cls(facts, facts.ts, facts.items, NO_HITS, UNTOUCHED, None)
 
 
 Touched: TypeAlias = list[ShownList]
@@ -86,7 +95,7 @@ def touch(shown: ShownList, touched: Touched) -> None:
 class Session:
     """One user's events joined by a gap. `size` counts its admitted events; `first` and `last` are inclusive.
 
-    `stored` is for whoever stores the feedback, which is only ever added.
+    `stored` is feedback, packed: as much of it, in its order, as was added so; the rest was read or came with another session.
     """
 
     __slots__ = ("_showing", "feedback", "first", "idless_last", "last", "lists", "orphan_ids", "parts", "size", "stored")
@@ -113,6 +122,8 @@ class Session:
 
     def add_feedback(self, feedback: StoredFeedback, attribution_ms: int, touched: Touched) -> None:
         """Join one feedback. It moves no other feedback, so the short way is always the right one."""
+        if len(self.stored) == len(self.feedback):
+            self.stored.append(packed(feedback))
         self.feedback.append(feedback)
         self._note(feedback)
         if feedback.grade > 0:
@@ -270,7 +281,7 @@ class Session:
             self.orphan_ids.add(feedback.impression_id)
 
     def _show(self, facts: Facts, touched: Touched) -> None:
-        shown = ShownList(facts)
+        shown = ShownList.new(facts)
         touched.append(shown)
         self.lists[facts.impression_id] = shown
 

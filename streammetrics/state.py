@@ -13,9 +13,10 @@ import msgspec
 from streammetrics.copies import Facts, Fragment, Parts
 from streammetrics.errors import StateError
 from streammetrics.lives import Earlier, Scope
+from streammetrics.packing import packed
 from streammetrics.presence import StoredPresence
 from streammetrics.reach import Reach, flat, from_flat
-from streammetrics.sessions import UNTOUCHED, JoinRules, Session, ShownList, StoredFeedback, User
+from streammetrics.sessions import JoinRules, Session, ShownList, StoredFeedback, User
 from streammetrics.windows import NEVER, Group, Pane
 
 VERSION = 3
@@ -109,15 +110,13 @@ def encode_user(user: User) -> bytes:
 
 
 def _store(shown: ShownList) -> msgspec.Raw:
-    """A list's facts never change: they are written once for all the commits that they are part of."""
-    stored = shown.stored = msgspec.Raw(_encode(shown.facts))
+    stored = shown.stored = packed(shown.facts)
     return stored
 
 
 def _store_feedback(session: Session) -> list[msgspec.Raw]:
-    """Feedback is only ever added, and never changes."""
     stored = session.stored
-    stored.extend([msgspec.Raw(_encode(feedback)) for feedback in session.feedback[len(stored) :]])
+    stored.extend([packed(feedback) for feedback in session.feedback[len(stored) :]])
     return stored
 
 
@@ -133,7 +132,7 @@ def decode_user(stored: bytes, rules: JoinRules, misplaced: bool = False) -> Use
     for first, last, size, lists, feedback, parts in sessions:
         session = Session(first, last, size)
         for facts in lists:
-            session.lists[facts.impression_id] = ShownList(facts, UNTOUCHED)
+            session.lists[facts.impression_id] = ShownList.read(facts)
         session.feedback = feedback
         for identity, whole, seen, fragments in parts:
             session.parts[identity] = Parts(whole, seen, fragments)

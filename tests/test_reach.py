@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -176,6 +178,16 @@ def test_a_user_of_many_lists_is_one_user_and_one_hit_is_enough() -> None:
     assert users[100, START_MS + 200] == users[1_000, START_MS + 200]
 
 
+@pytest.mark.parametrize("later", range(200, 300, 10))
+def test_a_list_older_than_its_session_is_counted_when_its_pane_is_final_though_the_session_is_open(later: int) -> None:
+    """Nobody was going to look at the user before his session could close, which is 500 ms after its last event."""
+    settings = replace(SETTINGS, gap_ms=500, out_of_orderness_ms=300)
+    machine = Machine(engine_of(settings, reach=ReachRules(panes=10)), settings)
+    take(machine, clicked("u", START_MS + later), shown("u", START_MS + 150), shown("clock", START_MS + 1_000))
+    assert machine.state.watermark == START_MS + 700, "the end of the list's pane and the time of attribution"
+    assert shown_now(machine)[100, START_MS + 200] == {("", ""): (1, {1: 1, 3: 1})}
+
+
 def test_a_quiet_user_leaves_nothing_behind() -> None:
     machine = machine_of(panes=30)
     take(machine, shown("u", START_MS), shown("clock", START_MS + 2_000))
@@ -271,7 +283,7 @@ def reached(lists: list[tuple[str, int, int | None]], cuts: list[int]) -> Reache
 
 
 def list_of(pane: int, place: int | None) -> ShownByUser:
-    made = ShownByUser(Facts("w", 10 * pane + 5, ("i",) * 4, (("ranker", "ab"[pane % 2]),), (), (), 0))
+    made = ShownByUser.new(Facts("w", 10 * pane + 5, ("i",) * 4, (("ranker", "ab"[pane % 2]),), (), (), 0))
     made.hits = {} if place is None else {place: 1}
     return made
 
@@ -287,7 +299,7 @@ def test_what_the_next_owner_of_a_task_has_written_already_does_not_stop_the_for
     assert machine.engine.reach is not None
     looked = PresenceRound(machine.engine.reach, panes_max=10, pane_ms=100, first=0)
     mine = looked.read([("", "", 20, b"\xff" * 8)], oldest_open=12)
-    looked.enter(mine, [ShownByUser(Facts("w", at, ("i",), (), (), (), 0)) for at in (1_250, 2_150)])
+    looked.enter(mine, [ShownByUser.new(Facts("w", at, ("i",), (), (), (), 0)) for at in (1_250, 2_150)])
     reaches: Reaches = {}
     assert looked.sum(reaches) == {2_100}
     assert reaches == {2_100: {("", ""): {(0, 1): 1}}}
