@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import statsmodels.api as sm
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+from statsmodels.regression.linear_model import OLS, WLS
 from statsmodels.stats.multitest import multipletests
 
 from streammetrics.metrics import MetricError, Spec
@@ -51,7 +51,7 @@ def test_without_users_it_is_the_paired_t_test(name: str) -> None:
 def test_with_users_it_is_a_regression_with_clustered_errors(name: str) -> None:
     a, b = pair(users=True)
     found = compare(a, b)[name]
-    fitted = sm.OLS(b.values(name) - a.values(name), np.ones(LISTS)).fit(
+    fitted = OLS(b.values(name) - a.values(name), np.ones(LISTS)).fit(
         cov_type="cluster", cov_kwds={"groups": np.array(a.users)}, use_t=True
     )
     low, high = fitted.conf_int()[0]
@@ -69,7 +69,7 @@ def test_a_ratio_of_sums_has_the_standard_error_of_two_equations_together() -> N
     (above_a, below_a), (above_b, below_b) = ([part.astype(float) for part in side.parts("item_hit_rate@3")] for side in (a, b))
     y = np.concatenate([above_a / below_a, above_b / below_b])
     x = np.stack([np.ones(2 * LISTS), np.repeat([0.0, 1.0], LISTS)], axis=1)
-    fitted = sm.WLS(y, x, weights=np.concatenate([below_a, below_b])).fit(
+    fitted = WLS(y, x, weights=np.concatenate([below_a, below_b])).fit(
         cov_type="cluster", cov_kwds={"groups": np.tile(np.array(a.users), 2), "use_correction": False}
     )
     factor = math.sqrt(found.clusters / (found.clusters - 1))

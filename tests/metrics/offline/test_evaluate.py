@@ -12,10 +12,10 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-import statsmodels.api as sm
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import dcg_score, ndcg_score
+from statsmodels.regression.linear_model import WLS
 
 from streammetrics.metrics import MetricError, Scorer, Spec
 from streammetrics.metrics.inputs.judged import from_grades, from_lists, from_padded, from_ragged, from_run
@@ -100,7 +100,7 @@ def test_standard_errors_are_those_of_statsmodels(name: str, users: int | None) 
     counted = result.counted(name)
     above, below = (part[counted].astype(float) for part in result.parts(name))
     groups = np.array(result.users if users else range(len(result)))[counted]
-    fitted = sm.WLS(above / below, np.ones(above.size), weights=below).fit(cov_type="cluster", cov_kwds={"groups": groups})
+    fitted = WLS(above / below, np.ones(above.size), weights=below).fit(cov_type="cluster", cov_kwds={"groups": groups})
     assert result.means[name] == pytest.approx(float(fitted.params[0]), rel=1e-12)
     assert result.standard_errors[name] == pytest.approx(float(fitted.bse[0]), rel=1e-9)
 
