@@ -29,7 +29,7 @@ class WorkerRules:
     """How the loop paces itself; nothing here changes a result but `idle_ms`, which decides when an input is idle."""
 
     commit_ms: int = 1_000
-    commit_users_max: int = 2_000
+    commit_users_max: int = 4_000
     """How many users of the stream a commit takes; as many again, whose sessions may have ended, are looked at with it."""
     commit_bytes_max: int = 32 << 20
     """How many bytes the records of a commit, and the large users whom they concern, have; a single record may be more."""

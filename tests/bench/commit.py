@@ -9,7 +9,7 @@ from streammetrics.adapters.redis_client import RedisSettings
 from streammetrics.adapters.redis_store import RedisStore
 from streammetrics.ports import Commit, Outcome
 from tests.bench.parts import WrongAnswerError
-from tests.servers.redis import RedisServer
+from tests.servers.redis import DeployedRedis
 
 USERS = 2_000
 STATE_BYTES = 600
@@ -19,7 +19,7 @@ WARM_UP = 10
 
 def measure(commits: int) -> dict[str, float]:
     """Milliseconds of commits that each write 2,000 users and their due times, out of 20,000."""
-    with RedisServer(settings={"appendfsync": "everysec"}) as redis:
+    with DeployedRedis() as redis:
         store = RedisStore(RedisSettings(url=redis.url, namespace="commit"))
         claim = store.claim(0, "bench")
         taken: list[float] = []

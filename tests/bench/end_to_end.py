@@ -31,7 +31,7 @@ from tests.bench import parts
 from tests.bench.parts import WrongAnswerError
 from tests.bench.truth import INPUTS, Rows, brute_force, require_equal, require_nothing_late
 from tests.servers.kafka import KafkaBroker
-from tests.servers.redis import RedisServer
+from tests.servers.redis import DeployedRedis
 
 PARTITIONS = 4
 RETURN_SECONDS = 3_600
@@ -167,7 +167,7 @@ class Scene(NamedTuple):
     """Servers with the records of a size on the broker, and the tallies that they must come to."""
 
     broker: KafkaBroker
-    redis: RedisServer
+    redis: DeployedRedis
     log: Path
     sent: list[Sent]
     expected: Rows
@@ -188,7 +188,7 @@ def _scene(size: Size, say: Callable[[str], None], properties: Mapping[str, str]
     expected = truth(sent)
     with (
         KafkaBroker(for_rates=True, heap_mb=512, properties=properties) as broker,
-        RedisServer(settings={"appendfsync": "everysec"}) as redis,
+        DeployedRedis() as redis,
         _log() as log,
     ):
         topics = {name: f"{name}-{size.users}" for name in INPUTS}
@@ -233,7 +233,7 @@ def measure_ways(size: Size, rounds: int, ways: Sequence[Way], say: Callable[[st
 
 
 def run_workers(
-    given: dict[str, Any], events: int, redis: RedisServer, log: Path, workers: int = 1
+    given: dict[str, Any], events: int, redis: DeployedRedis, log: Path, workers: int = 1
 ) -> tuple[dict[str, Any], float, float, Rows]:
     """Let workers of one group commit all events; what they say of themselves, seconds and peak memory of Redis, and what is stored."""
     settings = Settings.model_validate(given)
@@ -274,6 +274,7 @@ def _together(found: list[dict[str, Any]]) -> dict[str, Any]:
     if not all(each["commits"] for each in found):
         raise WrongAnswerError("a worker took no part: the group had formed before it came")
     return {
+        "commits": sum(each["commits"] for each in found),
         "seconds": max(each["ended"] for each in found) - min(each["began"] for each in found),
         "processor_seconds": sum(each["processor_seconds"] for each in found),
         "other_seconds": sum(each["other_seconds"] for each in found),
@@ -291,7 +292,7 @@ def _stored_rows(settings: Settings, store: RedisStore) -> Rows:
     return {(start, group.experiment, group.variant): tally for start in board.starts() for group, tally in board.pane(start).items()}
 
 
-def _redis_seconds(redis: RedisServer) -> float:
+def _redis_seconds(redis: DeployedRedis) -> float:
     with redis.client() as client:
         usage = client.info("cpu")
     return sum(float(usage[f"used_cpu_{mode}{whose}"]) for mode in ("sys", "user") for whose in ("", "_children"))

@@ -23,7 +23,7 @@ from streammetrics.service import CHUNK_RECORDS_MAX
 from streammetrics.work import WorkerRules, commit_of
 from tests.bench.parts import WrongAnswerError, read_given, reply
 from tests.bench.truth import INPUTS
-from tests.servers.redis import RedisServer
+from tests.servers.redis import DeployedRedis
 
 START_MS = 1_732_183_200_000
 ITEMS = tuple(f"i{number:034d}" for number in range(12))
@@ -107,7 +107,7 @@ def run(users: int, store: RedisStore, held: Any) -> dict[str, Any]:
 def main() -> None:
     tune_garbage_collection()
     users = read_given()["users"]
-    with RedisServer(settings={"appendfsync": "everysec"}) as redis, redis.client() as client:
+    with DeployedRedis() as redis, redis.client() as client:
 
         def held() -> dict[str, float]:
             gc.collect()

@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-
 from streammetrics.adapters.redis_client import RedisSettings
 from streammetrics.adapters.redis_store import RedisStore
-from tests.deploy.tools import DEPLOY
-from tests.servers.process import HOST
-from tests.servers.redis import RedisServer
-
-
-class ConfiguredRedis(RedisServer):
-    """A server that reads deploy/redis.conf; only the port, the address and the directory are the test's own."""
-
-    def command(self) -> Sequence[str | Path]:
-        own: list[str | Path] = ["--port", str(self.port), "--bind", HOST, "--dir", self.directory]
-        return [self._program, DEPLOY / "redis.conf", *own]
+from tests.servers.redis import DEPLOYED_CONF, DeployedRedis
 
 
 def test_a_server_with_redis_conf_has_no_problem_and_no_risk() -> None:
-    with ConfiguredRedis() as server:
+    with DeployedRedis() as server:
         store = RedisStore(RedisSettings(url=server.url))
         try:
             facts = store.facts()
@@ -35,11 +22,9 @@ def test_a_server_with_redis_conf_has_no_problem_and_no_risk() -> None:
 
 
 def test_every_setting_of_redis_conf_is_one_that_the_server_keeps() -> None:
-    wanted = dict(
-        line.split(" ", 1) for line in (DEPLOY / "redis.conf").read_text(encoding="utf-8").splitlines() if line and line[0] != "#"
-    )
+    wanted = dict(line.split(" ", 1) for line in DEPLOYED_CONF.read_text(encoding="utf-8").splitlines() if line and line[0] != "#")
     differing = {"port", "bind"}
-    with ConfiguredRedis() as server, server.client() as client:
+    with DeployedRedis() as server, server.client() as client:
         kept = {name: client.config_get(name)[name] for name in wanted.keys() - differing}
     sizes = {"2gb": str(2 << 30), "256mb": str(256 << 20), '""': ""}
     assert kept == {name: sizes.get(value, value) for name, value in wanted.items() if name not in differing}

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 SLOTS = 16_384
 DATABASES = 1_024
+DEPLOYED_CONF = Path(__file__).parents[2] / "deploy" / "redis.conf"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +111,14 @@ class RedisServer(Server):
             client.ping()
 
     check_ready = check_answering
+
+
+class DeployedRedis(RedisServer):
+    """A server that reads deploy/redis.conf; only the port, the address, the directory and the databases are the tests' own."""
+
+    def command(self) -> Sequence[str | Path]:
+        own: list[str | Path] = ["--port", str(self.port), "--bind", HOST, "--dir", self.directory, "--databases", str(DATABASES)]
+        return [self._program, DEPLOYED_CONF, *own]
 
 
 class ClusterNodeServer(RedisServer):
