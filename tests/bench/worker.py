@@ -8,6 +8,8 @@ costs nothing that shows.
 from __future__ import annotations
 
 import functools
+import gc
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable
@@ -59,6 +61,16 @@ class Stopwatch:
                 self._running.pop()
 
         return timed
+
+    def collecting(self, phase: str, _: dict[str, int]) -> None:
+        """Python looks for garbage, in whatever thread has just made an object."""
+        if threading.current_thread() is not threading.main_thread():
+            return
+        self._switch()
+        if phase == "start":
+            self._running.append("garbage")
+        else:
+            self._running.pop()
 
     def _switch(self) -> None:
         now = time.thread_time()
@@ -114,6 +126,7 @@ def install(watch: Stopwatch) -> None:
 def main() -> None:
     watch = Stopwatch()
     install(watch)
+    gc.callbacks.append(watch.collecting)
     run(Settings.model_validate(read_given()["settings"]))
     first, last = watch.first or moment(), watch.last
     loop = last["loop"] - first["loop"]
