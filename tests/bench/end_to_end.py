@@ -274,7 +274,6 @@ def _together(found: list[dict[str, Any]]) -> dict[str, Any]:
     if not all(each["commits"] for each in found):
         raise WrongAnswerError("a worker took no part: the group had formed before it came")
     return {
-        "commits": sum(each["commits"] for each in found),
         "seconds": max(each["ended"] for each in found) - min(each["began"] for each in found),
         "processor_seconds": sum(each["processor_seconds"] for each in found),
         "other_seconds": sum(each["other_seconds"] for each in found),
