@@ -51,7 +51,7 @@ test: setup servers golden lint test-unit test-golden test-deploy test-integrati
 # Those of the tests that need something installed beyond pip.
 APART := --ignore tests/integration --ignore tests/deploy --ignore tests/metrics/golden
 
-test-unit: setup ## the tests that need no server, with the examples of the docstrings (a minute or two)
+test-unit: setup ## the tests that need no server, with the examples of the docstrings (a minute)
 	$(RUN) pytest --numprocesses $(WORKERS) $(APART) $(PYTEST_FLAGS)
 
 test-golden: setup golden ## the metric core against trec_eval, scikit-learn, ranx, LensKit, torchmetrics and RecTools themselves

@@ -688,7 +688,7 @@ def test_settings_that_do_nothing_or_risk_state_are_warned_of(given, told):
 
 
 @given(st.text(st.characters(categories=("L", "N", "P", "S")), min_size=1, max_size=40), st.text(max_size=40))
-@settings(max_examples=8, deadline=None)  # a try is meant to cost something
+@settings(max_examples=4, deadline=None)  # a try is meant to cost something
 def test_a_hash_knows_its_password_and_no_other(password, other):
     stored = PasswordHash.parse(hash_password(password))
     assert stored.matches(password.encode())

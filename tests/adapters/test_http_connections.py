@@ -7,7 +7,7 @@ import socket
 import ssl
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,7 @@ from streammetrics.adapters.http_connections import HttpRules, tls_context
 from streammetrics.adapters.http_server import HttpServer
 from streammetrics.errors import ConfigError, Problem
 from streammetrics.vitals import Vitals
-from tests.adapters.pipeline import Now, two_variants
+from tests.adapters.pipeline import Now, answering, two_variants
 from tests.adapters.test_http_server import everything
 from tests.servers.certificates import Authority, Identity
 from tests.servers.process import wait_until
@@ -44,14 +44,8 @@ def identity(authority: Authority) -> Identity:
     return authority.server()
 
 
-@contextmanager
-def serving(exhibit: Exhibit, rules: HttpRules) -> Iterator[HttpServer]:
-    server = HttpServer(exhibit, "127.0.0.1", 0, rules)
-    server.start()
-    try:
-        yield server
-    finally:
-        server.stop()
+def serving(exhibit: Exhibit, rules: HttpRules) -> AbstractContextManager[HttpServer]:
+    return answering(HttpServer(exhibit, "127.0.0.1", 0, rules))
 
 
 def connected(server: HttpServer) -> socket.socket:
@@ -123,6 +117,7 @@ class TestSlowClients:
                 assert connection.getresponse().read() == b"ok\n"
                 asked += 1
                 sockets.add(connection.sock.getsockname())
+                time.sleep(0.05)
         assert asked > 3
         assert len(sockets) == 1, "it was connected anew"
 

@@ -19,7 +19,7 @@ from streammetrics.adapters.http_login import Login
 from streammetrics.adapters.http_server import HttpServer
 from streammetrics.config import PasswordHash, hash_password
 from streammetrics.vitals import Trouble, Vitals
-from tests.adapters.pipeline import Now, Pipeline, two_variants
+from tests.adapters.pipeline import Now, Pipeline, answering, two_variants
 
 USER, PASSWORD = "scraper", "correct horse: battery ⚡"
 GUARDED = ("/", "/page.js", "/page.css", "/metrics", "/api/report", "/nothing", "/healthz/", "//healthz", "/metrics?/healthz")
@@ -51,12 +51,8 @@ def opened(pipeline: Pipeline, password_hash: PasswordHash) -> Iterator[Port]:
     vitals = Vitals()
     exhibit = Exhibit(pipeline.exposition(vitals), Now(0.0))
     exhibit.show(pipeline.report())
-    server = HttpServer(exhibit, "127.0.0.1", 0, None, Login(USER, password_hash))
-    server.start()
-    try:
+    with answering(HttpServer(exhibit, "127.0.0.1", 0, None, Login(USER, password_hash))) as server:
         yield Port(server, vitals)
-    finally:
-        server.stop()
 
 
 @pytest.fixture(scope="module")

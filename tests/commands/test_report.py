@@ -111,7 +111,7 @@ def whole(report: Path) -> dict[str, Any]:
 def test_interleaved_lists_tell_which_ranker_people_prefer(quality: float, word: str, tmp_path: Path) -> None:
     variants = ("--variant", "control=0.5", "--variant", f"treatment=0.5:{quality}")
     size = ("--minutes", "6", "--users", "300", "--rate", "4", "--seed", "3")
-    done = streammetrics("simulate", "--out", "-", "--interleaved", *variants, *size)
+    done = called("simulate", "--out", "-", "--interleaved", *variants, *size)
     assert done.returncode == 0
     report = replayed(tmp_path, done.stdout.encode().splitlines())
     found = whole(report)
@@ -120,7 +120,7 @@ def test_interleaved_lists_tell_which_ranker_people_prefer(quality: float, word:
     assert (preference["credit_upper"] < 0) is (word == "regressed")
     (arm,) = found["variants"]
     assert (arm["variant"], arm["role"], arm["lists"]) == ("interleaved", "interleaved", preference["lists"])
-    told = streammetrics("report", report, "--html", tmp_path / "page.html").stdout
+    told = called("report", report, "--html", tmp_path / "page.html").stdout
     assert f"{preference['credit']:+.4f}" in told
     assert told.startswith("ranker · since it began · ")
     assert f"{word.upper()}  {preference['verdict']['reason'][:60]}" in told
@@ -156,6 +156,6 @@ def test_what_users_did_before_the_experiment_reduces_the_variance(tmp_path: Pat
     assert reduced["users_with_earlier"] == found["variants"][1]["users"] == 150
     assert reduced["variance_reduction"] > 0.4
     assert reduced["lift_upper"] - reduced["lift_lower"] < 0.85 * (precision["lift_upper"] - precision["lift_lower"])
-    told = streammetrics("report", tmp_path / "report.json", "--html", tmp_path / "page.html", "--all").stdout
+    told = called("report", tmp_path / "report.json", "--html", tmp_path / "page.html", "--all").stdout
     assert f"{100 * reduced['variance_reduction']:.1f} %" in told
     assert "CUPED" in (tmp_path / "page.html").read_text(encoding="utf-8")

@@ -182,7 +182,7 @@ def test_an_interrupted_simulation_leaves_no_file(number: signal.Signals, tmp_pa
 
 
 def test_in_real_time_records_come_as_they_happen_until_ctrl_c() -> None:
-    with started("simulate", "--out", "-", "--pace", "real", "--rate", "50") as process:
+    with started("simulate", "--out", "-", "--pace", "real", "--rate", "500") as process:
         assert process.stdout is not None
         assert process.stderr is not None
         lines = [json.loads(process.stdout.readline()) for _ in range(20)]

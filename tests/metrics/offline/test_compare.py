@@ -12,9 +12,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
-from statsmodels.regression.linear_model import OLS, WLS
-from statsmodels.stats.multitest import multipletests
 
 from streammetrics.metrics import MetricError, Spec
 from streammetrics.metrics.inputs.judged import from_grades, from_padded
@@ -37,6 +34,8 @@ def pair(users: bool, seed: int = 5, better: float = 0.06) -> tuple[Evaluation, 
 
 @pytest.mark.parametrize("name", ["ndcg@5", "mrr@5", "dcg@5"])
 def test_without_users_it_is_the_paired_t_test(name: str) -> None:
+    from scipy import stats  # noqa: PLC0415 (takes seconds: not in every process that collects tests)
+
     a, b = pair(users=False)
     found = compare(a, b, level=0.9)[name]
     theirs = stats.ttest_rel(b.values(name), a.values(name))
@@ -49,6 +48,8 @@ def test_without_users_it_is_the_paired_t_test(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["ndcg@5", "mrr@5", "dcg@5"])
 def test_with_users_it_is_a_regression_with_clustered_errors(name: str) -> None:
+    from statsmodels.regression.linear_model import OLS  # noqa: PLC0415 (takes seconds: not in every process that collects tests)
+
     a, b = pair(users=True)
     found = compare(a, b)[name]
     fitted = OLS(b.values(name) - a.values(name), np.ones(LISTS)).fit(
@@ -64,6 +65,8 @@ def test_with_users_it_is_a_regression_with_clustered_errors(name: str) -> None:
 
 def test_a_ratio_of_sums_has_the_standard_error_of_two_equations_together() -> None:
     """The difference of two weighted means is a coefficient of one regression over both sides, clustered across them."""
+    from statsmodels.regression.linear_model import WLS  # noqa: PLC0415 (takes seconds: not in every process that collects tests)
+
     a, b = pair(users=True)
     found = compare(a, b)["item_hit_rate@3"]
     (above_a, below_a), (above_b, below_b) = ([part.astype(float) for part in side.parts("item_hit_rate@3")] for side in (a, b))
@@ -149,6 +152,8 @@ def test_users_known_on_one_side_are_enough() -> None:
 
 
 def test_holm_keeps_the_chance_of_any_false_alarm() -> None:
+    from statsmodels.stats.multitest import multipletests  # noqa: PLC0415 (takes seconds: not in every process that collects tests)
+
     a, b = pair(users=True)
     raw, adjusted = compare(a, b), compare(a, b, correction="holm")
     for field in ("t_p_value", "randomisation_p_value"):

@@ -15,7 +15,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import dcg_score, ndcg_score
-from statsmodels.regression.linear_model import WLS
 
 from streammetrics.metrics import MetricError, Scorer, Spec
 from streammetrics.metrics.inputs.judged import from_grades, from_lists, from_padded, from_ragged, from_run
@@ -96,6 +95,8 @@ def sample(seed: int, users: int | None) -> Evaluation:
 @pytest.mark.parametrize("name", NAMES)
 def test_standard_errors_are_those_of_statsmodels(name: str, users: int | None) -> None:
     """A regression on a constant with clustered errors, weighted by places where the metric is a ratio of sums."""
+    from statsmodels.regression.linear_model import WLS  # noqa: PLC0415 (takes seconds: not in every process that collects tests)
+
     result = sample(7, users)
     counted = result.counted(name)
     above, below = (part[counted].astype(float) for part in result.parts(name))

@@ -7,7 +7,6 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from streammetrics.metrics import MetricError
 from streammetrics.metrics.offline.student import critical_value, two_sided_chance
@@ -17,6 +16,8 @@ DEGREES = [1, 2, 3, 5, 10, 29, 99, 100, 101, 1_000, 12_345, 1_000_000, 100_000_0
 
 @pytest.mark.parametrize("df", DEGREES)
 def test_chances_agree_with_scipy_to_twelve_digits_also_far_out(df: int) -> None:
+    from scipy import stats  # noqa: PLC0415 (takes seconds: not in every process that collects tests)
+
     for t in (1e-3, 0.1, 0.5, 1, 1.5, 1.9, 2, 2.5, 3, 5, 8, 10, 20, 30, 100, 1e4):
         expected = 2 * float(stats.t.sf(t, df))
         if expected > 1e-290:
@@ -26,6 +27,8 @@ def test_chances_agree_with_scipy_to_twelve_digits_also_far_out(df: int) -> None
 
 @pytest.mark.parametrize("df", DEGREES)
 def test_critical_values_agree_with_scipy_to_twelve_digits(df: int) -> None:
+    from scipy import stats  # noqa: PLC0415 (takes seconds: not in every process that collects tests)
+
     for level in (0.01, 0.5, 0.8, 0.9, 0.95, 0.99, 0.999, 0.999999):
         assert critical_value(level, df) == pytest.approx(float(stats.t.isf((1 - level) / 2, df)), rel=1e-12, abs=0)
 
