@@ -107,6 +107,8 @@ function sideBySide(view, experiment, variants, stats, control) {
   const { selection } = view;
   const name = metricText(selection.name, selection.k);
   const rows = ["final", "live"].map((kind) => [windowHead(view, kind), ...variants.map((variant) => windowCell(view, kind, experiment, variant))]);
+  const people = view.report.user_windows.find((each) => each.window_ms === selection.windowMs);
+  if (people) rows.push([peopleHead(view, people), ...variants.map((variant) => peopleCell(view, people, experiment, variant))]);
   if (stats) {
     const compared = (shown) => variants.map((variant) => shown(measureOf(stats, variant, selection.metric), variant));
     const mixed = new Set(stats.variants.filter((each) => each.role === "interleaved").map((each) => each.variant));
@@ -115,7 +117,7 @@ function sideBySide(view, experiment, variants, stats, control) {
     rows.push([["Mean ", scopeWords(stats.scope), fine(`final, to ${timeText(experimentsEnd(view.report), view.now)}`)], ...compared(meanCell)]);
     rows.push([["Against the control", fine(`${certainty(stats, selection.metric)} interval, at all looks`)], ...treated(liftCell)]);
     rows.push([["Verdict on ", name], ...treated((measure) => (measure.verdict ? badge(measure.verdict) : MISSING))]);
-    rows.push(["Users", ...variants.map((variant) => countText(stats.variants.find((each) => each.variant === variant)?.users))]);
+    rows.push([["Users ", scopeWords(stats.scope)], ...variants.map((variant) => countText(stats.variants.find((each) => each.variant === variant)?.users))]);
   }
   const heads = [fine(selection.lists === "values" ? "over all lists" : "over lists with feedback"), ...variants.map((variant, at) => variantHead(experiment, variant, at, control))];
   const told = variants.map((variant) => [variant, measureOf(stats, variant, selection.metric)])
@@ -125,7 +127,9 @@ function sideBySide(view, experiment, variants, stats, control) {
     told.length && stats.verdict.word !== "invalid"
       ? make("ul", { class: "reasons" }, told.map(([variant, measure]) => make("li", {}, make("strong", {}, variant || MISSING), ": ", measure.verdict.reason, ".")))
       : null,
-    stats && selection.segment ? make("p", { class: "note" }, `Verdicts, means and users are of all lists, not only of ${selection.segment}.`) : null,
+    selection.segment && (stats || people)
+      ? make("p", { class: "note" }, `${stats ? "Verdicts, means and users" : "Users"} are of all lists, not only of ${selection.segment}.`)
+      : null,
   ];
 }
 
@@ -139,9 +143,13 @@ function color(at) {
 }
 
 function windowHead(view, kind) {
-  const window = windowOf(view, kind);
-  const said = !window || window.end_ms === null ? "has not begun" : window.complete ? `to ${timeText(window.end_ms, view.now)}` : "withheld: panes are gone";
+  const said = endText(view, windowOf(view, kind), "panes are gone");
   return [make("span", { class: `view ${kind}` }, kind === "final" ? "Final" : "Live"), ` last ${windowWords(view.selection.windowMs)}`, fine(said)];
+}
+
+function endText(view, window, lacking) {
+  if (!window || window.end_ms === null) return "has not begun";
+  return window.complete ? `to ${timeText(window.end_ms, view.now)}` : `withheld: ${lacking}`;
 }
 
 function windowCell(view, kind, experiment, variant) {
@@ -150,6 +158,18 @@ function windowCell(view, kind, experiment, variant) {
   const value = group[view.selection.lists][view.selection.metric];
   const lists = view.selection.lists === "values" ? group.lists : group.lists_with_feedback;
   return [make("span", { class: `value ${kind}` }, valueText(value)), fine(isNumber(value) ? `${roundCountText(lists)} lists` : "not measured")];
+}
+
+/** Users of the window are counted once all of its lists have entered, so their window ends before the final one. */
+function peopleHead(view, people) {
+  return [`Users of ${windowWords(people.window_ms)}`, fine(endText(view, people, "not all of it was counted"))];
+}
+
+function peopleCell(view, people, experiment, variant) {
+  const group = people.groups.find((each) => each.experiment === experiment && each.variant === variant);
+  const hit = group?.values[`user_hit_rate@${view.selection.k}`];
+  return [make("span", { class: group ? "value" : "value missing" }, countText(group?.users)),
+    group && isNumber(hit) ? fine(`${shareText(hit)} with a hit in the first ${view.selection.k}`) : null];
 }
 
 function meanCell(measure) {

@@ -12,7 +12,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -277,7 +277,38 @@ class TestNumbers:
         expect(found.cell("Against the control", "treatment")).to_have_text(f"{lift}{low} to {high}")
         expect(found.cell("Mean", "treatment").locator(".value")).to_have_text(f"{measure['mean']:.4f}")
         expect(found.sides().locator("tbody th", has_text="Mean")).to_contain_text(f"final, to {clock(report['final_ms'])}")
-        expect(found.cell("Users", "treatment")).to_have_text(f"{treatment['users']:,}")
+        expect(found.cell("Users since the start", "treatment")).to_have_text(f"{treatment['users']:,}")
+
+    def test_users_of_the_window_stand_with_their_share_of_hits_and_an_end_of_their_own(self, visit: Open, still: Served) -> None:
+        found, report = visit(still.base), fetched(still.base)
+        (hour,) = (each for each in report["user_windows"] if each["window_ms"] == HOUR_MS)
+        assert hour["end_ms"] < next(
+            each["end_ms"] for each in report["windows"] if (each["window_ms"], each["view"]) == (HOUR_MS, "final")
+        )
+        for section, name, heads in ((EXPERIMENT, EXPERIMENT, ("control", "treatment")), ("All traffic", "", ("All traffic",))):
+            head = found.sides(section).locator("tbody th", has_text="Users of")
+            expect(head).to_have_text(f"Users of 1 hourto {clock(hour['end_ms'])}")
+            for variant in heads:
+                (reached,) = (each for each in hour["groups"] if (each["experiment"], each["variant"]) == (name, variant if name else ""))
+                assert 0 < reached["users_with_hit"]["user_hit_rate@10"] < reached["users"]
+                share = f"{100 * reached['values']['user_hit_rate@10']:.1f}\u00a0% with a hit in the first 10"
+                expect(found.cell("Users of", variant, section=section)).to_have_text(f"{reached['users']:,}{share}")
+
+    def test_users_of_a_window_are_withheld_missing_or_not_there_as_the_report_says(
+        self, visit: Open, told: tuple[World, list[Report]]
+    ) -> None:
+        story, reports = told
+        (five, hour) = reports[-1].user_windows
+        for windows, words in (((five, replace(hour, complete=False, arms=())), "withheld: not all of it was counted"), ((), None)):
+            with serving(story.exhibit(), replace(reports[-1], user_windows=windows)) as port:
+                found = visit(port.base)
+                expect(found.cell("Final", "treatment").locator(".value")).to_be_visible()
+                head = found.sides().locator("tbody th", has_text="Users of")
+                if words is None:
+                    expect(head).to_have_count(0)
+                else:
+                    expect(head).to_contain_text(words)
+                    expect(found.cell("Users of", "treatment")).to_have_text(MISSING)
 
     def test_less_variance_and_the_teams_of_interleaved_lists_stand_beside_the_plain_numbers(
         self, visit: Open, told: tuple[World, list[Report]]
