@@ -8,17 +8,13 @@ outage, and which would reset offsets silently if it were let: the first is met 
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import structlog
-from kafka import KafkaConsumer
-from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.errors import (
     FencedInstanceIdError,
-    IllegalStateError,
     KafkaError,
     LogTruncationError,
     OffsetOutOfRangeError,
@@ -27,14 +23,8 @@ from kafka.errors import (
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from streammetrics.adapters import kafka_records
-from streammetrics.adapters.kafka_client import (
-    BOOTSTRAP_MS,
-    KafkaSettings,
-    client_log,
-    connection_options,
-    starting,
-    unreachable_reason,
-)
+from streammetrics.adapters.kafka_client import BOOTSTRAP_MS, KafkaSettings, client_log, unreachable_reason
+from streammetrics.adapters.kafka_consumer import ASK_MS, await_metadata, bounds_of, close_consumer, ends_of, new_consumer, position_of
 from streammetrics.adapters.kafka_history import History
 from streammetrics.adapters.kafka_joining import keep_joins
 from streammetrics.adapters.kafka_ownership import Ownership
@@ -45,8 +35,6 @@ from streammetrics.ports import Input, Polled, Record, SourceHealth
 
 log = structlog.get_logger("streammetrics.kafka")
 
-ASK_MS = 2_000
-CLOSE_MS = 1_000
 REBUILDS_WITHOUT_RECORD_MAX = 3
 
 
@@ -180,7 +168,7 @@ class KafkaSource:
         """Leave the group at once. Does nothing the second time."""
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
-            _close(consumer)
+            close_consumer(consumer)
         self._ownership.end_all()
 
     @property
@@ -200,42 +188,12 @@ class KafkaSource:
 
     def _build(self) -> None:
         """A consumer that has subscribed. Raises SourceError, with nothing left behind of one that failed to start."""
-        settings = self._settings
-        with starting("the Kafka consumer", settings) as network:
-            consumer = KafkaConsumer(
-                **connection_options(settings),
-                kafka_client=network,
-                group_id=settings.group_id,
-                group_instance_id=settings.group_instance_id,
-                partition_assignment_strategy=[RangePartitionAssignor],
-                enable_auto_commit=False,
-                auto_offset_reset="none",
-                isolation_level=settings.isolation_level,
-                session_timeout_ms=settings.session_timeout_ms,
-                heartbeat_interval_ms=max(100, min(2_000, settings.session_timeout_ms // 5)),
-                max_partition_fetch_bytes=settings.partition_fetch_bytes_max,
-                max_poll_records=settings.poll_records_max,
-                allow_auto_create_topics=False,
-                metrics_enabled=False,
-            )
-        self._cluster = network.cluster
+        consumer, self._cluster = new_consumer(self._settings)
         self._as_records = kafka_records.install(consumer)
         keep_joins(consumer)
         self._consumer = consumer
-        consumer.subscribe(topics=list(settings.topics), listener=self._ownership)
-        self._await_metadata()
-
-    def _await_metadata(self) -> None:
-        """Let the client learn its topics before it joins: one that leads the group would else hand out nothing, or all twice."""
-        fresh = threading.Event()
-
-        def heard(_: Any) -> None:
-            fresh.set()
-
-        self._cluster.add_listener(heard)
-        self._cluster.request_update()
-        fresh.wait(ASK_MS / 1_000)
-        self._cluster.remove_listener(heard)
+        consumer.subscribe(topics=list(self._settings.topics), listener=self._ownership)
+        await_metadata(self._cluster)
 
     def _hold(self, place: Any) -> None:
         """Runs on the client's I/O thread. The seek keeps the client from asking where to begin before the claim is done."""
@@ -249,7 +207,7 @@ class KafkaSource:
         self._watchdog.rebuilding(self._clock())
         consumer, self._consumer = self._consumer, None
         self._ownership.end_all()
-        _close(consumer)
+        close_consumer(consumer)
         self._ownership.end_all()
 
     def _try_rebuild(self, timeout_s: float) -> None:
@@ -323,8 +281,8 @@ class KafkaSource:
         inputs = [place for task in sorted(self._ownership.flowing) for place in self.inputs_of(task)]
         asked = inputs or [Input(self._settings.topics[0], 0)]  # without a task the question still shows who answers
         try:
-            ends = self._ask(self._consumer.end_offsets, asked)
-            positions = {place: position for place in inputs if (position := self._position(place)) is not None}
+            ends = ends_of(self._consumer, asked)
+            positions = {place: position for place in inputs if (position := position_of(self._consumer, place)) is not None}
         except KafkaError as error:
             reason = unreachable_reason(servers, 1.0)
             answer = reason or f"it accepts connections, but does not answer ({error})"
@@ -347,18 +305,6 @@ class KafkaSource:
             )
             self._drop_client(f"there are records and none arrives: {listed}")
         return not deaf
-
-    def _ask(self, question: Callable[..., Any], inputs: Iterable[Input]) -> dict[Input, int]:
-        answer = question([TopicPartition(*place) for place in inputs], timeout_ms=ASK_MS)
-        return {Input(*place): offset for place, offset in answer.items()}
-
-    def _position(self, place: Input) -> int | None:
-        """Where the client reads next; None if the input has just been taken away."""
-        try:
-            position: int | None = self._consumer.position(TopicPartition(*place), timeout_ms=ASK_MS)
-        except (KeyError, IllegalStateError, LogTruncationError):  # the last one comes again from poll, where it is explained
-            return None
-        return position
 
     # --- errors
 
@@ -391,7 +337,7 @@ class KafkaSource:
     def _explain_gap(self, positions: Mapping[Input, int]) -> None:
         """Raise StateError for positions outside of the log; return if the broker cannot say now (the error comes again)."""
         try:
-            bounds = self._ask_bounds(list(positions))
+            bounds = bounds_of(self._consumer, positions)
         except KafkaError as error:
             self._watchdog.failed(str(error))
             return
@@ -402,16 +348,7 @@ class KafkaSource:
         if (task_inputs := self.inputs_of(task))[0] not in self._bounds:
             waiting = (self._ownership.granted - self._ownership.flowing) | {task}
             try:
-                self._bounds.update(self._ask_bounds([place for other in sorted(waiting) for place in self.inputs_of(other)]))
+                self._bounds.update(bounds_of(self._consumer, [place for other in sorted(waiting) for place in self.inputs_of(other)]))
             except KafkaError as error:
                 raise SourceError(f"Kafka does not say where its logs begin and end: {error}") from error
         return {place: self._bounds.pop(place) for place in task_inputs}
-
-    def _ask_bounds(self, inputs: Sequence[Input]) -> dict[Input, tuple[int, int]]:
-        beginnings, ends = self._ask(self._consumer.beginning_offsets, inputs), self._ask(self._consumer.end_offsets, inputs)
-        return {place: (beginnings[place], ends[place]) for place in inputs}
-
-
-def _close(consumer: Any) -> None:
-    with contextlib.suppress(KafkaError, RuntimeError):
-        consumer.close(autocommit=False, timeout_ms=CLOSE_MS)
