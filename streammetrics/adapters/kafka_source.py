@@ -23,8 +23,9 @@ from kafka.errors import (
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from streammetrics.adapters import kafka_records
+from streammetrics.adapters.kafka_beginnings import Beginnings
 from streammetrics.adapters.kafka_client import BOOTSTRAP_MS, KafkaSettings, client_log, unreachable_reason
-from streammetrics.adapters.kafka_consumer import ASK_MS, await_metadata, bounds_of, close_consumer, ends_of, new_consumer, position_of
+from streammetrics.adapters.kafka_consumer import await_metadata, bounds_of, close_consumer, ends_of, new_consumer, position_of
 from streammetrics.adapters.kafka_history import History
 from streammetrics.adapters.kafka_joining import keep_joins
 from streammetrics.adapters.kafka_ownership import Ownership
@@ -58,11 +59,11 @@ class KafkaSource:
         self.partitions: int = topics[settings.topics[0]].partitions
         """How many partitions every input topic has."""
         self._history = History(settings, self.topic_ids, self.partitions)
+        self._beginnings = Beginnings(settings, self._history)
         self._watchdog = Watchdog(clock())
         self._paused: set[Input] = set()
         self._next: dict[Input, int] = {}
         self._ends: dict[Input, int] = {}
-        self._bounds: dict[Input, tuple[int, int]] = {}
         self._fruitless_rebuilds = 0
         self._ownership = Ownership(settings.topics, self._hold)
         self._consumer: Any = None
@@ -95,50 +96,23 @@ class KafkaSource:
         Raises StateError when the log does not hold an offset, SourceError when the broker does not answer. Does nothing
         and returns nothing if the task has changed hands since `poll` reported it: the next poll says so.
         """
-        if self._consumer is None or task not in self._ownership.granted:
+        granted = self._ownership.granted
+        if self._consumer is None or task not in granted:
             return {}
         inputs = self.inputs_of(task)
-        bounds = self._bounds_of(task)
-        self._history.require_held({place: offsets[place] for place in inputs if place in offsets}, bounds)
-        new = [place for place in inputs if place not in offsets]
-        beginnings = self._beginnings(new, bounds)
-        sought = {place: beginnings[place] if place in beginnings else offsets[place] for place in inputs}
-        self._tell_of_lost_state(new)
+        waiting = self._inputs_of_all(granted - self._ownership.flowing | {task})
+        beginnings = self._beginnings.find(self._consumer, inputs, offsets, waiting)
         with self._ownership.settled():
             if not self._ownership.start(task):
                 return {}
-            for place, offset in sought.items():
+            for place, (offset, end) in beginnings.items():
                 self._consumer.seek(TopicPartition(*place), offset)
                 self._next[place] = offset
-                self._ends[place] = max(offset, bounds[place][1])
+                self._ends[place] = max(offset, end)
             self._paused -= set(inputs)
             self._consumer.resume(*(TopicPartition(*place) for place in inputs))
         self._watchdog.moved()
-        return sought
-
-    def _beginnings(self, new: Sequence[Input], bounds: Mapping[Input, tuple[int, int]]) -> Mapping[Input, int]:
-        """Where inputs without an offset begin. Ends are older than the answer for a time: what comes between the two is not lost."""
-        start = self._settings.start
-        if not new or isinstance(start, str):
-            return {place: bounds[place][start == "latest"] for place in new}
-        try:
-            found = self._consumer.offsets_for_times({TopicPartition(*place): start for place in new}, timeout_ms=ASK_MS)
-        except KafkaError as error:
-            raise SourceError(f"Kafka does not say which records are of kafka.start or later: {error}") from error
-        first = {place: found[TopicPartition(*place)] for place in new}
-        return {place: bounds[place][1] if first[place] is None else first[place].offset for place in new}
-
-    def _tell_of_lost_state(self, new: Sequence[Input]) -> None:
-        """The group's own offsets follow the stored ones: where only they are left, a store has lost its state, or is a new one."""
-        with contextlib.suppress(KafkaError):  # a word for the operator; nothing depends on it
-            read = {place: self._consumer.committed(TopicPartition(*place), timeout_ms=ASK_MS) for place in new}
-            if left := [f"{topic} [{partition}] to {offset}" for (topic, partition), offset in read.items() if offset]:
-                log.warning(
-                    "the store holds nothing of a task that this group has read before, so it is counted anew: if the store was not "
-                    "meant to be empty, stop and restore it",
-                    was_read=left,
-                    begins=self._settings.start_told,
-                )
+        return {place: beginning.offset for place, beginning in beginnings.items()}
 
     def pause(self, inputs: Collection[Input]) -> None:
         """Stop inputs of started tasks until `resume`; others are not flowing anyway."""
@@ -237,7 +211,7 @@ class KafkaSource:
                 self._next.pop(place, None)
                 self._ends.pop(place, None)
         if lost or gained:
-            self._bounds.clear()
+            self._beginnings.forget()
             self._watchdog.moved()
         # What was fetched for a task that has changed hands since belongs to its next start, which seeks anew.
         flowing = self._ownership.flowing - lost
@@ -270,6 +244,9 @@ class KafkaSource:
                 self._paused.difference_update(places)
                 self._watchdog.moved()
 
+    def _inputs_of_all(self, tasks: Iterable[int]) -> Iterator[Input]:
+        return (place for task in sorted(tasks) for place in self.inputs_of(task))
+
     # --- what the client does not say
 
     def _look(self, now: float) -> bool:
@@ -278,7 +255,7 @@ class KafkaSource:
         if not self.health.reachable and (reason := unreachable_reason(servers, 1.0)):
             self._watchdog.unheard(now, reason, connects=False)  # as before: do not wait for an answer that cannot come
             return True
-        inputs = [place for task in sorted(self._ownership.flowing) for place in self.inputs_of(task)]
+        inputs = list(self._inputs_of_all(self._ownership.flowing))
         asked = inputs or [Input(self._settings.topics[0], 0)]  # without a task the question still shows who answers
         try:
             ends = ends_of(self._consumer, asked)
@@ -342,13 +319,3 @@ class KafkaSource:
             self._watchdog.failed(str(error))
             return
         self._history.require_held(positions, bounds)
-
-    def _bounds_of(self, task: int) -> Mapping[Input, tuple[int, int]]:
-        """(beginning, end) of the task's inputs, asked once for all tasks that were granted together."""
-        if (task_inputs := self.inputs_of(task))[0] not in self._bounds:
-            waiting = (self._ownership.granted - self._ownership.flowing) | {task}
-            try:
-                self._bounds.update(bounds_of(self._consumer, [place for other in sorted(waiting) for place in self.inputs_of(other)]))
-            except KafkaError as error:
-                raise SourceError(f"Kafka does not say where its logs begin and end: {error}") from error
-        return {place: self._bounds.pop(place) for place in task_inputs}
