@@ -2,7 +2,7 @@
 
 The client is one of kafka-python's, whose rebalance listeners run on its own I/O thread, whose `poll` raises nothing in an
 outage, and which would reset offsets silently if it were let: the first is met in `kafka_ownership`, the second in
-`kafka_watchdog`, the third here.
+`kafka_watchdog`, the third in `kafka_beginnings` before a task flows and in `kafka_errors` while it does.
 """
 
 from __future__ import annotations
@@ -13,19 +13,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any
 
 import structlog
-from kafka.errors import (
-    FencedInstanceIdError,
-    KafkaError,
-    LogTruncationError,
-    OffsetOutOfRangeError,
-    UnsupportedCodecError,
-)
+from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from streammetrics.adapters import kafka_records
 from streammetrics.adapters.kafka_beginnings import Beginnings
-from streammetrics.adapters.kafka_client import BOOTSTRAP_MS, KafkaSettings, client_log, unreachable_reason
-from streammetrics.adapters.kafka_consumer import await_metadata, bounds_of, close_consumer, ends_of, new_consumer, position_of
+from streammetrics.adapters.kafka_client import KafkaSettings, client_log, unreachable_reason
+from streammetrics.adapters.kafka_consumer import await_metadata, close_consumer, ends_of, new_consumer, position_of
+from streammetrics.adapters.kafka_errors import explained
 from streammetrics.adapters.kafka_history import History
 from streammetrics.adapters.kafka_joining import keep_joins
 from streammetrics.adapters.kafka_ownership import Ownership
@@ -83,7 +78,7 @@ class KafkaSource:
             return self._polled({})
         self._history.check(self._cluster, now)
         kafka_records.release_parked(self._consumer)
-        with self._explained():
+        with explained(self._consumer, self._settings, self._history, self._watchdog):
             return self._polled(self._consumer.poll(timeout_ms=max(0, int(timeout_s * 1_000)), max_records=self._settings.poll_records_max))
         return self._polled({})
 
@@ -282,40 +277,3 @@ class KafkaSource:
             )
             self._drop_client(f"there are records and none arrives: {listed}")
         return not deaf
-
-    # --- errors
-
-    @contextlib.contextmanager
-    def _explained(self) -> Iterator[None]:
-        """Turn the client's errors into ours. Those that mend themselves are kept in `health` and nothing is raised."""
-        try:
-            yield
-        except OffsetOutOfRangeError as error:
-            self._explain_gap({Input(*place): offset for place, offset in error.args[0].items()})
-        except LogTruncationError as error:
-            self._history.refuse_other_topics()
-            lost = [f"{place.topic} [{place.partition}]" for place in error.divergent_offsets]
-            raise self._history.truncated(lost) from error
-        except FencedInstanceIdError as error:
-            raise SourceError(
-                f"another process has joined with kafka.group_instance_id {self._settings.group_instance_id!r}: give each its own"
-            ) from error
-        except UnsupportedCodecError as error:
-            raise SourceError(
-                f"records are compressed in a way this Python cannot read ({error}); install lz4, python-snappy or zstandard"
-            ) from error
-        except KafkaError as error:
-            self._watchdog.failed(f"{type(error).__name__}: {error}")
-            if not error.retriable:
-                cause = client_log().last_error(time.time() - BOOTSTRAP_MS / 1_000)
-                raise SourceError(f"Kafka cannot be read: {type(error).__name__}: {error}{f' ({cause})' if cause else ''}") from error
-            log.warning("Kafka cannot be read just now", reason=repr(error))
-
-    def _explain_gap(self, positions: Mapping[Input, int]) -> None:
-        """Raise StateError for positions outside of the log; return if the broker cannot say now (the error comes again)."""
-        try:
-            bounds = bounds_of(self._consumer, positions)
-        except KafkaError as error:
-            self._watchdog.failed(str(error))
-            return
-        self._history.require_held(positions, bounds)
