@@ -142,6 +142,7 @@ class Carrier:
         work.letters.clear()
         work.weights = Weights()
         work.paused = frozenset()  # the source has just let them flow
+        work.idle = frozenset()  # and what they hold may be read again
         work.committed_seconds = self.clock.monotonic()
         work.heard_seconds = dict.fromkeys(work.inputs, work.committed_seconds)
         if len(known) < len(work.inputs):  # where an input begins must hold even if this process dies before its first commit
@@ -149,15 +150,18 @@ class Carrier:
         log.info("task claimed", task=work.task, epoch=claim.epoch, seq=claim.seq, offsets=state.offsets)
 
     def _check_topics(self, work: Work, state: TaskState) -> None:
-        """A topic that was created anew has other records at the stored offsets: never read on as if nothing had happened."""
+        """A topic that was created anew has other records at the stored offsets: never read on as if nothing had happened.
+
+        A broker that tells no ids leaves what is known.
+        """
         for index, current in enumerate(self._topic_ids):
             stored = state.topic_ids[index]
-            if stored and stored != current:
+            if stored and current and stored != current:
                 raise StateError(
                     f"topic {work.inputs[index].topic!r} was deleted and created again (its id was {stored}, now {current}): "
                     "the stored offsets belong to the old one; use a new redis.namespace"
                 )
-            state.topic_ids[index] = current
+            state.topic_ids[index] = current or stored
 
     def step(self, work: Work, chunk: Chunk | None, tick_ms: int | None = None, flush: bool = False) -> Chunk | None:
         """Take a chunk, or as much of it as the next commit has room for: what is left over is answered."""

@@ -21,7 +21,7 @@ from streammetrics.events import EventLimits, native_decoder
 from streammetrics.events.model import Event, Feedback, Impression
 from streammetrics.ledger import Ledger
 from streammetrics.lives import ExperimentRules
-from streammetrics.ports import Commit, DeadLetter, Input, Outcome, Store
+from streammetrics.ports import Commit, DeadLetter, Input, Outcome, Polled, Store
 from streammetrics.reach import ReachBoard, ReachRules
 from streammetrics.report import Report
 from streammetrics.service import Worker
@@ -256,7 +256,7 @@ def ledger_of(store: Store, engine: Engine, tasks: int, settings: Settings = SET
     )
     ledger = Ledger(engine.layout, rules, {}, engine.signature)
     for task, view in store.view(range(tasks), {}, {}).items():
-        ledger.update(task, view.seq, view.control, view.panes, view.users, view.experiments, view.reaches)
+        ledger.update(task, view.mark, view.control, view.panes, view.users, view.experiments, view.reaches)
     return ledger, ledger.report(tasks)
 
 
@@ -288,7 +288,7 @@ def assert_users(store: Store, engine: Engine, truth: Truth, settings: Settings)
     assert engine.reach is not None
     board = ReachBoard(engine.reach, settings.pane_ms, decode_reach)
     for task, view in store.view(range(TASKS), {}, {}).items():
-        board.update(task, view.reaches)
+        board.update(task, view.reaches, decode_control(view.control).oldest_kept)
     lists = [task.lists for task in truth.result.tasks.values()]
     ends = {shown.ts // settings.pane_ms * settings.pane_ms for of_task in lists for shown in of_task}
     for end in sorted(end for end in ends if end <= truth.result.f_ms)[::7]:
@@ -334,6 +334,16 @@ class Slow(Random):
 
     def random(self) -> float:
         return 0.999
+
+
+class OneAtATime(LogSource):
+    """A poll that is full of one input brings nothing of the others, as with Kafka."""
+
+    def poll(self, timeout_s: float) -> Polled:
+        polled = super().poll(timeout_s)
+        for place in [*polled.records][1:]:
+            self.positions[place] -= len(polled.records[place])
+        return replace(polled, records=dict([*polled.records.items()][:1]))
 
 
 class Bench:
@@ -493,6 +503,29 @@ class TestIdleInputs:
         clicks = Input(SETTINGS.inputs[1], 0)
         assert ledger_of(bench.store, bench.engine, 1)[1].counts["late", clicks.topic] == 1
         assert letter_places(bench.letters.kept) == {("late", clicks, 0, bench.logs.of[clicks][0].value)}
+
+    def test_an_input_that_was_idle_is_waited_for_when_the_store_has_lost_what_was_read_of_it(self) -> None:
+        bench = Bench(idle_ms=30, commit_ms=1, skew_ms_max=1 << 40)
+        bench.source = OneAtATime(bench.logs)
+        bench.source.give(0)
+        bench.worker = bench.hire()
+        for ts in range(6):
+            bench.show(ts)
+            bench.click(ts)
+            bench.turn(3, seconds=0.003)
+        in_step = len(bench.store.written)
+        for ts in range(10, 400, 10):  # clicks are silent, impressions go on
+            bench.show(ts)
+            bench.turn(1, seconds=0.005)
+        bench.turn(3)
+        bench.store.forget_last(0, len(bench.store.written) - in_step + 6)
+        lost = bench.offsets[1]
+        assert lost is not None
+        assert lost < 6
+        bench.show(400)
+        bench.turn(60, seconds=0.001)
+        counts = ledger_of(bench.store, bench.engine, 1)[1].counts
+        assert (counts["matched", "feedback"], counts.get(("late", "feedback"), 0)) == (6, 0)
 
 
 class TestCommits:
@@ -746,6 +779,7 @@ class TestOwnership:
         bench.replace_worker(topic_ids=["one", "two"])
         bench.show(0)
         bench.turn()
+        bench.replace_worker(topic_ids=["", ""])  # a broker that tells no ids leaves what is known
         with pytest.raises(StateError, match=r"'feedback' was deleted and created again \(its id was two, now other\)"):
             bench.replace_worker(topic_ids=["one", "other"])
 
