@@ -52,7 +52,8 @@ class Ledger:
         self.settings = settings
         self.board = Board(layout, rules)
         self.reach_board = ReachBoard(ReachLayout(layout.scorer), rules.pane_ms, decode_reach)
-        self.seqs: dict[int, int] = {}
+        self.marks: dict[int, tuple[str, int]] = {}
+        """What names the commits that are known, by task."""
         self.experiments = experiments
         self._idle_ms = FOREVER if experiments is None else experiments.idle_ms
         self._scales = SettledScales(self._idle_ms)
@@ -76,14 +77,20 @@ class Ledger:
     def update(
         self,
         task: int,
-        seq: int,
+        mark: tuple[str, int],
         control_bytes: bytes,
         panes: Mapping[int, bytes],
         users: int,
         experiments: Mapping[str, bytes] = MappingProxyType({}),
         reaches: Mapping[int, bytes] = MappingProxyType({}),
+        *,
+        anew: bool = False,
     ) -> None:
-        """Take one task's committed state; `panes` are those from `panes_wanted` on, `reaches` from `reaches_wanted`."""
+        """Take one task's committed state; `panes` are those from `panes_wanted` on, `reaches` from `reaches_wanted`.
+
+        `anew`: panes and reaches are all that there are. A store may lose its last commits, and what was known is then not what was
+        before.
+        """
         control = decode_control(control_bytes)
         fit = fit_of(control.rules, self.signature)
         if fit in ("measures", "other"):
@@ -92,10 +99,10 @@ class Ledger:
                 f"  stored: {control.rules}\n  now:    {self.signature}"
             )
         decoded: dict[int, Pane] = {start: decode_pane(stored) for start, stored in panes.items()}
-        self.board.update(task, decoded, self.panes_wanted(task), control.oldest_kept)
-        self.reach_board.update(task, reaches)
+        self.board.update(task, decoded, None if anew else self.panes_wanted(task), control.oldest_kept)
+        self.reach_board.update(task, reaches, control.oldest_kept, anew)
         self._controls[task] = control
-        self.seqs[task] = seq
+        self.marks[task] = mark
         self._users[task] = users
         names = begun_lives(control, experiments) if fit == "same" else {}
         self._begun[task] = times_of(control, names)
@@ -220,8 +227,6 @@ class Ledger:
             return
         end = window_end(min(control.entered_before for control in controls), newest, self.rules.pane_ms)
         oldest = max(max(control.oldest_kept, control.reach_from) for control in controls)
-        if end is not None:
-            self.reach_board.forget(end - max(self.rules.windows_ms))
         for window_ms in self.rules.windows_ms:
             fits = len(counted) == 1 and window_ms <= max(counted) * self.rules.pane_ms
             if end is None or not fits or end - window_ms < oldest:

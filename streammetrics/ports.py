@@ -202,16 +202,28 @@ class Loaded:
     totals: Mapping[str, bytes] = field(default_factory=dict)
 
 
+class Mark(NamedTuple):
+    """What names a commit: its owner's token, which no other claim has, and its number. A seq alone comes again after a loss."""
+
+    token: str
+    seq: int
+
+
 @dataclass(frozen=True, slots=True)
 class TaskView:
-    """One task's committed state as of one instant, for readers: nothing of it is owned."""
+    """One task's committed state as of one instant, for readers: nothing of it is owned.
 
-    seq: int
+    `anew`: the reader's own mark is of another claim, or of a commit that was lost; so all panes and reaches are here, whichever were
+    asked for, and what is not here is no more.
+    """
+
+    mark: Mark
     control: bytes
     panes: Mapping[int, bytes]
     users: int
     experiments: Mapping[str, bytes] = field(default_factory=dict)
     reaches: Mapping[int, bytes] = field(default_factory=dict)
+    anew: bool = False
 
 
 class StoreNode(NamedTuple):
@@ -248,13 +260,14 @@ class Store(Protocol):
     def view(
         self,
         tasks: Collection[int],
-        since: Mapping[int, int],
+        since: Mapping[int, tuple[str, int]],
         panes_from_ms: Mapping[int, int | None],
         reaches_from_ms: Mapping[int, int | None] = NO_BOUNDS,
     ) -> Mapping[int, TaskView]:
-        """Read committed state for display. A task whose seq equals `since[task]`, or that was never committed, is absent.
+        """Read committed state for display. A task whose mark equals `since[task]`, or that was never committed, is absent.
 
         `panes_from_ms[task]`: panes with start >= it are returned; None or absent: all that are stored. So with `reaches_from_ms`.
+        Where `since[task]` is of another claim, or of a later commit, the bounds do not count: see `TaskView.anew`.
         """
         ...
 

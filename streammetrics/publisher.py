@@ -47,8 +47,8 @@ class Publisher:
             ledger.freeze(self._store.settle({}))
             self._settled = True
         wanted = ({task: ledger.panes_wanted(task) for task in tasks}, {task: ledger.reaches_wanted(task) for task in tasks})
-        for task, view in self._store.view(tasks, ledger.seqs, *wanted).items():
-            ledger.update(task, view.seq, view.control, view.panes, view.users, view.experiments, view.reaches)
+        for task, view in self._store.view(tasks, ledger.marks, *wanted).items():
+            ledger.update(task, view.mark, view.control, view.panes, view.users, view.experiments, view.reaches, anew=view.anew)
         if changes := ledger.scales_due(self._tasks):
             ledger.freeze(self._store.settle(changes))
         report = ledger.report(self._tasks)

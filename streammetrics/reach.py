@@ -95,9 +95,19 @@ class ReachBoard:
         self._of_task: dict[int, dict[int, bytes | list[tuple[Arm, Ints]]]] = {}
         self._known: dict[int, tuple[tuple[int, int], UserWindow]] = {}
 
-    def update(self, task: int, reaches: Mapping[int, bytes]) -> None:
-        """Take in those of a task's panes that may have changed, as they are stored: they are read once they are complete."""
-        self._of_task.setdefault(task, {}).update(reaches)
+    def update(self, task: int, reaches: Mapping[int, bytes], oldest_kept_ms: int, anew: bool = False) -> None:
+        """Take in those of a task's panes that may have changed, as they are stored: they are read once they are complete.
+
+        Those before `oldest_kept_ms` have left the task's store. `anew`: these are all, and what was read before may be of panes that
+        were complete and are so no more.
+        """
+        if anew:
+            self._of_task.pop(task, None)
+            self._known.clear()
+        mine = self._of_task.setdefault(task, {})
+        mine.update(reaches)
+        for start in [start for start in mine if start < oldest_kept_ms]:
+            del mine[start]
 
     def _rows(self, panes: dict[int, bytes | list[tuple[Arm, Ints]]], start: int) -> list[tuple[Arm, Ints]]:
         """The reach of a pane by arm, as rows of kind, gap and count."""
@@ -108,12 +118,6 @@ class ReachBoard:
                 (arm, np.array([(*key, count) for key, count in of_arm.items()], dtype=np.int64)) for arm, of_arm in reach.items()
             ]
         return known
-
-    def forget(self, before_ms: int) -> None:
-        """Let go of the panes that no window will need any more."""
-        for mine in self._of_task.values():
-            for start in [start for start in mine if start < before_ms]:
-                del mine[start]
 
     def window(self, window_ms: int, end_ms: int, panes_max: int) -> UserWindow:
         """The users of the window that ends with all panes before `end_ms` counted; `panes_max` as the tasks have counted."""

@@ -150,7 +150,11 @@ class Board:
         gone = [start for start in mine if start < oldest_kept_ms or (start not in panes and (since is None or start >= since))]
         for start in gone:
             del mine[start]
-        self._stale.update(gone)
+            if any(start in held for held in self._of_task.values()):
+                self._stale.add(start)
+            else:  # no window will ask for it
+                self._stale.discard(start)
+                self._merged.pop(start, None)
 
     def pane(self, start: int) -> Pane:
         """One pane, merged over tasks."""

@@ -241,7 +241,7 @@ class FaultyStore:
     def view(
         self,
         tasks: Collection[int],
-        since: Mapping[int, int],
+        since: Mapping[int, tuple[str, int]],
         panes_from_ms: Mapping[int, int | None],
         reaches_from_ms: Mapping[int, int | None] = NO_BOUNDS,
     ) -> Mapping[int, TaskView]:

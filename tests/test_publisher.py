@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from streammetrics.adapters.clock import SystemClock
 from streammetrics.adapters.memory_store import MemoryStore
@@ -13,10 +16,11 @@ from streammetrics.events.model import Impression
 from streammetrics.ledger import Ledger
 from streammetrics.ports import Clock, Store, StoreNode
 from streammetrics.publisher import LOOK_SECONDS, Publisher
+from streammetrics.reach import ReachRules
 from streammetrics.report import Report
 from streammetrics.vitals import Vitals
 from streammetrics.windows import WindowRules
-from tests.faults import HandClock
+from tests.faults import FaultyStore, HandClock
 from tests.machine import Machine, engine_of
 from tests.oracle import Arrival, Settings
 
@@ -137,3 +141,35 @@ def test_state_that_other_rules_made_is_refused() -> None:
     committed(store)
     with pytest.raises(StateError, match="other rules"):
         publisher_of(store, [], signature="another")[0].publish()
+
+
+LOSING = Settings(inputs=("events",), windows_ms=(4, 12))
+LOSING_ENGINE = engine_of(LOSING, retention_ms=40, reach=ReachRules(panes=3))
+
+
+@given(st.lists(st.tuples(st.sampled_from(["write", "lose", "lose and claim"]), st.integers(1, 12), st.booleans()), max_size=12))
+def test_who_lives_through_a_loss_of_commits_shows_what_one_shows_who_starts_afresh(deeds: list[tuple[str, int, bool]]) -> None:
+    store, vitals = FaultyStore(), Vitals()
+    machine = Machine(LOSING_ENGINE, LOSING, store)
+    machine.report()  # makes a ledger
+    lives = machine.ledger
+    publisher = Publisher(ledger=lives, store=store, publish_ms=10, clock=SystemClock(), vitals=vitals, on_report=lambda _: None)
+    store.announce(1)
+    assert publisher.publish() is not None  # from now on it knows how many tasks there are
+    for deed, count, publishes in [("write", 12, True), *deeds, ("write", 3, True)]:
+        if deed == "write":
+            machine.open()
+            machine.position = machine.state.offsets[0] or 0
+            for number in range(machine.position, machine.position + count):
+                machine.take([Arrival("events", Impression(f"i{number}", f"u{number % 5}", 3 * number, ("a",)))])
+                machine.commit()
+        else:
+            store.forget_last(0, count)
+            if deed == "lose and claim":
+                machine.open()
+        if publishes:
+            shown = publisher.publish()
+            assert shown is not None
+            if lives.marks and not store.view([0], {}, {}):
+                continue  # all of it is lost: the last that was known stands until the next commit
+            assert replace(shown, withheld=0) == replace(machine.report(), withheld=0)

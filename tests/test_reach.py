@@ -18,8 +18,9 @@ from streammetrics.lives import ExperimentRules
 from streammetrics.metrics import Scorer
 from streammetrics.ports import Store
 from streammetrics.presence import PresenceRound, StoredPresence
-from streammetrics.reach import Reaches, ReachLayout, ReachRules, UserWindow
+from streammetrics.reach import ALL, ReachBoard, Reaches, ReachLayout, ReachRules, UserWindow
 from streammetrics.sessions import ShownList as ShownByUser
+from streammetrics.state import decode_reach, encode_reach
 from streammetrics.windows import WindowRules
 from tests.machine import Machine, engine_of
 from tests.oracle import Settings, ShownList, judge
@@ -118,7 +119,7 @@ def test_tasks_add_up_as_far_as_both_have_come(one: Case, other: Case) -> None:
         machine.take(case.steps)
         machine.finish(flush=False)
         view = machine.store.view([0], {}, {})[0]
-        ledger.update(task, view.seq, view.control, view.panes, view.users, view.experiments, view.reaches)
+        ledger.update(task, view.mark, view.control, view.panes, view.users, view.experiments, view.reaches)
     ends = [end_of(case, machine, flush=False) for case, machine in zip((one, other), machines, strict=True)]
     end = None if None in ends else min(end for end in ends if end is not None)
     found = users_shown(ledger.report(2).user_windows)
@@ -195,6 +196,17 @@ def test_a_quiet_user_leaves_nothing_behind() -> None:
     take(machine, *(shown("clock", START_MS + at) for at in (2_999, 3_000, 3_001, 3_002)))
     totals, due, _ = kept(machine, "u")
     assert ("u" in totals, "u" in due) == (False, False)
+
+
+def test_a_board_keeps_of_each_task_what_its_store_keeps() -> None:
+    reach = encode_reach({ALL: {(0, 9): 1}})
+    board = ReachBoard(ReachLayout(Scorer(["hit_rate@3"])), 10, decode_reach)
+    for start in (0, 10, 20):
+        board.update(0, {start: reach}, start - 10)
+        board.update(1, {start: reach}, 0)
+    assert [board.window(10, end, 5).arms[0].users for end in (10, 20, 30)] == [1, 2, 2]
+    board.update(1, {10: reach}, 0, anew=True)
+    assert [board.window(10, end, 5).arms[0].users for end in (20, 30)] == [2, 1]
 
 
 def test_panes_take_their_reach_with_them() -> None:

@@ -68,6 +68,17 @@ def test_a_pane_that_is_gone_from_the_store_is_gone_from_the_board() -> None:
     assert made.window(20, "live", 20, NEVER, 15).groups[0].lists == 2
 
 
+def test_nothing_is_kept_of_panes_that_have_left_every_store() -> None:
+    made = Board(LAYOUT, RULES)
+    for start in range(0, 100, 10):
+        for task in (0, 1):
+            made.update(task, {start: {ALL: tally(1)}}, start, start - 10 * (1 + task))
+            made.window(20, "live", start + 10, NEVER, start + 5)
+    assert made.starts() == [70, 80, 90]
+    assert made.window(10, "live", 80, NEVER, 95).groups[0].lists == 1, "one task has dropped it"
+    assert made.window(10, "live", 90, NEVER, 95).groups[0].lists == 2
+
+
 def test_a_tally_that_returns_to_zero_is_forgotten() -> None:
     pane = {ALL: tally(1)}
     add_to(pane, ALL, [-number for number in tally(1)])

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from streammetrics.ports import NO_BOUNDS, Claim, Commit, Loaded, Outcome, StoreNode, TaskView
+from streammetrics.ports import NO_BOUNDS, Claim, Commit, Loaded, Mark, Outcome, StoreNode, TaskView
 
 STALE_MAX = 1_000
 """Room for users that have gone or have moved, besides as much as there are users, before all is built anew."""
@@ -136,7 +136,7 @@ class MemoryStore:
     def view(
         self,
         tasks: Collection[int],
-        since: Mapping[int, int],
+        since: Mapping[int, tuple[str, int]],
         panes_from_ms: Mapping[int, int | None],
         reaches_from_ms: Mapping[int, int | None] = NO_BOUNDS,
     ) -> Mapping[int, TaskView]:
@@ -145,10 +145,16 @@ class MemoryStore:
         for task in tasks:
             with self._lock:
                 own = self._tasks.get(task)
-                if own is None or own.control is None or own.seq == since.get(task):
+                if own is None or own.control is None:
                     continue
-                panes, reaches = _since(own.panes, panes_from_ms.get(task)), _since(own.reaches, reaches_from_ms.get(task))
-                views[task] = TaskView(own.seq, own.control, panes, len(own.users), dict(own.experiments), reaches)
+                mark = Mark(own.token or "", own.seq)
+                known = since.get(task)
+                if known == mark:
+                    continue
+                anew = known is not None and (known[0] != mark.token or known[1] > mark.seq)
+                bounds = (None, None) if anew else (panes_from_ms.get(task), reaches_from_ms.get(task))
+                panes, reaches = _since(own.panes, bounds[0]), _since(own.reaches, bounds[1])
+                views[task] = TaskView(mark, own.control, panes, len(own.users), dict(own.experiments), reaches, anew)
         return views
 
     def announce(self, partitions: int) -> int | None:

@@ -23,7 +23,7 @@ from streammetrics.adapters.redis_client import Client, RedisSettings, connect, 
 from streammetrics.adapters.redis_facts import RedisFacts, merged, read_facts
 from streammetrics.adapters.redis_transaction import Command, transact
 from streammetrics.errors import StateError
-from streammetrics.ports import NO_BOUNDS, Claim, Commit, Loaded, Outcome, StoreNode, TaskView
+from streammetrics.ports import NO_BOUNDS, Claim, Commit, Loaded, Mark, Outcome, StoreNode, TaskView
 
 Answer = TypeVar("Answer")
 
@@ -132,23 +132,25 @@ class RedisStore:
     def view(
         self,
         tasks: Collection[int],
-        since: Mapping[int, int],
+        since: Mapping[int, tuple[str, int]],
         panes_from_ms: Mapping[int, int | None],
         reaches_from_ms: Mapping[int, int | None] = NO_BOUNDS,
     ) -> Mapping[int, TaskView]:
         """See `Store.view`; each task is seen as of one instant, several tasks as of several."""
-        asked, bounds = list(tasks), (since, panes_from_ms, reaches_from_ms)
-        questions = [(self._keys(task), [_or_empty(bound.get(task)) for bound in bounds]) for task in asked]
+        asked, bounds = list(tasks), (panes_from_ms, reaches_from_ms)
+        questions = [
+            (self._keys(task), [*map(str, since.get(task, ("", ""))), *(_or_empty(bound.get(task)) for bound in bounds)]) for task in asked
+        ]
         answers = self._ask(
             lambda client: self._views(client, [((keys.ctl, keys.users, keys.panes, keys.experiments), args) for keys, args in questions])
         )
         views = {}
         for task, answer in zip(asked, answers, strict=True):
             if answer is not None:
-                version, seq, control, users, fields, values, cells = answer
+                version, token, seq, anew, control, users, fields, values, cells = answer
                 self._require_layout(task, version)
                 panes, reaches = _panes(fields, values)
-                views[task] = TaskView(int(seq), control, panes, users, _cells(cells), reaches)
+                views[task] = TaskView(Mark(token.decode(), int(seq)), control, panes, users, _cells(cells), reaches, bool(anew))
         return views
 
     def _views(self, client: Client, questions: Sequence[tuple[Sequence[str], Sequence[str]]]) -> list[Any]:

@@ -1,20 +1,25 @@
 -- Reads one task's committed state as of one instant, for display.
 --
 -- KEYS  ctl, users, panes, experiments of one task (one hash tag, so one slot)
--- ARGV  the seq that the reader has already or '', the least start wanted of panes or '', that of reaches or ''
--- Answers nil, if there is nothing new; else {version, seq, control, number of users, fields of panes, their values, fields and values
--- of experiments}.
+-- ARGV  the owner's token and the seq that the reader has already or '' twice, the least start wanted of panes or '', that of reaches or ''
+-- Answers nil, if there is nothing new; else {version, token, seq, 1 or 0, control, number of users, fields of panes, their values, fields
+-- and values of experiments}. With 1, what the reader has is of another claim, or lost, and the least starts do not count.
 
 local CHUNK = 4000 -- arguments of one call: Lua's stack ends at 8000
 
 local ctl, users, panes, experiments = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local stored = redis.call('HMGET', ctl, 'version', 'seq', 'control')
-if not stored[3] or stored[2] == ARGV[1] then
+local stored = redis.call('HMGET', ctl, 'version', 'token', 'seq', 'control')
+local token, seq = ARGV[1], ARGV[2]
+if not stored[4] or (stored[2] == token and stored[3] == seq) then
     return false
 end
+local anew = seq ~= '' and (stored[2] ~= token or tonumber(stored[3]) < tonumber(seq))
 
 local fields, read = {}, {}
-local from, reaches_from = tonumber(ARGV[2]), tonumber(ARGV[3])
+local from, reaches_from = tonumber(ARGV[3]), tonumber(ARGV[4])
+if anew then
+    from, reaches_from = nil, nil
+end
 for _, field in ipairs(redis.call('HKEYS', panes)) do
     local start, reach = tonumber(field), tonumber(string.match(field, '^r(.+)'))
     if start and (not from or start >= from) then -- the placeholder is no number
@@ -28,4 +33,7 @@ for first = 1, #fields, CHUNK do
         read[#read + 1] = pane
     end
 end
-return { stored[1], stored[2], stored[3], redis.call('HLEN', users) - 1, fields, read, redis.call('HGETALL', experiments) }
+return {
+    stored[1], stored[2], stored[3], anew and 1 or 0, stored[4], redis.call('HLEN', users) - 1, fields, read,
+    redis.call('HGETALL', experiments)
+}

@@ -140,6 +140,6 @@ def _read_all(worker: Worker, source: FileSource, looks: ReplayLooks, progress: 
 def _ledger(settings: Settings, engine: Engine, store: MemoryStore) -> Ledger:
     ledger = build_ledger(settings, engine)
     for task, view in store.view([0], {}, {}).items():
-        ledger.update(task, view.seq, view.control, view.panes, view.users, view.experiments, view.reaches)
+        ledger.update(task, view.mark, view.control, view.panes, view.users, view.experiments, view.reaches)
     ledger.freeze(store.settle(ledger.scales_due(1)))  # a replay is looked at once
     return ledger

@@ -39,8 +39,8 @@ class ReplayLooks:
 
     def _look(self, entered_ms: int) -> None:
         ledger = self._ledger
-        for task, view in self._store.view([0], ledger.seqs, {0: ledger.panes_wanted(0)}, {0: FOREVER}).items():
-            ledger.update(task, view.seq, view.control, view.panes, view.users, view.experiments)
+        for task, view in self._store.view([0], ledger.marks, {0: ledger.panes_wanted(0)}, {0: FOREVER}).items():
+            ledger.update(task, view.mark, view.control, view.panes, view.users, view.experiments)
         today = (entered_ms - 1) // DAY_MS
         for (name, day), stored in ledger.stored(1).items():
             if day in (WHOLE, today) and (len(self._seen) < TRAILS_MAX or (name, stored.scope) in self._seen):

@@ -56,7 +56,7 @@ def live_report(settings: Settings) -> dict[str, Any]:
         if tasks is None:
             raise StreammetricsError(f"nothing was ever committed under redis.namespace {settings.redis.namespace!r}")
         for task, view in store.view(range(tasks), {}, {}).items():
-            ledger.update(task, view.seq, view.control, view.panes, view.users, view.experiments, view.reaches)
+            ledger.update(task, view.mark, view.control, view.panes, view.users, view.experiments, view.reaches)
         ledger.freeze(store.settle({}))
         report = ledger.report(tasks)
         return report.to_json(engine.layout) | {"history": decode_history(shelf.read()).to_json()}

@@ -53,7 +53,7 @@ class Pipeline:
         self._state = self.engine.open(None, {}, ())
         self._panes: dict[int, bytes] = {}
         self._totals: dict[str, bytes] = {}
-        self._records = 0
+        self._records = self._seq = 0
 
     def feed(self, topic: str, *events: Event | MalformedEvent) -> Pipeline:
         """Take the events as records of a topic, in this order."""
@@ -85,7 +85,8 @@ class Pipeline:
             self._panes.pop(start, None)
         wanted = self.ledger.panes_wanted(0)
         panes = {start: pane for start, pane in self._panes.items() if wanted is None or start >= wanted}
-        self.ledger.update(0, self.ledger.seqs.get(0, 0) + 1, save.control, panes, len(self._state.users), reaches=save.reaches)
+        self._seq += 1
+        self.ledger.update(0, ("owner", self._seq), save.control, panes, len(self._state.users), reaches=save.reaches)
 
     def report(self) -> Report:
         return self.ledger.report(1)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from streammetrics.ports import Claim, Commit, Loaded, Outcome, Store, TaskView
+from streammetrics.ports import Claim, Commit, Loaded, Mark, Outcome, Store, TaskView
 
 ODD_USERS = ["", "_", "u", "u_", " ", "\n", "\x00", "0", "a:b{c}", "\u00e9", "e\u0301", "日本", "\U0001f600", "\ufeff", "x" * 512]
 FOREVER = 1 << 62
@@ -55,8 +56,9 @@ class Owner:
 
 
 def everything(store: Store, task: int, users: Collection[str]) -> tuple[Mapping[int, TaskView], Loaded]:
-    """All that readers can see of a task."""
-    return store.view([task], {}, {}), store.load(task, users, *ALL_DUE, users)
+    """All that readers can see of a task, save who owns it."""
+    views = {task: replace(view, mark=Mark("", view.mark.seq)) for task, view in store.view([task], {}, {}).items()}
+    return views, store.load(task, users, *ALL_DUE, users)
 
 
 class StoreContract:
@@ -319,15 +321,30 @@ class StoreContract:
 
     def test_a_view_shows_what_was_committed(self, owner: Owner) -> None:
         owner.must_commit(control=b"\xff", users={"a": b"1", "b": b"2"}, panes={0: b"p", 60_000: b""})
-        assert owner.view() == TaskView(seq=1, control=b"\xff", panes={0: b"p", 60_000: b""}, users=2)
+        assert owner.view() == TaskView(mark=Mark(owner.token, 1), control=b"\xff", panes={0: b"p", 60_000: b""}, users=2)
 
     def test_a_task_never_committed_or_unchanged_is_absent(self, store: Store, tasks: itertools.count[int]) -> None:
         changed, unchanged, lost, claimed = (Owner(store, next(tasks)) for _ in range(4))
         for owner in (changed, unchanged, lost):
             owner.must_commit()
-        since = {changed.task: 0, unchanged.task: 1, lost.task: 9, claimed.task: 0}
+        since = {owner.task: (owner.token, seq) for owner, seq in ((changed, 0), (unchanged, 1), (lost, 9), (claimed, 0))}
         views = store.view([changed.task, unchanged.task, lost.task, claimed.task, next(tasks)], since, {})
-        assert {task: view.seq for task, view in views.items()} == {changed.task: 1, lost.task: 1}
+        assert {task: (view.mark.seq, view.anew) for task, view in views.items()} == {changed.task: (1, False), lost.task: (1, True)}
+
+    def test_to_a_reader_of_another_claim_or_a_lost_commit_everything_is_new(self, store: Store, owner: Owner) -> None:
+        parts = {0: b"a", 10: b"b"}
+        owner.must_commit(panes=parts, reaches=parts)
+        owner.must_commit()
+
+        def seen(since: tuple[str, int] | None) -> tuple[int, int, bool]:
+            known = {} if since is None else {owner.task: since}
+            view = store.view([owner.task], known, {owner.task: 10}, {owner.task: 11})[owner.task]
+            return len(view.panes), len(view.reaches), view.anew
+
+        assert seen(None) == (1, 0, False)
+        assert seen((owner.token, 1)) == (1, 0, False)
+        assert seen((owner.token, 3)) == (2, 2, True)
+        assert seen(("another's", 2)) == (2, 2, True)
 
     @pytest.mark.parametrize(("from_ms", "seen"), [(None, [0, 10, 20]), (10, [10, 20]), (11, [20]), (21, [])])
     def test_a_view_shows_panes_from_the_start_asked_for_whatever_the_owner_needs(
@@ -352,7 +369,7 @@ class StoreContract:
             seq = 0
             while seq < last:
                 view = owner.view()
-                seq = view.seq
+                seq = view.mark.seq
                 if {view.control, b"%d" % seq} != set(view.panes.values()) or view.users != seq - 1:
                     halves.append(view)
                     return

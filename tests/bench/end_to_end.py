@@ -286,7 +286,7 @@ def _stored_rows(settings: Settings, store: RedisStore) -> Rows:
     """Every stored tally, merged over tasks."""
     ledger = build_ledger(settings, build_engine(settings, settings.kafka.topics))
     for task, view in store.view(range(PARTITIONS), {}, {}).items():
-        ledger.update(task, view.seq, view.control, view.panes, view.users)
+        ledger.update(task, view.mark, view.control, view.panes, view.users)
     board = ledger.board
     return {(start, group.experiment, group.variant): tally for start in board.starts() for group, tally in board.pane(start).items()}
 

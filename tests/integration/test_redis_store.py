@@ -172,7 +172,7 @@ def test_a_server_that_hangs_is_an_error_with_the_setting_to_look_at(store: Redi
     redis_server.resume()
     # What was sent in vain waits in the server's socket: whichever copy comes first counts, and only that one.
     assert served(store, owner.next()) in (Outcome.WRITTEN, Outcome.ALREADY)
-    assert owner.view().seq == 1
+    assert owner.view().mark.seq == 1
 
 
 def test_a_server_that_lost_all_fences_the_owner_and_is_claimed_anew(store: RedisStore, redis_url: str) -> None:
@@ -494,7 +494,7 @@ def test_commits_go_on_while_the_slot_of_their_task_moves(cluster_store: RedisSt
     loaded = owner.load([], *ALL_DUE)
     assert (loaded.users, loaded.totals) == ({"b": b"2", "c": b"3", "d": b"4"}, {"b": b"u", "d": b"v"})
     assert (owner.view().panes, owner.view().experiments) == ({1: b"q"}, {"2": b"f"})
-    assert owner.view().seq == 5
+    assert owner.view().mark.seq == 5
 
 
 # -- TLS ---------------------------------------------------------------------------------------------------------------

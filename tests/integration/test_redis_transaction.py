@@ -136,7 +136,7 @@ def test_whichever_reply_is_lost_a_commit_counts_once(server: RedisServer, names
         assert thief.satisfied
         assert store.commit(owner.next(**CHANGES)) is Outcome.ALREADY
         assert owner.load(USERS).users == {"a": b"2", "b": b"2"}
-        assert owner.view().seq == 2
+        assert owner.view().mark.seq == 2
         store.close()
 
 
