@@ -139,7 +139,8 @@ def _work(settings: Settings, engine: Engine, store: RedisStore, clock: Clock, v
         partitions = source.partitions
         _keep_trying(lambda: _announce(store, partitions, settings), "store", settings, vitals, clock, ending)
         # In a cluster one primary that does not answer must not hold up the commits to others.
-        commits = stack.enter_context(ThreadPoolExecutor(COMMITS_AT_ONCE if settings.redis.cluster else 1, "streammetrics-commit"))
+        commits = ThreadPoolExecutor(COMMITS_AT_ONCE if settings.redis.cluster else 1, "streammetrics-commit")
+        stack.callback(commits.shutdown, wait=False, cancel_futures=True)  # whose patience is over: what they bring is read again
         worker = Worker(
             Carrier(
                 engine=engine,
