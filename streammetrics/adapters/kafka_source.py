@@ -32,6 +32,7 @@ from streammetrics.ports import Input, Polled, Record, SourceHealth
 log = structlog.get_logger("streammetrics.kafka")
 
 REBUILDS_WITHOUT_RECORD_MAX = 3
+"""Of clients that stayed deaf while brokers answered. One that hears no broker, or cannot start, is an outage: that may last."""
 
 
 class KafkaSource:
@@ -59,7 +60,7 @@ class KafkaSource:
         self._paused: set[Input] = set()
         self._next: dict[Input, int] = {}
         self._ends: dict[Input, int] = {}
-        self._fruitless_rebuilds = 0
+        self._deaf_clients = 0
         self._ownership = Ownership(settings.topics, self._hold)
         self._consumer: Any = None
         self._cluster: Any = None
@@ -180,7 +181,7 @@ class KafkaSource:
         self._ownership.end_all()
 
     def _try_rebuild(self, timeout_s: float) -> None:
-        if self._fruitless_rebuilds >= REBUILDS_WITHOUT_RECORD_MAX:
+        if self._deaf_clients > REBUILDS_WITHOUT_RECORD_MAX:
             raise GaveUp(
                 f"the Kafka client was built anew {REBUILDS_WITHOUT_RECORD_MAX} times and no record arrived, though there are some; "
                 f"last: {self.health.last_error}"
@@ -189,11 +190,10 @@ class KafkaSource:
             self._watchdog.unheard(self._clock(), reason, connects=False)
             time.sleep(timeout_s)
             return
-        self._fruitless_rebuilds += 1
         try:
             self._build()
         except SourceError as error:
-            self._watchdog.failed(str(error))
+            self._watchdog.unheard(self._clock(), str(error), connects=False)  # the client that comes of it gets its own minute
             log.warning("the Kafka client could not be built anew", reason=str(error))
 
     # --- what came
@@ -214,7 +214,7 @@ class KafkaSource:
         for place, batch in records.items():
             self._next[place] = batch[-1].offset + 1
         if records:
-            self._fruitless_rebuilds = 0
+            self._deaf_clients = 0
             self._watchdog.records_came(self._clock())
         return Polled(records, gained, lost)
 
@@ -271,6 +271,7 @@ class KafkaSource:
         }
         deaf = self._watchdog.heard(now, ends, {place: position for place, position in positions.items() if place not in self._paused})
         if deaf:
+            self._deaf_clients += 1
             listed = ", ".join(
                 f"{topic} [{partition}] at {positions[Input(topic, partition)]} of {ends[Input(topic, partition)]}"
                 for topic, partition in deaf

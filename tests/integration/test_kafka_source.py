@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import socket
 import threading
 import time
 from collections import defaultdict
@@ -20,11 +21,11 @@ from structlog.testing import capture_logs
 from streammetrics.adapters import kafka_client
 from streammetrics.adapters.kafka_client import KafkaSettings
 from streammetrics.adapters.kafka_dead_letters import CUT_VALUE_BYTES, KafkaDeadLetters
-from streammetrics.adapters.kafka_source import KafkaSource
+from streammetrics.adapters.kafka_source import REBUILDS_WITHOUT_RECORD_MAX, KafkaSource
 from streammetrics.errors import ConfigError, GaveUp, SourceError, StateError
 from streammetrics.ports import DeadLetter, Input, Record
 from tests.servers.kafka import KafkaBroker
-from tests.servers.process import free_port, wait_until
+from tests.servers.process import HOST, free_port, wait_until
 
 PATIENCE_SECONDS = 30.0
 SESSION_MS = 10_000
@@ -536,6 +537,28 @@ class TestOutages:
             send(kafka_broker, place, numbered(3))
             turn_until(lambda: len(member.got[place]) == 3, member)
 
+    def test_brokers_that_accept_connections_and_answer_nothing_are_waited_for_however_often_no_client_starts(
+        self, kafka_broker: KafkaBroker, topics: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(kafka_client, "BOOTSTRAP_MS", 1_000)
+        place, now = Input(topics[0], 0), Clock()
+        send(kafka_broker, place, numbered(3))
+        with running(settings_for(kafka_broker, *topics), clock=now) as member, capture_logs() as logs:
+            turn_until(lambda: len(member.got[place]) == 3, member)
+            kafka_broker.kill()
+            with accept_only(kafka_broker.port):
+                turn_until(lambda: now.pass_by(20.0) and member.source.rebuilds == 1, member)
+                failed = "the Kafka client could not be built anew"
+                turn_until(lambda: [entry["event"] for entry in logs].count(failed) > REBUILDS_WITHOUT_RECORD_MAX, member)
+                assert not member.source.health.reachable
+                assert "accepts connections" in member.source.health.last_error
+            kafka_broker.start()
+            send(kafka_broker, place, numbered(3, first=3))
+            turn_until(lambda: len(member.got[place]) >= 6, member)
+            assert member.values(place) == numbered(6)
+            assert member.source.health.reachable
+            assert member.source.rebuilds == 1
+
     def test_a_deaf_client_is_built_anew_and_reads_on_where_it_was(self, kafka_broker: KafkaBroker, topics: tuple[str, str]) -> None:
         place, now = Input(topics[0], 0), Clock()
         send(kafka_broker, place, numbered(5))
@@ -609,6 +632,23 @@ class TestOutages:
             began = time.monotonic()
             member.source.close()
             assert time.monotonic() - began < 5
+
+
+@contextmanager
+def accept_only(port: int) -> Iterator[None]:
+    """What a load balancer with a dead backend does: take connections, and answer nothing."""
+    with contextlib.ExitStack() as taken, socket.create_server((HOST, port), backlog=128) as server:
+
+        def take() -> None:
+            with contextlib.suppress(OSError):  # closed
+                while True:
+                    taken.enter_context(server.accept()[0])
+
+        thread = threading.Thread(target=take, daemon=True)
+        thread.start()
+        yield
+        server.shutdown(socket.SHUT_RDWR)  # wakes the thread, as closing alone would not
+        thread.join()
 
 
 def deafen(source: KafkaSource) -> None:
