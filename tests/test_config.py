@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from streammetrics.adapters.exhibit import STUCK_SECONDS
 from streammetrics.commands.assembly import build_engine
 from streammetrics.commands.connections import kafka_settings
 from streammetrics.config import (
@@ -676,6 +677,9 @@ def test_retention_that_ends_before_a_window_is_final_is_a_warning():
         ({"redis.ssl_cafile": "/ca"}, ["redis.ssl_cafile: not used"]),
         ({"redis.ssl_cafile": "/ca", "redis.url": "rediss://cache"}, []),
         ({"redis.allow_eviction": True}, ["redis.allow_eviction is true"]),
+        ({"redis.socket_timeout_ms": 9_000}, []),
+        ({"redis.socket_timeout_ms": 5_000, "redis.cluster": True}, []),
+        ({"redis.socket_timeout_ms": 5_001, "redis.cluster": True}, ["redis.socket_timeout_ms (5001) is more than 5000"]),
     ],
 )
 def test_settings_that_do_nothing_or_risk_state_are_warned_of(given, told):
@@ -930,6 +934,12 @@ def test_what_is_no_start_is_refused_with_what_is_allowed(given, rule):
     assert problem.key == "kafka.start"
     assert problem.allowed.startswith("must be earliest, latest, or a time: ISO-8601 with a zone, or epoch milliseconds; ")
     assert rule in problem.allowed
+
+
+def test_the_longest_answer_of_redis_leaves_a_waiting_loop_well():
+    most_ms = by_flags({"redis.socket_timeout_ms": 9_000}).settings.redis.socket_timeout_ms
+    assert problem_of(redis__socket_timeout_ms=most_ms + 1).key == "redis.socket_timeout_ms"
+    assert 3 * most_ms < STUCK_SECONDS * 1_000, "a turn may wait for a few slow answers before one fails"
 
 
 def test_limits_that_let_one_user_outgrow_what_redis_takes_are_warned_of():

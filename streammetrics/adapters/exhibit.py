@@ -17,7 +17,7 @@ from streammetrics.report import Report
 from streammetrics.vitals import Trouble
 
 STUCK_SECONDS = 30.0
-"""A loop that has not come round for this long hangs: every wait in it is shorter."""
+"""A loop that has not come round for this long hangs: every wait in it is shorter, unless four nodes of a cluster hang at once."""
 NO_HISTORY = History()
 
 

@@ -35,7 +35,8 @@ from streammetrics.errors import StateError, StoreError
 Client = redis.Redis | redis.RedisCluster
 
 RESENDS_MAX = 2
-"""The client's own quick tries after a broken connection; longer outages are the caller's to wait out."""
+"""The client's own quick tries after a broken connection; longer outages are the caller's to wait out. So is an answer that did not
+come in time: tries add up, those to connect within those to send, and a worker's loop would stand still for seven timeouts."""
 RESEND_SECONDS, RESEND_SECONDS_MAX = 0.02, 0.2
 
 
@@ -120,9 +121,9 @@ def hang_up(client: Client) -> None:
 
 
 def resending(*errors: type[Exception]) -> Retry:
-    """Sends again after these errors; without any named, after those of a connection."""
+    """Sends again after these errors; without any named, after a broken connection."""
     backoff = ExponentialWithJitterBackoff(base=RESEND_SECONDS, cap=RESEND_SECONDS_MAX)
-    return Retry(backoff, RESENDS_MAX, errors) if errors else Retry(backoff, RESENDS_MAX)
+    return Retry(backoff, RESENDS_MAX, errors or (ConnectionError,))
 
 
 def send(client: Client, *command: Any) -> Any:

@@ -73,8 +73,8 @@ class _Route:
         """Where to go after an error. Any command of the client's own makes it learn again who holds the slot."""
         self._asked = None
         if isinstance(self.client, redis.Redis):
-            if not self.reached:
-                raise error  # connecting has been tried often enough
+            if not self.reached or isinstance(error, TimeoutError):
+                raise error  # connecting has been tried often enough, and an answer that does not come is not waited for twice
             return
         if isinstance(error, WatchError):
             return

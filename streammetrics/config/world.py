@@ -30,6 +30,8 @@ from streammetrics.config.fields import (
 )
 
 _PATH = "a path, or empty for none"
+CLUSTER_TIMEOUT_MS_MAX = 5_000
+"""The client of a cluster waits for one node after the other when they hang: for three nodes five times, and /healthz fails at 30 s."""
 
 
 class KafkaSettings(Section):
@@ -116,7 +118,11 @@ class RedisSettings(Section):
     ssl_certfile: OptionalText = setting(None, "Our own certificate (PEM), where the server asks for one.", _PATH)
     ssl_keyfile: OptionalText = setting(None, "The key of our own certificate (PEM).", _PATH)
     socket_timeout_ms: Whole = milliseconds(
-        5_000, "How long one answer may take before the connection counts as dead.", least=1, most=600_000
+        5_000,
+        "How long one answer may take before the connection counts as dead. A worker's loop stands still for as long; with a cluster, for"
+        " a few times as long.",
+        least=1,
+        most=9_000,  # three such waits in one turn are less than what /healthz takes for a loop that hangs
     )
     allow_eviction: bool = setting(False, "Whether to go on with a store that may evict keys: state can then be lost.")
 
@@ -137,6 +143,11 @@ class RedisSettings(Section):
         """What works, but probably not as meant."""
         if not self.url.get_secret_value().startswith("rediss:") and (idle := _given(self, "redis", "ssl_")):
             yield f"{idle}: not used, because redis.url does not begin with rediss://"
+        if self.cluster and self.socket_timeout_ms > CLUSTER_TIMEOUT_MS_MAX:
+            yield (
+                f"redis.socket_timeout_ms ({self.socket_timeout_ms}) is more than {CLUSTER_TIMEOUT_MS_MAX} with redis.cluster: a worker"
+                " whose nodes hang waits for one after the other, and /healthz may fail meanwhile"
+            )
         if self.allow_eviction:
             yield "redis.allow_eviction is true: a store that evicts keys loses state, and numbers with it"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import subprocess
+import time
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -167,8 +168,11 @@ def test_state_and_number_outlive_a_restart(store: RedisStore, redis_server: Red
 def test_a_server_that_hangs_is_an_error_with_the_setting_to_look_at(store: RedisStore, redis_server: RedisServer) -> None:
     owner = Owner(store, 0)
     redis_server.hang()
-    with pytest.raises(StoreError, match=r"redis\.socket_timeout_ms"):
-        store.commit(owner.next())
+    for ask in (lambda: store.commit(owner.next()), lambda: store.load(0, ["a"], None, 1)):
+        began = time.monotonic()
+        with pytest.raises(StoreError, match=r"redis\.socket_timeout_ms"):
+            ask()
+        assert time.monotonic() - began < 1.4, "one timeout of 500 ms, not several: a worker's loop stands still meanwhile"
     redis_server.resume()
     # What was sent in vain waits in the server's socket: whichever copy comes first counts, and only that one.
     assert served(store, owner.next()) in (Outcome.WRITTEN, Outcome.ALREADY)

@@ -1,0 +1,66 @@
+"""How often the Redis client asks by itself, against a server that answers what the test says. The rest is tested against a real one."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from redis.exceptions import ConnectionError, TimeoutError
+
+from streammetrics.adapters.redis_client import RESENDS_MAX, Client, RedisSettings, connect, hang_up, send
+
+
+class Mute:
+    """A server that greets every connection, and meets whatever is asked next with silence, or by hanging up."""
+
+    def __init__(self, *, hangs_up: bool) -> None:
+        self.asked = 0
+        self._hangs_up = hangs_up
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+        self.url = f"redis://127.0.0.1:{self._server.getsockname()[1]}/0"
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):  # closed
+            while True:
+                connection, _ = self._server.accept()
+                with connection:
+                    while asked := connection.recv(65_536):
+                        if b"CLIENT" in asked:
+                            connection.sendall(b"+OK\r\n" * asked.count(b"CLIENT"))
+                            continue
+                        self.asked += 1
+                        if self._hangs_up:
+                            break
+
+    def close(self) -> None:
+        self._server.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+        self._server.close()
+
+
+@contextmanager
+def mute(*, hangs_up: bool) -> Iterator[tuple[Mute, Client]]:
+    with contextlib.closing(Mute(hangs_up=hangs_up)) as server:
+        client = connect(RedisSettings(url=server.url, socket_timeout_ms=100))
+        yield server, client
+        hang_up(client)
+
+
+def test_an_answer_that_does_not_come_in_time_is_not_asked_for_again() -> None:
+    with mute(hangs_up=False) as (server, client):
+        with pytest.raises(TimeoutError):
+            send(client, "GET", "key")
+        assert server.asked == 1
+
+
+def test_a_broken_connection_is_made_anew_a_few_times() -> None:
+    with mute(hangs_up=True) as (server, client):
+        with pytest.raises(ConnectionError):
+            send(client, "GET", "key")
+        assert server.asked == 1 + RESENDS_MAX
