@@ -335,7 +335,7 @@ class Pipeline:
         settings, board = self.oracle_settings(), ReachBoard(self.engine.reach, self.settings.windows.pane_ms, decode_reach)
         complete = []
         for task, view in self.views().items():
-            board.update(task, view.reaches)
+            board.update(task, view.reaches, decode_control(view.control).oldest_kept)
             complete.append(decode_control(view.control).entered_before)
         lists = [task.lists for task in truth.result.tasks.values()]
         starts = {shown.ts // settings.pane_ms * settings.pane_ms for of_task in lists for shown in of_task}
