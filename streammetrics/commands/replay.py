@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import combinations
 from pathlib import Path
 
 from rich.console import Console
@@ -13,10 +12,10 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TaskProgressColum
 
 from streammetrics.adapters.file_source import STDIN, FileSource
 from streammetrics.commands.logs import configure_quiet_logs
+from streammetrics.commands.output_paths import require_distinct
 from streammetrics.commands.replay_files import Outputs, replay
 from streammetrics.commands.tables import Arm, arms_of_totals, arms_of_window, counter_lines, main_metrics, values_table
 from streammetrics.config import Settings
-from streammetrics.errors import ConfigError, Problem
 from streammetrics.report import Report
 from streammetrics.scoring import Layout
 
@@ -26,26 +25,13 @@ PLAIN_WIDTH = 140
 
 def replay_and_show(settings: Settings, files: Sequence[str], outputs: Outputs, *, flush: bool, quiet: bool) -> None:
     """Replay the files and print what came out; `quiet` prints nothing. Raises as `replay` does, ConfigError for paths at odds."""
-    _require_distinct(files, outputs)
+    written = {"--panes": outputs.panes, "--report": outputs.report, "--dead-letters": outputs.dead_letters}
+    require_distinct((Path(file) for file in files if file != STDIN), written)
     configure_quiet_logs(settings.log.level, settings.log.format)
     with _progress(quiet) as progress:
         report, engine = replay(settings, files, outputs, flush=flush, progress=progress)
     if not quiet:
         _show(settings, report, engine.layout, flush)
-
-
-def _require_distinct(files: Sequence[str], outputs: Outputs) -> None:
-    """An output must not overwrite an input or another output. What is not a file (a pipe, /dev/null) may be named twice."""
-    named = [("FILE", Path(file)) for file in files if file != STDIN]
-    options = (("--panes", outputs.panes), ("--report", outputs.report), ("--dead-letters", outputs.dead_letters))
-    named += [(option, path) for option, path in options if path is not None]
-    problems = [
-        Problem(option, str(path), f"is also given as {other}; name another file to write")
-        for (other, first), (option, path) in combinations(named, 2)
-        if option != "FILE" and first.resolve() == path.resolve() and (path.is_file() or not path.exists())
-    ]
-    if problems:
-        raise ConfigError(problems)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from streammetrics.commands.findings import Findings, findings_of, to_json
 from streammetrics.commands.logs import configure_quiet_logs
+from streammetrics.commands.output_paths import require_distinct
 from streammetrics.commands.verdict_page import page
 from streammetrics.commands.verdict_tables import verdict_lines
 from streammetrics.commands.written_whole import WrittenWhole
@@ -26,7 +27,8 @@ PLAIN_WIDTH = 140
 def show_report(
     settings: Settings, file: Path | None, *, form: Literal["text", "json"], html: Path | None, names: Sequence[str], all_measures: bool
 ) -> None:
-    """Read the report and tell it. Raises ConfigError for a file that cannot be read or written, StoreError, StateError."""
+    """Read the report and tell it. Raises ConfigError for files that cannot be read, written or be both, StoreError, StateError."""
+    require_distinct([] if file is None or file == STDIN else [file], {"--html": html})
     configure_quiet_logs(settings.log.level, settings.log.format)
     where = f"redis.namespace {settings.redis.namespace!r}" if file is None else "standard input" if file == STDIN else file.name
     findings = findings_of(live_report(settings) if file is None else _read(file, where), where).only(names)

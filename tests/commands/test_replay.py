@@ -194,6 +194,38 @@ def test_no_output_overwrites_an_input_or_another_output(one: str, other: str, t
     assert target.exists() == (one == "FILE")
 
 
+@pytest.mark.parametrize("form", ["symbolic", "hard"])
+def test_a_link_to_an_input_is_that_input(form: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "events", sent(CLEAN, 10))
+    before, link = path.read_bytes(), tmp_path / "link"
+    link.symlink_to(path) if form == "symbolic" else link.hardlink_to(path)
+    done = called("replay", path, "--dead-letters", link)
+    assert (done.returncode, path.read_bytes()) == (2, before)
+    assert f"--dead-letters = {link}: is also given as FILE; name another file to write" in done.stderr
+
+
+def test_an_output_leaves_the_files_beside_it_alone_whatever_their_names(tmp_path: Path) -> None:
+    path = write(tmp_path / "events.part", sent(CLEAN, 10))
+    before = path.read_bytes()
+    panes, report, letters = tmp_path / "events", tmp_path / "letters.part", tmp_path / "letters"
+    done = called("replay", path, "--panes", panes, "--report", report, "--dead-letters", letters, "--quiet")
+    assert (done.returncode, path.read_bytes()) == (0, before)
+    assert panes.read_bytes().startswith(b'{"pane_start_ms"')
+    assert json.loads(report.read_bytes())["counters"]["events"] == 10
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["events", "events.part", "letters", "letters.part"]
+
+
+@pytest.mark.parametrize(("option", "told"), [("--panes", "--panes = "), ("--report", "--report = "), ("--dead-letters", "dead letters ")])
+def test_a_disk_that_is_full_is_told_with_the_file_that_it_had_no_room_for(option: str, told: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "events", sent(FAULTY))
+    done = called("replay", path, option, "/dev/full", "--quiet")
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert told in done.stderr
+    assert "/dev/full" in done.stderr
+    assert "No space left on device" in done.stderr
+
+
 def test_a_device_is_written_to_and_stays_a_device(tmp_path: Path) -> None:
     path = write(tmp_path / "events", sent(CLEAN, 10))
     device = tmp_path / "pipe"

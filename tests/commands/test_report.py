@@ -86,6 +86,15 @@ def test_what_cannot_be_read_or_written_is_said(saved: Path, tmp_path: Path) -> 
     assert (unwritable.returncode, "--html" in unwritable.stderr) == (2, True)
 
 
+def test_the_page_overwrites_no_report(saved: Path, tmp_path: Path) -> None:
+    before, link = saved.read_bytes(), tmp_path / "link"
+    link.symlink_to(saved)
+    for page in (saved, link):
+        done = called("report", saved, "--html", page)
+        assert (done.returncode, done.stdout, saved.read_bytes()) == (2, "", before)
+        assert f"--html = {page}: is also given as FILE; name another file to write" in done.stderr
+
+
 def test_a_store_that_is_away_is_named(tmp_path: Path) -> None:
     done = streammetrics("report", "--set", "redis.url=redis://127.0.0.1:1/0")
     assert (done.returncode, done.stdout) == (1, "")
