@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 import click
 
 from streammetrics.errors import ConfigError, StreammetricsError
+from streammetrics.option_types import FiniteFloatRange, OutputFile
 from streammetrics.version import __version__
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 PORT = click.IntRange(0, 65535)
 FILE = click.Path(path_type=Path, dir_okay=False)
+MINUTES_MAX = 10_000_000
+"""Nineteen years of event time."""
 
 
 @click.group(context_settings=CONTEXT, epilog="Each command has its own --help with examples.")
@@ -99,7 +102,7 @@ def serving(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def _share(name: str, says: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    return click.option(name, type=click.FloatRange(0, 1), default=0.0, show_default=True, help=says)
+    return click.option(name, type=FiniteFloatRange(0, 1), default=0.0, show_default=True, help=says)
 
 
 @command
@@ -128,9 +131,9 @@ def run(config_path: Path | None, settings_given: tuple[str, ...], port: int | N
 @command
 @configured
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option("--panes", type=FILE, help="Write one line per (pane, group, view) here, as NDJSON.")
-@click.option("--report", type=FILE, help="Write the report here, as JSON.")
-@click.option("--dead-letters", type=FILE, help="Write what was refused here, as NDJSON.")
+@click.option("--panes", type=OutputFile(), help="Write one line per (pane, group, view) here, as NDJSON.")
+@click.option("--report", type=OutputFile(), help="Write the report here, as JSON.")
+@click.option("--dead-letters", type=OutputFile(), help="Write what was refused here, as NDJSON.")
 @click.option("--flush/--no-flush", default=True, help="At the end make everything final, or leave the rest live.  [default: flush]")
 @click.option("--quiet", "-q", is_flag=True, help="No progress bar and no table; errors and warnings only.")
 def replay(
@@ -165,7 +168,7 @@ def replay(
 @click.option(
     "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True, help="For people, or for programs."
 )
-@click.option("--html", type=FILE, help="Write one page of HTML here too, with the intervals over time; it needs nothing else.")
+@click.option("--html", type=OutputFile(), help="Write one page of HTML here too, with the intervals over time; it needs nothing else.")
 @click.option("--experiment", "names", multiple=True, metavar="NAME", help="This experiment only; once for each.")
 @click.option("--all", "all_measures", is_flag=True, help="All measures, not only the main ones.")
 def report(
@@ -205,7 +208,11 @@ def report(
 )
 @click.option("--kafka", is_flag=True, help="Send events to kafka.topics: impressions to the first, feedback to the last.")
 @click.option("--events", type=click.IntRange(min=1), help="Stop after this many records.")
-@click.option("--minutes", type=click.FloatRange(0, min_open=True), help="Stop after this much event time.  [default: 10, for files]")
+@click.option(
+    "--minutes",
+    type=FiniteFloatRange(0, MINUTES_MAX, min_open=True),
+    help="Stop after this much event time.  [default: 10, for files]",
+)
 @click.option(
     "--pace", type=click.Choice(["fast", "real"]), help="As fast as possible, or in real time.  [default: real to Kafka, else fast]"
 )
@@ -217,7 +224,7 @@ def report(
 )
 @click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="The same seed and options give the same bytes.")
 @click.option("--users", type=click.IntRange(min=1), default=20_000, show_default=True, help="How many users there are.")
-@click.option("--rate", type=click.FloatRange(min=0.001), default=20.0, show_default=True, help="Lists shown a second, in event time.")
+@click.option("--rate", type=FiniteFloatRange(min=0.001), default=20.0, show_default=True, help="Lists shown a second, in event time.")
 @click.option("--items", type=click.IntRange(min=1), default=12, show_default=True, help="Items of a list.")
 @click.option("--experiment", default="ranker", show_default=True, help="Name of the experiment.")
 @click.option(
@@ -260,9 +267,9 @@ def simulate(config_path: Path | None, settings_given: tuple[str, ...], **words:
 @command
 @configured
 @serving
-@click.option("--seconds", type=click.FloatRange(min=0), default=0.0, help="Stop after this long; 0 for when Ctrl-C comes.")
+@click.option("--seconds", type=FiniteFloatRange(min=0), default=0.0, help="Stop after this long; 0 for when Ctrl-C comes.")
 @click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Seed of the simulated traffic.")
-@click.option("--rate", type=click.FloatRange(min=0.1, max=2_000), default=50.0, show_default=True, help="Lists shown a second.")
+@click.option("--rate", type=FiniteFloatRange(min=0.1, max=2_000), default=50.0, show_default=True, help="Lists shown a second.")
 def demo(
     config_path: Path | None, settings_given: tuple[str, ...], port: int | None, host: str | None, seconds: float, seed: int, rate: float
 ) -> None:

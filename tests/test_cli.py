@@ -110,6 +110,34 @@ def test_wrong_usage_ends_with_2(name: str) -> None:
     assert "no/such/file.toml" in result.stderr
 
 
+def number_options() -> list[tuple[str, str]]:
+    """Every option that takes a number with a fraction, with its command."""
+    return [
+        (name, option.opts[0])
+        for name, command in commands().items()
+        for option in command.params
+        if isinstance(option.type, click.types.FloatParamType)
+    ]
+
+
+def test_the_options_with_fractions_are_found() -> None:
+    assert {("demo", "--rate"), ("demo", "--seconds"), ("simulate", "--minutes"), ("simulate", "--lates")} <= {*number_options()}
+
+
+@pytest.mark.parametrize(("name", "option"), number_options())
+@pytest.mark.parametrize("given", ["nan", "inf", "-inf"])
+def test_what_is_no_finite_number_is_wrong_usage(name: str, option: str, given: str) -> None:
+    result = invoke(*name.split(), *NEEDED.get(name, []), option, given)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"Invalid value for '{option}': {given} is not a finite number." in " ".join(result.stderr.split())
+
+
+def test_minutes_beyond_what_milliseconds_can_count_are_wrong_usage() -> None:
+    result = invoke("simulate", *NEEDED["simulate"], "--minutes", "1e306")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "Invalid value for '--minutes': 1e+306 is not in the range" in " ".join(result.stderr.split())
+
+
 def test_what_the_world_refuses_ends_with_1(tmp_path: Path) -> None:
     nobody = f"127.0.0.1:{free_port()}"
     places = ["--set", f"kafka.bootstrap_servers={nobody}", "--set", f"redis.url=redis://{nobody}/0"]

@@ -215,6 +215,17 @@ def test_an_output_leaves_the_files_beside_it_alone_whatever_their_names(tmp_pat
     assert sorted(each.name for each in tmp_path.iterdir()) == ["events", "events.part", "letters", "letters.part"]
 
 
+@pytest.mark.parametrize("option", ["--panes", "--report", "--dead-letters"])
+def test_standard_output_is_no_file_to_write(option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = write(tmp_path / "events", sent(CLEAN, 10))
+    done = called("replay", path, option, "-")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"Invalid value for '{option}': standard output is for what people read" in " ".join(done.stderr.split())
+    assert called("replay", path, option, "./-", "--quiet").returncode == 0
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["-", "events"]
+
+
 @pytest.mark.parametrize(("option", "told"), [("--panes", "--panes = "), ("--report", "--report = "), ("--dead-letters", "dead letters ")])
 def test_a_disk_that_is_full_is_told_with_the_file_that_it_had_no_room_for(option: str, told: str, tmp_path: Path) -> None:
     path = write(tmp_path / "events", sent(FAULTY))

@@ -95,6 +95,13 @@ def test_the_page_overwrites_no_report(saved: Path, tmp_path: Path) -> None:
         assert f"--html = {page}: is also given as FILE; name another file to write" in done.stderr
 
 
+def test_the_page_is_not_written_to_standard_output(saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = called("report", saved, "--html", "-")
+    assert (done.returncode, done.stdout, list(tmp_path.iterdir())) == (2, "", [])
+    assert "Invalid value for '--html': standard output is for what people read" in " ".join(done.stderr.split())
+
+
 def test_a_store_that_is_away_is_named(tmp_path: Path) -> None:
     done = streammetrics("report", "--set", "redis.url=redis://127.0.0.1:1/0")
     assert (done.returncode, done.stdout) == (1, "")
