@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import socket
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
 
 import uvicorn
 from starlette.applications import Starlette
@@ -29,10 +31,15 @@ from streammetrics.config import PasswordHash
 from streammetrics.config.world import HttpSettings
 from streammetrics.errors import ConfigError, Problem
 
+AddressInfo: TypeAlias = tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[Any, ...]]
+
 HEADER_BYTES_MAX = 16_384
 """Most bytes of a request's first line and headers; it has no more, because a body is refused."""
 STOP_SECONDS = 2
 START_SECONDS = 30.0
+
+_FAULTS_OF_HOST = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.EINVAL})
+"""An address of another machine, of a protocol that this one does not speak, or that lacks its interface (fe80::1)."""
 
 _NOT_STORED = (b"cache-control", b"no-store")
 """What holds for every answer that does not say otherwise."""
@@ -206,20 +213,33 @@ def _with_security_headers(app: ASGIApp) -> ASGIApp:
     return wrapped
 
 
+def resolved(host: str, port: int) -> AddressInfo:
+    """The first address of that name, as `socket.getaddrinfo` says it. Raises socket.gaierror, whatever is wrong with the name."""
+    try:
+        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    except ValueError:  # such as a part that is empty: nobody was asked for it
+        raise socket.gaierror(socket.EAI_NONAME, "not the name of a host") from None
+
+
 def _listen(host: str, port: int, rules: HttpRules) -> Doors:
     """A socket that listens already: a port that is taken must be known before anything else starts."""
     with contextlib.ExitStack() as on_failure:
         try:
-            family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+            family, kind, protocol, _, address = resolved(host, port)
             listening = on_failure.enter_context(Doors(family, kind, protocol))
             listening.descriptors_max = rules.descriptors_max
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listening.bind(address)
             listening.listen(rules.connections_max)
         except OSError as error:
-            where = f"cannot listen on {host} port {port}: {error.strerror or error}"
-            raise ConfigError(
-                [Problem("http.port", str(port), f"{where}; choose another port, 0 for any free one, or another http.host")]
-            ) from None
+            raise ConfigError([_why_not(error, host, port)]) from None
         on_failure.pop_all()
         return listening
+
+
+def _why_not(error: OSError, host: str, port: int) -> Problem:
+    where = f"cannot listen on {host} port {port}: {error.strerror or error}"
+    if isinstance(error, socket.gaierror) or error.errno in _FAULTS_OF_HOST:
+        allowed = "name an address of this machine: 127.0.0.1 for itself alone, 0.0.0.0 for every network"
+        return Problem("http.host", host, f"{where}; {allowed}")
+    return Problem("http.port", str(port), f"{where}; choose another port, 0 for any free one, or another http.host")

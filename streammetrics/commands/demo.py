@@ -60,6 +60,8 @@ TOPICS = ("impressions", "feedback")
 QUALITY_OF_TREATMENT = 0.7
 REFRESH_SECONDS = 0.5
 END_SECONDS = 10.0
+_OPTIONS = {"http.host": "--host", "http.port": "--port"}
+"""Keys by the options that stand for them."""
 
 
 class NoLetters:
@@ -216,5 +218,4 @@ def _listening(exhibit: Exhibit, settings: Settings) -> HttpServer:
     try:
         return HttpServer.from_settings(exhibit, settings.http)
     except ConfigError as error:
-        told = [replace(problem, key="--port") if problem.key == "http.port" else problem for problem in error.problems]
-        raise ConfigError(told) from None
+        raise ConfigError([replace(problem, key=_OPTIONS.get(problem.key, problem.key)) for problem in error.problems]) from None

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, TypeAlias
 
 from streammetrics.adapters.http_connections import tls_context
-from streammetrics.adapters.http_server import rules_of
+from streammetrics.adapters.http_server import resolved, rules_of
 from streammetrics.adapters.kafka_client import require_files, unreachable_reason
 from streammetrics.adapters.kafka_facts import read_cluster
 from streammetrics.adapters.kafka_topics import describe_topics
@@ -190,7 +190,7 @@ def port_findings(settings: Settings, seen: Seen) -> Iterator[Finding]:
     if tls_context(rules_of(http)) is not None:
         yield Finding("ok", f"speaks HTTPS with the certificate of {http.ssl_certfile}")
     try:
-        family, kind, _, _, address = socket.getaddrinfo(http.host, http.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        family, kind, _, _, address = resolved(http.host, http.port)
         with socket.socket(family, kind) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)

@@ -416,9 +416,14 @@ class TestLife:
         with pytest.raises(ConfigError, match=rf"http\.port = {taken}: cannot listen on 127\.0\.0\.1 port {taken}.*choose another"):
             HttpServer(port.exhibit, "127.0.0.1", taken)
 
-    def test_a_host_that_is_none_is_told_too(self, port: Port) -> None:
-        with pytest.raises(ConfigError, match=r"cannot listen on 256\.0\.0\.1"):
-            HttpServer(port.exhibit, "256.0.0.1", 0)
+    @pytest.mark.parametrize("host", ["256.0.0.1", "192.0.2.1", "", "no..name", "a" * 64, "nul\0"])
+    def test_a_host_that_is_none_of_this_machine_is_told_and_not_the_port(self, host: str, port: Port) -> None:
+        with pytest.raises(ConfigError) as caught:
+            HttpServer(port.exhibit, host, 0)
+        (problem,) = caught.value.problems
+        assert (problem.key, problem.value) == ("http.host", host)
+        assert problem.allowed.startswith(f"cannot listen on {host} port 0: ")
+        assert problem.allowed.endswith("; name an address of this machine: 127.0.0.1 for itself alone, 0.0.0.0 for every network")
 
     def test_it_stops_with_clients_connected_and_frees_the_port(self, port: Port) -> None:
         before = set(threading.enumerate())

@@ -160,6 +160,13 @@ def test_a_port_that_is_taken_is_told_with_the_option_to_change() -> None:
     assert done.stdout == ""
 
 
+def test_a_host_that_is_none_is_told_with_the_option_to_change() -> None:
+    done = streammetrics("demo", "--host", "256.1.1.1", "--port", "0")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--host = 256.1.1.1: cannot listen on 256.1.1.1 port 0: " in done.stderr
+    assert "--port" not in done.stderr
+
+
 def test_on_a_terminal_the_variants_stand_side_by_side() -> None:
     ours, theirs = os.openpty()
     with os.fdopen(theirs, "wb") as terminal:
