@@ -8,9 +8,10 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from streammetrics.metrics.inputs.judged import Judged, from_run
@@ -93,6 +94,8 @@ def main(words: Sequence[str] | None = None, prog: str = "python -m streammetric
         labels, spec = _request(given)
     except MetricError as error:
         asked.error(str(error))
+    if unreadable := list(_unreadable(given)):
+        asked.exit(2, "\n  ".join([f"{prog}: {len(unreadable)} problem{'s' * (len(unreadable) > 1)}:", *unreadable]) + "\n")
     try:
         text = _answer(given, labels, spec)
         sys.stdout.write(text)
@@ -123,6 +126,30 @@ def _request(given: argparse.Namespace) -> tuple[dict[Metric, str], Spec]:
         raise MetricError("--compare: got --per-query or --format trec beside it; allowed are table, json and csv, without --per-query")
     check_choices(given.unpaired, given.confidence, given.samples, given.seed, "none")
     return labels, spec
+
+
+def _unreadable(given: argparse.Namespace) -> Iterator[str]:
+    """Every file that cannot be read and why, before one is: to read some millions of lines takes its time."""
+    named = (("RUN", given.run), ("QRELS", given.qrels), ("--compare", given.compare), ("--by-user", given.by_user))
+    for word, name in named:
+        if name is not None and name != "-" and (reason := _why_not(Path(name))):
+            yield f"{word} = {name}: {reason}"
+
+
+def _why_not(path: Path) -> str:
+    """Why a file cannot be read; empty if it can, or is a pipe, whose writer would notice."""
+    try:
+        if path.is_dir():
+            return "is a folder"
+        if path.is_file() or not path.exists():
+            path.open("rb").close()
+    except FileNotFoundError:
+        return "does not exist"
+    except PermissionError:
+        return "may not be read by this user"
+    except OSError as error:
+        return f"cannot be read: {error.strerror or error}"
+    return ""
 
 
 def _names(word: str) -> list[str]:

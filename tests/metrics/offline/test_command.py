@@ -183,7 +183,6 @@ def test_pairs_that_are_none_are_refused_or_told(command: Folder) -> None:
     ("words", "message"),
     [
         (("qrels", "run"), "run, line 1: got 6 columns; allowed are 4"),
-        (("none", "qrels"), "No such file or directory"),
         (("run", "qrels", "--by-user", "run"), "run, line 1: got 6 columns; allowed are 2: query user"),
         (("run", "qrels", "--ties", "error"), "score: got 2 for item 'd2' of list 'q1' and for item 'd3' of list 'q1'"),
         (("run", "qrels", "--ties", "average", "-m", "map"), "ties: got 'average' for map"),
@@ -194,6 +193,22 @@ def test_files_that_cannot_be_evaluated_end_it_with_one(command: Folder, words: 
     assert (said.code, said.out) == (1, "")
     assert said.err.splitlines()[-1].startswith("evaluate: ")
     assert message in said.err.splitlines()[-1]
+
+
+def test_files_that_cannot_be_read_are_all_named_and_end_it_with_two(command: Folder) -> None:
+    none, folder = command.path / "none", command.path / "folder"
+    folder.mkdir()
+    said = command("none", "qrels")
+    assert said == (2, "", f"evaluate: 1 problem:\n  RUN = {none}: does not exist\n")
+    said = command("none", str(folder), "--compare", "none", "--by-user", "none")
+    assert (said.code, said.out) == (2, "")
+    assert said.err.splitlines() == [
+        "evaluate: 4 problems:",
+        f"  RUN = {none}: does not exist",
+        f"  QRELS = {folder}: is a folder",
+        f"  --compare = {none}: does not exist",
+        f"  --by-user = {none}: does not exist",
+    ]
 
 
 def test_files_about_different_queries_are_refused(command: Folder) -> None:
