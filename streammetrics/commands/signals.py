@@ -7,6 +7,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from queue import SimpleQueue
 from types import FrameType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -19,15 +20,29 @@ def stopping() -> Iterator[threading.Event]:
     A second signal exits with 128 + its number, as a shell shows it, without any clean-up.
     """
     stop = threading.Event()
+    # A signal's handler runs in the middle of whatever the main thread does, which may be to wait for this very event and to hold its
+    # lock. So the handler takes none: it may put into this queue at any time, and the event is set by a thread of its own.
+    heard: SimpleQueue[bool] = SimpleQueue()
+    asked = False
 
     def handle(number: int, frame: FrameType | None) -> None:
-        if stop.is_set():
+        nonlocal asked
+        if asked or stop.is_set():
             os._exit(128 + number)
-        stop.set()
+        asked = True
+        heard.put(True)
 
+    def tell() -> None:
+        if heard.get():
+            stop.set()
+
+    teller = threading.Thread(target=tell, name="streammetrics-signals", daemon=True)
+    teller.start()
     before = {number: signal.signal(number, handle) for number in SIGNALS}
     try:
         yield stop
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        heard.put(False)
+        teller.join()

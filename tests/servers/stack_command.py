@@ -13,9 +13,9 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
+from queue import Empty, SimpleQueue
 
 from tests.servers.process import wait_until
 from tests.servers.tools import CACHE_DIRECTORY
@@ -128,17 +128,19 @@ def keep(home: Home) -> int:
     """Start the servers, serve until SIGTERM, and end them."""
     from tests.servers.stack import Stack  # noqa: PLC0415  the other commands need no server's client
 
-    stop, worse = threading.Event(), threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    signal.signal(signal.SIGINT, lambda *_: stop.set())
-    signal.signal(signal.SIGUSR1, lambda *_: worse.set())
+    heard: SimpleQueue[int] = SimpleQueue()  # an event would have a lock, which its waiter may hold when the signal comes
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
+        signal.signal(number, lambda number, _: heard.put(number))
     with Stack() as stack, home.pages.open("a", encoding="utf-8") as pages:
         home.serve(stack.addresses())
-        told = 0
-        while not stop.wait(0.2):
-            if worse.is_set():
-                worse.clear()
+        told, asked = 0, 0
+        while asked in (0, signal.SIGUSR1):
+            if asked:
                 stack.feeder.regress(VARIANT, FACTOR)
+            try:
+                asked = heard.get(timeout=0.2)
+            except Empty:
+                asked = 0
             for each in stack.webhook.told[told:]:
                 told += 1
                 at = time.strftime("%H:%M:%S")

@@ -1,0 +1,67 @@
+"""Signals: the first one is told, whatever the main thread was about, and the second one ends the process."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from streammetrics.commands.signals import SIGNALS, stopping
+from tests.command_line import ROOT
+
+WAITING = """
+import os, signal, sys, threading, time
+from streammetrics.commands.signals import stopping
+
+def send():
+    time.sleep(0.001)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+sys.setswitchinterval(1e-6)  # so that the signal meets the wait anywhere
+for turn in range(100):
+    with stopping() as stop:
+        sender = threading.Thread(target=send)
+        sender.start()
+        while not stop.wait(0):
+            pass
+        sender.join()
+print("told")
+"""
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_the_first_signal_sets_the_event(number: signal.Signals) -> None:
+    before = signal.getsignal(number)
+    with stopping() as stop:
+        assert not stop.is_set()
+        signal.raise_signal(number)
+        assert stop.wait(10)
+    assert signal.getsignal(number) is before
+
+
+def test_a_block_without_a_signal_ends_and_its_event_stays_unset() -> None:
+    with stopping() as stop:
+        pass
+    assert not stop.is_set()
+
+
+def test_a_signal_in_the_middle_of_a_wait_is_told() -> None:
+    done = subprocess.run([sys.executable, "-c", WAITING], capture_output=True, text=True, cwd=ROOT, timeout=30, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "told\n", "")
+
+
+TWICE = """
+import signal
+from streammetrics.commands.signals import stopping
+
+with stopping():
+    for _ in range(2):
+        signal.raise_signal(signal.SIGTERM)
+"""
+
+
+def test_the_second_signal_ends_the_process_at_once() -> None:
+    done = subprocess.run([sys.executable, "-c", TWICE], cwd=ROOT, timeout=60, check=False)
+    assert done.returncode == 128 + signal.SIGTERM
