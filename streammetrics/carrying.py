@@ -142,7 +142,7 @@ class Carrier:
         work.letters.clear()
         work.weights = Weights()
         work.paused = frozenset()  # the source has just let them flow
-        work.idle = frozenset()  # and what they hold may be read again
+        work.idle = frozenset()  # what they hold may be read again, so they are not silent before they are found to be
         work.committed_seconds = self.clock.monotonic()
         work.heard_seconds = dict.fromkeys(work.inputs, work.committed_seconds)
         if len(known) < len(work.inputs):  # where an input begins must hold even if this process dies before its first commit

@@ -208,6 +208,15 @@ class Mark(NamedTuple):
     token: str
     seq: int
 
+    def follows(self, known: tuple[str, int]) -> bool:
+        """Whether this commit was written on top of another that a reader knows, by the same claim.
+
+        >>> mark = Mark("mine", 8)
+        >>> mark.follows(("mine", 7)), mark.follows(("mine", 9)), mark.follows(("another's", 7))
+        (True, False, False)
+        """
+        return self.token == known[0] and self.seq > known[1]
+
 
 @dataclass(frozen=True, slots=True)
 class TaskView:

@@ -518,6 +518,7 @@ class TestIdleInputs:
             bench.show(ts)
             bench.turn(1, seconds=0.005)
         bench.turn(3)
+        assert 1 in bench.worker.works[0].idle
         bench.store.forget_last(0, len(bench.store.written) - in_step + 6)
         lost = bench.offsets[1]
         assert lost is not None

@@ -151,7 +151,7 @@ class MemoryStore:
                 known = since.get(task)
                 if known == mark:
                     continue
-                anew = known is not None and (known[0] != mark.token or known[1] > mark.seq)
+                anew = known is not None and not mark.follows(known)
                 bounds = (None, None) if anew else (panes_from_ms.get(task), reaches_from_ms.get(task))
                 panes, reaches = _since(own.panes, bounds[0]), _since(own.reaches, bounds[1])
                 views[task] = TaskView(mark, own.control, panes, len(own.users), dict(own.experiments), reaches, anew)
