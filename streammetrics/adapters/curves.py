@@ -176,8 +176,8 @@ class Curves:
 
 
 def _of_experiments(report: Report, experiments: Sequence[Mapping[str, Any]]) -> dict[_Track, _Point | None]:
-    """Experiments count final lists: they stand at the time up to which all is final, at the end of a flush at its windows' end."""
-    end_ms = report.final_ms
+    """Experiments stand at the time up to which all final lists have entered them, at the end of a flush at its windows' end."""
+    end_ms = report.entered_ms
     if end_ms is None and report.ended:
         end_ms = max((window.end_ms for window in report.windows if window.end_ms is not None), default=FOREVER)
     found: dict[_Track, _Point | None] = {}

@@ -98,9 +98,9 @@ export function trackName(experiment, scope) {
   return JSON.stringify([experiment, scope]);
 }
 
-/** The event time up to which experiments are told: they count final lists. */
+/** The event time up to which experiments are told: up to which all final lists have entered them. */
 export function experimentsEnd(report) {
-  if (report.final_ms !== null) return report.final_ms;
+  if (report.experiments_entered_ms !== null) return report.experiments_entered_ms;
   const ends = report.ended ? report.windows.map((window) => window.end_ms).filter((end) => end !== null) : [];
   return ends.length ? Math.max(...ends) : null;
 }

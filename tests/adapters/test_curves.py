@@ -33,7 +33,7 @@ def report(end_ms: int, **lists: int) -> Report:
 
     groups = tuple(values(name, count) for name, count in lists.items())
     windows = (Window(HOUR_MS, "final", end_ms - HOUR_MS, True, groups), Window(HOUR_MS, "live", end_ms, True, groups))
-    return replace(BLANK, windows=windows, final_ms=end_ms - HOUR_MS, watermark_ms=end_ms)
+    return replace(BLANK, windows=windows, final_ms=end_ms - HOUR_MS, entered_ms=end_ms - HOUR_MS, watermark_ms=end_ms)
 
 
 def showing(pipeline: Pipeline) -> Exhibit:
@@ -146,12 +146,15 @@ def story() -> tuple[World, Curves]:
 
 
 class TestExperiments:
-    def test_lifts_and_their_bands_are_those_of_the_reports_at_the_time_up_to_which_all_is_final(self, story: tuple[World, Curves]) -> None:
+    def test_lifts_and_their_bands_are_those_of_the_reports_at_the_time_up_to_which_all_lists_have_entered(
+        self, story: tuple[World, Curves]
+    ) -> None:
         told = story[0].told()
         (measure,) = (each for each in told.experiments[0].variants[1].measures if (each.metric, each.k) == ("ndcg", 10))
         found = next(each for each in story[1].lines(HOUR_MS, "ndcg@10", "values")["experiments"] if each["scope"] == "start")
         (line,) = (each for each in found["lines"] if each["variant"] == "treatment")
-        assert (found["experiment"], found["ends_ms"][-1]) == (EXPERIMENT, told.final_ms)
+        assert (found["experiment"], found["ends_ms"][-1]) == (EXPERIMENT, told.entered_ms)
+        assert told.entered_ms != told.final_ms
         assert (line["lift"][-1], line["lift_lower"][-1], line["lift_upper"][-1]) == (measure.lift, measure.lift_lower, measure.lift_upper)
         assert (line["mean"][-1], line["error"][-1]) == (measure.mean, measure.error)
 

@@ -276,7 +276,7 @@ class TestNumbers:
         lift, low, high = (f"{MINUS}{-100 * measure[name]:.1f}\u00a0%" for name in ("lift", "lift_lower", "lift_upper"))
         expect(found.cell("Against the control", "treatment")).to_have_text(f"{lift}{low} to {high}")
         expect(found.cell("Mean", "treatment").locator(".value")).to_have_text(f"{measure['mean']:.4f}")
-        expect(found.sides().locator("tbody th", has_text="Mean")).to_contain_text(f"final, to {clock(report['final_ms'])}")
+        expect(found.sides().locator("tbody th", has_text="Mean")).to_contain_text(f"final, to {clock(report['experiments_entered_ms'])}")
         expect(found.cell("Users since the start", "treatment")).to_have_text(f"{treatment['users']:,}")
 
     def test_users_of_the_window_stand_with_their_share_of_hits_and_an_end_of_their_own(self, visit: Open, still: Served) -> None:
@@ -362,7 +362,7 @@ class TestNumbers:
             for report in reports[-6:]:
                 port.exhibit.show(report)
             found.page.clock.fast_forward(6 * MINUTE_MS)
-            expect(rows.first.locator("th")).to_have_text(clock(reports[-1].final_ms or 0))
+            expect(rows.first.locator("th")).to_have_text(clock(reports[-1].entered_ms or 0))
             expect(rows).to_have_count(before + 6)
             assert lifts(port.base) == before + 6
 
@@ -678,10 +678,10 @@ class TestPointer:
     def test_a_chart_tells_what_stands_under_the_pointer_and_the_newest_when_it_leaves(self, visit: Open, fresh: Served) -> None:
         found = visit(fresh.base)
         figure = found.section(EXPERIMENT).locator("figure").filter(has_text="Lift of")
-        newest, told = clock(fetched(fresh.base)["final_ms"]), figure.locator(".told")
+        newest, told = clock(fetched(fresh.base)["experiments_entered_ms"]), figure.locator(".told")
         expect(told).to_contain_text(f"To {newest}: treatment {MINUS}")
         figure.locator("svg.chart").hover(position={"x": 62, "y": 100})
-        expect(told).to_contain_text(f"To {clock(fetched(fresh.base)['final_ms'] - 4 * MINUTE_MS)}: treatment {MINUS}")
+        expect(told).to_contain_text(f"To {clock(fetched(fresh.base)['experiments_entered_ms'] - 4 * MINUTE_MS)}: treatment {MINUS}")
         found.page.locator("h1").hover()
         expect(told).to_contain_text(f"To {newest}: treatment {MINUS}")
 
@@ -719,7 +719,7 @@ class TestWithoutAMouse:
         found = visit(fresh.base)
         slider = found.page.get_by_role("slider", name="Lift of NDCG@10 against control, since the start, by time")
         slider.focus()
-        ends = [report.final_ms for report in told[1][-5:]]
+        ends = [report.entered_ms for report in told[1][-5:]]
         assert None not in ends
         for key, end in (("ArrowLeft", ends[3]), ("ArrowLeft", ends[2]), ("Home", ends[0]), ("ArrowRight", ends[1])):
             found.page.keyboard.press(key)
