@@ -17,6 +17,33 @@ from streammetrics.scoring import Layout
 from streammetrics.version import __version__
 from streammetrics.windows import Window
 
+SINCE_START, THIS_DAY = "start", "day"
+"""The scopes of an experiment as reports name them: its whole life, and the UTC day up to which all is known."""
+UNMATCHED = ("orphan", "out_of_list", "too_old")
+"""Why a feedback counts for no list."""
+NOT_REFUSED = frozenset(
+    {"events", "matched", "repeated", *UNMATCHED, "unknown_action", "duplicate", "key_mismatch", "experiment_lists_full", "too_many_teams"}
+)
+"""The counters of events that were used, as far as they say something; every other one is a reason why events were refused."""
+
+
+def by_reason(counts: Mapping[tuple[str, str], int]) -> Counter[str]:
+    """The counters of all topics together."""
+    reasons: Counter[str] = Counter()
+    for (reason, _), count in counts.items():
+        reasons[reason] += count
+    return reasons
+
+
+def refused_of(reasons: Mapping[str, int]) -> dict[str, int]:
+    """The refused events among counters, by reason, the most first.
+
+    >>> refused_of({"events": 9, "late": 1, "matched": 4, "syntax": 3, "too_long": 0})
+    {'syntax': 3, 'late': 1}
+    """
+    refused = sorted((-count, reason) for reason, count in reasons.items() if count and reason not in NOT_REFUSED)
+    return {reason: -count for count, reason in refused}
+
 
 @dataclass(frozen=True, slots=True)
 class InputStanding:
@@ -67,9 +94,7 @@ class Report:
 
     def to_json(self, layout: Layout) -> dict[str, Any]:
         """The report as plain JSON values; times are epoch milliseconds, absent ones null."""
-        reasons: Counter[str] = Counter()
-        for (reason, _), count in self.counts.items():
-            reasons[reason] += count
+        reasons = by_reason(self.counts)
         return {
             "version": __version__,
             "settings": dict(self.settings),
@@ -96,6 +121,7 @@ class Report:
                 for total in self.totals
             ],
             "counters": dict(sorted(reasons.items())),
+            "refused": refused_of(reasons),
             "counters_by_topic": [
                 {"reason": reason, "topic": topic, "count": count} for (reason, topic), count in sorted(self.counts.items())
             ],
@@ -145,8 +171,3 @@ def _user_window_json(window: UserWindow) -> dict[str, Any]:
             for reached in window.arms
         ],
     }
-
-
-UNMATCHED = ("orphan", "out_of_list", "too_old")
-SINCE_START, THIS_DAY = "start", "day"
-"""The scopes of an experiment as reports name them: its whole life, and the UTC day up to which all is known."""

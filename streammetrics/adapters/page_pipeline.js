@@ -4,14 +4,13 @@ import { fine, folded, make, table } from "./page_parts.js";
 import { MISSING, countText, isNumber, reasonText, roundCountText, shareText, spanText, timeText } from "./page_words.js";
 
 const FEEDBACK = ["matched", "orphan", "out_of_list", "too_old", "unknown_action"];
-const BESIDE = new Set([...FEEDBACK, "events", "repeated", "duplicate", "key_mismatch", "experiment_lists_full"]);
 export const LAG_LONG_SECONDS = 60;
 
 /** The section. `view` has report, pulse (or null), rate (events a second, or null) and now. */
 export function pipeline(view) {
   const { report, pulse } = view;
   const counters = report.counters;
-  const dropped = Object.entries(counters).filter(([reason, count]) => !BESIDE.has(reason) && count > 0);
+  const dropped = Object.entries(report.refused);
   return make("section", { id: "pipeline", "aria-labelledby": "pipeline-title" },
     make("h2", { id: "pipeline-title" }, "Pipeline"),
     make("dl", { class: "tiles" },

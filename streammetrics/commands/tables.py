@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from streammetrics.report import Report
+from streammetrics.report import Report, by_reason, refused_of
 from streammetrics.scoring import Layout
 from streammetrics.windows import GroupValues, View
 
@@ -18,9 +17,7 @@ MAIN_CUTOFF = "10"
 UNLABELLED = "all"
 
 _FEEDBACK = ("matched", "repeated", "orphan", "out_of_list", "too_old", "unknown_action")
-_OTHERWISE = ("duplicate", "session_full", "key_mismatch", "experiment_lists_full", "too_many_teams")
-_USED = frozenset({"events", *_FEEDBACK, *_OTHERWISE})
-"""Counters that are told apart from those of refused events."""
+_OTHERWISE = ("duplicate", "key_mismatch", "experiment_lists_full", "too_many_teams")
 
 
 class Arm(NamedTuple):
@@ -91,12 +88,9 @@ def values_table(spans: Iterable[tuple[str, Sequence[Arm]]], metrics: Sequence[s
 
 def counter_lines(counts: Mapping[tuple[str, str], int]) -> Iterator[str]:
     """What became of the events, in at most four lines; those that would say nothing are left out."""
-    sums: Counter[str] = Counter()
-    for (reason, _), count in counts.items():
-        sums[reason] += count
+    sums = by_reason(counts)
     yield f"events    {sums['events']:,}"
-    refused = sorted((reason for reason in sums if reason not in _USED), key=lambda reason: (-sums[reason], reason))
-    for heading, reasons in (("refused", refused), ("feedback", _FEEDBACK), ("counted", _OTHERWISE)):
+    for heading, reasons in (("refused", refused_of(sums)), ("feedback", _FEEDBACK), ("counted", _OTHERWISE)):
         if told := [f"{reason} {sums[reason]:,}" for reason in reasons if sums[reason]]:
             total = f"{sum(sums[reason] for reason in reasons):,}: " if heading == "refused" else ""
             yield f"{heading:<10}{total}{', '.join(told)}"
