@@ -90,8 +90,7 @@ def experiment() -> dashboard.Dashboard:
 def _verdict() -> Block:
     return number(
         "Verdict on $experiment",
-        "The word for the whole experiment: broken when it cannot be read, else the worst word among the measures that may page "
-        "(among all, where none may).",
+        "The word for the whole experiment: broken when it cannot be read, else the worst word among the measures that decide.",
         "none",
         Query(state("streammetrics_experiment_verdict", variant=NONE, metric=NONE, k=NONE, **_WHOLE), "verdict"),
         words=VERDICTS,
@@ -165,12 +164,14 @@ def _table() -> Block:
     return listing(
         "Every measure against the control",
         "One row a variant and measure, the worst first. Change, at worst and at best are relative to the control and hold however "
-        "often one looks. An end that the data do not bound is empty.",
+        "often one looks. An end that the data do not bound is empty. The measures that decide share the error that is allowed; each "
+        "other one has it alone, so of many some word is wrong by chance.",
         {
             "variant": "Variant",
             "metric": "Measure",
             "k": "First k",
             "A": "Verdict",
+            "H": "Decides",
             "B": "Change",
             "C": "At worst",
             "D": "At best",
@@ -183,9 +184,11 @@ def _table() -> Block:
         Query(f"{mean} and {told}"),
         Query(f"0 * {told} + on (metric, k) group_left () {of_control}"),
         Query(f"0 * {told} + on (variant) group_left () {users}"),
+        Query(f"0 * {told} + on (metric, k) group_left () {state('streammetrics_experiment_paging', **_WHOLE)}"),
         sort=("Change", False),
         rules=(
             of_field("Verdict", mappings=[mapping(VERDICTS)], custom__cellOptions={"type": "color-background", "mode": "basic"}),
+            of_field("Decides", mappings=[mapping({"1": ("yes", BLUE)})]),
             of_field("Change", unit="percentunit", decimals=2),
             of_pattern("/^At /", unit="percentunit", decimals=2),
             of_pattern("/ mean$/", unit="none", decimals=4),
@@ -238,7 +241,7 @@ def _reduced() -> Block:
     return listing(
         "With the variance reduced (CUPED)",
         "The same comparison after what users did before the experiment is taken out, for experiments with cuped_days. Verdicts go by "
-        "the plain numbers unless cuped_verdict is set.",
+        "the plain numbers unless cuped_verdict is set: judged at best is the end that they go by, of the measures that decide.",
         {
             "variant": "Variant",
             "metric": "Measure",
@@ -248,17 +251,18 @@ def _reduced() -> Block:
             "C": "At best",
             "D": "Variant's mean",
             "E": "Variance removed",
+            "F": "Judged at best",
         },
         Query(told),
         *(Query(state(f"streammetrics_experiment_reduced_{name}", variant=VARIANT, **_WHOLE)) for name in ("lift_lower", "lift_upper")),
         *(
             Query(f"{state(f'streammetrics_experiment_{name}', variant=VARIANT, **_WHOLE)} and {told}")
-            for name in ("reduced_mean", "variance_reduction")
+            for name in ("reduced_mean", "variance_reduction", "judged_lift_upper")
         ),
         sort=("Change", False),
         rules=(
             of_field("Change", unit="percentunit", decimals=2),
-            of_pattern("/^At /", unit="percentunit", decimals=2),
+            of_pattern("/^At | at best$/", unit="percentunit", decimals=2),
             of_pattern("/ mean$/", unit="none", decimals=4),
             of_field("Variance removed", unit="percentunit", decimals=1),
         ),

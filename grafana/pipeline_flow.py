@@ -67,10 +67,13 @@ def event_time_panels() -> tuple[Block, ...]:
     return (
         lines(
             "Watermark delay",
-            "How far each topic's slowest watermark is behind now. A stalled partition holds all windows back: late, never partial.",
+            "How far each topic's slowest watermark is behind now, and what all tasks have come to (dashed), in which silent inputs do not "
+            "count. A stalled partition holds all windows back: late, never partial.",
             "s",
             Query(f"time() - {by('min', ['topic'], watermarks())}", "{{topic}}"),
+            Query(f"time() - {state('streammetrics_tasks_watermark_timestamp_seconds')}", "all tasks"),
             least=0,
+            rules=(dashed("B"),),
             empty=NO_STATE,
             width=8,
         ),

@@ -127,9 +127,15 @@ def _experiment_gauges() -> Iterator[Series]:
     }
     reduced = ", with the variance reduced by what users did before the experiment."
     of_measure |= {f"reduced_{name}": of_measure[name].removesuffix(".") + reduced for name in ("mean", "lift", "lift_lower", "lift_upper")}
+    of_measure["judged_lift_upper"] = (
+        "Of a measure that may page: the lift_upper that its verdict goes by, the plain one or, with cuped_verdict, the reduced one."
+    )
     of_measure["variance_reduction"] = "Share of the variance of a variant's mean that what users did before the experiment explains."
     for name, says in of_measure.items():
         yield _gauge(f"experiment_{name}", says, *_MEASURE_LABELS)
+    yield _gauge(
+        "experiment_paging", "1 for each measure that decides about its experiment and may page.", "experiment", "metric", "k", "scope"
+    )
     yield _gauge("experiment_users", "Users who saw this variant and no other.", "experiment", "variant", "scope")
     yield _gauge("experiment_srm_p_value", "Chance of so uneven a split of users, at all looks together.", "experiment", "scope")
     yield _gauge("experiment_multi_exposed_users", "Users who saw several variants, and are excluded.", "experiment", "scope")
@@ -184,6 +190,11 @@ TABLE: tuple[Series, ...] = (
     ),
     _counter("interleaving_too_many_teams", "Interleaved lists of more teams, or pairs of teams, than are compared.", "topic"),
     _gauge("watermark_timestamp_seconds", "Event time up to which an input has been read.", "topic", "partition", unit="seconds"),
+    _gauge(
+        "tasks_watermark_timestamp_seconds",
+        "Event time up to which all tasks have come; inputs that are silent hold none of them.",
+        unit="seconds",
+    ),
     _gauge("tasks", "Tasks of the namespace: partitions of each topic."),
     _gauge("open_sessions", "Sessions that are open."),
     _gauge("users_open", "Users who have an open session."),
@@ -204,6 +215,7 @@ TABLE: tuple[Series, ...] = (
     _gauge("store_forgets", "1 if a restart of a server may begin empty, else 0.", "node", origin="exporter"),
     _gauge("series", "Series of streammetrics on this page.", origin="exporter"),
     _gauge("series_limit", "Most series that this page may have.", origin="exporter"),
+    _gauge("series_left_out", "Series that are folded into _other or left out now.", origin="exporter"),
     _counter("series_folded", "Series that were folded into _other or left out, each time that more of them were.", origin="exporter"),
     Series("streammetrics_build_info", "info", "Version of streammetrics.", ("version",), origin="exporter"),
 )

@@ -98,9 +98,7 @@ RECORDED = (
         "+ job:streammetrics_feedback_unmatched:rate30m",
     ),
     Recorded("job:streammetrics_lag_seconds:max", "max by (job) (streammetrics_lag_seconds)"),
-    Recorded(
-        "job:streammetrics_window_end_timestamp_seconds:max", 'max by (job) (streammetrics_window_end_timestamp_seconds{view="live"})'
-    ),
+    Recorded("job:streammetrics_tasks_watermark_timestamp_seconds:max", "max by (job) (streammetrics_tasks_watermark_timestamp_seconds)"),
     Recorded(
         "job:streammetrics_commits_failing:ratio_rate5m",
         'sum by (job) (rate(streammetrics_commits_total{status=~"failed|conflict"}[5m]))\n'
@@ -126,10 +124,19 @@ RECORDED = (
 
 
 def _rates(counter: str, label: str, span: str) -> str:
-    """What an annotation says of a counter now: its rates by a label that are not 0, in the order of the label."""
-    query = f"sum by ({label}) (rate(streammetrics_{counter}{{job='%s'}}[{span}])) > 0"
+    """What an annotation says of a counter of events now: its rates by a label that are not 0, in the order of the label.
+
+    Every process that shows committed state shows the same counters of events.
+    """
+    return _told(f"sum by ({label}) (max by (topic, {label}) (rate(streammetrics_{counter}{{job='%s'}}[{span}]))) > 0", label)
+
+
+def _told(query: str, label: str) -> str:
     said = f'{{{{ .Labels.{label} }}}} {{{{ printf "%.2g" .Value }}}}'
     return f'{{{{ range query (printf "{query}" $labels.job) | sortByLabel "{label}" }}}} {said}{{{{ end }}}}'
+
+
+_COMMITS = "sum by (status) (rate(streammetrics_commits_total{job='%s'}[5m])) > 0"
 
 
 def _down(gauge: str) -> str:
@@ -143,11 +150,17 @@ def _risk(risk: str, told: str, bound: str) -> str:
     return f'label_replace(max by (job, node) ({told}) {bound}, "risk", "{risk}", "", "")'
 
 
+_REGRESSED_MEASURES = (
+    'streammetrics_experiment_verdict{variant!=""} == -1\n'
+    "  and on (job, instance, experiment, metric, k, scope) streammetrics_experiment_paging == 1"
+)
+"""The measures that certainly regressed, of those that may page."""
 _REGRESSED = "and on (job, experiment, scope) job_experiment:streammetrics_experiment_verdict:min == -1"
 _INVALID = "and on (job, experiment, scope) job_experiment:streammetrics_experiment_verdict:min == -2"
 _SCOPE = '{{ if eq $labels.scope "day" }}since midnight UTC{{ else }}since it began{{ end }}'
 _EXPLAINS = "Streammetrics(NoTraffic|JoinUnhealthy|RankingRegressed)"
 """What lets an hour look bad, also when it is over before the hour is."""
+_SILENT = "job_topic:streammetrics_events:rate15m == 0\nunless on (job, topic) sum by (job, topic) (streammetrics_lag_records) > 0"
 _FELL = (
     "job:streammetrics_final_ndcg:mean1h < (1 - @{drop}) * job:streammetrics_final_ndcg:reference1h\n"
     "and job:streammetrics_final_lists:increase1h >= @fell_lists_least\n"
@@ -167,11 +180,11 @@ ALERTS = (
         "critical",
         "5m",
         "min by (job, experiment, variant, scope) (\n"
-        "  streammetrics_experiment_lift_upper\n"
-        '  and on (job, instance, experiment, variant, metric, k, scope) streammetrics_experiment_verdict{variant!=""} == -1\n'
+        "  streammetrics_experiment_judged_lift_upper\n"
+        f"  and on (job, instance, experiment, variant, metric, k, scope) {_REGRESSED_MEASURES}\n"
         f") < -@regressed_critical\n{_REGRESSED}",
         "{{ $labels.variant }} of {{ $labels.experiment }} certainly ranks worse than control, by more than @regressed_critical",
-        f"Counted {_SCOPE}, its lift of at least one measure is certainly below {{{{ $value | humanizePercentage }}}}. "
+        f"Counted {_SCOPE}, its lift of at least one paging measure is certainly below {{{{ $value | humanizePercentage }}}}. "
         "Certain means at all looks together.",
         "experiment",
         keeps="15m",
@@ -180,9 +193,10 @@ ALERTS = (
         "StreammetricsRankingRegressed",
         "warning",
         "5m",
-        f'count by (job, experiment, variant, scope) (streammetrics_experiment_verdict{{variant!=""}} == -1)\n{_REGRESSED}',
+        "count by (job, experiment, variant, scope) (count by (job, experiment, variant, metric, k, scope) (\n"
+        f"  {_REGRESSED_MEASURES}\n))\n{_REGRESSED}",
         "{{ $labels.variant }} of {{ $labels.experiment }} certainly ranks worse than control",
-        f"Counted {_SCOPE}, {{{{ $value }}}} of its measures are certainly worse than control by more than the tolerated margin.",
+        f"Counted {_SCOPE}, {{{{ $value }}}} of its paging measures are certainly worse than control by more than the tolerated margin.",
         "experiment",
         keeps="15m",
     ),
@@ -251,11 +265,18 @@ ALERTS = (
         "StreammetricsNoTraffic",
         "critical",
         "5m",
-        "job_topic:streammetrics_events:rate15m == 0\n"
-        "unless on (job, topic) job_topic:streammetrics_events:rate15m offset 1w == 0\n"
-        "unless on (job, topic) sum by (job, topic) (streammetrics_lag_records) > 0",
+        f"{_SILENT}\nand on (job, topic) job_topic:streammetrics_events:rate15m offset 1w > 0",
         "No events come on topic {{ $labels.topic }}",
         "Nothing has come for a quarter of an hour, nothing is waiting to be read, and a week ago there was traffic at this time.",
+    ),
+    Alert(
+        "StreammetricsNoTraffic",
+        "warning",
+        "5m",
+        f"{_SILENT}\nunless on (job, topic) job_topic:streammetrics_events:rate15m offset 1w",
+        "No events come on topic {{ $labels.topic }}",
+        "Nothing has come for a quarter of an hour, and nothing is waiting to be read. A week ago nothing was measured, so nobody knows "
+        "whether this is usual.",
     ),
     Alert(
         "StreammetricsEventsRefused",
@@ -290,10 +311,10 @@ ALERTS = (
         "StreammetricsWatermarkStalled",
         "critical",
         "5m",
-        "changes(job:streammetrics_window_end_timestamp_seconds:max[15m]) == 0\n"
-        "or (max by (job) (streammetrics_tasks) unless on (job) job:streammetrics_window_end_timestamp_seconds:max)",
+        "changes(job:streammetrics_tasks_watermark_timestamp_seconds:max[15m]) == 0\n"
+        "or (max by (job) (streammetrics_tasks) unless on (job) job:streammetrics_tasks_watermark_timestamp_seconds:max)",
         "The shown numbers stand still",
-        "The end of the live windows has not moved for a quarter of an hour: some input holds the watermark. "
+        "The time up to which all tasks have come has not moved for a quarter of an hour: some input holds the watermark. "
         "Quiet inputs do not; events that are not read, or whose time stands still, do.",
     ),
     Alert(
@@ -310,8 +331,7 @@ ALERTS = (
         "5m",
         "job:streammetrics_commits_failing:ratio_rate5m > @commits_failing_share",
         "{{ $value | humanizePercentage }} of the commits fail",
-        "What is not committed is shown nowhere and is read again. By status, in commits a second:"
-        f"{_rates('commits_total', 'status', '5m')}.",
+        f"What is not committed is shown nowhere and is read again. By status, in commits a second:{_told(_COMMITS, 'status')}.",
     ),
     Alert(
         "StreammetricsRedisDown",
@@ -367,7 +387,7 @@ ALERTS = (
         "warning",
         "10m",
         "max by (job) (streammetrics_series / streammetrics_series_limit) > @series_share\n"
-        "or max by (job) (increase(streammetrics_series_folded_total[1h])) > 0",
+        "or max by (job) (streammetrics_series_left_out) > 0",
         "The page has as many series as it may have, or nearly",
         "Variants, segments or cut-offs beyond the limits are folded into _other or left out of /metrics; the report has them all.",
     ),

@@ -129,7 +129,7 @@ class Exposition:
             self._shown = _Shown({wanted: _RENDER[wanted](self._state) for wanted in sorted(self._wanted)}, len(kept))
 
     def page(self, accept: str) -> tuple[bytes, str]:
-        """The page and its content type, in the format that the Accept header prefers.
+        """The page and its content type: OpenMetrics for whoever accepts it at all, else the older text format.
 
         Whoever asks for a format first waits until it is rendered; from then on it is ready.
         """
@@ -151,6 +151,7 @@ class Exposition:
         """What the process tells of itself, and of this page, which has `others` series more."""
         rows = [
             Row("streammetrics_series_limit", (), self._limits.series_max),
+            Row("streammetrics_series_left_out", (), self._left_out),
             Row("streammetrics_series_folded_total", (), self._left_out_total),
             *vitals_rows(self.vitals, self.loop),
         ]

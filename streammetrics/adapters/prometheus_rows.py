@@ -13,7 +13,7 @@ from streammetrics.adapters.prometheus_experiments import ControlOf, control_by_
 from streammetrics.adapters.prometheus_labels import Counters, LabelNames, ShownGroup
 from streammetrics.events.model import MALFORMED_REASONS
 from streammetrics.ports import Outcome
-from streammetrics.report import Report, Total
+from streammetrics.report import NOT_REFUSED, UNMATCHED, Report, Total
 from streammetrics.scoring import Layout
 from streammetrics.series import sum_series, value_series
 from streammetrics.version import __version__
@@ -21,7 +21,6 @@ from streammetrics.vitals import COMMIT_BUCKETS_SECONDS, Vitals
 from streammetrics.windows import Group, GroupValues, Window
 
 DROPPED_REASONS = (*MALFORMED_REASONS, "future", "late", "session_full", "too_many_groups", "too_many_lists", "too_many_variants")
-UNMATCHED_REASONS = ("orphan", "out_of_list", "too_old")
 COMMIT_STATUSES = (*(outcome.value for outcome in Outcome), "failed")
 
 COUNTED_ALONE = {
@@ -104,6 +103,8 @@ class ReportRows:
         yield Row("streammetrics_tasks", (), report.tasks)
         yield Row("streammetrics_open_sessions", (), report.sessions_open)
         yield Row("streammetrics_users_open", (), report.users_open)
+        if report.watermark_ms is not None:
+            yield Row("streammetrics_tasks_watermark_timestamp_seconds", (), report.watermark_ms / 1_000)
         for window in report.windows:
             if window.complete and window.end_ms is not None:
                 labels: tuple[str, ...] = (self._window_names[window.window_ms], window.view)
@@ -183,15 +184,15 @@ def _event_counts(report: Report) -> Iterator[tuple[Sum, int]]:
     """What was not shown, and every counter of events by topic, from 0 on. A reason without a series of its own is one of `dropped`."""
     yield Sum("streammetrics_windows_withheld_total", ()), report.withheld
     for topic in sorted({each.topic for each in report.inputs}):
-        known = (*COUNTED_ALONE, *DROPPED_REASONS, *UNMATCHED_REASONS)
+        known = (*COUNTED_ALONE, *DROPPED_REASONS, *UNMATCHED)
         others = sorted(reason for reason, at in report.counts if at == topic)
         for reason in dict.fromkeys((*known, *others)):
             count = report.counts.get((reason, topic), 0)
             if reason in COUNTED_ALONE:
                 yield Sum(COUNTED_ALONE[reason], (topic,)), count
-            if reason in UNMATCHED_REASONS:
+            if reason in UNMATCHED:
                 yield Sum("streammetrics_feedback_unmatched_total", (reason, topic)), count
-            elif reason in DROPPED_REASONS or reason not in COUNTED_ALONE:
+            elif reason not in NOT_REFUSED:
                 yield Sum("streammetrics_dropped_total", (reason, topic)), count
 
 

@@ -82,7 +82,10 @@ class ExperimentSettings(Section):
         (), "The metrics that variants are compared by, such as ndcg@10; none: all that are computed.", "a list of distinct names with @k"
     )
     paging: Annotated[Listed[Text], Field(max_length=320)] = setting(
-        (), "The measures whose verdicts may wake people, such as ndcg@10; they share alpha.", "a list of distinct names with @k"
+        (),
+        "The measures whose verdicts decide about an experiment and may wake people, such as ndcg@10; they share alpha. None: ndcg@10, or"
+        " where that is not measured the first one that is.",
+        "a list of distinct names with @k",
     )
     alpha: Number = setting(_POLICY.alpha, "Chance that an interval is ever wrong.", "a number between 0 and 1")
     margin: Number = setting(_POLICY.margin, "The relative drop that is tolerated.", "a number from 0 to below 1")

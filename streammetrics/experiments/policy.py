@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-from streammetrics.experiments.measures import ExperimentError, Measure
+from streammetrics.experiments.measures import ExperimentError, Measure, Measures
 
 CONTROL_NAMES: Final = ("control", "baseline")
 """Variants that others are compared with by convention, in any case of letters, when none is named; the first one seen counts."""
+MAIN_MEASURE: Final = "ndcg@10"
+"""What decides about an experiment when nothing is named, as far as it is measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +23,7 @@ class Policy:
     margin: the relative drop that is tolerated: `regressed` is a certain drop by more, `safe` certainly no drop by more.
     min_users: users that an arm needs before anything is shown. The theorem is about large numbers.
     minimum_lift: the relative effect that one wants to find; it makes the scale of the boundary, once.
-    paging: measures whose verdicts may wake people, such as `ndcg@10`.
+    paging: measures whose verdicts decide about the experiment and may wake people, such as `ndcg@10`; none: see `deciding`.
     shares: variants with their parts of the traffic; None: equal among those seen.
     control: the variant that others are compared with; None: by convention.
     cuped_verdict: whether verdicts go by the interval with variance reduction, where there is one; else by the plain one.
@@ -57,6 +59,14 @@ class Policy:
                 _check(f"share of {variant!r}", share, 0 < share < math.inf, "finite numbers above 0")
             if self.control is not None:
                 _check("control", self.control, self.control in self.shares, f"one of {', '.join(self.shares)}")
+
+    def deciding(self, measures: Measures) -> Policy:
+        """The same with at least one paging measure: where none is named, MAIN_MEASURE, or the first there is where that is not measured.
+
+        One alone, so that it keeps all of alpha: whoever looks at the worst of many is wrong more often.
+        """
+        main = MAIN_MEASURE if MAIN_MEASURE in measures.names else measures.names[0]
+        return self if self.paging else replace(self, paging=(main,))
 
     def interval_alpha(self, measure: Measure) -> float:
         """The error of a measure's interval: alpha; half of it for the share of users with a hit.

@@ -60,7 +60,8 @@ class MeasureReport:
 
     mean, error: the mean and its clustered standard error. difference and lift (relative) are against the control, with
     intervals of error alpha that hold at all looks together. p_value: of no difference, valid at every look. tau: the
-    frozen scale. paging: the verdict may wake people. reduced: the same with variance reduction, where the experiment has it.
+    frozen scale. paging: the verdict decides about the experiment. judged_lift_upper: the upper end of the interval that the verdict
+    goes by. reduced: the same with variance reduction, where the experiment has it.
     """
 
     metric: str
@@ -77,6 +78,7 @@ class MeasureReport:
     alpha: float | None = None
     tau: float | None = None
     paging: bool = False
+    judged_lift_upper: float | None = None
     verdict: Verdict | None = None
     reduced: ReducedReport | None = None
 
@@ -140,7 +142,7 @@ class PreferenceRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ExperimentReport:
-    """One experiment in one scope. `verdict` is invalid, or the worst of its paging measures, or of all when none is paging.
+    """One experiment in one scope. `verdict` is invalid, or the worst of its paging measures; when none is named, see `Policy.deciding`.
 
     Where no arm is compared with another, it is the worst of the `preferences` between teams.
     """
@@ -165,7 +167,7 @@ class ExperimentReport:
         """Every series of this experiment and scope, absent values left out; unbounded ends are absent too.
 
         The verdict without variant, metric and k is that of the whole experiment: it is there before there are users enough, so
-        that a broken experiment is seen at once.
+        that a broken experiment is seen at once. The paging measures that are shown have a 1, without a variant.
         """
 
         def row(series: str, value: float, variant: str = "", metric: str = "", k: str = "") -> Row:
@@ -174,14 +176,18 @@ class ExperimentReport:
         yield row("srm_p_value", self.health.sample_ratio_p)
         yield row("multi_exposed_users", self.multi_exposed_users)
         yield row("verdict", self.verdict.code)
+        for metric, k in dict.fromkeys((each.metric, each.k) for variant in self.variants for each in variant.measures if each.paging):
+            yield row("paging", 1, metric=metric, k=str(k))
         for variant in self.variants:
             yield row("users", variant.users, variant.variant)
             for each in variant.measures:
                 labels = (variant.variant, each.metric, str(each.k))
                 values = {"mean": each.mean, "lift": each.lift, "lift_lower": each.lift_lower, "lift_upper": each.lift_upper}
                 if each.reduced is not None:
+                    values |= {f"reduced_{name}": getattr(each.reduced, name) for name in tuple(values)}
                     values["variance_reduction"] = each.reduced.variance_reduction
-                    values |= {f"reduced_{name}": getattr(each.reduced, name) for name in tuple(values)[:4]}
+                if each.paging:
+                    values["judged_lift_upper"] = each.judged_lift_upper
                 for series, value in values.items():
                     if value is not None:
                         yield row(series, value, *labels)
@@ -237,6 +243,7 @@ def build_report(measures: Measures, policy: Policy, stored: Stored, scales: Map
             raise ExperimentError(
                 f"moments of {variant!r}: got {len(sums)} numbers; allowed are {measures.moments_width}, as in the layout"
             )
+    policy = policy.deciding(measures)
     control = policy.control_of(list(stored.moments))
     state = health(policy, stored.first_exposures, stored.multi_exposed_users, stored.unmatched_share)
     enough = {variant: sums for variant, sums in stored.moments.items() if sums[USERS_AT] >= policy.min_users}
@@ -341,6 +348,7 @@ def _compared(
         lift_upper=interval.upper if interval else None,
         alpha=alpha,
         tau=tau,
+        judged_lift_upper=range_.upper if range_ else None,
         verdict=broken or judge(policy, measure, treatment, reference, tau, range_, control),
     )
 
@@ -381,15 +389,14 @@ def _preference(policy: Policy, state: Health, team: str, against: str, moments:
 def _overall(
     policy: Policy, state: Health, control: str | None, variants: Sequence[VariantReport], preferences: Sequence[PreferenceReport]
 ) -> Verdict:
-    """The word for the whole experiment: invalid, else the worst of the paging measures (of all, when none is paging)."""
+    """The word for the whole experiment: invalid, else the worst of the paging measures."""
     if state.troubles:
         return invalid(state)
     if preferences and all(variant.role == INTERLEAVED for variant in variants):
         return min((each.verdict for each in preferences), key=lambda verdict: verdict.code)
     if control is None:
         return Verdict("inconclusive", "no variant is known as the control: name one")
-    said = [(each.paging, variant.variant, each.verdict) for variant in variants for each in variant.measures if each.verdict]
-    heard = [(variant, verdict) for paging, variant, verdict in said if paging] or [(variant, verdict) for _, variant, verdict in said]
+    heard = [(variant.variant, each.verdict) for variant in variants for each in variant.measures if each.paging and each.verdict]
     if not heard:
         short = {variant.variant: variant.users for variant in variants if variant.users < policy.min_users}
         return waiting(policy, short) if short else Verdict("inconclusive", "there is nothing to compare yet")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import threading
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import streammetrics
 from streammetrics.adapters.prometheus import CONTENT_TYPES, Exposition
 from streammetrics.adapters.prometheus_labels import OTHER
 from streammetrics.adapters.prometheus_rows import COUNTED_ALONE
+from streammetrics.commands.tables import counter_lines
 from streammetrics.errors import MalformedEvent
 from streammetrics.events.model import MALFORMED_REASONS
 from streammetrics.experiments import ExperimentReport
@@ -221,6 +223,21 @@ class TestCounts:
         found = samples(exposition)
         assert value(found, "experiment_lists_full_total", topic="impressions") == 3
         assert "experiment_lists_full" not in {labels["reason"] for labels, _ in named(found, "dropped_total")}
+
+    def test_what_is_refused_is_the_same_on_every_surface(self, pipeline: Pipeline) -> None:
+        report = pipeline.report()
+        counts = {**report.counts, **{(reason, topic): 2 for reason in counted_reasons() for topic in ("impressions", "feedback")}}
+        exposition = pipeline.exposition()
+        exposition.show(replace(report, counts=counts))
+        dropped: Counter[str] = Counter()
+        for labels, number in named(samples(exposition), "dropped_total"):
+            dropped[labels["reason"]] += int(number)
+        refused = replace(report, counts=counts).to_json(exposition.layout)["refused"]
+        assert refused == +dropped
+        assert {"late", "session_full", "bad_json"} <= refused.keys()
+        assert not {"too_many_teams", "duplicate", "orphan", "events"} & refused.keys()
+        (line,) = (line for line in counter_lines(counts) if line.startswith("refused"))
+        assert line.startswith(f"refused   {sum(refused.values())}: ")
 
     def test_a_reason_that_the_table_does_not_know_is_not_lost(self, pipeline: Pipeline) -> None:
         report = pipeline.report()
@@ -492,12 +509,13 @@ class TestBounds:
 
     def test_what_stays_folded_is_counted_once(self) -> None:
         exposition = Pipeline().exposition(label_values_max=1)
-        counts = []
+        counts, now = [], []
         for names in (("a", "b"), ("a", "b"), ("a",), ("a", "b", "c")):
             exposition.show(experiments(*names))
             counts.append(value(samples(exposition), "series_folded_total"))
+            now.append(value(samples(exposition), "series_left_out"))
         one = counts[0]
-        assert counts == [one, one, one, 3 * one]
+        assert (counts, now) == ([one, one, one, 3 * one], [one, one, 0, 2 * one])
 
     def test_a_page_never_has_more_series_than_the_limit(self, pipeline: Pipeline) -> None:
         limit = 150

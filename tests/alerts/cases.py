@@ -63,19 +63,23 @@ def of_experiment(name: str, value: str, variant: str = "", metric: str = "", k:
     return {one(f"streammetrics_experiment_{name}", **EXPERIMENT, variant=variant, metric=metric, k=k): f"{value}+0x60"}
 
 
+def paging(metric: str = "ndcg", **labels: str) -> dict[str, str]:
+    return {one("streammetrics_experiment_paging", **{**EXPERIMENT, **labels}, metric=metric, k="10"): "1+0x60"}
+
+
 NDCG = ("treatment", "ndcg", "10")
 MRR = ("treatment", "mrr", "10")
 OF_TREATMENT = {"experiment": "ranker", "variant": "treatment", "scope": "start"}
 REGRESSED_A_LITTLE = fired(
     "warning",
     "treatment of ranker certainly ranks worse than control",
-    "Counted since it began, 1 of its measures are certainly worse than control by more than the tolerated margin.",
+    "Counted since it began, 1 of its paging measures are certainly worse than control by more than the tolerated margin.",
     **OF_TREATMENT,
 )
 REGRESSED_MUCH = fired(
     "critical",
     "treatment of ranker certainly ranks worse than control, by more than 5 %",
-    "Counted since it began, its lift of at least one measure is certainly below -7%. Certain means at all looks together.",
+    "Counted since it began, its lift of at least one paging measure is certainly below -7%. Certain means at all looks together.",
     **OF_TREATMENT,
 )
 
@@ -83,34 +87,41 @@ RANKING = (
     Case(
         "StreammetricsRankingRegressed",
         "critical and warning, for the worst lift, when it is certainly below the margin",
-        {**verdict(-1), **verdict(-1, *NDCG), **of_experiment("lift_upper", "-0.07", *NDCG), **of_experiment("lift_upper", "-0.01", *MRR)},
+        {
+            **verdict(-1),
+            **verdict(-1, *NDCG),
+            **of_experiment("judged_lift_upper", "-0.07", *NDCG),
+            **of_experiment("judged_lift_upper", "-0.01", *MRR),
+            **paging(),
+            **paging("mrr"),
+        },
         "5m",
         (REGRESSED_MUCH, REGRESSED_A_LITTLE),
     ),
     Case(
         "StreammetricsRankingRegressed",
         "a warning only, when the drop may be small",
-        {**verdict(-1), **verdict(-1, *NDCG), **of_experiment("lift_upper", "-0.03", *NDCG)},
+        {**verdict(-1), **verdict(-1, *NDCG), **of_experiment("judged_lift_upper", "-0.03", *NDCG), **paging()},
         "5m",
         (REGRESSED_A_LITTLE,),
     ),
     Case(
         "StreammetricsRankingRegressed",
         "a warning, when the lift has no upper bound",
-        {**verdict(-1), **verdict(-1, *NDCG), **verdict(0, *MRR)},
+        {**verdict(-1), **verdict(-1, *NDCG), **verdict(0, *MRR), **paging()},
         "5m",
         (REGRESSED_A_LITTLE,),
     ),
     Case(
         "StreammetricsRankingRegressed",
         "the measures of the day by their scope",
-        {**verdict(-1, scope="day"), **verdict(-1, *NDCG, scope="day"), **verdict(0), **verdict(0, *NDCG)},
+        {**verdict(-1, scope="day"), **verdict(-1, *NDCG, scope="day"), **verdict(0), **verdict(0, *NDCG), **paging(scope="day")},
         "5m",
         (
             fired(
                 "warning",
                 "treatment of ranker certainly ranks worse than control",
-                "Counted since midnight UTC, 1 of its measures are certainly worse than control by more than the tolerated margin.",
+                "Counted since midnight UTC, 1 of its paging measures are certainly worse than control by more than the tolerated margin.",
                 **{**OF_TREATMENT, "scope": "day"},
             ),
         ),
@@ -122,47 +133,64 @@ RANKING = (
             **verdict(-1),
             **verdict(-1, instance="exporter-2:9464"),
             **verdict(-1, *NDCG),
-            **of_experiment("lift_upper", "-0.07", *NDCG),
+            **verdict(-1, *NDCG, instance="exporter-2:9464"),
+            **of_experiment("judged_lift_upper", "-0.07", *NDCG),
+            **paging(),
+            **paging(instance="exporter-2:9464"),
         },
         "5m",
         (REGRESSED_MUCH, REGRESSED_A_LITTLE),
     ),
-    Case("StreammetricsRankingRegressed", "not before its time", {**verdict(-1), **verdict(-1, *NDCG)}, "4m"),
+    Case("StreammetricsRankingRegressed", "not before its time", {**verdict(-1), **verdict(-1, *NDCG), **paging()}, "4m"),
     Case(
         "StreammetricsRankingRegressed",
         "still, a while after the verdict went back",
-        {**verdict("-1+0x9 0+0x40"), **verdict("-1+0x9 0+0x40", *NDCG)},
+        {**verdict("-1+0x9 0+0x40"), **verdict("-1+0x9 0+0x40", *NDCG), **paging()},
         "20m",
         (REGRESSED_A_LITTLE,),
     ),
     Case(
         "StreammetricsRankingRegressed",
         "no more, a longer while after",
-        {**verdict("-1+0x9 0+0x40"), **verdict("-1+0x9 0+0x40", *NDCG)},
+        {**verdict("-1+0x9 0+0x40"), **verdict("-1+0x9 0+0x40", *NDCG), **paging()},
         "26m",
     ),
     Case(
         "StreammetricsRankingRegressed",
         "not for a measure that pages nobody",
-        {**verdict(0), **verdict(-1, *NDCG), **of_experiment("lift_upper", "-0.07", *NDCG)},
+        {**verdict(0), **verdict(-1, *NDCG), **of_experiment("judged_lift_upper", "-0.07", *NDCG), **paging("mrr")},
         "30m",
     ),
     Case(
         "StreammetricsRankingRegressed",
+        "not for a measure that pages nobody, of a variant beside one that regressed",
+        {
+            **verdict(-1),
+            **verdict(-1, *NDCG),
+            **verdict(-1, "other", "mrr", "10"),
+            **of_experiment("judged_lift_upper", "-0.03", *NDCG),
+            **of_experiment("judged_lift_upper", "-0.15", "other", "mrr", "10"),
+            **paging(),
+        },
+        "30m",
+        (REGRESSED_A_LITTLE,),
+    ),
+    Case(
+        "StreammetricsRankingRegressed",
         "not for a drop of which nothing is certain",
-        {**verdict(0), **verdict(0, *NDCG), **of_experiment("lift_upper", "-0.07", *NDCG)},
+        {**verdict(0), **verdict(0, *NDCG), **of_experiment("judged_lift_upper", "-0.07", *NDCG), **paging()},
         "30m",
     ),
     Case(
         "StreammetricsRankingRegressed",
         "not in an experiment that is broken",
-        {**verdict(-2), **verdict(-2, *NDCG), **of_experiment("lift_upper", "-0.07", *NDCG)},
+        {**verdict(-2), **verdict(-2, *NDCG), **of_experiment("judged_lift_upper", "-0.07", *NDCG), **paging()},
         "30m",
     ),
     Case(
         "StreammetricsRankingRegressed",
         "not for what is safe or improved",
-        {**verdict(1), **verdict(1, *NDCG), **verdict(2, *MRR), **of_experiment("lift_upper", "0.02", *NDCG)},
+        {**verdict(1), **verdict(1, *NDCG), **verdict(2, *MRR), **of_experiment("judged_lift_upper", "0.02", *NDCG), **paging()},
         "30m",
     ),
     Case(
@@ -297,6 +325,7 @@ FALLEN = (
             SUM: "0+20x310 6212+12x60",
             **verdict("0+0x310 -1+0x10 0+0x60"),
             **verdict("0+0x310 -1+0x10 0+0x60", *NDCG),
+            **dict.fromkeys(paging(), "1+0x400"),
         },
         "1655m",
         step="5m",
@@ -331,14 +360,30 @@ COMING_IN = (
     Case("StreammetricsJoinUnhealthy", "not for a handful", {MATCHED: "0+1x90", ORPHANS: "0+2x90"}, "90m"),
     Case(
         "StreammetricsNoTraffic",
-        "for a topic that went silent, and not for the other",
-        {EVENTS: "0+60x30 1800+0x60", EVENTS.replace("impressions", "feedback"): "0+60x90", LAG: "0+0x90"},
-        "60m",
+        "for a topic that went silent where there was traffic a week ago, and not for the other",
+        {EVENTS: "0+60x2000 120000+0x60", EVENTS.replace("impressions", "feedback"): "0+60x2060", LAG: "0+0x2060"},
+        "10150m",
         (
             fired(
                 "critical",
                 "No events come on topic impressions",
                 "Nothing has come for a quarter of an hour, nothing is waiting to be read, and a week ago there was traffic at this time.",
+                topic="impressions",
+            ),
+        ),
+        step="5m",
+    ),
+    Case(
+        "StreammetricsNoTraffic",
+        "a warning only, as long as nobody knows what was a week ago",
+        {EVENTS: "0+60x30 1800+0x60", EVENTS.replace("impressions", "feedback"): "0+60x90", LAG: "0+0x90"},
+        "60m",
+        (
+            fired(
+                "warning",
+                "No events come on topic impressions",
+                "Nothing has come for a quarter of an hour, and nothing is waiting to be read. A week ago nothing was measured, so nobody "
+                "knows whether this is usual.",
                 topic="impressions",
             ),
         ),
@@ -354,8 +399,11 @@ COMING_IN = (
     ),
     Case(
         "StreammetricsEventsRefused",
-        "for one event in twenty",
-        {EVENTS: "0+60x60", LATE: "0+3x60"},
+        "for one event in twenty, told as often by two exporters as by one",
+        {
+            **{EVENTS: "0+60x60", LATE: "0+3x60"},
+            **{each.replace("exporter:9464", "exporter-2:9464"): times for each, times in ((EVENTS, "0+60x60"), (LATE, "0+3x60"))},
+        },
         "40m",
         (
             fired(
@@ -376,7 +424,7 @@ TASKS = one("streammetrics_tasks")
 WORKER = "worker:9464"
 STORE_UP, STORE_UP_WORKER = one("streammetrics_store_up"), one("streammetrics_store_up", instance=WORKER)
 SOURCE_UP = one("streammetrics_source_up", instance=WORKER)
-WINDOW_END = one("streammetrics_window_end_timestamp_seconds", view="live", window="5m")
+WATERMARK = one("streammetrics_tasks_watermark_timestamp_seconds")
 LAG_SECONDS = one("streammetrics_lag_seconds", instance=WORKER, topic="impressions", partition="0")
 WRITTEN = one("streammetrics_commits_total", instance=WORKER, status="written")
 FAILED = one("streammetrics_commits_total", instance=WORKER, status="failed")
@@ -387,12 +435,12 @@ EVICTS, FORGETS = one("streammetrics_store_evicts", node=NODE), one("streammetri
 SAFE = {MEMORY: "100+0x60", MEMORY_LIMIT: "200+0x60", EVICTS: "0+0x60", FORGETS: "0+0x60"}
 REBALANCES = one("streammetrics_rebalances_total", instance=WORKER)
 REBUILDS = one("streammetrics_client_rebuilds_total", instance=WORKER)
-SHOWN, LIMIT, FOLDED = one("streammetrics_series"), one("streammetrics_series_limit"), one("streammetrics_series_folded_total")
+SHOWN, LIMIT, FOLDED = one("streammetrics_series"), one("streammetrics_series_limit"), one("streammetrics_series_left_out")
 STALLED = (
     fired(
         "critical",
         "The shown numbers stand still",
-        "The end of the live windows has not moved for a quarter of an hour: some input holds the watermark. "
+        "The time up to which all tasks have come has not moved for a quarter of an hour: some input holds the watermark. "
         "Quiet inputs do not; events that are not read, or whose time stands still, do.",
     ),
 )
@@ -447,23 +495,23 @@ PIPELINE = (
     Case("StreammetricsTargetDown", "not for scrapes that fail for some minutes", {one("up"): "1+0x5 0+0x3 1+0x20"}, "9m"),
     Case(
         "StreammetricsWatermarkStalled",
-        "when the windows end where they ended",
-        {TASKS: "4+0x60", WINDOW_END: "0+60x20 1200+0x40"},
+        "when the tasks are where they were",
+        {TASKS: "4+0x60", WATERMARK: "0+60x20 1200+0x40"},
         "45m",
         STALLED,
     ),
     Case(
         "StreammetricsWatermarkStalled",
-        "when no window has ever ended",
+        "when the tasks have never come to a time",
         {TASKS: "4+0x60"},
         "5m",
         STALLED,
     ),
-    Case("StreammetricsWatermarkStalled", "not while idle inputs let it move", {TASKS: "4+0x60", WINDOW_END: "0+60x60"}, "60m"),
+    Case("StreammetricsWatermarkStalled", "not while idle inputs let it move", {TASKS: "4+0x60", WATERMARK: "0+60x60"}, "60m"),
     Case(
         "StreammetricsWatermarkStalled",
         "not while it moves slowly through a backlog",
-        {TASKS: "4+0x60", WINDOW_END: "0+0x9 60+0x9 120+0x9 180+0x9 240+0x20"},
+        {TASKS: "4+0x60", WATERMARK: "0+0x9 60+0x9 120+0x9 180+0x9 240+0x20"},
         "45m",
     ),
     Case(
@@ -611,10 +659,10 @@ PIPELINE = (
         )
         for says, series in (
             ("when the page is nearly full", {SHOWN: "4600+0x30", LIMIT: "5000+0x30"}),
-            ("when values of a label are folded", {SHOWN: "400+0x30", LIMIT: "5000+0x30", FOLDED: "0+1x30"}),
+            ("when values of a label are folded", {SHOWN: "400+0x30", LIMIT: "5000+0x30", FOLDED: "400+0x30"}),
         )
     ),
-    Case("StreammetricsSeriesLimit", "not for a page with room", {SHOWN: "4400+0x30", LIMIT: "5000+0x30", FOLDED: "7+0x30"}, "20m"),
+    Case("StreammetricsSeriesLimit", "not for a page with room", {SHOWN: "4400+0x30", LIMIT: "5000+0x30", FOLDED: "0+0x30"}, "20m"),
 )
 
 CASES = (*RANKING, *FALLEN, *COMING_IN, *PIPELINE)

@@ -12,19 +12,22 @@ import pytest
 
 from streammetrics.experiments import add_credits
 from streammetrics.experiments.estimates import difference, estimate
+from streammetrics.experiments.measures import Measures
 from streammetrics.experiments.moments import add, of_users
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.report import ExperimentReport, Stored, build_report, choose_scales
+from streammetrics.metrics import Scorer
 from tests.experiments.columns import MEASURES, ONE, WITH_COVARIATES
 
 
-def arm(users: int, chance: float, seed: int) -> list[int]:
-    """Moments of users whose lists are hits with a chance; every metric follows the hits."""
+def arm(users: int, chance: float, seed: int, ndcg: float = 1.0) -> list[int]:
+    """Moments of users whose lists are hits with a chance; every metric follows the hits, and a hit earns so much ndcg."""
     random = np.random.default_rng(seed)
     lists = random.integers(1, 8, users)
     hits = random.binomial(lists, np.clip(random.normal(chance, 0.1, users), 0, 1))
     return of_users(
-        MEASURES, [[int(n), int(y) * ONE, int(y) * ONE, int(y), 5 * int(n), int(y) << 33] for n, y in zip(lists, hits, strict=True)]
+        MEASURES,
+        [[int(n), int(y * ndcg * ONE), int(y) * ONE, int(y), 5 * int(n), int(y) << 33] for n, y in zip(lists, hits, strict=True)],
     )
 
 
@@ -111,12 +114,29 @@ def test_a_broken_experiment_is_invalid_throughout_and_at_once() -> None:
 
 def test_the_whole_experiment_is_as_bad_as_its_worst_paging_measure() -> None:
     moments = {"control": arm(2_000, 0.5, 1), "good": arm(2_000, 0.6, 2), "bad": arm(2_000, 0.4, 3)}
-    found = told(Policy(paging=("mrr@3",)), stored(moments))
+    found = told(Policy(paging=("dcg@10", "hit_rate@5")), stored(moments))
     assert found.verdict.word == "regressed"
     assert found.verdict.reason.startswith("bad: ")
     assert told(Policy(), stored({name: moments[name] for name in ("control", "good")})).verdict.word == "improved"
     unknown = told(Policy(), stored({"x": moments["control"], "y": moments["good"]}))
     assert unknown.verdict.reason == "no variant is known as the control: name one"
+
+
+def test_a_measure_that_pages_nobody_decides_nothing() -> None:
+    moments = {"control": arm(2_000, 0.5, 1), "treatment": arm(2_000, 0.6, 2, ndcg=0.6)}
+    for paging, word in ((("ndcg@10",), "regressed"), (("hit_rate@5",), "improved"), (("hit_rate@5", "ndcg@10"), "regressed")):
+        found = told(Policy(paging=paging), stored(moments))
+        words = {f"{each.metric}@{each.k}": each.verdict and each.verdict.word for each in found.variants[1].measures}
+        assert (words["ndcg@10"], words["hit_rate@5"], found.verdict.word) == ("regressed", "improved", word)
+        assert [f"{row.metric}@{row.k}" for row in found.rows() if row.series == "paging"] == sorted(paging, key=list(words).index)
+
+
+def test_one_measure_decides_with_all_of_alpha_when_none_is_named() -> None:
+    moments = {"control": arm(2_000, 0.5, 1), "treatment": arm(2_000, 0.4, 2)}
+    assert told(Policy(), stored(moments)) == told(Policy(paging=("ndcg@10",)), stored(moments))
+    others = Measures(Scorer(["mrr@3", "ndcg@5", "precision@5"]).columns)
+    assert Policy().deciding(others).paging == ("mrr@3",)
+    assert Policy(paging=("ndcg@5",)).deciding(others).paging == ("ndcg@5",)
 
 
 def test_the_order_of_partitions_does_not_matter() -> None:
@@ -173,6 +193,10 @@ def test_variance_reduction_narrows_the_interval_and_is_published() -> None:
     assert told.reduced.lift_upper - told.reduced.lift_lower < 0.85 * (told.lift_upper - told.lift_lower)  # type: ignore[operator]
     rows = {row.series: row.value for row in found.rows() if (row.variant, row.metric, row.k) == ("treatment", told.metric, str(told.k))}
     assert rows["variance_reduction"] == told.reduced.variance_reduction
+    assert rows["judged_lift_upper"] == told.lift_upper
+    reduced = build_report(WITH_COVARIATES, Policy(cuped_verdict=True), stored(moments), scales)
+    judged = [row.value for row in reduced.rows() if row.series == "judged_lift_upper"]
+    assert judged == [told.reduced.lift_upper] != [told.lift_upper]
     assert {name: rows[f"reduced_{name}"] for name in ("mean", "lift", "lift_lower", "lift_upper")} == {
         name: getattr(told.reduced, name) for name in ("mean", "lift", "lift_lower", "lift_upper")
     }

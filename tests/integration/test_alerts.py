@@ -99,9 +99,9 @@ def listening(stack: Stack) -> Iterator[Listening]:
 
 def test_nothing_is_told_of_an_experiment_without_an_effect(stack: Stack) -> None:
     with listening(stack) as heard:
-        (first,) = stack.prometheus.wait_for("job:streammetrics_window_end_timestamp_seconds:max")
+        (first,) = stack.prometheus.wait_for("job:streammetrics_tasks_watermark_timestamp_seconds:max")
         stack.prometheus.wait_for(
-            "job:streammetrics_window_end_timestamp_seconds:max",
+            "job:streammetrics_tasks_watermark_timestamp_seconds:max",
             lambda found: found[0].value >= first.value + QUIET_SECONDS,
             deadline_seconds=PATIENCE_SECONDS,
         )

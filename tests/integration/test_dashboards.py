@@ -105,12 +105,21 @@ def test_verdicts_are_behind_by_the_time_since_the_last_list_entered(shown: Scen
 def table_of(report: ExperimentReport) -> dict[str, dict[tuple[str, ...], float]]:
     """The columns of the verdict table by k, metric, variant, straight from the report."""
     control = {(str(each.k), each.metric): each.mean for each in report.variants[0].measures}
-    columns: dict[str, dict[tuple[str, ...], float]] = {letter: {} for letter in "ABCDEFG"}
+    columns: dict[str, dict[tuple[str, ...], float]] = {letter: {} for letter in "ABCDEFGH"}
     for variant in report.variants[1:]:
         for each in variant.measures:
             assert each.verdict is not None
             place = (str(each.k), each.metric, variant.variant)
-            cells = (each.verdict.code, each.lift, each.lift_lower, each.lift_upper, each.mean, control[place[:2]], variant.users)
+            cells = (
+                each.verdict.code,
+                each.lift,
+                each.lift_lower,
+                each.lift_upper,
+                each.mean,
+                control[place[:2]],
+                variant.users,
+                each.paging or None,
+            )
             for letter, value in zip(columns, cells, strict=True):
                 if value is not None:
                     columns[letter][place] = value
