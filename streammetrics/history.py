@@ -23,7 +23,7 @@ LOOK_MS: Final = 60_000
 LOOKS_MAX: Final = 96
 """Most looks of one experiment and scope: as many as a page can show side by side."""
 TRAILS_MAX: Final = 40
-"""Most experiments and scopes; those that were looked at last are kept."""
+"""Most experiments and scopes; those that were looked at most often are kept, so that newcomers take no known one's place."""
 MEASURES_MAX: Final = 6
 VARIANTS_MAX: Final = 6
 """Most measures and compared variants of a look."""
@@ -189,5 +189,5 @@ def _day(at_ms: int) -> int:
 def _bounded(trails: Iterable[Trail]) -> tuple[Trail, ...]:
     kept: Sequence[Trail] = [*trails]
     if len(kept) > TRAILS_MAX:
-        kept = sorted(kept, key=lambda each: each.looks.kept[-1][0] if each.looks.kept else 0)[-TRAILS_MAX:]
+        kept = sorted(kept, key=lambda each: (-len(each.looks.kept), each.experiment, each.scope))[:TRAILS_MAX]
     return tuple(sorted(kept, key=lambda each: (each.experiment, each.scope)))

@@ -16,6 +16,7 @@ from tests.experiments.samples import experiment
 START_MS = 1_732_183_200_000
 WORSE = experiment({"control": 0.5, "treatment": 0.4})
 SAME = experiment({"control": 0.5, "treatment": 0.5})
+SCOPES = ("start", "day")
 TIMES = st.lists(st.integers(0, 40_000_000), unique=True, max_size=3 * LOOKS_MAX)
 
 
@@ -54,6 +55,19 @@ def test_a_year_of_looks_stays_bounded_and_keeps_the_first_one() -> None:
             found = found.take(START_MS + minute * 60_000, minute)
     assert LOOKS_MAX / 2 <= len(found.kept) <= LOOKS_MAX
     assert found.kept[0][1] == 0
+
+
+def test_looks_at_more_than_are_remembered_push_nobody_out() -> None:
+    history = History()
+    several = [
+        experiment({"control": 0.5, "treatment": 0.4}, name=f"e{number:02}", scope=scope) for number in range(30) for scope in SCOPES
+    ]
+    for minute in range(1, 300):
+        history = history.take(START_MS + minute * LOOK_MS, several)
+    looks = [len(each.looks.kept) for each in history.trails]
+    assert len(looks) == TRAILS_MAX
+    assert min(looks) == max(looks) >= LOOKS_MAX / 2
+    assert history.take(START_MS + 300 * LOOK_MS, several[:2]).trails[0].looks.kept[0] == history.trails[0].looks.kept[0]
 
 
 def test_a_look_holds_the_lift_and_its_interval_of_the_variants_that_are_compared() -> None:
