@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Final, NamedTuple, TypeAlias
 
@@ -53,7 +54,7 @@ def swap_test(one: tuple[Ints, Ints], other: tuple[Ints, Ints], samples: int, se
     """The same for a difference of two ratios of sums: in each cluster chance swaps both the numerators and the denominators.
 
     one, other: numerators and denominators by cluster, whole numbers, shape (G,) each. Outcomes within 1e-12 of the observed
-    difference count as equal to it.
+    difference count as equal to it. Where a ratio has no denominator there is no difference to test: NaN.
     """
     steps = np.stack([one[0] - other[0], one[1] - other[1]], axis=1)
     above, below = (np.array([side[0].sum(), side[1].sum()]) for side in (other, one))
@@ -64,6 +65,9 @@ def swap_test(one: tuple[Ints, Ints], other: tuple[Ints, Ints], samples: int, se
             return np.abs(first[:, 0] / first[:, 1] - second[:, 0] / second[:, 1])
 
     observed = float(gap(np.zeros((1, 2), dtype=np.int64))[0]) * (1 - 1e-12)
+    if math.isnan(observed):
+        check_sampling(samples, seed)
+        return Chance(math.nan, True)
     return _share(steps, samples, seed, lambda flipped: gap(flipped) >= observed)
 
 

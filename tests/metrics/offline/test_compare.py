@@ -137,6 +137,17 @@ def test_nothing_in_common_is_no_number() -> None:
     for found in compare(a, b, unpaired="drop").differences:
         assert (found.lists, found.clusters) == (0, 0)
         assert math.isnan(found.difference)
+    ratio = compare(a, b, unpaired="drop", correction="holm")["item_hit_rate@5"]
+    assert math.isnan(ratio.randomisation_p_value)
+
+
+def test_sums_that_would_not_be_exact_are_refused() -> None:
+    lists = 1_100
+    a, b = (
+        evaluate(from_grades([[grade]] * lists + [[0.0]], users=["bob"] * lists + ["ann"]), ["cg@1"]) for grade in (0.0, float(1 << 22))
+    )
+    with pytest.raises(MetricError, match=r"values: got a cluster whose absolute values add up beyond 2\*\*62"):
+        compare(a, b)
 
 
 def test_lists_that_do_not_count_on_a_side_are_left_out() -> None:

@@ -75,6 +75,14 @@ def test_pairs_without_a_difference_change_nothing() -> None:
     assert sign_flip_test(np.concatenate([found, ints([0] * 1000)]), 1, 0) == sign_flip_test(found, 1, 0)
 
 
+def test_a_ratio_without_a_denominator_has_no_chance() -> None:
+    nothing = ints([0, 0]), ints([0, 0])
+    found = swap_test(nothing, nothing, samples=10, seed=0)
+    assert math.isnan(found.p_value)
+    with pytest.raises(MetricError, match="samples"):
+        swap_test(nothing, nothing, samples=0, seed=0)
+
+
 def test_nothing_that_differs_is_no_evidence() -> None:
     assert sign_flip_test(ints([0, 0]), 10, 0) == (1.0, True)
     assert sign_flip_test(ints([]), 10, 0) == (1.0, True)
