@@ -139,7 +139,8 @@ def _read_all(worker: Worker, source: FileSource, looks: ReplayLooks, progress: 
 
 def _ledger(settings: Settings, engine: Engine, store: MemoryStore) -> Ledger:
     ledger = build_ledger(settings, engine)
+    ledger.freeze(store.settle({}))
     for task, view in store.view([0], {}, {}).items():
         ledger.update(task, view.mark, view.control, view.panes, view.users, view.experiments, view.reaches)
-    ledger.freeze(store.settle(ledger.scales_due(1)))  # a replay is looked at once
+    ledger.freeze(store.settle(ledger.scales_due(1)))  # what is over before there was a look is looked at once
     return ledger

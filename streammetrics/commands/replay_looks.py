@@ -41,6 +41,8 @@ class ReplayLooks:
         ledger = self._ledger
         for task, view in self._store.view([0], ledger.marks, {0: ledger.panes_wanted(0)}, {0: FOREVER}).items():
             ledger.update(task, view.mark, view.control, view.panes, view.users, view.experiments)
+        if changes := ledger.scales_due(1):  # as who shows numbers does: at the first look at which there are users enough
+            ledger.freeze(self._store.settle(changes))
         today = (entered_ms - 1) // DAY_MS
         for (name, day), stored in ledger.stored(1).items():
             if day in (WHOLE, today) and (len(self._seen) < TRAILS_MAX or (name, stored.scope) in self._seen):

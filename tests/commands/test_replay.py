@@ -302,6 +302,15 @@ def test_the_looks_at_an_experiment_do_not_depend_on_how_the_file_comes_or_on_co
     often = ["--set", "worker.commit_ms=1", "--set", "worker.commit_users_max=100"]
     _, again, _ = replayed(tmp_path, "-", stdin=path.read_bytes(), words=often)
     assert (again["experiments"], again["history"]) == (report["experiments"], report["history"])
+    _, begun, _ = replayed(tmp_path, write(tmp_path / "begun.ndjson", sent(traffic, 6_000)))
+    assert [users_and_scale(each)[1] for each in (report, begun)] == [users_and_scale(begun)[1]] * 2, "frozen at the first look"
+    assert users_and_scale(begun)[0] < users_and_scale(report)[0]
+
+
+def users_and_scale(report: dict[str, object]) -> tuple[int, float]:
+    """Of the variant that is compared, since the start."""
+    compared = next(each for each in report["experiments"] if each["scope"] == "start")["variants"][1]  # type: ignore[attr-defined]
+    return compared["users"], compared["measures"][0]["tau"]
 
 
 def test_a_replay_without_experiments_looks_at_none(tmp_path: Path) -> None:
