@@ -133,7 +133,8 @@ def _health_numbers() -> tuple[Block, ...]:
         ),
         number(
             "Feedback without a list",
-            f"Share of feedback that counts for no list, of all traffic. Above {100 * unmatched:g} % the experiment is broken.",
+            "Share of feedback that counts for no list, of all traffic, now. Where it is above "
+            f"{100 * unmatched:g} % on the experiment's days, the experiment is broken.",
             "percentunit",
             Query(_unmatched_share(), "share"),
             decimals=1,

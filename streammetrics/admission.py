@@ -45,7 +45,9 @@ def close_ended(user_id: str, user: User, state: TaskState, rules: EngineRules) 
     """Close those of a user's sessions that no admitted event can touch any more; their lists enter his totals."""
     for session in user.close_before(close_bound(state, rules), rules.join.gap_ms):
         state.sessions_open -= 1
-        session.count_fates(rules.join.attribution_ms, state.counts)
+        joined = session.count_fates(rules.join.attribution_ms, state.counts)
+        if rules.experiments is not None and any(joined):
+            state.note_joined(session.last, *joined)
         if rules.experiments is not None or rules.reach is not None:
             state.leave(user_id, user, session.lists.values(), rules)
 

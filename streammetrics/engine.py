@@ -355,3 +355,4 @@ class Engine:
         if state.watermark not in (NEVER, FOREVER):
             kept = pane_start(state.watermark - self.rules.retention_ms, self.rules.pane_ms)
             state.oldest_kept = max(state.oldest_kept, min(kept, state.final_before))
+            state.forget_joined()

@@ -13,10 +13,10 @@ from typing import Any
 
 from streammetrics.common_lives import Change, CommonLife, SettledScales, begun_lives, shown_lives, times_of
 from streammetrics.errors import StateError
-from streammetrics.experiments import ExperimentReport, Measures, Policy, Stored, build_report, choose_scales
+from streammetrics.experiments import ExperimentReport, Joined, Measures, Policy, Stored, build_report, choose_scales
 from streammetrics.lives import DAY_MS, WHOLE, Scope
 from streammetrics.reach import ReachBoard, ReachLayout, UserWindow
-from streammetrics.report import SINCE_START, THIS_DAY, UNMATCHED, InputStanding, Report, Total
+from streammetrics.report import SINCE_START, THIS_DAY, InputStanding, Report, Total
 from streammetrics.scoring import Layout, add
 from streammetrics.state import Control, decode_control, decode_pane, decode_reach, decode_scope, fit_of
 from streammetrics.windows import FOREVER, NEVER, VIEWS, Board, Pane, View, Window, WindowRules, final_bound, window_end
@@ -133,7 +133,6 @@ class Ledger:
                 if task < tasks and name in lives and lives[name].holds(self._begun[task][name].first):
                     parts.setdefault(key, []).append(scope)
         merged = {key: self._merged(scopes) for key, scopes in parts.items()}
-        share = self._unmatched_share(tasks)
         return {
             (name, day): Stored(
                 experiment=name,
@@ -141,7 +140,7 @@ class Ledger:
                 moments=scope.moments,
                 first_exposures=scope.first_exposures,
                 multi_exposed_users=scope.multi_exposed,
-                unmatched_share=share,
+                joined=self._joined(tasks, lives[name].first // DAY_MS, FOREVER) if day == WHOLE else self._joined(tasks, day, day),
                 credits=scope.credits,
             )
             for (name, day), scope in sorted(merged.items())
@@ -247,15 +246,10 @@ class Ledger:
             if day == WHOLE or (day == today and not dropped):
                 yield build_report(self.experiments.measures_of(kept), self.experiments.policy(name), kept, scales[name])
 
-    def _unmatched_share(self, tasks: int) -> float | None:
-        """Feedback that matches no list, by all feedback whose fate is known; None while there is none."""
-        fates: Counter[str] = Counter()
-        for task, control in self._controls.items():
-            for reason, _, count in control.counts if task < tasks else ():
-                fates[reason] += count
-        unmatched = sum(fates[reason] for reason in UNMATCHED)
-        known = unmatched + fates["matched"]
-        return unmatched / known if known else None
+    def _joined(self, tasks: int, first: int, last: int) -> Joined:
+        """How all feedback fared of the sessions that ended on these UTC days, the last one included."""
+        days = [each for control in self._controls_of(tasks) for each in control.joined if first <= each[0] <= last]
+        return Joined(sum(matched for _, matched, _ in days), sum(unmatched for _, _, unmatched in days))
 
     def _inputs(self) -> Iterable[InputStanding]:
         for task, control in sorted(self._controls.items()):

@@ -52,6 +52,8 @@ def open_task(
     state.pane_starts = set(pane_starts)
     state.entered_before, state.lives.next_number = stored.entered_before, stored.lives_from
     state.entering_ms = max(state.entering_ms, stored.entering_ms)
+    if rules.experiments is not None:
+        state.joined = {day: [matched, unmatched] for day, matched, unmatched in stored.joined}
     _open_reaches(state, rules, stored, reaches)
     if fit_of(stored.rules, signature) == "switched":
         _begin_anew(state, experiments)
@@ -122,4 +124,5 @@ def control_of(state: TaskState, rules: EngineRules, signature: str) -> Control:
         entering_ms=state.entering_ms,
         reach_panes=0 if rules.reach is None else rules.reach.panes,
         reach_from=state.reach_from,
+        joined=[(day, matched, unmatched) for day, (matched, unmatched) in sorted(state.joined.items())],
     )

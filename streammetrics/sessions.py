@@ -203,8 +203,11 @@ class Session:
                 grades[position] = max(grades.get(position, 0), feedback.grade)
         return dict(hits)
 
-    def count_fates(self, attribution_ms: int, counts: Counter[tuple[str, int]]) -> None:
-        """Count the fates that settle when a session closes, as (reason, topic index)."""
+    def count_fates(self, attribution_ms: int, counts: Counter[tuple[str, int]]) -> tuple[int, int]:
+        """Count the fates that settle when a session closes, as (reason, topic index).
+
+        Answers how much feedback counts for a list, and how much for none.
+        """
         matched: dict[int, int] = {}
         distinct: dict[tuple[str, str, str], int] = {}
         answers = self.feedback
@@ -227,6 +230,8 @@ class Session:
             if identity not in self.lists and not parts.whole_seen:
                 for fragment in parts.fragments:
                     counts["too_many_items", fragment.topic] += 1
+        joined = sum(matched.values())
+        return joined, len(answers) - joined
 
     def find(self, feedback: StoredFeedback, attribution_ms: int) -> tuple[ShownList, int] | str:
         """The list and the position that a feedback answers, or the reason why there is none.

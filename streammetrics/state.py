@@ -59,7 +59,8 @@ class Control(msgspec.Struct, kw_only=True, array_like=True):
     (group, newest ts, known since); `lives` is (number, experiment, first and last time, variants, the time of its covariates), and
     the number of the next one is `lives_from`. All lists of panes that end at or before `entered_before` are in the moments of their
     experiments, if they are no older than `counted_from`, and in the reach of their panes: that of lists from `reach_from` on, with gaps
-    of at most `reach_panes`; 0: none is counted. `entering_ms` is the greatest time that lists of the state have to wait.
+    of at most `reach_panes`; 0: none is counted. `entering_ms` is the greatest time that lists of the state have to wait. `joined` is
+    (UTC day in which sessions ended, feedback that counts for a list, feedback that does not), where experiments are counted.
     """
 
     version: int = VERSION
@@ -83,6 +84,7 @@ class Control(msgspec.Struct, kw_only=True, array_like=True):
     entering_ms: int
     reach_panes: int
     reach_from: int
+    joined: list[tuple[int, int, int]] = []
 
 
 _decode_control = msgspec.json.Decoder(Control).decode

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from streammetrics.copies import Labels
 from streammetrics.grades import GradeRules
-from streammetrics.lives import WHOLE, ExperimentRules, Lives
+from streammetrics.lives import DAY_MS, WHOLE, ExperimentRules, Lives
 from streammetrics.reach import Reaches, ReachRules
 from streammetrics.sessions import JoinRules, ShownList, Touched, User
 from streammetrics.windows import FOREVER, NEVER, Group, Panes, groups_of
@@ -130,6 +130,8 @@ class TaskState:
         self.reaches_dirty: set[int] = set()
         self.reach_from = NEVER
         """The least time of lists that count in the reach of panes (ms): the start of a pane."""
+        self.joined: dict[int, list[int]] = {}
+        """By the UTC day (from the epoch) in which a session ended: how much of its feedback counts for a list, and how much for none."""
         self.since: dict[Group, int] = {}
         """No list of a group that is known since is older: what an earlier life of the group left does not enter its totals."""
         self.labelled: dict[tuple[Labels, Labels], Labelled] = {}
@@ -149,6 +151,18 @@ class TaskState:
         elif rules.reach is None:
             lists = [shown for shown in lists if shown.facts.experiments]
         waiting += [shown for shown in lists if shown.ts - shown.ts % pane_ms + pane_ms > user.entered]
+
+    def note_joined(self, ended: int, matched: int, unmatched: int) -> None:
+        """Remember how the feedback of a session fared whose last event was at `ended` (ms)."""
+        of_day = self.joined.setdefault(ended // DAY_MS, [0, 0])
+        of_day[0] += matched
+        of_day[1] += unmatched
+
+    def forget_joined(self) -> None:
+        """Drop the days before every experiment, and before the panes that are kept."""
+        first = min([self.oldest_kept, *(life.first for life in self.lives)]) // DAY_MS
+        for day in [day for day in self.joined if day < first]:
+            del self.joined[day]
 
     def label(self, experiments: Labels, segments: Labels, ts: int, rules: EngineRules) -> Labelled | None:
         """Admit a label set; None when its groups would be more than a task may hold.

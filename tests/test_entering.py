@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import astuple
 from typing import Any
 
@@ -16,7 +17,7 @@ from streammetrics.experiments import ExperimentReport, Policy
 from streammetrics.ledger import ExperimentView, Ledger
 from streammetrics.lives import WHOLE, Earlier, ExperimentRules, Span
 from streammetrics.publisher import Publisher
-from streammetrics.report import Report
+from streammetrics.report import UNMATCHED, Report
 from streammetrics.user_totals import TEAM_PAIRS_MAX
 from streammetrics.vitals import Vitals
 from streammetrics.windows import WindowRules
@@ -107,6 +108,11 @@ def test_any_batches_commits_and_crashes_equal_brute_force(
     machine.live_through(case.steps, data)
     machine.finish(flush)
     assert found(machine) == expected(case, machine, rules, flush=flush)
+    counted: Counter[str] = Counter()
+    for (reason, _), count in machine.state.counts.items():
+        counted[reason] += count
+    joined = [counted["matched"], sum(counted[reason] for reason in UNMATCHED)]
+    assert [sum(of_day[place] for of_day in machine.state.joined.values()) for place in (0, 1)] == joined
 
 
 @given(st.data(), cases(without=("ticks",)), RULES)
@@ -347,6 +353,33 @@ def experiment_reports(machine: Machine) -> dict[str, ExperimentReport]:
     told = json.loads(json.dumps(shown[0].to_json(machine.engine.layout)))
     assert [each["scope"] for each in told["experiments"]] == [each.scope for each in shown[0].experiments]
     return {each.scope: each for each in shown[0].experiments}
+
+
+def test_the_join_is_judged_by_the_days_of_an_experiment() -> None:
+    machine = machine_of()
+    before, tomorrow = NOON_MS - 3 * DAY_MS, NOON_MS + DAY_MS
+    take(machine, *(clicked("w", before + number) for number in range(9)), shown("clock", before + 10_000))
+    lists = [shown(f"u{number}", NOON_MS + number, (("ranker", "ab"[number % 2]),)) for number in range(4)]
+    take(machine, *lists, *(clicked(f"u{number}", NOON_MS + 9) for number in range(3)), clicked("w", NOON_MS + 9), clock(NOON_MS + 10_000))
+    sound = experiment_reports(machine)
+    assert {scope: (each.health.unmatched_share, each.verdict.word) for scope, each in sound.items()} == {
+        "start": (0.25, "inconclusive"),
+        "day": (0.25, "inconclusive"),
+    }
+    lists = [shown(f"u{number}", tomorrow + number, (("ranker", "ab"[number % 2]),)) for number in range(4)]
+    take(machine, *lists, *(clicked("w", tomorrow + 9) for _ in range(4)), clock(tomorrow + 10_000))
+    broken = experiment_reports(machine)
+    assert {scope: each.health.unmatched_share for scope, each in broken.items()} == {"start": 6 / 9, "day": 1.0}
+    assert broken["day"].verdict.reason == "100 % of all feedback counts for no list; up to 25 % is tolerated"
+
+
+def test_how_feedback_fared_is_forgotten_with_the_experiments_and_the_panes_of_its_days() -> None:
+    machine = machine_of(idle_ms=2 * DAY_MS + DAY_MS // 2, retention_ms=DAY_MS)
+    take(machine, clicked("w", NOON_MS), shown("u", NOON_MS + DAY_MS, RANKER), clicked("w", NOON_MS + DAY_MS + 5_000))
+    for days, left in ((2, {1, 2}), (3, {1, 2, 3}), (4, {3, 4})):  # on the fourth day the experiment is over
+        take(machine, clicked("w", NOON_MS + days * DAY_MS), clock(NOON_MS + days * DAY_MS + 10_000))
+        machine.open()
+        assert {day - NOON_MS // DAY_MS for day in machine.state.joined} == left
 
 
 def test_a_report_shows_an_experiment_since_its_start_and_today_with_a_scale_that_never_changes() -> None:

@@ -14,6 +14,7 @@ import msgspec
 
 from streammetrics.errors import StreammetricsError
 from streammetrics.experiments import ExperimentReport, PreferenceReport
+from streammetrics.experiments.verdict import percent
 from streammetrics.history import DAY_SCOPE, History, Look, look_at
 
 SCOPE_WORDS: Final = {"start": "since it began", "day": "on this UTC day"}
@@ -128,10 +129,10 @@ def health_lines(experiment: ExperimentReport) -> list[str]:
     split = "not as it should be" if any("split" in trouble for trouble in health.troubles) else "as it should be"
     lines = [
         f"split of users: {split} (p = {health.sample_ratio_p:.2g})",
-        f"users in several variants: {experiment.multi_exposed_users:,} ({100 * health.multi_exposed_share:.2g} %), excluded",
+        f"users in several variants: {experiment.multi_exposed_users:,} ({percent(health.multi_exposed_share)}), excluded",
     ]
     if health.unmatched_share is not None:
-        lines.append(f"feedback that matches no list: {100 * health.unmatched_share:.2g} %")
+        lines.append(f"feedback that counts for no list: {percent(health.unmatched_share)}")
     return lines
 
 

@@ -101,7 +101,9 @@ class ExperimentSettings(Section):
         _POLICY.multi_exposed_share_max, "Most users of an experiment who saw several variants, by users.", "a number from 0 to 1"
     )
     unmatched_share_max: Number = setting(
-        _POLICY.unmatched_share_max, "Most feedback that matches no list, by feedback.", "a number from 0 to 1"
+        _POLICY.unmatched_share_max,
+        "Most feedback that counts for no list, by all feedback of an experiment's days.",
+        "a number from 0 to 1",
     )
     named: Annotated[Mapping[Text, Trial], BeforeValidator(_table)] = setting(
         {},

@@ -68,7 +68,7 @@ from streammetrics.experiments.report import (
     choose_scales,
 )
 from streammetrics.experiments.sample_ratio import sample_ratio_p_value
-from streammetrics.experiments.verdict import VERDICT_CODES, Health, Verdict, health
+from streammetrics.experiments.verdict import VERDICT_CODES, Health, Joined, Verdict, health
 
 __all__ = [
     "INTERLEAVED",
@@ -80,6 +80,7 @@ __all__ = [
     "ExperimentReport",
     "Health",
     "Interval",
+    "Joined",
     "Measure",
     "MeasureReport",
     "Measures",

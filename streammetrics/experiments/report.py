@@ -16,7 +16,7 @@ from streammetrics.experiments.interleaving import INTERLEAVED, preference, reve
 from streammetrics.experiments.measures import LISTS_AT, USERS_AT, ExperimentError, Measure, Measures
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.sequence import p_value
-from streammetrics.experiments.verdict import Health, Verdict, health, invalid, judge, judge_preference, waiting
+from streammetrics.experiments.verdict import NO_FEEDBACK, Health, Joined, Verdict, health, invalid, judge, judge_preference, waiting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +24,7 @@ class Stored:
     """What is kept of one experiment in one scope, merged over tasks.
 
     moments: by variant, of users who saw this variant only. first_exposures: users by the variant of their first final list,
-    all users. multi_exposed_users: those who saw several variants. unmatched_share: see `verdict.health`. credits: moments of
+    all users. multi_exposed_users: those who saw several variants. joined: see `verdict.health`. credits: moments of
     credit for the second team of a pair against the first, of users who saw the interleaved variant only.
     """
 
@@ -33,7 +33,7 @@ class Stored:
     moments: Mapping[str, Sequence[int]]
     first_exposures: Mapping[str, int]
     multi_exposed_users: int
-    unmatched_share: float | None = None
+    joined: Joined = NO_FEEDBACK
     credits: Mapping[tuple[str, str], Sequence[int]] = field(default_factory=dict)
 
 
@@ -245,7 +245,7 @@ def build_report(measures: Measures, policy: Policy, stored: Stored, scales: Map
             )
     policy = policy.deciding(measures)
     control = policy.control_of(list(stored.moments))
-    state = health(policy, stored.first_exposures, stored.multi_exposed_users, stored.unmatched_share)
+    state = health(policy, stored.first_exposures, stored.multi_exposed_users, stored.joined)
     enough = {variant: sums for variant, sums in stored.moments.items() if sums[USERS_AT] >= policy.min_users}
     shown: dict[str, list[MeasureReport]] = {variant: [] for variant in enough}
     for measure in measures:
@@ -324,7 +324,11 @@ def _compared(
     if against is None:
         return replace(told, verdict=broken or Verdict("inconclusive", f"{control} has fewer than {policy.min_users:,} users"))
     if tau is None:
-        return replace(told, verdict=broken or Verdict("inconclusive", f"no variant has earned any {measure} yet"))
+        earned = any(each.plain.mean > 0 for each in found.values())
+        users = f"{policy.min_users:,} users"
+        unsettled = f"the scale of {measure} is not settled: an exporter does that once {control} and another variant have {users}"
+        why = f"{unsettled} since the start" if earned else f"no variant has earned any {measure} yet"
+        return replace(told, verdict=broken or Verdict("inconclusive", why))
     alpha = policy.interval_alpha(measure)
     apart = difference(own.plain, against.plain, tau, alpha)
     z = z_value(own.plain, against.plain, 1.0)

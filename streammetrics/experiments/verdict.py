@@ -14,9 +14,10 @@ a verdict says what the numbers of now support.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from streammetrics.experiments.estimates import Estimate, Interval, certainly_above, certainly_below
 from streammetrics.experiments.interleaving import Preference
@@ -35,6 +36,8 @@ _THINGS: Final = {
     "item_hit_rate": ("fewer", "more", "hits among the items shown in the first {k}"),
     "precision": ("fewer", "more", "hits in the first {k}"),
 }
+_ALIKE: Final = "all users are alike, so nothing tells how certain that is"
+"""Instead of an interval, where no variance can be seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,21 @@ class Verdict:
         return VERDICT_CODES[self.word]
 
 
+class Joined(NamedTuple):
+    """How much feedback counts for a list, and how much for none."""
+
+    matched: int
+    unmatched: int
+
+    @property
+    def unmatched_share(self) -> float | None:
+        """None without feedback."""
+        return self.unmatched / sum(self) if any(self) else None
+
+
+NO_FEEDBACK: Final = Joined(0, 0)
+
+
 @dataclass(frozen=True, slots=True)
 class Health:
     """Whether an experiment can be read at all. `troubles` are sentences; any makes every verdict invalid."""
@@ -59,12 +77,12 @@ class Health:
     troubles: tuple[str, ...]
 
 
-def health(policy: Policy, first_exposures: Mapping[str, int], multi_exposed_users: int, unmatched_share: float | None = None) -> Health:
+def health(policy: Policy, first_exposures: Mapping[str, int], multi_exposed_users: int, joined: Joined = NO_FEEDBACK) -> Health:
     """Check the split, users in several variants, and the join.
 
-    first_exposures: users by the variant that they saw first, those in several variants too. unmatched_share: feedback that
-    matches no list by all feedback; None where that is not known. The share of users in several variants is judged from
-    `min_users` users on: a share of a handful says nothing.
+    first_exposures: users by the variant that they saw first, those in several variants too. joined: how all feedback of the time
+    fared. The share of users in several variants is judged from `min_users` users on, that of feedback from as much feedback on: a
+    share of a handful says nothing.
 
     >>> health(Policy(), {"control": 4500, "treatment": 5500}, 3).troubles
     ('users are not split as they should be (control 4,500, treatment 5,500; practically never by chance)',)
@@ -81,11 +99,12 @@ def health(policy: Policy, first_exposures: Mapping[str, int], multi_exposed_use
         troubles.append(
             f"{percent(share)} of the users saw more than one variant; up to {percent(policy.multi_exposed_share_max)} is tolerated"
         )
-    if unmatched_share is not None and unmatched_share > policy.unmatched_share_max:
+    unmatched = joined.unmatched_share
+    if unmatched is not None and unmatched > policy.unmatched_share_max and sum(joined) >= policy.min_users:
         troubles.append(
-            f"{percent(unmatched_share)} of the feedback matches no list; up to {percent(policy.unmatched_share_max)} is tolerated"
+            f"{percent(unmatched)} of all feedback counts for no list; up to {percent(policy.unmatched_share_max)} is tolerated"
         )
-    return Health(p, share, unmatched_share, tuple(troubles))
+    return Health(p, share, unmatched, tuple(troubles))
 
 
 def judge(
@@ -114,7 +133,8 @@ def judge(
         return Verdict("improved", f"{said}; {certain}")
     if certainly_above(treatment, control, -policy.margin, tau, alpha):
         return Verdict("safe", f"{said}; not worse by more than {percent(policy.margin)}, {certain}")
-    return Verdict("inconclusive", f"{said} so far; {_range(measure, interval)}")
+    alike = treatment.variance == control.variance == 0
+    return Verdict("inconclusive", f"{said} so far; {_ALIKE if alike else _range(measure, interval)}")
 
 
 def judge_preference(policy: Policy, found: Preference, team: str, against: str) -> Verdict:
@@ -132,7 +152,7 @@ def judge_preference(policy: Policy, found: Preference, team: str, against: str)
         return Verdict("improved", f"{team} won {won}; certain to be preferred {certain}")
     if found.disliked:
         return Verdict("regressed", f"{team} won {won}; {against} is certain to be preferred {certain}")
-    return Verdict("inconclusive", f"{team} won {won} so far; either may be preferred")
+    return Verdict("inconclusive", f"{team} won {won} so far; {'either may be preferred' if found.variance else _ALIKE}")
 
 
 def invalid(state: Health) -> Verdict:
@@ -151,11 +171,13 @@ def percent(share: float) -> str:
 
     >>> percent(0.12), percent(0.0312), percent(0.9875), percent(0.00004)
     ('12 %', '3.1 %', '98.75 %', '0.004 %')
+    >>> percent(0.9999999), percent(1.0), percent(1.345678), percent(123.45678)
+    ('99.9999 %', '100 %', '135 %', '12,300 %')
     """
     value = 100 * share
-    if value >= 95:
-        return f"{value:.6g} %"
-    return f"{float(f'{value:.3g}' if value >= 10 else f'{value:.2g}'):g} %"
+    if 95 <= value < 100:
+        return f"{math.floor(value * 10_000 + 1e-6) / 10_000:.6g} %"
+    return f"{float(f'{value:.3g}' if value >= 10 else f'{value:.2g}'):,.10g} %"
 
 
 def _compared(measure: Measure, lift: float | None, against: str) -> str:

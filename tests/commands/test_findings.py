@@ -78,7 +78,7 @@ def test_health_is_told_in_words() -> None:
     assert health_lines(WORSE) == [
         "split of users: as it should be (p = 1)",
         "users in several variants: 3 (0.075 %), excluded",
-        "feedback that matches no list: 10 %",
+        "feedback that counts for no list: 10 %",
     ]
     assert health_lines(SPLIT)[0].startswith("split of users: not as it should be (p = ")
     assert honesty(WORSE).startswith("Intervals hold at every look: one of a measure is ever wrong in at most 5 % of experiments.")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from streammetrics.experiments import ExperimentReport, Policy, Stored, add_credits, build_report, choose_scales, of_users
+from streammetrics.experiments import ExperimentReport, Joined, Policy, Stored, add_credits, build_report, choose_scales, of_users
 from tests.experiments.columns import MEASURES, ONE, WITH_COVARIATES
 
 USERS = 2_000
@@ -50,7 +50,7 @@ def stored(
         moments=moments,
         first_exposures=counts,
         multi_exposed_users=multi,
-        unmatched_share=0.1,
+        joined=Joined(900, 100),
         credits=credits(USERS, -0.2) if whole else {},
     )
 

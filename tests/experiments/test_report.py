@@ -16,6 +16,7 @@ from streammetrics.experiments.measures import Measures
 from streammetrics.experiments.moments import add, of_users
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.report import ExperimentReport, Stored, build_report, choose_scales
+from streammetrics.experiments.verdict import Joined
 from streammetrics.metrics import Scorer
 from tests.experiments.columns import MEASURES, ONE, WITH_COVARIATES
 
@@ -90,6 +91,29 @@ def test_no_scale_is_chosen_before_there_is_something_to_compare() -> None:
     assert empty[0] == 150
 
 
+def test_who_shows_numbers_before_anybody_settled_their_scale_says_so() -> None:
+    found = build_report(MEASURES, Policy(), stored({"control": arm(150, 0.5, 1), "treatment": arm(150, 0.4, 2)}), {})
+    verdict = found.variants[1].measures[0].verdict
+    assert verdict is not None
+    wanted = "the scale of ndcg@10 is not settled: an exporter does that once control and another variant have 100 users since the start"
+    assert verdict.reason == wanted
+
+
+def test_where_all_users_are_alike_nothing_is_said_to_be_certain() -> None:
+    everybody, nobody = ([[1, hit * ONE, hit * ONE, hit, 5, hit << 33]] * 500 for hit in (1, 0))
+    found = told(
+        Policy(paging=("user_hit_rate@5",)), stored({"control": of_users(MEASURES, everybody), "treatment": of_users(MEASURES, nobody)})
+    )
+    assert found.verdict.word == "inconclusive"
+    assert found.verdict.reason.endswith("so far; all users are alike, so nothing tells how certain that is")
+    credits: dict[tuple[str, str], list[int]] = {}
+    for _ in range(500):
+        add_credits(credits, {("new", "old"): (2, -2)}, 1)
+    (preference,) = told(Policy(), stored({"interleaved": of_users(MEASURES, everybody)}, credits=credits)).preferences
+    wanted = "old won 100 lists in 100 less than it lost against new so far; all users are alike, so nothing tells how certain that is"
+    assert (preference.verdict.word, preference.verdict.reason) == ("inconclusive", wanted)
+
+
 def test_nothing_is_shown_of_an_arm_with_too_few_users() -> None:
     found = told(Policy(), stored({"control": arm(150, 0.5, 1), "treatment": arm(99, 0.1, 2)}))
     assert [(variant.users, len(variant.measures)) for variant in found.variants] == [(150, len(MEASURES)), (99, 0)]
@@ -150,7 +174,7 @@ def test_the_order_of_partitions_does_not_matter() -> None:
 
 def test_series_and_json_say_what_the_report_says() -> None:
     found = told(
-        Policy(), stored({"control": arm(600, 0.5, 1), "treatment": arm(600, 0.45, 2)}, multi_exposed_users=3, unmatched_share=0.1)
+        Policy(), stored({"control": arm(600, 0.5, 1), "treatment": arm(600, 0.45, 2)}, multi_exposed_users=3, joined=Joined(900, 100))
     )
     rows = list(found.rows())
     assert len({row[:-1] for row in rows}) == len(rows)

@@ -7,7 +7,7 @@ import pytest
 from streammetrics.experiments.estimates import Estimate, lift_interval
 from streammetrics.experiments.measures import ExperimentError, Measure
 from streammetrics.experiments.policy import Policy
-from streammetrics.experiments.verdict import VERDICT_CODES, Verdict, health, judge, percent, waiting
+from streammetrics.experiments.verdict import VERDICT_CODES, Joined, Verdict, health, judge, percent, waiting
 
 NDCG = Measure("ndcg", 10, "mean", 2, 1, 40)
 HITS = Measure("hit_rate", 10, "mean", 2, 1, 40)
@@ -69,7 +69,9 @@ def test_a_control_without_any_value_and_data_without_spread_are_inconclusive() 
     nothing = judge(Policy(), NDCG, Estimate(0.4, 1e-6, 500), Estimate(0.0, 0.0, 500), TAU, None)
     assert nothing == Verdict("improved", "control has no ndcg@10; certain at 95 % however often you look")
     still = judge(Policy(), NDCG, Estimate(0.4, 0.0, 500), Estimate(0.5, 0.0, 500), TAU, None)
-    assert still == Verdict("inconclusive", "20 % lower ndcg@10 than control so far; the data do not bound the difference yet")
+    assert still == Verdict(
+        "inconclusive", "20 % lower ndcg@10 than control so far; all users are alike, so nothing tells how certain that is"
+    )
 
 
 def test_paging_measures_and_treatments_share_the_error() -> None:
@@ -86,11 +88,11 @@ def test_paging_measures_and_treatments_share_the_error() -> None:
 
 def test_a_broken_split_double_exposure_and_a_broken_join_are_trouble() -> None:
     split = {"control": 5_000, "treatment": 5_000}
-    assert health(Policy(), split, 100, 0.25).troubles == ()
-    assert health(Policy(), split, 101, 0.25).troubles == ("1 % of the users saw more than one variant; up to 1 % is tolerated",)
-    assert health(Policy(), split, 0, 0.4).troubles == ("40 % of the feedback matches no list; up to 25 % is tolerated",)
+    assert health(Policy(), split, 100, Joined(75, 25)).troubles == ()
+    assert health(Policy(), split, 101, Joined(75, 25)).troubles == ("1 % of the users saw more than one variant; up to 1 % is tolerated",)
+    assert health(Policy(), split, 0, Joined(60, 40)).troubles == ("40 % of all feedback counts for no list; up to 25 % is tolerated",)
     assert health(Policy(), {"control": 4_500, "treatment": 5_500}, 0).troubles[0].startswith("users are not split as they should be")
-    broken = health(Policy(shares={"control": 1, "treatment": 1}), {"control": 800}, 700, 0.9)
+    broken = health(Policy(shares={"control": 1, "treatment": 1}), {"control": 800}, 700, Joined(100, 900))
     assert len(broken.troubles) == 3
     assert "control 800, treatment 0" in broken.troubles[0]
 
@@ -98,6 +100,12 @@ def test_a_broken_split_double_exposure_and_a_broken_join_are_trouble() -> None:
 def test_a_handful_of_users_says_nothing_about_double_exposure() -> None:
     assert health(Policy(), {"control": 3, "treatment": 4}, 5).troubles == ()
     assert health(Policy(), {}, 0).multi_exposed_share == 0
+
+
+def test_a_handful_of_feedback_says_nothing_about_the_join() -> None:
+    for joined, troubles in ((Joined(0, 99), 0), (Joined(0, 100), 1), (Joined(0, 0), 0)):
+        assert len(health(Policy(), {}, 0, joined).troubles) == troubles
+    assert (health(Policy(), {}, 0, Joined(0, 99)).unmatched_share, health(Policy(), {}, 0).unmatched_share) == (1.0, None)
 
 
 def test_who_is_waited_for_is_named() -> None:

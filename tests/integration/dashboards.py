@@ -24,6 +24,7 @@ from prometheus_client.registry import Collector
 from streammetrics.adapters.exhibit import Exhibit
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.report import ExperimentReport, PreferenceRow, Row, Stored, build_report, choose_scales
+from streammetrics.experiments.verdict import Joined
 from streammetrics.metrics.names import METRIC_NAMES
 from streammetrics.ports import Input, StoreNode
 from streammetrics.report import Report
@@ -96,7 +97,7 @@ def experiments() -> dict[str, ExperimentReport]:
             moments=of_scope,
             first_exposures=exposures,
             multi_exposed_users=several,
-            unmatched_share=0.1,
+            joined=Joined(900, 100),
             credits=credits(users[scope], -0.2),
         )
         told[scope] = build_report(WITH_COVARIATES, policy, stored, scales)
