@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -52,6 +53,15 @@ def test_the_table_in_the_readme_has_every_value_with_its_default() -> None:
     told = {row[0].strip("`"): row[1] for row in table_rows(README, "Values")}
     expected = {name: "see values.yaml" if name == "config" else as_told(value) for name, value in leaves(DEFAULTS)}
     assert told == expected
+
+
+def test_the_rules_ask_for_the_job_that_is_scraped() -> None:
+    monitor, rule = ((CHART / "templates" / f"{name}.yaml").read_text(encoding="utf-8") for name in ("servicemonitor", "prometheusrule"))
+    assert "targetLabel: job\n          replacement: {{ .Values.serviceMonitor.job | quote }}" in monitor
+    asked = f'job="{DEFAULTS["serviceMonitor"]["job"]}"'
+    assert f"replace `{asked}` (" in rule
+    rules = "".join(path.read_text(encoding="utf-8") for path in (CHART.parents[1] / "prometheus").glob("*_rules.yml"))
+    assert set(re.findall(r'job="[^"$]*"', rules)) == {asked}
 
 
 def test_the_schema_knows_exactly_the_values_that_there_are() -> None:
