@@ -15,6 +15,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
+import yaml
+
 from deploy.prometheus.generate import Wishes, alertmanager, files
 from streammetrics.adapters.kafka_client import KafkaSettings
 from tests.servers.alertmanager import AlertmanagerServer, Webhook
@@ -30,6 +32,10 @@ DEAD_LETTERS = "streammetrics-dead-letters"
 PARTITIONS = 4
 SCALE = 1 / 120
 """How much shorter the spans of the rules are: what must hold for five minutes, for two and a half seconds."""
+OUTAGES = ("StreammetricsRedisDown", "StreammetricsKafkaDown")
+OUTAGE_KEPT = "20s"
+"""How long these alerts stay after an outage is over: clients pause between two tries as long as in earnest, so until they are back the
+consequences last, which the alerts silence."""
 SCRAPE_MS = 400
 SETTINGS: Mapping[str, str] = {
     "experiments.paging": "ndcg@10",
@@ -49,6 +55,14 @@ SETTINGS: Mapping[str, str] = {
     "log.format": "json",
 }
 """People live ten times as fast as real ones, and final numbers come about nine seconds after live ones."""
+
+
+def _outlasting(rules: str) -> str:
+    """A file of rules in which the alerts of OUTAGES stay for OUTAGE_KEPT."""
+    plain = yaml.safe_load(rules)
+    for rule in [rule for group in plain.get("groups", ()) for rule in group["rules"] if rule.get("alert") in OUTAGES]:
+        rule["keep_firing_for"] = OUTAGE_KEPT
+    return yaml.safe_dump(plain)
 
 
 class Product(Server):
@@ -87,7 +101,7 @@ class Stack:
         self, *, scale: float = SCALE, settings: Mapping[str, str] | None = None, thresholds: Mapping[str, float] | None = None
     ) -> None:
         self.scale = scale
-        self._rules = files(Wishes(scale=scale, thresholds=thresholds or {}))
+        self._rules = {name: _outlasting(text) for name, text in files(Wishes(scale=scale, thresholds=thresholds or {})).items()}
         self._settings = {**SETTINGS, **(settings or {})}
         self._undo = ExitStack()
         self.workers: list[Product] = []
