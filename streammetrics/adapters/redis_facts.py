@@ -41,8 +41,13 @@ class RedisFacts:
         """The names of what the server would not say."""
         return tuple(known.name for known in fields(self) if getattr(self, known.name) is None)
 
+    @property
+    def is_replica(self) -> bool:
+        """Whether it takes no writes now; a failover that ends makes it a primary."""
+        return self.role is not None and "slave" in self.role
+
     def problems(self, cluster: bool) -> tuple[Problem, ...]:
-        """Why this server cannot be used at all; `cluster` is what redis.cluster says.
+        """Why this server cannot be used as it is; `cluster` is what redis.cluster says.
 
         >>> [str(problem) for problem in RedisFacts(version="6.0.16", mode="standalone").problems(cluster=False)]
         ['redis.url = Redis 6.0.16: must lead to Redis 6.2 or newer, or Valkey']
@@ -54,7 +59,7 @@ class RedisFacts:
             found.append(Problem("redis.url", "a sentinel", "must lead to a server that holds data"))
         if self.mode == "cluster" and not cluster:
             found.append(Problem("redis.cluster", "false", "must be true, because the server belongs to a cluster"))
-        if self.role is not None and "slave" in self.role:
+        if self.is_replica:
             found.append(Problem("redis.url", "a replica", "must lead to the primary, because a replica takes no writes"))
         return tuple(found)
 

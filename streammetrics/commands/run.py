@@ -187,9 +187,16 @@ def partition_of(user_id: str, partitions: int) -> int:
 
 
 def _check_store(store: RedisStore, settings: Settings) -> None:
-    """Refuse a Redis that cannot hold state, and say what is at risk with one that may lose it."""
+    """Refuse a Redis that cannot hold state, and say what is at risk with one that may lose it.
+
+    A replica is an outage: it may be what a failover under way has left, and says nothing of the primary to come.
+    """
     store.ping()
     facts = store.facts()
+    if facts.is_replica:
+        store.close()  # over a new connection the name may lead to the primary
+        place = store.settings.place
+        raise StoreError(f"Redis at {place}: a replica takes no writes; name the primary in redis.url, or wait for a failover to end")
     problems = list(facts.problems(settings.redis.cluster))
     for risk in facts.risks():
         if risk.key == "maxmemory-policy" and not settings.redis.allow_eviction:

@@ -15,7 +15,7 @@ from streammetrics.config import load
 from streammetrics.ports import Commit, Outcome
 from tests.command_line import streammetrics
 from tests.servers.kafka import KafkaBroker
-from tests.servers.process import free_port
+from tests.servers.process import HOST, free_port
 from tests.servers.redis import RedisCluster, RedisServer
 
 BOUND_SECONDS = 15.0
@@ -140,6 +140,15 @@ def test_a_redis_that_may_lose_state_is_told_with_the_cure(kafka_broker: KafkaBr
         accepted = streammetrics("doctor", *words(kafka_broker.bootstrap, server.url, namespace, topics, redis__allow_eviction="true"))
         assert accepted.returncode == 0
         assert "0 failures, 2 warnings" in accepted.stdout
+
+
+def test_a_replica_is_a_failure(kafka_broker: KafkaBroker, namespace: str, topics: list[str]) -> None:
+    with RedisServer() as server:
+        with server.client() as client:
+            client.replicaof(HOST, free_port())
+        done = streammetrics("doctor", *words(kafka_broker.bootstrap, server.url, namespace, topics))
+    assert done.returncode == 1
+    assert "redis.url: a replica" in done.stdout
 
 
 def test_a_password_shows_nowhere(kafka_broker: KafkaBroker, namespace: str, topics: list[str]) -> None:

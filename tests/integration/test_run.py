@@ -23,7 +23,7 @@ from tests.integration.pipeline import HOUR_MS, PARTITIONS, Pipeline, Service, T
 from tests.oracle import Group, Tick
 from tests.oracle.users import users_of_tasks
 from tests.servers.kafka import KafkaBroker
-from tests.servers.process import free_port, wait_until
+from tests.servers.process import HOST, free_port, wait_until
 from tests.servers.prometheus import PrometheusServer
 from tests.servers.redis import RedisServer
 from tests.test_service import native
@@ -359,6 +359,36 @@ class TestStartAndStop:
                 service.close()
         finally:
             redis.close()
+
+    def test_a_store_that_is_a_replica_at_the_start_is_waited_for_over_new_connections(
+        self, kafka_broker: KafkaBroker, topic_name: str
+    ) -> None:
+        with RedisServer() as redis, redis.client() as client:
+            client.replicaof(HOST, free_port())
+            service = Pipeline(kafka_broker, redis.url, topic_name, ["impressions", "feedback"]).service()
+            service.launch()
+            try:
+                wait_until(lambda: answers(service, "/readyz", 503, "store: ", "a replica"), what="/readyz names the replica")
+                before = client.info("stats")["total_connections_received"]
+                wait_until(lambda: client.info("stats")["total_connections_received"] > before, what="the name is asked for anew")
+                assert "name the primary in redis.url, or wait for a failover to end" in service.log
+                client.replicaof("NO", "ONE")
+                service.wait_ready()
+                service.signal(signal.SIGTERM)
+                assert service.wait_for_exit() == 0
+            finally:
+                service.close()
+
+    def test_a_replica_is_not_waited_for_longer_than_the_world_may_be_away(self, kafka_broker: KafkaBroker, topic_name: str) -> None:
+        with RedisServer() as redis, redis.client() as client:
+            client.replicaof(HOST, free_port())
+            service = Pipeline(kafka_broker, redis.url, topic_name, ["impressions", "feedback"]).service(worker={"retry_seconds_max": 1})
+            service.launch()
+            try:
+                assert service.wait_for_exit() == 1
+                assert "a replica" in service.log.splitlines()[-1]
+            finally:
+                service.close()
 
     def test_a_broker_that_is_away_at_the_start_is_told(self, pipeline: Pipeline) -> None:
         service = pipeline.service(kafka={"bootstrap_servers": [f"127.0.0.1:{free_port()}"]})
