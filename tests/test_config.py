@@ -541,6 +541,46 @@ def test_a_url_may_name_a_host_or_a_socket(url):
     assert by_flags({"redis.url": url}).settings.redis.url.get_secret_value() == url
 
 
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ("foo=bar", "foo: leave it out"),
+        ("foo", "foo: leave it out"),
+        ("decode_responses=True&db=1", "decode_responses: leave it out"),
+        ("protocol=3", "protocol: leave it out"),
+        ("client_name=x", "client_name: leave it out"),
+        ("max_connections=abc", "max_connections: leave it out"),
+        ("socket_timeout=600", "socket_timeout: set redis.socket_timeout_ms instead"),
+        ("socket_connect_timeout=600", "socket_connect_timeout: set redis.socket_timeout_ms instead"),
+        ("ssl_cert_reqs=none", "ssl_cert_reqs: name whom to trust in redis.ssl_cafile instead"),
+        ("ssl_check_hostname=false", "ssl_check_hostname: name whom to trust in redis.ssl_cafile instead"),
+        ("ssl_ca_certs=/ca.pem", "ssl_ca_certs: name whom to trust in redis.ssl_cafile instead"),
+        ("ssl_certfile=/own.pem", "ssl_certfile: set redis.ssl_certfile instead"),
+        ("ssl_keyfile=/own.key", "ssl_keyfile: set redis.ssl_keyfile instead"),
+        ("foo=1&bar=2", "foo: leave it out; bar: leave it out"),
+        ("db=x", "db is a number of at most 5 digits"),
+        ("db=", "db is a number of at most 5 digits"),
+        ("db=1&db=2", "db is said twice"),
+    ],
+)
+def test_after_the_question_mark_of_a_url_nothing_overrides_what_settings_say(query, told):
+    problem = problem_of(redis__url=f"rediss://cache?{query}")
+    assert (problem.key, problem.value) == ("redis.url", "rediss://cache?***")
+    assert problem.allowed.endswith(told)
+
+
+@pytest.mark.parametrize("url", ["redis://cache/1?db=2", "redis://u@cache?username=v", "redis://:p@cache?password=q"])
+def test_what_a_url_says_before_the_question_mark_is_not_said_again(url):
+    assert problem_of(redis__url=url).allowed.endswith("is said twice")
+
+
+@pytest.mark.parametrize("query", [f"{SECRET}", "pass=hunter2-тайна", "hunter2@cache", "a=b&hunter2=@cache", "password=p@ss&hunter2=1"])
+def test_what_may_be_part_of_a_password_is_not_told_as_the_name_of_an_option(query):
+    problem = problem_of(redis__url=f"redis://user:123?{query}")
+    assert "hunter2" not in str(problem)
+    assert "username and password" in problem.allowed
+
+
 @pytest.mark.parametrize("url", ["redis://cache/1", "unix:///run/redis.sock", "redis://cache?db=1"])
 def test_a_cluster_has_one_database_and_no_socket(url):
     assert problem_of(redis__url=url, redis__cluster=True).key == "redis.url"

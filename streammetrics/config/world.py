@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Annotated, Literal
-from urllib.parse import parse_qs, urlsplit
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Final, Literal
+from urllib.parse import parse_qs, parse_qsl, urlsplit
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from streammetrics.config.fields import (
     PORT_MAX,
@@ -32,6 +34,36 @@ from streammetrics.config.fields import (
 _PATH = "a path, or empty for none"
 CLUSTER_TIMEOUT_MS_MAX = 5_000
 """The client of a cluster waits for one node after the other when they hang: for three nodes five times, and /healthz fails at 30 s."""
+
+_REDIS_QUERY: Final = ("db", "username", "password")
+_WHOM_TO_TRUST: Final = "name whom to trust in redis.ssl_cafile instead"
+_INSTEAD_OF: Final[Mapping[str, str]] = {
+    "socket_timeout": "set redis.socket_timeout_ms instead",
+    "socket_connect_timeout": "set redis.socket_timeout_ms instead",
+    "ssl_ca_certs": _WHOM_TO_TRUST,
+    "ssl_cert_reqs": _WHOM_TO_TRUST,
+    "ssl_check_hostname": _WHOM_TO_TRUST,
+    "ssl_certfile": "set redis.ssl_certfile instead",
+    "ssl_keyfile": "set redis.ssl_keyfile instead",
+}
+"""What to do about an option that the client would take out of the URL, and that would win over ours."""
+
+
+def _redis_query(url: MaskedUrl) -> MaskedUrl:
+    """What may follow the ? of a Redis URL. The messages repeat no value, and no name that may be part of a password."""
+    parts = urlsplit(url.get_secret_value())
+    query = parse_qsl(parts.query, keep_blank_values=True)
+    if foreign := [name for name, _ in query if name not in _REDIS_QUERY]:
+        told = [name for name in foreign if "@" not in parts.query and re.fullmatch(r"[a-z_]{1,40}", name)]
+        advice = "; ".join(f"{name}: {_INSTEAD_OF.get(name, 'leave it out')}" for name in told)
+        raise ValueError("only db, username and password may follow the ?" + (f"; {advice}" if told else ""))
+    if any(name == "db" and not re.fullmatch(r"[0-9]{1,5}", value) for name, value in query):
+        raise ValueError("db is a number of at most 5 digits")
+    before = {"db": parts.scheme != "unix" and parts.path.strip("/"), "username": parts.username, "password": parts.password}
+    said = Counter([*(name for name, _ in query), *(name for name, value in before.items() if value)])
+    if twice := [name for name in _REDIS_QUERY if said[name] > 1]:
+        raise ValueError(f"{twice[0]} is said twice")
+    return url
 
 
 class KafkaSettings(Section):
@@ -103,7 +135,7 @@ class KafkaSettings(Section):
 
 
 class RedisSettings(Section):
-    url: RedisUrl = setting(
+    url: Annotated[RedisUrl, AfterValidator(_redis_query)] = setting(
         MaskedUrl("redis://127.0.0.1:6379/0"),
         "The store. rediss:// speaks TLS; with a cluster, any one of its nodes.",
         "redis://host:port/database, rediss://host:port/database or unix://path",
