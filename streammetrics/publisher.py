@@ -15,7 +15,8 @@ from streammetrics.errors import StoreError
 from streammetrics.ledger import Ledger
 from streammetrics.ports import Clock, Store
 from streammetrics.report import Report
-from streammetrics.vitals import Trouble, Vitals
+from streammetrics.vitals import Vitals
+from streammetrics.work import one_more
 
 LOOK_SECONDS = 10.0
 """How often the servers of the store are asked about themselves: in a cluster these are several questions to each."""
@@ -24,13 +25,24 @@ log = structlog.get_logger("streammetrics.publisher")
 
 
 class Publisher:
-    """One reader of the store. `on_report` is called with each new report, in the publisher's thread."""
+    """One reader of the store. `on_report` is called with each new report, in the publisher's thread.
+
+    A store that has failed for longer than `retry_seconds_max` ends it with the last error; 0 means never.
+    """
 
     def __init__(
-        self, *, ledger: Ledger, store: Store, publish_ms: int, clock: Clock, vitals: Vitals, on_report: Callable[[Report], None]
+        self,
+        *,
+        ledger: Ledger,
+        store: Store,
+        publish_ms: int,
+        clock: Clock,
+        vitals: Vitals,
+        on_report: Callable[[Report], None],
+        retry_seconds_max: float = 0.0,
     ) -> None:
         self._ledger, self._store, self._clock, self._vitals, self._on_report = ledger, store, clock, vitals, on_report
-        self._publish_seconds = publish_ms / 1_000
+        self._publish_seconds, self._retry_seconds_max = publish_ms / 1_000, retry_seconds_max
         self._tasks: int | None = None
         self._settled = False
         self._looked_seconds: float | None = None
@@ -91,14 +103,11 @@ class Publisher:
         try:
             self.publish()
         except StoreError as error:
-            known = vitals.publish_trouble
-            if known is None:
-                log.warning("cannot read committed state, trying again", error=str(error))
-            since = self._clock.monotonic() if known is None else known.since_seconds
-            vitals.publish_trouble = Trouble(since, 1 if known is None else known.failures + 1, str(error))
+            now = self._clock.monotonic()
+            vitals.publish_trouble = one_more("committed state", vitals.publish_trouble, error, now, self._retry_seconds_max)
             vitals.store_nodes, self._looked_seconds = (), None  # what they said before may hold no more
         else:
             self.look()
             if vitals.publish_trouble is not None:
-                log.info("committed state can be read again")
+                log.info("committed state available again", failures=vitals.publish_trouble.failures)
             vitals.publish_trouble = None

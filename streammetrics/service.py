@@ -99,7 +99,7 @@ class Worker:
             polled = self.source.poll(timeout_s)
         except SourceError as error:
             self._poll_failed_seconds = self.clock.monotonic()
-            self._polling = one_more("source", self._polling, error, self._poll_failed_seconds, self.rules)
+            self._polling = one_more("source", self._polling, error, self._poll_failed_seconds, self.rules.retry_seconds_max)
             self.clock.sleep(max(0.0, timeout_s - (self._poll_failed_seconds - began)))  # it may fail at once, thousands of times a second
             return
         if self._polling is not None and began - self._poll_failed_seconds > CALM_SECONDS:
@@ -180,7 +180,7 @@ class Worker:
     def _trouble(self, work: Work, where: str, error: Exception) -> None:
         """Note that a task cannot go on, and wait before its next try."""
         now = self.clock.monotonic()
-        self._failing[where] = one_more(where, self._failing.get(where), error, now, self.rules)
+        self._failing[where] = one_more(where, self._failing.get(where), error, now, self.rules.retry_seconds_max)
         work.failing, work.failures = where, work.failures + 1
         work.retry_at = now + self._backoff.delay(work.failures)
 

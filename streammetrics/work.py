@@ -54,12 +54,12 @@ class Backoff:
         return random.uniform(0.5, 1.0) * min(self._cap, self._first * 2.0 ** min(failures - 1, 30))
 
 
-def one_more(where: str, known: Trouble | None, error: Exception, now_seconds: float, rules: WorkerRules) -> Trouble:
-    """Count one more failure, say so once, and give up (raise the error) where the operator wants that."""
+def one_more(where: str, known: Trouble | None, error: Exception, now_seconds: float, retry_seconds_max: float) -> Trouble:
+    """Count one more failure, say so once, and give up (raise the error) after so long; 0 means never."""
     if known is None:
         log.warning(f"{where} unavailable, trying again", error=str(error))
         known = Trouble(now_seconds, 0, "")
-    if rules.retry_seconds_max and now_seconds - known.since_seconds > rules.retry_seconds_max:
+    if retry_seconds_max and now_seconds - known.since_seconds > retry_seconds_max:
         raise error
     return Trouble(known.since_seconds, known.failures + 1, str(error))
 

@@ -52,13 +52,26 @@ class Away(MemoryStore):
 
 
 def publisher_of(
-    store: Store, shown: list[Report], signature: str = ENGINE.signature, clock: Clock | None = None
+    store: Store,
+    shown: list[Report],
+    signature: str = ENGINE.signature,
+    clock: Clock | None = None,
+    retry_seconds_max: float = 0,
 ) -> tuple[Publisher, Vitals]:
     rules = WindowRules(pane_ms=4, windows_ms=(4,), lateness_ms=2, attribution_ms=5)
     vitals = Vitals()
     ledger = Ledger(ENGINE.layout, rules, {}, signature)
     clock = clock or SystemClock()
-    return Publisher(ledger=ledger, store=store, publish_ms=10, clock=clock, vitals=vitals, on_report=shown.append), vitals
+    publisher = Publisher(
+        ledger=ledger,
+        store=store,
+        publish_ms=10,
+        clock=clock,
+        vitals=vitals,
+        on_report=shown.append,
+        retry_seconds_max=retry_seconds_max,
+    )
+    return publisher, vitals
 
 
 def committed(store: Store, tasks: int = 1) -> Machine:
@@ -99,6 +112,37 @@ def test_the_last_report_stands_while_the_store_is_away_and_the_trouble_is_told(
     publisher.run(stop)
     assert vitals.publish_trouble is None
     assert len(shown) == 2
+
+
+def test_a_store_that_is_away_for_longer_than_it_may_be_is_given_up() -> None:
+    store, clock, stop = Away(), HandClock(0), threading.Event()
+    committed(store)
+    publisher, _ = publisher_of(store, [], clock=clock, retry_seconds_max=60)
+    stop.set()
+    store.away = True
+    publisher.run(stop)
+    clock.sleep(59)
+    publisher.run(stop)
+    store.away = False
+    publisher.run(stop)  # it came back in time, and what comes next is another outage
+    store.away = True
+    publisher.run(stop)
+    clock.sleep(61)
+    with pytest.raises(StoreError, match="the store is away"):
+        publisher.run(stop)
+
+
+def test_a_store_that_may_be_away_for_ever_is_never_given_up() -> None:
+    store, clock, stop = Away(), HandClock(0), threading.Event()
+    publisher, vitals = publisher_of(store, [], clock=clock)
+    stop.set()
+    store.away = True
+    for _ in range(3):
+        publisher.run(stop)
+        clock.sleep(1_000_000)
+    assert vitals.publish_trouble is not None
+    assert vitals.publish_trouble.since_seconds < 1
+    assert vitals.publish_trouble.failures == 3
 
 
 def test_the_servers_of_the_store_are_asked_every_few_seconds_and_forgotten_while_it_is_away() -> None:

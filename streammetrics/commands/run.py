@@ -112,6 +112,7 @@ def _serve(settings: Settings, engine: Engine, exhibit: Exhibit, clock: Clock, v
                     clock=clock,
                     vitals=vitals,
                     on_report=Keeper(exhibit.show, shelf).take,
+                    retry_seconds_max=settings.worker.retry_seconds_max,
                 )
                 thread = publisher.start(unpublish)
             if settings.worker.role == "exporter":

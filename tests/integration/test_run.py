@@ -390,6 +390,21 @@ class TestStartAndStop:
             finally:
                 service.close()
 
+    def test_an_exporter_gives_up_on_a_store_that_is_away_for_longer_than_it_may_be(
+        self, kafka_broker: KafkaBroker, topic_name: str
+    ) -> None:
+        with RedisServer() as redis:
+            pipeline = Pipeline(kafka_broker, redis.url, topic_name, ["impressions", "feedback"])
+            service = pipeline.service(worker={"role": "exporter", "retry_seconds_max": 1})
+            service.launch()
+            try:
+                wait_until(lambda: answers(service, "/readyz", 503, "no committed state"), what="the exporter looks at an empty store")
+                redis.kill()
+                assert service.wait_for_exit() == 1
+                assert service.log.splitlines()[-1].startswith("streammetrics: Redis at 127.0.0.1:")
+            finally:
+                service.close()
+
     def test_a_broker_that_is_away_at_the_start_is_told(self, pipeline: Pipeline) -> None:
         service = pipeline.service(kafka={"bootstrap_servers": [f"127.0.0.1:{free_port()}"]})
         service.launch()
