@@ -232,12 +232,13 @@ def _listen(host: str, port: int, rules: HttpRules) -> Doors:
             listening.bind(address)
             listening.listen(rules.connections_max)
         except OSError as error:
-            raise ConfigError([_why_not(error, host, port)]) from None
+            raise ConfigError([why_not_listened_on(error, host, port)]) from None
         on_failure.pop_all()
         return listening
 
 
-def _why_not(error: OSError, host: str, port: int) -> Problem:
+def why_not_listened_on(error: OSError, host: str, port: int) -> Problem:
+    """Whose fault it is that nobody can listen there, and what to set instead."""
     where = f"cannot listen on {host} port {port}: {error.strerror or error}"
     if isinstance(error, socket.gaierror) or error.errno in _FAULTS_OF_HOST:
         allowed = "name an address of this machine: 127.0.0.1 for itself alone, 0.0.0.0 for every network"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -10,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, TypeAlias
 
 from streammetrics.adapters.http_connections import tls_context
-from streammetrics.adapters.http_server import resolved, rules_of
+from streammetrics.adapters.http_server import resolved, rules_of, why_not_listened_on
 from streammetrics.adapters.kafka_client import require_files, unreachable_reason
 from streammetrics.adapters.kafka_facts import read_cluster
 from streammetrics.adapters.kafka_topics import describe_topics
@@ -19,6 +20,7 @@ from streammetrics.adapters.redis_store import RedisStore
 from streammetrics.commands.assembly import build_engine
 from streammetrics.commands.connections import kafka_settings, redis_settings
 from streammetrics.config import Settings
+from streammetrics.errors import ConfigError
 from streammetrics.state import OTHER_MEASURES, decode_control, fit_of
 
 REDIS_ANSWER_MS = 2_000
@@ -52,7 +54,10 @@ Check: TypeAlias = Callable[[Settings, Seen], Iterator[Finding]]
 
 
 def kafka_findings(settings: Settings, seen: Seen) -> Iterator[Finding]:
-    """Servers one by one, the cluster, the input topics and the dead-letter topic."""
+    """Servers one by one, the cluster, the input topics and the dead-letter topic; nothing of it for an exporter."""
+    if settings.worker.role == "exporter":
+        yield Finding("ok", "not asked, because worker.role is exporter: an exporter never speaks to Kafka")
+        return
     kafka, connection = settings.kafka, kafka_settings(settings)
     require_files(connection)
     refused = {server: reason for server in kafka.bootstrap_servers if (reason := unreachable_reason([server], CONNECT_SECONDS))}
@@ -195,6 +200,8 @@ def port_findings(settings: Settings, seen: Seen) -> Iterator[Finding]:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
     except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise ConfigError([why_not_listened_on(error, http.host, http.port)]) from None
         told = f"cannot be listened on: {error.strerror or error}"
         yield Finding("warn", told, "if that is not streammetrics itself, choose another http.port or http.host")
     else:
