@@ -157,9 +157,11 @@ def replay(
     """
     from streammetrics.commands.replay import replay_and_show  # noqa: PLC0415
     from streammetrics.commands.replay_files import Outputs  # noqa: PLC0415
+    from streammetrics.commands.signals import broken_off_by_sigterm  # noqa: PLC0415
 
     loaded = _load(config_path, settings_given)
-    replay_and_show(loaded.settings, files, Outputs(**outputs), flush=flush, quiet=quiet)
+    with broken_off_by_sigterm():
+        replay_and_show(loaded.settings, files, Outputs(**outputs), flush=flush, quiet=quiet)
 
 
 @command
@@ -193,9 +195,11 @@ def report(
       curl -s http://127.0.0.1:9464/api/report | streammetrics report - --format json
     """
     from streammetrics.commands.report import show_report  # noqa: PLC0415
+    from streammetrics.commands.signals import broken_off_by_sigterm  # noqa: PLC0415
 
     loaded = _load(config_path, settings_given)
-    show_report(loaded.settings, file, form=form, html=html, names=names, all_measures=all_measures)
+    with broken_off_by_sigterm():
+        show_report(loaded.settings, file, form=form, html=html, names=names, all_measures=all_measures)
 
 
 @command

@@ -1,4 +1,5 @@
-"""SIGINT and SIGTERM as one event to wait for. The first asks for a clean end, the second ends the process at once."""
+"""SIGINT and SIGTERM as one event to wait for, where the first asks for a clean end and the second ends the process at once; and
+SIGTERM as what Ctrl-C is, for what cannot wait for an event."""
 
 from __future__ import annotations
 
@@ -46,3 +47,13 @@ def stopping() -> Iterator[threading.Event]:
             signal.signal(number, handler)
         heard.put(False)
         teller.join()
+
+
+@contextmanager
+def broken_off_by_sigterm() -> Iterator[None]:
+    """SIGTERM breaks the block off as SIGINT does, by KeyboardInterrupt, so that what cleans up after itself does. For the main thread."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -8,6 +8,7 @@ import itertools
 import json
 import os
 import random
+import signal
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -15,7 +16,8 @@ import pytest
 
 from streammetrics.events.model import MALFORMED_REASONS
 from streammetrics.simulate import Sent, Traffic, generate
-from tests.command_line import called, streammetrics
+from tests.command_line import called, started, streammetrics
+from tests.servers.process import wait_until
 
 SETTINGS = ["--set", "windows.pane_ms=10000", "--set", "windows.windows=1m,5m", "--set", "windows.segments=surface"]
 QUICK = ["--set", "join.gap_ms=120000", "--set", "join.attribution_ms=60000"]
@@ -171,6 +173,19 @@ def test_a_replay_that_fails_leaves_no_partial_file_and_the_former_one_as_it_was
     assert done.stdout == ""
     assert panes.read_text() == "the former one"
     assert sorted(each.name for each in tmp_path.iterdir()) == ["cut.ndjson.gz", "events", "panes"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_replay_that_is_broken_off_leaves_no_partial_file_and_the_former_one_as_it_was(number: signal.Signals, tmp_path: Path) -> None:
+    pipe, report = tmp_path / "events", tmp_path / "report.json"
+    os.mkfifo(pipe)
+    report.write_text("former")
+    with started("replay", pipe, "--report", report, "--panes", tmp_path / "panes") as process, pipe.open("wb"):
+        wait_until(lambda: len(list(tmp_path.glob("*.part"))) == 2, what="the replay has opened what it writes")
+        process.send_signal(number)
+        assert process.wait(30) == 1
+    assert report.read_text() == "former"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["events", "report.json"]
 
 
 @pytest.mark.parametrize("option", ["--panes", "--report", "--dead-letters"])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from random import Random
@@ -11,7 +13,7 @@ from typing import Any
 import pytest
 
 from streammetrics.simulate import Regression, Traffic, generate
-from tests.command_line import called, streammetrics
+from tests.command_line import called, started, streammetrics
 
 JOIN = ["--set", "join.gap_ms=600000", "--set", "join.attribution_ms=600000"]
 SETTINGS = [*JOIN, "--set", "experiments.paging=ndcg@10", "--set", "experiments.patience_ms=0"]
@@ -84,6 +86,16 @@ def test_what_cannot_be_read_or_written_is_said(saved: Path, tmp_path: Path) -> 
     assert (unknown.returncode, "no experiment 'rankr'" in unknown.stderr) == (1, True)
     unwritable = called("report", saved, "--html", tmp_path / "no" / "page.html")
     assert (unwritable.returncode, "--html" in unwritable.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_report_that_is_broken_off_ends_as_every_command_that_fails(number: signal.Signals, tmp_path: Path) -> None:
+    pipe = tmp_path / "report.json"
+    os.mkfifo(pipe)
+    with started("report", pipe, "--html", tmp_path / "page.html") as process, pipe.open("wb"):  # opens when the report is read
+        process.send_signal(number)
+        assert process.wait(30) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["report.json"]
 
 
 def test_the_page_overwrites_no_report(saved: Path, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from streammetrics.commands.signals import SIGNALS, stopping
+from streammetrics.commands.signals import SIGNALS, broken_off_by_sigterm, stopping
 from tests.command_line import ROOT
 
 WAITING = """
@@ -65,3 +65,10 @@ with stopping():
 def test_the_second_signal_ends_the_process_at_once() -> None:
     done = subprocess.run([sys.executable, "-c", TWICE], cwd=ROOT, timeout=60, check=False)
     assert done.returncode == 128 + signal.SIGTERM
+
+
+def test_a_block_that_sigterm_breaks_off_cleans_up_as_after_ctrl_c() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(KeyboardInterrupt), broken_off_by_sigterm():
+        signal.raise_signal(signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) is before
