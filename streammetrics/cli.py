@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 PORT = click.IntRange(0, 65535)
 FILE = click.Path(path_type=Path, dir_okay=False)
+SEED = click.IntRange(0, 2**63 - 1)
+DAY_MS = 86_400_000
 MINUTES_MAX = 10_000_000
 """Nineteen years of event time."""
 
@@ -226,10 +228,12 @@ def report(
     help="First event time: ISO 8601 with a zone, epoch ms, or now.  [default: now in real time; in a burst to Kafka so that it ends now; "
     "for files a fixed time]",
 )
-@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="The same seed and options give the same bytes.")
-@click.option("--users", type=click.IntRange(min=1), default=20_000, show_default=True, help="How many users there are.")
-@click.option("--rate", type=FiniteFloatRange(min=0.001), default=20.0, show_default=True, help="Lists shown a second, in event time.")
-@click.option("--items", type=click.IntRange(min=1), default=12, show_default=True, help="Items of a list.")
+@click.option("--seed", type=SEED, default=1, show_default=True, help="The same seed and options give the same bytes.")
+@click.option("--users", type=click.IntRange(1, 1_000_000_000), default=20_000, show_default=True, help="How many users there are.")
+@click.option(
+    "--rate", type=FiniteFloatRange(0.001, 1_000_000), default=20.0, show_default=True, help="Lists shown a second, in event time."
+)
+@click.option("--items", type=click.IntRange(1, 1_000), default=12, show_default=True, help="Items of a list.")
 @click.option("--experiment", default="ranker", show_default=True, help="Name of the experiment.")
 @click.option(
     "--variant",
@@ -242,10 +246,10 @@ def report(
     "--regression", metavar="VARIANT:FACTOR[@AFTER]", help="Multiply a variant's quality from some time on, such as treatment:0.85@600s."
 )
 @click.option("--interleaved", is_flag=True, help="Lists that the rankers of the two variants draft as teams: the variant is interleaved.")
-@click.option("--disorder-ms", type=click.IntRange(min=0), default=2_000, show_default=True, help="How long a record may be under way.")
+@click.option("--disorder-ms", type=click.IntRange(0, DAY_MS), default=2_000, show_default=True, help="How long a record may be under way.")
 @_share("--duplicates", "Share of events that are sent twice.")
 @_share("--lates", "Share of events that arrive --late-ms late.")
-@click.option("--late-ms", type=click.IntRange(min=0), default=300_000, show_default=True, help="How late they arrive.")
+@click.option("--late-ms", type=click.IntRange(0, 30 * DAY_MS), default=300_000, show_default=True, help="How late they arrive.")
 @_share("--malformed", "Broken records, as a share of the good ones, sent besides them.")
 @_share("--without-id", "Share of feedback that does not name its list.")
 def simulate(config_path: Path | None, settings_given: tuple[str, ...], **words: Any) -> None:
@@ -272,7 +276,7 @@ def simulate(config_path: Path | None, settings_given: tuple[str, ...], **words:
 @configured
 @serving
 @click.option("--seconds", type=FiniteFloatRange(min=0), default=0.0, help="Stop after this long; 0 for when Ctrl-C comes.")
-@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Seed of the simulated traffic.")
+@click.option("--seed", type=SEED, default=1, show_default=True, help="Seed of the simulated traffic.")
 @click.option("--rate", type=FiniteFloatRange(min=0.1, max=2_000), default=50.0, show_default=True, help="Lists shown a second.")
 def demo(
     config_path: Path | None, settings_given: tuple[str, ...], port: int | None, host: str | None, seconds: float, seed: int, rate: float

@@ -13,6 +13,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from streammetrics.cli import main
+from streammetrics.commands.simulate_plan import STDOUT, Wishes, plan_of
+from streammetrics.errors import ConfigError
 from streammetrics.version import __version__
 from tests.command_line import ROOT, environment, streammetrics
 from tests.servers.process import free_port
@@ -136,6 +138,23 @@ def test_minutes_beyond_what_milliseconds_can_count_are_wrong_usage() -> None:
     result = invoke("simulate", *NEEDED["simulate"], "--minutes", "1e306")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "Invalid value for '--minutes': 1e+306 is not in the range" in " ".join(result.stderr.split())
+
+
+@pytest.mark.parametrize("option", ["--users", "--seed", "--rate", "--items", "--disorder-ms", "--late-ms"])
+def test_the_bounds_of_traffic_are_those_that_the_help_of_simulate_shows(option: str) -> None:
+    (kind,) = [known.type for known in commands()["simulate"].params if option in known.opts]
+    assert isinstance(kind, click.IntRange | click.FloatRange)
+    assert kind.min is not None
+    assert kind.max is not None
+    name = option.removeprefix("--").replace("-", "_")
+    for bound, beyond in ((kind.min, kind.min - 1), (kind.max, kind.max + 1)):
+        plan_of(Wishes(**{"out": (STDOUT,), name: bound}), ("impressions", "feedback"), 0)
+        with pytest.raises(ConfigError):
+            plan_of(Wishes(**{"out": (STDOUT,), name: beyond}), ("impressions", "feedback"), 0)
+        result = invoke("simulate", *NEEDED["simulate"], option, str(beyond))
+        assert result.exit_code == 2
+        assert f"Invalid value for '{option}'" in result.stderr
+    assert f"<=x<={kind.max}" in " ".join(invoke("simulate", "--help").output.split())
 
 
 def test_what_the_world_refuses_ends_with_1(tmp_path: Path) -> None:

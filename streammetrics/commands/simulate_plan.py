@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -22,6 +23,24 @@ FILE_MINUTES = 10.0
 
 FILE_START_MS = Traffic().start_ms
 """Files begin at a fixed time, so that the same words give the same bytes on any day."""
+
+_OPTIONS = {
+    "users": "--users",
+    "seed": "--seed",
+    "impressions_per_second": "--rate",
+    "items_per_list": "--items",
+    "experiment": "--experiment",
+    "variants": "--variant",
+    "regression": "--regression",
+    "interleaved": "--interleaved",
+    "disorder_ms": "--disorder-ms",
+    "duplicate_rate": "--duplicates",
+    "late_rate": "--lates",
+    "late_ms": "--late-ms",
+    "malformed_rate": "--malformed",
+    "feedback_without_id_rate": "--without-id",
+}
+"""What traffic depends on, by the options that stand for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,25 +101,26 @@ def plan_of(wishes: Wishes, topics: Sequence[str], now_ms: int) -> Plan:
     if problems:
         raise ConfigError(problems)
     minutes = FILE_MINUTES if not wishes.kafka and wishes.events is None and wishes.minutes is None else wishes.minutes
-    traffic = Traffic(
-        users=wishes.users,
-        seed=wishes.seed,
-        start_ms=FILE_START_MS,
-        impressions_per_second=wishes.rate,
-        items_per_list=wishes.items,
-        experiment=wishes.experiment,
-        variants=tuple(variant for variant in variants if variant) or Traffic().variants,
-        regression=regression,
-        interleaved=wishes.interleaved,
-        disorder_ms=wishes.disorder_ms,
-        duplicate_rate=wishes.duplicates,
-        late_rate=wishes.lates,
-        late_ms=wishes.late_ms,
-        malformed_rate=wishes.malformed,
-        feedback_without_id_rate=wishes.without_id,
-        impressions_topic=topics[0],
-        feedback_topic=topics[-1],
-    )
+    with _naming_options():
+        traffic = Traffic(
+            users=wishes.users,
+            seed=wishes.seed,
+            start_ms=FILE_START_MS,
+            impressions_per_second=wishes.rate,
+            items_per_list=wishes.items,
+            experiment=wishes.experiment,
+            variants=tuple(variant for variant in variants if variant) or Traffic().variants,
+            regression=regression,
+            interleaved=wishes.interleaved,
+            disorder_ms=wishes.disorder_ms,
+            duplicate_rate=wishes.duplicates,
+            late_rate=wishes.lates,
+            late_ms=wishes.late_ms,
+            malformed_rate=wishes.malformed,
+            feedback_without_id_rate=wishes.without_id,
+            impressions_topic=topics[0],
+            feedback_topic=topics[-1],
+        )
     plan = Plan(
         traffic=traffic,
         events_max=wishes.events,
@@ -110,6 +130,25 @@ def plan_of(wishes: Wishes, topics: Sequence[str], now_ms: int) -> Plan:
     if start_ms is None:
         start_ms = _usual_start_ms(wishes, plan, now_ms)
     return dataclasses.replace(plan, traffic=dataclasses.replace(traffic, start_ms=start_ms))
+
+
+@contextmanager
+def _naming_options() -> Iterator[None]:
+    """Let a ConfigError of traffic name options; the part of one that is wrong is named after it."""
+    try:
+        yield
+    except ConfigError as error:
+        raise ConfigError([dataclasses.replace(problem, key=_option(problem.key)) for problem in error.problems]) from None
+
+
+def _option(key: str) -> str:
+    """The option of a key of traffic.
+
+    >>> _option("items_per_list"), _option("variants.treatment.share")
+    ('--items', '--variant treatment.share')
+    """
+    field, _, part = key.partition(".")
+    return f"{_OPTIONS.get(field, field)} {part}".rstrip()
 
 
 def _place_problems(wishes: Wishes) -> Iterator[Problem]:

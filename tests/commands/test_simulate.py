@@ -154,8 +154,19 @@ def test_one_topic_takes_both_kinds_of_events() -> None:
             ["--variant", "--variant", "--regression", "--start"],
         ),
         (Wishes(out=(STDOUT,), start="2024-11-21T10:00:00"), ["--start"]),
-        (Wishes(out=(STDOUT,), variants=("a=0.9", "b=0.9")), ["variants"]),
-        (Wishes(out=(STDOUT,), regression="nobody:0.5"), ["regression.variant"]),
+        (Wishes(out=(STDOUT,), variants=("a=0.9", "b=0.9")), ["--variant"]),
+        (Wishes(out=(STDOUT,), variants=("a.b=-1", "c=0.5:0")), ["--variant a.b.share", "--variant c.quality"]),
+        (Wishes(out=(STDOUT,), regression="nobody:0.5"), ["--regression variant"]),
+        (Wishes(out=(STDOUT,), experiment="", interleaved=True), ["--experiment"]),
+        (Wishes(out=(STDOUT,), variants=("a=1",), interleaved=True), ["--interleaved"]),
+        (
+            Wishes(out=(STDOUT,), users=0, rate=1e12, items=10_000_000, disorder_ms=-1, late_ms=-1, seed=-1),
+            ["--users", "--seed", "--rate", "--items", "--disorder-ms", "--late-ms"],
+        ),
+        (
+            Wishes(out=(STDOUT,), duplicates=2, lates=2, malformed=2, without_id=2),
+            ["--without-id", "--duplicates", "--lates", "--malformed"],
+        ),
     ],
 )
 def test_wishes_that_cannot_be_met_are_told_all_at_once(wishes: Wishes, keys: list[str]) -> None:
