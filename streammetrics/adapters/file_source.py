@@ -53,8 +53,9 @@ class Lines:
 
     @property
     def bytes_read(self) -> int:
-        """Bytes of the file as it lies on disk (compressed ones, if it is), as far as it has been read."""
-        return self._bytes_here if self._text is self._raw else self._raw.tell() if not self._raw.closed else self._bytes_here
+        """Bytes of the file as it lies on disk (compressed ones, if it is), as far as it has been read; of a pipe, those of its lines."""
+        has_place = self._text is not self._raw and not self._raw.closed and self._raw.seekable()
+        return self._raw.tell() if has_place else self._bytes_here
 
     def take(self, count: int, first: int = 1) -> list[Record]:
         """Up to `count` lines that are not blank and whose number is at least `first`. Raises SourceError."""

@@ -6,7 +6,9 @@ import base64
 import gzip
 import io
 import json
+import os
 import sys
+import threading
 import tracemalloc
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -117,6 +119,18 @@ class TestLines:
         with pytest.raises(SourceError, match=r"broken\.gz"):
             read_all(source)
         source.close()
+
+    def test_a_gzip_stream_from_a_pipe_is_read_as_its_content(self, tmp_path: Path) -> None:
+        pipe = tmp_path / "events.gz"
+        os.mkfifo(pipe)
+        writer = threading.Thread(target=lambda: pipe.write_bytes(PACKED))
+        writer.start()
+        source = started([str(pipe)])
+        assert source.bytes_total is None
+        got = read_all(source)
+        writer.join()
+        assert [value for _, value in got[str(pipe)]] == [b"one"] * 10_000
+        assert source.bytes_read == len(b"one\n" * 10_000)
 
     def test_stdin_is_an_input_of_unknown_size(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"one\ntwo\n")))
