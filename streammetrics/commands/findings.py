@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from streammetrics.errors import StreammetricsError
+from streammetrics.events.model import TS_MAX
 from streammetrics.experiments import ExperimentReport, PreferenceReport
 from streammetrics.experiments.verdict import percent
 from streammetrics.history import DAY_SCOPE, History, Look, look_at
@@ -61,9 +62,13 @@ def findings_of(plain: object, where: str) -> Findings:
         at_ms = msgspec.convert(plain.get("experiments_entered_ms"), int | None)
     except msgspec.ValidationError as error:
         raise StreammetricsError(f"{where} is a report of another version, or a damaged one: {error}") from error
+    at_ms = _newest_end(plain) if at_ms is None else at_ms
+    times = [*([] if at_ms is None else [at_ms]), *(ms for trail in history.trails for ms, _ in trail.looks.kept)]
+    if odd := [ms for ms in times if not 0 <= ms <= TS_MAX]:
+        raise StreammetricsError(f"{where} is a damaged report: got the time {odd[0]}, allowed are epoch ms before the year 10000")
     order = list(SCOPE_WORDS)
     ordered = sorted(experiments, key=lambda each: (each.experiment, order.index(each.scope) if each.scope in order else len(order)))
-    return Findings(tuple(ordered), history, _newest_end(plain) if at_ms is None else at_ms, str(plain.get("version", "")))
+    return Findings(tuple(ordered), history, at_ms, str(plain.get("version", "")))
 
 
 def to_json(findings: Findings) -> dict[str, Any]:

@@ -67,6 +67,11 @@ def test_experiments_are_chosen_by_name() -> None:
         ({"experiments": [{"experiment": "a"}]}, "another version"),
         ({"experiments": [], "history": 3}, "another version"),
         ({"experiments": [], "experiments_entered_ms": "now"}, "another version"),
+        ({"experiments": [], "experiments_entered_ms": 10**18}, "damaged.*the time 1000000000000000000, allowed are epoch ms"),
+        ({"experiments": [], "experiments_entered_ms": 10**20}, "damaged.*the time 100000000000000000000, allowed are epoch ms"),
+        ({"experiments": [], "experiments_entered_ms": -1}, "damaged.*the time -1, allowed are epoch ms"),
+        ({"experiments": [], "windows": [{"end_ms": 10**18}]}, "damaged.*allowed are epoch ms"),
+        (plain(WORSE, history=[{"experiment": "a", "scope": "start", "looks": {"kept": [[10**18, ["safe", 1, []]]]}}]), "damaged"),
     ],
 )
 def test_what_is_no_report_is_refused_by_name(given: object, said: str) -> None:
