@@ -30,6 +30,13 @@ SKIP_BYTES = 1 << 16
 NO_TIMESTAMP = -1
 
 
+def standard_input() -> IO[bytes]:
+    """The bytes of standard input. Raises OSError where whoever started the process has closed it."""
+    if sys.stdin is None:
+        raise OSError(errno.EBADF, "standard input is closed")
+    return sys.stdin.buffer
+
+
 class Lines:
     """The lines of one file, each bounded: of a longer one only `line_bytes_max` + 1 bytes are kept, and memory stays small."""
 
@@ -45,7 +52,7 @@ class Lines:
     @staticmethod
     def _open(path: str) -> tuple[IO[bytes], IO[bytes]]:
         if path == STDIN:
-            return sys.stdin.buffer, sys.stdin.buffer
+            return standard_input(), standard_input()
         raw = Path(path).open("rb")  # noqa: SIM115  (it outlives this function)
         if not path.endswith(".gz"):
             return raw, raw

@@ -5,7 +5,6 @@ Nothing is computed here but differences of shown values and rates of shown coun
 
 from __future__ import annotations
 
-import sys
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from streammetrics.commands.output_paths import standard_output
 from streammetrics.commands.tables import Arm, arms_of_window, counter_lines, main_metrics, number
 from streammetrics.config import Settings
 from streammetrics.ports import Clock
@@ -38,7 +38,7 @@ class Screen:
         self._windows = settings.windows.windows
         self._metrics = main_metrics([str(metric) for metric in layout.scorer.metrics])
         self._vitals, self._clock = vitals, clock
-        self._console = Console(highlight=False, markup=False, emoji=False, soft_wrap=not sys.stdout.isatty())
+        self._console = Console(highlight=False, markup=False, emoji=False, soft_wrap=not standard_output().isatty())
         self._live: Live | None = None
         self._report: Report | None = None
         self._seen: deque[tuple[float, int]] = deque([(clock.monotonic(), 0)])

@@ -16,6 +16,7 @@ from rich.table import Table
 from streammetrics.adapters.redis_namespaces import Namespace, Noticed, RedisNamespaces
 from streammetrics.commands.connections import redis_settings
 from streammetrics.commands.logs import configure_quiet_logs
+from streammetrics.commands.output_paths import standard_output
 from streammetrics.config import Settings
 from streammetrics.errors import StreammetricsError
 
@@ -44,13 +45,13 @@ def list_namespaces(settings: Settings) -> None:
         tasks = "unknown" if one.tasks is None else f"{one.tasks:,}"
         used_by = "Redis does not say" if processes is None else ", ".join(sorted(processes.get(one.name, ()))) or "nobody"
         table.add_row(one.name, tasks, f"{len(one.all_keys):,}", decimal(one.size_bytes), used_by)
-    Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else PLAIN_WIDTH).print(table)
+    Console(highlight=False, markup=False, emoji=False, width=None if standard_output().isatty() else PLAIN_WIDTH).print(table)
 
 
 def delete_namespace(settings: Settings, name: str, *, yes: bool, force: bool) -> None:
     """Delete all keys of a namespace. Raises UsageError without `yes` and a terminal to ask on, StreammetricsError for a namespace that
     is not there, or in use (unless `force`), StoreError; click.Abort when the operator says no."""
-    if not yes and not sys.stdin.isatty():
+    if not yes and (sys.stdin is None or not sys.stdin.isatty()):
         raise click.UsageError("there is no terminal to ask on: give --yes if it shall be deleted; it does not come back")
     configure_quiet_logs(settings.log.level, settings.log.format)
     with closing(RedisNamespaces(redis_settings(settings))) as store:

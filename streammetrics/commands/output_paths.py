@@ -1,12 +1,21 @@
-"""Where a command may write: neither over what it reads nor over what it writes besides."""
+"""Where a command may write: neither over what it reads nor over what it writes besides, nor to a standard output that is closed."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
 from itertools import combinations
 from pathlib import Path
+from typing import TextIO
 
-from streammetrics.errors import ConfigError, Problem
+from streammetrics.errors import ConfigError, Problem, StreammetricsError
+
+
+def standard_output() -> TextIO:
+    """Standard output. Raises StreammetricsError where whoever started the process has closed it."""
+    if sys.stdout is None:
+        raise StreammetricsError("standard output is closed, and what is to be told would be lost: give it a file or a pipe")
+    return sys.stdout
 
 
 def require_distinct(files: Iterable[Path], outputs: Mapping[str, Path | None]) -> None:

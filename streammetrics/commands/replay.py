@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +11,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TaskProgressColum
 
 from streammetrics.adapters.file_source import STDIN, FileSource
 from streammetrics.commands.logs import configure_quiet_logs
-from streammetrics.commands.output_paths import require_distinct
+from streammetrics.commands.output_paths import require_distinct, standard_output
 from streammetrics.commands.replay_files import Outputs, replay
 from streammetrics.commands.tables import Arm, arms_of_totals, arms_of_window, counter_lines, main_metrics, values_table
 from streammetrics.config import Settings
@@ -28,10 +27,12 @@ def replay_and_show(settings: Settings, files: Sequence[str], outputs: Outputs, 
     written = {"--panes": outputs.panes, "--report": outputs.report, "--dead-letters": outputs.dead_letters}
     require_distinct((Path(file) for file in files if file != STDIN), written)
     configure_quiet_logs(settings.log.level, settings.log.format)
+    width = None if quiet or standard_output().isatty() else PLAIN_WIDTH
+    console = Console(highlight=False, markup=False, emoji=False, width=width)
     with _progress(quiet) as progress:
         report, engine = replay(settings, files, outputs, flush=flush, progress=progress)
     if not quiet:
-        _show(settings, report, engine.layout, flush)
+        _show(console, settings, report, engine.layout, flush)
 
 
 @contextmanager
@@ -54,8 +55,7 @@ def _progress(quiet: bool) -> Iterator[Callable[[FileSource], None]]:
         yield lambda source: bar.update(task, completed=source.bytes_read, total=source.bytes_total)
 
 
-def _show(settings: Settings, report: Report, layout: Layout, flush: bool) -> None:
-    console = Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else PLAIN_WIDTH)
+def _show(console: Console, settings: Settings, report: Report, layout: Layout, flush: bool) -> None:
     for line in counter_lines(report.counts):
         console.print(line, soft_wrap=True)
     spans = [span for span in _spans(settings, report, layout, flush) if span[1]]

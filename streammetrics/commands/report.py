@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -10,9 +9,10 @@ from typing import Any, Literal
 import msgspec
 from rich.console import Console
 
+from streammetrics.adapters.file_source import standard_input
 from streammetrics.commands.findings import Findings, findings_of, to_json
 from streammetrics.commands.logs import configure_quiet_logs
-from streammetrics.commands.output_paths import require_distinct
+from streammetrics.commands.output_paths import require_distinct, standard_output
 from streammetrics.commands.verdict_page import page
 from streammetrics.commands.verdict_tables import verdict_lines
 from streammetrics.commands.written_whole import WrittenWhole
@@ -36,8 +36,9 @@ def show_report(
         with WrittenWhole("--html", html) as written:
             written.write(page(findings, where))
     if form == "json":
-        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(to_json(findings)), indent=2) + b"\n")
-        sys.stdout.buffer.flush()
+        output = standard_output().buffer
+        output.write(msgspec.json.format(msgspec.json.encode(to_json(findings)), indent=2) + b"\n")
+        output.flush()
     else:
         _print(findings, all_measures)
 
@@ -69,16 +70,18 @@ def live_report(settings: Settings) -> dict[str, Any]:
 
 def _read(file: Path, where: str) -> object:
     try:
-        content = sys.stdin.buffer.read() if file == STDIN else file.read_bytes()
+        content = standard_input().read() if file == STDIN else file.read_bytes()
     except OSError as error:
         raise ConfigError([Problem("FILE", str(file), f"cannot be read: {error.strerror or error}")]) from error
     try:
         return msgspec.json.decode(content)
     except msgspec.DecodeError as error:
         raise StreammetricsError(f"{where} is not JSON: {error}") from error
+    except RecursionError:
+        raise StreammetricsError(f"{where} is no report: its JSON is nested too deeply") from None
 
 
 def _print(findings: Findings, all_measures: bool) -> None:
-    console = Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else PLAIN_WIDTH)
+    console = Console(highlight=False, markup=False, emoji=False, width=None if standard_output().isatty() else PLAIN_WIDTH)
     for line in verdict_lines(findings, all_measures):
         console.print(line)

@@ -17,6 +17,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from streammetrics.adapters.clock import SystemClock
 from streammetrics.commands.logs import configure_quiet_logs
+from streammetrics.commands.output_paths import standard_output
 from streammetrics.commands.signals import stopping
 from streammetrics.commands.simulate_plan import STDOUT, Plan, Wishes, plan_of
 from streammetrics.commands.written_whole import WrittenWhole
@@ -104,7 +105,7 @@ class FileSink:
 @contextmanager
 def _to_files(paths: tuple[Path, ...]) -> Iterator[Sink]:
     with ExitStack() as stack:
-        files = [sys.stdout.buffer if path == STDOUT else stack.enter_context(WrittenWhole("--out", path)) for path in paths]
+        files = [standard_output().buffer if path == STDOUT else stack.enter_context(WrittenWhole("--out", path)) for path in paths]
         sink = FileSink(files)
         yield sink
         sink.flush()

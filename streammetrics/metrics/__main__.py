@@ -96,6 +96,8 @@ def main(words: Sequence[str] | None = None, prog: str = "python -m streammetric
         asked.error(str(error))
     if unreadable := list(_unreadable(given)):
         asked.exit(2, "\n  ".join([f"{prog}: {len(unreadable)} problem{'s' * (len(unreadable) > 1)}:", *unreadable]) + "\n")
+    if sys.stdout is None:
+        asked.exit(1, f"{prog}: standard output is closed\n")
     try:
         text = _answer(given, labels, spec)
         sys.stdout.write(text)
@@ -132,12 +134,15 @@ def _unreadable(given: argparse.Namespace) -> Iterator[str]:
     """Every file that cannot be read and why, before one is: to read some millions of lines takes its time."""
     named = (("RUN", given.run), ("QRELS", given.qrels), ("--compare", given.compare), ("--by-user", given.by_user))
     for word, name in named:
-        if name is not None and name != "-" and (reason := _why_not(Path(name))):
+        if name is not None and (reason := _why_not(name)):
             yield f"{word} = {name}: {reason}"
 
 
-def _why_not(path: Path) -> str:
-    """Why a file cannot be read; empty if it can, or is a pipe, whose writer would notice."""
+def _why_not(name: str) -> str:
+    """Why a file (`-`: standard input) cannot be read; empty if it can, or is a pipe, whose writer would notice."""
+    if name == "-":
+        return "standard input is closed" if sys.stdin is None else ""
+    path = Path(name)
     try:
         if path.is_dir():
             return "is a folder"

@@ -98,6 +98,15 @@ def test_a_report_that_is_broken_off_ends_as_every_command_that_fails(number: si
     assert [path.name for path in tmp_path.iterdir()] == ["report.json"]
 
 
+@pytest.mark.parametrize("before", ["", '{"experiments":'])
+def test_what_is_nested_too_deeply_is_no_report(before: str, tmp_path: Path) -> None:
+    path = tmp_path / "deep.json"
+    path.write_text(before + "[" * 200_000)
+    done = called("report", path)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "streammetrics: deep.json is no report: its JSON is nested too deeply\n"
+
+
 def test_the_page_overwrites_no_report(saved: Path, tmp_path: Path) -> None:
     before, link = saved.read_bytes(), tmp_path / "link"
     link.symlink_to(saved)
