@@ -8,6 +8,7 @@ Without options it writes the files beside it, which are committed; a test gener
 from __future__ import annotations
 
 import argparse
+import math
 import re
 import string
 import sys
@@ -39,7 +40,8 @@ class _Marked(string.Template):
 class Wishes:
     """How the files are to be. `scale` shortens every span of time, so that a test sees in seconds what takes minutes in earnest.
 
-    Raises ValueError for a threshold that the table does not have.
+    Raises ValueError for a threshold that the table does not have or that is never or always passed, and for a job that cannot stand
+    between quotes.
     """
 
     job: str = JOB
@@ -52,11 +54,18 @@ class Wishes:
         known = {threshold.name for threshold in THRESHOLDS}
         if unknown := sorted(self.thresholds.keys() - known):
             raise ValueError(f"no such threshold: {', '.join(unknown)}; there are {', '.join(sorted(known))}")
+        for name, value in self.thresholds.items():
+            if not 0 <= value < math.inf or (_is_share(name) and value > 1):
+                raise ValueError(
+                    f"{name}: got {value}; allowed are {'numbers from 0 to 1' if _is_share(name) else 'finite numbers from 0'}"
+                )
+        if not self.job or not self.job.isprintable() or any(mark in self.job for mark in '"\\{}'):
+            raise ValueError(f"job: got {self.job!r}; allowed are printable characters but quotes, backslashes and braces")
 
     def words(self) -> dict[str, str]:
         """What stands for each mark in an expression."""
         values = {each.name: self.thresholds.get(each.name, each.value * (self.scale if each.is_seconds else 1)) for each in THRESHOLDS}
-        return {"job": self.job, **{name: f"{value:g}" for name, value in values.items()}}
+        return {"job": self.job, **{name: _plain(value) for name, value in values.items()}}
 
     def spoken(self) -> dict[str, str]:
         """The same for people: shares as percentages."""
@@ -80,8 +89,20 @@ class Wishes:
 
 
 def _spoken(name: str, word: str) -> str:
-    is_share = name.endswith(("_share", "_warning", "_critical"))
-    return f"{100 * float(word):g} %" if is_share else word
+    return f"{_plain(100 * float(word))} %" if _is_share(name) else word
+
+
+def _is_share(name: str) -> bool:
+    return name.endswith(("_share", "_warning", "_critical"))
+
+
+def _plain(number: float) -> str:
+    """A number without the last digits, which are those of binary fractions.
+
+    >>> _plain(1_234_567.0), _plain(0.05), _plain(100 * 0.07)
+    ('1234567', '0.05', '7')
+    """
+    return f"{number:.15g}"
 
 
 def recording_rules(wishes: Wishes) -> dict[str, Any]:
@@ -199,17 +220,28 @@ def main(words: Sequence[str] | None = None) -> int:
         action="append",
         default=[],
         metavar="THRESHOLD=NUMBER",
-        help="; ".join(f"{each.name}={each.value:g}" for each in THRESHOLDS),
+        help="; ".join(f"{each.name}={_plain(each.value)}" for each in THRESHOLDS),
     )
     given = parser.parse_args(words)
     try:
-        thresholds = {name: float(number) for name, number in (pair.split("=", 1) for pair in given.set)}
+        thresholds = dict(map(_threshold, given.set))
         wishes = Wishes(job=given.job, runbooks=given.runbooks, grafana=given.grafana, thresholds=thresholds)
     except ValueError as error:
-        parser.error(f"--set: {error}")
-    for name, text in files(wishes).items():
-        (given.out / name).write_text(text, encoding="utf-8")
+        parser.error(str(error))
+    try:
+        for name, text in files(wishes).items():
+            (given.out / name).write_text(text, encoding="utf-8")
+    except OSError as error:
+        parser.error(f"--out {given.out}: {error.strerror}")
     return 0
+
+
+def _threshold(pair: str) -> tuple[str, float]:
+    name, _, number = pair.partition("=")
+    try:
+        return name, float(number)
+    except ValueError:
+        raise ValueError(f"--set {pair}: write THRESHOLD=NUMBER, such as lag_seconds=900") from None
 
 
 if __name__ == "__main__":

@@ -48,6 +48,37 @@ class TestFiles:
             main(["--set", "lag=900"])
         assert "no such threshold: lag; there are commits_failing_share" in capsys.readouterr().err
 
+    @pytest.mark.parametrize(
+        ("words", "told"),
+        [
+            (["--set", "lag_seconds"], "--set lag_seconds: write THRESHOLD=NUMBER, such as lag_seconds=900"),
+            (["--set", "lag_seconds=soon"], "--set lag_seconds=soon: write THRESHOLD=NUMBER, such as lag_seconds=900"),
+            (["--set", "store_share=nan"], "store_share: got nan; allowed are numbers from 0 to 1"),
+            (["--set", "store_share=90"], "store_share: got 90.0; allowed are numbers from 0 to 1"),
+            (["--set", "fell_warning=1.1"], "fell_warning: got 1.1; allowed are numbers from 0 to 1"),
+            (["--set", "lag_seconds=inf"], "lag_seconds: got inf; allowed are finite numbers from 0"),
+            (["--set", "lag_seconds=-1"], "lag_seconds: got -1.0; allowed are finite numbers from 0"),
+            (["--job", 'a"b'], "job: got 'a\"b'; allowed are printable characters but quotes, backslashes and braces"),
+            (["--job", "a\\b"], "job: got 'a\\\\b'; allowed are"),
+            (["--job", "{{ .Job }}"], "job: got '{{ .Job }}'; allowed are"),
+            (["--job", ""], "job: got ''; allowed are"),
+            (["--job", "a\nb"], "job: got 'a\\nb'; allowed are"),
+            (["--out", "no/such/folder"], "--out no/such/folder: No such file or directory"),
+        ],
+    )
+    def test_what_would_make_files_that_do_not_work_is_refused_in_a_line(
+        self, words: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        with pytest.raises(SystemExit, match="2"):
+            main(["--out", str(tmp_path), *words])
+        assert told in capsys.readouterr().err.splitlines()[-1]
+        assert list(tmp_path.iterdir()) == []
+
+    def test_a_threshold_stands_in_the_files_as_it_was_given(self) -> None:
+        words = Wishes(thresholds={"unmatched_least": 1_234_567.0, "refused_share": 0.012_345_678, "lag_seconds": 900}).words()
+        assert (words["unmatched_least"], words["refused_share"], words["lag_seconds"]) == ("1234567", "0.012345678", "900")
+        assert Wishes(thresholds={"refused_share": 0.07}).spoken()["refused_share"] == "7 %"
+
 
 def test_the_package_does_not_need_the_table_when_it_runs() -> None:
     sources = [path.read_text(encoding="utf-8") for path in Path(streammetrics.__file__).parent.rglob("*.py")]
