@@ -64,7 +64,7 @@ _SECURITY_HEADERS = [
 
 
 class HttpServer:
-    """Listens from the moment it is made (port 0: any free one), answers from `start` to `stop`.
+    """Listens from the moment it is made (port 0: any free one), answers from `start` to `stop`, below `url`.
 
     With a certificate in the rules it speaks HTTPS only; with a login it asks for it. Raises ConfigError where the address cannot
     be listened on, or the certificate cannot be used.
@@ -75,7 +75,7 @@ class HttpServer:
         tls = tls_context(rules)
         self._socket = _listen(host, port, rules)
         self.host, self.port = host, int(self._socket.getsockname()[1])
-        self.scheme = "http" if tls is None else "https"
+        self.url = f"http{'' if tls is None else 's'}://{f'[{host}]' if ':' in host else host}:{self.port}"
         config = uvicorn.Config(
             application(exhibit, login),
             http=type("Connection", (TimedProtocol,), {"request_seconds": rules.request_seconds}),

@@ -125,7 +125,7 @@ def run_demo(settings: Settings, stop: threading.Event, *, seed: int, rate: floa
             Part("worker", _worker(settings, engine, store, vitals, clock, _traffic(clock, seed, rate)).run, stop)
         )
         deadline = clock.monotonic() + seconds if seconds else None
-        with screen.shown(server.host, server.port, server.scheme):
+        with screen.shown(server.url):
             while not stop.wait(REFRESH_SECONDS) and (deadline is None or clock.monotonic() < deadline):
                 screen.refresh()
         working.end()

@@ -49,10 +49,9 @@ class Screen:
         self._report = report
 
     @contextmanager
-    def shown(self, host: str, port: int, scheme: str = "http") -> Iterator[None]:
-        """Show what there is for as long as the block runs."""
-        base = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
-        self._places = f"{base}/  {base}/metrics  {base}/api/report"
+    def shown(self, url: str) -> Iterator[None]:
+        """Show what there is, with what is served below `url`, for as long as the block runs."""
+        self._places = f"{url}/  {url}/metrics  {url}/api/report"
         if not self._console.is_terminal:
             self._print(f"streammetrics demo: {self._places}")
             yield

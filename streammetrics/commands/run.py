@@ -76,9 +76,7 @@ def run(settings: Settings) -> None:
     server = HttpServer.from_settings(exhibit, settings.http)
     with stopping() as stop:
         server.start()
-        log.info(
-            "started", version=__version__, role=role, http=f"{server.scheme}://{server.host}:{server.port}", topics=settings.kafka.topics
-        )
+        log.info("started", version=__version__, role=role, http=server.url, topics=settings.kafka.topics)
         try:
             _serve(settings, engine, exhibit, clock, vitals, stop)
         finally:

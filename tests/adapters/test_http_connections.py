@@ -202,7 +202,7 @@ def asked_by_tls(server: HttpServer, cafile: Path) -> bytes:
 
 class TestTls:
     def test_a_client_that_trusts_the_authority_is_answered(self, sealed: HttpServer, authority: Authority) -> None:
-        assert sealed.scheme == "https"
+        assert sealed.url == f"https://{sealed.host}:{sealed.port}"
         assert asked_by_tls(sealed, authority.cafile) == b"ok\n"
 
     def test_a_client_that_does_not_is_the_one_that_refuses(self, sealed: HttpServer, tmp_path: Path) -> None:

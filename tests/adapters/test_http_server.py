@@ -449,6 +449,7 @@ class TestLife:
             server = HttpServer(port.exhibit, "::1", 0)
         except ConfigError:
             pytest.skip("this machine has no IPv6 loopback address")
+        assert server.url == f"http://[::1]:{server.port}"
         server.start()
         try:
             with socket.create_connection(("::1", server.port), timeout=10) as client:
