@@ -1030,7 +1030,13 @@ def test_experiments_are_named_in_the_environment_as_json():
     [
         ("[experiments.named.x]\nshares = { a = 1, b = 0 }", "experiments.named", r"x\.shares\.b"),
         ("[experiments.named.x]\nstart = 2026-01-31T09:00:00", "experiments.named", r"x\.start: a time needs its zone"),
-        ("[experiments.named.x]\nmarign = 0.1", "experiments.named", r"x\.marign"),
+        ("[experiments.named.x]\nmarign = 0.1", "experiments.named", r"x\.marign: there is no such key; did you mean margin\?$"),
+        ("[experiments.named.x]\ncolour = 1", "experiments.named", r"x\.colour: there is no such key$"),
+        (
+            '[experiments.named."a.b\\u001b"]\nmin_user = 1',
+            "experiments.named",
+            r"'a\.b\\x1b\.min_user': there is .* did you mean min_users\?$",
+        ),
         ("[experiments.named.x]\nalpha = 2", "experiments.named", "x: alpha: got 2"),
         ("[experiments.named.x]\npaging = ['ndcg@7']", "experiments.named", "x: ndcg@7 is not measured; allowed are ndcg@5"),
         ("[experiments.named.x]\ncontrol = 'c'\nshares = { a = 1, b = 1 }", "experiments.named", "x: control: got 'c'"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -148,7 +148,7 @@ def _no_variable(name: str, known: list[str]) -> str:
     if value_name != name and value_name in known:
         return f"only secrets are read from a file; give the value itself in {value_name}"
     near = difflib.get_close_matches(name, known, 1, 0.8)
-    return "there is no such variable" + (f"; did you mean {near[0]}?" if near else "")
+    return f"there is no such variable{did_you_mean(near)}"
 
 
 def _meant(key: str) -> str:
@@ -158,4 +158,13 @@ def _meant(key: str) -> str:
     near += [name for name, known in keys().items() if known.leaf == leaf]
     if "." not in key:
         near += [f"[{name}]" for name in difflib.get_close_matches(key, Settings.model_fields, 1, 0.7)]
+    return did_you_mean(near)
+
+
+def did_you_mean(near: Sequence[str]) -> str:
+    """The end of a message about a name that there is not, by those that are near to it, the nearest first.
+
+    >>> did_you_mean(["join.gap_ms"]), did_you_mean([])
+    ('; did you mean join.gap_ms?', '')
+    """
     return f"; did you mean {near[0]}?" if near else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +11,10 @@ from types import MappingProxyType
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from streammetrics.config.fields import Clash
-from streammetrics.config.layers import CONFIG_VARIABLE, Given, from_environment, from_file, from_flags
+from streammetrics.config.fields import Clash, printable
+from streammetrics.config.layers import CONFIG_VARIABLE, Given, did_you_mean, from_environment, from_file, from_flags
 from streammetrics.config.model import Settings, keys
+from streammetrics.config.trials import Trial
 from streammetrics.errors import ConfigError, Problem
 
 DEFAULT_ORIGIN = "default"
@@ -98,8 +100,11 @@ def _reasons(details: Iterable[ErrorDetails]) -> Iterator[tuple[str, str]]:
         if detail["type"] not in ("clash", "default_factory_not_called"):
             key, inside = ".".join(map(str, detail["loc"][:2])), ".".join(map(str, detail["loc"][2:]))
             reason = str(detail["ctx"]["error"]) if detail["type"] == "value_error" else ""
+            if detail["type"] == "extra_forbidden":
+                near = difflib.get_close_matches(str(detail["loc"][-1]), Trial.model_fields, 1, 0.7)
+                reason = f"there is no such key{did_you_mean(near)}"
             if key in keys() and isinstance(keys()[key].default, Mapping) and inside:  # a table of tables: say which one
-                reason = f"{inside}: {reason or detail['msg']}"
+                reason = f"{printable(inside)}: {reason or detail['msg']}"
             yield key, reason
 
 
