@@ -1037,6 +1037,16 @@ def test_experiments_are_named_in_the_environment_as_json():
             "experiments.named",
             r"'a\.b\\x1b\.min_user': there is .* did you mean min_users\?$",
         ),
+        (
+            "[experiments.named.x]\nshares = { a = 1 }",
+            "experiments.named",
+            "x: shares: .* two variants or more; leave them out for equal ones$",
+        ),
+        (
+            "[experiments.named.x]\nshares = { a = 1e308, b = 1e308 }",
+            "experiments.named",
+            "x: share of 'a': got 1e[+]308; allowed are numbers",
+        ),
         ("[experiments.named.x]\nalpha = 2", "experiments.named", "x: alpha: got 2"),
         ("[experiments.named.x]\npaging = ['ndcg@7']", "experiments.named", "x: ndcg@7 is not measured; allowed are ndcg@5"),
         ("[experiments.named.x]\ncontrol = 'c'\nshares = { a = 1, b = 1 }", "experiments.named", "x: control: got 'c'"),

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from streammetrics.experiments.measures import ExperimentError, Measure, Measures
+from streammetrics.experiments.sample_ratio import check_shares
 
 CONTROL_NAMES: Final = ("control", "baseline")
 """Variants that others are compared with by convention, in any case of letters, when none is named; the first one seen counts."""
@@ -54,9 +55,8 @@ class Policy:
         for name in ("multi_exposed_share_max", "unmatched_share_max"):
             _check(name, getattr(self, name), 0 <= getattr(self, name) <= 1, "numbers from 0 to 1")
         if self.shares is not None:
-            _check("shares", dict(self.shares), len(self.shares) > 1, "shares of two variants or more, or None for equal ones")
-            for variant, share in self.shares.items():
-                _check(f"share of {variant!r}", share, 0 < share < math.inf, "finite numbers above 0")
+            _check("shares", dict(self.shares), len(self.shares) > 1, "shares of two variants or more; leave them out for equal ones")
+            check_shares(self.shares)
             if self.control is not None:
                 _check("control", self.control, self.control in self.shares, f"one of {', '.join(self.shares)}")
 

@@ -21,6 +21,10 @@ CONCENTRATION: Final = 1_000.0
 """How close to the configured shares a broken split is expected: about 1 / sqrt(CONCENTRATION), 3 %: a 45 : 55 split of users
 is told from halves (below 0.01) by about 1,650 users, 48 : 52 by about 8,050. Any value is valid."""
 
+SHARE_LEAST: Final = 0.000_001
+SHARE_MOST: Final = 1_000_000
+"""Nobody means to split users beyond these, and doubles hold whatever is computed between them."""
+
 
 def sample_ratio_p_value(
     first_exposures: Mapping[str, int], shares: Mapping[str, float] | None = None, concentration: float = CONCENTRATION
@@ -31,7 +35,7 @@ def sample_ratio_p_value(
     shares: variants with their parts of the traffic, above 0, in any unit (1 and 1 are halves); None: equal among the variants
         that were seen. A configured variant without users counts as 0 and makes the p-value fall; a variant that was seen though it
         is not configured makes it 0.
-    Raises ExperimentError for negative counts, shares that are not finite and above 0, or no configured variant.
+    Raises ExperimentError for negative counts, shares that `check_shares` refuses, or no configured variant.
 
     >>> round(sample_ratio_p_value({"control": 5_000, "treatment": 5_060}), 4)
     1.0
@@ -56,6 +60,13 @@ def sample_ratio_p_value(
     return math.exp(min(0.0, -math.fsum(terms)))
 
 
+def check_shares(shares: Mapping[str, float]) -> None:
+    """Raises ExperimentError for a share that is not a number from SHARE_LEAST to SHARE_MOST."""
+    for variant, share in shares.items():
+        if not SHARE_LEAST <= share <= SHARE_MOST:
+            raise ExperimentError(f"share of {variant!r}: got {share!r}; allowed are numbers from {SHARE_LEAST:f} to {SHARE_MOST:,}")
+
+
 def _check(counts: Mapping[str, int], shares: Mapping[str, float] | None, concentration: float) -> None:
     for variant, count in counts.items():
         if count < 0:
@@ -63,8 +74,6 @@ def _check(counts: Mapping[str, int], shares: Mapping[str, float] | None, concen
     if shares is not None:
         if not shares:
             raise ExperimentError("shares: got none; allowed is a share for each variant, or None for equal shares")
-        for variant, share in shares.items():
-            if not 0 < share < math.inf:
-                raise ExperimentError(f"share of {variant!r}: got {share!r}; allowed are finite numbers above 0")
+        check_shares(shares)
     if not 0 < concentration < math.inf:
         raise ExperimentError(f"concentration: got {concentration!r}; allowed are finite numbers above 0")

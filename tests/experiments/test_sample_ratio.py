@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streammetrics.experiments.measures import ExperimentError
+from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.sample_ratio import sample_ratio_p_value
 from tests.experiments import golden
 
@@ -90,6 +91,21 @@ def test_the_unit_of_shares_does_not_matter() -> None:
     assert sample_ratio_p_value(counts, {"control": 9, "treatment": 1}) == pytest.approx(
         sample_ratio_p_value(counts, {"control": 90.0, "treatment": 10.0}), rel=1e-9
     )
+
+
+@pytest.mark.parametrize("share", [0, -1, 9e-7, 1_000_001, 1e308, math.inf, math.nan])
+def test_a_share_beyond_what_can_be_computed_with_is_refused(share: float) -> None:
+    with pytest.raises(ExperimentError, match=r"share of 'b': got .*; allowed are numbers from 0\.000001 to 1,000,000"):
+        sample_ratio_p_value({"a": 1}, {"a": 1, "b": share})
+    with pytest.raises(ExperimentError, match=r"share of 'b': got .*; allowed are numbers from 0\.000001 to 1,000,000"):
+        Policy(shares={"a": 1, "b": share})
+
+
+def test_the_least_share_beside_the_greatest_can_be_computed_with() -> None:
+    shares = dict(Policy(shares={"a": 1e-6, "b": 1_000_000}).shares or {})
+    assert sample_ratio_p_value({"b": 10**9}, shares) > 0.99
+    assert sample_ratio_p_value({"a": 10**9}, shares) == 0
+    assert sample_ratio_p_value({"a": 2, "b": 10**6}, shares) < 0.01
 
 
 def test_what_cannot_be_meant_is_refused() -> None:
