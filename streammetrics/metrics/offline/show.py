@@ -50,7 +50,7 @@ def comparison_text(
         names = [field.name for field in fields(Difference)]
         rows = [[named[one.metric], *list(asdict(one).values())[1:]] for one in comparison.differences]
         return _csv(names, rows)
-    percent = f"{comparison.level:.4%}".rstrip("0%").rstrip(".") + "%"
+    percent = f"{100 * comparison.level:.15g}%"
     head = ["metric", "a", "b", "b - a", f"{percent} interval", "t test p", "randomised p", "lists", "users"]
     rows = [_difference_row(one, named[one.metric], digits) for one in comparison.differences]
     return _table(head, rows, digits)

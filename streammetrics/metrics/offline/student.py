@@ -48,7 +48,7 @@ def critical_value(level: float, df: float) -> float:
     """The t beyond which, on either side together, lies a chance of 1 - level. `level` is 0 < level < 1, `df` > 0.
 
     Newton's method from below: the tail is convex there, so the steps never overshoot. It starts at the normal quantile, which is
-    never above Student's.
+    never above Student's; that of the tail, for beside 1 half a tail may be too small to tell.
 
     >>> round(critical_value(0.95, 10), 9)
     2.228138852
@@ -56,7 +56,7 @@ def critical_value(level: float, df: float) -> float:
     if not 0 < level < 1:
         raise MetricError(f"confidence level: got {level!r}; allowed are 0 < level < 1")
     alpha = 1 - level
-    t = NormalDist().inv_cdf(1 - alpha / 2) * (1 - 1e-9)
+    t = -NormalDist().inv_cdf(alpha / 2) * (1 - 1e-9)
     for _ in range(200):
         step = (two_sided_chance(t, df) - alpha) / (2 * _density(t, df))
         t += step

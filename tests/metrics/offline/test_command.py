@@ -162,8 +162,9 @@ def test_a_comparison_shows_both_runs_and_what_chance_says(command: Folder) -> N
     assert (found["a"]["metrics"]["recip_rank"]["mean"], found["b"]["metrics"]["recip_rank"]["mean"]) == (row["mean_a"], row["mean_b"])
     assert row["difference"] == pytest.approx((0.5 - 0.5) / 3, abs=1e-12)
     assert (row["lists"], row["randomisation_p_value"], row["exact"]) == (3, 1.0, True)
-    table = command("run", "qrels", "--compare", "other", "-m", "recip_rank", "--unpaired", "drop", "--confidence", "0.999").out
-    assert re.sub(" +", " ", table.splitlines()[0]) == "metric a b b - a 99.9% interval t test p randomised p lists users"
+    for level, told in (("0.999", "99.9%"), ("0.99999999999", "99.999999999%"), ("0.5", "50%"), ("0.07", "7%")):
+        table = command("run", "qrels", "--compare", "other", "-m", "recip_rank", "--unpaired", "drop", "--confidence", level).out
+        assert re.sub(" +", " ", table.splitlines()[0]) == f"metric a b b - a {told} interval t test p randomised p lists users"
     rows = command("run", "qrels", "--compare", "other", "-m", "recip_rank", "--format", "csv", "--holm").out.splitlines()
     assert rows[0].startswith("metric,lists,clusters,mean_a,mean_b,difference,")
     assert rows[1].startswith("recip_rank,3,3,")
