@@ -11,9 +11,10 @@ import urllib.parse
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from tests.servers.process import HOST, NotReadyError, Server, free_port
+from tests.servers.process import HOST, NotReadyError, Server, free_port, wait_until
 from tests.servers.tools import find_tool
 
 
@@ -95,9 +96,18 @@ class PrometheusServer(Server):
         self._reload()
 
     def load(self, rules: Sequence[Path]) -> None:
-        """Evaluate these rule files from now on, and no others."""
+        """Evaluate these rule files from now on, and no others. Comes back once they are evaluated, and who is to be told is known.
+
+        With new settings Prometheus forgets its Alertmanagers, takes up to 5 s to find them again, and tells nobody of what fires
+        meanwhile: of a cause and its consequence the later one might then be told first.
+        """
         self.rules = list(rules)
         self._reload()
+        if self.alive:
+            loaded = {str(path) for path in self.rules}
+            wait_until(lambda: {group["file"] for group in self._asked("rules")["groups"]} == loaded, what="the rules are loaded")
+            known = len(self.alertmanagers)
+            wait_until(lambda: len(self._asked("alertmanagers")["activeAlertmanagers"]) == known, what="the Alertmanagers are found")
 
     def _reload(self) -> None:
         self.prepare()
@@ -106,16 +116,18 @@ class PrometheusServer(Server):
 
     def query(self, promql: str) -> list[Sample]:
         """The instant vector of an expression, now."""
-        with urllib.request.urlopen(f"{self.url}/api/v1/query?{urllib.parse.urlencode({'query': promql})}", timeout=10) as answer:
-            data: dict[str, Any] = json.load(answer)["data"]
+        data = self._asked("query", {"query": promql})
         assert data["resultType"] == "vector", f"{promql} gives a {data['resultType']}, not a vector"
         return [Sample(one["metric"], float(one["value"][1])) for one in data["result"]]
 
     def label_values(self, label: str, selector: str = "") -> list[str]:
         """The values of a label, of the series that a selector finds (by default: of all)."""
-        words = urllib.parse.urlencode({"match[]": selector} if selector else {})
-        with urllib.request.urlopen(f"{self.url}/api/v1/label/{label}/values?{words}", timeout=10) as answer:
-            return [str(value) for value in json.load(answer)["data"]]
+        return [str(value) for value in self._asked(f"label/{label}/values", {"match[]": selector} if selector else {})]
+
+    def _asked(self, path: str, words: Mapping[str, str] = MappingProxyType({})) -> Any:
+        """The data of an answer of the HTTP API."""
+        with urllib.request.urlopen(f"{self.url}/api/v1/{path}?{urllib.parse.urlencode(words)}", timeout=10) as answer:
+            return json.load(answer)["data"]
 
     def wait_for(self, promql: str, until: Callable[[list[Sample]], bool] = bool, *, deadline_seconds: float = 30) -> list[Sample]:
         """Ask until the answer is as wished (by default: not empty), and return it. Raises AssertionError with the last one."""
