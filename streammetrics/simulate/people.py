@@ -132,7 +132,7 @@ def lists(world: World, until_ms: int) -> Iterator[tuple[int, Draw, list[Shown |
         chance.seed(world.traffic.seed << 128 | turn.visit << 64 | turn.place)
         if (following := _following(world.traffic, draw, turn)) and following.ts < until_ms:
             heapq.heappush(due, following)
-        yield turn.ts, draw, list(_served(world, draw, turn))
+        yield turn.ts, draw, _served(world, draw, turn)
 
 
 def _visits(traffic: Traffic, until_ms: int) -> Iterator[Turn]:
@@ -151,10 +151,12 @@ def _visits(traffic: Traffic, until_ms: int) -> Iterator[Turn]:
 def _following(traffic: Traffic, draw: Draw, turn: Turn) -> Turn | None:
     """The visit's next turn, if it goes on. Drawn first of all, so that how a list fares has no say in it."""
     goes_on, pause_ms = draw() < 1 - 1 / traffic.lists_per_visit, _exponential(draw, traffic.list_gap_ms)
-    return turn._replace(ts=turn.ts + 1 + int(pause_ms), place=turn.place + 1) if goes_on else None
+    if not goes_on:
+        return None
+    return Turn(turn.ts + 1 + int(pause_ms), turn.visit, turn.place + 1, turn.user_id, turn.taste, turn.variant)
 
 
-def _served(world: World, draw: Draw, turn: Turn) -> Iterator[Shown | Reaction]:
+def _served(world: World, draw: Draw, turn: Turn) -> list[Shown | Reaction]:
     traffic = world.traffic
     segments = {name: values[int(draw() * len(values))] for name, values in traffic.segments}
     interleaved = traffic.interleaved and turn.variant is not None
@@ -172,8 +174,7 @@ def _served(world: World, draw: Draw, turn: Turn) -> Iterator[Shown | Reaction]:
         order = _ranked(draw, appeals, _quality(traffic, turn.variant, turn.ts))
         items = [world.items[first + index] for index in order]
     shown = Shown(f"r{turn.visit}-{turn.place}", turn.user_id, turn.ts, items, experiments, segments)
-    yield shown
-    yield from _reactions(world, draw, shown, [(world.items[first + index], appeals[index]) for index in order])
+    return [shown, *_reactions(world, draw, shown, first, order, appeals)]
 
 
 def _quality(traffic: Traffic, variant: Variant | None, ts: int) -> float:
@@ -212,31 +213,34 @@ def _drafted(draw: Draw, rankings: list[tuple[str, list[int]]]) -> tuple[list[in
     return order, teams
 
 
-def _reactions(world: World, draw: Draw, shown: Shown, ranked: list[tuple[str, float]]) -> Iterator[Reaction]:
+def _reactions(world: World, draw: Draw, shown: Shown, first: int, order: list[int], appeals: list[float]) -> list[Reaction]:
     """Down the list: look at an item by its rank, click it by its appeal; then perhaps watch, perhaps buy. Or skip it."""
+    done: list[Reaction] = []
     user_id, ts, known_id = shown.user_id, shown.ts, shown.impression_id
     without_id_rate = world.traffic.feedback_without_id_rate
     end_ms = ts + ATTENTION_MS
-    for (item, appeal), examined in zip(ranked, world.examined, strict=True):
+    for index, examined in zip(order, world.examined, strict=True):
         chance = draw()
         if chance >= examined:
             continue
         ts += 500 + int(4_500 * draw())
         if ts > end_ms:
-            return
+            break
+        item = world.items[first + index]
         impression_id = None if draw() < without_id_rate else known_id
-        if chance >= examined * appeal:
+        if chance >= examined * appeals[index]:
             if draw() < SKIP_SHARE:
-                yield Reaction(user_id, ts, item, "skip", impression_id)
+                done.append(Reaction(user_id, ts, item, "skip", impression_id))
             continue
-        yield Reaction(user_id, ts, item, "click", impression_id)
+        done.append(Reaction(user_id, ts, item, "click", impression_id))
         if draw() < WATCH_SHARE:
             seconds = round(min(1 + _exponential(draw, WATCH_SECONDS_MEAN), WATCH_SECONDS_MAX), 1)
             ts += int(1000 * seconds)
-            yield Reaction(user_id, ts, item, "watch", impression_id, seconds)
+            done.append(Reaction(user_id, ts, item, "watch", impression_id, seconds))
         if draw() < PURCHASE_SHARE:
             ts += 1_000 + int(20_000 * draw())
-            yield Reaction(user_id, ts, item, "purchase", impression_id)
+            done.append(Reaction(user_id, ts, item, "purchase", impression_id))
+    return done
 
 
 def _exponential(draw: Draw, mean: float) -> float:

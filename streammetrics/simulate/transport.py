@@ -60,19 +60,20 @@ def _in_order(world: World, until_ms: int) -> Iterator[Sent]:
         yield _sent(world.traffic, heapq.heappop(under_way))
 
 
-def _arrivals(traffic: Traffic, draw: Draw, ts: int) -> Iterator[tuple[int, int | None]]:
+def _arrivals(traffic: Traffic, draw: Draw, ts: int) -> list[tuple[int, int | None]]:
     """When an event arrives, and what transport adds to it: (ms, which breakage, if any). Four draws, whatever the rates."""
     delay_ms = int(draw() * (traffic.disorder_ms + 1))
     late_ms = traffic.late_ms if draw() < traffic.late_rate else 0
     arrival_ms = ts + late_ms + delay_ms
-    yield arrival_ms, None
+    arrivals: list[tuple[int, int | None]] = [(arrival_ms, None)]
     # A draw below its rate is, divided by the rate, an even draw again: it also says when, or in which way.
     again = draw()
     if again < traffic.duplicate_rate:
-        yield arrival_ms + int(again / traffic.duplicate_rate * (traffic.disorder_ms + 1 - delay_ms)), None
+        arrivals.append((arrival_ms + int(again / traffic.duplicate_rate * (traffic.disorder_ms + 1 - delay_ms)), None))
     broken = draw()
     if broken < traffic.malformed_rate:
-        yield arrival_ms, int(broken / traffic.malformed_rate * len(BREAKAGES))
+        arrivals.append((arrival_ms, int(broken / traffic.malformed_rate * len(BREAKAGES))))
+    return arrivals
 
 
 def _sent(traffic: Traffic, arrival: _Arrival) -> Sent:
