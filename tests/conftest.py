@@ -1,7 +1,9 @@
-"""How hard the property tests search: in a minute while one works, longer in CI, and `--hypothesis-profile=deep` for an hour."""
+"""What holds for all tests: how hard those of properties search (in a minute while one works, longer in CI, and with
+`--hypothesis-profile=deep` for an hour), and what the garbage collector leaves alone."""
 
 from __future__ import annotations
 
+import gc
 import os
 
 from hypothesis import HealthCheck, settings
@@ -10,3 +12,9 @@ settings.register_profile("quick", max_examples=15, deadline=None, suppress_heal
 settings.register_profile("ci", max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("deep", max_examples=5_000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("ci" if os.environ.get("CI") else "quick")
+
+
+def pytest_collection_finish() -> None:
+    """Some thousand tests with the libraries that they use stay to the end: the collector need not walk over them again and again."""
+    gc.collect()
+    gc.freeze()
