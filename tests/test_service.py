@@ -320,13 +320,16 @@ class TestSimulation:
 
     def test_ten_seeds_together_see_every_fault(self) -> None:
         seen: Counter[str] = Counter()
+        names = ("written", "already", "fenced", "conflict", "crashes", "rollbacks", "losses")
         for seed in SEEDS[:10]:
+            if all(seen[name] for name in names):
+                break
             world = Simulation(seed)
             for _ in range(300):
                 world.happen()
             seen.update(outcome.value for outcome in world.store.outcomes)
             seen += Counter(crashes=world.crashes, rollbacks=world.rollbacks, losses=world.losses)
-        assert all(seen[name] for name in ("written", "already", "fenced", "conflict", "crashes", "rollbacks", "losses"))
+        assert [name for name in names if not seen[name]] == []
 
 
 class Slow(Random):
@@ -530,13 +533,13 @@ class TestIdleInputs:
 
 
 class TestCommits:
-    @pytest.mark.parametrize(("users_max", "users"), [(1, 30), (10, 300), (1_500, 3_000)])
+    @pytest.mark.parametrize(("users_max", "users"), [(1, 30), (10, 300), (1_100, 2_500)])
     def test_no_commit_writes_more_users_than_its_bound(self, users_max: int, users: int) -> None:
-        bench = Bench(commit_users_max=users_max, commit_ms=1_000, records_max=5_000)
+        bench = Bench(commit_users_max=users_max, commit_bytes_max=1 << 20, commit_ms=1_000, records_max=5_000)
         for number in range(users):
             bench.show(0, user=f"u{number}")
         bench.turn(2, seconds=2.0)
-        assert max(len(commit.users) for commit in bench.store.written) <= users_max
+        assert users_max / 2 < max(len(commit.users) for commit in bench.store.written) <= users_max
         bench.show(FAR_MS, user="end")
         bench.click(FAR_MS, user="end")
         for _ in bench.turns_until(lambda: settled(bench.store, bench.logs, sessions_open=1), seconds=2.0):
