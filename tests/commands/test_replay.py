@@ -16,7 +16,7 @@ import pytest
 
 from streammetrics.events.model import MALFORMED_REASONS
 from streammetrics.simulate import Sent, Traffic, generate
-from tests.command_line import called, started, streammetrics
+from tests.command_line import called, started
 from tests.servers.process import wait_until
 
 SETTINGS = ["--set", "windows.pane_ms=10000", "--set", "windows.windows=1m,5m", "--set", "windows.segments=surface"]
@@ -91,7 +91,7 @@ def test_however_input_without_late_events_is_split_the_numbers_are_the_same(tmp
 
 
 def test_how_often_the_replay_commits_changes_no_number(tmp_path: Path) -> None:
-    path = write(tmp_path / "events", sent(FAULTY))
+    path = write(tmp_path / "events", sent(FAULTY, 2_500))
     seldom = replayed(tmp_path, path, words=["--set", "worker.commit_ms=60000", "--set", "worker.commit_users_max=100000"])
     often = replayed(tmp_path, path, words=["--set", "worker.commit_ms=0", "--set", "worker.commit_users_max=1"])
     assert often == seldom
@@ -153,7 +153,7 @@ def test_files_that_cannot_be_read_are_all_named_and_nothing_is_written(tmp_path
     panes = tmp_path / "panes"
     letters = tmp_path / "letters"
     letters.write_text("of an earlier replay")
-    done = streammetrics("replay", good, tmp_path / "none", tmp_path, good, "--panes", panes, "--dead-letters", letters)
+    done = called("replay", good, tmp_path / "none", tmp_path, good, "--panes", panes, "--dead-letters", letters)
     assert done.returncode == 2
     for told in (f"{tmp_path / 'none'}: does not exist", f"{tmp_path}: is a folder", f"{good}: is named twice"):
         assert told in done.stderr
@@ -304,7 +304,7 @@ def test_an_empty_file_is_no_error(tmp_path: Path) -> None:
 
 def test_the_looks_at_an_experiment_do_not_depend_on_how_the_file_comes_or_on_commits(tmp_path: Path) -> None:
     traffic = Traffic(users=600, seed=4, impressions_per_second=6, lists_per_visit=3, list_gap_ms=20_000)
-    path = write(tmp_path / "events.ndjson", sent(traffic, 12_000))
+    path = write(tmp_path / "events.ndjson", sent(traffic, 8_000))
     _, report, _ = replayed(tmp_path, path)
     (day, start) = report["history"]  # type: ignore[misc]
     assert (day["scope"], start["scope"], day["looks"]) == ("day", "start", start["looks"])

@@ -124,7 +124,7 @@ def test_the_page_is_not_written_to_standard_output(saved: Path, tmp_path: Path,
 
 
 def test_a_store_that_is_away_is_named(tmp_path: Path) -> None:
-    done = streammetrics("report", "--set", "redis.url=redis://127.0.0.1:1/0")
+    done = called("report", "--set", "redis.url=redis://127.0.0.1:1/0")
     assert (done.returncode, done.stdout) == (1, "")
     assert "Redis at 127.0.0.1:1" in done.stderr
 
@@ -132,7 +132,7 @@ def test_a_store_that_is_away_is_named(tmp_path: Path) -> None:
 def replayed(folder: Path, events: Iterable[bytes], *words: str) -> Path:
     """The report of a replay of these records."""
     (folder / "events.ndjson").write_bytes(b"".join(event + b"\n" for event in events))
-    done = streammetrics("replay", folder / "events.ndjson", "--report", folder / "report.json", "--quiet", *SETTINGS, *words)
+    done = called("replay", folder / "events.ndjson", "--report", folder / "report.json", "--quiet", *SETTINGS, *words)
     assert (done.returncode, done.stderr) == (0, "")
     return folder / "report.json"
 

@@ -78,7 +78,7 @@ def test_faults_are_made_at_the_rates_wished_for(tmp_path: Path) -> None:
 def test_shares_qualities_and_a_regression_shape_the_experiment(tmp_path: Path) -> None:
     words = [
         "--minutes",
-        "40",
+        "20",
         "--rate",
         "10",
         "--experiment",
@@ -88,7 +88,7 @@ def test_shares_qualities_and_a_regression_shape_the_experiment(tmp_path: Path) 
         "--variant",
         "blue=0.6",
         "--regression",
-        "blue:0.3@20m",
+        "blue:0.3@10m",
     ]
     path = tmp_path / "events"
     found = events(simulated(path, *words))
@@ -99,7 +99,7 @@ def test_shares_qualities_and_a_regression_shape_the_experiment(tmp_path: Path) 
     halves: dict[tuple[str, bool], Counter[bool]] = {}
     clicked = {event["impression_id"] for event in found if event["type"] == "feedback" and event["action"] == "click"}
     for event in lists:
-        key = (event.get("experiments", {}).get("color", ""), event["ts"] >= FILE_START_MS + 1_200_000)
+        key = (event.get("experiments", {}).get("color", ""), event["ts"] >= FILE_START_MS + 600_000)
         halves.setdefault(key, Counter())[event["impression_id"] in clicked] += 1
     rates = {key: count[True] / count.total() for key, count in halves.items()}
     assert rates["blue", True] < 0.8 * rates["blue", False]
