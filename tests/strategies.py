@@ -118,9 +118,9 @@ def cases(draw: st.DrawFn, *, session_events_max: int = 1_000, without: Collecti
         if kind == "pause":
             steps.append(draw(_pauses(chosen, now)))
         elif kind == "again" and arrivals:
-            steps.append(draw(_again(draw(st.sampled_from(arrivals)), chosen)))
+            steps.append(_again(draw, draw(st.sampled_from(arrivals)), chosen))
         else:
-            event = draw(_events(kind, ts, [step.event for step in arrivals], without))
+            event = _event(draw, kind, ts, [step.event for step in arrivals], without)
             record_ts = None if "futures" in without else draw(_record_times(ts, chosen.future_ms))
             steps.append(Arrival(draw(_inputs_for(event, chosen)), event, record_ts))
     return Case(chosen, tuple(steps))
@@ -148,19 +148,28 @@ def batches(draw: st.DrawFn, values: Sequence[T]) -> list[list[T]]:
     return [list(values[start:end]) for start, end in zip([0, *cuts], [*cuts, len(values)], strict=True)]
 
 
-@st.composite
-def _impressions(draw: st.DrawFn, ts: int, is_fragment: bool) -> Impression:
-    items = tuple(draw(st.lists(st.sampled_from(ITEMS), max_size=3 if is_fragment else 4)))
-    positions = tuple(sorted(draw(st.permutations(range(5)))[: len(items)])) if is_fragment else None
+# What is drawn for every event: made once, since a strategy takes longer to make than to draw from.
+_SOME_USER = st.sampled_from((USERS[0], USERS[0], USERS[1], USERS[0]))
+"""Mostly one user, so that events meet."""
+_SOME_ID, _SOME_ACTION, _SOME_VALUE = st.sampled_from(IDS), st.sampled_from(ACTIONS), st.sampled_from(VALUES)
+_SOME_EXPERIMENTS, _SOME_SEGMENTS, _SOME_TEAMS = st.sampled_from(EXPERIMENTS), st.sampled_from(SEGMENTS), st.sampled_from(TEAMS)
+_ITEMS_OF_FRAGMENT, _ITEMS_OF_LIST = (st.lists(st.sampled_from(ITEMS), max_size=most) for most in (3, 4))
+_POSITIONS = st.permutations(range(5))
+_IS_AIMED = st.sampled_from((True, True, True, False, True, True))
+
+
+def _impression(draw: st.DrawFn, ts: int, is_fragment: bool) -> Impression:
+    items = tuple(draw(_ITEMS_OF_FRAGMENT if is_fragment else _ITEMS_OF_LIST))
+    positions = tuple(sorted(draw(_POSITIONS)[: len(items)])) if is_fragment else None
     return Impression(
-        impression_id=draw(st.sampled_from(IDS)),
-        user_id=draw(_users()),
+        impression_id=draw(_SOME_ID),
+        user_id=draw(_SOME_USER),
         ts=ts,
         items=items,
-        experiments=draw(st.sampled_from(EXPERIMENTS)),
-        segments=draw(st.sampled_from(SEGMENTS)),
+        experiments=draw(_SOME_EXPERIMENTS),
+        segments=draw(_SOME_SEGMENTS),
         positions=positions,
-        teams=draw(st.sampled_from(TEAMS).map(lambda teams: _teams_of(teams, len(items)))),
+        teams=_teams_of(draw(_SOME_TEAMS), len(items)),
     )
 
 
@@ -169,35 +178,28 @@ def _teams_of(letters: str, items: int) -> tuple[str, ...]:
     return teams if any(teams) else ()
 
 
-@st.composite
 def _feedback(draw: st.DrawFn, ts: int, before: Sequence[Event], with_id_only: bool) -> Feedback:
     """Mostly aimed at an item of a list that came before; else at anything."""
     items: tuple[str, ...] = ITEMS
-    user_id, impression_id = draw(_users()), draw(st.sampled_from(IDS))
+    user_id, impression_id = draw(_SOME_USER), draw(_SOME_ID)
     lists = [event for event in before if isinstance(event, Impression)]
-    if lists and draw(st.sampled_from((True, True, True, False, True, True))):
+    if lists and draw(_IS_AIMED):
         aim = draw(st.sampled_from((lists[-1], *lists)))
         user_id, impression_id, items = aim.user_id, aim.impression_id, aim.items or ITEMS
     return Feedback(
         user_id=user_id,
         ts=ts,
         item_id=draw(st.sampled_from(items)),
-        action=draw(st.sampled_from(ACTIONS)),
-        value=draw(st.sampled_from(VALUES)),
+        action=draw(_SOME_ACTION),
+        value=draw(_SOME_VALUE),
         impression_id=impression_id if with_id_only else draw(st.sampled_from((impression_id, None))),
     )
 
 
-@st.composite
-def _events(draw: st.DrawFn, kind: str, ts: int, before: Sequence[Event], without: Collection[Feature]) -> Event:
+def _event(draw: st.DrawFn, kind: str, ts: int, before: Sequence[Event], without: Collection[Feature]) -> Event:
     if kind == "feedback":
-        return draw(_feedback(ts, before, "feedback_without_id" in without))
-    return draw(_impressions(ts, kind == "fragment"))
-
-
-def _users() -> st.SearchStrategy[str]:
-    """Mostly one user, so that events meet."""
-    return st.sampled_from((USERS[0], USERS[0], USERS[1], USERS[0]))
+        return _feedback(draw, ts, before, "feedback_without_id" in without)
+    return _impression(draw, ts, kind == "fragment")
 
 
 def _inputs_for(event: Event, chosen: Settings) -> st.SearchStrategy[str]:
@@ -211,7 +213,6 @@ def _record_times(ts: int, future_ms: int) -> st.SearchStrategy[int | None]:
     return st.sampled_from((*[None] * 6, *(at for at in (ts, ts - future_ms, ts - future_ms - 1) if at >= 0), *[None] * 6))
 
 
-@st.composite
 def _again(draw: st.DrawFn, arrival: Arrival, chosen: Settings) -> Arrival:
     """An event once more: the same or shifted in time, on the same or another input."""
     shift = draw(st.sampled_from((0, 1, chosen.attribution_ms, chosen.attribution_ms + 1, -1, 0)))
