@@ -53,7 +53,8 @@ def variant(role: str = "") -> Variable:
     matchers = {"experiment": EXPERIMENT, **({"role": f'="{role}"'} if role else {})}
     asked = f"label_values({selector('streammetrics_variant_info', **matchers)}, variant)"
     which = "The variants that are compared with the control." if role else "The variants to show; all of them, or some."
-    return _asked("variant", "Variant", asked, which, many=True, all_value=".+")
+    # Without experiments all traffic, which has no variant, is all that there is to show; what is said of a whole experiment is no variant.
+    return _asked("variant", "Variant", asked, which, many=True, all_value=".+" if role else ".*")
 
 
 def measured_metric() -> Variable:

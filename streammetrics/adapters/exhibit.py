@@ -19,6 +19,7 @@ from streammetrics.vitals import Trouble
 STUCK_SECONDS = 30.0
 """A loop that has not come round for this long hangs: every wait in it is shorter, unless four nodes of a cluster hang at once."""
 NO_HISTORY = History()
+UNREAD = "no committed state has been read yet"
 
 
 class Finding(NamedTuple):
@@ -53,7 +54,7 @@ class Exhibit:
         self._report, self._shown_seconds = (report, history), now_seconds
 
     def metrics(self, accept: str) -> tuple[bytes, str]:
-        """The page for Prometheus and its content type, in the format that the Accept header prefers."""
+        """The page for Prometheus and its content type, in a format that the Accept header names."""
         return self._exposition.page(accept)
 
     def report_json(self) -> bytes | None:
@@ -66,6 +67,11 @@ class Exhibit:
             plain = report.to_json(self._exposition.layout) | {"history": history.to_json()}
             made = self._report_json = (report, msgspec.json.encode(plain))
         return made[1]
+
+    @property
+    def why_no_report(self) -> str:
+        """Why there is no report, where there is none."""
+        return UNREAD if self._publishes else "this process only consumes: ask the exporter of its namespace"
 
     def pulse(self) -> dict[str, Any]:
         """How this process is, as plain JSON values: what it misses, how old its report is, and its own inputs' lag.
@@ -117,7 +123,7 @@ class Exhibit:
             if (trouble := vitals.publish_trouble) is not None:
                 yield f"publisher: {self._words(trouble)}"
             if self._report is None:
-                yield "publisher: no committed state has been read yet"
+                yield f"publisher: {UNREAD}"
 
     def _words(self, trouble: Trouble) -> str:
         message = " ".join(trouble.message.split())

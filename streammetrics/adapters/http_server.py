@@ -18,7 +18,7 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -146,7 +146,7 @@ def application(exhibit: Exhibit, login: Login | None = None) -> ASGIApp:
     async def report(request: Request) -> Response:
         content = exhibit.report_json()
         if content is None:
-            return Response(b'{"error":"no committed state has been read yet"}', 503, media_type="application/json")
+            return JSONResponse({"error": exhibit.why_no_report}, 503)
         return tagged(request, content, "application/json")
 
     routes = [

@@ -194,10 +194,11 @@ class TestReport:
         wanted = report.to_json(port.pipeline.engine.layout) | {"history": history.to_json()}
         assert json.loads(answer.body) == json.loads(json.dumps(wanted))
 
-    def test_before_the_first_report_it_is_json_too(self, port: Port) -> None:
-        answer = port.ask("/api/report")
-        assert (answer.status, answer.headers["content-type"]) == (503, "application/json")
-        assert "error" in json.loads(answer.body)
+    def test_where_there_is_none_json_says_why(self, port: Port, worker_port: Port) -> None:
+        for asked, why in ((port, "no committed state has been read yet"), (worker_port, "this process only consumes: ask the exporter")):
+            answer = asked.ask("/api/report")
+            assert (answer.status, answer.headers["content-type"]) == (503, "application/json")
+            assert json.loads(answer.body)["error"].startswith(why)
 
     def test_a_new_report_takes_the_place_of_the_last(self, port: Port) -> None:
         port.show()
