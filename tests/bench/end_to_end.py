@@ -25,6 +25,7 @@ from streammetrics.commands.connections import redis_settings
 from streammetrics.config import Settings
 from streammetrics.errors import MalformedEvent
 from streammetrics.events.model import Event
+from streammetrics.report import by_reason, refused_of
 from streammetrics.simulate import Sent, Traffic, generate
 from streammetrics.state import decode_control
 from tests.bench import parts
@@ -141,7 +142,8 @@ def settings_of(broker: KafkaBroker, url: str, namespace: str, topics: list[str]
 
 
 def produce(broker: KafkaBroker, sent: list[Sent], topics: dict[str, str]) -> None:
-    producer = KafkaProducer(bootstrap_servers=broker.bootstrap, linger_ms=50, batch_size=256 << 10, acks=1)
+    # With fewer acks a batch that is sent again may come after its successor, or twice, and then events are late.
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap, linger_ms=50, batch_size=256 << 10, acks="all", enable_idempotence=True)
     for record in sent:
         producer.send(topics[record.topic], key=record.key, value=record.value, timestamp_ms=record.ts)
     producer.flush()
@@ -283,10 +285,12 @@ def _together(found: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _stored_rows(settings: Settings, store: RedisStore) -> Rows:
-    """Every stored tally, merged over tasks."""
+    """Every stored tally, merged over tasks. Raises WrongAnswerError when events were refused, for all are to be admitted."""
     ledger = build_ledger(settings, build_engine(settings, settings.kafka.topics))
     for task, view in store.view(range(PARTITIONS), {}, {}).items():
         ledger.update(task, view.mark, view.control, view.panes, view.users)
+    if refused := refused_of(by_reason(ledger.report(PARTITIONS).counts)):
+        raise WrongAnswerError(f"events were refused: {refused}")
     board = ledger.board
     return {(start, group.experiment, group.variant): tally for start in board.starts() for group, tally in board.pane(start).items()}
 
