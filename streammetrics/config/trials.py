@@ -98,7 +98,9 @@ class ExperimentSettings(Section):
         _POLICY.sample_ratio_alpha, "An experiment is invalid when its split of users is as unlikely as this.", "a number between 0 and 1"
     )
     multi_exposed_share_max: Number = setting(
-        _POLICY.multi_exposed_share_max, "Most users of an experiment who saw several variants, by users.", "a number from 0 to 1"
+        _POLICY.multi_exposed_share_max,
+        "Most users of an experiment who saw several variants, or one without a share, by users.",
+        "a number from 0 to 1",
     )
     unmatched_share_max: Number = setting(
         _POLICY.unmatched_share_max,

@@ -28,8 +28,8 @@ class Policy:
     shares: variants with their parts of the traffic; None: equal among those seen.
     control: the variant that others are compared with; None: by convention.
     cuped_verdict: whether verdicts go by the interval with variance reduction, where there is one; else by the plain one.
-    sample_ratio_alpha, multi_exposed_share_max, unmatched_share_max: beyond these an experiment is invalid: p-value of the
-        split below, users seen in several variants by users, feedback that counts for no list by feedback.
+    sample_ratio_alpha, multi_exposed_share_max, unmatched_share_max: beyond these an experiment is invalid: p-value of the split below,
+        users seen in several variants (and those in variants without a share) by users, feedback that counts for no list by feedback.
 
     Raises ExperimentError for a value that cannot be meant.
     """

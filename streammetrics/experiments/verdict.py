@@ -81,19 +81,24 @@ def health(policy: Policy, first_exposures: Mapping[str, int], multi_exposed_use
     """Check the split, users in several variants, and the join.
 
     first_exposures: users by the variant that they saw first, those in several variants too. joined: how all feedback of the time
-    fared. The share of users in several variants is judged from `min_users` users on, that of feedback from as much feedback on: a
-    share of a handful says nothing.
+    fared. Where shares are configured, the split is that of the variants that have one; a stray label of a few users is no trouble,
+    that of more than `multi_exposed_share_max` of all is. This share, and that of users in several variants, is judged from
+    `min_users` users on, that of feedback from as much feedback on: a share of a handful says nothing.
 
     >>> health(Policy(), {"control": 4500, "treatment": 5500}, 3).troubles
     ('users are not split as they should be (control 4,500, treatment 5,500; practically never by chance)',)
     """
     troubles = []
-    p = sample_ratio_p_value(first_exposures, policy.shares)
+    users, shares = sum(first_exposures.values()), policy.shares
+    strays = {name: count for name, count in first_exposures.items() if count and shares is not None and name not in shares}
+    p = sample_ratio_p_value({name: count for name, count in first_exposures.items() if name not in strays}, shares)
     if p < policy.sample_ratio_alpha:
-        variants = sorted({*first_exposures, *(policy.shares or ())})
+        variants = sorted({*first_exposures, *(shares or ())} - strays.keys())
         counts = ", ".join(f"{variant} {first_exposures.get(variant, 0):,}" for variant in variants)
         troubles.append(f"users are not split as they should be ({counts}; {_chance(p)})")
-    users = sum(first_exposures.values())
+    if users >= policy.min_users and sum(strays.values()) > policy.multi_exposed_share_max * users:
+        astray = percent(sum(strays.values()) / users)
+        troubles.append(f"{astray} of the users saw a variant without a configured share ({', '.join(sorted(strays))})")
     share = multi_exposed_users / users if users else 0.0
     if share > policy.multi_exposed_share_max and users >= policy.min_users:
         troubles.append(

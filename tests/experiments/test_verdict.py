@@ -97,6 +97,16 @@ def test_a_broken_split_double_exposure_and_a_broken_join_are_trouble() -> None:
     assert "control 800, treatment 0" in broken.troubles[0]
 
 
+def test_a_stray_label_is_no_trouble_until_many_users_have_it() -> None:
+    policy = Policy(shares={"control": 1, "treatment": 1})
+    split = {"control": 5_000, "treatment": 5_000}
+    for strays, troubles in ((1, ()), (101, ()), (102, ("1 % of the users saw a variant without a configured share (treatmnet)",))):
+        found = health(policy, {**split, "treatmnet": strays}, 0)
+        assert (found.troubles, round(found.sample_ratio_p, 6)) == (troubles, 1.0), strays
+    assert len(health(policy, {"control": 4_500, "treatment": 5_500, "treatmnet": 900}, 0).troubles) == 2
+    assert health(policy, {"control": 3, "treatment": 3, "treatmnet": 2}, 0).troubles == ()
+
+
 def test_a_handful_of_users_says_nothing_about_double_exposure() -> None:
     assert health(Policy(), {"control": 3, "treatment": 4}, 5).troubles == ()
     assert health(Policy(), {}, 0).multi_exposed_share == 0
