@@ -49,6 +49,7 @@ A day's user records can go when everything up to its end is final in the task; 
 'treatment: 16.7 % fewer lists with a hit in the first 10 than control; certain at 95 % however often you look'
 """
 
+from streammetrics.experiments.building import Stored, build_report, choose_scales
 from streammetrics.experiments.cuped import Reduced, reduce_variances
 from streammetrics.experiments.estimates import Estimate, Interval, choose_tau, difference, estimate, lift_interval
 from streammetrics.experiments.interleaving import INTERLEAVED, Preference, add_credits, credit_moments, list_credit, preference
@@ -62,10 +63,7 @@ from streammetrics.experiments.report import (
     PreferenceRow,
     ReducedReport,
     Row,
-    Stored,
     VariantReport,
-    build_report,
-    choose_scales,
 )
 from streammetrics.experiments.sample_ratio import sample_ratio_p_value
 from streammetrics.experiments.verdict import VERDICT_CODES, Health, Joined, Verdict, health

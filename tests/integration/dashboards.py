@@ -22,8 +22,9 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from streammetrics.adapters.exhibit import Exhibit
+from streammetrics.experiments.building import Stored, build_report, choose_scales
 from streammetrics.experiments.policy import Policy
-from streammetrics.experiments.report import ExperimentReport, PreferenceRow, Row, Stored, build_report, choose_scales
+from streammetrics.experiments.report import ExperimentReport, PreferenceRow, Row
 from streammetrics.experiments.verdict import Joined
 from streammetrics.metrics.names import METRIC_NAMES
 from streammetrics.ports import Input, StoreNode

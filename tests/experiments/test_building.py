@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 from streammetrics.experiments import add_credits
+from streammetrics.experiments.building import Stored, build_report, choose_scales
 from streammetrics.experiments.estimates import difference, estimate
 from streammetrics.experiments.measures import Measures
 from streammetrics.experiments.moments import add, of_users
 from streammetrics.experiments.policy import Policy
-from streammetrics.experiments.report import ExperimentReport, Stored, build_report, choose_scales
+from streammetrics.experiments.report import ExperimentReport
 from streammetrics.experiments.verdict import Joined
 from streammetrics.metrics import Scorer
 from tests.experiments.columns import MEASURES, ONE, WITH_COVARIATES
