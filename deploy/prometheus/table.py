@@ -136,9 +136,6 @@ def _told(query: str, label: str) -> str:
     return f'{{{{ range query (printf "{query}" $labels.job) | sortByLabel "{label}" }}}} {said}{{{{ end }}}}'
 
 
-_COMMITS = "sum by (status) (rate(streammetrics_commits_total{job='%s'}[5m])) > 0"
-
-
 def _down(gauge: str) -> str:
     """The processes whose gauge is 0."""
     query = f"streammetrics_{gauge}{{job='%s'}} == 0"
@@ -150,6 +147,8 @@ def _risk(risk: str, told: str, bound: str) -> str:
     return f'label_replace(max by (job, node) ({told}) {bound}, "risk", "{risk}", "", "")'
 
 
+_COMMITS = "sum by (status) (rate(streammetrics_commits_total{job='%s'}[5m])) > 0"
+"""The commits of all workers, by what came of them: each tells of its own."""
 _REGRESSED_MEASURES = (
     'streammetrics_experiment_verdict{variant!=""} == -1\n'
     "  and on (job, instance, experiment, metric, k, scope) streammetrics_experiment_paging == 1"

@@ -54,7 +54,7 @@ class Exhibit:
         self._report, self._shown_seconds = (report, history), now_seconds
 
     def metrics(self, accept: str) -> tuple[bytes, str]:
-        """The page for Prometheus and its content type, in a format that the Accept header names."""
+        """The page for Prometheus and its content type; see `Exposition.page`."""
         return self._exposition.page(accept)
 
     def report_json(self) -> bytes | None:
