@@ -1,6 +1,7 @@
 """Answers that name their content by a digest (ETag), so that who has it already is told so (304) and gets nothing twice.
 
-The digest is of the bytes alone: it holds over a restart, and for every process that shows the same.
+The digest is of the content alone: it holds over a restart, for every process that shows the same, and compressed or not. So tags are
+weak ones.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ def tag_of(content: bytes) -> str:
     """The name of this content, as the ETag header has it.
 
     >>> tag_of(b"{}"), tag_of(b"{}") == tag_of(b"{ }")
-    ('"2afb9b83f9314e5d029766197f539792"', False)
+    ('W/"2afb9b83f9314e5d029766197f539792"', False)
     """
-    return f'"{hashlib.blake2b(content, digest_size=TAG_BYTES).hexdigest()}"'
+    return f'W/"{hashlib.blake2b(content, digest_size=TAG_BYTES).hexdigest()}"'
 
 
 def tagged(request: Request, content: bytes, media_type: str, cache_control: str | None = None) -> Response:
@@ -38,10 +39,10 @@ def tagged(request: Request, content: bytes, media_type: str, cache_control: str
 
 
 def _has(told: list[str], tag: str) -> bool:
-    """Whether one of the header's tags is this one; a weak tag is as good, and * is any.
+    """Whether one of the header's tags is this one, weak or strong; * is any.
 
-    >>> _has(['"a", W/"b"'], '"b"'), _has(["*"], '"b"'), _has(['"a"'], '"b"'), _has([], '"b"')
-    (True, True, False, False)
+    >>> _has(['"a", W/"b"'], 'W/"b"'), _has(['"b"'], 'W/"b"'), _has(["*"], 'W/"b"'), _has(['"a"'], 'W/"b"'), _has([], 'W/"b"')
+    (True, True, True, False, False)
     """
     known = [each.strip().removeprefix("W/") for line in told for each in line.split(",")]
-    return tag in known or "*" in known
+    return tag.removeprefix("W/") in known or "*" in known

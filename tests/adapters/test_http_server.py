@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import json
 import re
 import socket
@@ -286,7 +287,7 @@ class TestTags:
             first = port.ask(path)
             assert first.status == 200
             tag = first.headers["etag"]
-            for asked in (tag, f'"other", W/{tag}', "*"):
+            for asked in (tag, f'"other", {tag}', tag.removeprefix("W/"), "*"):
                 again = port.ask(path, headers={"If-None-Match": asked})
                 assert (again.status, again.body, again.headers["etag"]) == (304, b"", tag)
                 for name in ("cache-control", "content-security-policy"):
@@ -310,6 +311,34 @@ class TestTags:
 
     def test_what_is_of_this_moment_has_none(self, port: Port) -> None:
         assert [port.ask(path).headers["etag"] for path in ("/api/pulse", "/metrics", "/healthz", "/nothing", "/api/report")] == [None] * 5
+
+
+class TestCompression:
+    """Who takes gzip gets it: a page for Prometheus is long, and says much twice."""
+
+    def test_whoever_takes_gzip_gets_the_same_content_in_a_fraction_of_the_bytes(self, port: Port) -> None:
+        port.show()
+        for path in ("/metrics", "/api/report", "/page.js"):
+            plain, packed = port.ask(path), port.ask(path, headers={"Accept-Encoding": "gzip, deflate"})
+            assert (plain.headers["content-encoding"], packed.headers["content-encoding"]) == (None, "gzip")
+            said, unpacked = (
+                [line for line in body.splitlines() if b"process_" not in line] for body in (plain.body, gzip.decompress(packed.body))
+            )
+            assert said == unpacked  # the process itself is another from one moment to the next
+            assert len(packed.body) < len(plain.body) / 2
+            assert (packed.headers["content-length"], packed.headers["vary"]) == (str(len(packed.body)), "Accept-Encoding")
+            assert (packed.headers["content-type"], packed.headers["etag"]) == (plain.headers["content-type"], plain.headers["etag"])
+
+    def test_what_is_short_stays_as_it_is(self, port: Port) -> None:
+        for path in ("/healthz", "/nothing"):
+            assert port.ask(path, headers={"Accept-Encoding": "gzip"}).headers["content-encoding"] is None
+
+    def test_a_tag_holds_whichever_way_the_content_came(self, port: Port) -> None:
+        port.show()
+        tag = port.ask("/api/report").headers["etag"]
+        assert tag.startswith("W/")  # a strong one would name these very bytes
+        again = port.ask("/api/report", headers={"Accept-Encoding": "gzip", "If-None-Match": tag})
+        assert (again.status, again.body) == (304, b"")
 
 
 class TestManners:
