@@ -1,6 +1,6 @@
 """The table of alerts as files for Prometheus and Alertmanager: `python -m deploy.prometheus.generate`, from the root of the sources.
 
-    python -m deploy.prometheus.generate --set lag_seconds=900 --job ranking --grafana https://grafana.example --out /etc/prometheus
+    python -m deploy.prometheus.generate --set lag_seconds=900 --metric mrr@20 --grafana https://grafana.example --out /etc/prometheus
 
 Without options it writes the files beside it, which are committed; a test generates them again and compares.
 """
@@ -19,12 +19,15 @@ from typing import Any
 
 import yaml
 
-from deploy.prometheus.table import ALERTS, INHIBITIONS, JOB, RECORDED, THRESHOLDS, Alert, Inhibition
+from deploy.prometheus.table import ALERTS, INHIBITIONS, JOB, METRIC, RECORDED, THRESHOLDS, Alert, Inhibition
+from streammetrics.metrics import METRIC_NAMES, parse_metric
 
 HERE = Path(__file__).resolve().parent
 HEADER = "# Generated from table.py by `python -m deploy.prometheus.generate`, which takes other thresholds, too: do not edit.\n"
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _SPAN = re.compile(r"(?<=\[)(\d+)(ms|[smhdw])(?=\])|(?<=offset )(\d+)(ms|[smhdw])\b")
+SUMMED = tuple(name for name in METRIC_NAMES if name != "item_hit_rate")
+"""The metrics of which sums over final lists are counted; item_hit_rate is a ratio of two."""
 PREFIX = "Streammetrics"
 """How the name of every alert begins."""
 _LINE_CHARS = 100
@@ -40,11 +43,14 @@ class _Marked(string.Template):
 class Wishes:
     """How the files are to be. `scale` shortens every span of time, so that a test sees in seconds what takes minutes in earnest.
 
-    Raises ValueError for a threshold that the table does not have or that is never or always passed, and for a job that cannot stand
-    between quotes.
+    `metric` is what tells whether the ranking as a whole is as good as it was: one that the stream computes, or that alert never fires.
+
+    Raises ValueError for a threshold that the table does not have or that is never or always passed, for a job that cannot stand
+    between quotes, and for a metric of which no sum over final lists is kept.
     """
 
     job: str = JOB
+    metric: str = METRIC
     runbooks: str = "deploy/runbooks/"
     grafana: str = ""
     scale: float = 1.0
@@ -61,11 +67,20 @@ class Wishes:
                 )
         if not self.job or not self.job.isprintable() or any(mark in self.job for mark in '"\\{}'):
             raise ValueError(f"job: got {self.job!r}; allowed are printable characters but quotes, backslashes and braces")
+        self.parsed_metric()
+
+    def parsed_metric(self) -> tuple[str, int]:
+        """The name and the cut-off of the metric."""
+        metric = parse_metric(self.metric)
+        if metric.name not in SUMMED or not metric.k:
+            raise ValueError(f"metric: got {self.metric!r}; allowed are {', '.join(SUMMED)}, each with a cut-off, as in {METRIC}")
+        return metric.name, metric.k
 
     def words(self) -> dict[str, str]:
         """What stands for each mark in an expression."""
         values = {each.name: self.thresholds.get(each.name, each.value * (self.scale if each.is_seconds else 1)) for each in THRESHOLDS}
-        return {"job": self.job, **{name: _plain(value) for name, value in values.items()}}
+        name, k = self.parsed_metric()
+        return {"job": self.job, "metric": name, "k": str(k), **{name: _plain(value) for name, value in values.items()}}
 
     def spoken(self) -> dict[str, str]:
         """The same for people: shares as percentages."""
@@ -213,6 +228,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=HERE, help="the folder to write to")
     parser.add_argument("--job", default=usual.job, help="the job that workers and exporters are scraped as (default: %(default)s)")
+    parser.add_argument("--metric", default=usual.metric, help="what the ranking as a whole is judged by (default: %(default)s)")
     parser.add_argument("--grafana", default=usual.grafana, help="what comes before /d/ in links to dashboards")
     parser.add_argument("--runbooks", default=usual.runbooks, help="what comes before the name of a runbook page (default: %(default)s)")
     parser.add_argument(
@@ -225,7 +241,7 @@ def main(words: Sequence[str] | None = None) -> int:
     given = parser.parse_args(words)
     try:
         thresholds = dict(map(_threshold, given.set))
-        wishes = Wishes(job=given.job, runbooks=given.runbooks, grafana=given.grafana, thresholds=thresholds)
+        wishes = Wishes(job=given.job, metric=given.metric, runbooks=given.runbooks, grafana=given.grafana, thresholds=thresholds)
     except ValueError as error:
         parser.error(str(error))
     try:

@@ -60,6 +60,8 @@ class Inhibition:
 
 JOB = "streammetrics"
 """The job that workers and exporters are scraped as. Only what is missing altogether must be asked for by it."""
+METRIC = "ndcg@10"
+"""What tells whether the ranking as a whole is as good as it was."""
 
 THRESHOLDS = (
     Threshold(
@@ -106,15 +108,15 @@ RECORDED = (
     ),
     Recorded("job:streammetrics_final_lists:increase1h", 'max by (job) (increase(streammetrics_final_lists_total{experiment=""}[1h]))'),
     Recorded(
-        "job:streammetrics_final_ndcg:mean1h",
-        'max by (job) (increase(streammetrics_final_ndcg_sum_total{experiment="", k="10"}[1h]))\n'
+        "job:streammetrics_final_quality:mean1h",
+        'max by (job) (increase(streammetrics_final_@{metric}_sum_total{experiment="", k="@k"}[1h]))\n'
         "/ (job:streammetrics_final_lists:increase1h > 0)",
     ),
     Recorded(
-        "job:streammetrics_final_ndcg:reference1h",
-        "(job:streammetrics_final_ndcg:mean1h offset 1d <= job:streammetrics_final_ndcg:mean1h offset 1w)\n"
-        "or job:streammetrics_final_ndcg:mean1h offset 1w\n"
-        "or job:streammetrics_final_ndcg:mean1h offset 1d",
+        "job:streammetrics_final_quality:reference1h",
+        "(job:streammetrics_final_quality:mean1h offset 1d <= job:streammetrics_final_quality:mean1h offset 1w)\n"
+        "or job:streammetrics_final_quality:mean1h offset 1w\n"
+        "or job:streammetrics_final_quality:mean1h offset 1d",
     ),
     Recorded(
         "job_experiment:streammetrics_experiment_verdict:min",
@@ -161,14 +163,15 @@ _EXPLAINS = "Streammetrics(NoTraffic|JoinUnhealthy|RankingRegressed)"
 """What lets an hour look bad, also when it is over before the hour is."""
 _SILENT = "job_topic:streammetrics_events:rate15m == 0\nunless on (job, topic) sum by (job, topic) (streammetrics_lag_records) > 0"
 _FELL = (
-    "job:streammetrics_final_ndcg:mean1h < (1 - @{drop}) * job:streammetrics_final_ndcg:reference1h\n"
+    "job:streammetrics_final_quality:mean1h < (1 - @{drop}) * job:streammetrics_final_quality:reference1h\n"
     "and job:streammetrics_final_lists:increase1h >= @fell_lists_least\n"
     f'unless on (job) count by (job) (\n  count_over_time(ALERTS{{alertname=~"{_EXPLAINS}", alertstate="firing"}}[1h])\n)'
 )
-_FELL_SUMMARY = 'Ranking quality of all traffic fell to an NDCG@@10 of {{ printf "%.3f" $value }}'
+_FELL_SUMMARY = 'Ranking quality of all traffic fell to a mean @metric@@@k of {{ printf "%.3f" $value }}'
 _FELL_DESCRIPTION = (
     "The final lists of the last hour are worse than those of the same hour yesterday and last week "
-    '({{ range query (printf "job:streammetrics_final_ndcg:reference1h{job=\'%s\'}" $labels.job) }}{{ printf "%.3f" .Value }}{{ end }}), '
+    "({{ range query (printf \"job:streammetrics_final_quality:reference1h{job='%s'}\" $labels.job) }}"
+    '{{ printf "%.3f" .Value }}{{ end }}), '
     "by more than @{drop}. No single variant explains it."
 )
 

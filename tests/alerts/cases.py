@@ -270,7 +270,7 @@ RANKING = (
 
 LISTS = one("streammetrics_final_lists_total", experiment="", variant="")
 SUM = one("streammetrics_final_ndcg_sum_total", experiment="", variant="", k="10")
-FELL_SUMMARY = "Ranking quality of all traffic fell to an NDCG@10 of 0.240"
+FELL_SUMMARY = "Ranking quality of all traffic fell to a mean ndcg@10 of 0.240"
 
 
 def fell(drop: str) -> str:
@@ -297,7 +297,7 @@ FALLEN = (
         (
             fired(
                 "warning",
-                "Ranking quality of all traffic fell to an NDCG@10 of 0.340",
+                "Ranking quality of all traffic fell to a mean ndcg@10 of 0.340",
                 fell("10 %"),
             ),
         ),

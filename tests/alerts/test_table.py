@@ -43,6 +43,13 @@ class TestFiles:
         assert 'up{job="mine"} == 0' in text
         assert "dashboard_url: https://grafana.example/d/streammetrics-pipeline?" in text
 
+    def test_the_ranking_as_a_whole_is_judged_by_the_metric_that_is_wished(self, tmp_path: Path) -> None:
+        main(["--metric", "MRR@20", "--out", str(tmp_path)])
+        recorded, alerts = ((tmp_path / f"{name}_rules.yml").read_text(encoding="utf-8") for name in ("recording", "alerting"))
+        assert 'streammetrics_final_mrr_sum_total{experiment="", k="20"}' in recorded
+        assert "fell to a mean mrr@20 of" in alerts
+        assert "ndcg" not in recorded + alerts
+
     def test_a_threshold_that_there_is_not_is_refused_with_those_that_there_are(self, capsys: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(SystemExit, match="2"):
             main(["--set", "lag=900"])
@@ -63,6 +70,13 @@ class TestFiles:
             (["--job", "{{ .Job }}"], "job: got '{{ .Job }}'; allowed are"),
             (["--job", ""], "job: got ''; allowed are"),
             (["--job", "a\nb"], "job: got 'a\\nb'; allowed are"),
+            (["--metric", "ndgc@10"], "metric name: got 'ndgc'; allowed are ndcg, "),
+            (
+                ["--metric", "mrr"],
+                "metric: got 'mrr'; allowed are ndcg, ndcg_exp, dcg, cg, mrr, hit_rate, precision, recall, map, each with a cut-off",
+            ),
+            (["--metric", "item_hit_rate@5"], "metric: got 'item_hit_rate@5'; allowed are ndcg, "),
+            (["--metric", "rbp@10"], "metric: got 'rbp@10'; allowed are ndcg, "),
             (["--out", "no/such/folder"], "--out no/such/folder: No such file or directory"),
         ],
     )
@@ -122,7 +136,7 @@ class TestTable:
         plain, short = expressions(), expressions(Wishes(scale=1 / 60))
         assert "deriv(job:streammetrics_lag_seconds:max[5m]) > 0" in "\n".join(plain)
         assert "job:streammetrics_lag_seconds:max > 5\nand deriv(job:streammetrics_lag_seconds:max[5s]) > 0" in "\n".join(short)
-        assert "job:streammetrics_final_ndcg:mean1h offset 1440s" in "\n".join(short)
+        assert "job:streammetrics_final_quality:mean1h offset 1440s" in "\n".join(short)
         assert "> 0.25" in "\n".join(short)
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
+from deploy.prometheus import generate
 from deploy.prometheus.generate import HERE, Wishes, alerting_rule
 from deploy.prometheus.table import ALERTS
 from tests.alerts.cases import CASES, Case, Fired
@@ -32,9 +34,9 @@ def links(alert: str, fired: Fired) -> dict[str, str]:
     return {"runbook_url": f"deploy/runbooks/{alert}.md", "dashboard_url": dashboard}
 
 
-def as_test(case: Case) -> dict[str, object]:
+def as_test(case: Case, rules: Iterable[Path] = RULES) -> dict[str, object]:
     return {
-        "rule_files": list(map(str, RULES)),
+        "rule_files": list(map(str, rules)),
         "evaluation_interval": case.step,
         "group_eval_order": ["streammetrics-recording", "streammetrics-alerts"],  # else an alert may see what was recorded a step ago
         "tests": [
@@ -67,6 +69,22 @@ def as_test(case: Case) -> dict[str, object]:
 def test_an_alert_fires_when_it_must_and_only_then(case: Case, tmp_path: Path) -> None:
     test = tmp_path / "test.yml"
     test.write_text(json.dumps(as_test(case)), encoding="utf-8")
+    done = promtool("test", "rules", test)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+FALLEN = [case for case in CASES if case.alert == "StreammetricsAllVariantsFell" and case.fires]
+
+
+@pytest.mark.parametrize("case", FALLEN, ids=lambda case: case.says)
+def test_the_ranking_as_a_whole_may_be_judged_by_another_metric(case: Case, tmp_path: Path) -> None:
+    assert generate.main(["--metric", "mrr@20", "--out", str(tmp_path)]) == 0
+    as_other = json.dumps(as_test(case, [tmp_path / path.name for path in RULES]))
+    for here, there in (("final_ndcg_sum_total", "final_mrr_sum_total"), ('k=\\"10\\"', 'k=\\"20\\"'), ("ndcg@10", "mrr@20")):
+        assert here in as_other
+        as_other = as_other.replace(here, there)
+    test = tmp_path / "test.yml"
+    test.write_text(as_other, encoding="utf-8")
     done = promtool("test", "rules", test)
     assert done.returncode == 0, done.stdout + done.stderr
 
