@@ -9,14 +9,13 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from streammetrics.commands.output_paths import standard_output
 from streammetrics.commands.tables import Arm, arms_of_window, counter_lines, main_metrics, number
+from streammetrics.commands.terminal import FittingTable
 from streammetrics.config import Settings
 from streammetrics.ports import Clock
 from streammetrics.report import Report
@@ -97,12 +96,9 @@ class Screen:
         ages = [f"{view} up to {'-' if ms is None else f'{(now_ms - ms) / 1_000:.1f} s ago'}" for view, ms in bounds]
         return " · ".join([f"{events:,} events", f"{rate:,.0f} events/s", *ages])
 
-    def _table(self, report: Report) -> Table:
-        table = Table(box=SIMPLE_HEAD, pad_edge=False)
-        table.add_column("window\nmetric", no_wrap=True)
-        for view in SHOWN_VIEWS:
-            for heading in (CONTROL, TREATMENT, "change"):
-                table.add_column(f"{view}\n{heading}", justify="right", no_wrap=True)
+    def _table(self, report: Report) -> FittingTable:
+        numbers = tuple(f"{view}\n{heading}" for view in SHOWN_VIEWS for heading in (CONTROL, TREATMENT, "change"))
+        table = FittingTable(("window\nmetric",), numbers)
         for window in self._windows:
             pairs = [_pair(report, window.ms, view) for view in SHOWN_VIEWS]
             table.add_row(Text(f"last {window}", style="bold"))

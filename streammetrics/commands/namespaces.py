@@ -7,21 +7,16 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
 import click
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.filesize import decimal
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
 from streammetrics.adapters.redis_namespaces import Namespace, Noticed, RedisNamespaces
 from streammetrics.commands.connections import redis_settings
 from streammetrics.commands.logs import configure_quiet_logs
-from streammetrics.commands.output_paths import standard_output
+from streammetrics.commands.terminal import FittingTable, output_console
 from streammetrics.config import Settings
 from streammetrics.errors import StreammetricsError
-
-PLAIN_WIDTH = 140
-"""Columns of a table that goes into a pipe or a file."""
 
 
 def list_namespaces(settings: Settings) -> None:
@@ -37,15 +32,12 @@ def list_namespaces(settings: Settings) -> None:
     if not found:
         click.echo(f"no namespace in Redis at {store.settings.place}")
         return
-    table = Table("namespace", box=SIMPLE_HEAD, show_edge=False)
-    for heading in ("tasks", "keys", "memory"):
-        table.add_column(heading, justify="right")
-    table.add_column("in use by")
+    table = FittingTable(("namespace",), ("tasks", "keys", "memory"), ("in use by",))
     for one in found:
         tasks = "unknown" if one.tasks is None else f"{one.tasks:,}"
         used_by = "Redis does not say" if processes is None else ", ".join(sorted(processes.get(one.name, ()))) or "nobody"
         table.add_row(one.name, tasks, f"{len(one.all_keys):,}", decimal(one.size_bytes), used_by)
-    Console(highlight=False, markup=False, emoji=False, width=None if standard_output().isatty() else PLAIN_WIDTH).print(table)
+    output_console().print(table)
 
 
 def delete_namespace(settings: Settings, name: str, *, yes: bool, force: bool) -> None:

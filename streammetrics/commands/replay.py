@@ -11,15 +11,13 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TaskProgressColum
 
 from streammetrics.adapters.file_source import STDIN, FileSource
 from streammetrics.commands.logs import configure_quiet_logs
-from streammetrics.commands.output_paths import require_distinct, standard_output
+from streammetrics.commands.output_paths import require_distinct
 from streammetrics.commands.replay_files import Outputs, replay
 from streammetrics.commands.tables import Arm, arms_of_totals, arms_of_window, counter_lines, main_metrics, values_table
+from streammetrics.commands.terminal import output_console
 from streammetrics.config import Settings
 from streammetrics.report import Report
 from streammetrics.scoring import Layout
-
-PLAIN_WIDTH = 140
-"""Columns of a table that goes into a pipe or a file."""
 
 
 def replay_and_show(settings: Settings, files: Sequence[str], outputs: Outputs, *, flush: bool, quiet: bool) -> None:
@@ -27,11 +25,10 @@ def replay_and_show(settings: Settings, files: Sequence[str], outputs: Outputs, 
     written = {"--panes": outputs.panes, "--report": outputs.report, "--dead-letters": outputs.dead_letters}
     require_distinct((Path(file) for file in files if file != STDIN), written)
     configure_quiet_logs(settings.log.level, settings.log.format)
-    width = None if quiet or standard_output().isatty() else PLAIN_WIDTH
-    console = Console(highlight=False, markup=False, emoji=False, width=width)
+    console = None if quiet else output_console()
     with _progress(quiet) as progress:
         report, engine = replay(settings, files, outputs, flush=flush, progress=progress)
-    if not quiet:
+    if console is not None:
         _show(console, settings, report, engine.layout, flush)
 
 

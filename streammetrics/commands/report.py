@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
-from rich.console import Console
 
 from streammetrics.adapters.file_source import standard_input
 from streammetrics.commands.findings import Findings, findings_of, to_json
 from streammetrics.commands.logs import configure_quiet_logs
 from streammetrics.commands.output_paths import require_distinct, standard_output
+from streammetrics.commands.terminal import output_console
 from streammetrics.commands.verdict_page import page
 from streammetrics.commands.verdict_tables import verdict_lines
 from streammetrics.commands.written_whole import WrittenWhole
@@ -20,8 +20,6 @@ from streammetrics.config import Settings
 from streammetrics.errors import ConfigError, Problem, StreammetricsError
 
 STDIN = Path("-")
-PLAIN_WIDTH = 140
-"""Columns of what goes into a pipe or a file."""
 
 
 def show_report(
@@ -82,6 +80,6 @@ def _read(file: Path, where: str) -> object:
 
 
 def _print(findings: Findings, all_measures: bool) -> None:
-    console = Console(highlight=False, markup=False, emoji=False, width=None if standard_output().isatty() else PLAIN_WIDTH)
+    console = output_console()
     for line in verdict_lines(findings, all_measures):
         console.print(line)

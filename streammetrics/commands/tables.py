@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
-
+from streammetrics.commands.terminal import FittingTable
 from streammetrics.report import Report, by_reason, refused_of
 from streammetrics.scoring import Layout
 from streammetrics.windows import GroupValues, View
@@ -70,18 +68,13 @@ def _arm(values: GroupValues) -> Arm:
     return Arm(values.group.experiment, values.group.variant, values.lists, values.lists_with_feedback, values.values)
 
 
-def values_table(spans: Iterable[tuple[str, Sequence[Arm]]], metrics: Sequence[str]) -> Table:
+def values_table(spans: Iterable[tuple[str, Sequence[Arm]]], metrics: Sequence[str]) -> FittingTable:
     """One row a span and arm: how many lists, and the metrics' means over them."""
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for heading in ("span", "experiment", "variant"):
-        table.add_column(heading, overflow="fold")
-    for heading in ("lists", "with feedback", *metrics):
-        table.add_column(heading, justify="right", no_wrap=True)
+    table = FittingTable(("span", "experiment", "variant"), ("lists", "with feedback", *metrics), grouped=True)
     for span, arms in spans:
-        for row, arm in enumerate(arms):
+        for arm in arms:
             values = (number(arm.values.get(metric)) for metric in metrics)
-            lists = (f"{arm.lists:,}", f"{arm.lists_with_feedback:,}")
-            table.add_row("" if row else span, arm.experiment, arm.name, *lists, *values)
+            table.add_row(span, arm.experiment, arm.name, f"{arm.lists:,}", f"{arm.lists_with_feedback:,}", *values)
         table.add_section()
     return table
 

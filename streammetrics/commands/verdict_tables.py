@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rich.box import SIMPLE_HEAD
 from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from streammetrics.commands.findings import (
@@ -21,6 +19,7 @@ from streammetrics.commands.findings import (
     share_text,
 )
 from streammetrics.commands.tables import number
+from streammetrics.commands.terminal import FittingTable
 from streammetrics.experiments import ExperimentReport, MeasureReport
 from streammetrics.experiments.verdict import Word
 from streammetrics.history import main_measures
@@ -60,8 +59,8 @@ def _numbers(experiment: ExperimentReport, all_measures: bool) -> Iterator[Rende
         yield Text(f"{len(measured) - len(shown)} measures more: --all", style="dim")
 
 
-def _arms(experiment: ExperimentReport) -> Table:
-    table = _table(("variant", "role"), ("users", "share of users", "lists"))
+def _arms(experiment: ExperimentReport) -> FittingTable:
+    table = FittingTable(("variant", "role"), ("users", "share of users", "lists"))
     exposed = sum(variant.first_exposures for variant in experiment.variants)
     for variant in experiment.variants:
         share = f"{100 * variant.first_exposures / exposed:.1f} %" if exposed else "-"
@@ -69,10 +68,9 @@ def _arms(experiment: ExperimentReport) -> Table:
     return table
 
 
-def _measures(experiment: ExperimentReport, shown: tuple[tuple[str, int], ...] | None) -> Table:
+def _measures(experiment: ExperimentReport, shown: tuple[tuple[str, int], ...] | None) -> FittingTable:
     """One row a measure and variant that is compared; the mean of the control beside it."""
-    table = _table(("measure", "variant"), ("control", "mean", "lift", "interval"))
-    table.add_column("verdict", no_wrap=True)
+    table = FittingTable(("measure", "variant"), ("control", "mean", "lift", "interval"), ("verdict",))
     of_control = {
         (each.metric, each.k): each.mean
         for variant in experiment.variants
@@ -89,10 +87,9 @@ def _measures(experiment: ExperimentReport, shown: tuple[tuple[str, int], ...] |
     return table
 
 
-def _preferences(experiment: ExperimentReport) -> Table:
+def _preferences(experiment: ExperimentReport) -> FittingTable:
     """One row a team of an interleaved experiment."""
-    table = _table(("team", "against"), ("users", "lists", "mean credit", "interval"))
-    table.add_column("verdict", no_wrap=True)
+    table = FittingTable(("team", "against"), ("users", "lists", "mean credit", "interval"), ("verdict",))
     for each in experiment.preferences:
         verdict = Text(each.verdict.word, style=STYLES[each.verdict.word])
         counts = f"{each.users:,}", f"{each.lists:,}"
@@ -100,9 +97,9 @@ def _preferences(experiment: ExperimentReport) -> Table:
     return table
 
 
-def _reduced(experiment: ExperimentReport, shown: tuple[tuple[str, int], ...] | None) -> Table:
+def _reduced(experiment: ExperimentReport, shown: tuple[tuple[str, int], ...] | None) -> FittingTable:
     """The same measures with the variance reduced."""
-    table = _table(("with CUPED", "variant"), ("mean", "lift", "interval", "variance removed"))
+    table = FittingTable(("with CUPED", "variant"), ("mean", "lift", "interval", "variance removed"))
     for variant, each in _compared(experiment, shown):
         if each.reduced is not None:
             interval = interval_text(each.reduced.lift_lower, each.reduced.lift_upper)
@@ -121,12 +118,3 @@ def _compared(experiment: ExperimentReport, shown: tuple[tuple[str, int], ...] |
         if shown is None or (each.metric, each.k) in shown
     ]
     return sorted(rows, key=lambda row: shown.index((row[1].metric, row[1].k)) if shown else 0)
-
-
-def _table(words: tuple[str, ...], numbers: tuple[str, ...]) -> Table:
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for heading in words:
-        table.add_column(heading, overflow="fold")
-    for heading in numbers:
-        table.add_column(heading, justify="right", no_wrap=True)
-    return table
