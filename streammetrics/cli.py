@@ -6,8 +6,10 @@ What a command does is imported when it runs, so that help and refusals come at 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from functools import wraps
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
@@ -29,7 +31,20 @@ MINUTES_MAX = 10_000_000
 """Nineteen years of event time."""
 
 
-@click.group(context_settings=CONTEXT, epilog="Each command has its own --help with examples.")
+class _Commands(click.Group):
+    """The commands, on whatever streams they are given."""
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, TextIOWrapper):  # a character that its encoding does not have must stop nothing
+                stream.reconfigure(errors="backslashreplace")
+        try:
+            return super().main(*args, **extra)
+        except OSError as error:  # of what is told before a command runs, such as its help
+            _stop(1, str(error))
+
+
+@click.group(cls=_Commands, context_settings=CONTEXT, epilog="Each command has its own --help with examples.")
 @click.version_option(__version__, prog_name="streammetrics")
 def main() -> None:
     """Live ranking quality from an event stream: windowed NDCG, HitRate and MRR per A/B variant, exact and exactly once.

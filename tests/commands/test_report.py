@@ -44,6 +44,12 @@ def test_a_product_manager_reads_the_verdict_first_and_then_why(saved: Path) -> 
     assert max(map(len, lines)) <= 140
 
 
+def test_a_character_that_the_encoding_of_the_output_lacks_stops_nothing(saved: Path) -> None:
+    whole, told = (streammetrics("report", saved, environ={"PYTHONIOENCODING": encoding}) for encoding in ("utf-8", "ascii"))
+    assert (told.returncode, told.stderr) == (0, "")
+    assert told.stdout.splitlines()[0] == whole.stdout.splitlines()[0].replace("·", "\\xb7")
+
+
 def test_all_measures_are_told_on_request(saved: Path) -> None:
     few, every = (called("report", saved, *words).stdout for words in ((), ("--all",)))
     assert "23 measures more: --all" in few
