@@ -15,10 +15,13 @@ import numpy.typing as npt
 
 from streammetrics.copies import Labels
 from streammetrics.metrics import Scorer, TallyLayout
+from streammetrics.metrics.units import TOTAL_MAX
 from streammetrics.sessions import UNTOUCHED, ShownList, Untouched
 
 GroupT = TypeVar("GroupT", bound=Hashable)
 Ints: TypeAlias = npt.NDArray[np.int64]
+Sums: TypeAlias = npt.NDArray[np.int64 | np.object_]
+"""Whole numbers, of int64 or of Python."""
 Cell: TypeAlias = tuple[int, Labels, Labels]
 """Pane start (ms), experiments, segments."""
 Row: TypeAlias = tuple[Any, ...]
@@ -83,19 +86,23 @@ def score(shapes: Sequence[Shape], layout: Layout) -> Ints:
     )
 
 
-def _sums(cells: int, rows: Sequence[tuple[Row, int]], layout: Layout) -> Ints | None:
-    """Score the rows, weigh them and sum them by cell: shape (cells, width). None if there are none."""
+def _sums(cells: int, rows: Sequence[tuple[Row, int]], layout: Layout) -> Sums | None:
+    """Score the rows, weigh them and sum them by cell: shape (cells, width). None if there are none.
+
+    One list's values fit int64; where the sums of all may not, they are whole numbers of Python.
+    """
     if not rows:
         return None
-    values = score([row[1:] for row, _ in rows], layout)
-    values *= np.array([weight for _, weight in rows], dtype=np.int64)[:, None]
-    sums = np.zeros((cells, layout.width), dtype=np.int64)
-    np.add.at(sums, np.array([row[0] for row, _ in rows], dtype=np.int64), values)
+    values, weights = score([row[1:] for row, _ in rows], layout), np.array([weight for _, weight in rows], dtype=np.int64)
+    if int(np.abs(values).max()) * int(np.abs(weights).sum()) > TOTAL_MAX:
+        values, weights = values.astype(object), weights.astype(object)
+    sums = np.zeros((cells, layout.width), dtype=values.dtype)
+    np.add.at(sums, np.array([row[0] for row, _ in rows], dtype=np.int64), values * weights[:, None])
     return sums
 
 
 def _by_group(
-    cells: Iterable[Cell], sums: Ints, groups: Callable[[Labels, Labels], Sequence[GroupT]]
+    cells: Iterable[Cell], sums: Sums, groups: Callable[[Labels, Labels], Sequence[GroupT]]
 ) -> dict[tuple[int, GroupT], list[int]]:
     """Add each cell's sums to all of its groups; groups in which nothing changed are left out."""
     indices: dict[tuple[int, GroupT], int] = {}
@@ -104,8 +111,8 @@ def _by_group(
         for cell, (start, experiments, segments) in enumerate(cells)
         for group in groups(experiments, segments)
     ]
-    tallies = np.zeros((len(indices), sums.shape[1]), dtype=np.int64)
+    tallies = np.zeros((len(indices), sums.shape[1]), dtype=sums.dtype)
     np.add.at(tallies, [index for _, index in pairs], sums[[cell for cell, _ in pairs]])
-    changed = np.flatnonzero(tallies.any(axis=1))
+    changed = np.flatnonzero((tallies != 0).any(axis=1))
     named = list(indices)
     return {named[index]: tally for index, tally in zip(changed.tolist(), tallies[changed].tolist(), strict=True)}
