@@ -140,10 +140,10 @@ class Step:
                 return False
         user = self.state.users[event.user_id]
         limit = self.join.lists_open_max
-        if user.lists_reach(limit, event.impression_id):
+        if user.lists_reach(limit, event.impression_id, event.ts, self.join.gap_ms):
             self.state.dirty.add(event.user_id)
             close_ended(event.user_id, user, self.state, self.rules)  # what is over must not count, whenever it is looked at
-            if user.lists_reach(limit, event.impression_id):
+            if user.lists_reach(limit, event.impression_id, event.ts, self.join.gap_ms):
                 self._refuse(topic, offset, "too_many_lists", f"user {event.user_id!r} has lists_open_max = {limit} open lists")
                 return False
         known = labelled.known_from <= event.ts <= labelled.known_until

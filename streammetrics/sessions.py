@@ -9,9 +9,8 @@ A session stays until it closes, with all that a final list must still answer. T
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -20,6 +19,7 @@ import msgspec
 from streammetrics.copies import Duplicates, Facts, Fragment, Parts, settled, united
 from streammetrics.events.model import Impression
 from streammetrics.packing import packed
+from streammetrics.showing import Showing
 
 Hits: TypeAlias = Mapping[int, float]
 """Grades above 0 by 0-based position in the list."""
@@ -110,7 +110,7 @@ class Session:
         self.parts: dict[str, Parts] = {}
         self.orphan_ids: set[str] = set()
         self.idless_last = -1
-        self._showing: dict[str, list[tuple[int, str]]] | None = None
+        self._showing: Showing | None = None
 
     def extend(self, ts: int) -> None:
         """Count one more event of this session."""
@@ -138,8 +138,7 @@ class Session:
         if impression.positions is None and identity not in self.lists and identity not in self.parts:
             self._show(facts, touched)
             if self._showing is not None:
-                for item in set(facts.items):
-                    insort(self._showing.setdefault(item, []), (facts.ts, identity))
+                self._showing.add(facts)
             if facts.ts <= self.idless_last:
                 self.rejoin(rules.attribution_ms, touched)
             elif identity in self.orphan_ids:
@@ -241,9 +240,12 @@ class Session:
         """
         ts, identity, item_id = feedback.ts, feedback.impression_id, feedback.item_id
         if identity is None:
-            identity = self._belongs(ts, item_id)
+            showing = self._showing
+            if showing is None:
+                showing = self._showing = Showing([shown.facts for shown in self.lists.values()], self.parts)
+            identity = showing.latest(ts, item_id)
             if identity is None:
-                return "out_of_list" if any(_as_of(shown, self.parts, ts) for shown in self.lists.values()) else "orphan"
+                return "out_of_list" if showing.earliest <= ts else "orphan"
         shown = self.lists.get(identity)
         if shown is None:
             return "orphan"
@@ -254,29 +256,6 @@ class Session:
         if ts - shown.ts > attribution_ms:
             return "too_old"
         return shown, position
-
-    def _belongs(self, ts: int, item_id: str) -> str | None:
-        """The id of the latest list that shows an item at a time; None when none does."""
-        if self._showing is None:
-            self._showing = self._index()
-        showing = self._showing.get(item_id, ())
-        place = bisect_left(showing, (ts + 1, ""))
-        latest = showing[place - 1] if place else None
-        for identity in self.parts:
-            shown = self.lists.get(identity)
-            seen = None if shown is None else _as_of(shown, self.parts, ts)
-            if seen is not None and item_id in seen[1] and (latest is None or (seen[0], identity) > latest):
-                latest = seen[0], identity
-        return None if latest is None else latest[1]
-
-    def _index(self) -> dict[str, list[tuple[int, str]]]:
-        """Where each item is shown, as ascending (ts, id); lists of several copies are left out, for they change with time."""
-        showing: dict[str, list[tuple[int, str]]] = {}
-        for shown in sorted(self.lists.values(), key=lambda shown: (shown.ts, shown.facts.impression_id)):
-            if shown.facts.impression_id not in self.parts:
-                for item in set(shown.items):
-                    showing.setdefault(item, []).append((shown.ts, shown.facts.impression_id))
-        return showing
 
     def _note(self, feedback: StoredFeedback) -> None:
         """Remember what a list that comes later, but is older, might have to answer."""
@@ -341,20 +320,6 @@ def _grade(shown: ShownList, position: int, grade: float, touched: Touched) -> N
         shown.hits = {**hits, position: grade}
 
 
-def _as_of(shown: ShownList, parts: Mapping[str, Parts], ts: int) -> tuple[int, Collection[str]] | None:
-    """A list's time and items as its copies dated at or before `ts` make them; None when there is no such copy.
-
-    Later fragments may not count here: they could take feedback from, or give it back to, an older list that is final.
-    """
-    known = parts.get(shown.facts.impression_id) if parts else None
-    if known is None:
-        return (shown.ts, shown.items) if shown.ts <= ts else None
-    if known.whole is not None and known.whole.ts <= ts:
-        return known.whole.ts, known.whole.items
-    earlier = [fragment for fragment in known.fragments if fragment.ts <= ts]
-    return (earlier[0].ts, {item for fragment in earlier for item in fragment.items}) if earlier else None
-
-
 class User:
     """One user's open sessions in order of time. `misplaced`: the id does not hash to the partition that it comes on.
 
@@ -388,12 +353,20 @@ class User:
         self.sessions.remove(near[1])
         return near[0], near[0].absorb(near[1], rules, touched)
 
-    def lists_reach(self, limit: int, impression_id: str) -> bool:
-        """Whether one more list would exceed the limit of open lists; another copy of an open list is not one more."""
+    def lists_reach(self, limit: int, impression_id: str, ts: int, gap_ms: int) -> bool:
+        """Whether a list at `ts` would exceed the limit of open lists; another copy of a list of its session is not one more.
+
+        A list of more items than it may hold counts as well, for as long as its copies are kept.
+        """
         lists = 0
         for session in self.sessions:
             lists += len(session.lists)
-        return lists >= limit and not any(impression_id in session.lists or impression_id in session.parts for session in self.sessions)
+            if session.parts:
+                lists += len(session.parts.keys() - session.lists.keys())
+        return lists >= limit and not any(
+            (impression_id in session.lists or impression_id in session.parts) and session.first - gap_ms <= ts <= session.last + gap_ms
+            for session in self.sessions
+        )
 
     def close_before(self, bound: int, gap_ms: int) -> list[Session]:
         """Take out the sessions that no admitted event can touch any more: those with last + gap < bound."""

@@ -983,9 +983,12 @@ def test_the_longest_answer_of_redis_leaves_a_waiting_loop_well():
 
 
 def test_limits_that_let_one_user_outgrow_what_redis_takes_are_warned_of():
-    assert not [warning for warning in by_flags({}).warnings if "lists_open_max" in warning]
-    (warning,) = by_flags({"events.event_bytes_max": 1_048_576}).warnings
-    assert "join.lists_open_max (1000) lists of events.event_bytes_max (1048576) bytes are more than 400 MiB" in warning
+    assert not by_flags({}).warnings
+    of_lists, of_events = by_flags({"events.event_bytes_max": 1_048_576}).warnings
+    assert "join.lists_open_max (1000) lists of events.event_bytes_max (1048576) bytes are more than 500 MiB" in of_lists
+    (warning,) = by_flags({"join.session_events_max": 2_001}).warnings
+    assert "join.session_events_max (2001) events of events.event_bytes_max (262144) bytes are more than 500 MiB" in warning
+    assert "join.session_events_max (2000) events" in of_events
 
 
 def test_the_days_before_an_experiment_become_milliseconds(tmp_path):

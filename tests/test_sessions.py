@@ -117,5 +117,24 @@ def test_an_open_list_may_come_again_where_one_more_list_may_not() -> None:
     user = opened(0)
     for identity in ("x", "y"):
         user.sessions[0].add_impression(Impression(identity, "u", 0, ()), 0, RULES, [])
-    assert user.lists_reach(2, "z")
-    assert not user.lists_reach(2, "x")
+    assert user.lists_reach(2, "z", 0, RULES.gap_ms)
+    assert not user.lists_reach(2, "x", 0, RULES.gap_ms)
+
+
+def test_an_id_that_comes_again_in_another_session_is_one_more_list() -> None:
+    user = opened(0, 2 * RULES.gap_ms)
+    for session in user.sessions:
+        session.add_impression(Impression("x", "u", session.first, ()), 0, RULES, [])
+    assert not user.lists_reach(2, "x", 3 * RULES.gap_ms, RULES.gap_ms)
+    assert user.lists_reach(2, "x", 3 * RULES.gap_ms + 1, RULES.gap_ms)
+    assert not user.lists_reach(2, "x", -RULES.gap_ms, RULES.gap_ms)
+    assert user.lists_reach(2, "x", -RULES.gap_ms - 1, RULES.gap_ms)
+
+
+def test_a_list_of_too_many_items_counts_as_an_open_list() -> None:
+    user = opened(0)
+    for position, item in enumerate("abcd"):
+        user.sessions[0].add_impression(Impression("x", "u", 0, (item,), positions=(position,)), 0, RULES, [])
+    assert user.sessions[0].lists == {}
+    assert user.lists_reach(1, "y", 0, RULES.gap_ms)
+    assert not user.lists_reach(1, "x", 0, RULES.gap_ms)

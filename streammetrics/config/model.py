@@ -18,8 +18,8 @@ from streammetrics.config.world import ExporterSettings, HttpSettings, KafkaSett
 from streammetrics.grades import parse_grades
 
 PREFIX = "STREAMMETRICS_"
-STATE_BYTES_MAX = 400 << 20
-"""How large the open lists of one user may become: Redis takes values of at most 512 MiB, and feedback is kept beside them."""
+STATE_BYTES_MAX = 500 << 20
+"""How large what one user sends may become in a session, or in lists: Redis takes values of at most 512 MiB."""
 
 
 class Settings(Section):
@@ -83,12 +83,17 @@ class Settings(Section):
         return (*self.kafka.advice(), *self.redis.advice(), *self.join.advice(), *self.http.advice(), *self._between())
 
     def _between(self) -> Iterator[str]:
-        if self.join.lists_open_max * self.events.event_bytes_max > STATE_BYTES_MAX:
-            yield (
-                f"join.lists_open_max ({self.join.lists_open_max}) lists of events.event_bytes_max ({self.events.event_bytes_max})"
-                f" bytes are more than {STATE_BYTES_MAX >> 20} MiB: who sends that much as one user makes a state that Redis cannot"
-                " take, and stops its task"
-            )
+        bounds = (
+            ("join.lists_open_max", self.join.lists_open_max, "lists"),
+            ("join.session_events_max", self.join.session_events_max, "events"),
+        )
+        for key, count, of_what in bounds:
+            if count * self.events.event_bytes_max > STATE_BYTES_MAX:
+                yield (
+                    f"{key} ({count}) {of_what} of events.event_bytes_max ({self.events.event_bytes_max}) bytes are more than"
+                    f" {STATE_BYTES_MAX >> 20} MiB: who sends that much as one user makes a state that Redis cannot"
+                    " take, and stops its task"
+                )
         behind_ms = self.join.lateness_ms + self.join.attribution_ms
         if self.windows.retention_ms < longest_ms(self.windows.windows) + behind_ms + self.windows.pane_ms:
             yield (
