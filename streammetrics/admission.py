@@ -131,9 +131,9 @@ class Step:
 
     def _impression(self, event: Impression, topic: int, offset: int) -> bool:
         """Join a list or fragment; False when a limit refuses it."""
-        labelled = self.state.labelled.get((event.experiments, event.segments))
+        labelled = held = self.state.labelled.get((event.experiments, event.segments))
         if labelled is None:
-            labelled = self.state.label(event.experiments, event.segments, event.ts, self.rules)
+            labelled = self.state.label(event.experiments, event.segments, self.rules)
             if labelled is None:
                 limit = self.rules.groups_max
                 self._refuse(topic, offset, "too_many_groups", f"its labels would make more than groups_max = {limit} groups")
@@ -153,6 +153,8 @@ class Step:
         session = self._session(user, event.user_id, event.ts, topic)
         if session is None:
             return False
+        if held is None:
+            self.state.hold(labelled, event.experiments, event.segments, event.ts, self.rules)
         if not known:  # before it is noted: what lies between it and the others may join them
             self.state.enliven(labelled, event.ts)
         labelled.newest, labelled.oldest = max(labelled.newest, event.ts), min(labelled.oldest, event.ts)

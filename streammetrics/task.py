@@ -164,27 +164,32 @@ class TaskState:
         for day in [day for day in self.joined if day < first]:
             del self.joined[day]
 
-    def label(self, experiments: Labels, segments: Labels, ts: int, rules: EngineRules) -> Labelled | None:
-        """Admit a label set; None when its groups would be more than a task may hold.
+    def label(self, experiments: Labels, segments: Labels, rules: EngineRules) -> Labelled | None:
+        """What a label set that is new stands for; None when its groups would be more than a task may hold.
 
-        Groups that were not shown for as long as panes are kept make room, as far as the watermark has come.
+        Groups that were not shown for as long as panes are kept make room, as far as the watermark has come. Nothing is held before `hold`.
         """
         groups = groups_of(experiments, segments, rules.segments)
-        new = [group for group in groups if group not in self.groups]
-        if len(self.groups) + len(new) > rules.groups_max:
+        if self._too_many(groups, rules):
             self.note_newest()
             self._forget_groups(self.watermark - rules.retention_ms)
-            new = [group for group in groups if group not in self.groups]
-            if len(self.groups) + len(new) > rules.groups_max:
+            if self._too_many(groups, rules):
                 return None
-        for group in new:
-            self.groups[group] = ts
-            self.since[group] = NEVER if self.watermark == NEVER else self.watermark - rules.lateness_ms
+        return Labelled(groups, experiments if rules.experiments is not None else ())
+
+    def _too_many(self, groups: Iterable[Group], rules: EngineRules) -> bool:
+        return len(self.groups) + sum(group not in self.groups for group in groups) > rules.groups_max
+
+    def hold(self, labelled: Labelled, experiments: Labels, segments: Labels, ts: int, rules: EngineRules) -> None:
+        """Hold a label set, and its groups, from its first list that is admitted."""
+        for group in labelled.groups:
+            if group not in self.groups:
+                self.groups[group] = ts
+                self.since[group] = NEVER if self.watermark == NEVER else self.watermark - rules.lateness_ms
         if len(self.labelled) >= LABEL_SETS_MAX:
             self.note_newest()
             self.labelled.clear()
-        labelled = self.labelled[experiments, segments] = Labelled(groups, experiments if rules.experiments is not None else ())
-        return labelled
+        self.labelled[experiments, segments] = labelled
 
     def has_room(self, labelled: Labelled, ts: int, rules: ExperimentRules, closed_before: int) -> bool:
         """Whether a list of these experiments would leave no more variants than a task may hold; lives that are over make room."""
