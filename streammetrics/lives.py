@@ -82,6 +82,11 @@ class ExperimentRules:
 EVER: Final = Span()
 
 
+def is_behind(last: int, pane_ms: int, entered_before: int) -> bool:
+    """Whether no list up to a time (ms) may still enter, because all of the panes up to there have."""
+    return last + pane_ms < entered_before
+
+
 class Scope:
     """What is summed over the users of one life, in all or on one day: by variant, but for the users who saw several.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from streammetrics.errors import StateError
-from streammetrics.lives import WHOLE, Life, Lives
+from streammetrics.lives import EVER, WHOLE, Life, Lives, is_behind
 from streammetrics.state import (
     OTHER_MEASURES,
     Control,
@@ -59,6 +59,7 @@ def open_task(
         _begin_anew(state, experiments)
         return state
     state.counted_from = stored.counted_from
+    _check_ends(stored, rules)
     for number, experiment, first, last, variants, earlier in stored.lives:
         state.lives.take(Life(number, experiment, first, last, variants, earlier))
     for name, cell in experiments.items():
@@ -74,6 +75,20 @@ def _check_rules(stored: Control, rules: EngineRules, signature: str) -> None:
         raise StateError(f"the store holds state of other rules, which must not be merged with these: use a new redis.namespace{differs}")
     if fit == "measures":
         raise StateError(f"the store holds experiments that are measured by other metrics: {OTHER_MEASURES}{differs}")
+
+
+def _check_ends(stored: Control, rules: EngineRules) -> None:
+    """An experiment whose end is past may not go on: users whose part in it was over have been let go, and would count twice."""
+    if rules.experiments is None:
+        return
+    for experiment, end in stored.ends:
+        last = rules.experiments.span(experiment).last
+        if last >= end and is_behind(end - 1, rules.pane_ms, stored.entered_before):
+            now = "has none" if last == EVER.last else f"ends at {last + 1}"
+            raise StateError(
+                f"experiment {experiment!r} has ended at {end} (epoch ms) and now {now}: its users were let go, and would count twice. "
+                "Leave experiments.named its end and give what follows another name, or use a new redis.namespace"
+            )
 
 
 def _begin_anew(state: TaskState, cells: Iterable[str]) -> None:
@@ -124,5 +139,13 @@ def control_of(state: TaskState, rules: EngineRules, signature: str) -> Control:
         entering_ms=state.entering_ms,
         reach_panes=0 if rules.reach is None else rules.reach.panes,
         reach_from=state.reach_from,
+        ends=_ends(state, rules),
         joined=[(day, matched, unmatched) for day, (matched, unmatched) in sorted(state.joined.items())],
     )
+
+
+def _ends(state: TaskState, rules: EngineRules) -> list[tuple[str, int]]:
+    if rules.experiments is None:
+        return []
+    spans = {life.experiment: rules.experiments.span(life.experiment) for life in state.lives}
+    return [(experiment, span.end_ms) for experiment, span in sorted(spans.items()) if span.end_ms is not None]

@@ -85,6 +85,8 @@ class Control(msgspec.Struct, kw_only=True, array_like=True):
     reach_panes: int
     reach_from: int
     joined: list[tuple[int, int, int]] = []
+    ends: list[tuple[str, int]] = []
+    """When the experiments that live were to end (ms), as far as they were."""
 
 
 _decode_control = msgspec.json.Decoder(Control).decode

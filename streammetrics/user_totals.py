@@ -24,7 +24,7 @@ from streammetrics.copies import Labels
 from streammetrics.experiments.interleaving import CREDIT_WIDTH, INTERLEAVED, add_credits, list_credit
 from streammetrics.experiments.measures import Measures
 from streammetrics.experiments.moments import TOTAL_MAX, add, of_users, subtract, zero
-from streammetrics.lives import DAY_MS, WHOLE, Earlier, ExperimentRules, Life, Scope
+from streammetrics.lives import DAY_MS, WHOLE, Earlier, ExperimentRules, Life, Scope, is_behind
 from streammetrics.presence import Presence
 from streammetrics.scoring import Layout, Shape, score
 from streammetrics.sessions import ShownList
@@ -146,7 +146,7 @@ class TotalsRound:
         last = self.rules.span(life.experiment).last
         if day != WHOLE:
             last = min(last, (day + 1) * DAY_MS - 1)
-        return last + self.pane_ms >= self.state.entered_before
+        return not is_behind(last, self.pane_ms, self.state.entered_before)
 
     def _is_wanted(self, earlier: Earlier) -> bool:
         """Whether a life has covariates of a time, or may still come to have them."""
@@ -156,7 +156,7 @@ class TotalsRound:
 
     def _may_be_asked_for(self, earlier: Earlier) -> bool:
         rules, entered = self.rules, self.state.entered_before
-        if rules.span(earlier.experiment).last + self.pane_ms < entered:
+        if is_behind(rules.span(earlier.experiment).last, self.pane_ms, entered):
             return False
         if any(life.earlier == earlier for life in self.state.lives.of_name.get(earlier.experiment, ())):
             return True

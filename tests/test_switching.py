@@ -22,6 +22,7 @@ from tests.test_entering import DAY_MS, DUE_MAX, NOON_MS, RANKER, RULES, SETTING
 
 ON = engine_of(SETTINGS, experiments=ExperimentRules(idle_ms=DAY_MS))
 OFF = engine_of(SETTINGS)
+END_MS = NOON_MS + 100_000
 
 
 def switch(machine: Machine, engine: Engine) -> None:
@@ -128,6 +129,26 @@ def test_other_measures_are_refused_with_both_ways_out() -> None:
     switch(machine, other)
     take(machine, shown("u", NOON_MS + 5_000, RANKER), shown("clock", NOON_MS + 20_000))
     assert {measure for _, measure in found(machine)["ranker", None].sums} == {"mrr@1"}
+
+
+def ending(end_ms: int | None) -> Engine:
+    return engine_of(SETTINGS, experiments=ExperimentRules(idle_ms=DAY_MS, spans={"ranker": Span(None, end_ms)}))
+
+
+@pytest.mark.parametrize(("later", "told"), [(END_MS + 100_000, f"ends at {END_MS + 100_000}"), (None, "has none")])
+def test_an_experiment_that_has_ended_cannot_go_on(later: int | None, told: str) -> None:
+    machine = Machine(ending(END_MS), SETTINGS)
+    take(machine, shown("u", NOON_MS, RANKER), shown("clock", NOON_MS + 10_000))
+    switch(machine, ending(END_MS + 50_000))  # its time has not come yet
+    take(machine, shown("u", NOON_MS + 20_000, RANKER), shown("clock", NOON_MS + 30_000))
+    assert found(machine)["ranker", None].first_exposures == {"a": 1}
+    switch(machine, ending(END_MS))
+    take(machine, shown("u", END_MS + 1_000, RANKER), shown("clock", END_MS + 10_000))
+    with pytest.raises(StateError, match=rf"'ranker' has ended at {END_MS} \(epoch ms\) and now {told}: .*another name"):
+        switch(machine, ending(later))
+    machine.engine = ending(END_MS - 1)
+    machine.open()
+    assert found(machine)["ranker", None].first_exposures == {"a": 1}
 
 
 @pytest.mark.parametrize("experiments", [None, ExperimentRules(idle_ms=DAY_MS)])
