@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 from streammetrics.copies import Duplicates
 from streammetrics.errors import MalformedEvent
 from streammetrics.events.model import Event, Feedback, Impression
-from streammetrics.sessions import Session, StoredFeedback, User
+from streammetrics.sessions import REPEATS_MAX, Session, StoredFeedback, User
 from streammetrics.task import EngineRules, Labelled, TaskState
 from streammetrics.windows import FOREVER, NEVER, final_bound, pane_start
 
@@ -146,6 +146,11 @@ class Step:
             if user.lists_reach(limit, event.impression_id, event.ts, self.join.gap_ms):
                 self._refuse(topic, offset, "too_many_lists", f"user {event.user_id!r} has lists_open_max = {limit} open lists")
                 return False
+        limit = REPEATS_MAX * self.join.items_max
+        if event.positions is not None and user.items_held(event.impression_id, event.ts, self.join.gap_ms) + len(event.items) > limit:
+            told = f"the fragments of {event.impression_id!r} would hold more than {limit} items, with those that come again"
+            self._refuse(topic, offset, "too_many_items", told)
+            return False
         known = labelled.known_from <= event.ts <= labelled.known_until
         if not known and not self._has_room(labelled, event.ts):
             self._refuse(topic, offset, "too_many_variants", "its experiments would make more than variants_max variants")

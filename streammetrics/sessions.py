@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -25,6 +25,9 @@ Hits: TypeAlias = Mapping[int, float]
 """Grades above 0 by 0-based position in the list."""
 
 NO_HITS: Hits = {}
+
+REPEATS_MAX: Final = 10
+"""How many times as many items as a list may have its fragments may hold, with those that come again: each one costs a look at all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -339,8 +342,7 @@ class User:
         A full session takes no further event of its neighbourhood, and nothing refused may bridge; sessions that a bridge
         joins may together exceed the limit.
         """
-        gap = rules.gap_ms
-        near = [session for session in self.sessions if session.first - gap <= ts <= session.last + gap]
+        near = self._near(ts, rules.gap_ms)
         if any(session.size >= rules.session_events_max for session in near):
             return None, None
         if not near:
@@ -364,9 +366,17 @@ class User:
             if session.parts:
                 lists += len(session.parts.keys() - session.lists.keys())
         return lists >= limit and not any(
-            (impression_id in session.lists or impression_id in session.parts) and session.first - gap_ms <= ts <= session.last + gap_ms
-            for session in self.sessions
+            impression_id in session.lists or impression_id in session.parts for session in self._near(ts, gap_ms)
         )
+
+    def items_held(self, impression_id: str, ts: int, gap_ms: int) -> int:
+        """How many items, with those that come again, the fragments hold that a fragment at `ts` would be one more of."""
+        known = [session.parts[impression_id] for session in self._near(ts, gap_ms) if impression_id in session.parts]
+        return sum(len(fragment.items) for parts in known for fragment in parts.fragments)
+
+    def _near(self, ts: int, gap_ms: int) -> list[Session]:
+        """The sessions that an event at `ts` belongs to."""
+        return [session for session in self.sessions if session.first - gap_ms <= ts <= session.last + gap_ms]
 
     def close_before(self, bound: int, gap_ms: int) -> list[Session]:
         """Take out the sessions that no admitted event can touch any more: those with last + gap < bound."""

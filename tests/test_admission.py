@@ -1,0 +1,72 @@
+"""What a limit refuses, and that nothing of it is held."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from streammetrics.engine import Arrived, Engine, EngineRules, TaskState
+from streammetrics.events.model import Impression
+from streammetrics.grades import parse_grades
+from streammetrics.lives import ExperimentRules
+from streammetrics.metrics import Scorer
+from streammetrics.sessions import JoinRules
+
+GRADES = parse_grades("click=1")
+SCORER = Scorer(["ndcg@3"])
+
+
+def stepped(rules: EngineRules, shown: Sequence[Impression]) -> tuple[TaskState, list[str]]:
+    """Why each list of a batch was refused, empty for those that were not; and the state behind it."""
+    engine = Engine(rules, SCORER)
+    state = engine.open(None, {}, ())
+    batch = Arrived(0, [(offset, -1, (event,)) for offset, event in enumerate(shown)], len(shown))
+    engine.take(state, engine.needs(state, batch), {})
+    why = {each.offset: each.reason for each in engine.step(state, batch)}
+    return state, [why.get(offset, "") for offset in range(len(shown))]
+
+
+def refused(rules: EngineRules, lists: Sequence[tuple[str, str, str]]) -> list[str]:
+    """Why each list was refused, of (user, experiment, variant)."""
+    shown = [
+        Impression(f"r{ts}", user, ts, ("a",), ((experiment, variant),) if experiment else ())
+        for ts, (user, experiment, variant) in enumerate(lists)
+    ]
+    return stepped(rules, shown)[1]
+
+
+def test_what_a_limit_refuses_leaves_room_for_the_labels_of_others() -> None:
+    rules = EngineRules(topics=("i",), grades=GRADES, groups_max=3, join=JoinRules(lists_open_max=1))
+    bot = [("bot", f"e{number}", "a") for number in range(5)]
+    assert refused(rules, [*bot, ("u", "real", "a")]) == ["", *["too_many_lists"] * 4, ""]
+    assert refused(rules, [*bot, ("u", "real", "a"), ("v", "next", "a")])[-1] == "too_many_groups"
+
+
+def test_a_full_session_leaves_room_for_the_labels_of_others() -> None:
+    rules = EngineRules(topics=("i",), grades=GRADES, groups_max=3, join=JoinRules(session_events_max=1))
+    bot = [("bot", f"e{number}", "a") for number in range(5)]
+    assert refused(rules, [*bot, ("u", "real", "a"), ("v", "next", "a")]) == [*[""] * 6, "too_many_groups"]
+
+
+def test_variants_beyond_the_limit_leave_room_for_the_labels_of_others() -> None:
+    rules = EngineRules(topics=("i",), grades=GRADES, groups_max=3, experiments=ExperimentRules(variants_max=1))
+    told = refused(rules, [("u", "e", "a"), ("u", "e", "b"), ("u", "e", "c"), ("u", "", "")])
+    assert told == ["", "too_many_variants", "too_many_variants", ""]
+
+
+def test_fragments_of_one_list_hold_no_more_items_than_ten_lists_may() -> None:
+    rules = EngineRules(topics=("i",), grades=GRADES, join=JoinRules(items_max=2, gap_ms=100))
+    shown = [Impression("x", "u", ts, ("a", f"i{ts}"), positions=(0, ts + 1)) for ts in range(12)]
+    state, why = stepped(
+        rules, [*shown, Impression("y", "u", 12, ("a",), positions=(0,)), Impression("x", "u", 200, ("a",), positions=(0,))]
+    )
+    assert why == [*[""] * 10, "too_many_items", "too_many_items", "", ""]
+    (session, _) = state.users["u"].sessions
+    assert (session.size, len(session.parts["x"].fragments)) == (11, 10)  # what is refused extends nothing
+
+
+def test_a_whole_list_may_come_where_no_fragment_of_it_may() -> None:
+    rules = EngineRules(topics=("i",), grades=GRADES, join=JoinRules(items_max=2))
+    shown = [Impression("x", "u", ts, ("a", f"i{ts}"), positions=(0, ts + 1)) for ts in range(11)]
+    state, why = stepped(rules, [*shown, Impression("x", "u", 20, ("a", "b"))])
+    assert why == [*[""] * 10, "too_many_items", ""]
+    assert state.users["u"].sessions[0].lists["x"].items == ("a", "b")
