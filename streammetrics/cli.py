@@ -161,9 +161,10 @@ def replay(
     quiet: bool,
     **outputs: Path | None,
 ) -> None:
-    """Compute the same numbers from NDJSON files (.gz too, or - for standard input), without Kafka, Redis or a clock.
+    """Compute the same numbers from NDJSON files, without Kafka, Redis or a clock.
 
-    Each file is one input; files are read in step by event time, and their order does not change a number.
+    A file may be gzipped, whatever its name; - is standard input. Each file is one input; files are read in step by event time, and
+    their order does not change a number.
 
     \b
     Examples:

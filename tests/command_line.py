@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
@@ -34,14 +35,15 @@ def streammetrics(*words: str | Path, stdin: bytes = b"", environ: Mapping[str, 
 
 def called(*words: str | Path, stdin: bytes = b"", environ: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """The same in this process: for commands that only read, compute and write."""
+    words_given, source = list(map(str, words)), io.BufferedReader(io.BytesIO(stdin))
     hidden = dict.fromkeys((name for name in os.environ if name.startswith("STREAMMETRICS_")), None)
     try:
-        done = CliRunner(env={**hidden, "COLUMNS": "100", **(environ or {})}).invoke(main, list(map(str, words)), input=stdin)
+        done = CliRunner(env={**hidden, "COLUMNS": "100", **(environ or {})}).invoke(main, words_given, input=source)
     finally:
         structlog.reset_defaults()  # what the command logs to is gone
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
-    return subprocess.CompletedProcess(list(map(str, words)), done.exit_code, done.stdout, done.stderr)
+    return subprocess.CompletedProcess(words_given, done.exit_code, done.stdout, done.stderr)
 
 
 def started(*words: str | Path, environ: Mapping[str, str] | None = None) -> subprocess.Popen[str]:

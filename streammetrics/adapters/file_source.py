@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Self
+from typing import IO, Self, cast
 
 import msgspec
 
@@ -29,12 +29,14 @@ CHUNK_BYTES_MAX = 16 << 20
 SKIP_BYTES = 1 << 16
 NO_TIMESTAMP = -1
 
+_GZIP = b"\x1f\x8b"
 
-def standard_input() -> IO[bytes]:
+
+def standard_input() -> io.BufferedReader:
     """The bytes of standard input. Raises OSError where whoever started the process has closed it."""
     if sys.stdin is None:
         raise OSError(errno.EBADF, "standard input is closed")
-    return sys.stdin.buffer
+    return cast(io.BufferedReader, sys.stdin.buffer)
 
 
 class Lines:
@@ -44,24 +46,21 @@ class Lines:
         self.path, self._kept = path, line_bytes_max + 1
         self.number = 0
         self.ended = False
-        self._raw: IO[bytes]
-        self._raw, self._text = self._open(path)
+        self._raw = standard_input() if path == STDIN else Path(path).open("rb")  # noqa: SIM115  (it outlives this function)
+        self._text: io.BufferedReader | None = None
         self.bytes_total = None if path == STDIN else os.fstat(self._raw.fileno()).st_size or None
         self._bytes_here = 0
 
-    @staticmethod
-    def _open(path: str) -> tuple[IO[bytes], IO[bytes]]:
-        if path == STDIN:
-            return standard_input(), standard_input()
-        raw = Path(path).open("rb")  # noqa: SIM115  (it outlives this function)
-        if not path.endswith(".gz"):
-            return raw, raw
-        return raw, io.BufferedReader(gzip.GzipFile(fileobj=raw))
+    def _unpacked(self) -> io.BufferedReader:
+        """The text of the file: unzipped, if it begins as gzip does (no JSON can, not even with the first byte) or is named so."""
+        start = self._raw.peek(len(_GZIP))[: len(_GZIP)]
+        is_gzip = self.path.endswith(".gz") or (start and _GZIP.startswith(start))
+        return io.BufferedReader(gzip.GzipFile(fileobj=self._raw)) if is_gzip else self._raw
 
     @property
     def bytes_read(self) -> int:
         """Bytes of the file as it lies on disk (compressed ones, if it is), as far as it has been read; of a pipe, those of its lines."""
-        has_place = self._text is not self._raw and not self._raw.closed and self._raw.seekable()
+        has_place = self._text not in (None, self._raw) and not self._raw.closed and self._raw.seekable()
         return self._raw.tell() if has_place else self._bytes_here
 
     def take(self, count: int, first: int = 1) -> list[Record]:
@@ -69,16 +68,17 @@ class Lines:
         records: list[Record] = []
         chunk_ends = self._bytes_here + CHUNK_BYTES_MAX
         try:
-            while len(records) < count and self._bytes_here < chunk_ends and (line := self._next_line()) is not None:
+            text = self._text = self._text or self._unpacked()
+            while len(records) < count and self._bytes_here < chunk_ends and (line := self._next_line(text)) is not None:
                 if self.number >= first and not line.isspace() and line:
                     records.append(Record(self.number, NO_TIMESTAMP, line))
-        except (OSError, EOFError, zlib.error) as error:  # a damaged .gz is each of them, by where the damage is
+        except (OSError, EOFError, zlib.error) as error:  # a damaged gzip is each of them, by where the damage is
             raise SourceError(f"{self.path} cannot be read on after line {self.number}: {error}") from error
         return records
 
-    def _next_line(self) -> bytes | None:
+    def _next_line(self, text: io.BufferedReader) -> bytes | None:
         """The next line without its line end, cut if it is too long; None at the end of the file."""
-        line = self._text.readline(self._kept + 2)  # room for a line end of two bytes
+        line = text.readline(self._kept + 2)  # room for a line end of two bytes
         if not line:
             self.ended = True
             return None
@@ -87,11 +87,11 @@ class Lines:
         if line.endswith(b"\n"):
             line = line[:-2] if line.endswith(b"\r\n") else line[:-1]
         elif len(line) > self._kept:
-            self._skip_rest()
+            self._skip_rest(text)
         return line[: self._kept]
 
-    def _skip_rest(self) -> None:
-        while part := self._text.readline(SKIP_BYTES):
+    def _skip_rest(self, text: io.BufferedReader) -> None:
+        while part := text.readline(SKIP_BYTES):
             self._bytes_here += len(part)
             if part.endswith(b"\n"):
                 return
@@ -99,12 +99,13 @@ class Lines:
     def close(self) -> None:
         if self.path != STDIN:
             self._bytes_here = self.bytes_read
-            self._text.close()
+            if self._text is not None:
+                self._text.close()
             self._raw.close()
 
 
 class FileSource:
-    """The `Source` of a replay; see `streammetrics.ports`. `paths` are NDJSON files (gzip if named `.gz`) or `-` for stdin.
+    """The `Source` of a replay; see `streammetrics.ports`. `paths` are NDJSON files (gzip too, known by its first bytes) or `-` for stdin.
 
     Raises ConfigError, with all problems at once, for files that are missing, unreadable, folders, or named twice. A poll
     reads a chunk of one input: the first that is not exhausted of those the service prefers, else each in turn.

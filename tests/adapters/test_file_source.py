@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import os
+import random
 import sys
 import threading
 import tracemalloc
@@ -102,8 +103,9 @@ class TestLines:
         expected = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
         assert read_all(started([path], chunk_lines_max=chunk)) == {path: expected}
 
-    def test_a_gzip_file_is_read_as_its_content(self, tmp_path: Path) -> None:
-        path = write(tmp_path / "events.ndjson.gz", gzip.compress(b"one\ntwo\n", mtime=0))
+    @pytest.mark.parametrize("name", ["events.ndjson.gz", "events.ndjson"])
+    def test_a_gzip_file_is_read_as_its_content_whatever_its_name(self, tmp_path: Path, name: str) -> None:
+        path = write(tmp_path / name, gzip.compress(b"one\ntwo\n", mtime=0))
         source = started([path])
         assert source.bytes_total == Path(path).stat().st_size
         assert read_all(source) == {path: [(1, b"one"), (2, b"two")]}
@@ -120,8 +122,31 @@ class TestLines:
             read_all(source)
         source.close()
 
-    def test_a_gzip_stream_from_a_pipe_is_read_as_its_content(self, tmp_path: Path) -> None:
-        pipe = tmp_path / "events.gz"
+    def test_progress_through_a_gzip_file_without_its_name_is_that_of_the_file_on_disk(self, tmp_path: Path) -> None:
+        lines = random.Random(1).randbytes(1_000_000).hex("\n", 100).encode()
+        source = started([write(tmp_path / "events", gzip.compress(lines, mtime=0))], chunk_lines_max=1_000)
+        seen = [source.bytes_read]
+        while not source.exhausted:
+            source.poll(0)
+            seen.append(source.bytes_read)
+        source.close()
+        assert (seen[0], seen[-1], source.bytes_read) == (0, source.bytes_total, source.bytes_total)
+        assert (seen == sorted(seen), len(set(seen)) > 3) == (True, True)
+
+    def test_an_empty_file_named_gz_has_no_lines(self, tmp_path: Path) -> None:
+        path = write(tmp_path / "events.gz", b"")
+        assert read_all(started([path])) == {path: []}
+
+    @pytest.mark.parametrize("content", [b"\x1f", PACKED[:2], PACKED[:-1]])
+    def test_what_begins_as_gzip_and_is_none_is_an_error_that_names_it(self, tmp_path: Path, content: bytes) -> None:
+        source = started([write(tmp_path / "events", content)])
+        with pytest.raises(SourceError, match="events cannot be read on after line"):
+            read_all(source)
+        source.close()
+
+    @pytest.mark.parametrize("name", ["events.gz", "events"])
+    def test_a_gzip_stream_from_a_pipe_is_read_as_its_content(self, tmp_path: Path, name: str) -> None:
+        pipe = tmp_path / name
         os.mkfifo(pipe)
         writer = threading.Thread(target=lambda: pipe.write_bytes(PACKED))
         writer.start()
@@ -133,11 +158,39 @@ class TestLines:
         assert source.bytes_read == len(b"one\n" * 10_000)
 
     def test_stdin_is_an_input_of_unknown_size(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"one\ntwo\n")))
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(b"one\ntwo\n"))))
         source = started(["-"])
         assert source.bytes_total is None
         assert read_all(source) == {"-": [(1, b"one"), (2, b"two")]}
         assert source.bytes_read == 8
+
+    def test_gzip_on_stdin_is_read_as_its_content(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(PACKED))))
+        got = read_all(started(["-"]))
+        assert [value for _, value in got["-"]] == [b"one"] * 10_000
+
+    def test_gzip_that_comes_byte_by_byte_is_read_as_its_content(self, tmp_path: Path) -> None:
+        pipe = tmp_path / "events"
+        os.mkfifo(pipe)
+
+        def send() -> None:
+            with pipe.open("wb", buffering=0) as end:
+                for byte in gzip.compress(b"one\ntwo\n", mtime=0):
+                    end.write(bytes([byte]))
+
+        writer = threading.Thread(target=send)
+        writer.start()
+        got = read_all(started([str(pipe)]))
+        writer.join()
+        assert got == {str(pipe): [(1, b"one"), (2, b"two")]}
+
+    def test_nobody_is_waited_for_before_the_first_poll(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        reading, writing = os.pipe()
+        with os.fdopen(reading, "rb") as silent, os.fdopen(writing, "wb"):
+            monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(silent))
+            source = FileSource(["-"])
+            assert (source.poll(0).assigned, source.bytes_read) == ({0}, 0)
+            source.close()
 
 
 class TestOrder:

@@ -56,10 +56,12 @@ def test_a_file_standard_input_and_a_compressed_file_give_the_same_bytes(tmp_pat
     path = write(tmp_path / "events.ndjson", sent(FAULTY))
     packed = tmp_path / "events.ndjson.gz"
     packed.write_bytes(gzip.compress(path.read_bytes()))
+    misnamed = tmp_path / "packed.ndjson"
+    misnamed.write_bytes(packed.read_bytes())
     panes, report, letters = replayed(tmp_path, path)
     assert len(panes.splitlines()) > 100
     assert letters
-    for other, stdin in (("-", path.read_bytes()), (str(packed), b"")):
+    for other, stdin in (("-", path.read_bytes()), ("-", packed.read_bytes()), (str(packed), b""), (str(misnamed), b"")):
         other_panes, other_report, other_letters = replayed(tmp_path, other, stdin=stdin)
         assert other_panes == panes
         assert numbers(other_report) == numbers(report)
