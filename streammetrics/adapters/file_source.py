@@ -30,6 +30,7 @@ SKIP_BYTES = 1 << 16
 NO_TIMESTAMP = -1
 
 _GZIP = b"\x1f\x8b"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 def standard_input() -> io.BufferedReader:
@@ -40,7 +41,10 @@ def standard_input() -> io.BufferedReader:
 
 
 class Lines:
-    """The lines of one file, each bounded: of a longer one only `line_bytes_max` + 1 bytes are kept, and memory stays small."""
+    """The lines of one file, each bounded: of a longer one only `line_bytes_max` + 1 bytes are kept, and memory stays small.
+
+    A byte order mark at the start of the file is no part of its first line.
+    """
 
     def __init__(self, path: str, line_bytes_max: int) -> None:
         self.path, self._kept = path, line_bytes_max + 1
@@ -78,12 +82,15 @@ class Lines:
 
     def _next_line(self, text: io.BufferedReader) -> bytes | None:
         """The next line without its line end, cut if it is too long; None at the end of the file."""
-        line = text.readline(self._kept + 2)  # room for a line end of two bytes
+        mark = len(_BYTE_ORDER_MARK) if self.number == 0 else 0
+        line = text.readline(mark + self._kept + 2)  # room for a line end of two bytes
         if not line:
             self.ended = True
             return None
         self.number += 1
         self._bytes_here += len(line)
+        if mark:
+            line = line.removeprefix(_BYTE_ORDER_MARK)
         if line.endswith(b"\n"):
             line = line[:-2] if line.endswith(b"\r\n") else line[:-1]
         elif len(line) > self._kept:

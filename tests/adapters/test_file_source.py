@@ -11,7 +11,7 @@ import random
 import sys
 import threading
 import tracemalloc
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -22,6 +22,7 @@ from streammetrics.adapters.file_source import FileDeadLetters, FileSource
 from streammetrics.errors import ConfigError, SourceError
 from streammetrics.ports import DeadLetter, Input, Record
 
+MARK = b"\xef\xbb\xbf"
 PACKED = gzip.compress(b"one\n" * 10_000, mtime=0)
 
 
@@ -66,17 +67,34 @@ class TestLines:
         path = write(tmp_path / "events", b"one\r\ntwo\r\n")
         assert read_all(started([path])) == {path: [(1, b"one"), (2, b"two")]}
 
+    @pytest.mark.parametrize("pack", [bytes, lambda content: gzip.compress(content, mtime=0)], ids=["plain", "gzip"])
+    def test_a_byte_order_mark_is_no_part_of_the_first_event(self, tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
+        path = write(tmp_path / "events", pack(MARK + b"one\n" + MARK + b"two\n"))
+        source = started([path])
+        assert read_all(source) == {path: [(1, b"one"), (2, MARK + b"two")]}
+        assert source.bytes_read == source.bytes_total
+
+    def test_a_byte_order_mark_on_stdin_is_no_part_of_the_first_event(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(MARK + b"one\n"))))
+        assert read_all(started(["-"])) == {"-": [(1, b"one")]}
+
+    @pytest.mark.parametrize("content", [MARK, MARK + b"\n", MARK + b"\r\n"])
+    def test_a_byte_order_mark_alone_is_no_event(self, tmp_path: Path, content: bytes) -> None:
+        path = write(tmp_path / "events", content)
+        assert read_all(started([path])) == {path: []}
+
     def test_an_empty_file_ends_at_once(self, tmp_path: Path) -> None:
         path = write(tmp_path / "events", b"")
         assert read_all(started([path])) == {path: []}
 
+    @pytest.mark.parametrize("mark", [b"", MARK], ids=["", "marked"])
     @pytest.mark.parametrize("line_end", [b"\n", b"\r\n", b""])
     @pytest.mark.parametrize(("size", "kept"), [(9, 9), (10, 10), (11, 11), (12, 11), (13, 11), (14, 11), (200_000, 11)])
     def test_a_line_longer_than_the_limit_is_one_record_of_one_byte_more_than_the_limit(
-        self, tmp_path: Path, size: int, kept: int, line_end: bytes
+        self, tmp_path: Path, size: int, kept: int, line_end: bytes, mark: bytes
     ) -> None:
         after = b"next\n" if line_end else b""
-        path = write(tmp_path / "events", b"x" * size + line_end + after)
+        path = write(tmp_path / "events", mark + b"x" * size + line_end + after)
         expected = [(1, b"x" * kept)] + ([(2, b"next")] if line_end else [])
         assert read_all(started([path], event_bytes_max=10)) == {path: expected}
 
