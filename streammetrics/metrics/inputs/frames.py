@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from streammetrics.metrics.inputs.arrow import read_columns
 from streammetrics.metrics.inputs.judged import Judged, Users, from_padded, from_ragged, judge
-from streammetrics.metrics.inputs.ranking import NegativeGrades, Shown, TieRule
+from streammetrics.metrics.inputs.ranking import WHOLE_BEYOND, NegativeGrades, Numbers, Shown, TieRule, first_rounded, told
 from streammetrics.metrics.names import MetricError
-from streammetrics.metrics.units import Floats, Ints
+from streammetrics.metrics.units import Ints
 
 AnyArray = npt.NDArray[Any]
 
@@ -37,7 +37,7 @@ def from_frame(
     list_id, grade, rank, score, user: names of columns. List ids are text or whole numbers, in any order of rows; lists come out in the
     order in which they first occur.
     rank: the smaller the earlier; equal ranks within a list are refused. score: the higher the earlier, with `ties` as in
-        `from_grades`. Without either a list's rows stand in rank order.
+        `from_grades`. Without either a list's rows stand in rank order. Whole numbers of 64 bits are compared as such.
     user: the same for all rows of a list.
 
     Raises MetricError that names column and row (from 0) for missing values and wrong types.
@@ -122,7 +122,7 @@ def from_wide_frame(frame: Any, grades: Sequence[str], *, list_id: str | None = 
 class _Grouped:
     """Rows by list: `order` puts the rows of a list beside each other, by rank if there are ranks, else as they came."""
 
-    def __init__(self, ids: Sequence[Hashable], rank: str = "", ranks: Floats | None = None) -> None:
+    def __init__(self, ids: Sequence[Hashable], rank: str = "", ranks: Numbers | None = None) -> None:
         numbers: dict[Hashable, int] = {}
         codes = np.array([numbers.setdefault(name, len(numbers)) for name in ids], dtype=np.int64)
         self.lists = list(numbers)
@@ -132,15 +132,13 @@ class _Grouped:
         if ranks is not None:
             self._require_distinct(rank, ranks)
 
-    def _require_distinct(self, rank: str, ranks: Floats) -> None:
+    def _require_distinct(self, rank: str, ranks: Numbers) -> None:
         codes, sorted_ranks = self.codes[self.order], ranks[self.order]
         same = np.flatnonzero((codes[1:] == codes[:-1]) & (sorted_ranks[1:] == sorted_ranks[:-1]))
         if same.size:
             at = int(same[0])
-            one, other, name = self.order[at], self.order[at + 1], self.lists[codes[at]]
-            raise MetricError(
-                f"column {rank!r}: got {sorted_ranks[at]:g} at rows {one} and {other} of list {name!r}; allowed is each rank once a list"
-            )
+            got = f"{told(sorted_ranks[at])} at rows {self.order[at]} and {self.order[at + 1]} of list {self.lists[codes[at]]!r}"
+            raise MetricError(f"column {rank!r}: got {got}; allowed is each rank once a list")
 
     def one_each(self, name: str, list_name: str, values: Sequence[Hashable]) -> list[Hashable]:
         """The value that all rows of a list have."""
@@ -155,7 +153,7 @@ class _Grouped:
 def _shown(
     grouped: _Grouped,
     items: Sequence[Hashable],
-    scores: Floats | None,
+    scores: Numbers | None,
     judgments: Mapping[Hashable, Any],
     complete: bool,
 ) -> tuple[Shown, tuple[tuple[Hashable, ...], tuple[Hashable, ...]]]:
@@ -178,7 +176,7 @@ def _shown(
     return shown, (tuple(name for name in ranked if name not in judgments), () if complete else tuple(only_judged))
 
 
-def _judgments(lists: Sequence[Hashable], items: Sequence[Hashable], grades: Floats) -> dict[Hashable, dict[Hashable, float]]:
+def _judgments(lists: Sequence[Hashable], items: Sequence[Hashable], grades: Numbers) -> dict[Hashable, dict[Hashable, float]]:
     judgments: dict[Hashable, dict[Hashable, float]] = {}
     for row, (name, item, grade) in enumerate(zip(lists, items, grades.tolist(), strict=True)):
         by_item = judgments.setdefault(name, {})
@@ -194,7 +192,7 @@ def _order_column(rank: str | None, score: str | None) -> list[str]:
     return [name for name in (rank, score) if name is not None]
 
 
-def _ranks(columns: Mapping[str, AnyArray], rank: str | None) -> tuple[str, Floats] | tuple[()]:
+def _ranks(columns: Mapping[str, AnyArray], rank: str | None) -> tuple[str, Numbers] | tuple[()]:
     return () if rank is None else (rank, _numbers(rank, columns[rank]))
 
 
@@ -215,21 +213,29 @@ def _columns(frame: Any, names: Sequence[str]) -> dict[str, AnyArray]:
 
 def _column(frame: Any, name: str) -> AnyArray:
     try:
-        values = np.asarray(frame[name])
+        given = frame[name]
+        values = np.asarray(given)
     except (KeyError, IndexError, TypeError, ValueError) as error:
         raise MetricError(f"column {name!r}: cannot be read ({type(error).__name__}: {error}); allowed is a column of that name") from None
     if values.ndim != 1:
         raise MetricError(f"column {name!r}: got {values.ndim} dimensions; allowed is 1")
+    _require_not_rounded(name, given, values)
     return values
 
 
-def _numbers(name: str, column: AnyArray, missing: bool = False) -> Floats:
-    """A column of numbers as doubles; NaN for what is missing, where that is allowed."""
+def _require_not_rounded(name: str, given: Any, values: AnyArray) -> None:
+    at = first_rounded(given, values)
+    if at is not None:
+        raise MetricError(f"column {name!r}: got {given[at]} at row {at}, which a double does not hold; {WHOLE_BEYOND}")
+
+
+def _numbers(name: str, column: AnyArray, missing: bool = False) -> Numbers:
+    """A column of numbers; NaN for what is missing, where that is allowed."""
     if column.dtype == object:
         column = _of_objects(name, column)
     if column.size and column.dtype.kind not in "biuf":
         raise MetricError(f"column {name!r}: got dtype {column.dtype}; allowed are numbers")
-    values: Floats = column.astype(np.float64)
+    values = column if column.dtype.kind in "iuf" else column.astype(np.float64)
     gaps = np.flatnonzero(np.isnan(values))
     if gaps.size and not missing:
         raise MetricError(f"column {name!r}: got a missing value or NaN at row {gaps[0]}; allowed are numbers")
@@ -243,6 +249,7 @@ def _of_objects(name: str, column: AnyArray) -> AnyArray:
             values[row] = value
         elif not _is_missing(value):
             raise MetricError(f"column {name!r}: got {value!r} at row {row}; allowed are numbers")
+    _require_not_rounded(name, column, values)
     return values
 
 

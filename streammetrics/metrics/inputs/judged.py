@@ -11,7 +11,20 @@ import numpy as np
 import numpy.typing as npt
 
 from streammetrics.metrics import checks
-from streammetrics.metrics.inputs.ranking import GRADE_END, Found, NegativeGrades, Ranked, Shown, TieGroups, TieRule, find, rank
+from streammetrics.metrics.inputs.ranking import (
+    GRADE_END,
+    WHOLE_BEYOND,
+    Found,
+    NegativeGrades,
+    Numbers,
+    Ranked,
+    Shown,
+    TieGroups,
+    TieRule,
+    find,
+    first_rounded,
+    rank,
+)
 from streammetrics.metrics.names import MetricError
 from streammetrics.metrics.units import Floats, Ints
 
@@ -67,7 +80,8 @@ def from_run(
 ) -> Judged:
     """A run and its relevance judgments as dicts, the shape that pytrec_eval and ranx take too.
 
-    run: list id -> item id -> score; the higher the score, the earlier the item.
+    run: list id -> item id -> score; the higher the score, the earlier the item. Whole numbers of 64 bits are compared as such; a whole
+        number beyond 2**53 beside fractions is refused unless a double holds it.
     qrels: list id -> item id -> grade; an item that is not judged has grade 0, one that was never shown counts as missed.
     ties: what equal scores mean. `order`: the item that the run names first comes first. `trec_eval`: scores are rounded to single
         precision and equal ones fall to the greater item id (as text), both as trec_eval does. `average`: values are expectations
@@ -143,7 +157,7 @@ def from_grades(
     by_list = _by_id(grades)
     offsets = _offsets(len(_sized("grades", one, name)) for name, one in by_list.items())
     flat = list(chain.from_iterable(by_list.values()))
-    numbers = _floats("grade", flat, Shown(tuple(by_list), offsets, None, None))
+    numbers = _numbers("grade", flat, Shown(tuple(by_list), offsets, None, None))
     if scores is None:
         return from_ragged(numbers, offsets, lists=tuple(by_list), users=users)
     beside = _by_id(scores)
@@ -152,7 +166,7 @@ def from_grades(
             got = len(beside[name]) if name in beside else "no"
             raise MetricError(f"scores: got {got} numbers for list {name!r}; allowed are {len(one)}, one a grade")
     ranking = list(chain.from_iterable(beside[name] for name in by_list))
-    numbers_beside = _floats("score", ranking, Shown(tuple(by_list), offsets, None, None))
+    numbers_beside = _numbers("score", ranking, Shown(tuple(by_list), offsets, None, None))
     return from_ragged(numbers, offsets, scores=numbers_beside, ties=ties, lists=tuple(by_list), users=users)
 
 
@@ -178,7 +192,7 @@ def from_ragged(
     flat, borders = checks.numbers("grades", grades), checks.whole_numbers("offsets", offsets)
     checks.check_offsets(borders, flat.size)
     names = _list_ids(lists, borders.size - 1)
-    numbers = None if scores is None else checks.numbers("scores", scores).astype(np.float64)
+    numbers = None if scores is None else _ranking(scores, checks.numbers("scores", scores))
     if numbers is not None and numbers.size != flat.size:
         raise MetricError(f"scores: got {numbers.size}; allowed are {flat.size}, one a grade")
     shown = Shown(names, borders, None, numbers)
@@ -220,7 +234,7 @@ def from_padded(
     inside = np.arange(width) < sizes[:, None]
     ranking = None
     if scores is not None:
-        ranking = checks.matrix("scores", scores)
+        ranking = _ranking(scores, checks.matrix("scores", scores))
         if ranking.shape != cells.shape:
             raise MetricError(f"scores: got shape {ranking.shape}; allowed is {cells.shape}, that of the grades")
         ranking = ranking[inside]
@@ -295,6 +309,15 @@ def _list_ids(lists: Sequence[Hashable] | None, count: int) -> Sequence[Hashable
     return names
 
 
+def _ranking(given: npt.ArrayLike, scores: Numbers) -> Numbers:
+    """Scores that can be compared without one having been rounded."""
+    at = first_rounded(given, scores)
+    if at is not None:
+        got = np.asarray(given, dtype=object).ravel()[at]
+        raise MetricError(f"score: got {got} at index {at}, which a double does not hold; {WHOLE_BEYOND}")
+    return scores if scores.dtype.kind in "iuf" else scores.astype(np.float64)
+
+
 def _unseen(unseen: tuple[npt.ArrayLike, npt.ArrayLike] | None, count: int) -> tuple[Ints, Floats]:
     if unseen is None:
         return _NO_INTS, _NO_GRADES
@@ -350,7 +373,7 @@ def _offsets(lengths: Iterable[int]) -> Ints:
     return np.cumsum([0, *lengths], dtype=np.int64)
 
 
-def _flattened(lists: Sequence[Any], names: Sequence[Hashable]) -> tuple[Ints, Sequence[Hashable], Floats]:
+def _flattened(lists: Sequence[Any], names: Sequence[Hashable]) -> tuple[Ints, Sequence[Hashable], Numbers]:
     """Offsets, items and scores of a run's lists."""
     for one, name in zip(lists, names, strict=True):
         if not isinstance(one, Mapping):
@@ -358,19 +381,29 @@ def _flattened(lists: Sequence[Any], names: Sequence[Hashable]) -> tuple[Ints, S
     offsets = _offsets(map(len, lists))
     items = list(chain.from_iterable(lists))
     scores = list(chain.from_iterable(one.values() for one in lists))
-    return offsets, items, _floats("score", scores, Shown(names, offsets, items, None))
+    return offsets, items, _numbers("score", scores, Shown(names, offsets, items, None))
 
 
-def _floats(what: str, values: list[Any], shown: Shown) -> Floats:
-    """Python numbers as doubles; anything else (text, None) is refused with its place."""
+def _numbers(what: str, values: list[Any], shown: Shown) -> Numbers:
+    """Python numbers as an array; anything else (text, None), and a score that would be rounded, is refused with its place."""
+    array = _array(values)
+    if array is None:
+        for at, value in enumerate(values):
+            kind_fits = isinstance(value, int | float | np.number | np.bool_)
+            if not kind_fits or (isinstance(value, int) and not -_WHOLE_END < value < _WHOLE_END):
+                raise MetricError(f"{what}: got {value!r} at {shown.place(at)}; allowed are numbers")
+        array = np.array([float(value) for value in values])
+    if what == "score" and (rounded := first_rounded(values, array)) is not None:
+        raise MetricError(f"score: got {values[rounded]} at {shown.place(rounded)}, which a double does not hold; {WHOLE_BEYOND}")
+    return array
+
+
+def _array(values: list[Any]) -> Numbers | None:
+    """What numpy makes of them, if that is numbers."""
     try:
         array = np.array(values)
-        if array.ndim == 1 and (array.dtype.kind in "biuf" or not values):
-            return array.astype(np.float64)
     except (ValueError, OverflowError):
-        pass
-    for at, value in enumerate(values):
-        kind_fits = isinstance(value, int | float | np.number | np.bool_)
-        if not kind_fits or (isinstance(value, int) and not -_WHOLE_END < value < _WHOLE_END):
-            raise MetricError(f"{what}: got {value!r} at {shown.place(at)}; allowed are numbers")
-    return np.array([float(value) for value in values])
+        return None
+    if array.ndim != 1 or (array.dtype.kind not in "biuf" and values):
+        return None
+    return array if array.dtype.kind in "iuf" else array.astype(np.float64)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
+import numpy.typing as npt
 
 from streammetrics.metrics.names import MetricError
 from streammetrics.metrics.units import Floats, Ints
@@ -14,11 +15,15 @@ from streammetrics.metrics.units import Floats, Ints
 TieRule: TypeAlias = Literal["order", "trec_eval", "average", "error"]
 NegativeGrades: TypeAlias = Literal["error", "zero"]
 Items: TypeAlias = Sequence[Hashable]
+Numbers: TypeAlias = npt.NDArray[Any]
+"""Whole numbers or floats, in their own dtype."""
 
 TIE_RULES: Final = get_args(TieRule)
 
 GRADE_END: Final = 2.0**53
 """No grade reaches this; a scorer's own limit is far below."""
+
+WHOLE_BEYOND: Final = "allowed beyond 2**53 are whole numbers that a double holds, or whole numbers of 64 bits only"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +39,14 @@ class TieGroups:
 class Shown:
     """Lists of items one after the other: list i has the items[offsets[i]:offsets[i + 1]].
 
-    scores: shape (N,), the higher the earlier in the list; None where the items stand in rank order.
+    scores: shape (N,), the higher the earlier in the list; None where the items stand in rank order. Whole numbers are compared as such.
     items: None where only their grades are known.
     """
 
     lists: Sequence[Hashable]
     offsets: Ints
     items: Items | None
-    scores: Floats | None
+    scores: Numbers | None
 
     def rows(self) -> Ints:
         """The list of each item, shape (N,)."""
@@ -79,7 +84,7 @@ def rank(shown: Shown, ties: TieRule) -> Ranked:
     groups = None
     if equal.size and ties == "error":
         one, other = (shown.place(int(order[equal[0] + step])) for step in (0, 1))
-        raise MetricError(f"score: got {sorted_scores[equal[0]]:g} for {one} and for {other}; allowed are no ties, or another tie rule")
+        raise MetricError(f"score: got {told(sorted_scores[equal[0]])} for {one} and for {other}; allowed are no ties, or another tie rule")
     if ties == "trec_eval":
         _greatest_id_first(shown, order, equal)
     if ties == "average":
@@ -89,7 +94,22 @@ def rank(shown: Shown, ties: TieRule) -> Ranked:
     return Ranked(positions, groups)
 
 
-def _scores(shown: Shown, ties: TieRule) -> Floats:
+def told(number: Any) -> str:
+    """A number for messages: whole ones with all digits."""
+    return str(number) if isinstance(number, np.integer) else f"{number:g}"
+
+
+def first_rounded(given: npt.ArrayLike, numbers: Numbers) -> int | None:
+    """Where (in C order) a whole number of what was given has become another one in an array of floats; None if nowhere."""
+    if numbers.dtype.kind != "f" or getattr(given, "dtype", None) not in (None, np.dtype(object)):
+        return None
+    flat = numbers.ravel()
+    large = np.flatnonzero(np.isfinite(flat) & (np.abs(flat) >= GRADE_END)).tolist()
+    values = np.asarray(given, dtype=object).ravel() if large else ()
+    return next((at for at in large if isinstance(values[at], int | np.integer) and int(values[at]) != int(flat[at])), None)
+
+
+def _scores(shown: Shown, ties: TieRule) -> Numbers:
     scores = np.asarray(shown.scores)
     unusable = np.flatnonzero(np.isnan(scores))
     if unusable.size:
@@ -99,14 +119,15 @@ def _scores(shown: Shown, ties: TieRule) -> Floats:
     if shown.items is None:
         raise MetricError("ties: got 'trec_eval' for items without ids; allowed are order, average, error")
     with np.errstate(over="ignore"):
-        return scores.astype(np.float32).astype(np.float64)
+        return scores.astype(np.float64).astype(np.float32)
 
 
-def _falling(scores: Floats, rows: Ints) -> Ints:
+def _falling(scores: Numbers, rows: Ints) -> Ints:
     """Items by list and falling score, equal ones as given. Runs mostly come sorted, and then need no sorting."""
     if ((scores[1:] <= scores[:-1]) | (rows[1:] != rows[:-1])).all():
         return np.arange(rows.size, dtype=np.int64)
-    return np.lexsort((-scores, rows)).astype(np.int64, copy=False)
+    falling = -scores if scores.dtype.kind == "f" else ~scores  # of whole numbers the least has no negative
+    return np.lexsort((falling, rows)).astype(np.int64, copy=False)
 
 
 def _runs(equal: Ints) -> Iterator[tuple[int, int]]:

@@ -136,6 +136,23 @@ def test_whole_number_ids_are_kept_whole() -> None:
         assert from_frame(made({"list_id": [large, large - 1], "grade": [1, 1]})).lists == (large, large - 1)
 
 
+@pytest.mark.parametrize("made", [MAKERS[name] for name in MAKERS if name != "Arrow, other types"])  # whose whole numbers have eight bits
+@pytest.mark.parametrize("order", [{"rank": "rank"}, {"score": "score"}], ids=str)
+def test_whole_ranks_and_scores_are_kept_whole(made: Callable[[Columns], Any], order: dict[str, str]) -> None:
+    large = 10**18
+    columns = {"list_id": [1, 1, 1], "grade": [0, 1, 2], "rank": [large + 2, large + 1, large], "score": [large, large + 1, large + 2]}
+    assert facts(from_frame(made(columns), **order)) == {1: (3, {0: 2.0, 1: 1.0}, [])}
+    run = made({**columns, "item": ["a", "b", "c"]})
+    assert facts(from_frames(run, {"list_id": [1], "item": ["c"], "grade": [1]}, **order)) == {1: (3, {0: 1.0}, [])}
+
+
+@pytest.mark.parametrize("kind", [list, lambda values: np.array(values, dtype=object)], ids=["list", "objects"])
+def test_a_whole_score_that_would_be_rounded_beside_a_fraction_is_refused(kind: Callable[[list[float]], Any]) -> None:
+    frame = {"list_id": [1, 1], "grade": [0, 1], "score": kind([0.5, 10**18 + 1])}
+    with pytest.raises(MetricError, match=r"column 'score': got 1000000000000000001 at row 1, which a double does not hold; allowed bey"):
+        from_frame(frame, score="score")
+
+
 @make
 def test_columns_are_copied_and_outlive_the_frame(made: Callable[[Columns], Any]) -> None:
     frame = made(LONG)

@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 
 from streammetrics.metrics import MetricError
 from streammetrics.metrics.inputs.judged import Judged, from_grades, from_lists, from_padded, from_ragged, from_run
+from streammetrics.metrics.inputs.ranking import TieRule
+from streammetrics.metrics.offline.evaluate import evaluate
 
 ITEMS = [f"d{number}" for number in range(12)]
 
@@ -135,6 +137,50 @@ def test_ties_are_refused_where_they_are() -> None:
     with pytest.raises(MetricError, match=re.escape("score: got 0.5 for item 'a' of list 'q' and for item 'c' of list 'q'")):
         from_run(run, {"p": {}, "q": {}}, ties="error")
     assert len(from_run(run, {"p": {}}, ties="error")) == 1
+
+
+LARGE = 10**18
+"""Where doubles are 128 apart."""
+
+
+@pytest.mark.parametrize("scores", [[LARGE, LARGE + 1], [-LARGE - 1, -LARGE], [-(2**63), 2**63 - 1], [2**53, 2**53 + 1]])
+@pytest.mark.parametrize("ties", ["order", "average", "error"])
+def test_whole_scores_are_ranked_as_whole_numbers(scores: list[int], ties: TieRule) -> None:
+    expected = {"q": (2, {0: 1.0}, [])}
+    judged = from_run({"q": dict(zip("ab", scores, strict=True))}, {"q": {"b": 1}}, ties=ties)
+    assert facts(judged) == expected
+    assert evaluate(judged, ["ndcg@10"]).means == {"ndcg@10": 1.0}
+    assert facts(from_grades({"q": [0, 1]}, scores={"q": scores}, ties=ties)) == expected
+    for kind in (list, lambda numbers: np.array(numbers, dtype=np.int64)):
+        assert facts(from_ragged([0, 1], [0, 2], scores=kind(scores), ties=ties, lists=["q"])) == expected
+        assert facts(from_padded([[0, 1]], scores=kind([scores]), ties=ties, lists=["q"])) == expected
+
+
+def test_whole_scores_without_a_sign_are_ranked_up_to_their_greatest() -> None:
+    scores = np.array([0, 2**64 - 2, 2**64 - 1], dtype=np.uint64)
+    assert facts(from_ragged([0, 1, 2], [0, 3], scores=scores))[0][1] == {0: 2.0, 1: 1.0}
+    assert facts(from_run({"q": dict(zip("abc", scores, strict=True))}, {"q": {"c": 1}}))["q"][1] == {0: 1.0}
+
+
+def test_equal_whole_scores_are_told_with_all_digits() -> None:
+    with pytest.raises(MetricError, match=f"score: got {LARGE + 1} for item 'a'"):
+        from_run({"q": {"a": LARGE + 1, "b": LARGE + 1}}, {"q": {}}, ties="error")
+
+
+@pytest.mark.parametrize("beside", [0.5, 2**64, -math.inf])
+def test_a_whole_score_that_a_double_would_round_is_refused_beside_others(beside: float) -> None:
+    message = rf"score: got {LARGE + 1} at (item 'b' of list 'q'|position 1 of list 'q'|index 1), which a double does not hold; allowed bey"
+    calls: list[Callable[[], Judged]] = [
+        lambda: from_run({"q": {"a": beside, "b": LARGE + 1}}, {"q": {}}),
+        lambda: from_grades({"q": [0, 1]}, scores={"q": [beside, LARGE + 1]}),
+        lambda: from_ragged([0, 1], [0, 2], scores=[float(beside), LARGE + 1]),
+        lambda: from_padded([[0, 1]], scores=[[float(beside), LARGE + 1]]),
+    ]
+    for call in calls:
+        with pytest.raises(MetricError, match=message):
+            call()
+    held = from_run({"q": {"a": beside, "b": LARGE, "c": 2**60, "d": float(LARGE + 1)}}, {"q": {"b": 1, "d": 2}})
+    assert held.positions[0] < held.positions[1]
 
 
 def test_negative_grades_are_refused_or_count_as_nothing() -> None:
