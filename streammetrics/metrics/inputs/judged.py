@@ -13,6 +13,7 @@ import numpy.typing as npt
 from streammetrics.metrics import checks
 from streammetrics.metrics.inputs.ranking import (
     GRADE_END,
+    GRADES_ALLOWED,
     WHOLE_BEYOND,
     Found,
     NegativeGrades,
@@ -36,7 +37,7 @@ _NO_INTS: Ints = np.zeros(0, dtype=np.int64)
 _NO_GRADES: Floats = np.zeros(0, dtype=np.float64)
 
 _WHOLE_END: Final = 1 << 1023
-"""No whole number from here on is a double."""
+"""Whole numbers are read up to here: beyond, one may be too large for a double."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -201,7 +202,7 @@ def from_ragged(
         unusable = np.flatnonzero(~((doubles >= 0) & (doubles < GRADE_END)))
     if unusable.size:
         at = int(unusable[0])
-        raise MetricError(f"grade: got {doubles[at]:g} at {shown.place(at)}; allowed are finite numbers >= 0")
+        raise MetricError(f"grade: got {doubles[at]:g} at {shown.place(at)}; {GRADES_ALLOWED}")
     ranked = rank(shown, ties)
     hits = np.flatnonzero(doubles)
     unseen_rows, unseen_grades = _unseen(unseen, len(names))
@@ -328,7 +329,7 @@ def _unseen(unseen: tuple[npt.ArrayLike, npt.ArrayLike] | None, count: int) -> t
     if wrong.size:
         at = int(wrong[0])
         raise MetricError(
-            f"unseen: got row {rows[at]}, grade {grades[at]:g} at index {at}; allowed are rows 0..{count - 1}, finite grades >= 0"
+            f"unseen: got row {rows[at]}, grade {grades[at]:g} at index {at}; allowed are rows 0..{count - 1}, grades 0 <= grade < 2**53"
         )
     kept = grades > 0
     return rows[kept], grades[kept]
@@ -391,7 +392,8 @@ def _numbers(what: str, values: list[Any], shown: Shown) -> Numbers:
         for at, value in enumerate(values):
             kind_fits = isinstance(value, int | float | np.number | np.bool_)
             if not kind_fits or (isinstance(value, int) and not -_WHOLE_END < value < _WHOLE_END):
-                raise MetricError(f"{what}: got {value!r} at {shown.place(at)}; allowed are numbers")
+                allowed = "numbers, whole ones below 2**1023" if kind_fits else "numbers"
+                raise MetricError(f"{what}: got {value!r} at {shown.place(at)}; allowed are {allowed}")
         array = np.array([float(value) for value in values])
     if what == "score" and (rounded := first_rounded(values, array)) is not None:
         raise MetricError(f"score: got {values[rounded]} at {shown.place(rounded)}, which a double does not hold; {WHOLE_BEYOND}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
@@ -22,6 +23,8 @@ TIE_RULES: Final = get_args(TieRule)
 
 GRADE_END: Final = 2.0**53
 """No grade reaches this; a scorer's own limit is far below."""
+
+GRADES_ALLOWED: Final = "allowed are numbers 0 <= grade < 2**53"
 
 WHOLE_BEYOND: Final = "allowed beyond 2**53 are whole numbers that a double holds, or whole numbers of 64 bits only"
 
@@ -164,8 +167,8 @@ class Found(NamedTuple):
 def find(shown: Shown, positions: Ints, judgments: Sequence[Mapping[Any, float]], negative: NegativeGrades) -> Found:
     """Where the judged items are. `judgments` holds one mapping of item to grade a list; only grades above 0 are kept.
 
-    Raises MetricError for an item that a list shows twice, and for a grade that is no finite number >= 0 (negative ones count as 0
-    under `zero`, as in trec_eval).
+    Raises MetricError for an item that a list shows twice, and for a grade that is no number 0 <= grade < 2**53 (finite negative ones
+    count as 0 under `zero`, as in trec_eval).
     """
     assert shown.items is not None
     offsets, ranks = shown.offsets.tolist(), positions.tolist()
@@ -201,11 +204,13 @@ def _repeated(items: Items) -> Hashable:
 
 
 def _grade(given: object, negative: NegativeGrades, item: Hashable, list_id: Hashable) -> float:
-    if isinstance(given, int | float | np.integer | np.floating | np.bool_) and -GRADE_END < given < GRADE_END:
-        grade = float(given)
-        if grade >= 0 or negative == "zero":
-            return max(grade, 0.0)
-    raise MetricError(f"grade: got {given!r} for item {item!r} of list {list_id!r}; allowed are finite numbers >= 0")
+    if isinstance(given, int | float | np.integer | np.floating | np.bool_) and -math.inf < given < GRADE_END:
+        if given >= 0:
+            return float(given)
+        if negative == "zero":
+            return 0.0
+    allowed = GRADES_ALLOWED if negative == "error" else "allowed are finite numbers < 2**53"
+    raise MetricError(f"grade: got {given!r} for item {item!r} of list {list_id!r}; {allowed}")
 
 
 def _ints(values: Sequence[int]) -> Ints:

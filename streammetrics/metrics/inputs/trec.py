@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any, Final, TypeAlias
 
 from streammetrics.metrics.inputs.judged import Judged, Users, from_run
+from streammetrics.metrics.inputs.ranking import GRADE_END
 from streammetrics.metrics.names import MetricError
 
 Progress: TypeAlias = Callable[[str, int], None]
@@ -50,13 +51,13 @@ def read_run(path: str | Path, progress: Progress | None = None) -> Table:
     ...     read_run(path)
     {'q1': {'d7': 12.5, 'd2': 11.0}}
     """
-    return _read(path, RUN_COLUMNS, QRELS_COLUMNS, math.nan, progress)
+    return _read(path, RUN_COLUMNS, QRELS_COLUMNS, math.inf, progress)
 
 
 def read_qrels(path: str | Path, progress: Progress | None = None) -> Table:
     """Relevance judgments: query -> document -> grade. Four columns between blanks: query, iteration, document, grade.
 
-    Grades may be negative here (`from_run` is told what they mean), and must be finite. Otherwise as `read_run`.
+    Grades may be negative here (`from_run` is told what they mean), and must be finite and below 2**53. Otherwise as `read_run`.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -65,7 +66,7 @@ def read_qrels(path: str | Path, progress: Progress | None = None) -> Table:
     ...     read_qrels(path)
     {'q1': {'d7': 2.0}}
     """
-    return _read(path, QRELS_COLUMNS, RUN_COLUMNS, math.inf, progress)
+    return _read(path, QRELS_COLUMNS, RUN_COLUMNS, GRADE_END, progress)
 
 
 def from_trec(run: str | Path, qrels: str | Path, *, complete: bool = False, users: Users | None = None) -> Judged:
@@ -105,8 +106,8 @@ def read_users(path: str | Path) -> dict[str, str]:
     return users
 
 
-def _read(path: str | Path, columns: tuple[str, ...], others: tuple[str, ...], worst: float, progress: Progress | None) -> Table:
-    """Both kinds of file. `worst` is the number beside NaN that is refused: infinity for grades; NaN again for scores.
+def _read(path: str | Path, columns: tuple[str, ...], others: tuple[str, ...], end: float, progress: Progress | None) -> Table:
+    """Both kinds of file. Grades are finite and below `end`; for scores it is infinity, and they may be infinite. NaN is neither.
 
     One loop without calls for what is as it should be, because runs have millions of lines.
     """
@@ -123,9 +124,9 @@ def _read(path: str | Path, columns: tuple[str, ...], others: tuple[str, ...], w
                 documents = table.setdefault(before.decode(), {})
             document, value = words[2].decode(), float(words[at])
         except ValueError:
-            raise _unreadable(path, number, words, at, columns, worst) from None
-        if (not -math.inf < value < math.inf and (math.isnan(value) or worst == math.inf)) or b"_" in words[at]:
-            raise _unreadable(path, number, words, at, columns, worst)
+            raise _unreadable(path, number, words, at, columns, end) from None
+        if (not -math.inf < value < end and (math.isnan(value) or end < math.inf)) or b"_" in words[at]:
+            raise _unreadable(path, number, words, at, columns, end)
         if document in documents:
             raise _wrong(path, number, f"got document {document!r} of query {_shown(before)} twice; allowed is once")
         documents[document] = value
@@ -134,11 +135,11 @@ def _read(path: str | Path, columns: tuple[str, ...], others: tuple[str, ...], w
     return table
 
 
-def _unreadable(path: str | Path, number: int, words: list[bytes], at: int, columns: tuple[str, ...], worst: float) -> TrecError:
+def _unreadable(path: str | Path, number: int, words: list[bytes], at: int, columns: tuple[str, ...], end: float) -> TrecError:
     """What is wrong with a line of the right number of words: bytes that are no text, or a number that is none."""
     for word in (words[0], words[2]):
         _text(path, number, word)
-    allowed = "finite numbers" if worst == math.inf else "numbers"
+    allowed = "finite numbers < 2**53" if end < math.inf else "numbers"
     return _wrong(path, number, f"got {columns[at]} {_shown(words[at])}; allowed are {allowed}")
 
 

@@ -186,7 +186,8 @@ def test_a_whole_score_that_a_double_would_round_is_refused_beside_others(beside
 def test_negative_grades_are_refused_or_count_as_nothing() -> None:
     run, truth = {"q": {"a": 1}}, {"q": {"a": -2, "b": -1}}
     assert facts(from_run(run, truth, negative="zero")) == {"q": (1, {}, [])}
-    with pytest.raises(MetricError, match=re.escape("grade: got -2 for item 'a' of list 'q'; allowed are finite numbers >= 0")):
+    assert facts(from_run(run, {"q": {"a": -1e20, "b": -(10**400)}}, negative="zero")) == {"q": (1, {}, [])}
+    with pytest.raises(MetricError, match=re.escape("grade: got -2 for item 'a' of list 'q'; allowed are numbers 0 <= grade < 2**53")):
         from_run(run, truth)
 
 
@@ -202,7 +203,9 @@ def test_negative_grades_are_refused_or_count_as_nothing() -> None:
         (lambda: from_run({"q": {"a": 1}}, {"q": {"a": math.nan}}), "grade: got nan for item 'a' of list 'q'"),
         (lambda: from_run({"q": {"a": 1}}, {"q": {"a": math.inf}}), "grade: got inf for item 'a' of list 'q'"),
         (lambda: from_run({"q": {"a": 1}}, {"q": {"z": "2"}}), "grade: got '2' for item 'z' of list 'q'"),
-        (lambda: from_run({"q": {"a": 1}}, {"q": {"z": 10**400}}), "for item 'z' of list 'q'"),
+        (lambda: from_run({"q": {"a": 1}}, {"q": {"z": 10**400}}), "for item 'z' of list 'q'; allowed are numbers 0 <= grade < 2**53"),
+        (lambda: from_run({"q": {"a": 1}}, {"q": {"a": 1e20}}), "item 'a' of list 'q'; allowed are numbers 0 <= grade < 2**53"),
+        (lambda: from_run({"q": {"a": 1}}, {"q": {"a": 1e20}}, negative="zero"), "list 'q'; allowed are finite numbers < 2**53"),
         (lambda: from_run({"q": {"a": 1}}, {"q": {"a": -math.inf}}, negative="zero"), "grade: got -inf"),
         (lambda: from_run({"q": {"a": 1}}, {"q": {}}, ties="random"), "ties: got 'random'; allowed are order, trec_eval, average, error"),
         (lambda: from_run({"q": {"a": 1}}, {"q": {}}, negative="skip"), "negative: got 'skip'; allowed are error, zero"),
@@ -221,7 +224,9 @@ def test_negative_grades_are_refused_or_count_as_nothing() -> None:
         (lambda: from_lists({"q": ["a"]}, {"q": "a"}), "relevant items: got 'a' for list 'q'"),
         (lambda: from_lists("ab", "ab"), "lists: got 'ab'; allowed is a mapping by list id, or a sequence of lists"),
         (lambda: from_grades([[1, None]]), "grade: got None at position 1 of list 0"),
-        (lambda: from_grades([[1], [0, math.nan]]), "grade: got nan at position 1 of list 1; allowed are finite numbers >= 0"),
+        (lambda: from_grades([[1], [0, math.nan]]), "grade: got nan at position 1 of list 1; allowed are numbers 0 <= grade < 2**53"),
+        (lambda: from_grades([[1e20]]), "grade: got 1e+20 at position 0 of list 0; allowed are numbers 0 <= grade < 2**53"),
+        (lambda: from_grades([[10**400]]), "at position 0 of list 0; allowed are numbers, whole ones below 2**1023"),
         (lambda: from_grades([[1, -1]]), "grade: got -1 at position 1 of list 0"),
         (lambda: from_grades([[1, 2]], scores=[[1]]), "scores: got 1 numbers for list 0; allowed are 2"),
         (lambda: from_grades({"q": [1]}, scores={}), "scores: got no numbers for list 'q'"),
@@ -236,7 +241,10 @@ def test_negative_grades_are_refused_or_count_as_nothing() -> None:
         (lambda: from_ragged([1, 1], [0, 1]), "offsets: got 0..1"),
         (lambda: from_ragged([1, 1], [0, 2], scores=[1]), "scores: got 1; allowed are 2, one a grade"),
         (lambda: from_ragged([1], [0, 1], unseen=([1], [1])), "unseen: got row 1, grade 1 at index 0; allowed are rows 0..0"),
-        (lambda: from_ragged([1], [0, 1], unseen=([0], [-1])), "unseen: got row 0, grade -1 at index 0"),
+        (
+            lambda: from_ragged([1], [0, 1], unseen=([0], [-1])),
+            "unseen: got row 0, grade -1 at index 0; allowed are rows 0..0, grades 0 <= grade < 2**53",
+        ),
         (lambda: from_ragged([1], [0, 1], unseen=([0], [])), "unseen: got 1 rows and 0 grades"),
         (lambda: from_padded([[1, 2]], scores=[[1]]), "scores: got shape (1, 1); allowed is (1, 2)"),
         (lambda: from_padded([[1, 2]], lengths=[3]), "length: got 3 at list 0"),

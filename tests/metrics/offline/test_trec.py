@@ -106,8 +106,10 @@ def test_what_is_wrong_with_a_run_is_told_by_line(tmp_path: Path, content: str |
     ("content", "message"),
     [
         ("q Q0 d 1 1 tag\n", "line 1: got 6 columns; allowed are 4: query iteration document grade (with 6 it may be a run file"),
-        ("q 0 d inf\n", "line 1: got grade 'inf'; allowed are finite numbers"),
-        ("q 0 d x\n", "line 1: got grade 'x'; allowed are finite numbers"),
+        ("q 0 d inf\n", "line 1: got grade 'inf'; allowed are finite numbers < 2**53"),
+        ("q 0 d x\n", "line 1: got grade 'x'; allowed are finite numbers < 2**53"),
+        ("q 0 d 1\nq 0 e 1e20\n", "line 2: got grade '1e20'; allowed are finite numbers < 2**53"),
+        ("q 0 d -inf\n", "line 1: got grade '-inf'; allowed are finite numbers < 2**53"),
         ("q 0 d 1\nq 0 d 0\n", "line 2: got document 'd' of query 'q' twice"),
     ],
 )
