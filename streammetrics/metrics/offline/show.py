@@ -21,6 +21,8 @@ ALL_LISTS: Final = "all"
 """What the row of means is called beside rows of single lists, as trec_eval calls it."""
 
 _GAP: Final = "  "
+_NONE: Final = "-"
+"""A number that does not exist, in a table."""
 
 
 def evaluation_text(evaluation: Evaluation, form: Format, *, labels: Mapping[Metric, str], per_query: bool, digits: int) -> str:
@@ -57,9 +59,9 @@ def comparison_text(
 
 
 def _difference_row(one: Difference, label: str, digits: int) -> list[Any]:
-    interval = f"{one.lower:+.{digits}f} .. {one.upper:+.{digits}f}"
-    chances = [f"{p:.4g}" for p in (one.t_p_value, one.randomisation_p_value)]
-    return [label, one.mean_a, one.mean_b, f"{one.difference:+.{digits}f}", interval, *chances, one.lists, one.clusters]
+    interval = _NONE if math.isnan(one.lower) else f"{one.lower:+.{digits}f} .. {one.upper:+.{digits}f}"
+    chances = [_formatted(p, ".4g") for p in (one.t_p_value, one.randomisation_p_value)]
+    return [label, one.mean_a, one.mean_b, _formatted(one.difference, f"+.{digits}f"), interval, *chances, one.lists, one.clusters]
 
 
 def _summary(evaluation: Evaluation, labels: Mapping[Metric, str]) -> tuple[list[str], list[list[Any]]]:
@@ -135,6 +137,8 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[Any]], digits: int) -> s
 
 
 def _cell(value: Any, digits: int) -> str:
-    if isinstance(value, float):
-        return "-" if math.isnan(value) else f"{value:.{digits}f}"
-    return str(value)
+    return _formatted(value, f".{digits}f") if isinstance(value, float) else str(value)
+
+
+def _formatted(value: float, form: str) -> str:
+    return _NONE if math.isnan(value) else format(value, form)

@@ -170,6 +170,13 @@ def test_a_comparison_shows_both_runs_and_what_chance_says(command: Folder) -> N
     assert rows[1].startswith("recip_rank,3,3,")
 
 
+def test_what_one_common_query_cannot_say_is_a_dash(command: Folder) -> None:
+    (command.path / "other").write_text(OTHER.splitlines(keepends=True)[0])
+    words = ("run", "qrels", "--compare", "other", "-m", "recip_rank", "--unpaired", "drop")
+    assert command(*words).out.splitlines()[1].split() == ["recip_rank", "0.5000", "1.0000", "+0.5000", "-", "-", "1", "1", "1"]
+    assert command(*words, "--spec", "rectools", "-l", "9").out.splitlines()[1].split() == ["recip_rank", *"-----", "1", "0", "0"]
+
+
 def test_pairs_that_are_none_are_refused_or_told(command: Folder) -> None:
     (command.path / "other").write_text(OTHER.replace("q2", "q5"))
     said = command("run", "qrels", "--compare", "other")
