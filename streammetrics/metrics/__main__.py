@@ -8,8 +8,8 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -48,6 +48,16 @@ numbers; ties and negative grades are treated as trec_eval does in any case.
 Metrics: {names}.
 Exit codes: 0 done, 1 failed, 2 wrong usage.
 """
+
+
+_OPTIONS: Final = {
+    "confidence level": "--confidence",
+    "samples": "--samples",
+    "seed": "--seed",
+    "spec field relevance_threshold": "--level",
+    "ties": "--ties",
+}
+"""What the library calls something, and which option sets it."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -91,7 +101,8 @@ def main(words: Sequence[str] | None = None, prog: str = "python -m streammetric
     asked = parser(prog)
     given = asked.parse_args(words)
     try:
-        labels, spec = _request(given)
+        with _in_words_of_the_command({}):
+            labels, spec = _request(given)
     except MetricError as error:
         asked.error(str(error))
     if unreadable := list(_unreadable(given)):
@@ -174,13 +185,16 @@ def _answer(given: argparse.Namespace, labels: dict[Metric, str], spec: Spec) ->
     comparison = compare(
         a,
         b,
-        unpaired=given.unpaired,
+        unpaired="drop",
         level=given.confidence,
         samples=given.samples,
         seed=given.seed,
         correction="holm" if given.holm else "none",
     )
-    for path, only in ((given.run, comparison.only_a), (given.compare, comparison.only_b)):
+    for path, other, only in ((given.run, given.compare, comparison.only_a), (given.compare, given.run, comparison.only_b)):
+        if only and given.unpaired == "error":
+            found = f"{_counted(len(only))} that {other} lacks, {only[0]!r} for one"
+            raise MetricError(f"{path}: got {found}; allowed are runs of the same queries, or --unpaired drop")
         if only:
             _tell(f"note: {path}: {_counted(len(only))} that the other run lacks left out of the comparison")
     return comparison_text(a, b, comparison, given.format, labels=labels, digits=given.digits)
@@ -195,11 +209,36 @@ def _evaluated(
     spec: Spec,
     progress: Progress | None,
 ) -> Evaluation:
-    judged = from_run(read_run(path, progress), qrels, ties=given.ties, complete=given.complete, negative="zero", users=users)
+    run = read_run(path, progress)
+    files = {"grade": given.qrels, "score": path}
+    with _in_words_of_the_command(files):
+        judged = from_run(run, qrels, ties=given.ties, complete=given.complete, negative="zero")
     _tell_left_out(path, judged)
     if not len(judged):
         raise MetricError(f"{path}: got no query that {given.qrels} judges; allowed are files about the same queries")
-    return evaluate(judged, labels, spec)
+    if users is not None:
+        judged = replace(judged, users=_users_of(judged, users, given.by_user))
+    with _in_words_of_the_command(files):
+        evaluation = evaluate(judged, labels, spec)
+    return evaluation
+
+
+def _users_of(judged: Judged, users: dict[str, str], path: str) -> tuple[str, ...]:
+    lacking = [str(query) for query in judged.lists if query not in users]
+    if lacking:
+        raise MetricError(f"{path}: got no user for {_counted(len(lacking))}, {lacking[0]!r} for one; allowed is a user for every query")
+    return tuple(users[str(query)] for query in judged.lists)
+
+
+@contextmanager
+def _in_words_of_the_command(files: Mapping[str, str]) -> Iterator[None]:
+    """Lets the library's errors speak of options and files, not of arguments. files: where what it speaks of came from."""
+    try:
+        yield
+    except MetricError as error:
+        subject, colon, rest = str(error).partition(":")
+        said = f"{files[subject]}: {error}" if subject in files else f"{_OPTIONS.get(subject, subject)}{colon}{rest}"
+        raise MetricError(said) from None
 
 
 def _tell_left_out(path: str, judged: Judged) -> None:

@@ -181,7 +181,9 @@ def test_pairs_that_are_none_are_refused_or_told(command: Folder) -> None:
     (command.path / "other").write_text(OTHER.replace("q2", "q5"))
     said = command("run", "qrels", "--compare", "other")
     assert said.code == 1
-    assert "lists: got 'q2' in a only (1 in a only, 1 in b only)" in said.err
+    run, other = command.path / "run", command.path / "other"
+    refused = f"evaluate: {run}: got 1 query that {other} lacks, 'q2' for one; allowed are runs of the same queries, or --unpaired drop"
+    assert said.err.splitlines()[-1] == refused
     said = command("run", "qrels", "--compare", "other", "--unpaired", "drop")
     assert said.code == 0
     assert said.err.count("1 query that the other run lacks left out of the comparison") == 2
@@ -192,8 +194,8 @@ def test_pairs_that_are_none_are_refused_or_told(command: Folder) -> None:
     [
         (("qrels", "run"), "run, line 1: got 6 columns; allowed are 4"),
         (("run", "qrels", "--by-user", "run"), "run, line 1: got 6 columns; allowed are 2: query user"),
-        (("run", "qrels", "--ties", "error"), "score: got 2 for item 'd2' of list 'q1' and for item 'd3' of list 'q1'"),
-        (("run", "qrels", "--ties", "average", "-m", "map"), "ties: got 'average' for map"),
+        (("run", "qrels", "--ties", "error"), "run: score: got 2 for item 'd2' of list 'q1' and for item 'd3' of list 'q1'"),
+        (("run", "qrels", "--ties", "average", "-m", "map"), "evaluate: --ties: got 'average' for map"),
     ],
 )
 def test_files_that_cannot_be_evaluated_end_it_with_one(command: Folder, words: tuple[str, ...], message: str) -> None:
@@ -219,6 +221,24 @@ def test_files_that_cannot_be_read_are_all_named_and_end_it_with_two(command: Fo
     ]
 
 
+def test_queries_without_a_user_are_refused_with_the_file_that_lacks_them(command: Folder) -> None:
+    users = command.path / "users"
+    users.write_text("q1 ann\nq3 bob\n")
+    said = command("run", "qrels", "--by-user", "users")
+    assert said.code == 1
+    told = f"evaluate: {users}: got no user for 2 queries, 'q2' for one; allowed is a user for every query"
+    assert said.err.splitlines()[-1] == told
+    assert f"{users}: got no user for 3 queries" in command("run", "qrels", "--by-user", "users", "-c").err
+
+
+def test_grades_that_the_metrics_cannot_hold_are_refused_with_the_file_that_has_them(command: Folder) -> None:
+    qrels = command.path / "qrels"
+    qrels.write_text(QRELS.replace("d1 3", "d1 1e15"))
+    said = command("run", "qrels")
+    assert said.code == 1
+    assert said.err.splitlines()[-1].startswith(f"evaluate: {qrels}: grade: got 1e+15 in list 'q4'; allowed for these metrics are 0..")
+
+
 def test_files_about_different_queries_are_refused(command: Folder) -> None:
     (command.path / "qrels").write_text("q77 0 d1 1\n")
     said = command("run", "qrels")
@@ -234,13 +254,13 @@ def test_files_about_different_queries_are_refused(command: Folder) -> None:
         (("run", "qrels", "-m", "ndcg@10,"), "metric: got ''"),
         (("run", "qrels", "--spec", "lucene"), "invalid choice: 'lucene'"),
         (("run", "qrels", "--format", "xml"), "invalid choice: 'xml'"),
-        (("run", "qrels", "-l", "0"), "spec field relevance_threshold: got 0.0"),
+        (("run", "qrels", "-l", "0"), "evaluate: --level: got 0.0; allowed are finite numbers > 0"),
         (("run", "qrels", "--digits", "99"), "--digits: got 99"),
         (("-", "-"), "files: got - twice"),
         (("run", "qrels", "--compare", "other", "-q"), "--compare: got --per-query or --format trec beside it"),
-        (("run", "qrels", "--compare", "other", "--confidence", "95"), "confidence level: got 95.0"),
-        (("run", "qrels", "--compare", "other", "--samples", "0"), "samples: got 0"),
-        (("run", "qrels", "--compare", "other", "--seed", "-1"), "seed: got -1"),
+        (("run", "qrels", "--compare", "other", "--confidence", "95"), "evaluate: --confidence: got 95.0; allowed are 0 < level < 1"),
+        (("run", "qrels", "--compare", "other", "--samples", "0"), "evaluate: --samples: got 0"),
+        (("run", "qrels", "--compare", "other", "--seed", "-1"), "evaluate: --seed: got -1"),
         (("run", "qrels", "--wrong"), "unrecognized arguments: --wrong"),
     ],
 )
