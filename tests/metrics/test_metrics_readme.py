@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import doctest
 import re
 from dataclasses import fields
 from pathlib import Path
 
+import pytest
+
 import streammetrics.metrics
 from streammetrics.metrics import Spec
+from streammetrics.metrics.__main__ import main
+from streammetrics.metrics.inputs.trec import read_qrels, read_run
 from streammetrics.metrics.names import ALL_METRIC_NAMES
 from streammetrics.metrics.presets import PRESETS
 
@@ -19,6 +24,27 @@ def test_the_examples_run() -> None:
     # ELLIPSIS and the like would hide digits; what the page prints is what there is.
     failed, tried = doctest.testfile(str(PAGE), module_relative=False)
     assert (failed, tried > 15) == (0, True)
+
+
+def test_the_commands_print_what_the_page_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (console,) = re.findall(r"```console\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    evaluations = 0
+    for shown in console.removeprefix("$ ").split("\n$ "):
+        typed, output = shown.rstrip("\n").split("\n", 1)
+        words = typed.split()
+        if words[0] == "cat":
+            Path(words[1]).write_text(output + "\n")
+        else:
+            assert words[:3] == ["python", "-m", "streammetrics.metrics"]
+            assert main(words[3:]) == 0
+            assert capsys.readouterr().out == output + "\n"
+            evaluations += 1
+    assert evaluations == 2
+    stated = {name: ast.literal_eval(value) for name, value in re.findall(r"^>>> (run|qrels) = (.*)$", PAGE.read_text(), re.MULTILINE)}
+    assert {"run": read_run("run.txt"), "qrels": read_qrels("qrels.txt")} == stated
 
 
 def _section(title: str) -> str:
