@@ -333,7 +333,13 @@ def doctor(config_path: Path | None, settings_given: tuple[str, ...]) -> None:
 
 @main.group(context_settings=CONTEXT)
 def namespaces() -> None:
-    """List what lies in the store, by namespace, and delete what is needed no more."""
+    """List what lies in the store, by namespace, and delete what is needed no more.
+
+    \b
+    Examples:
+      streammetrics namespaces list --config streammetrics.toml
+      streammetrics namespaces delete sm-1 --config streammetrics.toml
+    """
 
 
 @namespaces.command("list", context_settings=CONTEXT)

@@ -66,6 +66,17 @@ def test_help_tells_what_a_command_does_and_gives_examples(name: str) -> None:
     assert "--set" in result.output
 
 
+def test_the_help_of_a_group_gives_examples_of_its_commands() -> None:
+    for name, group in main.commands.items():
+        if isinstance(group, click.Group):
+            shown = invoke(name, "--help").output
+            assert "Examples:" in shown
+            examples = [line.split()[2:] for line in shown.splitlines() if line.startswith(f"    streammetrics {name} ")]
+            assert {words[0] for words in examples} == set(group.commands)
+            for words in examples:
+                group.commands[words[0]].make_context(words[0], words[1:])
+
+
 @pytest.mark.parametrize("name", ["run", "demo"])
 def test_commands_that_serve_take_a_port(name: str) -> None:
     assert "--port" in invoke(*name.split(), "--help").output
