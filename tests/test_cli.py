@@ -175,6 +175,10 @@ def test_what_the_world_refuses_ends_with_1(tmp_path: Path) -> None:
     result = invoke("simulate", "--kafka", "--events", "1", *places)
     assert result.exit_code == 1
     assert nobody in result.stderr
+    for words in (["namespaces", "list"], ["report"]):
+        result = invoke(*words, *places)
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert result.stderr.endswith("Connection refused; check that Redis runs, and redis.url\n")
     damaged = tmp_path / "events.ndjson.gz"
     damaged.write_bytes(gzip.compress(b"{}\n" * 10_000)[:-20])
     result = invoke("replay", str(damaged))

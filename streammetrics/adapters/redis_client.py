@@ -187,8 +187,10 @@ def explained(error: Exception, settings: RedisSettings) -> StoreError | StateEr
 
     >>> print(explained(TimeoutError("Timeout reading from socket"), RedisSettings()))
     Redis at 127.0.0.1:6379: Timeout reading from socket; check redis.url and the network, or raise redis.socket_timeout_ms
+    >>> print(explained(ConnectionError("Connection refused."), RedisSettings()))
+    Redis at 127.0.0.1:6379: Connection refused; check that Redis runs, and redis.url
     """
-    text = settings.mask(str(error)) or type(error).__name__
+    text = settings.mask(str(error)).rstrip(".") or type(error).__name__
     if "WRONGTYPE" in text:
         namespace = settings.namespace
         return StateError(
