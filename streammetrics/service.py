@@ -16,7 +16,7 @@ from streammetrics.errors import GaveUp, SourceError, StoreError
 from streammetrics.ports import Input, Record
 from streammetrics.task import TaskState
 from streammetrics.vitals import Trouble
-from streammetrics.windows import NEVER, Pane
+from streammetrics.windows import Pane
 from streammetrics.work import Backoff, Work, one_more
 
 FINISH_RETRY_SECONDS = 0.05
@@ -164,15 +164,16 @@ class Worker:
         self.vitals.paused_inputs = sum(len(work.paused) for work in self.works.values())
 
     def _ahead(self, work: Work, state: TaskState) -> list[Input]:
+        """The inputs that wait for the slowest of those with records to read; one that has held no event yet is slower than all others."""
         ends = self.source.ends()
         lagging = [
             watermark
             for index, (origin, watermark) in enumerate(zip(work.inputs, state.watermarks, strict=True))
             if ends.get(origin, 0) > (state.offsets[index] or 0)
         ]
-        slowest = min(lagging, default=NEVER)
-        if slowest == NEVER:
+        if not lagging:
             return []
+        slowest = min(lagging)
         return [
             origin for origin, watermark in zip(work.inputs, state.watermarks, strict=True) if watermark - slowest > self.rules.skew_ms_max
         ]

@@ -457,6 +457,30 @@ class TestPacing:
         bench.turn(5)
         assert bench.offsets == [3, 1]
 
+    def test_an_input_waits_for_a_backlog_that_has_held_no_event_yet(self) -> None:
+        bench = Bench(records_max=self.RECORDS, skew_ms_max=self.SKEW_MS)
+        bench.show(*range(0, 600, 10))
+        for _ in range(600):
+            bench.logs.append(Input(SETTINGS.inputs[1], 0), b"{")
+        bench.click(0)
+        for _ in bench.turns_until(lambda: bench.offsets == [60, 601]):
+            if bench.offsets and bench.offsets[1] != 601:
+                assert bench.offsets[0] == self.RECORDS
+                assert bench.source.paused == {Input(SETTINGS.inputs[0], 0)}
+        assert not bench.source.paused
+        assert_exact(bench.store, bench.logs, bench.engine)
+
+    def test_inputs_that_have_held_no_event_yet_wait_for_nobody(self) -> None:
+        bench = Bench(records_max=1, skew_ms_max=self.SKEW_MS)
+        for place in bench.logs.of:
+            for _ in range(10):
+                bench.logs.append(place, b"{")
+        for _ in bench.turns_until(lambda: bench.offsets == [10, 10]):
+            assert not bench.source.paused
+        bench.show(*range(0, 1_000, 100))
+        for _ in bench.turns_until(lambda: bench.offsets == [20, 10]):
+            assert not bench.source.paused
+
 
 class TestIdleInputs:
     IDLE_MS = 30
