@@ -13,18 +13,21 @@ from concurrent.futures import Executor
 
 import structlog
 
-from streammetrics.engine import Engine, FinalPane, TaskState
+from streammetrics.engine import Engine, FinalPane, Refused, TaskState
 from streammetrics.errors import MalformedEvent, StateError, StoreError
-from streammetrics.events import Decoder
+from streammetrics.events import MALFORMED_REASONS, Decoder
 from streammetrics.ports import Clock, Commit, DeadLetter, DeadLetters, Loaded, Outcome, Record, Source, Store
 from streammetrics.vitals import Vitals
 from streammetrics.weights import Weights
+from streammetrics.windows import NEVER
 from streammetrics.work import Answer, AtOnce, Chunk, Sent, Work, WorkerRules, commit_of, fitting
 
 LETTERS_MAX = 1_000
 """How many dead letters wait for the next commit; more are written at once."""
 LETTERS_BYTES_MAX = 16 << 20
 """How many bytes of them wait: who sends nothing but what is refused, as large as the topics take it, fills no memory."""
+UNTIMED = frozenset((*MALFORMED_REASONS, "future"))
+"""Why an event is refused before its input's watermark sees it."""
 
 log = structlog.get_logger("streammetrics.service")
 
@@ -56,6 +59,7 @@ class Carrier:
         self._misplaced = misplaced
         self._topic_ids = list(topic_ids)
         self._on_final = on_final
+        self._told_barren: set[str] = set()
 
     def carry(self, work: Work, commit_now: bool = False) -> bool:
         """Carry a task as far as the world allows; False when its commit failed before, and has no answer yet either."""
@@ -142,6 +146,7 @@ class Carrier:
         work.letters.clear()
         work.weights = Weights()
         work.paused = frozenset()  # the source has just let them flow
+        work.barren.clear()
         work.idle = frozenset()  # what they hold may be read again, so they are not silent before they are found to be
         work.committed_seconds = self.clock.monotonic()
         work.heard_seconds = dict.fromkeys(work.inputs, work.committed_seconds)
@@ -186,6 +191,8 @@ class Carrier:
             chunk, rest = fitting(chunk, work.weights, state.dirty, self.rules.commit_bytes_max)
             batch = chunk.arrived
         refused = engine.step(state, batch, due, work.idle - {batch.topic} if batch else work.idle, tick_ms, flush)
+        if chunk is not None:
+            self._note_heard(work, chunk, refused)
         if chunk is not None and refused:
             values = {record.offset: record.value for record in chunk.records}
             origin = work.inputs[chunk.topic]
@@ -195,6 +202,15 @@ class Carrier:
                 DeadLetter(event.reason, event.detail, origin, event.offset, values[event.offset]) for event in reversed(letters.values())
             )
         return rest
+
+    def _note_heard(self, work: Work, chunk: Chunk, refused: Sequence[Refused]) -> None:
+        """An input that brings nothing but records in which no event counts for its time is as silent as one that brings nothing."""
+        events = sum(len(events) for _, _, events in chunk.decoded)
+        if events > sum(event.reason in UNTIMED for event in refused):
+            work.heard_seconds[work.inputs[chunk.topic]] = self.clock.monotonic()
+            work.barren.discard(chunk.topic)
+        else:
+            work.barren.add(chunk.topic)
 
     def _placement(self, task: int) -> Callable[[str], bool] | None:
         misplaced = self._misplaced
@@ -212,11 +228,25 @@ class Carrier:
         work.idle = frozenset(
             index
             for index, origin in enumerate(work.inputs)
-            if ends.get(origin) == state.offsets[index] and (looked - work.heard_seconds[origin]) * 1_000 >= idle_ms
+            if origin in ends
+            and ends[origin] <= (state.offsets[index] or 0)  # there may be more by now, and some of it read
+            and (looked - work.heard_seconds[origin]) * 1_000 >= idle_ms
         )
+        self._tell_of_barren(work, state)
         if work.idle:
             unseen_ms = int((now - looked) * 1_000)
             self.step(work, None, tick_ms=self.clock.wall_ms() - unseen_ms - idle_ms - self.rules.out_of_orderness_ms)
+
+    def _tell_of_barren(self, work: Work, state: TaskState) -> None:
+        barren = {work.inputs[index].topic for index in work.idle & work.barren if state.watermarks[index] == NEVER}
+        for topic in sorted(barren - self._told_barren):
+            self._told_barren.add(topic)
+            log.warning(
+                "no event has come of all records of an input, so it counts as silent: "
+                "is it a topic of events, and events.format the right one?",
+                topic=topic,
+                task=work.task,
+            )
 
     def _save(self, work: Work) -> None:
         """Write the dead letters, then send a commit: letters may be repeated after a crash, but never lost."""

@@ -123,8 +123,7 @@ class Worker:
         size = min(CHUNK_RECORDS_MAX, self.rules.commit_users_max)
         for start in range(0, len(records), size):
             work.backlog.append((topic, records[start : start + size]))
-        work.heard_seconds[origin] = self.clock.monotonic()
-        work.idle -= {topic}
+        work.idle -= {topic}  # nobody knows yet what the records hold
         self.vitals.records[origin.topic] += len(records)
         stamp = records[-1].timestamp_ms
         self.vitals.lag_seconds[origin] = max(0.0, (self.clock.wall_ms() - stamp) / 1_000) if stamp >= 0 else 0.0

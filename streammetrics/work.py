@@ -130,6 +130,9 @@ class Work:
     committed_seconds: float = 0.0
     ticked_seconds: float = 0.0
     heard_seconds: dict[Input, float] = field(default_factory=dict)
+    """When each input last brought an event that counts for its time."""
+    barren: set[int] = field(default_factory=set)
+    """The inputs, by topic index, whose last records held no such event."""
     idle: frozenset[int] = frozenset()
     paused: frozenset[Input] = frozenset()
 

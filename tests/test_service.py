@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from types import SimpleNamespace
@@ -416,6 +416,30 @@ class Bench:
         return state.watermarks[0] - state.watermarks[1]
 
 
+class Glancing(LogSource):
+    """Asks for the ends of its logs only now and then, as one does of a broker. Takes the place of a bench's own."""
+
+    EVERY_SECONDS = 0.04
+
+    def __init__(self, bench: Bench) -> None:
+        super().__init__(bench.logs)
+        self.clock, self.glances, self._seen = bench.clock, 0, dict[Input, int]()
+        self.health = replace(self.health, looked=self.clock.monotonic())
+        self.give(0)
+        bench.source = self
+        bench.worker = bench.hire()
+
+    def poll(self, timeout_s: float) -> Polled:
+        assert self.health.looked is not None
+        if self.clock.monotonic() - self.health.looked >= self.EVERY_SECONDS:
+            self._seen, self.glances = dict(super().ends()), self.glances + 1
+            self.health = replace(self.health, looked=self.clock.monotonic())
+        return super().poll(timeout_s)
+
+    def ends(self) -> Mapping[Input, int]:
+        return self._seen
+
+
 class TestPacing:
     SKEW_MS = 40
     RECORDS = 5
@@ -517,6 +541,63 @@ class TestIdleInputs:
         bench.source.health = replace(bench.source.health, reachable=True)
         bench.turn(2)
         assert bench.watermark >= 0
+
+    @pytest.mark.parametrize("records", ["without an event", "malformed", "from the future"])
+    def test_records_in_which_no_event_counts_are_silence(self, records: str) -> None:
+        bench = Bench(idle_ms=self.IDLE_MS)
+        source = Glancing(bench)
+        clicks = Input(SETTINGS.inputs[1], 0)
+        ahead = native(Feedback("u", START_MS + FAR_MS, "a", "click"))
+        value = {"without an event": b"", "malformed": b"{", "from the future": ahead}[records]
+        bench.worker.carrier.decode = lambda value: decode(value) if value else ()
+
+        def go_on(first: int) -> None:
+            for ts in range(first, first + 300, 10):
+                bench.show(ts)
+                bench.logs.append(clicks, value, START_MS)
+                bench.turn()
+
+        with capture_logs() as lines:
+            go_on(0)
+        assert source.glances < 10
+        assert bench.watermark >= 200
+        assert [line["topic"] for line in lines if line["event"].startswith("no event has come of all records")] == [clicks.topic]
+        bench.click(300)
+        go_on(300)
+        assert bench.watermark >= 500
+
+    def test_an_input_that_ends_with_a_broken_record_is_silent_and_not_told_of(self) -> None:
+        bench = Bench(idle_ms=self.IDLE_MS)
+        bench.show(0)
+        bench.click(0)
+        bench.logs.append(Input(SETTINGS.inputs[1], 0), b"{")
+        with capture_logs() as lines:
+            bench.turn(10)
+        assert bench.worker.works[0].idle == {0, 1}
+        assert not [line for line in lines if line["log_level"] == "warning"]
+
+    def test_an_input_whose_events_come_among_other_records_is_not_silent(self) -> None:
+        bench = Bench(idle_ms=self.IDLE_MS)
+        Glancing(bench)
+        bench.click(0)
+        for ts in range(0, 600, 10):
+            bench.show(ts)
+            for _ in range(5):
+                bench.logs.append(Input(SETTINGS.inputs[1], 0), b"{")
+            if ts % 20 == 0:
+                bench.click(ts // 10)
+            bench.turn()
+            assert not bench.offsets or bench.watermark <= ts // 10
+
+    def test_a_backlog_in_which_no_event_counts_is_not_silence(self) -> None:
+        bench = Bench(records_max=1, idle_ms=self.IDLE_MS, skew_ms_max=FAR_MS)
+        bench.show(*range(0, 100, 10))
+        for _ in range(100):
+            bench.logs.append(Input(SETTINGS.inputs[1], 0), b"{")
+        for _ in bench.turns_until(lambda: bench.offsets == [10, 100]):
+            assert not bench.offsets or bench.watermark < 0 or bench.offsets[1] == 100
+        bench.turn(4)
+        assert bench.watermark >= 90 - SETTINGS.out_of_orderness_ms
 
     def test_what_comes_after_an_idle_time_is_judged_by_where_time_stood(self) -> None:
         bench = Bench(idle_ms=self.IDLE_MS)
