@@ -32,11 +32,9 @@ class Ownership(ConsumerRebalanceListener):  # type: ignore[misc]  # the client 
         self._gained: set[int] = set()
         self._granted: set[int] = set()
         self._flowing: set[int] = set()
-        self._rebalances = 0
 
     def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
         with self._lock:
-            self._rebalances += 1
             topics_of: dict[int, set[str]] = {}
             for place in assigned:
                 self._hold(place)
@@ -98,9 +96,3 @@ class Ownership(ConsumerRebalanceListener):  # type: ignore[misc]  # the client 
     def flowing(self) -> frozenset[int]:
         with self._lock:
             return frozenset(self._flowing)
-
-    @property
-    def rebalances(self) -> int:
-        """How often the group gave this client an assignment, the first one and empty ones included."""
-        with self._lock:
-            return self._rebalances

@@ -147,10 +147,6 @@ class KafkaSource:
         return self._watchdog.health
 
     @property
-    def rebalances(self) -> int:
-        return self._ownership.rebalances
-
-    @property
     def rebuilds(self) -> int:
         return self._watchdog.health.rebuilds
 
