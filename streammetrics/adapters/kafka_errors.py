@@ -14,7 +14,7 @@ from streammetrics.adapters.kafka_client import BOOTSTRAP_MS, KafkaSettings, cli
 from streammetrics.adapters.kafka_consumer import bounds_of
 from streammetrics.adapters.kafka_history import History
 from streammetrics.adapters.kafka_watchdog import Watchdog
-from streammetrics.errors import SourceError
+from streammetrics.errors import ConfigError, Problem, SourceError
 from streammetrics.ports import Input
 
 log = structlog.get_logger("streammetrics.kafka")
@@ -32,9 +32,8 @@ def explained(consumer: Any, settings: KafkaSettings, history: History, watchdog
         lost = [f"{place.topic} [{place.partition}]" for place in error.divergent_offsets]
         raise history.truncated(lost) from error
     except FencedInstanceIdError as error:
-        raise SourceError(
-            f"another process has joined with kafka.group_instance_id {settings.group_instance_id!r}: give each its own"
-        ) from error
+        taken = "another process has joined the group with it, and has the partitions; give each worker its own"
+        raise ConfigError([Problem("kafka.group_instance_id", str(settings.group_instance_id), taken)]) from error
     except UnsupportedCodecError as error:
         raise SourceError(
             f"records are compressed in a way this Python cannot read ({error}); install lz4, python-snappy or zstandard"

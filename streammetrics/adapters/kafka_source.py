@@ -8,12 +8,13 @@ outage, and which would reset offsets silently if it were let: the first is met 
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import structlog
-from kafka.errors import KafkaError
+from kafka.errors import FencedInstanceIdError, KafkaError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from streammetrics.adapters import kafka_records
@@ -21,6 +22,7 @@ from streammetrics.adapters.kafka_beginnings import Beginnings
 from streammetrics.adapters.kafka_client import KafkaSettings, client_log, unreachable_reason
 from streammetrics.adapters.kafka_consumer import await_metadata, close_consumer, ends_of, new_consumer, position_of
 from streammetrics.adapters.kafka_errors import explained
+from streammetrics.adapters.kafka_fencing import note_fencing
 from streammetrics.adapters.kafka_history import History
 from streammetrics.adapters.kafka_joining import keep_joins
 from streammetrics.adapters.kafka_ownership import Ownership
@@ -43,7 +45,8 @@ class KafkaSource:
 
     A task that is kept through a rebalance is reported as revoked and assigned, and must be started again. While brokers
     are away `poll` returns nothing and raises nothing: `health` says so. Positions outside of what the log holds, topics
-    that were created anew and changed partition counts raise StateError: offsets are never reset silently.
+    that were created anew and changed partition counts raise StateError: offsets are never reset silently. Another process
+    that joins with the same `group_instance_id` makes it raise ConfigError.
     """
 
     def __init__(self, settings: KafkaSettings, clock: Callable[[], float] = time.monotonic) -> None:
@@ -65,12 +68,13 @@ class KafkaSource:
         self._consumer: Any = None
         self._cluster: Any = None
         self._as_records = False
+        self._fenced = threading.Event()
         self._build()
 
     # --- what the service calls
 
     def poll(self, timeout_s: float) -> Polled:
-        """Records of started tasks, and the tasks that came and went before them. Raises SourceError, StateError."""
+        """Records of started tasks, and the tasks that came and went before them. Raises SourceError, StateError, ConfigError."""
         now = self._clock()
         if self._consumer is None:
             self._try_rebuild(timeout_s)
@@ -80,6 +84,8 @@ class KafkaSource:
         self._history.check(self._cluster, now)
         kafka_records.release_parked(self._consumer)
         with explained(self._consumer, self._settings, self._history, self._watchdog):
+            if self._fenced.is_set():
+                raise FencedInstanceIdError()
             return self._polled(self._consumer.poll(timeout_ms=max(0, int(timeout_s * 1_000)), max_records=self._settings.poll_records_max))
         return self._polled({})
 
@@ -157,6 +163,7 @@ class KafkaSource:
         consumer, self._cluster = new_consumer(self._settings)
         self._as_records = kafka_records.install(consumer)
         keep_joins(consumer)
+        self._fenced = note_fencing(consumer)
         self._consumer = consumer
         consumer.subscribe(topics=list(self._settings.topics), listener=self._ownership)
         await_metadata(self._cluster)

@@ -21,7 +21,7 @@ from streammetrics.adapters.kafka_client import KafkaSettings
 from streammetrics.adapters.kafka_errors import explained
 from streammetrics.adapters.kafka_history import History
 from streammetrics.adapters.kafka_watchdog import Watchdog
-from streammetrics.errors import SourceError, StateError
+from streammetrics.errors import ConfigError, SourceError, StateError
 
 PLACE = TopicPartition("shown", 1)
 
@@ -53,7 +53,6 @@ def health_after(error: KafkaError, client: Client | None = None) -> str:
 @pytest.mark.parametrize(
     ("error", "told"),
     [
-        (FencedInstanceIdError(), r"another process has joined with kafka\.group_instance_id 'first'"),
         (UnsupportedCodecError("zstd"), r"this Python cannot read \(.*zstd.*\); install lz4, python-snappy or zstandard"),
         (TopicAuthorizationFailedError("shown"), "Kafka cannot be read: TopicAuthorizationFailedError: .*shown"),
     ],
@@ -61,6 +60,11 @@ def health_after(error: KafkaError, client: Client | None = None) -> str:
 def test_what_does_not_mend_itself_is_raised_with_what_to_do(error: KafkaError, told: str) -> None:
     with pytest.raises(SourceError, match=told):
         health_after(error)
+
+
+def test_an_instance_id_that_another_process_has_taken_is_an_error_of_the_configuration() -> None:
+    with pytest.raises(ConfigError, match=r"kafka\.group_instance_id = first: another process .*; give each worker its own"):
+        health_after(FencedInstanceIdError())
 
 
 def test_what_mends_itself_is_kept_and_not_raised() -> None:

@@ -440,6 +440,19 @@ class TestOwnership:
                 turn_until(lambda: second.tasks == {0, 1, 2, 3}, second, seconds=SHORT_SESSION_MS / 1_000 + 10)
             first.source._consumer = None
 
+    def test_a_member_ends_when_another_process_joins_with_its_instance_id(
+        self, kafka_broker: KafkaBroker, topics: tuple[str, str]
+    ) -> None:
+        settings = settings_for(kafka_broker, *topics, group_instance_id="only-one")
+        with running(settings) as first, running(settings) as second:
+            turn_until(lambda: first.tasks == {0, 1, 2, 3}, first)
+            turn_until(lambda: second.tasks == {0, 1, 2, 3}, second)
+            with pytest.raises(ConfigError, match=r"kafka\.group_instance_id = only-one: another process"):
+                turn_until(lambda: False, first)
+            first.source.close()
+            send(kafka_broker, Input(topics[0], 0), numbered(3))
+            turn_until(lambda: len(second.got[Input(topics[0], 0)]) == 3, second)
+
 
 class TestHistory:
     def test_records_deleted_before_a_start_are_counted_and_refused(self, kafka_broker: KafkaBroker, topics: tuple[str, str]) -> None:

@@ -450,6 +450,21 @@ class TestStartAndStop:
             redis_server.resume()
         assert pipeline.committed() == 0
 
+    def test_of_two_processes_with_one_instance_id_the_first_ends_with_2(self, pipeline: Pipeline) -> None:
+        named = {"kafka": {"group_instance_id": "only-one"}}
+        first = pipeline.service(**named)
+        first.start()
+        try:
+            with pipeline.service(**named) as second:
+                assert first.wait_for_exit() == 2
+                assert "kafka.group_instance_id = only-one: another process" in first.log.splitlines()[-1]
+                with pipeline.producer() as producer:
+                    producer.send(pipeline.topics[1], native(Feedback("u", start_ms(), "any", "click")), key=b"u")
+                wait_until(lambda: pipeline.committed() == 1, what="the second process has read and committed")
+                assert second.sample("streammetrics_commits_total", status="fenced") == 0
+        finally:
+            first.close()
+
     def test_a_namespace_that_begins_at_a_time_holds_what_came_since(self, pipeline: Pipeline) -> None:
         send_traffic(pipeline, traffic_for(pipeline))
         begins_ms = start_ms() + HOUR_MS // 3
