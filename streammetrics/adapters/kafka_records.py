@@ -104,6 +104,11 @@ def walk(batch: Any) -> Iterator[Record]:  # noqa: PLR0912, PLR0915  (a call a n
         raise CorruptRecordError(f"{len(data) - position} bytes are left over after the batch at offset {base_offset}")
 
 
+def as_record(read: Any) -> Record:
+    """A record as the client reads it; one of format 0 has no timestamp."""
+    return Record(read.offset, -1 if read.timestamp is None else read.timestamp, read.value)
+
+
 class RecordsOfPartition(Fetcher.PartitionRecords):  # type: ignore[misc]  # the client has no types
     """The client's reader of one fetched partition, yielding `Record` in place of its own thirteen fields.
 
@@ -131,7 +136,7 @@ class RecordsOfPartition(Fetcher.PartitionRecords):  # type: ignore[misc]  # the
                     if self.check_crcs and not old.validate_crc():
                         raise CorruptRecordError(f"the record of {tp.topic} [{tp.partition}] at offset {old.offset} has a wrong checksum")
                     self.next_fetch_offset = old.offset + 1
-                    yield Record(old.offset, old.timestamp, old.value)
+                    yield as_record(old)
         # A batch keeps its last offset when compaction has removed the last record: without this it would be fetched for ever.
         if last is not None and last.magic == 2:
             self.next_fetch_offset = last.next_offset

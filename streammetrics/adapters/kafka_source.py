@@ -224,7 +224,7 @@ class KafkaSource:
     def _records(self, batch: Sequence[Any]) -> Sequence[Record]:
         if self._as_records:
             return batch
-        return [Record(record.offset, record.timestamp, record.value) for record in batch]
+        return [kafka_records.as_record(record) for record in batch]
 
     def _switch(self, inputs: Iterable[Input], pause: bool) -> None:
         if self._consumer is None:

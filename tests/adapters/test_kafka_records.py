@@ -15,7 +15,7 @@ from kafka.record import MemoryRecords, MemoryRecordsBuilder
 from kafka.structs import TopicPartition
 
 from streammetrics.adapters import kafka_records
-from streammetrics.adapters.kafka_records import RecordsOfPartition
+from streammetrics.adapters.kafka_records import RecordsOfPartition, as_record
 from streammetrics.ports import Record
 
 PLACE = TopicPartition("events", 0)
@@ -83,8 +83,11 @@ class TestEquality:
             builder.append(timestamp=1_000 + number if magic else None, key=b"k", value=b"v%d" % number)
         builder.close()
         data = bytes(builder.records()._buffer)
-        part = RecordsOfPartition(7, PLACE, MemoryRecords(data))
-        assert [record.value for record in part.take(10)] == [b"v%d" % number for number in range(5)]
+        stock = Fetcher.PartitionRecords(7, PLACE, MemoryRecords(data))
+        stamps = [1_000 + number if magic else -1 for number in range(5)]  # format 0 has none
+        expected = [Record(7 + number, stamps[number], b"v%d" % number) for number in range(5)]
+        assert RecordsOfPartition(7, PLACE, MemoryRecords(data)).take(10) == expected
+        assert [as_record(record) for record in stock.take(10)] == expected
 
 
 class TestDamage:
