@@ -6,6 +6,8 @@ bits. Bytes of an unknown version are refused with the way out, never guessed at
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -45,10 +47,12 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode_user = msgspec.msgpack.Decoder(tuple[int, int, list[_StoredSession]]).decode
 _decode_totals = msgspec.msgpack.Decoder(tuple[int, list[StoredTotals], list[StoredEarlier], list[StoredPresence]]).decode
 _decode_reach = msgspec.msgpack.Decoder(tuple[int, list[tuple[str, str, list[int]]]]).decode
+_plain_msgpack = msgspec.msgpack.Decoder().decode
 _encode_json = msgspec.json.Encoder().encode
 _decode_pane = msgspec.json.Decoder(tuple[int, list[tuple[str, str, str, str, list[int]]]]).decode
 _decode_scales = msgspec.json.Decoder(tuple[int, int, dict[str, float]]).decode
 _decode_scope = msgspec.json.Decoder(tuple[int, dict[str, int], int, dict[str, list[int]], list[tuple[tuple[str, str], list[int]]]]).decode
+_plain_json = msgspec.json.Decoder().decode
 
 
 class Control(msgspec.Struct, kw_only=True, array_like=True):
@@ -129,8 +133,7 @@ def decode_user(stored: bytes, rules: JoinRules, misplaced: bool = False) -> Use
     try:
         version, entered, sessions = _decode_user(stored)
     except msgspec.DecodeError as error:
-        _check(_version(stored), "a user's sessions")
-        raise _unreadable("a user's sessions", error) from error
+        raise _refusal(stored, _plain_msgpack, "a user's sessions", error) from error
     _check(version, "a user's sessions")
     user = User(misplaced, entered)
     for first, last, size, lists, feedback, parts in sessions:
@@ -154,7 +157,7 @@ def decode_pane(stored: bytes) -> Pane:
     try:
         version, tallies = _decode_pane(stored)
     except msgspec.DecodeError as error:
-        raise _unreadable("a pane", error) from error
+        raise _refusal(stored, _plain_json, "a pane", error) from error
     _check(version, "a pane")
     return {Group(*group): tally for *group, tally in tallies}
 
@@ -167,8 +170,7 @@ def decode_totals(stored: bytes) -> tuple[list[StoredTotals], list[StoredEarlier
     try:
         version, totals, earlier, presence = _decode_totals(stored)
     except msgspec.DecodeError as error:
-        _check(_version(stored), "a user's totals")
-        raise _unreadable("a user's totals", error) from error
+        raise _refusal(stored, _plain_msgpack, "a user's totals", error) from error
     _check(version, "a user's totals")
     return totals, earlier, presence
 
@@ -181,7 +183,7 @@ def decode_reach(stored: bytes) -> Reach:
     try:
         version, arms = _decode_reach(stored)
     except msgspec.DecodeError as error:
-        raise _unreadable("a pane's reach", error) from error
+        raise _refusal(stored, _plain_msgpack, "a pane's reach", error) from error
     _check(version, "a pane's reach")
     return {(experiment, variant): from_flat(numbers) for experiment, variant, numbers in arms}
 
@@ -195,7 +197,7 @@ def decode_scope(stored: bytes) -> Scope:
     try:
         version, scope.first_exposures, scope.multi_exposed, scope.moments, credits = _decode_scope(stored)
     except msgspec.DecodeError as error:
-        raise _unreadable("an experiment", error) from error
+        raise _refusal(stored, _plain_json, "an experiment", error) from error
     _check(version, "an experiment")
     scope.credits = dict(credits)
     return scope
@@ -216,7 +218,7 @@ def decode_scales(stored: bytes) -> Scales:
     try:
         version, until, by_measure = _decode_scales(stored)
     except msgspec.DecodeError as error:
-        raise _unreadable("an experiment's scales", error) from error
+        raise _refusal(stored, _plain_json, "an experiment's scales", error) from error
     _check(version, "an experiment's scales")
     return Scales(until, by_measure)
 
@@ -264,17 +266,9 @@ def decode_control(stored: bytes) -> Control:
     try:
         control = _decode_control(stored)
     except msgspec.DecodeError as error:
-        raise _unreadable("a task's control record", error) from error
+        raise _refusal(stored, _plain_json, "a task's control record", error) from error
     _check(control.version, "a task's control record")
     return control
-
-
-def _version(stored: bytes) -> Any:
-    """The version that stands before whatever follows; the present one where that cannot be said."""
-    try:
-        return msgspec.msgpack.decode(stored)[0]
-    except (msgspec.DecodeError, TypeError, LookupError):
-        return VERSION
 
 
 def _check(version: Any, what: str) -> None:
@@ -285,5 +279,10 @@ def _check(version: Any, what: str) -> None:
         )
 
 
-def _unreadable(what: str, error: Exception) -> StateError:
+def _refusal(stored: bytes, plain: Callable[[bytes], Any], what: str, error: Exception) -> StateError:
+    """Why bytes of another shape are refused: another version wrote them, if that is what they say."""
+    with contextlib.suppress(msgspec.DecodeError):
+        found = plain(stored)
+        if isinstance(found, list) and found and isinstance(found[0], int):
+            _check(found[0], what)
     return StateError(f"{what} in the store cannot be read ({error}): start a new redis.namespace and replay from the topics")

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 import pytest
 from hypothesis import given
 
 from streammetrics.errors import StateError
 from streammetrics.sessions import JoinRules, User
-from streammetrics.state import VERSION, decode_pane, decode_user, encode_pane, encode_user
+from streammetrics.state import (
+    VERSION,
+    decode_control,
+    decode_pane,
+    decode_reach,
+    decode_scales,
+    decode_scope,
+    decode_totals,
+    decode_user,
+    encode_pane,
+    encode_user,
+)
 from streammetrics.windows import Group
 from tests.strategies import Case, cases
 from tests.test_engine import machine_for
@@ -48,17 +61,35 @@ def test_tallies_beyond_64_bits_are_read_back_whole() -> None:
 NEWER = VERSION + 1
 
 
-def test_a_user_of_another_version_is_refused_and_the_way_out_is_named() -> None:
-    with pytest.raises(StateError, match=rf"version {NEWER}.*redis\.namespace"):
-        decode_user(msgspec.msgpack.encode((NEWER, [])), JoinRules())
+DECODERS: dict[str, Callable[[bytes], object]] = {
+    "a user's sessions": lambda stored: decode_user(stored, JoinRules()),
+    "a user's totals": decode_totals,
+    "a pane's reach": decode_reach,
+    "a pane": decode_pane,
+    "an experiment": decode_scope,
+    "an experiment's scales": decode_scales,
+    "a task's control record": decode_control,
+}
+ENCODERS = {"a user's sessions": msgspec.msgpack, "a user's totals": msgspec.msgpack, "a pane's reach": msgspec.msgpack}
 
 
-def test_a_pane_of_another_version_is_refused_and_the_way_out_is_named() -> None:
-    with pytest.raises(StateError, match=rf"version {NEWER}.*redis\.namespace"):
-        decode_pane(msgspec.json.encode((NEWER, [])))
+@pytest.mark.parametrize("what", DECODERS)
+@pytest.mark.parametrize("rest", [[], ["another shape"], [{}] * 30], ids=["shorter", "other", "longer"])
+def test_what_another_version_wrote_is_refused_whatever_its_shape_and_the_way_out_is_named(what: str, rest: list[object]) -> None:
+    stored = ENCODERS.get(what, msgspec.json).encode((NEWER, *rest))
+    with pytest.raises(StateError, match=rf"{what} in the store has version {NEWER}.*run the version that wrote it.*redis\.namespace"):
+        DECODERS[what](stored)
 
 
-@pytest.mark.parametrize("stored", [b"", b"\xff", b"not it"])
-def test_bytes_that_are_no_state_are_refused(stored: bytes) -> None:
+@pytest.mark.parametrize("what", DECODERS)
+def test_what_this_version_would_not_have_written_is_refused_as_unreadable(what: str) -> None:
+    stored = ENCODERS.get(what, msgspec.json).encode((VERSION, "another shape"))
+    with pytest.raises(StateError, match=rf"{what} in the store cannot be read"):
+        DECODERS[what](stored)
+
+
+@pytest.mark.parametrize("what", DECODERS)
+@pytest.mark.parametrize("stored", [b"", b"\xff", b"not it", b"[]", b"{}", b'["3"]', b'"3"', b"\x80", b"\x90", b"\xa13"])
+def test_bytes_that_are_no_state_are_refused(what: str, stored: bytes) -> None:
     with pytest.raises(StateError, match="cannot be read"):
-        decode_pane(stored)
+        DECODERS[what](stored)
