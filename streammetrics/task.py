@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -55,9 +56,18 @@ class EngineRules:
         return (
             f"grades[{self.grades.text}] gap={join.gap_ms} attribution={join.attribution_ms} session_events={join.session_events_max} "
             f"lists_open={join.lists_open_max} items={join.items_max} out_of_orderness={self.out_of_orderness_ms} "
-            f"lateness={self.lateness_ms} future={self.future_ms} pane={self.pane_ms} segments[{','.join(self.segments)}] "
+            f"lateness={self.lateness_ms} future={self.future_ms} pane={self.pane_ms} segments[{listed(self.segments)}] "
             f"events[{self.decoding}]"
         )
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names with commas between them, so that no other names read the same: one that is not plain stands as JSON.
+
+    >>> listed(["surface", "app version"]), listed(["a", "b"]), listed(["a,b"])
+    ('surface,app version', 'a,b', '"a,b"')
+    """
+    return ",".join(json.dumps(name).replace("[", "\\u005b") if any(mark in name for mark in ',"[]') else name for name in names)
 
 
 class Labelled:
