@@ -12,6 +12,8 @@ from typing import Any, Final
 
 import msgspec
 
+from streammetrics.config.fields import MS_MAX
+from streammetrics.config.meaning import DAY_MS
 from streammetrics.errors import StreammetricsError
 from streammetrics.events.model import TS_MAX
 from streammetrics.experiments import ExperimentReport, PreferenceReport
@@ -20,6 +22,12 @@ from streammetrics.history import DAY_SCOPE, History, Look, look_at
 
 SCOPE_WORDS: Final = {"start": "since it began", "day": "on this UTC day"}
 """The scopes in the order and the words that people read."""
+EARLIEST_MS: Final = -4 * MS_MAX - DAY_MS
+"""How far behind an event at 0 everything may have entered: by disorder, lateness, attribution, patience, and a pane that has begun."""
+LATEST_MS: Final = TS_MAX + DAY_MS
+"""The longest pane may end so long after an event."""
+CALENDAR_MS: Final = 146_097 * DAY_MS
+"""After these 400 years the calendar comes again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +72,9 @@ def findings_of(plain: object, where: str) -> Findings:
         raise StreammetricsError(f"{where} is a report of another version, or a damaged one: {error}") from error
     at_ms = _newest_end(plain) if at_ms is None else at_ms
     times = [*([] if at_ms is None else [at_ms]), *(ms for trail in history.trails for ms, _ in trail.looks.kept)]
-    if odd := [ms for ms in times if not 0 <= ms <= TS_MAX]:
-        raise StreammetricsError(f"{where} is a damaged report: got the time {odd[0]}, allowed are epoch ms before the year 10000")
+    if odd := [ms for ms in times if not EARLIEST_MS <= ms <= LATEST_MS]:
+        allowed = f"allowed are {EARLIEST_MS} to {LATEST_MS} ms from 1970 on"
+        raise StreammetricsError(f"{where} is a damaged report: got the time {odd[0]}, {allowed}")
     order = list(SCOPE_WORDS)
     ordered = sorted(experiments, key=lambda each: (each.experiment, order.index(each.scope) if each.scope in order else len(order)))
     return Findings(tuple(ordered), history, at_ms, str(plain.get("version", "")))
@@ -89,7 +98,11 @@ def moment(at_ms: int | None) -> str:
     >>> moment(1_732_183_200_000), moment(None)
     ('2024-11-21 10:00 UTC', 'an unknown time')
     """
-    return "an unknown time" if at_ms is None else datetime.fromtimestamp(at_ms / 1_000, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    if at_ms is None:
+        return "an unknown time"
+    beyond = at_ms > TS_MAX  # where datetime ends
+    at = datetime.fromtimestamp((at_ms - CALENDAR_MS * beyond) / 1_000, UTC)
+    return f"{at.year + 400 * beyond}-{at:%m-%d %H:%M} UTC"
 
 
 def lift_text(lift: float | None) -> str:

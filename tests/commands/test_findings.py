@@ -6,8 +6,9 @@ import json
 
 import pytest
 
-from streammetrics.commands.findings import Findings, findings_of, health_lines, honesty, to_json
+from streammetrics.commands.findings import EARLIEST_MS, LATEST_MS, Findings, findings_of, health_lines, honesty, moment, to_json
 from streammetrics.errors import StreammetricsError
+from streammetrics.events.model import TS_MAX
 from streammetrics.experiments import ExperimentReport
 from streammetrics.history import History
 from tests.experiments.samples import experiment
@@ -67,16 +68,32 @@ def test_experiments_are_chosen_by_name() -> None:
         ({"experiments": [{"experiment": "a"}]}, "another version"),
         ({"experiments": [], "history": 3}, "another version"),
         ({"experiments": [], "experiments_entered_ms": "now"}, "another version"),
-        ({"experiments": [], "experiments_entered_ms": 10**18}, "damaged.*the time 1000000000000000000, allowed are epoch ms"),
-        ({"experiments": [], "experiments_entered_ms": 10**20}, "damaged.*the time 100000000000000000000, allowed are epoch ms"),
-        ({"experiments": [], "experiments_entered_ms": -1}, "damaged.*the time -1, allowed are epoch ms"),
-        ({"experiments": [], "windows": [{"end_ms": 10**18}]}, "damaged.*allowed are epoch ms"),
+        ({"experiments": [], "experiments_entered_ms": 10**18}, "damaged.*the time 1000000000000000000, allowed are -126576000000 to"),
+        ({"experiments": [], "experiments_entered_ms": 10**20}, "damaged.*the time 100000000000000000000, allowed are"),
+        ({"experiments": [], "experiments_entered_ms": EARLIEST_MS - 1}, "damaged.*the time -126576000001, allowed are"),
+        ({"experiments": [], "windows": [{"end_ms": LATEST_MS + 1}]}, "damaged.*to 253402387199999 ms"),
         (plain(WORSE, history=[{"experiment": "a", "scope": "start", "looks": {"kept": [[10**18, ["safe", 1, []]]]}}]), "damaged"),
     ],
 )
 def test_what_is_no_report_is_refused_by_name(given: object, said: str) -> None:
     with pytest.raises(StreammetricsError, match=f"saved.json is .*{said}"):
         findings_of(given, "saved.json")
+
+
+@pytest.mark.parametrize(
+    ("at_ms", "told"),
+    [
+        (EARLIEST_MS, "1965-12-28 00:00 UTC"),
+        (-1, "1969-12-31 23:59 UTC"),
+        (0, "1970-01-01 00:00 UTC"),
+        (TS_MAX, "9999-12-31 23:59 UTC"),
+        (TS_MAX + 1, "10000-01-01 00:00 UTC"),
+        (LATEST_MS, "10000-01-01 23:59 UTC"),
+    ],
+)
+def test_times_that_a_sound_report_may_hold_are_read_and_told(at_ms: int, told: str) -> None:
+    assert findings_of(plain(WORSE, experiments_entered_ms=at_ms, history=[]), "here").at_ms == at_ms
+    assert moment(at_ms) == told
 
 
 def test_health_is_told_in_words() -> None:

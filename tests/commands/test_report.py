@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from streammetrics.events.model import TS_MAX
 from streammetrics.simulate import Regression, Traffic, generate
 from tests.command_line import called, started, streammetrics
 
@@ -202,3 +203,17 @@ def test_what_users_did_before_the_experiment_reduces_the_variance(tmp_path: Pat
     told = called("report", tmp_path / "report.json", "--html", tmp_path / "page.html", "--all").stdout
     assert f"{100 * reduced['variance_reduction']:.1f} %" in told
     assert "CUPED" in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("ts", "words", "told"), [(0, ("--no-flush",), "up to 1969-12-31 "), (TS_MAX, (), "up to 10000-01-01 00:00 UTC")], ids=["first", "last"]
+)
+def test_the_first_and_the_last_time_that_an_event_may_have_are_reported(
+    ts: int, words: tuple[str, ...], told: str, tmp_path: Path
+) -> None:
+    shown = {"type": "impression", "user_id": "u", "items": ["a"], "experiments": {"ranker": "control"}}
+    report = replayed(tmp_path, [json.dumps(shown | {"impression_id": "i", "ts": ts}).encode()], *words)
+    done = called("report", report, "--html", tmp_path / "page.html")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert told in done.stdout
+    assert told in (tmp_path / "page.html").read_text(encoding="utf-8")
