@@ -47,7 +47,10 @@ class Beginnings:
         Raises StateError when the log does not hold an offset, SourceError when the broker does not answer.
         """
         bounds = self._bounds_of(consumer, inputs, waiting)
-        self._history.require_held({place: offsets[place] for place in inputs if place in offsets}, bounds)
+        stored = {place: offsets[place] for place in inputs if place in offsets}
+        if any(not bounds[place][0] <= offset <= bounds[place][1] for place, offset in stored.items()):
+            bounds = _ask(consumer, inputs)  # what was said may be old by now
+        self._history.require_held(stored, bounds)
         new = [place for place in inputs if place not in offsets]
         sought = {**offsets, **self._unstored(consumer, new, bounds)}
         self._tell_of_lost_state(consumer, new)
@@ -60,10 +63,7 @@ class Beginnings:
     def _bounds_of(self, consumer: Any, inputs: Sequence[Input], waiting: Iterable[Input]) -> Mapping[Input, tuple[int, int]]:
         """(beginning, end) of a task's inputs, asked once for all tasks that were granted together."""
         if inputs[0] not in self._bounds:
-            try:
-                self._bounds.update(bounds_of(consumer, list(waiting)))
-            except KafkaError as error:
-                raise SourceError(f"Kafka does not say where its logs begin and end: {error}") from error
+            self._bounds.update(_ask(consumer, list(waiting)))
         return {place: self._bounds.pop(place) for place in inputs}
 
     def _unstored(self, consumer: Any, new: Sequence[Input], bounds: Mapping[Input, tuple[int, int]]) -> Mapping[Input, int]:
@@ -89,3 +89,10 @@ class Beginnings:
                     was_read=left,
                     begins=self._settings.start_told,
                 )
+
+
+def _ask(consumer: Any, inputs: Sequence[Input]) -> Mapping[Input, tuple[int, int]]:
+    try:
+        return bounds_of(consumer, inputs)
+    except KafkaError as error:
+        raise SourceError(f"Kafka does not say where its logs begin and end: {error}") from error

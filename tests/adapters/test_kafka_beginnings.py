@@ -128,6 +128,19 @@ class TestAsking:
         found.find(client, OTHER_TASK, {}, OTHER_TASK)
         assert client.asked == [{*TASK, *OTHER_TASK}, set(OTHER_TASK)]
 
+    def test_a_log_that_has_grown_since_it_was_asked_about_is_asked_about_again_before_an_offset_is_refused(self) -> None:
+        logs = {place: dict(log) for place, log in LOGS.items()}
+        client, found = Client(logs), beginnings()
+        found.find(client, TASK, {}, (*TASK, *OTHER_TASK))
+        logs[OTHER_SHOWN] |= log_of(1, TIME_MS, TIME_MS)
+        assert found.find(client, OTHER_TASK, {OTHER_SHOWN: 2}, OTHER_TASK) == {
+            OTHER_SHOWN: Beginning(2, end=3),
+            OTHER_CLICKED: Beginning(0, end=1),
+        }
+        assert client.asked == [{*TASK, *OTHER_TASK}, set(OTHER_TASK)]
+        with pytest.raises(StateError, match="ends at 3, 1 records short"):
+            found.find(client, OTHER_TASK, {OTHER_SHOWN: 4}, OTHER_TASK)
+
     @pytest.mark.parametrize(
         ("silent", "told"),
         [
