@@ -6,10 +6,10 @@ Nothing here knows a series; what is sent comes in as text, what is shown goes o
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Collection, Hashable, Iterable, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
+from streammetrics.shown_text import fit
 from streammetrics.windows import Group
 
 OTHER = "_other"
@@ -18,8 +18,6 @@ CHARS_MAX = 256
 """Most characters of a label value as shown; a segment is shown as `name=value`."""
 
 _DIGEST_CHARS = 8
-# Control characters, line and paragraph separators, marks that reverse the reading direction, lone surrogates.
-_UNFIT = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def clean(value: str) -> str:
@@ -28,7 +26,7 @@ def clean(value: str) -> str:
     >>> clean("<script>alert(1)</script>"), clean("a\\nb"), clean("_other")
     ('<script>alert(1)</script>', 'a\ufffdb~7e18f737', '_other~e7847e7f')
     """
-    shown = _UNFIT.sub("\ufffd", value)
+    shown = fit(value)
     if shown == value and len(shown) <= CHARS_MAX and shown != OTHER:
         return value
     digest = hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_CHARS]

@@ -19,7 +19,7 @@ class TestClean:
     def test_what_is_fit_is_shown_as_sent(self, value: str) -> None:
         assert clean(value) == value
 
-    @pytest.mark.parametrize("value", ["a\nb", "a\x00b", "a\x7fb", "a\u2028b", "a\u202eb", "a\ud800b"])
+    @pytest.mark.parametrize("value", ["a\nb", "a\x00b", "a\x7fb", "a\u2028b", "a\u202eb", "a\u200fb", "a\ud800b"])
     def test_what_would_break_a_line_or_its_direction_is_replaced(self, value: str) -> None:
         assert clean(value).startswith("a\ufffdb~")
 
