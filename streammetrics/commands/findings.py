@@ -19,6 +19,7 @@ from streammetrics.events.model import TS_MAX
 from streammetrics.experiments import ExperimentReport, PreferenceReport
 from streammetrics.experiments.verdict import percent
 from streammetrics.history import DAY_SCOPE, History, Look, look_at
+from streammetrics.shown_text import fit
 
 SCOPE_WORDS: Final = {"start": "since it began", "day": "on this UTC day"}
 """The scopes in the order and the words that people read."""
@@ -56,7 +57,8 @@ class Findings:
         known = sorted({each.experiment for each in self.experiments})
         for name in names:
             if name not in known:
-                raise StreammetricsError(f"there is no experiment {name!r} in the report; there are: {', '.join(known) or 'none'}")
+                there = ", ".join(map(fit, known)) or "none"
+                raise StreammetricsError(f"there is no experiment {name!r} in the report; there are: {there}")
         return replace(self, experiments=tuple(each for each in self.experiments if not names or each.experiment in names))
 
 

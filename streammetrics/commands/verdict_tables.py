@@ -23,6 +23,7 @@ from streammetrics.commands.terminal import FittingTable
 from streammetrics.experiments import ExperimentReport, MeasureReport
 from streammetrics.experiments.verdict import Word
 from streammetrics.history import main_measures
+from streammetrics.shown_text import fit
 
 STYLES: dict[Word, str] = {
     "regressed": "bold red",
@@ -39,8 +40,8 @@ def verdict_lines(findings: Findings, all_measures: bool) -> Iterator[Renderable
         yield Text(f"no experiment has final lists yet, up to {moment(findings.at_ms)}")
     for experiment in findings.told():
         scope = SCOPE_WORDS.get(experiment.scope, experiment.scope)
-        yield Text.assemble((experiment.experiment, "bold"), f" · {scope} · up to {moment(findings.at_ms)}")
-        yield Text.assemble((experiment.verdict.word.upper(), STYLES[experiment.verdict.word]), f"  {experiment.verdict.reason}")
+        yield Text.assemble((fit(experiment.experiment), "bold"), f" · {fit(scope)} · up to {moment(findings.at_ms)}")
+        yield Text.assemble((experiment.verdict.word.upper(), STYLES[experiment.verdict.word]), f"  {fit(experiment.verdict.reason)}")
         yield from _numbers(experiment, all_measures)
         yield Text(" · ".join(health_lines(experiment)))
         yield Text(honesty(experiment) + "\n", style="dim")
@@ -64,7 +65,7 @@ def _arms(experiment: ExperimentReport) -> FittingTable:
     exposed = sum(variant.first_exposures for variant in experiment.variants)
     for variant in experiment.variants:
         share = f"{100 * variant.first_exposures / exposed:.1f} %" if exposed else "-"
-        table.add_row(Text(variant.variant), variant.role, f"{variant.users:,}", share, f"{variant.lists:,}")
+        table.add_row(Text(fit(variant.variant)), fit(variant.role), f"{variant.users:,}", share, f"{variant.lists:,}")
     return table
 
 
@@ -83,7 +84,7 @@ def _measures(experiment: ExperimentReport, shown: tuple[tuple[str, int], ...] |
             verdict.append(" (pages)", style="dim")
         interval = interval_text(each.lift_lower, each.lift_upper)
         mean = number(of_control.get((each.metric, each.k)))
-        table.add_row(f"{each.metric}@{each.k}", Text(variant), mean, number(each.mean), lift_text(each.lift), interval, verdict)
+        table.add_row(fit(f"{each.metric}@{each.k}"), Text(fit(variant)), mean, number(each.mean), lift_text(each.lift), interval, verdict)
     return table
 
 
@@ -93,7 +94,7 @@ def _preferences(experiment: ExperimentReport) -> FittingTable:
     for each in experiment.preferences:
         verdict = Text(each.verdict.word, style=STYLES[each.verdict.word])
         counts = f"{each.users:,}", f"{each.lists:,}"
-        table.add_row(Text(each.team), Text(each.against), *counts, f"{each.credit:+.4f}", credit_text(each), verdict)
+        table.add_row(Text(fit(each.team)), Text(fit(each.against)), *counts, f"{each.credit:+.4f}", credit_text(each), verdict)
     return table
 
 
@@ -104,7 +105,7 @@ def _reduced(experiment: ExperimentReport, shown: tuple[tuple[str, int], ...] | 
         if each.reduced is not None:
             interval = interval_text(each.reduced.lift_lower, each.reduced.lift_upper)
             numbers = number(each.reduced.mean), lift_text(each.reduced.lift), interval, share_text(each.reduced.variance_reduction)
-            table.add_row(f"{each.metric}@{each.k}", Text(variant), *numbers)
+            table.add_row(fit(f"{each.metric}@{each.k}"), Text(fit(variant)), *numbers)
     return table
 
 

@@ -296,6 +296,15 @@ def test_names_from_events_are_shown_as_they_are(tmp_path: Path) -> None:
     assert ":smile:" in done.stdout
 
 
+def test_a_name_that_turns_the_reading_direction_forges_nothing_in_the_table(tmp_path: Path) -> None:
+    name = "new\u202eretteb"
+    event = {"type": "impression", "impression_id": "a", "user_id": "u", "ts": 0, "items": ["x"], "experiments": {name: name}}
+    (tmp_path / "events").write_text(json.dumps(event))
+    told = called("replay", tmp_path / "events", *SETTINGS).stdout
+    assert "\u202e" not in told
+    assert told.count("new\ufffdretteb") >= 2
+
+
 def test_an_empty_file_is_no_error(tmp_path: Path) -> None:
     path = tmp_path / "events"
     path.write_bytes(b"\n\n")

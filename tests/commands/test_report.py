@@ -20,6 +20,8 @@ JOIN = ["--set", "join.gap_ms=600000", "--set", "join.attribution_ms=600000"]
 SETTINGS = [*JOIN, "--set", "experiments.paging=ndcg@10", "--set", "experiments.patience_ms=0"]
 TRAFFIC = Traffic(users=800, seed=3, impressions_per_second=8, regression=Regression("treatment", 0.7))
 """Twenty minutes, so that there are looks before the end."""
+START_MS = 1_732_183_200_000
+HOUR_MS = 3_600_000
 
 
 @pytest.fixture(scope="module")
@@ -136,6 +138,42 @@ def test_a_store_that_is_away_is_named(tmp_path: Path) -> None:
     assert "Redis at 127.0.0.1:1" in done.stderr
 
 
+FORGED = "new\u202e %4 yb retteb\u2066\u200f"
+SEEN = "new\ufffd %4 yb retteb\ufffd\ufffd"
+
+
+def lists_of_forgers() -> Iterator[bytes]:
+    for user in range(6):
+        shown = {"type": "impression", "impression_id": f"i{user}", "user_id": f"u{user}", "ts": START_MS, "items": ["a"]}
+        yield json.dumps(shown | {"experiments": {FORGED: ("control", FORGED)[user % 2]}}).encode()
+        yield json.dumps({"type": "feedback", "user_id": f"u{user}", "ts": START_MS + 1, "item_id": "a", "action": "click"}).encode()
+
+
+def test_a_name_that_turns_the_reading_direction_forges_nothing_on_the_terminal(tmp_path: Path) -> None:
+    report = replayed(tmp_path, lists_of_forgers())
+    assert {each["variant"] for each in whole(report)["variants"]} == {"control", FORGED}  # files hold names as they came
+    told = called("report", report, "--all").stdout
+    assert told.startswith(f"{SEEN} · since it began · ")
+    assert f"{SEEN} has 3" in told
+    unknown = called("report", report, "--experiment", "x").stderr
+    assert SEEN in unknown
+    assert not set(told + unknown) & set(FORGED) - set(SEEN)
+
+
+def test_what_a_report_from_elsewhere_says_steers_no_terminal(saved: Path) -> None:
+    steering = "\x1b[2J\u202e"
+    plain = json.loads(saved.read_bytes())
+    for each in plain["experiments"]:
+        each["verdict"]["reason"] += steering
+        for variant in each["variants"]:
+            variant["role"] += steering
+            for measure in variant["measures"]:
+                measure["metric"] += steering
+    done = called("report", "-", "--all", stdin=json.dumps(plain).encode())
+    assert "REGRESSED  treatment: " in done.stdout
+    assert not set(done.stdout) & set(steering[:1] + steering[-1:])
+
+
 def replayed(folder: Path, events: Iterable[bytes], *words: str) -> Path:
     """The report of a replay of these records."""
     (folder / "events.ndjson").write_bytes(b"".join(event + b"\n" for event in events))
@@ -169,10 +207,6 @@ def test_interleaved_lists_tell_which_ranker_people_prefer(quality: float, word:
     assert told.startswith("ranker · since it began · ")
     assert f"{word.upper()}  {preference['verdict']['reason'][:60]}" in told
     assert "Interleaved lists" in (tmp_path / "page.html").read_text(encoding="utf-8")
-
-
-START_MS = 1_732_183_200_000
-HOUR_MS = 3_600_000
 
 
 def people_with_tastes() -> Iterator[bytes]:
