@@ -5,7 +5,7 @@ The page is a tree of elements, so that whatever a variant is called is text and
 
 from __future__ import annotations
 
-import re
+from collections.abc import Sequence
 from importlib import resources
 from xml.etree.ElementTree import Element, SubElement, tostring
 
@@ -22,11 +22,12 @@ from streammetrics.commands.findings import (
 )
 from streammetrics.commands.interval_chart import interval_chart
 from streammetrics.experiments import ExperimentReport, MeasureReport
+from streammetrics.experiments.verdict import Verdict
 from streammetrics.history import Look, main_measures
+from streammetrics.shown_text import Name, fit, isolated, with_names
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 """Of the page: it may show itself, and load nothing."""
-_UNFIT = re.compile(r"[\x00-\x09\x0b-\x1f\x7f\ud800-\udfff\ufffe\uffff\u202a-\u202e\u2066-\u2069]")
 
 
 def page(findings: Findings, where: str) -> bytes:
@@ -36,24 +37,27 @@ def page(findings: Findings, where: str) -> bytes:
     SubElement(head, "meta", charset="utf-8")
     SubElement(head, "meta", {"http-equiv": "Content-Security-Policy", "content": POLICY})
     SubElement(head, "meta", name="viewport", content="width=device-width, initial-scale=1")
-    _text(head, "title", "Experiments: " + (", ".join(dict.fromkeys(each.experiment for each in findings.experiments)) or "none"))
-    _text(head, "style", resources.files(__package__).joinpath("verdict_page.css").read_text(encoding="utf-8"))
+    names = dict.fromkeys(each.experiment for each in findings.experiments)
+    SubElement(head, "title").text = f"Experiments: {', '.join(map(isolated, names)) or 'none'}"
+    SubElement(head, "style").text = resources.files(__package__).joinpath("verdict_page.css").read_text(encoding="utf-8")
     body = SubElement(root, "body")
     header = SubElement(body, "header")
     _text(header, "h1", "Experiments")
-    _text(header, "p", f"All lists up to {moment(findings.at_ms)}, from {where}. streammetrics {findings.version}")
+    _text(header, "p", [f"All lists up to {moment(findings.at_ms)}, from ", Name(where), f". streammetrics {findings.version}"])
+    main = SubElement(body, "main")
     if not findings.experiments:
-        _text(body, "p", "No experiment has final lists yet.")
+        _text(main, "p", "No experiment has final lists yet.")
     for experiment in findings.told():
-        _section(body, experiment, findings.looks(experiment))
+        _section(main, experiment, findings.looks(experiment))
     return f"<!doctype html>\n{tostring(root, encoding='unicode', method='html')}\n".encode()
 
 
-def _section(body: Element, experiment: ExperimentReport, looks: list[tuple[int, Look]]) -> None:
-    section = SubElement(body, "section")
-    _text(section, "h2", f"{experiment.experiment}, {SCOPE_WORDS.get(experiment.scope, experiment.scope)}")
+def _section(main: Element, experiment: ExperimentReport, looks: list[tuple[int, Look]]) -> None:
+    section = SubElement(main, "section")
+    _text(section, "h2", [Name(experiment.experiment), f", {SCOPE_WORDS.get(experiment.scope, experiment.scope)}"])
     verdict = SubElement(section, "p", {"class": "verdict"})
-    _text(verdict, "strong", experiment.verdict.word, {"class": experiment.verdict.word}).tail = f" {experiment.verdict.reason}"
+    _text(verdict, "strong", experiment.verdict.word, {"class": experiment.verdict.word})
+    _add(verdict, [" ", *_reason(experiment, experiment.verdict)])
     _arms(section, experiment)
     _charts(section, experiment, looks)
     _preferences(section, experiment)
@@ -69,7 +73,7 @@ def _arms(section: Element, experiment: ExperimentReport) -> None:
     rows = _table(section, "Variants", ("variant", "role"), ("users", "lists", "first exposures"))
     for variant in experiment.variants:
         numbers = (variant.users, variant.lists, variant.first_exposures)
-        _row(rows, (variant.variant, variant.role), [f"{number:,}" for number in numbers])
+        _row(rows, (Name(variant.variant), variant.role), [f"{number:,}" for number in numbers])
 
 
 def _charts(section: Element, experiment: ExperimentReport, looks: list[tuple[int, Look]]) -> None:
@@ -85,11 +89,14 @@ def _charts(section: Element, experiment: ExperimentReport, looks: list[tuple[in
             ]
             if points:
                 figure = SubElement(charts, "figure")
-                _text(figure, "figcaption", f"{variant.variant}: {metric}@{k}")
+                _text(figure, "figcaption", [Name(variant.variant), f": {metric}@{k}"])
                 figure.append(interval_chart(points, -experiment.margin))
     if len(charts):
-        legend = f"Lift against {experiment.control} with its interval, as known at each event time; dashed: the drop that is tolerated."
-        _text(section, "p", legend, {"class": "note"})
+        control, legend = (
+            Name(experiment.control or "the control"),
+            " with its interval, as known at each event time; dashed: the drop that is tolerated.",
+        )
+        _text(section, "p", ["Lift against ", control, legend], {"class": "note"})
 
 
 def _measures(section: Element, experiment: ExperimentReport) -> None:
@@ -100,11 +107,12 @@ def _measures(section: Element, experiment: ExperimentReport) -> None:
     )
     for variant, each in ordered:
         numbers = (f"{each.mean:.4f}", lift_text(each.lift), interval_text(each.lift_lower, each.lift_upper))
-        row = _row(rows, (f"{each.metric}@{each.k}", variant), numbers)
+        row = _row(rows, (f"{each.metric}@{each.k}", Name(variant)), numbers)
         word = each.verdict.word if each.verdict else "control" if variant == experiment.control else "-"
-        told = _text(SubElement(row, "td", {"class": "name"}), "span", word, {"class": word})
-        told.tail = " (pages)" if each.paging and each.verdict else ""
-        _text(row, "td", each.verdict.reason if each.verdict else "", {"class": "words"})
+        told = SubElement(row, "td", {"class": "name"})
+        _text(told, "span", word, {"class": word})
+        _add(told, " (pages)" if each.paging and each.verdict else "")
+        _text(row, "td", _reason(experiment, each.verdict) if each.verdict else "", {"class": "words"})
 
 
 def _preferences(section: Element, experiment: ExperimentReport) -> None:
@@ -112,9 +120,11 @@ def _preferences(section: Element, experiment: ExperimentReport) -> None:
         return
     rows = _table(section, "Interleaved lists", ("team", "against"), ("users", "lists", "mean credit", "interval"), ("verdict", "in words"))
     for each in experiment.preferences:
-        row = _row(rows, (each.team, each.against), (f"{each.users:,}", f"{each.lists:,}", f"{each.credit:+.4f}", credit_text(each)))
+        row = _row(
+            rows, (Name(each.team), Name(each.against)), (f"{each.users:,}", f"{each.lists:,}", f"{each.credit:+.4f}", credit_text(each))
+        )
         _text(SubElement(row, "td", {"class": "name"}), "span", each.verdict.word, {"class": each.verdict.word})
-        _text(row, "td", each.verdict.reason, {"class": "words"})
+        _text(row, "td", _reason(experiment, each.verdict), {"class": "words"})
     legend = "Mean credit: lists that the team won less those it lost, by lists; a list is won by the team with more relevant items in it."
     _text(section, "p", legend, {"class": "note"})
 
@@ -129,7 +139,14 @@ def _reduced(section: Element, experiment: ExperimentReport) -> None:
     for variant, each, reduced in sorted(found, key=lambda row: _place(experiment, row[1])):
         interval = interval_text(reduced.lift_lower, reduced.lift_upper)
         shown = f"{reduced.mean:.4f}", lift_text(reduced.lift), interval, share_text(reduced.variance_reduction)
-        _row(rows, (f"{each.metric}@{each.k}", variant), (*shown, f"{reduced.users_with_earlier:,}"))
+        _row(rows, (f"{each.metric}@{each.k}", Name(variant)), (*shown, f"{reduced.users_with_earlier:,}"))
+
+
+def _reason(experiment: ExperimentReport, verdict: Verdict) -> Sequence[str]:
+    """The reason of a verdict with the names in it known as such."""
+    arms = [each.variant for each in experiment.variants]
+    teams = [name for each in experiment.preferences for name in (each.team, each.against)]
+    return with_names(verdict.reason, [*arms, *teams, experiment.control or ""])
 
 
 def _place(experiment: ExperimentReport, measure: MeasureReport) -> tuple[int, int]:
@@ -159,12 +176,18 @@ def _row(rows: Element, names: tuple[str, ...], numbers: tuple[str, ...] | list[
     return row
 
 
-def _text(parent: Element, tag: str, text: str, attributes: dict[str, str] | None = None) -> Element:
+def _text(parent: Element, tag: str, text: str | Sequence[str], attributes: dict[str, str] | None = None) -> Element:
     element = SubElement(parent, tag, attributes or {})
-    element.text = _printable(text)
+    _add(element, text)
     return element
 
 
-def _printable(text: str) -> str:
-    """Text without what no page can hold: control characters and lone surrogates."""
-    return _UNFIT.sub("\ufffd", text)
+def _add(element: Element, text: str | Sequence[str]) -> None:
+    """Append a text or its parts, fit to be shown; a Name stands in an element of its own, apart from the words around it."""
+    for part in [text] if isinstance(text, str) else text:
+        if isinstance(part, Name):
+            SubElement(element, "bdi").text = fit(part)
+        elif len(element):
+            element[-1].tail = (element[-1].tail or "") + fit(part)
+        else:
+            element.text = (element.text or "") + fit(part)

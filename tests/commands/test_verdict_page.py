@@ -85,6 +85,32 @@ def test_whatever_a_variant_is_called_is_text(name: str) -> None:
     assert read.text.count(re.sub("[\x00\ud800\u202e]", "\ufffd", name)) > 5
 
 
+HEBREW, ARABIC = "\u05d0\u05d7\u05e8", "\u0645\u0628 7"
+
+
+def test_names_of_another_direction_stand_apart_from_the_words_around_them() -> None:
+    strange = experiment({"control": 0.5, HEBREW: 0.4, ARABIC: 0.4}, name=HEBREW, whole=True)
+    content = page(findings(strange), "x").decode()
+    assert strange.verdict.reason.startswith(f"{HEBREW}: ")
+    assert f"</strong> <bdi>{HEBREW}</bdi>: " in content
+    title = f"<title>Experiments: \u2068{HEBREW}\u2069</title>"
+    assert title in content
+    for name in (HEBREW, ARABIC):
+        drawn = re.findall(f"(.{{5}}){name}(.{{6}})", content.replace(title, ""))
+        assert len(drawn) > 5
+        assert set(drawn) == {("<bdi>", "</bdi>")}
+
+
+@pytest.mark.parametrize("experiments", [(), (WORSE,)])
+def test_all_but_the_heading_is_in_the_main_landmark(experiments: tuple[ExperimentReport, ...]) -> None:
+    content = page(findings(*experiments), "x").decode()
+    assert re.findall("<(/?(?:body|header|main|section))>", content) == [
+        *("body", "header", "/header", "main"),
+        *("section", "/section") * len(experiments),
+        *("/main", "/body"),
+    ]
+
+
 def test_a_page_without_experiments_says_so() -> None:
     assert "No experiment has final lists yet." in Read(page(findings(), "x")).text
 
