@@ -600,7 +600,7 @@ class TestNames:
             assert found.page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]
 
 
-CONTRASTS = """() => {
+CONTRAST = """
   const parse = (text) => text.match(/[\\d.]+/g).map(Number);
   const light = ([r, g, b]) => [r, g, b].map((c) => c / 255).map((c) => (c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4))
     .reduce((sum, c, at) => sum + c * [0.2126, 0.7152, 0.0722][at], 0);
@@ -611,6 +611,11 @@ CONTRASTS = """() => {
     }
     return [255, 255, 255];
   };
+  const contrast = (one, other) => (Math.max(light(one), light(other)) + 0.05) / (Math.min(light(one), light(other)) + 0.05);
+"""
+CONTRASTS = (
+    f"() => {{ {CONTRAST}"
+    + """
   const seen = (element) => (element ? Number(getComputedStyle(element).opacity) * seen(element.parentElement) : 1);
   const found = [];
   for (const element of document.querySelectorAll("body *")) {
@@ -620,11 +625,20 @@ CONTRASTS = """() => {
     const under = ground(element), share = seen(element);
     const own = parse(element.closest("svg") ? style.fill : style.color);
     const color = under.slice(0, 3).map((part, at) => share * own[at] + (1 - share) * part);
-    const [one, other] = [light(color), light(under)];
-    found.push([(Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05), element.textContent.trim().slice(0, 40)]);
+    found.push([contrast(color, under), element.textContent.trim().slice(0, 40)]);
   }
   return found;
 }"""
+)
+EDGES = (
+    f"() => {{ {CONTRAST}"
+    + """
+  return [...document.querySelectorAll("select, button")].flatMap((element) => {
+    const edge = parse(getComputedStyle(element).borderTopColor);
+    return [[contrast(edge, ground(element)), element.localName], [contrast(edge, ground(element.parentElement)), element.localName]];
+  });
+}"""
+)
 
 
 class TestLooks:
@@ -640,6 +654,17 @@ class TestLooks:
         contrasts = found.page.evaluate(CONTRASTS)
         assert len(contrasts) > 100
         assert [pair for pair in contrasts if pair[0] < 4.5] == []
+
+    @pytest.mark.parametrize("scheme", ["light", "dark"])
+    def test_what_can_be_chosen_or_pressed_has_an_edge_that_is_seen(self, visit: Open, fresh: Served, scheme: str) -> None:
+        found = visit(fresh.base, expected=("status of 401",), color_scheme=scheme)
+        live(found.page)
+        found.page.route("**/api/**", lambda route: route.fulfill(status=401))
+        found.ask_again()
+        expect(found.page.get_by_role("button", name="Log in again")).to_be_visible()
+        edges = found.page.evaluate(EDGES)
+        assert {name for _, name in edges} == {"select", "button"}
+        assert [pair for pair in edges if pair[0] < 3] == []
 
     @pytest.mark.parametrize("scheme", ["light", "dark"])
     def test_the_last_known_numbers_can_be_read_while_the_server_is_gone(self, visit: Open, fresh: Served, scheme: str) -> None:
