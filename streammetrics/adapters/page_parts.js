@@ -32,11 +32,21 @@ export function patch(old, fresh) {
   }
 }
 
-/** The same for what is inside an element that stays as it is. */
+/** The same for what is inside an element that stays as it is. Who has an id is known by it, the others by their turn. */
 export function patchChildren(old, fresh) {
   const before = [...old.childNodes];
-  before.slice(fresh.length).forEach((node) => node.remove());
-  fresh.forEach((node, index) => (index < before.length ? patch(before[index], node) : old.append(node)));
+  const known = new Map(before.filter((node) => node.id).map((node) => [node.id, node]));
+  const others = before.filter((node) => !node.id);
+  const partners = fresh.map((node) => (node.id ? known.get(node.id) : others.shift()));
+  const kept = new Set(partners);
+  before.filter((node) => !kept.has(node)).forEach((node) => node.remove());
+  let place = old.firstChild;
+  fresh.forEach((node, index) => {
+    const partner = partners[index];
+    if (partner && partner === place) place = place.nextSibling; // stays where it is: what is moved loses the focus
+    else old.insertBefore(partner ?? node, place);
+    if (partner) patch(partner, node);
+  });
 }
 
 /** Whether the reader has opened this part. */

@@ -454,6 +454,44 @@ class TestChoices:
         expect(found.section(EXPERIMENT)).to_contain_text("no user of it has a final list yet")
         expect(part.locator("tbody tr")).to_have_count(len(metrics))
 
+    def test_what_is_open_and_what_has_the_focus_stays_when_an_experiment_appears_before_it(
+        self, visit: Open, fresh: Served, told: tuple[World, list[Report]]
+    ) -> None:
+        found = visit(fresh.base)
+        part = found.section("All traffic").locator("details", has=found.page.get_by_text("Every metric"))
+        part.locator("summary").click()
+        expect(part.locator("tbody tr")).not_to_have_count(0)
+        expect(part.locator("summary")).to_be_focused()
+        first = experiment({"control": 0.5, "treatment": 0.5}, name="a-first")
+        fresh.exhibit.show(telling(told[1][-1], first, *told[1][-1].experiments))
+        found.ask_again()
+        expect(found.section("Experiment")).to_have_count(2)
+        expect(found.section("Experiment").first).to_contain_text("a-first")
+        expect(part).to_have_attribute("open", "")
+        expect(part.locator("tbody tr")).not_to_have_count(0)
+        expect(part.locator("summary")).to_be_focused()
+        expect(found.page.locator("details[open]")).to_have_count(1)
+        fresh.exhibit.show(told[1][-1])
+        found.ask_again()
+        expect(found.section("Experiment")).to_have_count(1)
+        expect(part).to_have_attribute("open", "")
+        expect(part.locator("summary")).to_be_focused()
+
+    def test_a_choice_keeps_the_focus_when_another_appears_before_it(
+        self, visit: Open, fresh: Served, told: tuple[World, list[Report]]
+    ) -> None:
+        report = told[1][-1]
+        whole = [replace(each, groups=tuple(values for values in each.groups if not values.group.segment)) for each in report.windows]
+        fresh.exhibit.show(replace(report, windows=tuple(whole)))
+        found = visit(fresh.base)
+        statistics = found.page.get_by_label("Statistics", exact=True)
+        statistics.focus()
+        expect(found.page.get_by_label("Segment", exact=True)).to_have_count(0)
+        fresh.exhibit.show(report)
+        found.ask_again()
+        expect(found.page.get_by_label("Segment", exact=True)).to_be_visible()
+        expect(statistics).to_be_focused()
+
 
 class TestStates:
     def test_before_the_first_report_it_says_what_is_missing(self, visit: Open, told: tuple[World, list[Report]]) -> None:
