@@ -11,6 +11,7 @@ const EVERY_MS = 2000;
 const PATIENCE_MS = 10000;
 const AWAY_MS = 10000;
 const REPORT_OLD_SECONDS = 30;
+const READING = "Reading the report …";
 const UNREAD = "publisher: no committed state has been read yet";
 const BEHIND_MS = 300000;
 const CLOCK_MS = 2000; // the Date header is in whole seconds: less apart is no difference
@@ -147,7 +148,7 @@ function draw() {
   patchChildren(find("state"), header(found));
   speak("state", found[0], found[0] === "live" ? "The numbers are live." : `${found[1]}. ${found[2][0] ?? ""}`);
   if (now.report === null) {
-    patchChildren(find("content"), [make("p", { class: "waiting" }, found[0] === "waiting" ? "Reading the report …" : "There are no numbers to show yet.")]);
+    waiting(found[0] === "waiting" ? READING : "There are no numbers to show yet.");
     return;
   }
   const selection = chosen();
@@ -163,6 +164,10 @@ function draw() {
     if (stats) speak(`experiment ${name} ${selection.scope}`, stats.verdict.word, spoken(stats));
   }
   find("about").textContent = `Version ${now.report.version}. Times are event time in UTC. ${now.version && now.version !== now.report.version ? "The server has a new version: reload the page." : ""}`;
+}
+
+function waiting(text) {
+  patchChildren(find("content"), [make("p", { class: "waiting" }, text)]);
 }
 
 function choiceName(selection) {
@@ -267,4 +272,5 @@ for (const name of ["pointermove", "pointerdown", "pointerleave"]) {
   find("content").addEventListener(name, (event) => act(event) && (frame ??= requestAnimationFrame(() => draw())), true);
 }
 new ResizeObserver(() => now.report && draw()).observe(find("content"));
+waiting(READING);
 refresh();

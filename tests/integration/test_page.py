@@ -494,6 +494,19 @@ class TestChoices:
 
 
 class TestStates:
+    def test_it_says_that_it_reads_until_there_is_an_answer(self, still: Served, chromium: Browser) -> None:
+        page = chromium.new_context().new_page()
+        page.route("**/api/**", lambda route: None)  # no answer comes
+        page.goto(still.base)
+        expect(page.locator("main")).to_have_text("Reading the report …")
+        page.context.close()
+
+    def test_without_scripts_it_says_where_the_numbers_are_and_promises_nothing(self, visit: Open, still: Served) -> None:
+        page = visit(still.base, hurried=False, java_script_enabled=False).page
+        said = page.locator("main p")
+        expect(said).to_have_text("This page needs JavaScript; /api/report has the same numbers.")
+        expect(said).to_be_visible()
+
     def test_before_the_first_report_it_says_what_is_missing(self, visit: Open, told: tuple[World, list[Report]]) -> None:
         story, reports = told
         story.vitals.store_trouble = Trouble(story.now.seconds - 3, 2, "connection refused")
