@@ -5,7 +5,7 @@ import { experimentNames, sections, spoken, statistics } from "./page_experiment
 import { History, segmentName } from "./page_history.js";
 import { make, patchChildren } from "./page_parts.js";
 import { pipeline } from "./page_pipeline.js";
-import { isNumber, metricName, spanText, timeText, windowText, windowWords } from "./page_words.js";
+import { isNumber, metricName, named, plain, segmentWords, spanText, timeText, windowText, windowWords } from "./page_words.js";
 
 const EVERY_MS = 2000;
 const PATIENCE_MS = 10000;
@@ -70,9 +70,9 @@ function choices(selection) {
     choice("metric", "Metric", unique(metrics.map(([name]) => name)).map((name) => [name, metricName(name)]), selection.name),
     choice("k", "Cut-off", metrics.filter(([name]) => name === selection.name).map(([, k]) => [k, `first ${k}`]), selection.k),
     choice("lists", "Lists", [["all", "all"], ["with_feedback", "with feedback"]], selection.lists === "values" ? "all" : "with_feedback"),
-    segments(report).length > 1 ? choice("segment", "Segment", segments(report).map((name) => [name, name || "all"]), selection.segment) : null,
+    segments(report).length > 1 ? choice("segment", "Segment", segments(report).map((name) => [name, name ? segmentWords(name) : "all"]), selection.segment) : null,
     days ? choice("scope", "Statistics", [["start", "since the start"], ["day", "this day (UTC)"]], selection.scope) : null,
-    names.length > 1 ? choice("experiment", "Experiment", [["", "all"], ...names.map((name) => [name, name])], selection.experiment) : null,
+    names.length > 1 ? choice("experiment", "Experiment", [["", "all"], ...names.map((name) => [name, named(name)])], selection.experiment) : null,
   ].filter(Boolean);
 }
 
@@ -146,7 +146,7 @@ function draw() {
   document.title = found[0] === "live" ? "streammetrics" : `${found[1]} · streammetrics`;
   document.documentElement.className = `state-${found[0]}`;
   patchChildren(find("state"), header(found));
-  speak("state", found[0], found[0] === "live" ? "The numbers are live." : `${found[1]}. ${found[2][0] ?? ""}`);
+  speak("state", found[0], found[0] === "live" ? "The numbers are live." : [`${found[1]}. `, found[2][0] ?? ""]);
   if (now.report === null) {
     waiting(found[0] === "waiting" ? READING : "There are no numbers to show yet.");
     return;
@@ -179,11 +179,11 @@ function chartWidth(id) {
   return document.querySelector(`#${CSS.escape(id)} .plot`)?.clientWidth ?? find("content").clientWidth - 2;
 }
 
-/** Say a change aloud, once; the first thing known of a subject is no change. */
+/** Say a change aloud, in text or parts of it, once; the first thing known of a subject is no change. */
 function speak(subject, value, text) {
   const before = said.get(subject);
   said.set(subject, value);
-  if (before !== undefined && before !== value) find("spoken").textContent = text;
+  if (before !== undefined && before !== value) find("spoken").textContent = plain(text);
 }
 
 // Asking

@@ -1,7 +1,7 @@
 // Curves with bands over event time, as SVG made by hand. A gap in what is known is a gap in the curve.
 
 import { isOpen, make, table } from "./page_parts.js";
-import { MISSING, isNumber, tickText, timeText } from "./page_words.js";
+import { MISSING, isNumber, joined, tickText, timeText } from "./page_words.js";
 
 const HEIGHT = 220;
 const MARGIN = { top: 10, right: 26, bottom: 24, left: 58 };
@@ -11,7 +11,8 @@ const charts = new Map();
 const read = new Map(); // where the reader stands in each chart: an end, or nothing for the newest
 
 /**
- * A figure: {id, title, note, lines, changing, references, format, width}. A line is {name, label, color, live, points: [{end, value, low, high}]}, ascending.
+ * A figure: {id, title, note, lines, changing, references, format, width}. A line is {label, color, live, points: [{end, value, low, high}]}, ascending.
+ * Titles and labels are text or parts of text.
  * `changing`: the event time from which on nothing is final. `references`: [{value, label}].
  */
 export function chart(given) {
@@ -77,7 +78,7 @@ function plot(known) {
   const told = tell(known, at);
   return make("div", { class: "plot" },
     make("svg", {
-      role: "slider", tabindex: "0", class: "chart", viewBox: `0 0 ${width} ${HEIGHT}`, width, height: HEIGHT, "aria-label": `${known.title}, by time`,
+      role: "slider", tabindex: "0", class: "chart", viewBox: `0 0 ${width} ${HEIGHT}`, width, height: HEIGHT, "aria-label": [known.title, ", by time"],
       "aria-valuemin": 0, "aria-valuemax": known.ends.length - 1, "aria-valuenow": standing(known), "aria-valuetext": told, "aria-describedby": `${known.id}-told`,
     },
     changing(known, x, inner),
@@ -105,13 +106,13 @@ function changing(known, x, inner) {
     inner.right - left > 84 ? make("text", { x: left + 6, y: inner.bottom - 6, "text-anchor": "start" }, "still changing") : null);
 }
 
-/** What stands at one time, in words. */
+/** What stands at one time, in words: parts of text. */
 function tell(known, at) {
   const said = known.lines.map((line) => {
     const point = line.points.find((each) => each.end === at);
-    return point && isNumber(point.value) ? `${line.label} ${pointText(known, point)}` : null;
+    return point && isNumber(point.value) ? [line.label, ` ${pointText(known, point)}`] : null;
   });
-  return `To ${timeText(at)}: ${said.filter((each) => each !== null).join("; ")}`;
+  return [`To ${timeText(at)}: `, joined(said.filter((each) => each !== null), "; ")];
 }
 
 function pointText(known, point) {
@@ -124,7 +125,7 @@ function numbers(known) {
   const id = `${known.id}-numbers`;
   const row = (end) => [timeText(end), ...known.lines.map((line) => pointText(known, line.points.find((point) => point.end === end)))];
   return make("details", { id }, make("summary", {}, "The curves as numbers"),
-    isOpen(id) ? table(`${known.title}, newest first`, ["up to", ...known.lines.map((line) => line.label)], known.all.toReversed().map(row), "tall") : []);
+    isOpen(id) ? table([known.title, ", newest first"], ["up to", ...known.lines.map((line) => line.label)], known.all.toReversed().map(row), "tall") : []);
 }
 
 /** The curve cut where a value is missing or a long time was not seen. */

@@ -3,7 +3,10 @@
 import { chart } from "./page_chart.js";
 import { experimentsEnd, groupName, segmentName, trackName } from "./page_history.js";
 import { fine, folded, make, table } from "./page_parts.js";
-import { MISSING, countText, inOrder, isNumber, liftText, metricText, roundCountText, scopeWords, shareText, timeText, valueText, windowWords } from "./page_words.js";
+import {
+  MISSING, Name, countText, inOrder, isNumber, joined, liftText, metricText, named, roundCountText, scopeWords, segmentWords, shareText, timeText, valueText,
+  windowWords, withNames,
+} from "./page_words.js";
 
 const SECTIONS_MAX = 8;
 const COLORS = 6;
@@ -42,7 +45,7 @@ function section(view, experiment) {
   const stats = experiment ? statistics(view.report, experiment, view.selection.scope) : undefined;
   const control = stats?.control ?? null;
   const variants = variantsOf(view, experiment, stats, control);
-  const title = experiment ? [make("span", { class: "kind" }, "Experiment "), experiment] : "All traffic";
+  const title = experiment ? [make("span", { class: "kind" }, "Experiment "), named(experiment)] : "All traffic";
   return make("section", { id, "aria-labelledby": `${id}-title` },
     make("h2", { id: `${id}-title` }, title),
     experiment ? verdict(view, stats) : null,
@@ -65,12 +68,12 @@ function verdict(view, stats) {
     return make("p", { class: "note" }, "No verdict: no user of it has a final list yet. The values below are what the windows hold.");
   }
   const end = experimentsEnd(view.report);
-  const arms = stats.variants.map((each) => `${each.variant} ${roundCountText(each.users)}`).join(", ");
-  const shared = `Final lists ${scopeWords(stats.scope)}${isNumber(end) ? `, up to ${timeText(end, view.now)}` : ""}. Users: ${arms}.`;
+  const arms = joined(stats.variants.map((each) => [named(each.variant), ` ${roundCountText(each.users)}`]), ", ");
+  const shared = [`Final lists ${scopeWords(stats.scope)}${isNumber(end) ? `, up to ${timeText(end, view.now)}` : ""}. Users: `, arms, "."];
   const excluded = stats.multi_exposed_users ? ` ${countText(stats.multi_exposed_users)} who saw several variants are excluded.` : "";
   return make("div", { class: `verdict ${known(stats.verdict.word)}` },
     make("p", { class: "word" }, sign(stats.verdict.word)),
-    make("div", {}, make("p", { class: "reason" }, sentence(stats.verdict.reason)), make("p", { class: "fine" }, shared + excluded)));
+    make("div", {}, make("p", { class: "reason" }, sentence(stats)), make("p", { class: "fine" }, shared, excluded)));
 }
 
 function known(word) {
@@ -82,13 +85,23 @@ function sign(word) {
   return [make("span", { class: "mark", "aria-hidden": "true" }, mark), " ", text];
 }
 
-/** What a verdict says aloud when it changes. */
+/** What a verdict says aloud when it changes: parts of text. */
 export function spoken(stats) {
-  return `Experiment ${stats.experiment}: ${WORDS[stats.verdict.word]?.[1] ?? stats.verdict.word}. ${sentence(stats.verdict.reason)}`;
+  return ["Experiment ", named(stats.experiment), `: ${WORDS[stats.verdict.word]?.[1] ?? stats.verdict.word}. `, sentence(stats)];
 }
 
-function sentence(text) {
-  return text ? `${text[0].toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}` : "";
+/** The verdict's reason as a sentence; a name at its beginning stays as it is. */
+function sentence(stats) {
+  const { reason } = stats.verdict;
+  const [first = "", ...rest] = reasonParts(stats, reason);
+  const begun = first instanceof Name ? first : `${first.charAt(0).toUpperCase()}${first.slice(1)}`;
+  return [begun, ...rest, reason === "" || /[.!?]$/.test(reason) ? "" : "."];
+}
+
+/** What the server says of an experiment's variants and teams, with their names in it as such. */
+function reasonParts(stats, reason) {
+  const teams = (stats.preferences ?? []).flatMap((each) => [each.team, each.against]);
+  return withNames(reason, [...stats.variants.map((each) => each.variant), ...teams, stats.control]);
 }
 
 function windowOf(view, name) {
@@ -125,17 +138,17 @@ function sideBySide(view, experiment, variants, stats, control) {
   return [
     table(experiment ? `${name}: variants side by side` : name, heads, rows, "sides"),
     told.length && stats.verdict.word !== "invalid"
-      ? make("ul", { class: "reasons" }, told.map(([variant, measure]) => make("li", {}, make("strong", {}, variant || MISSING), ": ", measure.verdict.reason, ".")))
+      ? make("ul", { class: "reasons" }, told.map(([variant, measure]) => make("li", {}, make("strong", {}, named(variant)), ": ", reasonParts(stats, measure.verdict.reason), ".")))
       : null,
     selection.segment && (stats || people)
-      ? make("p", { class: "note" }, `${stats ? "Verdicts, means and users" : "Users"} are of all lists, not only of ${selection.segment}.`)
+      ? make("p", { class: "note" }, `${stats ? "Verdicts, means and users" : "Users"} are of all lists, not only of `, segmentWords(selection.segment), ".")
       : null,
   ];
 }
 
 function variantHead(experiment, variant, at, control) {
   if (!experiment) return "All traffic";
-  return [make("span", { class: "variant" }, make("span", { class: `swatch color-${color(at)}`, "aria-hidden": "true" }), variant || MISSING), variant === control && variant !== "control" ? fine("control") : null];
+  return [make("span", { class: "variant" }, make("span", { class: `swatch color-${color(at)}`, "aria-hidden": "true" }), named(variant)), variant === control && variant !== "control" ? fine("control") : null];
 }
 
 function color(at) {
@@ -190,10 +203,10 @@ function liftCell(measure) {
 function preferences(stats) {
   if (!stats?.preferences?.length) return null;
   const rows = stats.preferences.map((each) => [
-    `${each.team} against ${each.against}`,
+    [named(each.team), " against ", named(each.against)],
     [make("span", { class: "value" }, creditText(each.credit)),
       fine(isNumber(each.credit_lower) ? `${creditText(each.credit_lower)} to ${creditText(each.credit_upper)}` : "no interval yet")],
-    [badge(each.verdict), fine(each.verdict.reason)],
+    [badge(each.verdict), fine(reasonParts(stats, each.verdict.reason))],
     [countText(each.users), fine(`${countText(each.lists)} lists`)],
   ]);
   return table("Interleaved lists: which team people prefer", ["Teams", "Lists won less lost, by lists", "Verdict", "Users"], rows, "preferences");
@@ -224,7 +237,7 @@ function windowChart(view, id, experiment, variants) {
   const lines = variants.flatMap((variant, at) => ["final", "live"].map((kind) => {
     const name = JSON.stringify([experiment, variant, selection.segment]);
     const points = (view.tracks.get(kind)?.points ?? []).map((point) => ({ end: point.end, value: point.lines.get(name)?.value }));
-    return { label: experiment ? `${variant || MISSING}, ${kind}` : kind === "final" ? "Final" : "Live", color: color(at), live: kind === "live", points };
+    return { label: experiment ? [named(variant), `, ${kind}`] : kind === "final" ? "Final" : "Live", color: color(at), live: kind === "live", points };
   }));
   return chart({
     id: `${id}-window`,
@@ -240,14 +253,14 @@ function windowChart(view, id, experiment, variants) {
 function liftChart(view, id, stats, variants) {
   const track = view.tracks.get(trackName(stats.experiment, stats.scope));
   const lines = variants.map((variant, at) => ({
-    label: variant || MISSING,
+    label: named(variant),
     color: color(at),
     live: false,
     points: (track?.points ?? []).map((point) => ({ end: point.end, ...(point.lines.get(variant) ?? { value: null }) })),
   }));
   return chart({
     id: `${id}-lift`,
-    title: `Lift of ${metricText(view.selection.name, view.selection.k)} against ${stats.control ?? "the control"}, ${scopeWords(stats.scope)}`,
+    title: [`Lift of ${metricText(view.selection.name, view.selection.k)} against `, stats.control === null ? "the control" : named(stats.control), `, ${scopeWords(stats.scope)}`],
     note: `Final lists only. The band is where the truth may be; it holds with ${certainty(stats, view.selection.metric)} at all looks together. Cut off where it is wider than the chart.`,
     lines: lines.filter((line) => line.points.some((point) => isNumber(point.value))),
     references: [{ value: 0, label: "no difference" }, { value: -stats.margin, label: "tolerated", below: true }],
@@ -262,10 +275,13 @@ function everyMetric(view, experiment, variants, stats, control) {
   const metrics = [...new Set([...view.report.settings.metrics, ...measured])];
   const of = (window, variant, metric) => valueText(groupOf(view, window, experiment, variant)?.[view.selection.lists][metric]);
   const end = timeText(experimentsEnd(view.report), view.now);
-  const heads = ["Metric", ...variants.flatMap((variant) => [
-    [experiment ? variant || MISSING : "", fine(`final, to ${timeText(final?.end_ms, view.now)}`)], [experiment ? variant || MISSING : "", fine(`live, to ${timeText(live?.end_ms, view.now)}`)],
-    ...(stats && variant !== control ? [[variant || MISSING, fine(`against the control, to ${end}`)], [variant || MISSING, fine(`verdict, to ${end}`)]] : []),
-  ])];
+  const heads = ["Metric", ...variants.flatMap((variant) => {
+    const head = experiment ? named(variant) : "";
+    return [
+      [head, fine(`final, to ${timeText(final?.end_ms, view.now)}`)], [head, fine(`live, to ${timeText(live?.end_ms, view.now)}`)],
+      ...(stats && variant !== control ? [[head, fine(`against the control, to ${end}`)], [head, fine(`verdict, to ${end}`)]] : []),
+    ];
+  })];
   const rows = metrics.map((metric) => [metricText(...metric.split("@")), ...variants.flatMap((variant) => {
     const measure = measureOf(stats, variant, metric);
     const compared = [measure ? [liftText(measure.lift), fine(intervalText(measure))] : MISSING, measure?.verdict ? badge(measure.verdict) : MISSING];

@@ -1,4 +1,7 @@
 // How elements are made and brought up to date. What events name becomes text or the value of a harmless attribute, never markup.
+// Whatever is read is fit to be drawn, and a Name is drawn apart from the words around it.
+
+import { Name, plain } from "./page_words.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const SVG_TAGS = new Set(["svg", "g", "path", "line", "text", "rect", "circle", "title"]);
@@ -6,17 +9,27 @@ const ATTRIBUTES = new Set([
   "id", "class", "role", "tabindex", "hidden", "scope", "colspan", "datetime", "title", "lang", "for", "name", "value", "selected", "type",
   "viewBox", "width", "height", "x", "y", "x1", "x2", "y1", "y2", "cx", "cy", "r", "d", "text-anchor", "data-action",
 ]);
+const TEXT_ONLY = new Set(["option", "text", "title"]); // no element can be in them
 const KEPT = new Set(["open"]); // what the reader did to an element
 
-/** An element; attributes that are null or false are left out, true ones are empty, children are elements or text. */
+/** An element; attributes that are null or false are left out, true ones are empty, children are elements, Names or text. */
 export function make(tag, attributes = {}, ...children) {
   const element = SVG_TAGS.has(tag) ? document.createElementNS(SVG, tag) : document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
     if (!ATTRIBUTES.has(name) && !name.startsWith("aria-")) throw new Error(`no attribute of this page: ${name}`);
-    if (value !== null && value !== undefined && value !== false) element.setAttribute(name, value === true ? "" : String(value));
+    if (value !== null && value !== undefined && value !== false) element.setAttribute(name, value === true ? "" : isRead(name) ? plain(value) : String(value));
   }
-  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false).map((child) => drawn(tag, child)));
   return element;
+}
+
+function isRead(attribute) {
+  return attribute === "title" || attribute.startsWith("aria-");
+}
+
+function drawn(tag, child) {
+  if (child instanceof Node) return child;
+  return child instanceof Name && !TEXT_ONLY.has(tag) ? make("bdi", {}, child.text) : plain(child);
 }
 
 /** Make `old` look like `fresh` with as few changes as can be, so that focus, selection, scrolling and open details stay. */

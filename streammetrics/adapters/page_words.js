@@ -1,5 +1,14 @@
 // Numbers, times and names as people read them. Missing is said to be missing: it is never 0.
 
+/** What somebody outside calls something. A Name among text is drawn in its own direction, and does not reorder what stands beside it. */
+export class Name {
+  constructor(text) {
+    this.text = text;
+  }
+}
+
+const UNFIT = /[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]/gu; // as `shown_text.py` has it
+const [ISOLATE, END] = ["\u2068", "\u2069"];
 export const MISSING = "–";
 const UNITS = [["d", 86400000], ["h", 3600000], ["m", 60000], ["s", 1000], ["ms", 1]];
 const METRICS = {
@@ -49,6 +58,45 @@ export function shareText(share) {
   const percent = 100 * share;
   if (percent === 0) return "0\u00a0%";
   return percent < 0.01 ? "<\u00a00.01\u00a0%" : `${percent.toFixed(percent < 1 ? 2 : 1)}\u00a0%`;
+}
+
+/** The text with U+FFFD for each character that would break a line or turn the reading direction. */
+export function fit(text) {
+  return text.replace(UNFIT, "\ufffd");
+}
+
+/** Texts and Names as one text that is fit to be drawn; Names are isolated in it, but for ASCII, which needs no such marks. */
+export function plain(parts) {
+  return [parts].flat(Infinity).map((part) => (part instanceof Name ? isolated(fit(part.text)) : fit(String(part)))).join("");
+}
+
+function isolated(text) {
+  return /^[ -~]*$/.test(text) ? text : `${ISOLATE}${text}${END}`;
+}
+
+/** The Name of a variant or an experiment, or that it has none. */
+export function named(text) {
+  return text ? new Name(text) : MISSING;
+}
+
+/** The parts of a sentence that the server has put together, with these names in it as Names. */
+export function withNames(sentence, names) {
+  const known = [...new Set(names)].filter(Boolean).sort((one, other) => other.length - one.length);
+  if (!known.length) return [sentence];
+  const any = known.map((name) => name.replace(/[\\^$.*+?()[\]{}|/]/g, "\\$&")).join("|");
+  return sentence.split(new RegExp(`(?<![\\p{L}\\p{N}])(${any})(?![\\p{L}\\p{N}])`, "u"))
+    .map((part, at) => (at % 2 ? new Name(part) : part)).filter((part) => part !== "");
+}
+
+/** A segment in parts: `name=value`. */
+export function segmentWords(segment) {
+  const at = segment.indexOf("=");
+  return [new Name(segment.slice(0, at)), "=", new Name(segment.slice(at + 1))];
+}
+
+/** What stands in a row, with words between. */
+export function joined(parts, between) {
+  return parts.flatMap((part, at) => (at ? [between, part] : [part]));
 }
 
 /** How long: 4 s, 12 min, 3 h 20 min, 2 d 4 h. */

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from playwright.sync_api import Browser, Locator, Page, Route, expect, sync_playwright
@@ -21,9 +22,9 @@ from playwright.sync_api import Browser, Locator, Page, Route, expect, sync_play
 from streammetrics.adapters.exhibit import Exhibit
 from streammetrics.adapters.http_server import HttpServer
 from streammetrics.events.model import Feedback, Impression
-from streammetrics.experiments import Policy
 from streammetrics.ports import Input
 from streammetrics.report import Report
+from streammetrics.shown_text import fit
 from streammetrics.vitals import Trouble
 from tests.adapters.pipeline import HOUR_MS, MINUTE_MS, Pipeline
 from tests.command_line import started
@@ -36,6 +37,10 @@ SECONDS = 10_000
 """How long a state may take to show, in ms: the page asks every two seconds."""
 EVERY_MS = 2_000
 HOSTILE = '<script>document.body.dataset.ran="1"</script><img src=x onerror=document.body.dataset.ran=1>"\'&amp;'
+HEBREW, HEBREW_7 = "\u05d0\u05d7\u05e8", "\u05de\u05d1\u05d7\u05df 7"
+BIDI_CONTROLS = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+FORGED = f"new{BIDI_CONTROLS} %4 yb retteb"
+REPLACED = "\ufffd"
 MISSING = "\N{EN DASH}"
 MINUS = "\N{MINUS SIGN}"
 expect.set_options(timeout=SECONDS)
@@ -210,6 +215,43 @@ def live(page: Page) -> None:
     expect(page.locator(".pill")).to_have_text("Live")
 
 
+def open_all(found: Visit) -> None:
+    """Open every part of the page that is folded."""
+    for summary in found.page.locator("summary").all():
+        summary.click()
+    expect(found.page.locator("details:not([open])")).to_have_count(0)
+
+
+READ = """() => {
+  const texts = [];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) texts.push([walker.currentNode.parentElement.localName, walker.currentNode.data]);
+  for (const element of document.querySelectorAll("*"))
+    for (const { name, value } of element.attributes) if (name === "title" || name.startsWith("aria-")) texts.push([name, value]);
+  return texts;
+}"""
+"""Whatever is drawn or read aloud, each text with the element or the attribute that it stands in."""
+
+OUT_OF_ORDER = """(paragraphs) => paragraphs.flatMap((paragraph) => {
+  const walker = document.createTreeWalker(paragraph, NodeFilter.SHOW_TEXT);
+  const boxes = [];
+  while (walker.nextNode()) {
+    const node = walker.currentNode;
+    const of = (from, to) => {
+      const range = document.createRange();
+      range.setStart(node, from);
+      range.setEnd(node, to);
+      return [node.data.slice(from, to), range.getBoundingClientRect()];
+    };
+    if (node.parentElement.localName === "bdi") boxes.push(of(0, node.data.length));
+    else for (const { index, 0: word } of node.data.matchAll(/\\S+/g)) boxes.push(of(index, index + word.length));
+  }
+  const isLeft = (box, before) => box.top < before.bottom - 4 && box.left < before.right - 1;
+  return boxes.slice(1).filter(([, box], at) => isLeft(box, boxes[at][1])).map(([text]) => text);
+})"""
+"""What is drawn left of the word or the name before it, though it stands in the same line."""
+
+
 class TestDemo:
     def test_a_demo_shows_both_variants_and_moves_on_by_itself(self, visit: Open) -> None:
         process = started("demo", "--port", "0")
@@ -333,9 +375,17 @@ class TestNumbers:
         found, report = visit(still.base), fetched(still.base)
         verdict = report["experiments"][0]["verdict"]
         assert verdict["word"] == "regressed"
+        assert verdict["reason"].startswith("treatment: ")
         expect(found.section(EXPERIMENT).locator(".verdict .word")).to_have_text("▼ Regressed")
-        expect(found.section(EXPERIMENT).locator(".verdict .reason")).to_have_text(f"T{verdict['reason'][1:]}.")
+        expect(found.section(EXPERIMENT).locator(".verdict .reason")).to_have_text(f"{verdict['reason']}.")  # a name is never another
         expect(found.cell("Verdict", "treatment")).to_have_text("▼ Regressed")
+
+    def test_a_reason_that_begins_with_a_word_begins_as_a_sentence(self, visit: Open, told: tuple[World, list[Report]]) -> None:
+        split = experiment({"control": 0.5, "treatment": 0.5}, name=EXPERIMENT, users={"control": 1_000, "treatment": 2_000})
+        with serving(told[0].exhibit(), telling(told[1][-1], split)) as port:
+            reason = visit(port.base).section(EXPERIMENT).locator(".verdict .reason")
+            said = "Users are not split as they should be (control 1,000, treatment 2,000; practically never by chance)."
+            expect(reason).to_have_text(said)
 
     def test_a_fresh_page_has_curves_at_once_with_every_point_that_the_server_remembers(self, visit: Open, still: Served) -> None:
         found = visit(still.base)
@@ -601,40 +651,114 @@ class TestStates:
         live(found.page)
 
 
-class TestNames:
-    def test_what_events_name_is_text_wherever_it_stands(self, visit: Open, told: tuple[World, list[Report]]) -> None:
-        now_ms = int(time.time() * 1_000) // MINUTE_MS * MINUTE_MS
-        pipeline, name = Pipeline(segments=("surface",)), HOSTILE
-        people = People(pipeline.engine.layout, {"control": 0.8, name: 0.8})
-        with serving(told[0].exhibit()) as port:
-            for minute in range(40):
-                ts = now_ms - (40 - minute) * MINUTE_MS
-                shown = [
-                    Impression(
-                        f"{variant}{ts}", f"{variant}{ts}", ts, ("a", "b"), ((EXPERIMENT, variant), (name, name)), (("surface", name),)
-                    )
-                    for variant in ("control", name)
-                ]
-                pipeline.feed("impressions", *shown).feed("feedback", Feedback(user_id=f"{name}{ts}", ts=ts, item_id="a", action="click"))
-                people.come(10)
-                if minute % 20 == 19:
-                    pipeline.move_on(ts + MINUTE_MS - 1)
-                    port.exhibit.show(telling(pipeline.report(), people.report(Policy())))
-            found = visit(port.base, "?window=5m")
-            expect(found.section(EXPERIMENT).locator(".variant", has_text="<script>")).to_have_text(name)
-            expect(found.page.locator("h2", has_text="<script>")).to_have_text(f"Experiment {name}")
-            found.choose("Segment", f"surface={name}")
-            expect(found.cell("Live", "<script>").locator(".value")).to_have_text(re.compile(r"^\d\.\d{4}$"))
-            for summary in found.page.locator("summary").all():
-                summary.click()
-            expect(found.page.locator("details:not([open])")).to_have_count(0)
-            assert found.page.evaluate(
-                "[document.querySelectorAll('script').length, document.images.length, document.body.dataset.ran ?? null]"
-            ) == [
-                1,
-                0,
-                None,
+@contextmanager
+def naming(told: tuple[World, list[Report]], *names: str, experiment_name: str = EXPERIMENT) -> Iterator[Served]:
+    """Two reports of an experiment whose variants are the control and these, in a segment with the name of the first."""
+    now_ms = int(time.time() * 1_000) // MINUTE_MS * MINUTE_MS
+    pipeline, variants = Pipeline(segments=("surface",)), ("control", *names)
+    stats = experiment(dict.fromkeys(variants, 0.5) | {names[-1]: 0.4}, name=experiment_name, whole=True)
+    with serving(told[0].exhibit()) as port:
+        for minute in range(40):
+            ts = now_ms - (40 - minute) * MINUTE_MS
+            shown = [
+                Impression(
+                    f"{at}{ts}", f"{at}{ts}", ts, ("a", "b"), ((experiment_name, variant), (names[0], names[0])), (("surface", names[0]),)
+                )
+                for at, variant in enumerate(variants)
             ]
+            pipeline.feed("impressions", *shown).feed("feedback", Feedback(user_id=f"1{ts}", ts=ts, item_id="a", action="click"))
+            if minute % 20 == 19:
+                pipeline.move_on(ts + MINUTE_MS - 1)
+                port.exhibit.show(telling(pipeline.report(), stats))
+        yield port
+
+
+@pytest.fixture(scope="module")
+def hostile(told: tuple[World, list[Report]]) -> Iterator[Served]:
+    with naming(told, HOSTILE) as port:
+        yield port
+
+
+@pytest.fixture(scope="module")
+def hebrew(told: tuple[World, list[Report]]) -> Iterator[Served]:
+    with naming(told, HEBREW, HEBREW_7, experiment_name=HEBREW_7) as port:
+        yield port
+
+
+@pytest.fixture(scope="module")
+def forged(told: tuple[World, list[Report]]) -> Iterator[Served]:
+    with naming(told, FORGED, experiment_name=f"{FORGED} 7") as port:
+        yield port
+
+
+class TestNames:
+    def test_what_events_name_is_text_wherever_it_stands(self, visit: Open, hostile: Served) -> None:
+        name = HOSTILE
+        found = visit(hostile.base, "?window=5m")
+        expect(found.section(EXPERIMENT).locator(".variant", has_text="<script>")).to_have_text(name)
+        expect(found.page.locator("h2", has_text="<script>")).to_have_text(f"Experiment {name}")
+        found.choose("Segment", f"surface={name}")
+        expect(found.cell("Live", "<script>").locator(".value")).to_have_text(re.compile(r"^\d\.\d{4}$"))
+        open_all(found)
+        assert found.page.evaluate(
+            "[document.querySelectorAll('script').length, document.images.length, document.body.dataset.ran ?? null]"
+        ) == [
+            1,
+            0,
+            None,
+        ]
+
+    def test_counts_stand_beside_the_names_that_they_belong_to_whatever_the_direction_of_the_names(
+        self, visit: Open, hebrew: Served
+    ) -> None:
+        found = visit(hebrew.base, "?window=5m")
+        verdict = found.section(HEBREW_7).locator(".verdict")
+        expect(verdict.locator(".fine")).to_contain_text(f"Users: control 2,000, {HEBREW} 2,000, {HEBREW_7} 2,000. 3 who saw")
+        expect(verdict.locator(".reason")).to_contain_text(f"{HEBREW_7}: ")
+        assert verdict.locator("p").evaluate_all(OUT_OF_ORDER) == []
+
+    def test_names_stand_apart_from_the_words_around_them_wherever_they_are(self, visit: Open, hebrew: Served) -> None:
+        found = visit(hebrew.base, "?window=5m")
+        found.choose("Segment", f"surface=\u2068{HEBREW}\u2069")
+        assert parse_qs(urlsplit(found.page.url).query)["segment"] == [f"surface={HEBREW}"]
+        expect(found.cell("Live", HEBREW_7, section=HEBREW_7).locator(".value")).to_have_text(re.compile(r"^\d\.\d{4}$"))
+        expect(found.page.locator("svg.chart").first).to_be_visible()
+        open_all(found)
+        texts = found.page.evaluate(READ)
+        assert len([text for kind, text in texts if HEBREW in text or HEBREW_7 in text]) > 20
+        assert {kind for kind, text in texts if HEBREW in text} == {"bdi", "option", "aria-valuetext"}
+        bare = [
+            (kind, text)
+            for kind, text in texts
+            if kind != "bdi" and re.search("[\u0590-\u05ff]", re.sub("\u2068[^\u2069]*\u2069", "", text))
+        ]
+        assert bare == []
+
+    def test_no_name_turns_the_reading_direction(self, visit: Open, forged: Served) -> None:
+        seen = f"new{REPLACED * len(BIDI_CONTROLS)} %4 yb retteb"
+        found = visit(forged.base, "?window=5m")
+        expect(found.section(f"{seen} 7").locator(".verdict .reason")).to_contain_text(f"{seen}: ")
+        found.choose("Segment", f"surface=\u2068{seen}\u2069")
+        assert parse_qs(urlsplit(found.page.url).query)["segment"] == [f"surface={FORGED}"]
+        expect(found.cell("Live", seen, section=f"{seen} 7").locator(".value")).to_have_text(re.compile(r"^\d\.\d{4}$"))
+        open_all(found)
+        controls = re.compile(f"[{BIDI_CONTROLS}]")
+        texts = [re.sub("\u2068([^\u2068\u2069]*)\u2069", r"\1", text) for _, text in found.page.evaluate(READ)]
+        assert len([text for text in texts if seen in text]) > 20
+        assert [text for text in texts if controls.search(text)] == []
+        (told,) = fetched(forged.base)["experiments"]
+        assert told["experiment"] == f"{FORGED} 7"  # the report has the names as they came
+
+    def test_the_page_finds_unfit_what_the_rest_does(self, visit: Open, still: Served) -> None:
+        page = visit(still.base).page
+        found = page.evaluate(
+            """async () => {
+                 const { fit } = await import("/page_words.js");
+                 const every = Array.from({ length: 0x110000 }, (_, code) => code);
+                 return every.filter((code) => fit(String.fromCodePoint(code)) !== String.fromCodePoint(code));
+               }"""
+        )
+        assert found == [code for code in range(0x110000) if fit(chr(code)) != chr(code)]
 
     def test_long_names_do_not_break_a_narrow_screen(self, visit: Open, told: tuple[World, list[Report]]) -> None:
         now_ms = int(time.time() * 1_000) // MINUTE_MS * MINUTE_MS
@@ -848,7 +972,7 @@ class TestWithoutAMouse:
         fresh.exhibit.show(telling(reports[-1], better.report(story.policy)))
         found.ask_again()
         expect(spoken).to_have_text(
-            re.compile(rf"^Experiment {EXPERIMENT}: Improved\. Treatment: .* certain at 95 % however often you look\.$")
+            re.compile(rf"^Experiment {EXPERIMENT}: Improved\. treatment: .* certain at 95 % however often you look\.$")
         )
         expect(found.section(EXPERIMENT).locator(".verdict .word")).to_have_text("▲ Improved")
         crossed = better.report(story.policy, multi_exposed_users=500)
