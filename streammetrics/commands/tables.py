@@ -8,7 +8,6 @@ from typing import NamedTuple
 from streammetrics.commands.terminal import FittingTable
 from streammetrics.report import Report, by_reason, refused_of
 from streammetrics.scoring import Layout
-from streammetrics.shown_text import fit
 from streammetrics.windows import GroupValues, View
 
 MAIN_FAMILIES = ("ndcg", "mrr", "hit_rate")
@@ -75,8 +74,8 @@ def values_table(spans: Iterable[tuple[str, Sequence[Arm]]], metrics: Sequence[s
     for span, arms in spans:
         for arm in arms:
             values = (number(arm.values.get(metric)) for metric in metrics)
-            lists = f"{arm.lists:,}", f"{arm.lists_with_feedback:,}"
-            table.add_row(span, fit(arm.experiment), fit(arm.name), *lists, *values)
+            lists = (f"{arm.lists:,}", f"{arm.lists_with_feedback:,}")
+            table.add_row(span, arm.experiment, arm.name, *lists, *values)
         table.add_section()
     return table
 

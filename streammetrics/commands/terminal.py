@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from streammetrics.commands.output_paths import standard_output
+from streammetrics.shown_text import fit
 
 PLAIN_WIDTH = 140
 """Columns of what goes into a pipe or a file."""
@@ -38,7 +39,8 @@ class FittingTable:
             self._table.add_column(heading, justify="right" if heading in numbers else "left", no_wrap=True)
 
     def add_row(self, *cells: str | Text) -> None:
-        row = [Text(cell) if isinstance(cell, str) else cell for cell in cells]
+        """Strings are made fit to be shown; a Text is taken as it is."""
+        row = [Text(fit(cell)) if isinstance(cell, str) else cell for cell in cells]
         told = self._grouped and bool(self._rows) and self._rows[-1][0] == row[0]
         self._rows.append(row)
         self._table.add_row(*([Text(), *row[1:]] if told else row))

@@ -92,11 +92,8 @@ def _charts(section: Element, experiment: ExperimentReport, looks: list[tuple[in
                 _text(figure, "figcaption", [Name(variant.variant), f": {metric}@{k}"])
                 figure.append(interval_chart(points, -experiment.margin))
     if len(charts):
-        control, legend = (
-            Name(experiment.control or "the control"),
-            " with its interval, as known at each event time; dashed: the drop that is tolerated.",
-        )
-        _text(section, "p", ["Lift against ", control, legend], {"class": "note"})
+        legend = " with its interval, as known at each event time; dashed: the drop that is tolerated."
+        _text(section, "p", ["Lift against ", Name(experiment.control or "control"), legend], {"class": "note"})
 
 
 def _measures(section: Element, experiment: ExperimentReport) -> None:

@@ -65,7 +65,7 @@ def _arms(experiment: ExperimentReport) -> FittingTable:
     exposed = sum(variant.first_exposures for variant in experiment.variants)
     for variant in experiment.variants:
         share = f"{100 * variant.first_exposures / exposed:.1f} %" if exposed else "-"
-        table.add_row(Text(fit(variant.variant)), fit(variant.role), f"{variant.users:,}", share, f"{variant.lists:,}")
+        table.add_row(variant.variant, variant.role, f"{variant.users:,}", share, f"{variant.lists:,}")
     return table
 
 
@@ -84,7 +84,7 @@ def _measures(experiment: ExperimentReport, shown: tuple[tuple[str, int], ...] |
             verdict.append(" (pages)", style="dim")
         interval = interval_text(each.lift_lower, each.lift_upper)
         mean = number(of_control.get((each.metric, each.k)))
-        table.add_row(fit(f"{each.metric}@{each.k}"), Text(fit(variant)), mean, number(each.mean), lift_text(each.lift), interval, verdict)
+        table.add_row(f"{each.metric}@{each.k}", variant, mean, number(each.mean), lift_text(each.lift), interval, verdict)
     return table
 
 
@@ -94,7 +94,7 @@ def _preferences(experiment: ExperimentReport) -> FittingTable:
     for each in experiment.preferences:
         verdict = Text(each.verdict.word, style=STYLES[each.verdict.word])
         counts = f"{each.users:,}", f"{each.lists:,}"
-        table.add_row(Text(fit(each.team)), Text(fit(each.against)), *counts, f"{each.credit:+.4f}", credit_text(each), verdict)
+        table.add_row(each.team, each.against, *counts, f"{each.credit:+.4f}", credit_text(each), verdict)
     return table
 
 
