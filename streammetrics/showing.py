@@ -1,13 +1,14 @@
 """Which list of a session shows an item at a time, as far as what came at or before that time shows it.
 
 Pure. Later copies of a list may not count for what came before them: they could take feedback from, or give it back to, an older
-list that is final. So a list that came in several copies shows each item from some time on, and perhaps until some other.
+list that is final. So a list that came in several copies shows each item from some time on, and perhaps until some other; and copies
+that come to hold too many items, and so are no list, keep what answers them.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from streammetrics.copies import Facts, Parts
@@ -21,23 +22,24 @@ class Showing:
 
     __slots__ = ("_of_copies", "_of_lists", "earliest")
 
-    def __init__(self, lists: Iterable[Facts], parts: Mapping[str, Parts]) -> None:
-        self.earliest = _EVER
+    def __init__(self, lists: Collection[Facts], parts: Mapping[str, Parts]) -> None:
+        """`parts` are the ids that came in several copies: those of `lists`, and those that hold too many items to be lists."""
         self._of_lists: dict[str, list[tuple[int, str]]] = {}
         """By item, ascending: the time and the id of each list that came as one event."""
         self._of_copies: dict[str, list[tuple[int, int, int, str]]] = {}
         """By item: from when and until when a list of several copies shows it, the list's time then, and its id."""
         for facts in sorted(lists, key=lambda facts: (facts.ts, facts.impression_id)):
-            copies = parts.get(facts.impression_id)
-            if copies is None:
-                self.earliest = min(self.earliest, facts.ts)
+            if facts.impression_id not in parts:
                 for item in set(facts.items):
                     self._of_lists.setdefault(item, []).append((facts.ts, facts.impression_id))
-            else:
-                self._add_copies(facts.impression_id, copies)
+        begun = {identity: self._add_copies(identity, copies) for identity, copies in parts.items()}
+        self.earliest = min([begun.get(facts.impression_id, facts.ts) for facts in lists], default=_EVER)
 
-    def _add_copies(self, identity: str, copies: Parts) -> None:
-        """Fragments show what they hold from their time on, under the time of the first, until a whole copy says what the list is."""
+    def _add_copies(self, identity: str, copies: Parts) -> int:
+        """Fragments show what they hold from their time on, under the time of the first, until a whole copy says what the list is.
+
+        Returns the time of the first copy.
+        """
         begun, whole = copies.fragments[0].ts, copies.whole
         until = _EVER if whole is None else whole.ts
         known: set[str] = set()
@@ -49,7 +51,7 @@ class Showing:
         if whole is not None:
             for item in {*whole.items}:
                 self._of_copies.setdefault(item, []).append((whole.ts, _EVER, whole.ts, identity))
-        self.earliest = min(self.earliest, begun, until)
+        return min(begun, until)
 
     def add(self, facts: Facts) -> None:
         """One more list that came as one event."""

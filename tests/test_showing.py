@@ -20,22 +20,23 @@ def facts(identity: str, ts: int, items: tuple[str, ...]) -> Facts:
 
 @st.composite
 def sessions(draw: st.DrawFn) -> tuple[list[Facts], dict[str, Parts]]:
-    """Lists, some of which came as fragments, with a whole copy or without."""
+    """Lists, some of which came as fragments, with a whole copy or without; and fragments that are no list."""
     lists, parts = [], {}
     for identity in draw(st.sets(st.sampled_from(IDS))):
         whole = draw(st.none() | st.builds(facts, st.just(identity), times, held))
         found = draw(st.lists(st.builds(Fragment, times, held, st.just(()), st.just(()), st.just(()), st.just(()), st.just(0)), max_size=3))
         if found:
             parts[identity] = Parts(whole, whole is not None, tuple(sorted(found)))
+            if whole is None and draw(st.booleans()):
+                continue
             lists.append(whole or facts(identity, min(found).ts, tuple({item for fragment in found for item in fragment.items})))
         elif whole is not None:
             lists.append(whole)
     return lists, parts
 
 
-def as_of(shown: Facts, parts: dict[str, Parts], ts: int) -> tuple[int, set[str]] | None:
+def as_of(copies: Parts, ts: int) -> tuple[int, set[str]] | None:
     """A list's time and items as its copies dated at or before a time make them; None when there is no such copy."""
-    copies = parts.get(shown.impression_id, Parts(shown, True, ()))
     if copies.whole is not None and copies.whole.ts <= ts:
         return copies.whole.ts, set(copies.whole.items)
     earlier = [fragment for fragment in copies.fragments if fragment.ts <= ts]
@@ -46,11 +47,12 @@ def as_of(shown: Facts, parts: dict[str, Parts], ts: int) -> tuple[int, set[str]
 def test_the_latest_list_that_shows_an_item_is_found_at_any_time(session: tuple[list[Facts], dict[str, Parts]]) -> None:
     lists, parts = session
     showing = Showing(lists, parts)
+    copies = {each.impression_id: Parts(each, True, ()) for each in lists} | parts
     for ts in (-1, *TIMES, 1 << 50):
-        known = [(each.impression_id, found) for each in lists if (found := as_of(each, parts, ts)) is not None]
-        assert (showing.earliest <= ts) == bool(known)
+        known = {identity: found for identity, each in copies.items() if (found := as_of(each, ts)) is not None}
+        assert (showing.earliest <= ts) == any(each.impression_id in known for each in lists)
         for item in ITEMS:
-            shown = [(of_list, identity) for identity, (of_list, items) in known if item in items]
+            shown = [(of_list, identity) for identity, (of_list, items) in known.items() if item in items]
             assert showing.latest(ts, item) == (max(shown)[1] if shown else None)
 
 
