@@ -42,7 +42,12 @@ def engine_of(
     rules = EngineRules(
         topics=settings.inputs,
         grades=parse_grades(grades),
-        join=JoinRules(gap_ms=settings.gap_ms, attribution_ms=settings.attribution_ms, session_events_max=settings.session_events_max),
+        join=JoinRules(
+            gap_ms=settings.gap_ms,
+            attribution_ms=settings.attribution_ms,
+            session_events_max=settings.session_events_max,
+            lists_open_max=lists_open_max,
+        ),
         out_of_orderness_ms=settings.out_of_orderness_ms,
         lateness_ms=settings.lateness_ms,
         future_ms=settings.future_ms,

@@ -195,3 +195,13 @@ def test_where_batches_are_cut_and_what_crashes_does_not_matter_at_tight_limits(
     assert counts_of(cut) == counts_of(whole)
     assert [final.pane for final in cut.finals] == [final.pane for final in whole.finals]
     assert cut.state.totals == whole.state.totals
+
+
+def test_a_list_whose_session_is_over_takes_no_room_wherever_batches_are_cut() -> None:
+    steps = arrivals(OLDER, Impression("clock", "v", 20, ()), Impression("b", "u", 20, ("i",)))
+    for batch in (1, 3):
+        machine = Machine(engine_of(ONE_INPUT, lists_open_max=1), ONE_INPUT)
+        for start in range(0, 3, batch):
+            machine.take(steps[start : start + batch])
+        machine.finish(flush=True)
+        assert counts_of(machine) == {("events", "events"): 3}
