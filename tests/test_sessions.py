@@ -64,6 +64,14 @@ def test_a_full_session_takes_no_more_and_does_not_bridge() -> None:
     user = opened(0, 0, 0, 0)
     assert user.session_at(7, RULES, []) == (None, None)
     assert user.session_at(8, RULES, [])[0] is not None
+    assert [session.first for session in user.sessions] == [0, 8]
+
+
+@pytest.mark.parametrize("times", [(0, 0, 0, 0, 14), (0, 14, 14, 14, 14)])
+def test_nothing_bridges_to_a_full_session(times: tuple[int, ...]) -> None:
+    user = opened(*times)
+    assert user.session_at(7, RULES, []) == (None, None)
+    assert [session.first for session in user.sessions] == [0, 14]
 
 
 def test_a_session_closes_only_one_past_its_gap() -> None:
@@ -79,6 +87,15 @@ def test_feedback_without_an_id_answers_the_latest_list_at_or_before_it_that_sho
     assert {identity: hits(session, identity) for identity in session.lists} == {"x": {}, "y": {}, "z": {0: 1}, "later": {}}
     answer(session, 3, "b")
     assert hits(session, "x") == {1: 1}
+
+
+@pytest.mark.parametrize("order", ["yz", "zy"])
+def test_of_two_lists_of_fragments_shown_at_once_feedback_without_an_id_answers_the_greatest_id(order: str) -> None:
+    session = Session(0, 100)
+    for identity in order:
+        session.add_impression(Impression(identity, "u", 3, ("a",), positions=(0,)), 0, RULES, [])
+    answer(session, 3, "a")
+    assert (hits(session, "y"), hits(session, "z")) == ({}, {0: 1})
 
 
 @pytest.mark.parametrize(
@@ -103,6 +120,31 @@ def test_an_item_shown_again_earns_its_grade_at_its_first_place() -> None:
     session = shown(("x", 4, ("b", "a", "a")))
     answer(session, 4, "a", "x")
     assert hits(session, "x") == {1: 1}
+
+
+@pytest.mark.parametrize(
+    ("answers", "repeated"), [(((4, 0), (4, 1)), 1), (((4, 1), (4, 0)), 1), (((5, 1), (4, 0)), 1), (((5, 0), (4, 1)), 0)]
+)
+def test_of_equal_answers_from_two_topics_the_later_one_is_repeated(answers: tuple[tuple[int, int], ...], repeated: int) -> None:
+    session = shown(("x", 4, ("a",)))
+    for ts, topic in answers:
+        session.add_feedback(StoredFeedback(ts, "x", "a", "click", 1, topic), RULES.attribution_ms, [])
+    assert fates(session) == {("matched", 0): 1, ("matched", 1): 1, ("repeated", repeated): 1}
+
+
+def test_fragments_that_together_hold_as_many_items_as_a_list_may_are_that_list() -> None:
+    session = Session(0, 100)
+    for position, item in enumerate("abc"):
+        session.add_impression(Impression("x", "u", 1, (item,), positions=(position,)), 0, RULES, [])
+    assert session.lists["x"].items == ("a", "b", "c")
+    assert fates(session) == {}
+
+
+def test_the_team_of_an_item_is_the_one_that_the_first_fragment_says() -> None:
+    session = Session(0, 100)
+    for ts, items, positions, teams in ((2, ("a", "b"), (0, 1), ("B", "B")), (1, ("a",), (0,), ("A",))):
+        session.add_impression(Impression("x", "u", ts, items, positions=positions, teams=teams), 0, RULES, [])
+    assert session.lists["x"].facts.teams == ("A", "B")
 
 
 def test_fragments_that_together_hold_too_many_items_are_no_list_and_are_counted_when_the_session_closes() -> None:
