@@ -206,7 +206,7 @@ def test_a_board_keeps_of_each_task_what_its_store_keeps() -> None:
         board.update(1, {start: reach}, 0)
     assert [board.window(10, end, 5).arms[0].users for end in (10, 20, 30)] == [1, 2, 2]
     board.update(1, {10: reach}, 0, anew=True)
-    assert [board.window(10, end, 5).arms[0].users for end in (20, 30)] == [2, 1]
+    assert [board.window(10, end, 5).arms[0].users for end in (30, 20)] == [1, 2]
 
 
 def test_panes_take_their_reach_with_them() -> None:
@@ -303,6 +303,20 @@ def list_of(pane: int, place: int | None) -> ShownByUser:
 @given(looks, st.lists(st.integers(0, 12), max_size=6))
 def test_what_is_stored_of_a_user_between_two_rounds_is_enough(lists: list[tuple[str, int, int | None]], cuts: list[int]) -> None:
     assert reached(lists, [min(cut, len(lists)) for cut in cuts]) == reached(lists, [])
+
+
+def test_a_hit_at_each_end_of_the_longest_window_is_one_user_though_he_was_stored_between() -> None:
+    board = ReachBoard(LAYOUT, 10, decode_reach)
+    reaches = reached([("u", 0, 0), ("u", 3, None), ("u", 3, 0)], [2])
+    board.update(0, {start: encode_reach(reach) for start, reach in reaches.items()}, 0)
+    assert board.window(40, 40, 4).arms[0].users_with_hit == {1: 1, 3: 1}
+
+
+def test_the_first_pane_that_is_counted_is_counted_whole() -> None:
+    looked = PresenceRound(LAYOUT, panes_max=4, pane_ms=10, first=5)
+    looked.enter({}, [list_of(4, None), list_of(5, None)])
+    reaches: Reaches = {}
+    assert looked.sum(reaches) == {50}
 
 
 def test_what_the_next_owner_of_a_task_has_written_already_does_not_stop_the_former_one() -> None:
