@@ -79,6 +79,15 @@ def test_scales_are_chosen_once_and_serve_every_later_look() -> None:
     } == frozen
 
 
+def test_with_just_enough_users_scales_are_chosen_and_numbers_shown() -> None:
+    moments = {"control": arm(100, 0.5, 1), "treatment": arm(100, 0.5, 2)}
+    assert sorted(choose_scales(MEASURES, Policy(), moments, {})) == sorted(MEASURES.names)
+    found = told(Policy(), stored(moments, credits={("control", "treatment"): credit(100, 0.5)}))
+    assert [len(variant.measures) for variant in found.variants] == [len(MEASURES), len(MEASURES)]
+    assert found.preferences[0].credit_lower is not None
+    assert "nothing is shown" not in found.preferences[0].verdict.reason
+
+
 def test_no_scale_is_chosen_before_there_is_something_to_compare() -> None:
     enough, few, empty = arm(150, 0.5, 1), arm(99, 0.5, 2), arm(150, 0.0, 3)
     assert choose_scales(MEASURES, Policy(), {"control": enough, "treatment": few}, {}) == {}
@@ -214,6 +223,9 @@ def test_variance_reduction_narrows_the_interval_and_is_published() -> None:
     assert told.reduced is not None
     assert told.reduced.variance_reduction > 0.3
     assert told.reduced.users_with_earlier == 1_500
+    control = found.variants[0].measures[0].reduced
+    assert control is not None
+    assert told.reduced.lift == told.reduced.mean / control.mean - 1 != told.lift
     assert None not in (told.reduced.lift_upper, told.reduced.lift_lower, told.lift_upper, told.lift_lower)
     assert told.reduced.lift_upper - told.reduced.lift_lower < 0.85 * (told.lift_upper - told.lift_lower)  # type: ignore[operator]
     rows = {row.series: row.value for row in found.rows() if (row.variant, row.metric, row.k) == ("treatment", told.metric, str(told.k))}

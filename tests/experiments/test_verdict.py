@@ -105,10 +105,12 @@ def test_a_stray_label_is_no_trouble_until_many_users_have_it() -> None:
         assert (found.troubles, round(found.sample_ratio_p, 6)) == (troubles, 1.0), strays
     assert len(health(policy, {"control": 4_500, "treatment": 5_500, "treatmnet": 900}, 0).troubles) == 2
     assert health(policy, {"control": 3, "treatment": 3, "treatmnet": 2}, 0).troubles == ()
+    assert [len(health(policy, {"control": 49, "treatment": each, "treatmnet": 2}, 0).troubles) for each in (48, 49)] == [0, 1]
 
 
 def test_a_handful_of_users_says_nothing_about_double_exposure() -> None:
     assert health(Policy(), {"control": 3, "treatment": 4}, 5).troubles == ()
+    assert [len(health(Policy(), {"control": 50, "treatment": each}, 2).troubles) for each in (49, 50)] == [0, 1]
     assert health(Policy(), {}, 0).multi_exposed_share == 0
 
 
