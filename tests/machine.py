@@ -47,6 +47,7 @@ def engine_of(
             attribution_ms=settings.attribution_ms,
             session_events_max=settings.session_events_max,
             lists_open_max=lists_open_max,
+            items_max=settings.items_max,
         ),
         out_of_orderness_ms=settings.out_of_orderness_ms,
         lateness_ms=settings.lateness_ms,

@@ -88,6 +88,7 @@ def settings(*, session_events_max: int = 1_000) -> st.SearchStrategy[Settings]:
         idle_ms=st.sampled_from((6, 0)),
         future_ms=st.sampled_from((20, 0)),
         session_events_max=st.just(session_events_max),
+        items_max=st.sampled_from((1_000, 2, 1_000)),
         rules=st.sampled_from(RULES),
         segments=st.sampled_from(((), ("surface",), ("surface", "country"))),
     )

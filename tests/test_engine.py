@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -156,9 +157,14 @@ TAKES_AWAY = (OLDER, Impression("b", "u", 3, ("j",), positions=(0,)), CLICK, BEY
 GIVES_BACK = (OLDER, Impression("b", "u", 3, ("i",), positions=(0,)), CLICK, BEYOND, Impression("b", "u", 8, ("j",)))
 
 
-@pytest.mark.parametrize("events", [TAKES_AWAY, GIVES_BACK], ids=["takes feedback away", "gives feedback back"])
+TOO_LONG = (*GIVES_BACK[:-1], Impression("b", "u", 8, ("j", "k"), positions=(1, 2)))
+
+
+@pytest.mark.parametrize(
+    "events", [TAKES_AWAY, GIVES_BACK, TOO_LONG], ids=["takes feedback away", "gives feedback back", "is one too long with it"]
+)
 def test_a_late_part_of_one_list_cannot_change_another_that_is_final(events: tuple[Impression | Feedback, ...]) -> None:
-    case = Case(ONE_INPUT, arrivals(*events))
+    case = Case(replace(ONE_INPUT, items_max=2), arrivals(*events))
     machine = machine_for(case)
     for step in case.steps:
         machine.take([step])

@@ -40,6 +40,7 @@ def oracle_settings(settings: Settings) -> OracleSettings:
         pane_ms=windows.pane_ms,
         windows_ms=(windows.pane_ms,),
         session_events_max=join.session_events_max,
+        items_max=settings.events.limits.items_max,
         rules=parse_rules(join.grades),
         cutoffs=tuple(settings.metrics.cutoffs),
     )

@@ -268,6 +268,7 @@ class Pipeline:
             pane_ms=windows.pane_ms,
             windows_ms=tuple(window.ms for window in windows.windows),
             session_events_max=join.session_events_max,
+            items_max=self.settings.events.limits.items_max,
             rules=parse_rules(self.engine.rules.grades.text),
             segments=tuple(windows.segments),
             cutoffs=tuple(metrics.cutoffs),

@@ -11,7 +11,7 @@ steps go through four stages, one module each:
 `grades` holds the rules that turn an action into a grade, `scores` naive list metrics, `values` what goes in and out.
 
 Not modelled, because it needs no judge or is judged elsewhere: bytes and malformed events, all limits but
-`session_events_max`, retention, experiment moments, sums of squares.
+`session_events_max` and `items_max`, retention, experiment moments, sums of squares.
 
 Where the written semantics leave room, these are the choices made:
 
@@ -33,9 +33,11 @@ Where the written semantics leave room, these are the choices made:
 9. `unknown_action` and `duplicate` move at once; so `duplicate` is what the sessions as they stand would count.
 10. After a flush W and F are infinite, and the windows of both views end with the pane of the newest admitted event; without
     any admitted event, and with W at minus infinity, a window has no end (None) and no groups.
-11. Feedback without an id finds its list among the lists as the events dated at or before it make them; whether that list, as
+11. Fragments that together hold more than `items_max` items are no list: each that counts is `too_many_items`.
+12. Feedback without an id finds its list among the lists as the events dated at or before it make them; whether that list, as
     all events make it, shows the item and is recent enough is asked afterwards. Otherwise a fragment or whole copy that
-    comes later could take such feedback from an older list that is final, or give it back.
+    comes later could take such feedback from an older list that is final, or give it back. So fragments that are no list, or
+    become none, keep the feedback that finds them: it is `orphan`.
 """
 
 from __future__ import annotations

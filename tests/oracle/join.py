@@ -48,13 +48,17 @@ def resolve(session: Sequence[Admitted], settings: Settings) -> Resolved:
     """Join one session: first its lists, then each feedback with them."""
     resolved = Resolved()
     shows = [one for one in session if isinstance(one.event, Impression)]
+    seen: dict[str, list[Admitted]] = {}
     for impression_id in sorted({_impression(one).impression_id for one in shows}):
         of_one_id = [one for one in shows if _impression(one).impression_id == impression_id]
         shown, counting = _list_of(of_one_id, settings)
-        resolved.lists[impression_id] = shown
+        is_whole = any(one.number in counting and _impression(one).positions is None for one in of_one_id)
+        fits = is_whole or len(shown.items) <= settings.items_max
+        if fits:
+            resolved.lists[impression_id] = shown
+        seen[impression_id] = of_one_id
         for one in of_one_id:
-            resolved.fates[one.number] = "shown" if one.number in counting else "duplicate"
-    seen = {impression_id: [one for one in shows if _impression(one).impression_id == impression_id] for impression_id in resolved.lists}
+            resolved.fates[one.number] = "duplicate" if one.number not in counting else "shown" if fits else "too_many_items"
     done: set[tuple[str, str, str]] = set()
     for one in sorted(session, key=lambda one: (one.event.ts, settings.inputs.index(one.input), one.number)):
         if isinstance(one.event, Feedback):
@@ -137,11 +141,9 @@ def _list_for(feedback: Feedback, lists: Mapping[str, List], seen: Mapping[str, 
     if impression_id is None:
         earlier = {name: [one for one in events if one.event.ts <= feedback.ts] for name, events in seen.items()}
         candidates = [_list_of(events, settings)[0] for events in earlier.values() if events]
-        if not candidates:
-            return "orphan"
         showing = [shown for shown in candidates if feedback.item_id in shown.items]
         if not showing:
-            return "out_of_list"
+            return "out_of_list" if any(shown.impression_id in lists for shown in candidates) else "orphan"
         impression_id = max(showing, key=lambda shown: (shown.ts, shown.impression_id)).impression_id
     if impression_id not in lists:
         return "orphan"

@@ -281,6 +281,13 @@ class TestFragments:
         trace = [show("x", 10), part("x", 7, ("a", 1)), part("x", 8, ("b", 2)), part("x", 4, ("c", 3))]
         assert [judge(trace[:seen], PATIENT).totals["duplicate"] for seen in (3, 4)] == [2, 4]
 
+    def test_fragments_that_hold_too_many_items_are_no_list_and_keep_their_feedback(self) -> None:
+        under = replace(PATIENT, items_max=2)
+        parts = [part("x", 1, (item, position)) for position, item in enumerate("abc")]
+        assert fates(*parts[:2], under=under) == ["shown", "shown"]
+        trace = (show("w", 0, "abcd"), *parts, react(2, "a"), react(2, "d"))
+        assert fates(*trace, under=under) == ["shown", *["too_many_items"] * 3, "orphan", "matched"]
+
 
 class TestFeedback:
     def test_it_counts_up_to_the_attribution_inclusive(self) -> None:

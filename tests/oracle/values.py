@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 from streammetrics.events.model import Event
 from tests.oracle.grades import Rule, parse_rules
 
-FATES_AT_CLOSE = ("orphan", "out_of_list", "too_old", "matched")
+FATES_AT_CLOSE = ("orphan", "out_of_list", "too_old", "matched", "too_many_items")
 """Fates that are counted when the session closes, as `repeated` is."""
 
 REASONS = ("events", "future", "late", "session_full", "duplicate", "unknown_action", *FATES_AT_CLOSE, "repeated")
@@ -18,7 +18,8 @@ REASONS = ("events", "future", "late", "session_full", "duplicate", "unknown_act
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings that change numbers. Durations in milliseconds; `inputs` in configuration order."""
+    """The settings that change numbers. Durations in milliseconds; `inputs` in configuration order; `items_max` judges what fragments
+    make together, for more in one event are refused before."""
 
     inputs: tuple[str, ...] = ("impressions", "feedback")
     gap_ms: int = 7
@@ -30,6 +31,7 @@ class Settings:
     pane_ms: int = 4
     windows_ms: tuple[int, ...] = (4, 12)
     session_events_max: int = 1_000
+    items_max: int = 1_000
     rules: tuple[Rule, ...] = parse_rules("purchase=3, watch>=30=2, click=1, skip=0")
     segments: tuple[str, ...] = ()
     cutoffs: tuple[int, ...] = (1, 3)
