@@ -211,3 +211,41 @@ def test_a_list_whose_session_is_over_takes_no_room_wherever_batches_are_cut() -
             machine.take(steps[start : start + batch])
         machine.finish(flush=True)
         assert counts_of(machine) == {("events", "events"): 3}
+
+
+@pytest.mark.parametrize(("clock", "final"), [(5, []), (6, [0])])
+def test_a_pane_that_ends_just_where_all_is_final_is_handed_over_at_once(clock: int, final: list[int]) -> None:
+    machine = Machine(engine_of(ONE_INPUT), ONE_INPUT)
+    machine.take(arrivals(OLDER, Impression("clock", "v", clock, ())))
+    machine.commit()
+    assert [pane.start_ms for pane in machine.finals] == final
+
+
+def test_a_pane_that_is_not_final_stays_though_panes_are_kept_for_less() -> None:
+    machine = Machine(engine_of(ONE_INPUT, retention_ms=1), ONE_INPUT)
+    for event in (OLDER, Impression("clock", "v", 5, ())):
+        machine.take(arrivals(event))
+        machine.commit()
+    machine.open()
+    machine.finish(flush=True)
+    assert [pane.start_ms for pane in machine.finals] == [0, 5]
+
+
+def test_what_a_group_left_behind_does_not_count_when_it_comes_back() -> None:
+    settings = replace(ONE_INPUT, pane_ms=4, windows_ms=(4,))
+    machine = Machine(engine_of(settings, groups_max=3, retention_ms=1), settings)
+    shown = [("a", 0), ("c", 0), ("b", 4), ("a", 4)]
+    machine.take(arrivals(*(Impression(f"{arm}{ts}", arm, ts, ("i",), (("ranker", arm),)) for arm, ts in shown)))
+    machine.finish(flush=True)
+    assert {group: tally[0] for group, tally in machine.state.totals.items()} == {("", ""): 2, ("ranker", "a"): 1, ("ranker", "b"): 1}
+
+
+def test_a_user_is_let_go_only_once_he_is_saved() -> None:
+    machine = Machine(engine_of(ONE_INPUT), ONE_INPUT)
+    machine.take(arrivals(OLDER))
+    machine.engine.drop(machine.state, ["u"])
+    machine.engine.forget(machine.state, 0)
+    assert [*machine.state.users] == ["u"]
+    machine.prepare()
+    machine.engine.drop(machine.state, ["u"])
+    assert [*machine.state.users] == []
