@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streammetrics.errors import StateError
 from streammetrics.events.model import Feedback, Impression
 from streammetrics.metrics import Scorer
 from tests.machine import Machine, counts_of, engine_of
@@ -249,3 +250,10 @@ def test_a_user_is_let_go_only_once_he_is_saved() -> None:
     machine.prepare()
     machine.engine.drop(machine.state, ["u"])
     assert [*machine.state.users] == []
+
+
+def test_state_of_other_topics_is_refused_though_they_are_as_many() -> None:
+    machine, other = Machine(engine_of(ONE_INPUT), ONE_INPUT), replace(ONE_INPUT, inputs=("others",))
+    machine.commit()
+    with pytest.raises(StateError, match="state of other rules"):
+        Machine(engine_of(other), other, machine.store)

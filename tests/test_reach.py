@@ -238,6 +238,18 @@ def test_another_longest_window_begins_anew_and_shows_nothing_before() -> None:
     ]
 
 
+def test_who_was_promised_more_patience_is_waited_for_though_it_has_become_less() -> None:
+    patient = Machine(engine_of(SETTINGS, reach=ReachRules(panes=10, patience_ms=300)), SETTINGS)
+    take(patient, shown("u", START_MS), clicked("u", START_MS))
+    machine = machine_of(store=patient.store)
+    take(machine, shown("clock", START_MS + 700))
+    assert {end for _, end in shown_now(machine)} == {START_MS - 100}
+    take(machine, shown("clock", START_MS + 900))
+    take(machine, shown("clock", START_MS + 900))
+    assert {end for _, end in shown_now(machine)} == {START_MS + 100}
+    assert all_traffic(machine)[100] == (1, {1: 1, 3: 1})
+
+
 def test_where_users_are_not_counted_nothing_is_kept_of_them_and_no_window_is_shown() -> None:
     machine = Machine(engine_of(SETTINGS), SETTINGS)
     take(machine, shown("u", START_MS), shown("clock", START_MS + 10_000))
