@@ -257,3 +257,13 @@ def test_state_of_other_topics_is_refused_though_they_are_as_many() -> None:
     machine.commit()
     with pytest.raises(StateError, match="state of other rules"):
         Machine(engine_of(other), other, machine.store)
+
+
+def test_the_totals_of_a_group_go_with_it() -> None:
+    machine = Machine(engine_of(ONE_INPUT, groups_max=2, retention_ms=1), ONE_INPUT)
+    found = []
+    for arm, ts in (("a", 0), ("a", 10), ("b", 20), ("b", 30)):
+        machine.take(arrivals(Impression(f"x{ts}", "u", ts, ("i",), (("ranker", arm),))))
+        machine.commit()
+        found.append([*machine.state.totals])
+    assert found == [[], [("", ""), ("ranker", "a")], [], [("", ""), ("ranker", "b")]]

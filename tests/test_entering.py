@@ -237,6 +237,15 @@ def kept(machine: Machine, *users: str) -> tuple[dict[str, bytes], list[str], di
     return dict(loaded.totals), list(loaded.due), dict(machine.store.view([0], {}, {})[0].experiments)
 
 
+def test_a_list_that_entered_before_its_session_closed_does_not_enter_again() -> None:
+    machine = machine_of()
+    take(machine, shown("u", NOON_MS, RANKER))
+    for at in (650, 1_150, 2_500):
+        take(machine, shown("clock", NOON_MS + at))
+    _, _, lists, *_ = found(machine)["ranker", None].sums["a", "mrr@3"]
+    assert lists == 1
+
+
 def test_an_experiment_that_is_over_leaves_nothing_behind() -> None:
     machine = machine_of(due_max=1, idle_ms=DAY_MS)
     take(machine, *(shown(f"u{number}", NOON_MS + number, RANKER) for number in range(5)), shown("clock", NOON_MS + 10_000))

@@ -250,6 +250,17 @@ def test_who_was_promised_more_patience_is_waited_for_though_it_has_become_less(
     assert all_traffic(machine)[100] == (1, {1: 1, 3: 1})
 
 
+def test_where_a_user_was_is_kept_while_a_list_of_his_may_still_enter() -> None:
+    settings = replace(SETTINGS, gap_ms=100, windows_ms=(500,))
+    machine = Machine(engine_of(settings, reach=ReachRules(panes=5)), settings)
+    take(machine, shown("u", START_MS), shown("clock", START_MS + 300), clicked("u", START_MS + 398))
+    machine.take([shown("u", START_MS + 499), shown("clock", START_MS + 550)])
+    take(machine, shown("clock", START_MS + 551))
+    take(machine, shown("clock2", START_MS + 1_000))
+    take(machine, shown("clock2", START_MS + 1_001))
+    assert shown_now(machine)[500, START_MS + 500]["", ""][0] == 2
+
+
 def test_where_users_are_not_counted_nothing_is_kept_of_them_and_no_window_is_shown() -> None:
     machine = Machine(engine_of(SETTINGS), SETTINGS)
     take(machine, shown("u", START_MS), shown("clock", START_MS + 10_000))
