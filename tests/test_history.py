@@ -48,6 +48,11 @@ def test_two_who_looked_apart_know_together_what_one_would_have_seen(ours: list[
     assert taken(ours).merge(taken(theirs)) == taken(sorted({*ours, *theirs}))
 
 
+def test_of_two_looks_at_one_time_ones_own_counts() -> None:
+    ours, theirs = (Thinned(LOOK_MS, ((5, value),)) for value in ("ours", "theirs"))
+    assert ours.merge(theirs).kept == ((5, "ours"),)
+
+
 def test_a_year_of_looks_stays_bounded_and_keeps_the_first_one() -> None:
     found: Thinned[int] = Thinned()
     for minute in range(0, 525_600, 7):
