@@ -16,6 +16,8 @@ from streammetrics.events.model import Feedback, Impression
 from streammetrics.experiments import ExperimentReport, Policy
 from streammetrics.ledger import ExperimentView, Ledger
 from streammetrics.lives import WHOLE, Earlier, ExperimentRules, Span
+from streammetrics.metrics import Scorer, Spec
+from streammetrics.metrics.units import TOTAL_MAX
 from streammetrics.publisher import Publisher
 from streammetrics.report import UNMATCHED, Report
 from streammetrics.user_totals import TEAM_PAIRS_MAX
@@ -336,7 +338,11 @@ def test_a_list_that_waits_alone_moves_the_time_at_which_its_user_is_looked_at()
 def test_lists_of_a_user_beyond_what_his_totals_can_hold_are_counted() -> None:
     engine = Engine(engine_of(SETTINGS, experiments=ExperimentRules()).rules, engine_of(SETTINGS).layout.scorer)
     assert engine.users is not None
-    assert 1 << 19 < engine.users.lists_max <= 1 << 22
+    (best, *_) = Scorer(["dcg@1"], Spec(gain="exp2"), grade_max=18).score_list([18])
+    highest = Engine(engine.rules, Scorer(["dcg@1"], Spec(gain="exp2"), grade_max=18)).users
+    assert highest is not None
+    assert (engine.users.lists_max, highest.lists_max) == (1 << 22, TOTAL_MAX // best)
+    assert highest.lists_max < 5_000
     engine.users.lists_max = 2
     machine = Machine(engine, SETTINGS)
     take(machine, *(shown("u", NOON_MS + turn, RANKER) for turn in range(3)), shown("clock", NOON_MS + 10_000))

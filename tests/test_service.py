@@ -576,6 +576,18 @@ class TestIdleInputs:
         assert bench.worker.works[0].idle == {0, 1}
         assert not [line for line in lines if line["log_level"] == "warning"]
 
+    def test_an_input_that_speaks_again_is_waited_for_from_its_first_record_on(self) -> None:
+        bench = Bench(idle_ms=self.IDLE_MS, settings=replace(SETTINGS, lateness_ms=0))
+        for ts in range(0, 100, 10):
+            bench.show(ts)
+            bench.turn()
+        assert bench.worker.works[0].idle == {1}
+        bench.show(200)  # taken before the click, which it would make late
+        bench.click(100)
+        bench.turn(2)
+        assert bench.offsets == [11, 1]
+        assert bench.letters.kept == []
+
     def test_an_input_whose_events_come_among_other_records_is_not_silent(self) -> None:
         bench = Bench(idle_ms=self.IDLE_MS)
         Glancing(bench)
