@@ -901,6 +901,8 @@ class TestOwnership:
         bench.show(0)
         bench.turn()
         bench.replace_worker(topic_ids=["", ""])  # a broker that tells no ids leaves what is known
+        bench.show(100)
+        bench.turn()
         with pytest.raises(StateError, match=r"'feedback' was deleted and created again \(its id was two, now other\)"):
             bench.replace_worker(topic_ids=["one", "other"])
 
