@@ -241,6 +241,15 @@ def test_what_a_group_left_behind_does_not_count_when_it_comes_back() -> None:
     assert {group: tally[0] for group, tally in machine.state.totals.items()} == {("", ""): 2, ("ranker", "a"): 1, ("ranker", "b"): 1}
 
 
+def test_a_group_whose_first_list_comes_late_has_it_in_its_totals() -> None:
+    settings = replace(ONE_INPUT, pane_ms=4, windows_ms=(4,), lateness_ms=20)
+    machine = Machine(engine_of(settings), settings)
+    shown = [("a", 100), ("b", 100 - settings.out_of_orderness_ms - settings.lateness_ms)]
+    machine.take(arrivals(*(Impression(f"{arm}{ts}", arm, ts, ("i",), (("ranker", arm),)) for arm, ts in shown)))
+    machine.finish(flush=True)
+    assert {group: tally[0] for group, tally in machine.state.totals.items()} == {("", ""): 2, ("ranker", "a"): 1, ("ranker", "b"): 1}
+
+
 def test_a_user_is_let_go_only_once_he_is_saved() -> None:
     machine = Machine(engine_of(ONE_INPUT), ONE_INPUT)
     machine.take(arrivals(OLDER))

@@ -576,6 +576,20 @@ class TestIdleInputs:
         assert bench.worker.works[0].idle == {0, 1}
         assert not [line for line in lines if line["log_level"] == "warning"]
 
+    def test_time_passes_only_as_far_as_inputs_were_seen_to_be_silent(self) -> None:
+        bench = Bench(idle_ms=self.IDLE_MS, settings=replace(SETTINGS, idle_ms=self.IDLE_MS))
+        source = Glancing(bench)
+        bench.show(0)
+        bench.click(0)
+        reached = set()
+        for _ in range(60):
+            bench.turn(seconds=0.007)
+            unseen_ms = (bench.clock.monotonic() - (source.health.looked or 0)) * 1_000
+            seen_ms = bench.clock.wall_ms() - START_MS - unseen_ms
+            assert bench.watermark <= max(0, seen_ms - self.IDLE_MS) + 2  # each look at the clock takes a moment
+            reached.add(bench.watermark)
+        assert len(reached) > 5
+
     def test_an_input_that_speaks_again_is_waited_for_from_its_first_record_on(self) -> None:
         bench = Bench(idle_ms=self.IDLE_MS, settings=replace(SETTINGS, lateness_ms=0))
         for ts in range(0, 100, 10):
