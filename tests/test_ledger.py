@@ -22,6 +22,7 @@ def tell(ledger: Ledger, task: int, *times: int, anew: bool = False) -> None:
     for ts in times:
         machine.take([Arrival("events", Impression(f"x{ts}", "u", ts, ("i",)))])
         machine.commit()
+    machine.finish(flush=False)
     view = machine.store.view([0], {}, {})[0]
     ledger.update(task, view.mark, view.control, view.panes, view.users, anew=anew)
 
@@ -42,3 +43,15 @@ def test_nothing_stays_of_commits_that_a_store_has_lost() -> None:
     assert ledger.board.starts() == [1, 2, 9]
     tell(ledger, 0, 3, anew=True)
     assert ledger.board.starts() == [3]
+
+
+def test_all_lists_have_entered_as_far_as_in_the_task_that_is_furthest_behind() -> None:
+    def entered_ms(*newest: int) -> int:
+        ledger = ledger_of()
+        for task, ts in enumerate(newest):
+            tell(ledger, task, 1, ts)
+        found = ledger.report(len(newest)).entered_ms
+        assert found is not None
+        return found
+
+    assert entered_ms(100, 12) == entered_ms(12, 100) == entered_ms(12) < entered_ms(100)
