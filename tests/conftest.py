@@ -1,10 +1,11 @@
 """What holds for all tests: how hard those of properties search (in a minute while one works, longer in CI, and with
-`--hypothesis-profile=deep` for an hour), and what the garbage collector leaves alone."""
+`--hypothesis-profile=deep` for an hour), that Ctrl-C reaches what they start, and what the garbage collector leaves alone."""
 
 from __future__ import annotations
 
 import gc
 import os
+import signal
 
 from hypothesis import HealthCheck, settings
 
@@ -12,6 +13,9 @@ settings.register_profile("quick", max_examples=15, deadline=None, suppress_heal
 settings.register_profile("ci", max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("deep", max_examples=5_000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("ci" if os.environ.get("CI") else "quick")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as for what a script runs in the background: its children would ignore it, too
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_finish() -> None:

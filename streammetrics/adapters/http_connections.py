@@ -55,6 +55,7 @@ def tls_context(rules: HttpRules) -> ssl.SSLContext | None:
         return None
     own = CertificateFiles(section="http", certfile=rules.ssl_certfile, keyfile=rules.ssl_keyfile, password=rules.ssl_password)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2  # some distributions' Python leaves it to OpenSSL's configuration
     own.load_into(context)
     return context
 
