@@ -32,7 +32,7 @@ def list_namespaces(settings: Settings) -> None:
     if not found:
         click.echo(f"no namespace in Redis at {store.settings.place}")
         return
-    table = FittingTable(("namespace",), ("tasks", "keys", "memory"), ("in use by",))
+    table = FittingTable(("namespace",), ("tasks", "keys", "memory"), ("in use by",), apart=False)
     for one in found:
         tasks = "unknown" if one.tasks is None else f"{one.tasks:,}"
         used_by = "Redis does not say" if processes is None else ", ".join(sorted(processes.get(one.name, ()))) or "nobody"

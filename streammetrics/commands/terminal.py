@@ -27,14 +27,17 @@ def output_console() -> Console:
 class FittingTable:
     """A table where it fits; where it does not, each row in lines of its own, so that no name is broken and no number cut.
 
-    `words` say what a row is about; `numbers` stand to the right. With `grouped` the first word is told once for rows that share it.
+    `words` say what a row is about; `numbers` stand to the right. With `grouped` the first word is told once for rows that share it;
+    with `apart` lines are left free around the table.
     """
 
-    def __init__(self, words: tuple[str, ...], numbers: tuple[str, ...], last: tuple[str, ...] = (), *, grouped: bool = False) -> None:
+    def __init__(
+        self, words: tuple[str, ...], numbers: tuple[str, ...], last: tuple[str, ...] = (), *, grouped: bool = False, apart: bool = True
+    ) -> None:
         self._headings = [" ".join(heading.split()) for heading in (*words, *numbers, *last)]
-        self._words, self._grouped = len(words), grouped
+        self._words, self._grouped, self._apart = len(words), grouped, apart
         self._rows: list[list[Text]] = []
-        self._table = Table(box=SIMPLE_HEAD, pad_edge=False)
+        self._table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=apart)
         for heading in (*words, *numbers, *last):
             self._table.add_column(heading, justify="right" if heading in numbers else "left", no_wrap=True)
 
@@ -54,8 +57,8 @@ class FittingTable:
         if natural <= options.max_width:
             yield self._table
         else:
-            yield Text()
-            yield from self._lines()
+            around = [Text()] if self._apart else []
+            yield from (*around, *self._lines(), *around)
 
     def _lines(self) -> Iterator[Text | Padding]:
         for row in self._rows:
@@ -63,4 +66,3 @@ class FittingTable:
             yield Text(" · ").join([word for word in words if word.plain])
             if told := [Text.assemble((f"{heading} ", "dim"), cell) for heading, cell in others if cell.plain]:
                 yield Padding(Text(" · ").join(told), (0, 0, 0, 2))
-        yield Text()
