@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 from streammetrics.metrics.inputs.arrow import read_columns
 from streammetrics.metrics.inputs.judged import Judged, Users, from_padded, from_ragged, judge
-from streammetrics.metrics.inputs.ranking import WHOLE_BEYOND, NegativeGrades, Numbers, Shown, TieRule, first_rounded, told
+from streammetrics.metrics.inputs.numbers import Numbers, comparable, require_not_rounded, told
+from streammetrics.metrics.inputs.ranking import NegativeGrades, Shown, TieRule
 from streammetrics.metrics.names import MetricError
 from streammetrics.metrics.units import Ints
 
@@ -219,14 +220,12 @@ def _column(frame: Any, name: str) -> AnyArray:
         raise MetricError(f"column {name!r}: cannot be read ({type(error).__name__}: {error}); allowed is a column of that name") from None
     if values.ndim != 1:
         raise MetricError(f"column {name!r}: got {values.ndim} dimensions; allowed is 1")
-    _require_not_rounded(name, given, values)
+    require_not_rounded(f"column {name!r}", given, values, _row)
     return values
 
 
-def _require_not_rounded(name: str, given: Any, values: AnyArray) -> None:
-    at = first_rounded(given, values)
-    if at is not None:
-        raise MetricError(f"column {name!r}: got {given[at]} at row {at}, which a double does not hold; {WHOLE_BEYOND}")
+def _row(at: int) -> str:
+    return f"row {at}"
 
 
 def _numbers(name: str, column: AnyArray, missing: bool = False) -> Numbers:
@@ -235,7 +234,7 @@ def _numbers(name: str, column: AnyArray, missing: bool = False) -> Numbers:
         column = _of_objects(name, column)
     if column.size and column.dtype.kind not in "biuf":
         raise MetricError(f"column {name!r}: got dtype {column.dtype}; allowed are numbers")
-    values = column if column.dtype.kind in "iuf" else column.astype(np.float64)
+    values = comparable(column)
     gaps = np.flatnonzero(np.isnan(values))
     if gaps.size and not missing:
         raise MetricError(f"column {name!r}: got a missing value or NaN at row {gaps[0]}; allowed are numbers")
@@ -249,7 +248,7 @@ def _of_objects(name: str, column: AnyArray) -> AnyArray:
             values[row] = value
         elif not _is_missing(value):
             raise MetricError(f"column {name!r}: got {value!r} at row {row}; allowed are numbers")
-    _require_not_rounded(name, column, values)
+    require_not_rounded(f"column {name!r}", column, values, _row)
     return values
 
 

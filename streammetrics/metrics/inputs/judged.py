@@ -5,27 +5,14 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from streammetrics.metrics import checks
-from streammetrics.metrics.inputs.ranking import (
-    GRADE_END,
-    GRADES_ALLOWED,
-    WHOLE_BEYOND,
-    Found,
-    NegativeGrades,
-    Numbers,
-    Ranked,
-    Shown,
-    TieGroups,
-    TieRule,
-    find,
-    first_rounded,
-    rank,
-)
+from streammetrics.metrics.inputs.numbers import GRADE_END, GRADES_ALLOWED, Numbers, comparable, of_values, require_not_rounded
+from streammetrics.metrics.inputs.ranking import Found, NegativeGrades, Ranked, Shown, TieGroups, TieRule, find, rank
 from streammetrics.metrics.names import MetricError
 from streammetrics.metrics.units import Floats, Ints
 
@@ -35,9 +22,6 @@ Users: TypeAlias = Mapping[Any, Hashable] | Sequence[Hashable]
 
 _NO_INTS: Ints = np.zeros(0, dtype=np.int64)
 _NO_GRADES: Floats = np.zeros(0, dtype=np.float64)
-
-_WHOLE_END: Final = 1 << 1023
-"""Whole numbers are read up to here: beyond, one may be too large for a double."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -158,7 +142,7 @@ def from_grades(
     by_list = _by_id(grades)
     offsets = _offsets(len(_sized("grades", one, name)) for name, one in by_list.items())
     flat = list(chain.from_iterable(by_list.values()))
-    numbers = _numbers("grade", flat, Shown(tuple(by_list), offsets, None, None))
+    numbers = of_values("grade", flat, Shown(tuple(by_list), offsets, None, None).place)
     if scores is None:
         return from_ragged(numbers, offsets, lists=tuple(by_list), users=users)
     beside = _by_id(scores)
@@ -167,7 +151,7 @@ def from_grades(
             got = len(beside[name]) if name in beside else "no"
             raise MetricError(f"scores: got {got} numbers for list {name!r}; allowed are {len(one)}, one a grade")
     ranking = list(chain.from_iterable(beside[name] for name in by_list))
-    numbers_beside = _numbers("score", ranking, Shown(tuple(by_list), offsets, None, None))
+    numbers_beside = of_values("score", ranking, Shown(tuple(by_list), offsets, None, None).place)
     return from_ragged(numbers, offsets, scores=numbers_beside, ties=ties, lists=tuple(by_list), users=users)
 
 
@@ -312,11 +296,8 @@ def _list_ids(lists: Sequence[Hashable] | None, count: int) -> Sequence[Hashable
 
 def _ranking(given: npt.ArrayLike, scores: Numbers) -> Numbers:
     """Scores that can be compared without one having been rounded."""
-    at = first_rounded(given, scores)
-    if at is not None:
-        got = np.asarray(given, dtype=object).ravel()[at]
-        raise MetricError(f"score: got {got} at index {at}, which a double does not hold; {WHOLE_BEYOND}")
-    return scores if scores.dtype.kind in "iuf" else scores.astype(np.float64)
+    require_not_rounded("score", given, scores, lambda at: f"index {at}")
+    return comparable(scores)
 
 
 def _unseen(unseen: tuple[npt.ArrayLike, npt.ArrayLike] | None, count: int) -> tuple[Ints, Floats]:
@@ -382,30 +363,4 @@ def _flattened(lists: Sequence[Any], names: Sequence[Hashable]) -> tuple[Ints, S
     offsets = _offsets(map(len, lists))
     items = list(chain.from_iterable(lists))
     scores = list(chain.from_iterable(one.values() for one in lists))
-    return offsets, items, _numbers("score", scores, Shown(names, offsets, items, None))
-
-
-def _numbers(what: str, values: list[Any], shown: Shown) -> Numbers:
-    """Python numbers as an array; anything else (text, None), and a score that would be rounded, is refused with its place."""
-    array = _array(values)
-    if array is None:
-        for at, value in enumerate(values):
-            kind_fits = isinstance(value, int | float | np.number | np.bool_)
-            if not kind_fits or (isinstance(value, int) and not -_WHOLE_END < value < _WHOLE_END):
-                allowed = "numbers, whole ones below 2**1023" if kind_fits else "numbers"
-                raise MetricError(f"{what}: got {value!r} at {shown.place(at)}; allowed are {allowed}")
-        array = np.array([float(value) for value in values])
-    if what == "score" and (rounded := first_rounded(values, array)) is not None:
-        raise MetricError(f"score: got {values[rounded]} at {shown.place(rounded)}, which a double does not hold; {WHOLE_BEYOND}")
-    return array
-
-
-def _array(values: list[Any]) -> Numbers | None:
-    """What numpy makes of them, if that is numbers."""
-    try:
-        array = np.array(values)
-    except (ValueError, OverflowError):
-        return None
-    if array.ndim != 1 or (array.dtype.kind not in "biuf" and values):
-        return None
-    return array if array.dtype.kind in "iuf" else array.astype(np.float64)
+    return offsets, items, of_values("score", scores, Shown(names, offsets, items, None).place)

@@ -8,25 +8,16 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
-import numpy.typing as npt
 
+from streammetrics.metrics.inputs.numbers import GRADE_END, GRADES_ALLOWED, Numbers, told
 from streammetrics.metrics.names import MetricError
 from streammetrics.metrics.units import Floats, Ints
 
 TieRule: TypeAlias = Literal["order", "trec_eval", "average", "error"]
 NegativeGrades: TypeAlias = Literal["error", "zero"]
 Items: TypeAlias = Sequence[Hashable]
-Numbers: TypeAlias = npt.NDArray[Any]
-"""Whole numbers or floats, in their own dtype."""
 
 TIE_RULES: Final = get_args(TieRule)
-
-GRADE_END: Final = 2.0**53
-"""No grade reaches this; a scorer's own limit is far below."""
-
-GRADES_ALLOWED: Final = "allowed are numbers 0 <= grade < 2**53"
-
-WHOLE_BEYOND: Final = "allowed beyond 2**53 are whole numbers that a double holds, or whole numbers of 64 bits only"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,21 +86,6 @@ def rank(shown: Shown, ties: TieRule) -> Ranked:
     positions = np.empty_like(order)
     positions[order] = np.arange(rows.size, dtype=np.int64) - starts
     return Ranked(positions, groups)
-
-
-def told(number: Any) -> str:
-    """A number for messages: whole ones with all digits."""
-    return str(number) if isinstance(number, np.integer) else f"{number:g}"
-
-
-def first_rounded(given: npt.ArrayLike, numbers: Numbers) -> int | None:
-    """Where (in C order) a whole number of what was given has become another one in an array of floats; None if nowhere."""
-    if numbers.dtype.kind != "f" or getattr(given, "dtype", None) not in (None, np.dtype(object)):
-        return None
-    flat = numbers.ravel()
-    large = np.flatnonzero(np.isfinite(flat) & (np.abs(flat) >= GRADE_END)).tolist()
-    values = np.asarray(given, dtype=object).ravel() if large else ()
-    return next((at for at in large if isinstance(values[at], int | np.integer) and int(values[at]) != int(flat[at])), None)
 
 
 def _scores(shown: Shown, ties: TieRule) -> Numbers:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any, Final, TypeAlias
 
 from streammetrics.metrics.inputs.judged import Judged, Users, from_run
-from streammetrics.metrics.inputs.ranking import GRADE_END
+from streammetrics.metrics.inputs.numbers import GRADE_END
 from streammetrics.metrics.names import MetricError
 
 Progress: TypeAlias = Callable[[str, int], None]

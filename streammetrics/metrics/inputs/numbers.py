@@ -1,0 +1,69 @@
+"""Grades and scores as they are given, as arrays in which none has been rounded to another; anything else is refused with its place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from streammetrics.metrics.names import MetricError
+
+Numbers: TypeAlias = npt.NDArray[Any]
+"""Whole numbers or floats, in their own dtype."""
+
+GRADE_END: Final = 2.0**53
+"""No grade reaches this; a scorer's own limit is far below."""
+
+GRADES_ALLOWED: Final = "allowed are numbers 0 <= grade < 2**53"
+
+_WHOLE_END: Final = 1 << 1023
+"""Whole numbers are read up to here: beyond, one may be too large for a double."""
+
+
+def told(number: Any) -> str:
+    """A number for messages: whole ones with all digits."""
+    return str(number) if isinstance(number, np.integer) else f"{number:g}"
+
+
+def comparable(numbers: Numbers) -> Numbers:
+    """Numbers that can be ranked: whole ones and floats as they are, what else counts as a number as doubles."""
+    return numbers if numbers.dtype.kind in "iuf" else numbers.astype(np.float64)
+
+
+def of_values(what: str, values: list[Any], place: Callable[[int], str]) -> Numbers:
+    """Python numbers as an array; anything else (text, None), and a score that would be rounded, is refused with its place."""
+    array = _array(values)
+    if array is None:
+        for at, value in enumerate(values):
+            kind_fits = isinstance(value, int | float | np.number | np.bool_)
+            if not kind_fits or (isinstance(value, int) and not -_WHOLE_END < value < _WHOLE_END):
+                allowed = "numbers, whole ones below 2**1023" if kind_fits else "numbers"
+                raise MetricError(f"{what}: got {value!r} at {place(at)}; allowed are {allowed}")
+        array = np.array([float(value) for value in values])
+    if what == "score":
+        require_not_rounded(what, values, array, place)
+    return array
+
+
+def _array(values: list[Any]) -> Numbers | None:
+    """What numpy makes of them, if that is numbers."""
+    try:
+        array = np.array(values)
+    except (ValueError, OverflowError):
+        return None
+    return comparable(array) if array.ndim == 1 and (array.dtype.kind in "biuf" or not values) else None
+
+
+def require_not_rounded(what: str, given: npt.ArrayLike, numbers: Numbers, place: Callable[[int], str]) -> None:
+    """Raises MetricError for a whole number of what was given that has become another one in an array of floats."""
+    if numbers.dtype.kind != "f" or getattr(given, "dtype", None) not in (None, np.dtype(object)):
+        return
+    flat = numbers.ravel()
+    large = np.flatnonzero(np.isfinite(flat) & (np.abs(flat) >= GRADE_END)).tolist()
+    values = np.asarray(given, dtype=object).ravel() if large else ()
+    for at in large:
+        if isinstance(values[at], int | np.integer) and int(values[at]) != int(flat[at]):
+            allowed = "allowed beyond 2**53 are whole numbers that a double holds, or whole numbers of 64 bits only"
+            raise MetricError(f"{what}: got {values[at]} at {place(at)}, which a double does not hold; {allowed}")
