@@ -1,4 +1,4 @@
-"""The command line: words to calls, errors to exit codes (0 done, 1 failed, 2 wrong usage or configuration). No logic of its own.
+"""The command line: words to calls. No logic of its own; how a command ends, `exit_codes` says.
 
 What a command does is imported when it runs, so that help and refusals come at once.
 """
@@ -6,16 +6,13 @@ What a command does is imported when it runs, so that help and refusals come at 
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable
-from functools import wraps
-from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from streammetrics.errors import ConfigError, StreammetricsError
+from streammetrics.exit_codes import Commands, guarding
 from streammetrics.option_types import FiniteFloatRange, OutputFile
 from streammetrics.version import __version__
 
@@ -31,20 +28,7 @@ MINUTES_MAX = 10_000_000
 """Nineteen years of event time."""
 
 
-class _Commands(click.Group):
-    """The commands, on whatever streams they are given."""
-
-    def main(self, *args: Any, **extra: Any) -> Any:
-        for stream in (sys.stdout, sys.stderr):
-            if isinstance(stream, TextIOWrapper):  # a character that its encoding does not have must stop nothing
-                stream.reconfigure(errors="backslashreplace")
-        try:
-            return super().main(*args, **extra)
-        except OSError as error:  # of what is told before a command runs, such as its help
-            _stop(1, str(error))
-
-
-@click.group(cls=_Commands, context_settings=CONTEXT, epilog="Each command has its own --help with examples.")
+@click.group(cls=Commands, context_settings=CONTEXT, epilog="Each command has its own --help with examples.")
 @click.version_option(__version__, prog_name="streammetrics")
 def main() -> None:
     """Live ranking quality from an event stream: windowed NDCG, HitRate and MRR per A/B variant, exact and exactly once.
@@ -56,32 +40,6 @@ def main() -> None:
 def command(function: Callable[..., None]) -> click.Command:
     """A command of `main` whose errors end the process as the exit codes say."""
     return main.command(context_settings=CONTEXT)(guarding(function))
-
-
-def guarding(function: Callable[..., None]) -> Callable[..., None]:
-    """The function, with its errors turned into a message and an exit code."""
-
-    @wraps(function)
-    def guarded(**words: Any) -> None:
-        try:
-            function(**words)
-        except ConfigError as error:
-            _stop(2, "\n  ".join([f"{_counted(len(error.problems), 'problem')}:", *map(str, error.problems)]))
-        except BrokenPipeError:
-            raise  # whoever read our output has enough; click ends without a word
-        except (StreammetricsError, OSError) as error:
-            _stop(1, str(error))
-
-    return guarded
-
-
-def _stop(code: int, message: str) -> NoReturn:
-    click.echo(f"streammetrics: {message}", err=True)
-    raise SystemExit(code)
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def configured(function: Callable[..., None]) -> Callable[..., None]:
