@@ -139,17 +139,8 @@ class Step:
                 self._refuse(topic, offset, "too_many_groups", f"its labels would make more than groups_max = {limit} groups")
                 return False
         user = self.state.users[event.user_id]
-        limit = self.join.lists_open_max
-        if user.lists_reach(limit, event.impression_id, event.ts, self.join.gap_ms):
-            self.state.dirty.add(event.user_id)
-            close_ended(event.user_id, user, self.state, self.rules)  # what is over must not count, whenever it is looked at
-            if user.lists_reach(limit, event.impression_id, event.ts, self.join.gap_ms):
-                self._refuse(topic, offset, "too_many_lists", f"user {event.user_id!r} has lists_open_max = {limit} open lists")
-                return False
-        limit = REPEATS_MAX * self.join.items_max
-        if event.positions is not None and user.items_held(event.impression_id, event.ts, self.join.gap_ms) + len(event.items) > limit:
-            told = f"the fragments of {event.impression_id!r} would hold more than {limit} items, with those that come again"
-            self._refuse(topic, offset, "too_many_items", told)
+        if beyond := self._beyond(user, event):
+            self._refuse(topic, offset, *beyond)
             return False
         known = labelled.known_from <= event.ts <= labelled.known_until
         if not known and not self._has_room(labelled, event.ts):
@@ -169,6 +160,22 @@ class Step:
         if duplicates:
             self._count_duplicates(duplicates)
         return True
+
+    def _beyond(self, user: User, event: Impression) -> tuple[str, str] | None:
+        """Which limit of a user or a list this one would exceed, as reason and detail; None for none."""
+        gap_ms, limit = self.join.gap_ms, self.join.lists_open_max
+        if user.lists_reach(limit, event.impression_id, event.ts, gap_ms):
+            self.state.dirty.add(event.user_id)
+            close_ended(event.user_id, user, self.state, self.rules)  # what is over must not count, whenever it is looked at
+            if user.lists_reach(limit, event.impression_id, event.ts, gap_ms):
+                return "too_many_lists", f"user {event.user_id!r} has lists_open_max = {limit} open lists"
+        limit = REPEATS_MAX * self.join.items_max
+        if event.positions is not None and user.items_held(event.impression_id, event.ts, gap_ms) + len(event.items) > limit:
+            return (
+                "too_many_items",
+                f"the fragments of {event.impression_id!r} would hold more than {limit} items, with those that come again",
+            )
+        return None
 
     def _has_room(self, labelled: Labelled, ts: int) -> bool:
         rules = self.rules.experiments

@@ -193,7 +193,11 @@ class Carrier:
         refused = engine.step(state, batch, due, work.idle - {batch.topic} if batch else work.idle, tick_ms, flush)
         if chunk is not None:
             self._note_heard(work, chunk, refused)
-        if chunk is not None and refused:
+            self._keep_letters(work, chunk, refused)
+        return rest
+
+    def _keep_letters(self, work: Work, chunk: Chunk, refused: Sequence[Refused]) -> None:
+        if refused:
             values = {record.offset: record.value for record in chunk.records}
             origin = work.inputs[chunk.topic]
             # A record that holds many events is kept once for each reason, or its sender would decide how often it is written.
@@ -201,7 +205,6 @@ class Carrier:
             work.letters.extend(
                 DeadLetter(event.reason, event.detail, origin, event.offset, values[event.offset]) for event in reversed(letters.values())
             )
-        return rest
 
     def _note_heard(self, work: Work, chunk: Chunk, refused: Sequence[Refused]) -> None:
         """An input that brings nothing but records in which no event counts for its time is as silent as one that brings nothing."""
