@@ -15,11 +15,11 @@ import numpy.typing as npt
 
 from streammetrics.copies import Labels
 from streammetrics.metrics import Scorer, TallyLayout
+from streammetrics.metrics.arrays import Ints
 from streammetrics.metrics.units import TOTAL_MAX
 from streammetrics.sessions import UNTOUCHED, ShownList, Untouched
 
 GroupT = TypeVar("GroupT", bound=Hashable)
-Ints: TypeAlias = npt.NDArray[np.int64]
 Sums: TypeAlias = npt.NDArray[np.int64 | np.object_]
 """Whole numbers, of int64 or of Python."""
 Cell: TypeAlias = tuple[int, Labels, Labels]

@@ -60,9 +60,7 @@ class People:
             return 4 * int(column.metric.k)
         return hits if column.kind == "hits" else (hits << int(column.scale_bits)) * 3 // 4
 
-    def report(
-        self, policy: Policy, scope: str = "start", *, experiment: str = EXPERIMENT, multi_exposed_users: int = 2
-    ) -> ExperimentReport:
+    def report(self, policy: Policy, scope: str = "start", *, multi_exposed_users: int = 2) -> ExperimentReport:
         """What the statistics say of all who came so far."""
         measures = Measures(self.layout.scorer.columns)
         self.scales |= choose_scales(measures, policy, self.moments, self.scales)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from streammetrics.metrics.arrays import AnyArray, Floats, Ints
 from streammetrics.metrics.names import MetricError
 from streammetrics.metrics.plan import Plan
-from streammetrics.metrics.units import Floats, Ints
-
-AnyArray = npt.NDArray[Any]
 
 
 def whole_numbers(name: str, values: npt.ArrayLike) -> Ints:

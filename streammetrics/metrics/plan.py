@@ -10,6 +10,7 @@ from typing import Final
 
 import numpy as np
 
+from streammetrics.metrics.arrays import Floats, Ints
 from streammetrics.metrics.names import Column, Kind, Metric, MetricError, parse_metric
 from streammetrics.metrics.spec import Gain, Spec
 from streammetrics.metrics.units import (
@@ -20,8 +21,6 @@ from streammetrics.metrics.units import (
     TOTAL_MAX,
     VALUE_BITS,
     VALUE_ONE,
-    Floats,
-    Ints,
     discount_units,
     gain_units,
     grade_units,

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streammetrics.metrics import checks
+from streammetrics.metrics.arrays import Ints
 from streammetrics.metrics.names import Column, Metric, MetricError
 from streammetrics.metrics.paths.choice import NOTHING_UNSEEN, Part, Paths, Unseen
 from streammetrics.metrics.paths.packed import PackedLists
@@ -16,7 +17,6 @@ from streammetrics.metrics.paths.single import OneList
 from streammetrics.metrics.paths.values import columns_of_facts
 from streammetrics.metrics.plan import compile_plan
 from streammetrics.metrics.spec import Spec
-from streammetrics.metrics.units import Ints
 
 UnseenItems: TypeAlias = tuple[npt.ArrayLike, npt.ArrayLike]
 

@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 import numpy as np
 import numpy.typing as npt
 
+from streammetrics.metrics.arrays import Ints
 from streammetrics.metrics.names import Metric, MetricError, parse_metric
 from streammetrics.metrics.paths.choice import Part
 from streammetrics.metrics.paths.packed import PackedLists
@@ -22,7 +23,6 @@ from streammetrics.metrics.paths.values import Facts, columns_of_facts, defined,
 from streammetrics.metrics.plan import FIRST_RANKED, Family
 from streammetrics.metrics.scorer import Scorer, UnseenItems
 from streammetrics.metrics.spec import ARITHMETIC, NoRelevant, Spec
-from streammetrics.metrics.units import Ints
 from streammetrics.metrics.whole import read_numbers, sum_of_products, sum_of_row, write_numbers
 
 View: TypeAlias = NoRelevant | Literal["with_feedback"]

@@ -17,15 +17,13 @@ import decimal
 import math
 from fractions import Fraction
 from functools import lru_cache
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
+from streammetrics.metrics.arrays import Floats, Ints
 from streammetrics.metrics.spec import Discount, Gain
 
-Ints: TypeAlias = npt.NDArray[np.int64]
-Floats: TypeAlias = npt.NDArray[np.float64]
 IntOrInts = TypeVar("IntOrInts", int, Ints)
 
 GRADE_BITS: Final = 40

@@ -7,8 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from streammetrics.metrics.paths.values import Numbers
-from streammetrics.metrics.units import Floats, Ints
+from streammetrics.metrics.arrays import Floats, Ints, Numbers
 
 _LIMB_BITS: Final = 20
 """Products of two limbs, 2**13 of them added up, stay whole numbers that a double holds."""

@@ -15,9 +15,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from streammetrics.metrics.arrays import AnyArray
 from streammetrics.metrics.names import MetricError
-
-AnyArray = npt.NDArray[Any]
 
 _NUMBERS: Final = {
     "c": np.int8, "C": np.uint8, "s": np.int16, "S": np.uint16, "i": np.int32, "I": np.uint32, "l": np.int64, "L": np.uint64,

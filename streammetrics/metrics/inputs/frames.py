@@ -11,16 +11,13 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from streammetrics.metrics.arrays import AnyArray, Ints, Numbers
 from streammetrics.metrics.inputs.arrow import read_columns
 from streammetrics.metrics.inputs.judged import Judged, Users, from_padded, from_ragged, judge
-from streammetrics.metrics.inputs.numbers import Numbers, comparable, require_not_rounded, told
+from streammetrics.metrics.inputs.numbers import comparable, require_in_range, require_not_rounded, told
 from streammetrics.metrics.inputs.ranking import NegativeGrades, Shown, TieRule
 from streammetrics.metrics.names import MetricError
-from streammetrics.metrics.units import Ints
-
-AnyArray = npt.NDArray[Any]
 
 
 def from_frame(
@@ -245,6 +242,7 @@ def _of_objects(name: str, column: AnyArray) -> AnyArray:
     values = np.full(column.size, np.nan)
     for row, value in enumerate(column.tolist()):
         if isinstance(value, int | float | np.integer | np.floating):
+            require_in_range(f"column {name!r}", value, _row(row))
             values[row] = value
         elif not _is_missing(value):
             raise MetricError(f"column {name!r}: got {value!r} at row {row}; allowed are numbers")

@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from streammetrics.metrics import checks
-from streammetrics.metrics.inputs.numbers import GRADE_END, GRADES_ALLOWED, Numbers, comparable, of_values, require_not_rounded
+from streammetrics.metrics.arrays import Floats, Ints, Numbers
+from streammetrics.metrics.inputs.numbers import GRADE_END, GRADES_ALLOWED, comparable, of_values, require_not_rounded
 from streammetrics.metrics.inputs.ranking import Found, NegativeGrades, Ranked, Shown, TieGroups, TieRule, find, rank
 from streammetrics.metrics.names import MetricError
-from streammetrics.metrics.units import Floats, Ints
 
 Run: TypeAlias = Mapping[Any, Mapping[Any, float]]
 Qrels: TypeAlias = Mapping[Any, Mapping[Any, float]]

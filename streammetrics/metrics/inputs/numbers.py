@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from streammetrics.metrics.arrays import Numbers
 from streammetrics.metrics.names import MetricError
-
-Numbers: TypeAlias = npt.NDArray[Any]
-"""Whole numbers or floats, in their own dtype."""
 
 GRADE_END: Final = 2.0**53
 """No grade reaches this; a scorer's own limit is far below."""
@@ -37,10 +35,9 @@ def of_values(what: str, values: list[Any], place: Callable[[int], str]) -> Numb
     array = _array(values)
     if array is None:
         for at, value in enumerate(values):
-            kind_fits = isinstance(value, int | float | np.number | np.bool_)
-            if not kind_fits or (isinstance(value, int) and not -_WHOLE_END < value < _WHOLE_END):
-                allowed = "numbers, whole ones below 2**1023" if kind_fits else "numbers"
-                raise MetricError(f"{what}: got {value!r} at {place(at)}; allowed are {allowed}")
+            if not isinstance(value, int | float | np.number | np.bool_):
+                raise MetricError(f"{what}: got {value!r} at {place(at)}; allowed are numbers")
+            require_in_range(what, value, place(at))
         array = np.array([float(value) for value in values])
     if what == "score":
         require_not_rounded(what, values, array, place)
@@ -54,6 +51,14 @@ def _array(values: list[Any]) -> Numbers | None:
     except (ValueError, OverflowError):
         return None
     return comparable(array) if array.ndim == 1 and (array.dtype.kind in "biuf" or not values) else None
+
+
+def require_in_range(what: str, value: Any, place: str) -> None:
+    """Raises MetricError for a whole number that may be too large for a double."""
+    if isinstance(value, int) and not -_WHOLE_END < value < _WHOLE_END:
+        raise MetricError(
+            f"{what}: got a whole number of {value.bit_length()} bits at {place}; allowed are numbers, whole ones below 2**1023"
+        )
 
 
 def require_not_rounded(what: str, given: npt.ArrayLike, numbers: Numbers, place: Callable[[int], str]) -> None:

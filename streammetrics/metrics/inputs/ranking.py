@@ -9,9 +9,9 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 
-from streammetrics.metrics.inputs.numbers import GRADE_END, GRADES_ALLOWED, Numbers, told
+from streammetrics.metrics.arrays import Floats, Ints, Numbers
+from streammetrics.metrics.inputs.numbers import GRADE_END, GRADES_ALLOWED, told
 from streammetrics.metrics.names import MetricError
-from streammetrics.metrics.units import Floats, Ints
 
 TieRule: TypeAlias = Literal["order", "trec_eval", "average", "error"]
 NegativeGrades: TypeAlias = Literal["error", "zero"]

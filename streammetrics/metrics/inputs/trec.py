@@ -179,10 +179,9 @@ def _opened(path: str | Path) -> Iterator[IO[bytes]]:
     """The file's bytes, unzipped if need be, without a byte order mark."""
     with ExitStack() as held:
         source: Any = sys.stdin.buffer if str(path) == "-" else held.enter_context(Path(path).open("rb"))
-        start = source.peek(len(_BYTE_ORDER_MARK))
-        if start.startswith(_GZIP):
+        if source.peek(len(_GZIP)).startswith(_GZIP):
             source = held.enter_context(gzip.GzipFile(fileobj=source))
-        elif start.startswith(_BYTE_ORDER_MARK):
+        if source.peek(len(_BYTE_ORDER_MARK)).startswith(_BYTE_ORDER_MARK):
             source.read(len(_BYTE_ORDER_MARK))
         yield source
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from streammetrics.metrics.arrays import Floats, Ints
 from streammetrics.metrics.names import MetricError
-from streammetrics.metrics.units import Floats, Ints
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,16 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from streammetrics.metrics.arrays import Bools, Floats, Ints
 from streammetrics.metrics.inputs.judged import Judged
 from streammetrics.metrics.names import Column, Metric, MetricError, parse_metric
 from streammetrics.metrics.offline.clustered import Clusters, influence, standard_error
 from streammetrics.metrics.offline.scored import Scored, score
 from streammetrics.metrics.spec import Spec
-from streammetrics.metrics.units import Floats, Ints
-
-Bools = npt.NDArray[np.bool_]
 
 
 def evaluate(judged: Judged, metrics: Iterable[str | Metric], spec: Spec | None = None) -> Evaluation:

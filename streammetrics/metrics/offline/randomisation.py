@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from streammetrics.metrics.arrays import Bools, Floats, Ints
 from streammetrics.metrics.names import MetricError
-from streammetrics.metrics.units import Floats, Ints
 
 EXACT_PAIRS_MAX: Final = 14
 """With so few pairs that differ all 2**14 outcomes are tried, and no seed matters."""
 
 SAMPLES_MAX: Final = 10_000_000
 
-Bools: TypeAlias = npt.NDArray[np.bool_]
 
 _BITS: Final = (np.arange(256)[:, None] >> np.arange(8)) & 1
 

@@ -7,17 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from streammetrics.metrics.arrays import Bools, Ints
 from streammetrics.metrics.inputs.judged import Judged
 from streammetrics.metrics.inputs.ranking import TieGroups
 from streammetrics.metrics.names import Metric, MetricError
 from streammetrics.metrics.paths.values import columns_of_facts, defined
 from streammetrics.metrics.scorer import Scorer
 from streammetrics.metrics.spec import Spec
-from streammetrics.metrics.units import Ints
-
-Bools = npt.NDArray[np.bool_]
 
 SUMS_OVER_PLACES: Final = frozenset({"cg", "dcg", "dcg_exp", "ndcg", "ndcg_exp", "precision", "recall", "f1", "r_precision", "rbp"})
 """Metrics whose numerator is a sum over places of something that depends on one item only, and whose denominator on no order."""

@@ -14,10 +14,11 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from streammetrics.metrics.arrays import Ints
 from streammetrics.metrics.paths.levels import Levels
 from streammetrics.metrics.plan import Plan
 from streammetrics.metrics.spec import Gain
-from streammetrics.metrics.units import AP_ONE, Ints, carry
+from streammetrics.metrics.units import AP_ONE, carry
 
 BLOCK_HITS: Final = 16_384
 BLOCK_LISTS: Final = 8_192

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 
 from streammetrics.metrics import checks
+from streammetrics.metrics.arrays import AnyArray, Ints
 from streammetrics.metrics.paths.batch import Hits, blocks
 from streammetrics.metrics.paths.levels import SMALL_GRADE_MAX, level_codes, small_levels
 from streammetrics.metrics.paths.mask_tables import DEPTH_MAX, MaskTables
@@ -29,7 +30,6 @@ from streammetrics.metrics.paths.packed import (
 )
 from streammetrics.metrics.paths.values import Facts
 from streammetrics.metrics.plan import Plan
-from streammetrics.metrics.units import Ints
 
 Part: TypeAlias = tuple[int, Facts]
 """Some lists in their order: the number of the first, and what is known of them."""
@@ -42,7 +42,7 @@ class Unseen(NamedTuple):
     """Graded items that were never shown, sorted by list; grades are checked."""
 
     rows: Ints
-    grades: checks.AnyArray
+    grades: AnyArray
 
     def of_rows(self, low: int, high: int) -> Unseen:
         """Those of the lists low..high - 1, counted from 0."""
@@ -63,9 +63,7 @@ class Paths:
         self._small = small_levels(plan)
         self._tables: dict[tuple[int, int], MaskTables] = {}
 
-    def of_hits(
-        self, lengths: Ints, rows: Ints, positions: Ints, grades: checks.AnyArray, unseen: Unseen, first: int = 0
-    ) -> Iterator[Part]:
+    def of_hits(self, lengths: Ints, rows: Ints, positions: Ints, grades: AnyArray, unseen: Unseen, first: int = 0) -> Iterator[Part]:
         """Lists of which the hits are given, in any order. `first` is the number of the first list, for messages."""
         plan = self.plan
         doubles = checks.check_grades(grades, rows, positions, plan, first)
@@ -84,7 +82,7 @@ class Paths:
             yield first + low, block
             low += block.lengths.size
 
-    def of_ragged(self, flat: checks.AnyArray, ends: Ints, unseen: Unseen) -> Iterator[Part]:
+    def of_ragged(self, flat: AnyArray, ends: Ints, unseen: Unseen) -> Iterator[Part]:
         """Lists of which all grades are given, one after the other."""
         lengths = np.diff(ends)
         for low, high in chunks(ends):
@@ -99,12 +97,12 @@ class Paths:
             else:
                 yield from self._sparse_ragged(flat[start : int(ends[high])], ends[low : high + 1] - start, own, low)
 
-    def _sparse_ragged(self, flat: checks.AnyArray, ends: Ints, unseen: Unseen, first: int) -> Iterator[Part]:
+    def _sparse_ragged(self, flat: AnyArray, ends: Ints, unseen: Unseen, first: int) -> Iterator[Part]:
         hits = np.flatnonzero(flat)
         rows = np.searchsorted(ends, hits, side="right") - 1
         yield from self.of_hits(np.diff(ends), rows, hits - ends[rows], flat[hits], unseen, first)
 
-    def of_padded(self, cells: checks.AnyArray, lengths: Ints, unseen: Unseen) -> Iterator[Part]:
+    def of_padded(self, cells: AnyArray, lengths: Ints, unseen: Unseen) -> Iterator[Part]:
         """Lists that are the rows of a matrix; what lies beyond their ends is never looked at."""
         for low in range(0, lengths.size, CHUNK_LISTS):
             some, mine, own = cells[low : low + CHUNK_LISTS], lengths[low : low + CHUNK_LISTS], unseen.of_rows(low, low + CHUNK_LISTS)

@@ -7,9 +7,10 @@ from typing import Final
 
 import numpy as np
 
+from streammetrics.metrics.arrays import Floats, Ints
 from streammetrics.metrics.plan import Plan
 from streammetrics.metrics.spec import Gain
-from streammetrics.metrics.units import GRADE_BITS, Floats, Ints, grade_units, weigh
+from streammetrics.metrics.units import GRADE_BITS, grade_units, weigh
 
 SMALL_GRADE_MAX: Final = 15
 """Whole grades up to here use tables that are built once."""

@@ -8,12 +8,12 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from streammetrics.metrics.arrays import Floats, Ints, Numbers
 from streammetrics.metrics.paths.levels import Levels
 from streammetrics.metrics.paths.packed import WORD
-from streammetrics.metrics.paths.values import Numbers
 from streammetrics.metrics.plan import Plan
 from streammetrics.metrics.spec import Gain
-from streammetrics.metrics.units import AP_ONE, GRADE_BITS, Floats, Ints
+from streammetrics.metrics.units import AP_ONE, GRADE_BITS
 
 DEPTH_MAX: Final = 2 * WORD
 """No deeper rank is looked up here: the tables of precisions grow with the square of the depth."""

@@ -13,12 +13,12 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from streammetrics.metrics.arrays import Floats, Ints, Numbers
 from streammetrics.metrics.paths.mask_tables import NO_RANK, Key, MaskTables, Piece
 from streammetrics.metrics.paths.packed import LOW, WORD, Words
-from streammetrics.metrics.paths.values import Numbers
 from streammetrics.metrics.plan import Plan
 from streammetrics.metrics.spec import Gain
-from streammetrics.metrics.units import AP_ONE, GRADE_ONE, Floats, Ints
+from streammetrics.metrics.units import AP_ONE, GRADE_ONE
 
 _FEW: Final = 255
 """Counts up to here fit a byte."""

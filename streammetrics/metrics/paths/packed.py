@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from streammetrics.metrics import checks
+from streammetrics.metrics.arrays import AnyArray, Ints
 from streammetrics.metrics.names import MetricError
-from streammetrics.metrics.units import Ints
 
 Words: TypeAlias = npt.NDArray[np.uint64]
 Bytes: TypeAlias = npt.NDArray[np.uint8]
@@ -95,7 +95,7 @@ class PackedLists:
         return PackedLists.from_ragged(np.frombuffer(joined, dtype=np.uint8), offsets)
 
 
-def _unpackable(flat: checks.AnyArray, ends: Ints) -> MetricError:
+def _unpackable(flat: AnyArray, ends: Ints) -> MetricError:
     """The first grade that is none of 0, 1, 2, 3."""
     with np.errstate(invalid="ignore"):
         hit = int(np.flatnonzero(~np.isin(flat, range(PACKED_GRADE_MAX + 1)))[0])

@@ -7,28 +7,15 @@ All divisions are one division of two doubles, rounded once to units of a value.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from streammetrics.metrics.arrays import Floats, Ints, Numbers
 from streammetrics.metrics.plan import WHOLE, Family, Plan, gain_of
 from streammetrics.metrics.spec import Gain
-from streammetrics.metrics.units import (
-    AP_BITS,
-    DISCOUNT_BITS,
-    GRADE_BITS,
-    RBP_BITS,
-    SUM_BITS,
-    VALUE_BITS,
-    VALUE_ONE,
-    Floats,
-    Ints,
-    shift_half_even,
-)
-
-Numbers: TypeAlias = npt.NDArray[Any]
-"""Exact whole numbers, as integers of any width or as doubles below 2**53."""
+from streammetrics.metrics.units import AP_BITS, DISCOUNT_BITS, GRADE_BITS, RBP_BITS, SUM_BITS, VALUE_BITS, VALUE_ONE, shift_half_even
 
 
 class Facts(Protocol):

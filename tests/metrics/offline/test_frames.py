@@ -227,6 +227,10 @@ def test_a_missing_grade_ends_a_wide_list() -> None:
         (lambda: from_frame({"list_id": ["a"], "grade": ["1"]}), "column 'grade': got dtype <U1; allowed are numbers"),
         (lambda: from_frame(pl.DataFrame({"list_id": ["a"], "grade": ["1"]})), "column 'grade': got '1' at row 0; allowed are numbers"),
         (
+            lambda: from_frame({"list_id": ["a", "a"], "grade": [1, 10**400]}),
+            "column 'grade': got a whole number of 1329 bits at row 1; allowed are numbers, whole ones below 2**1023",
+        ),
+        (
             lambda: from_frame(pl.DataFrame({"list_id": ["a"], "grade": [[1]]})),
             "column 'grade': got Arrow type '+L'; allowed are whole numbers",
         ),

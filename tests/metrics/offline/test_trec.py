@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -41,8 +42,9 @@ def test_files_may_be_zipped_whatever_they_are_called(tmp_path: Path) -> None:
     assert read_run(written(tmp_path, "run.txt", gzip.compress(RUN.encode()))) == read_run(written(tmp_path, "run.gz", RUN))
 
 
-def test_a_byte_order_mark_is_not_part_of_the_first_query(tmp_path: Path) -> None:
-    assert list(read_qrels(written(tmp_path, "qrels", b"\xef\xbb\xbf" + QRELS.encode()))) == ["q1", "q2"]
+@pytest.mark.parametrize("packed", [bytes, gzip.compress])
+def test_a_byte_order_mark_is_not_part_of_the_first_query(tmp_path: Path, packed: Callable[[bytes], bytes]) -> None:
+    assert list(read_qrels(written(tmp_path, "qrels", packed(b"\xef\xbb\xbf" + QRELS.encode())))) == ["q1", "q2"]
 
 
 def test_standard_input_is_a_file_too(monkeypatch: pytest.MonkeyPatch) -> None:
