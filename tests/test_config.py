@@ -35,6 +35,7 @@ from streammetrics.config.layers import FILE_BYTES_MAX, SECRET_BYTES_MAX, _is_se
 from streammetrics.config.meaning import PANES_MAX
 from streammetrics.errors import ConfigError, Problem
 from streammetrics.events.model import EventLimits
+from streammetrics.events.text import iso_ms
 from streammetrics.grades import parse_grades
 from streammetrics.reach import ReachRules
 
@@ -984,6 +985,25 @@ def test_the_longest_answer_of_redis_leaves_a_waiting_loop_well():
 
 def test_limits_that_let_one_user_outgrow_what_redis_takes_are_warned_of():
     assert not by_flags({}).warnings
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [
+        ("2026-01-31T09:00:00.123900+00:00", 1_769_850_000_123),
+        ("2026-01-31T10:00:00.999999+01:00", 1_769_850_000_999),
+        ("9999-12-31T23:59:59.999999+00:00", 253_402_300_799_999),
+    ],
+)
+def test_a_moment_is_the_same_number_wherever_it_is_said(tmp_path, text, ms):
+    toml = f'[kafka]\nstart = "{text}"\n[experiments.named]\nbegins = {{ start = "{text}", cuped_days = 1 }}\nends = {{ end = "{text}" }}\n'
+    settings = configured(tmp_path, toml).settings
+    rules = build_engine(settings, ["events"]).rules.experiments
+    assert rules is not None
+    assert rules.span("begins") == (ms, None)
+    assert rules.span("ends") == (None, ms)
+    assert rules.earlier == (("begins", ms - 86_400_000, ms),)
+    assert kafka_settings(settings).start == ms == iso_ms(text)
+
+
     of_lists, of_events = by_flags({"events.event_bytes_max": 1_048_576}).warnings
     assert "join.lists_open_max (1000) lists of events.event_bytes_max (1048576) bytes are more than 500 MiB" in of_lists
     (warning,) = by_flags({"join.session_events_max": 2_001}).warnings

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Collection, Sequence
-from datetime import datetime
 from typing import Any
 
 from streammetrics.config import Settings
+from streammetrics.config.fields import epoch_ms
 from streammetrics.engine import Engine, EngineRules
 from streammetrics.errors import ConfigError, Problem
 from streammetrics.events import Decoder, UbiSettings, decoder
@@ -67,11 +67,14 @@ def _experiment_rules(settings: Settings) -> ExperimentRules | None:
         patience_ms=experiments.patience_ms,
         variants_max=experiments.variants_max,
         metrics=experiments.metrics,
-        spans={name: Span(_epoch_ms(trial.start), _epoch_ms(trial.end)) for name, trial in experiments.named.items()},
+        spans={
+            name: Span(None if trial.start is None else epoch_ms(trial.start), None if trial.end is None else epoch_ms(trial.end))
+            for name, trial in experiments.named.items()
+        },
         earlier=tuple(
-            Earlier(name, start_ms - trial.cuped_days * DAY_MS, start_ms)
+            Earlier(name, epoch_ms(trial.start) - trial.cuped_days * DAY_MS, epoch_ms(trial.start))
             for name, trial in sorted(experiments.named.items())
-            if trial.cuped_days is not None and (start_ms := _epoch_ms(trial.start)) is not None
+            if trial.cuped_days is not None and trial.start is not None
         ),
     )
 
@@ -81,10 +84,6 @@ def _reach_rules(settings: Settings) -> ReachRules | None:
     if windows.users == "off" or (windows.users == "auto" and not settings.experiments.enabled):
         return None
     return ReachRules(panes=max(window.ms for window in windows.windows) // windows.pane_ms, patience_ms=settings.experiments.patience_ms)
-
-
-def _epoch_ms(moment: datetime | None) -> int | None:
-    return None if moment is None else round(moment.timestamp() * 1_000)
 
 
 def build_decoder(settings: Settings) -> Decoder:
