@@ -721,6 +721,15 @@ def test_retention_that_ends_before_a_window_is_final_is_a_warning():
         ({"redis.socket_timeout_ms": 9_000}, []),
         ({"redis.socket_timeout_ms": 5_000, "redis.cluster": True}, []),
         ({"redis.socket_timeout_ms": 5_001, "redis.cluster": True}, ["redis.socket_timeout_ms (5001) is more than 5000"]),
+def test_a_segment_whose_label_could_be_that_of_another_is_refused():
+    problem = problem_of(windows__segments=["a", "a=b"])
+    assert (problem.key, problem.value) == ("windows.segments", '["a", "a=b"]')
+    assert problem.allowed == (
+        "must be a list of at most 32 distinct names without =;"
+        " a segment is shown as name=value, and with = in its name could be taken for another"
+    )
+
+
     ],
 )
 def test_settings_that_do_nothing_or_risk_state_are_warned_of(given, told):

@@ -189,6 +189,12 @@ def _topic(name: str) -> str:
 def _server(address: str) -> str:
     match = re.fullmatch(r"(?:\[[0-9A-Fa-f:.]+\]|[^\s:/@,\[\]]+):([0-9]{1,5})", address)
     if match is None or not address.isprintable() or not 0 < int(match[1]) <= PORT_MAX:
+def _segment(name: str) -> str:
+    if "=" in name:
+        raise ValueError("a segment is shown as name=value, and with = in its name could be taken for another")
+    return name
+
+
         raise ValueError(f"a server is host:port with a port from 1 to {PORT_MAX}")
     return address
 
@@ -255,6 +261,7 @@ def setting(default: Any, says: str, allowed: str | None = None, **rules: Any) -
     """One key: its default, what it is for, and what is allowed in words (None: told by the type)."""
     return Field(default, description=says, json_schema_extra={"allowed": allowed} if allowed else None, **rules)
 
+Segment = Annotated[Text, AfterValidator(_segment)]
 
 def whole(default: int | None, says: str, least: int, most: int, unless: str = "") -> Any:
     """A key that holds a whole number from `least` to `most`; `unless` is another word that it may hold."""

@@ -16,8 +16,8 @@ from streammetrics.config.fields import (
     Number,
     OptionalText,
     Section,
+    Segment,
     Span,
-    Text,
     Whole,
     WholeOrOff,
     milliseconds,
@@ -135,8 +135,8 @@ class WindowSettings(Section):
         "Whether the distinct users of every window are counted, in all traffic and in each variant: window_users and user_hit_rate."
         " auto: where experiments.enabled has users looked at anyway, so that it costs little.",
     )
-    segments: Annotated[Listed[Text], Field(max_length=32)] = setting(
-        (), "Segments that get tallies of their own, one at a time, never crossed.", "a list of at most 32 distinct names"
+    segments: Annotated[Listed[Segment], Field(max_length=32)] = setting(
+        (), "Segments that get tallies of their own, one at a time, never crossed.", "a list of at most 32 distinct names without ="
     )
     groups_max: Whole = whole(
         1_000, "Most groups (experiment, variant, segment value) that a task has within windows.retention_ms.", 1, 1_000_000
