@@ -416,6 +416,54 @@ def test_a_file_that_is_not_toml_is_refused_with_the_place_and_the_cure(tmp_path
     assert rule in problem.allowed
 
 
+@pytest.mark.parametrize("key", ["join.gap_ms", "experiments.named"])
+def test_a_table_deeper_than_any_message_could_show_is_refused_with_its_key(tmp_path, key):
+    with pytest.raises(ConfigError) as caught:
+        configured(tmp_path, f"[{key}.{'x.' * 5_000}x]\na = 1\n")
+    (problem,) = caught.value.problems
+    assert (problem.key, problem.value) == (key, "(nested too deeply)")
+
+
+TOO_LONG = "0x" + "f" * 5_000
+
+
+@pytest.mark.parametrize(
+    ("toml", "key"),
+    [
+        (f"[join]\ngap_ms = {TOO_LONG}", "join.gap_ms"),
+        ("[join]\ngap_ms = -9_223_372_036_854_775_809", "join.gap_ms"),
+        (f"[kafka]\nstart = {TOO_LONG}", "kafka.start"),
+        (f"[events]\nformat = {TOO_LONG}", "events.format"),
+        (f"[windows]\nwindows = [60_000, {TOO_LONG}]", "windows.windows"),
+        (f"[metrics]\ncutoffs = [{TOO_LONG}]", "metrics.cutoffs"),
+        (f"[metrics]\nrelevant_grade = {TOO_LONG}", "metrics.relevant_grade"),
+        ("[experiments]\nminimum_lift = 9_223_372_036_854_775_808", "experiments.minimum_lift"),
+        (f"[experiments.named.a]\nshares = {{ a = {TOO_LONG}, b = 1 }}", "experiments.named"),
+        (f"[experiments.named.a]\nstart = {TOO_LONG}", "experiments.named"),
+        (f"[redis]\npassword = {TOO_LONG}", "redis.password"),
+    ],
+)
+def test_a_number_of_a_file_that_64_bits_do_not_hold_is_refused_with_its_key(tmp_path, toml, key):
+    with pytest.raises(ConfigError) as caught:
+        configured(tmp_path, toml + "\n")
+    (problem,) = caught.value.problems
+    assert (problem.key, problem.value) == (key, "***")
+    assert problem.allowed == "a whole number of TOML lies in -9223372036854775808 … 9223372036854775807"
+
+
+@pytest.mark.parametrize("key", ["experiments.alpha", "experiments.margin", "experiments.minimum_lift"])
+def test_a_number_that_no_double_holds_is_refused(key):
+    (problem,) = problems_of(flags={key: "9" * 400})
+    assert problem.key == key
+    assert problem.allowed.endswith("; a number of this size cannot be computed with")
+
+
+def test_a_number_that_no_double_holds_is_refused_in_the_table_of_an_experiment():
+    given = '{"ranker": {"minimum_lift": 1' + "0" * 400 + "}}"
+    (problem,) = problems_of(environ={"STREAMMETRICS_EXPERIMENTS_NAMED": given})
+    assert "ranker.minimum_lift: a number of this size cannot be computed with" in problem.allowed
+
+
 @pytest.mark.parametrize("name", ["missing.toml", "", "nul\x00.toml", "file/streammetrics.toml"])
 def test_a_path_that_is_no_readable_file_is_refused(tmp_path, name):
     (tmp_path / "file").write_text("")
@@ -673,6 +721,15 @@ def test_a_window_that_is_no_whole_number_of_panes_is_refused_naming_both():
     assert "windows.pane_ms is 60000" in problem.allowed
 
 
+def test_a_segment_whose_label_could_be_that_of_another_is_refused():
+    problem = problem_of(windows__segments=["a", "a=b"])
+    assert (problem.key, problem.value) == ("windows.segments", '["a", "a=b"]')
+    assert problem.allowed == (
+        "must be a list of at most 32 distinct names without =;"
+        " a segment is shown as name=value, and with = in its name could be taken for another"
+    )
+
+
 def test_the_same_window_in_two_spellings_is_refused():
     assert "twice" in problem_of(windows__windows=["60m", "1h"]).allowed
 
@@ -721,15 +778,6 @@ def test_retention_that_ends_before_a_window_is_final_is_a_warning():
         ({"redis.socket_timeout_ms": 9_000}, []),
         ({"redis.socket_timeout_ms": 5_000, "redis.cluster": True}, []),
         ({"redis.socket_timeout_ms": 5_001, "redis.cluster": True}, ["redis.socket_timeout_ms (5001) is more than 5000"]),
-def test_a_segment_whose_label_could_be_that_of_another_is_refused():
-    problem = problem_of(windows__segments=["a", "a=b"])
-    assert (problem.key, problem.value) == ("windows.segments", '["a", "a=b"]')
-    assert problem.allowed == (
-        "must be a list of at most 32 distinct names without =;"
-        " a segment is shown as name=value, and with = in its name could be taken for another"
-    )
-
-
     ],
 )
 def test_settings_that_do_nothing_or_risk_state_are_warned_of(given, told):
@@ -938,6 +986,25 @@ def test_the_times_of_an_experiment_become_milliseconds(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("text", "ms"),
+    [
+        ("2026-01-31T09:00:00.123900+00:00", 1_769_850_000_123),
+        ("2026-01-31T10:00:00.999999+01:00", 1_769_850_000_999),
+        ("9999-12-31T23:59:59.999999+00:00", 253_402_300_799_999),
+    ],
+)
+def test_a_moment_is_the_same_number_wherever_it_is_said(tmp_path, text, ms):
+    toml = f'[kafka]\nstart = "{text}"\n[experiments.named]\nbegins = {{ start = "{text}", cuped_days = 1 }}\nends = {{ end = "{text}" }}\n'
+    settings = configured(tmp_path, toml).settings
+    rules = build_engine(settings, ["events"]).rules.experiments
+    assert rules is not None
+    assert rules.span("begins") == (ms, None)
+    assert rules.span("ends") == (None, ms)
+    assert rules.earlier == (("begins", ms - 86_400_000, ms),)
+    assert kafka_settings(settings).start == ms == iso_ms(text)
+
+
+@pytest.mark.parametrize(
     ("given", "ms"),
     [
         ("2026-01-31T10:00:00.5+01:00", 1_769_850_000_500),
@@ -994,25 +1061,6 @@ def test_the_longest_answer_of_redis_leaves_a_waiting_loop_well():
 
 def test_limits_that_let_one_user_outgrow_what_redis_takes_are_warned_of():
     assert not by_flags({}).warnings
-@pytest.mark.parametrize(
-    ("text", "ms"),
-    [
-        ("2026-01-31T09:00:00.123900+00:00", 1_769_850_000_123),
-        ("2026-01-31T10:00:00.999999+01:00", 1_769_850_000_999),
-        ("9999-12-31T23:59:59.999999+00:00", 253_402_300_799_999),
-    ],
-)
-def test_a_moment_is_the_same_number_wherever_it_is_said(tmp_path, text, ms):
-    toml = f'[kafka]\nstart = "{text}"\n[experiments.named]\nbegins = {{ start = "{text}", cuped_days = 1 }}\nends = {{ end = "{text}" }}\n'
-    settings = configured(tmp_path, toml).settings
-    rules = build_engine(settings, ["events"]).rules.experiments
-    assert rules is not None
-    assert rules.span("begins") == (ms, None)
-    assert rules.span("ends") == (None, ms)
-    assert rules.earlier == (("begins", ms - 86_400_000, ms),)
-    assert kafka_settings(settings).start == ms == iso_ms(text)
-
-
     of_lists, of_events = by_flags({"events.event_bytes_max": 1_048_576}).warnings
     assert "join.lists_open_max (1000) lists of events.event_bytes_max (1048576) bytes are more than 500 MiB" in of_lists
     (warning,) = by_flags({"join.session_events_max": 2_001}).warnings

@@ -147,6 +147,15 @@ def _no_bool(given: object) -> object:
     return given
 
 
+def _computable(number: float) -> float:
+    """A whole number may be longer than any double; what is computed with these is doubles."""
+    try:
+        float(number)
+    except OverflowError:
+        raise ValueError("a number of this size cannot be computed with") from None
+    return number
+
+
 def _none_if_empty(given: object) -> object:
     return None if given == "" else given
 
@@ -180,6 +189,12 @@ def _plain(text: str) -> str:
     return text
 
 
+def _segment(name: str) -> str:
+    if "=" in name:
+        raise ValueError("a segment is shown as name=value, and with = in its name could be taken for another")
+    return name
+
+
 def _topic(name: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", name) or name in (".", ".."):
         raise ValueError("a topic name has 1 to 249 letters, digits, dots, underscores and hyphens")
@@ -189,12 +204,6 @@ def _topic(name: str) -> str:
 def _server(address: str) -> str:
     match = re.fullmatch(r"(?:\[[0-9A-Fa-f:.]+\]|[^\s:/@,\[\]]+):([0-9]{1,5})", address)
     if match is None or not address.isprintable() or not 0 < int(match[1]) <= PORT_MAX:
-def _segment(name: str) -> str:
-    if "=" in name:
-        raise ValueError("a segment is shown as name=value, and with = in its name could be taken for another")
-    return name
-
-
         raise ValueError(f"a server is host:port with a port from 1 to {PORT_MAX}")
     return address
 
@@ -238,7 +247,7 @@ def _redis_url(url: MaskedUrl) -> MaskedUrl:
 
 Whole = Annotated[int, BeforeValidator(_no_bool)]
 WholeOrOff = Annotated[int | None, BeforeValidator(_none_if_off), BeforeValidator(_no_bool)]
-Number = Annotated[int | float, BeforeValidator(_no_bool)]
+Number = Annotated[int | float, BeforeValidator(_no_bool), AfterValidator(_computable)]
 Text = Annotated[str, Field(min_length=1, max_length=TEXT_CHARS_MAX), AfterValidator(_plain)]
 OptionalText = Annotated[Text | None, BeforeValidator(_none_if_empty)]
 OptionalSecret = Annotated[SecretStr | None, BeforeValidator(_none_if_empty)]
@@ -252,6 +261,7 @@ Listed = Annotated[tuple[Item, ...], BeforeValidator(_list), AfterValidator(_dis
 Start = Literal["earliest", "latest"] | datetime
 StartField = Annotated[Start, PlainValidator(parse_start)]
 Span = Annotated[Duration, PlainValidator(parse_duration), PlainSerializer(str, return_type=str)]
+Segment = Annotated[Text, AfterValidator(_segment)]
 Topic = Annotated[str, AfterValidator(_topic)]
 Server = Annotated[str, AfterValidator(_server)]
 Grades = Annotated[str, AfterValidator(_grades)]
@@ -261,7 +271,6 @@ def setting(default: Any, says: str, allowed: str | None = None, **rules: Any) -
     """One key: its default, what it is for, and what is allowed in words (None: told by the type)."""
     return Field(default, description=says, json_schema_extra={"allowed": allowed} if allowed else None, **rules)
 
-Segment = Annotated[Text, AfterValidator(_segment)]
 
 def whole(default: int | None, says: str, least: int, most: int, unless: str = "") -> Any:
     """A key that holds a whole number from `least` to `most`; `unless` is another word that it may hold."""
@@ -277,8 +286,10 @@ def shown(value: object) -> str:
     """A value for a message: one printable line, cut to a bearable length. Never for secrets."""
     if value is None or value == "":
         return "(empty)"
-    text = str(value) if isinstance(value, str | int | float | Duration) else json.dumps(value, default=str)
-    text = printable(text)
+    try:
+        text = printable(str(value) if isinstance(value, str | int | float | Duration) else json.dumps(value, default=str))
+    except RecursionError:
+        return "(nested too deeply)"
     return text if len(text) <= SHOWN_CHARS_MAX else text[: SHOWN_CHARS_MAX - 1] + "…"
 
 

@@ -17,6 +17,9 @@ from streammetrics.errors import Problem
 CONFIG_VARIABLE = PREFIX + "CONFIG"
 """Names the configuration file where no path is given."""
 
+WHOLE_MIN, WHOLE_MAX = -(2**63), 2**63 - 1
+"""What TOML promises. The parser takes any whole number, and of the longest Python can neither compute a double nor print the digits."""
+
 FILE_BYTES_MAX = 1_048_576
 SECRET_BYTES_MAX = 65_536
 
@@ -61,9 +64,12 @@ def from_file(path: Path | None) -> Layer:
         return _unread(path, f"the file cannot be used: {error}")
     except RecursionError:
         return _unread(path, "the file cannot be used: its arrays or tables are nested too deeply")
-    layer = Layer()
+    layer, origin = Layer(), f"file {printable(str(path))}"
     for key, value in _flat(document):
-        layer.add(key, value, f"file {printable(str(path))}")
+        if key in keys() and not _holds_64_bits(value):
+            layer.problems.append(Problem(key, MASK, f"a whole number of TOML lies in {WHOLE_MIN} … {WHOLE_MAX}", origin))
+        else:
+            layer.add(key, value, origin)
     return layer
 
 
@@ -115,6 +121,18 @@ def _flat(document: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
             yield section, content
         else:
             yield from ((f"{section}.{leaf}", value) for leaf, value in content.items())
+
+
+def _holds_64_bits(value: object) -> bool:
+    """Whether every whole number within a value of a document is one that TOML has."""
+    waiting = [value]  # not by recursion: dotted names nest as deep as they are long
+    while waiting:
+        found = waiting.pop()
+        if isinstance(found, dict | list):
+            waiting.extend(found.values() if isinstance(found, dict) else found)
+        elif isinstance(found, int) and not WHOLE_MIN <= found <= WHOLE_MAX:
+            return False
+    return True
 
 
 def _add_secret(layer: Layer, key: str, name: str, environ: Mapping[str, str]) -> None:
