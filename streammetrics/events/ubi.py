@@ -1,6 +1,7 @@
 """OpenSearch User Behavior Insights 1.3: documents of `ubi_queries` and `ubi_events`, one by one or as `_bulk` text.
 
-A value is one JSON document, or lines of them (`_bulk` text: action lines hold no event). Each document is judged on its
+A value is one JSON document, or lines of them (`_bulk` text: action lines hold no event). It is taken line by line where a
+line is a document by itself, else as one document that may be written over several lines. Each document is judged on its
 own: what one line breaks costs no other line its event. A document says by its fields what it is:
 
 * with an `action_name` (or `event_attributes`): an event of `ubi_events`;
@@ -69,24 +70,27 @@ def ubi_decoder(limits: EventLimits, settings: UbiSettings | None = None) -> Cal
             return kept(error)
 
     def decode(value: bytes | None) -> Sequence[Event | MalformedEvent]:
-        return tuple(found for document in _documents(value, limits) if (found := judged(document)) is not None)
+        return tuple(found for document in _documents(value) if (found := judged(document)) is not None)
 
     return decode
 
 
-def _documents(value: bytes | None, limits: EventLimits) -> Sequence[bytes | None]:
-    """The documents of a value: its lines that are not blank, unless there are no lines or they make one document."""
+def _documents(value: bytes | None) -> Sequence[bytes | None]:
+    """The documents of a value: its lines that are not blank if one of them is a document, unless they make one together.
+
+    How long a document may be is asked when it is judged: a long one is refused once, however it is written.
+    """
     if value is None or b"\n" not in value:
         return (value,)
     lines = [line for line in value.split(b"\n") if line.strip()]
-    if not lines or (not _is_document(lines[0], limits) and _is_document(value, limits)):
-        return (value,)
-    return lines
+    if lines and (_is_document(lines[0]) or (not _is_document(value) and any(map(_is_document, lines)))):
+        return lines
+    return (value,)
 
 
-def _is_document(value: bytes, limits: EventLimits) -> bool:
+def _is_document(value: bytes) -> bool:
     try:
-        read_document(fields.check_value(value, limits))
+        read_document(value)
     except MalformedEvent:
         return False
     return True

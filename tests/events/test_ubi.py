@@ -218,6 +218,32 @@ def test_one_document_may_be_written_over_several_lines():
     assert only(b"\n" + json.dumps(CLICKED, indent=2).encode() + b"\n") == CLICK
 
 
+def pretty(document: dict[str, Any]) -> bytes:
+    return json.dumps(document, indent=2).encode()
+
+
+def test_a_document_over_several_lines_may_have_lines_that_are_documents():
+    value = pretty(CLICKED | {"message": [{}]})
+    assert b"\n    {}\n" in value
+    assert only(value) == CLICK
+
+
+def test_a_document_over_several_lines_is_refused_once_for_its_size():
+    long = CLICKED | {"message": ["x" * 10] * 300 + [{}]}
+    limits = EventLimits(event_bytes_max=2_000)
+    assert of(sent(long), limits=limits) == of(pretty(long), limits=limits) == ["oversized"]
+
+
+def test_a_document_over_several_lines_that_is_broken_is_refused_once():
+    assert of(pretty(CLICKED)[:-1]) == of(pretty(CLICKED)[1:]) == ["bad_json"]
+    assert of(pretty(CLICKED)[:-1], limits=EventLimits(event_bytes_max=100)) == ["oversized"]
+
+
+def test_lines_that_are_all_too_long_are_refused_one_by_one():
+    lines = [sent(CLICKED), sent(SHOWN)]
+    assert of(b"\n".join(lines), limits=EventLimits(event_bytes_max=100)) == ["oversized", "oversized"]
+
+
 def test_the_size_limit_is_that_of_one_document():
     limits = EventLimits(event_bytes_max=len(sent(SHOWN)))
     assert of(sent(SHOWN) + b"\n" + sent(CLICKED, message="x" * 100) + b"\n" + sent(CLICKED), limits=limits) == [SEEN, "oversized", CLICK]
