@@ -26,6 +26,8 @@ SEED = click.IntRange(0, 2**63 - 1)
 DAY_MS = 86_400_000
 MINUTES_MAX = 10_000_000
 """Nineteen years of event time."""
+RECORDS_MAX = 1_000_000_000_000
+"""More than anybody waits for; what counts them takes no number beyond 64 bits."""
 
 
 @click.group(cls=Commands, context_settings=CONTEXT, epilog="Each command has its own --help with examples.")
@@ -187,7 +189,7 @@ def report(
     help="Write events here, - for standard output; twice: impressions, then feedback.",
 )
 @click.option("--kafka", is_flag=True, help="Send events to kafka.topics: impressions to the first, feedback to the last.")
-@click.option("--events", type=click.IntRange(min=1), help="Stop after this many records.")
+@click.option("--events", type=click.IntRange(1, RECORDS_MAX), help="Stop after this many records.")
 @click.option(
     "--minutes",
     type=FiniteFloatRange(0, MINUTES_MAX, min_open=True),

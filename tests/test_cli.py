@@ -151,6 +151,28 @@ def test_minutes_beyond_what_milliseconds_can_count_are_wrong_usage() -> None:
     assert "Invalid value for '--minutes': 1e+306 is not in the range" in " ".join(result.stderr.split())
 
 
+def whole_options() -> list[tuple[str, str]]:
+    """Every option that takes a whole number, with its command."""
+    return [
+        (name, option.opts[0])
+        for name, command in commands().items()
+        for option in command.params
+        if isinstance(option.type, click.types.IntParamType)
+    ]
+
+
+def test_the_options_with_whole_numbers_are_found() -> None:
+    assert {("run", "--port"), ("demo", "--seed"), ("simulate", "--events"), ("simulate", "--late-ms")} <= {*whole_options()}
+
+
+@pytest.mark.parametrize(("name", "option"), whole_options())
+@pytest.mark.parametrize("given", [str(2**63), "-1", "9" * 5_000])
+def test_what_no_count_can_be_is_wrong_usage(name: str, option: str, given: str) -> None:
+    result = invoke(*name.split(), *NEEDED.get(name, []), option, given)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"Invalid value for '{option}'" in result.stderr
+
+
 @pytest.mark.parametrize("option", ["--users", "--seed", "--rate", "--items", "--disorder-ms", "--late-ms"])
 def test_the_bounds_of_traffic_are_those_that_the_help_of_simulate_shows(option: str) -> None:
     (kind,) = [known.type for known in commands()["simulate"].params if option in known.opts]

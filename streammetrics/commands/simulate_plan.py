@@ -6,6 +6,7 @@ All that is wrong with the words is told at once, as problems of the options tha
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -186,7 +187,7 @@ def _regression(given: str, problems: list[Problem]) -> Regression | None:
 
 
 def _start_ms(given: str, now_ms: int, problems: list[Problem]) -> int | None:
-    found = now_ms if given == "now" else epoch_ms(int(given) if given.isdecimal() else given)
+    found = now_ms if given == "now" else epoch_ms(int(given) if re.fullmatch(r"[0-9]{1,15}", given) else given)
     if found is None:
         problems.append(Problem("--start", given, "now, epoch milliseconds, or ISO 8601 with a zone, such as 2024-11-21T10:00:00Z"))
     return found
