@@ -156,7 +156,7 @@ class FileSource:
             raise ConfigError(problems)
 
     def prefer(self, inputs: Sequence[Input]) -> None:
-        """The order in which inputs are to be read from now on: those furthest behind first. None: each in turn."""
+        """The order in which inputs are to be read from now on: those furthest behind first. An empty one: each in turn."""
         self._preferred = tuple(inputs)
 
     @property
