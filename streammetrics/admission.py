@@ -37,6 +37,13 @@ class Refused(NamedTuple):
     detail: str
 
 
+class Taken(NamedTuple):
+    """What became of a batch: the events that were refused, and how many of all its events the watermark of its input has seen."""
+
+    refused: list[Refused]
+    timed: int
+
+
 def close_bound(state: TaskState, rules: EngineRules) -> int:
     return state.watermark if state.watermark in (NEVER, FOREVER) else state.watermark - rules.lateness_ms
 
@@ -55,7 +62,7 @@ def close_ended(user_id: str, user: User, state: TaskState, rules: EngineRules) 
 class Step:
     """One batch on its way through a task: admission by watermark, then the join."""
 
-    __slots__ = ("counts", "idle", "join", "refused", "rules", "state", "touched", "waiting_ms")
+    __slots__ = ("counts", "idle", "join", "refused", "rules", "state", "timed", "touched", "waiting_ms")
 
     def __init__(self, rules: EngineRules, state: TaskState, idle: frozenset[int]) -> None:
         self.rules = rules
@@ -65,6 +72,7 @@ class Step:
         self.counts = state.counts
         self.touched = state.touched
         self.refused: list[Refused] = []
+        self.timed = 0
         self.waiting_ms = rules.pane_ms + rules.entering_ms - rules.join.gap_ms
         """A list is final before its session closes when the last event is at least so long after the start of the list's pane."""
 
@@ -87,15 +95,17 @@ class Step:
         disorder_ms, lateness_ms, future_ms = self.rules.out_of_orderness_ms, self.rules.lateness_ms, self.rules.future_ms
         own, task, newest = state.watermarks[topic], state.watermark, state.newest
         oldest_admitted = max(own, task) - lateness_ms
-        events_seen = 0
+        events_seen = untimed = 0
         for offset, record_ts, events in batch.records:
             for event in events:
                 events_seen += 1
                 if isinstance(event, MalformedEvent):
+                    untimed += 1
                     self._refuse(topic, offset, event.reason, event.detail)
                     continue
                 ts = event.ts
                 if future_ms is not None and 0 <= record_ts < ts - future_ms:
+                    untimed += 1
                     self._refuse(topic, offset, "future", f"ts {ts} is {ts - record_ts} ms after its record's own time")
                     continue
                 admitted = ts >= oldest_admitted
@@ -114,6 +124,7 @@ class Step:
                 if joined and ts > newest:
                     newest = state.newest = ts
         state.watermarks[topic] = own
+        self.timed = events_seen - untimed
         self.counts["events", topic] += events_seen
 
     def _feedback(self, event: Feedback, topic: int) -> bool:

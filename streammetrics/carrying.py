@@ -15,7 +15,7 @@ import structlog
 
 from streammetrics.engine import Engine, FinalPane, Refused, TaskState
 from streammetrics.errors import MalformedEvent, StateError, StoreError
-from streammetrics.events import MALFORMED_REASONS, Decoder
+from streammetrics.events import Decoder
 from streammetrics.ports import Clock, Commit, DeadLetter, DeadLetters, Loaded, Outcome, Record, Source, Store
 from streammetrics.vitals import Vitals
 from streammetrics.weights import Weights
@@ -26,8 +26,6 @@ LETTERS_MAX = 1_000
 """How many dead letters wait for the next commit; more are written at once."""
 LETTERS_BYTES_MAX = 16 << 20
 """How many bytes of them wait: who sends nothing but what is refused, as large as the topics take it, fills no memory."""
-UNTIMED = frozenset((*MALFORMED_REASONS, "future"))
-"""Why an event is refused before its input's watermark sees it."""
 
 log = structlog.get_logger("streammetrics.service")
 
@@ -190,9 +188,9 @@ class Carrier:
         if chunk is not None:
             chunk, rest = fitting(chunk, work.weights, state.dirty, self.rules.commit_bytes_max)
             batch = chunk.arrived
-        refused = engine.step(state, batch, due, work.idle - {batch.topic} if batch else work.idle, tick_ms, flush)
+        refused, timed = engine.step(state, batch, due, work.idle - {batch.topic} if batch else work.idle, tick_ms, flush)
         if chunk is not None:
-            self._note_heard(work, chunk, refused)
+            self._note_heard(work, chunk.topic, timed)
             self._keep_letters(work, chunk, refused)
         return rest
 
@@ -206,14 +204,13 @@ class Carrier:
                 DeadLetter(event.reason, event.detail, origin, event.offset, values[event.offset]) for event in reversed(letters.values())
             )
 
-    def _note_heard(self, work: Work, chunk: Chunk, refused: Sequence[Refused]) -> None:
+    def _note_heard(self, work: Work, topic: int, timed: int) -> None:
         """An input that brings nothing but records in which no event counts for its time is as silent as one that brings nothing."""
-        events = sum(len(events) for _, _, events in chunk.decoded)
-        if events > sum(event.reason in UNTIMED for event in refused):
-            work.heard_seconds[work.inputs[chunk.topic]] = self.clock.monotonic()
-            work.barren.discard(chunk.topic)
+        if timed:
+            work.heard_seconds[work.inputs[topic]] = self.clock.monotonic()
+            work.barren.discard(topic)
         else:
-            work.barren.add(chunk.topic)
+            work.barren.add(topic)
 
     def _placement(self, task: int) -> Callable[[str], bool] | None:
         misplaced = self._misplaced

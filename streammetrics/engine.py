@@ -14,7 +14,7 @@ from itertools import islice
 from types import MappingProxyType
 from typing import NamedTuple
 
-from streammetrics.admission import Arrived, Decoded, Refused, Step, close_bound, close_ended
+from streammetrics.admission import Arrived, Decoded, Refused, Step, Taken, close_bound, close_ended
 from streammetrics.copies import Labels
 from streammetrics.entering import Looks, Settled, settle
 from streammetrics.errors import MalformedEvent
@@ -147,8 +147,8 @@ class Engine:
         idle: frozenset[int] = frozenset(),
         tick_ms: int | None = None,
         flush: bool = False,
-    ) -> list[Refused]:
-        """Take a batch of one input, or none; returns what must be written as dead letters before the next commit.
+    ) -> Taken:
+        """Take a batch of one input, or none; what was refused must be written as dead letters before the next commit.
 
         All users in `needs` must have been taken in before. What changes in lists is joined here and tallied by `save`.
 
@@ -165,7 +165,7 @@ class Engine:
             state.watermark = FOREVER
             state.changed = True
         self._close(state, due)
-        return step.refused
+        return Taken(step.refused, step.timed)
 
     def save(self, state: TaskState) -> Save:
         """What to commit now. The state counts as saved from here on; if the commit is refused, throw it away."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from streammetrics.engine import Arrived, Engine, EngineRules, TaskState
+from streammetrics.errors import MalformedEvent
 from streammetrics.events.model import Impression
 from streammetrics.grades import parse_grades
 from streammetrics.lives import ExperimentRules
@@ -21,7 +22,7 @@ def stepped(rules: EngineRules, shown: Sequence[Impression]) -> tuple[TaskState,
     state = engine.open(None, {}, ())
     batch = Arrived(0, [(offset, -1, (event,)) for offset, event in enumerate(shown)], len(shown))
     engine.take(state, engine.needs(state, batch), {})
-    why = {each.offset: each.reason for each in engine.step(state, batch)}
+    why = {each.offset: each.reason for each in engine.step(state, batch).refused}
     return state, [why.get(offset, "") for offset in range(len(shown))]
 
 
@@ -70,3 +71,23 @@ def test_a_whole_list_may_come_where_no_fragment_of_it_may() -> None:
     state, why = stepped(rules, [*shown, Impression("x", "u", 20, ("a", "b"))])
     assert why == [*[""] * 10, "too_many_items", ""]
     assert state.users["u"].sessions[0].lists["x"].items == ("a", "b")
+
+
+def test_events_count_for_the_time_of_their_input_unless_nobody_knows_it_or_it_is_yet_to_come() -> None:
+    rules = EngineRules(topics=("i",), grades=GRADES, join=JoinRules(items_max=1), lateness_ms=0, out_of_orderness_ms=0, future_ms=5)
+    engine = Engine(rules, SCORER)
+    state = engine.open(None, {}, ())
+
+    def fragment(ts: int, *items: str) -> Impression:
+        return Impression("x", "u", ts, items, positions=tuple(range(len(items))))
+
+    def timed(*events: Impression | MalformedEvent) -> tuple[list[str], int]:
+        batch = Arrived(0, [(0, 100, events)], 1)
+        engine.take(state, engine.needs(state, batch), {})
+        refused, timed = engine.step(state, batch)
+        return [each.reason for each in refused], timed
+
+    assert timed(MalformedEvent("bad_id", ""), fragment(106, "a")) == (["bad_id", "future"], 0)
+    assert timed(fragment(105, "a"), fragment(106, "a")) == (["future"], 1)
+    assert timed(fragment(104, "a"), fragment(105, *"abcdefghijk")) == (["late", "too_many_items"], 2)
+    assert timed() == ([], 0)

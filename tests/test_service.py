@@ -615,6 +615,17 @@ class TestIdleInputs:
             bench.turn()
             assert not bench.offsets or bench.watermark <= ts // 10
 
+    def test_an_input_whose_events_are_refused_by_a_limit_is_not_silent(self) -> None:
+        bench = Bench(idle_ms=self.IDLE_MS, settings=replace(SETTINGS, items_max=1, gap_ms=100, attribution_ms=FAR_MS), skew_ms_max=FAR_MS)
+        impressions, behind_ms = Input(SETTINGS.inputs[0], 0), 5_000
+        for ts in range(0, 1_000, 10):
+            fragment = Impression("r", "u", START_MS + ts, (f"i{ts}",), positions=(ts,))
+            bench.logs.append(impressions, native(fragment))
+            bench.click(ts + behind_ms)
+            bench.turn()
+            assert not bench.offsets or bench.watermark <= ts
+        assert ledger_of(bench.store, bench.engine, 1, bench.settings)[1].counts["too_many_items", impressions.topic] > 50
+
     def test_a_backlog_in_which_no_event_counts_is_not_silence(self) -> None:
         bench = Bench(records_max=1, idle_ms=self.IDLE_MS, skew_ms_max=FAR_MS)
         bench.show(*range(0, 100, 10))
