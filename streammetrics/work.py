@@ -45,7 +45,7 @@ class WorkerRules:
 
 
 class Backoff:
-    """Waiting times that double up to a cap, with full jitter, so that workers do not come back all at once."""
+    """Waiting times that double up to a cap; of each, half is left to chance, so that workers do not come back all at once."""
 
     def __init__(self, first_seconds: float = 0.1, cap_seconds: float = 5.0) -> None:
         self._first, self._cap = first_seconds, cap_seconds
