@@ -6,7 +6,7 @@ that is still admitted could touch it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, TypeAlias
 
 from streammetrics.copies import Duplicates
@@ -26,6 +26,11 @@ class Arrived(NamedTuple):
     topic: int
     records: Sequence[Decoded]
     next_offset: int
+
+
+def users_of(records: Iterable[Decoded]) -> set[str]:
+    """The users of all events of these records."""
+    return {event.user_id for _, _, events in records for event in events if not isinstance(event, MalformedEvent)}
 
 
 class Refused(NamedTuple):

@@ -14,7 +14,7 @@ from concurrent.futures import Executor
 import structlog
 
 from streammetrics.engine import Engine, FinalPane, Refused, TaskState
-from streammetrics.errors import MalformedEvent, StateError, StoreError
+from streammetrics.errors import StateError, StoreError
 from streammetrics.events import Decoder
 from streammetrics.ports import Clock, Commit, DeadLetter, DeadLetters, Loaded, Outcome, Record, Source, Store
 from streammetrics.vitals import Vitals
@@ -68,19 +68,11 @@ class Carrier:
             self._claim(work)
             return True
         while work.backlog:
-            chunk = self._decoded(*work.backlog[0])
-            if self._too_much(work.state, chunk):
-                self._save(work)
-                if work.state is None:
-                    return True
-            rest = self.step(work, chunk)
-            work.backlog.popleft()
-            if rest is not None:
-                work.backlog.appendleft((rest.topic, rest.records))
-            if len(work.letters) > LETTERS_MAX or sum(len(letter.value or b"") for letter in work.letters) > LETTERS_BYTES_MAX:
-                self._write_letters(work)
-            if rest is not None:
-                self._save(work)
+            chunk: Chunk | None = self._decoded(*work.backlog[0])
+            while chunk is not None:
+                chunk = self._take(work, chunk)
+                if chunk is not None:
+                    self._save(work)
                 if work.state is None:
                     return True
         self._tick(work)
@@ -98,13 +90,15 @@ class Carrier:
         decode = self.decode
         return Chunk(topic, records, [(offset, stamp, decode(value)) for offset, stamp, value in records])
 
-    def _too_much(self, state: TaskState, chunk: Chunk) -> bool:
-        """Whether a commit must come before these records, to stay within its bound."""
-        room = self.rules.commit_users_max - len(state.dirty)
-        if not state.dirty or sum(len(events) for _, _, events in chunk.decoded) <= room:
-            return False
-        users = {event.user_id for _, _, events in chunk.decoded for event in events if not isinstance(event, MalformedEvent)}
-        return len(state.dirty | users) > self.rules.commit_users_max
+    def _take(self, work: Work, chunk: Chunk) -> Chunk | None:
+        """Take what is decoded of the records that are next, as far as the next commit has room; answers the rest of it."""
+        rest = self.step(work, chunk)
+        work.backlog.popleft()
+        if rest is not None:
+            work.backlog.appendleft((rest.topic, rest.records))
+        if len(work.letters) > LETTERS_MAX or sum(len(letter.value or b"") for letter in work.letters) > LETTERS_BYTES_MAX:
+            self._write_letters(work)
+        return rest
 
     def _changed(self, work: Work) -> bool:
         return work.state is not None and (work.state.changed or bool(work.letters))
@@ -186,8 +180,8 @@ class Carrier:
             work.weights.note(loaded.users)
         rest = None
         if chunk is not None:
-            chunk, rest = fitting(chunk, work.weights, state.dirty, self.rules.commit_bytes_max)
-            batch = chunk.arrived
+            chunk, rest = fitting(chunk, work.weights, state.dirty, self.rules.commit_users_max, self.rules.commit_bytes_max)
+            batch = None if chunk is None else chunk.arrived
         refused, timed = engine.step(state, batch, due, work.idle - {batch.topic} if batch else work.idle, tick_ms, flush)
         if chunk is not None:
             self._note_heard(work, chunk.topic, timed)

@@ -14,10 +14,9 @@ from itertools import islice
 from types import MappingProxyType
 from typing import NamedTuple
 
-from streammetrics.admission import Arrived, Decoded, Refused, Step, Taken, close_bound, close_ended
+from streammetrics.admission import Arrived, Decoded, Refused, Step, Taken, close_bound, close_ended, users_of
 from streammetrics.copies import Labels
 from streammetrics.entering import Looks, Settled, settle
-from streammetrics.errors import MalformedEvent
 from streammetrics.lives import DAY_MS, WHOLE
 from streammetrics.metrics import Scorer
 from streammetrics.opening import control_of, open_task
@@ -107,8 +106,7 @@ class Engine:
 
     def needs(self, state: TaskState, batch: Arrived | None) -> Needs:
         """Which users to load before a step; asks for users that are due once between two commits."""
-        records = () if batch is None else batch.records
-        users = {event.user_id for _, _, events in records for event in events if not isinstance(event, MalformedEvent)}
+        users = set() if batch is None else users_of(batch.records)
         bound = close_bound(state, self.rules)
         due = bound if bound > state.next_due and not state.due_asked and bound > NEVER else None
         return Needs(users.difference(state.users), due, state.leaving.keys() - state.records.keys())

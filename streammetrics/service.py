@@ -23,7 +23,7 @@ FINISH_RETRY_SECONDS = 0.05
 CALM_SECONDS = 5.0
 """So long must polling go well before it counts as mended: some failures come with every other poll only."""
 CHUNK_RECORDS_MAX = 1_000
-"""How many records one step takes, so that a commit can be placed before its bound is passed."""
+"""How many records are decoded at once, and their users read: a step takes so many, or as many as the next commit has room for."""
 
 log = structlog.get_logger("streammetrics.service")
 
@@ -120,9 +120,8 @@ class Worker:
 
     def _take_records(self, work: Work, origin: Input, records: Sequence[Record]) -> None:
         topic = work.inputs.index(origin)
-        size = min(CHUNK_RECORDS_MAX, self.rules.commit_users_max)
-        for start in range(0, len(records), size):
-            work.backlog.append((topic, records[start : start + size]))
+        for start in range(0, len(records), CHUNK_RECORDS_MAX):
+            work.backlog.append((topic, records[start : start + CHUNK_RECORDS_MAX]))
         work.idle -= {topic}  # nobody knows yet what the records hold
         self.vitals.records[origin.topic] += len(records)
         stamp = records[-1].timestamp_ms

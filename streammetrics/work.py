@@ -5,16 +5,18 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from typing import NamedTuple, ParamSpec, TypeVar
 
 import structlog
 
-from streammetrics.engine import Arrived, Decoded, Save, TaskState
-from streammetrics.errors import MalformedEvent
+from streammetrics.admission import Arrived, Decoded, users_of
+from streammetrics.engine import Save
 from streammetrics.ports import Commit, DeadLetter, Input, Outcome, Record
+from streammetrics.task import TaskState
 from streammetrics.vitals import Trouble
 from streammetrics.weights import Weights
 
@@ -74,6 +76,11 @@ class Chunk(NamedTuple):
     @property
     def arrived(self) -> Arrived:
         return Arrived(self.topic, self.decoded, self.records[-1].offset + 1)
+
+    def cut(self, count: int) -> tuple[Chunk | None, Chunk]:
+        """The first so many records, fewer than there are, and the rest; None for no record."""
+        first = Chunk(self.topic, self.records[:count], self.decoded[:count]) if count else None
+        return first, Chunk(self.topic, self.records[count:], self.decoded[count:])
 
 
 class Answer(NamedTuple):
@@ -137,32 +144,32 @@ class Work:
     paused: frozenset[Input] = frozenset()
 
 
-def fitting(chunk: Chunk, weights: Weights, dirty: Collection[str], bytes_max: int) -> tuple[Chunk, Chunk | None]:
-    """As much of a chunk as a commit of at most so many bytes has room for, one record at least, and the rest of it.
+def fitting(chunk: Chunk, weights: Weights, dirty: AbstractSet[str], users_max: int, bytes_max: int) -> tuple[Chunk | None, Chunk | None]:
+    """As much of a chunk as the next commit has room for, beside what was taken for it, and the rest of it; noted as taken.
 
-    What a record adds is at most its own bytes, and once for each user the state that is written anew. Noted as taken.
+    A commit has room for so many users and bytes, and for one record whatever it holds. What a record adds to it is at most its own
+    bytes, and once for each user the state that is written anew.
     """
     sizes = [len(value) if value else 0 for _, _, value in chunk.records]
-    count = len(sizes)
-    if weights.taken_bytes + sum(sizes) + weights.total_bytes > bytes_max:  # usually it all fits, whoever they are
-        room, seen = bytes_max - weights.taken_bytes - weights.of(dirty), set(dirty)
-        if sum(sizes) + weights.of(_users(chunk.decoded) - seen) > room:
-            for number, size in enumerate(sizes):
-                users = _users(chunk.decoded[number : number + 1]) - seen
-                seen |= users
-                room -= size + weights.of(users)
-                if room < 0:
-                    count = max(1, number)
-                    break
-    weights.taken_bytes += sum(sizes[:count])
-    if count == len(sizes):
+    taken_bytes, events = sum(sizes), sum([len(events) for _, _, events in chunk.decoded])
+    fits = len(dirty) + events <= users_max and weights.taken_bytes + taken_bytes + weights.total_bytes <= bytes_max
+    if not fits:  # usually it does, whoever they are
+        room = bytes_max - weights.taken_bytes - weights.of(dirty)
+        users = users_of(chunk.decoded) - dirty
+        fits = len(dirty) + len(users) <= users_max and taken_bytes + weights.of(users) <= room
+    if fits:
+        weights.taken_bytes += taken_bytes
         return chunk, None
-    topic, records, decoded = chunk
-    return Chunk(topic, records[:count], decoded[:count]), Chunk(topic, records[count:], decoded[count:])
-
-
-def _users(decoded: Iterable[Decoded]) -> set[str]:
-    return {event.user_id for _, _, events in decoded for event in events if not isinstance(event, MalformedEvent)}
+    empty, seen = not (dirty or weights.taken_bytes), set(dirty)
+    for count, (size, record) in enumerate(zip(sizes, chunk.decoded, strict=True)):
+        users = users_of((record,)) - seen
+        seen |= users
+        room -= size + weights.of(users)
+        if (len(seen) > users_max or room < 0) and not (empty and count == 0):
+            weights.taken_bytes += sum(sizes[:count])
+            return chunk.cut(count)
+    weights.taken_bytes += taken_bytes
+    return chunk, None
 
 
 def commit_of(save: Save, *, task: int, epoch: int, token: str, seq: int) -> Commit:

@@ -691,6 +691,19 @@ class TestCommits:
         assert sum(len(commit.users_gone) for commit in bench.store.written) == users
         assert_exact(bench.store, bench.logs, bench.engine)
 
+    @pytest.mark.parametrize(("users_max", "largest"), [(10, 9), (3, 3), (2, 3)])
+    def test_no_commit_writes_more_users_than_its_bound_where_a_record_holds_many(self, users_max: int, largest: int) -> None:
+        bench = Bench(commit_users_max=users_max, commit_bytes_max=1 << 20, commit_ms=1_000)
+        bench.worker.carrier.decode = lambda value: [event for line in (value or b"").splitlines() for event in decode(line)]
+        each = 3
+        for first in range(0, 60, each):
+            shown = [Impression(f"r{number}", f"u{number}", START_MS, ("a",)) for number in range(first, first + each)]
+            bench.logs.append(Input(SETTINGS.inputs[0], 0), b"\n".join(map(native, shown)))
+        bench.turn(2, seconds=2.0)
+        assert bench.offsets == [20, 0]
+        sizes = [len(commit.users) for commit in bench.store.written if commit.users]
+        assert (sum(sizes), max(sizes)) == (60, largest)  # a record is never cut
+
     def test_no_commit_writes_more_bytes_of_large_users_than_its_bound(self) -> None:
         bytes_max, users = 30_000, 40
         bench = Bench(commit_users_max=1_000, commit_bytes_max=bytes_max, commit_ms=1_000, records_max=5_000)

@@ -27,7 +27,6 @@ from tests.bench.parts import peak_mb, read_given, reply
 STAGES: tuple[tuple[type, str, str], ...] = (
     (KafkaSource, "poll", "poll"),
     (Carrier, "_decoded", "decode"),
-    (Carrier, "_too_much", "step"),
     (Engine, "needs", "step"),
     (Engine, "take", "step"),
     (Engine, "step", "step"),

@@ -1,0 +1,74 @@
+"""What a worker holds: how much of what came the next commit has room for."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streammetrics.admission import users_of
+from streammetrics.errors import MalformedEvent
+from streammetrics.events.model import Event, Feedback
+from streammetrics.ports import Record
+from streammetrics.weights import LARGE_BYTES, Weights
+from streammetrics.work import Chunk, fitting
+
+EVENTS: st.SearchStrategy[Event | MalformedEvent] = st.one_of(
+    st.builds(Feedback, st.sampled_from("abcdefgh"), st.just(0), st.just("item"), st.just("click")),
+    st.just(MalformedEvent("bad_json", "")),
+)
+RECORDS = st.lists(st.tuples(st.lists(EVENTS, max_size=4), st.integers(0, 9)), min_size=1, max_size=12)
+LARGE = st.dictionaries(st.sampled_from("abcdefgh"), st.integers(LARGE_BYTES, 2 * LARGE_BYTES).map(bytes))
+
+
+def chunk_of(records: list[tuple[list[Event | MalformedEvent], int]]) -> Chunk:
+    return Chunk(
+        0,
+        [Record(offset, -1, bytes(size) or None) for offset, (_, size) in enumerate(records)],
+        [(offset, -1, events) for offset, (events, _) in enumerate(records)],
+    )
+
+
+def commits(chunk: Chunk, large: dict[str, bytes], users_max: int, bytes_max: int) -> list[list[int]]:
+    """The offsets that each commit takes when the next one is made wherever one has no room."""
+    weights, dirty = Weights(), set[str]()
+    weights.note(large)
+    made: list[list[int]] = [[]]
+    rest: Chunk | None = chunk
+    while rest is not None:
+        taken, rest = fitting(rest, weights, dirty, users_max, bytes_max)
+        if taken is not None:
+            made[-1] += [record.offset for record in taken.records]
+            dirty |= users_of(taken.decoded)
+        if rest is not None:
+            weights.saved({}, ())
+            dirty.clear()
+            made.append([])
+    return made
+
+
+@given(RECORDS, LARGE, st.integers(1, 10), st.integers(1, 5 * LARGE_BYTES))
+def test_a_commit_takes_what_it_has_room_for_and_one_record_whatever_it_holds(
+    records: list[tuple[list[Event | MalformedEvent], int]], large: dict[str, bytes], users_max: int, bytes_max: int
+) -> None:
+    chunk = chunk_of(records)
+
+    def has_room(offsets: list[int]) -> bool:
+        users = users_of([chunk.decoded[offset] for offset in offsets])
+        size = sum(len(chunk.records[offset].value or b"") for offset in offsets) + sum(len(large.get(user, b"")) for user in users)
+        return len(users) <= users_max and size <= bytes_max
+
+    expected: list[list[int]] = [[]]
+    for offset in range(len(records)):
+        if expected[-1] and not has_room([*expected[-1], offset]):
+            expected.append([])
+        expected[-1].append(offset)
+    assert commits(chunk, large, users_max, bytes_max) == expected
+
+
+def test_what_was_taken_before_leaves_less_room() -> None:
+    weights, chunk = Weights(), chunk_of([([Feedback("v", 0, "item", "click")], 10)])
+    assert fitting(chunk, weights, {"u"}, 1, 100) == (None, chunk)
+    assert fitting(chunk, weights, {"v"}, 1, 100) == (chunk, None)
+    assert weights.taken_bytes == 10
+    assert fitting(chunk, weights, {"v"}, 1, 19) == (None, chunk)
+    assert fitting(chunk, weights, {"v"}, 1, 20) == (chunk, None)
