@@ -25,7 +25,7 @@ from streammetrics.reach import ReachLayout
 from streammetrics.scoring import Layout, add, changes
 from streammetrics.sessions import User
 from streammetrics.state import (
-    COUNTED,
+    Signature,
     decode_user,
     encode_control,
     encode_pane,
@@ -83,11 +83,13 @@ class Engine:
         self.rules = rules
         self.entering_ms = rules.entering_ms
         self.layout = Layout(scorer)
-        self.signature = f"{rules.describe()} spec={scorer.spec.digest()} metrics[{','.join(map(str, scorer.metrics))}]"
         self.users: UserLayout | None = None
         if rules.experiments is not None:
             self.users = UserLayout(self.layout, rules.experiments.metrics)
-            self.signature += f"{COUNTED}{','.join(self.users.measures.names)}]"
+        self.signature = Signature(
+            f"{rules.describe()} spec={scorer.spec.digest()} metrics[{','.join(map(str, scorer.metrics))}]",
+            None if self.users is None else self.users.measures.names,
+        )
         self.reach = None if rules.reach is None else ReachLayout(scorer)
 
     def open(

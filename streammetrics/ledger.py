@@ -18,7 +18,7 @@ from streammetrics.lives import DAY_MS, WHOLE, Scope
 from streammetrics.reach import ReachBoard, ReachLayout, UserWindow
 from streammetrics.report import SINCE_START, THIS_DAY, InputStanding, Report, Total
 from streammetrics.scoring import Layout, add
-from streammetrics.state import Control, decode_control, decode_pane, decode_reach, decode_scope, fit_of
+from streammetrics.state import Control, Signature, decode_control, decode_pane, decode_reach, decode_scope, fit_of
 from streammetrics.windows import FOREVER, NEVER, VIEWS, Board, Pane, View, Window, WindowRules, final_bound, window_end
 
 
@@ -44,7 +44,12 @@ class Ledger:
     """
 
     def __init__(
-        self, layout: Layout, rules: WindowRules, settings: Mapping[str, Any], signature: str, experiments: ExperimentView | None = None
+        self,
+        layout: Layout,
+        rules: WindowRules,
+        settings: Mapping[str, Any],
+        signature: Signature,
+        experiments: ExperimentView | None = None,
     ) -> None:
         self.layout = layout
         self.signature = signature
@@ -92,11 +97,11 @@ class Ledger:
         before.
         """
         control = decode_control(control_bytes)
-        fit = fit_of(control.rules, self.signature)
+        fit = fit_of(control.signature, self.signature)
         if fit in ("measures", "other"):
             raise StateError(
                 f"the state of task {task} was made by other rules than this process shows numbers by: give both the same configuration\n"
-                f"  stored: {control.rules}\n  now:    {self.signature}"
+                f"  stored: {control.signature}\n  now:    {self.signature}"
             )
         decoded: dict[int, Pane] = {start: decode_pane(stored) for start, stored in panes.items()}
         self.board.update(task, decoded, None if anew else self.panes_wanted(task), control.oldest_kept)
@@ -113,7 +118,7 @@ class Ledger:
 
     def _count_alike(self, tasks: int) -> bool:
         """Whether experiments are switched on, or off, in all tasks as here; if not, what some tell is not the whole."""
-        return all(control.rules == self.signature for control in self._controls_of(tasks))
+        return all(control.signature == self.signature for control in self._controls_of(tasks))
 
     def _lives(self, tasks: int) -> dict[str, CommonLife]:
         """The life of each experiment that is shown."""
@@ -197,7 +202,7 @@ class Ledger:
             for reason, topic, count in control.counts:
                 counts[reason, control.topics[topic]] += count
         return Report(
-            rules=controls[0].rules if controls else "",
+            rules=str(controls[0].signature) if controls else "",
             settings=self.settings,
             tasks=tasks,
             tasks_committed=len(controls),

@@ -13,6 +13,7 @@ from streammetrics.lives import EVER, WHOLE, Life, Lives, is_behind
 from streammetrics.state import (
     OTHER_MEASURES,
     Control,
+    Signature,
     decode_control,
     decode_pane,
     decode_reach,
@@ -25,7 +26,7 @@ from streammetrics.windows import NEVER, pane_start
 
 def open_task(
     rules: EngineRules,
-    signature: str,
+    signature: Signature,
     control: bytes | None,
     panes: Mapping[int, bytes],
     pane_starts: Iterable[int],
@@ -55,7 +56,7 @@ def open_task(
     if rules.experiments is not None:
         state.joined = {day: [matched, unmatched] for day, matched, unmatched in stored.joined}
     _open_reaches(state, rules, stored, reaches)
-    if fit_of(stored.rules, signature) == "switched":
+    if fit_of(stored.signature, signature) == "switched":
         _begin_anew(state, experiments)
         return state
     state.counted_from = stored.counted_from
@@ -68,9 +69,9 @@ def open_task(
     return state
 
 
-def _check_rules(stored: Control, rules: EngineRules, signature: str) -> None:
-    fit = fit_of(stored.rules, signature)
-    differs = f"\n  stored: topics={stored.topics} {stored.rules}\n  now:    topics={list(rules.topics)} {signature}"
+def _check_rules(stored: Control, rules: EngineRules, signature: Signature) -> None:
+    fit = fit_of(stored.signature, signature)
+    differs = f"\n  stored: topics={stored.topics} {stored.signature}\n  now:    topics={list(rules.topics)} {signature}"
     if fit == "other" or stored.topics != list(rules.topics):
         raise StateError(f"the store holds state of other rules, which must not be merged with these: use a new redis.namespace{differs}")
     if fit == "measures":
@@ -115,11 +116,12 @@ def _open_reaches(state: TaskState, rules: EngineRules, stored: Control, reaches
         state.reach_from = pane_start(stored.newest, rules.pane_ms) + rules.pane_ms
 
 
-def control_of(state: TaskState, rules: EngineRules, signature: str) -> Control:
+def control_of(state: TaskState, rules: EngineRules, signature: Signature) -> Control:
     """A task's own record as it stands."""
     state.note_newest()
     return Control(
-        rules=signature,
+        rules=signature.rules,
+        measures=signature.measures,
         topics=list(rules.topics),
         topic_ids=state.topic_ids,
         offsets=state.offsets,

@@ -21,9 +21,7 @@ from streammetrics.reach import Reach, flat, from_flat
 from streammetrics.sessions import JoinRules, Session, ShownList, StoredFeedback, User
 from streammetrics.windows import NEVER, Group, Pane
 
-VERSION = 3
-COUNTED = " experiments["
-"""With it begins the part of the rules, the last one, that says what is counted of users in experiments; without it, nothing is."""
+VERSION = 4
 SCALES = "scales "
 
 _StoredParts = tuple[str, Facts | None, bool, tuple[Fragment, ...]]
@@ -55,20 +53,35 @@ _decode_scope = msgspec.json.Decoder(tuple[int, dict[str, int], int, dict[str, l
 _plain_json = msgspec.json.Decoder().decode
 
 
+class Signature(NamedTuple):
+    """Everything that changes numbers: the rules of windows, in words, and what is measured of users in experiments; None: nothing is.
+
+    >>> print(Signature("gap=5", ("mrr@10", "ndcg@10")), "|", Signature("gap=5", None))
+    gap=5 experiments[mrr@10,ndcg@10] | gap=5
+    """
+
+    rules: str
+    measures: tuple[str, ...] | None
+
+    def __str__(self) -> str:
+        return self.rules if self.measures is None else f"{self.rules} experiments[{','.join(self.measures)}]"
+
+
 class Control(msgspec.Struct, kw_only=True, array_like=True):
     """A task's own record: where it stands in its inputs and all that it has counted.
 
-    `rules` names everything that changes numbers, so that state of other rules is never merged. Offsets and watermarks are
-    by topic index; `counts` is (reason, topic index, count); `totals` are cumulative tallies of final panes; `groups` is
-    (group, newest ts, known since); `lives` is (number, experiment, first and last time, variants, the time of its covariates), and
-    the number of the next one is `lives_from`. All lists of panes that end at or before `entered_before` are in the moments of their
-    experiments, if they are no older than `counted_from`, and in the reach of their panes: that of lists from `reach_from` on, with gaps
-    of at most `reach_panes`; 0: none is counted. `entering_ms` is the greatest time that lists of the state have to wait. `joined` is
-    (UTC day in which sessions ended, feedback that counts for a list, feedback that does not), where experiments are counted.
+    `rules` and `measures` are the signature, so that state of other rules is never merged. Offsets and watermarks are by topic index;
+    `counts` is (reason, topic index, count); `totals` are cumulative tallies of final panes; `groups` is (group, newest ts, known
+    since); `lives` is (number, experiment, first and last time, variants, the time of its covariates), and the number of the next one
+    is `lives_from`. All lists of panes that end at or before `entered_before` are in the moments of their experiments, if they are no
+    older than `counted_from`, and in the reach of their panes: that of lists from `reach_from` on, with gaps of at most `reach_panes`;
+    0: none is counted. `entering_ms` is the greatest time that lists of the state have to wait. `joined` is (UTC day in which sessions
+    ended, feedback that counts for a list, feedback that does not), where experiments are counted.
     """
 
     version: int = VERSION
     rules: str
+    measures: tuple[str, ...] | None
     topics: list[str]
     topic_ids: list[str]
     offsets: list[int | None]
@@ -91,6 +104,10 @@ class Control(msgspec.Struct, kw_only=True, array_like=True):
     joined: list[tuple[int, int, int]] = []
     ends: list[tuple[str, int]] = []
     """When the experiments that live were to end (ms), as far as they were."""
+
+    @property
+    def signature(self) -> Signature:
+        return Signature(self.rules, self.measures)
 
 
 _decode_control = msgspec.json.Decoder(Control).decode
@@ -237,25 +254,23 @@ def experiment_of_scales(name: str) -> str | None:
     return name.removeprefix(SCALES) if name.startswith(SCALES) else None
 
 
-def fit_of(stored: str, now: str) -> Fit:
+def fit_of(stored: Signature, now: Signature) -> Fit:
     """How state of the stored rules fits what is run now.
 
     "switched": they differ in whether anything is counted of users in experiments; "measures": in what is. Neither matters to
     windows. "other": they differ in what decides windows.
 
-    >>> fit_of("gap=5", "gap=5 experiments[mrr@10]"), fit_of("gap=5 experiments[mrr@5]", "gap=5 experiments[mrr@10]")
-    ('switched', 'measures')
-    >>> fit_of("gap=5", "gap=6"), fit_of("gap=5", "gap=5")
+    >>> none, mrr = Signature("gap=5", None), Signature("gap=5", ("mrr@10",))
+    >>> fit_of(none, mrr), fit_of(mrr, none), fit_of(mrr, Signature("gap=5", ("mrr@5",)))
+    ('switched', 'switched', 'measures')
+    >>> fit_of(mrr, Signature("gap=6", ("mrr@10",))), fit_of(mrr, mrr)
     ('other', 'same')
     """
     if stored == now:
         return "same"
-    (windows, counted), (windows_now, counted_now) = (
-        (rules.rpartition(COUNTED)[::2] if COUNTED in rules else (rules, "")) for rules in (stored, now)
-    )
-    if windows != windows_now:
+    if stored.rules != now.rules:
         return "other"
-    return "measures" if counted and counted_now else "switched"
+    return "switched" if None in (stored.measures, now.measures) else "measures"
 
 
 def encode_control(control: Control) -> bytes:

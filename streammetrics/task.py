@@ -67,7 +67,7 @@ def listed(names: Iterable[str]) -> str:
     >>> listed(["surface", "app version"]), listed(["a", "b"]), listed(["a,b"])
     ('surface,app version', 'a,b', '"a,b"')
     """
-    return ",".join(json.dumps(name).replace("[", "\\u005b") if any(mark in name for mark in ',"[]') else name for name in names)
+    return ",".join(json.dumps(name) if any(mark in name for mark in ',"[]') else name for name in names)
 
 
 class Labelled:

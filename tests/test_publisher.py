@@ -18,6 +18,7 @@ from streammetrics.ports import Clock, Store, StoreNode
 from streammetrics.publisher import LOOK_SECONDS, Publisher
 from streammetrics.reach import ReachRules
 from streammetrics.report import Report
+from streammetrics.state import Signature
 from streammetrics.vitals import Vitals
 from streammetrics.windows import WindowRules
 from tests.faults import FaultyStore, HandClock
@@ -54,7 +55,7 @@ class Away(MemoryStore):
 def publisher_of(
     store: Store,
     shown: list[Report],
-    signature: str = ENGINE.signature,
+    signature: Signature = ENGINE.signature,
     clock: Clock | None = None,
     retry_seconds_max: float = 0,
 ) -> tuple[Publisher, Vitals]:
@@ -184,7 +185,7 @@ def test_state_that_other_rules_made_is_refused() -> None:
     store = MemoryStore()
     committed(store)
     with pytest.raises(StateError, match="other rules"):
-        publisher_of(store, [], signature="another")[0].publish()
+        publisher_of(store, [], signature=Signature("another", None))[0].publish()
 
 
 LOSING = Settings(inputs=("events",), windows_ms=(4, 12))

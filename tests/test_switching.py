@@ -96,6 +96,25 @@ def test_switched_off_experiments_leave_nothing_of_users_in_the_store() -> None:
     assert kept(machine, *names) == ({}, ["clock"], {})
 
 
+def test_what_is_counted_of_users_is_not_read_out_of_the_words_of_other_rules() -> None:
+    grades = "click=1, open experiments[tab=1"
+    on, off = (engine_of(SETTINGS, grades, experiments=rules) for rules in (ExperimentRules(idle_ms=DAY_MS), None))
+    machine = Machine(on, SETTINGS)
+    take(machine, shown("u", NOON_MS, RANKER))
+    for engine in (off, on, off):
+        switch(machine, engine)
+        assert machine.state.changed
+    with pytest.raises(StateError, match="state of other rules"):
+        switch(machine, engine_of(replace(SETTINGS, gap_ms=SETTINGS.gap_ms + 1), grades))
+
+
+def test_experiments_that_are_measured_by_other_metrics_are_refused_and_the_ways_out_named() -> None:
+    machine = Machine(ON, SETTINGS)
+    take(machine, shown("u", NOON_MS, RANKER))
+    with pytest.raises(StateError, match=r"measured by other metrics: set experiments\.metrics back.*\n.*experiments\[.*\n.*experiments\["):
+        switch(machine, engine_of(SETTINGS, experiments=ExperimentRules(idle_ms=DAY_MS, metrics=("mrr@1",))))
+
+
 def test_a_switch_is_committed_though_no_event_comes() -> None:
     machine = Machine(ON, SETTINGS)
     take(machine, shown("u", NOON_MS, RANKER), shown("clock", NOON_MS + 10_000))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from streammetrics.grades import parse_grades
-from streammetrics.state import fit_of
 from streammetrics.task import EngineRules
 
 
@@ -28,8 +27,3 @@ def test_plain_names_of_segments_stand_as_they_are() -> None:
 )
 def test_other_segments_are_other_rules_whatever_their_names(one: tuple[str, ...], other: tuple[str, ...]) -> None:
     assert described(*one) != described(*other)
-
-
-def test_no_name_of_a_segment_is_taken_for_the_measures_of_experiments() -> None:
-    rules = described("x experiments[y")
-    assert fit_of(rules, f"{rules} experiments[ndcg@10]") == "switched"

@@ -21,7 +21,7 @@ from streammetrics.commands.assembly import build_engine
 from streammetrics.commands.connections import kafka_settings, redis_settings
 from streammetrics.config import Settings
 from streammetrics.errors import ConfigError
-from streammetrics.state import OTHER_MEASURES, decode_control, fit_of
+from streammetrics.state import OTHER_MEASURES, Signature, decode_control, fit_of
 
 REDIS_ANSWER_MS = 2_000
 CONNECT_SECONDS = 2.0
@@ -148,7 +148,7 @@ def _namespace_findings(store: RedisStore, settings: Settings, seen: Seen) -> It
     )
     signature = build_engine(settings, settings.kafka.topics).signature
     controls = [decode_control(view.control) for view in views.values()]
-    yield from _rules_findings({control.rules for control in controls}, signature, "on" if settings.experiments.enabled else "off")
+    yield from _rules_findings({control.signature for control in controls}, signature, "on" if settings.experiments.enabled else "off")
     if any(control.topics != list(settings.kafka.topics) for control in controls):
         yield Finding(
             "fail",
@@ -157,10 +157,10 @@ def _namespace_findings(store: RedisStore, settings: Settings, seen: Seen) -> It
         )
 
 
-def _rules_findings(stored: Iterable[str], now: str, switched: str) -> Iterator[Finding]:
+def _rules_findings(stored: Iterable[Signature], now: Signature, switched: str) -> Iterator[Finding]:
     """Whether the stored state can be gone on with by these rules; `switched` says how experiments are."""
-    by_fit: dict[str, str] = {}
-    for rules in sorted(stored):
+    by_fit: dict[str, Signature] = {}
+    for rules in sorted(stored, key=str):
         by_fit.setdefault(fit_of(rules, now), rules)
     if "switched" in by_fit:
         yield Finding(
