@@ -6,7 +6,8 @@ Nothing here knows a series; what is sent comes in as text, what is shown goes o
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Hashable, Iterable, Mapping
+import re
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
 from streammetrics.shown_text import fit
@@ -18,26 +19,25 @@ CHARS_MAX = 256
 """Most characters of a label value as shown; a segment is shown as `name=value`."""
 
 _DIGEST_CHARS = 8
+_DIGESTED = re.compile(rf"~[0-9a-f]{{{_DIGEST_CHARS}}}\Z")
 
 
 def clean(value: str) -> str:
     """A label value fit to be shown: what had to be changed carries a digest of what was sent, so that two stay two.
 
+    What looks as if it carried one gets another, lest it be taken for what was changed.
+
     >>> clean("<script>alert(1)</script>"), clean("a\\nb"), clean("_other")
     ('<script>alert(1)</script>', 'a\ufffdb~7e18f737', '_other~e7847e7f')
     """
     shown = fit(value)
-    if shown == value and len(shown) <= CHARS_MAX and shown != OTHER:
+    if shown == value and len(shown) <= CHARS_MAX and shown != OTHER and not _DIGESTED.search(shown):
         return value
     digest = hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_CHARS]
     return f"{shown[: CHARS_MAX - 1 - _DIGEST_CHARS]}~{digest}"
 
 
-def segments_text(group: Group) -> str:
-    """The segments of a group as one label value; empty for all of them together."""
-    return f"{group.segment}={group.value}" if group.segment else ""
-
-
+Sent = TypeVar("Sent", bound=str | tuple[str, str])
 Counter = TypeVar("Counter", bound=Hashable)
 
 
@@ -53,6 +53,27 @@ class ShownGroup(NamedTuple):
         return OTHER in self
 
 
+class _Names(Generic[Sent]):
+    """Which values of one label keep a name of their own: at most `values_max`, the rest become `_other`.
+
+    `text` is what a value is called. Where two are called the same, the one that was there first is, and the other one is folded.
+    """
+
+    def __init__(self, values_max: int, text: Callable[[Sent], str]) -> None:
+        self._values_max, self._text = values_max, text
+        self._shown: dict[Sent, str] = {}
+
+    def settle(self, live: Iterable[Sent], resting: Iterable[Sent] = ()) -> Mapping[Sent, str]:
+        """Name every value, those of `live` before those of `resting`."""
+        now, before = set(live), self._shown
+        values = sorted({*now, *resting}, key=lambda value: (value not in now, value not in before, value))
+        owners: dict[str, Sent] = {}
+        for value in values[: self._values_max]:
+            owners.setdefault(before.get(value) or clean(self._text(value)), value)
+        self._shown = {value: shown for shown, value in owners.items()}
+        return {**dict.fromkeys(values, OTHER), **self._shown}
+
+
 class LabelNames:
     """Which sent values keep their own name: at most `values_max` a label, the rest become `_other`.
 
@@ -61,28 +82,27 @@ class LabelNames:
     """
 
     def __init__(self, values_max: int) -> None:
-        self._values_max = values_max
-        self._shown: dict[str, dict[str, str]] = {"experiment": {}, "variant": {}, "segments": {}}
+        self._experiments, self._variants = (_Names[str](values_max, str) for _ in range(2))
+        self._segments = _Names[tuple[str, str]](values_max, "=".join)
 
     def settle(self, live: Collection[Group], resting: Collection[Group]) -> Mapping[Group, ShownGroup]:
         """Name the groups of a report: those of its windows, and those of its totals."""
-        experiments = self._settle("experiment", [each.experiment for each in live], [each.experiment for each in resting])
+        experiments = _settled(self._experiments, *([each.experiment for each in groups] for groups in (live, resting)))
         live_kept, resting_kept = ([each for each in groups if experiments[each.experiment] != OTHER] for groups in (live, resting))
-        variants = self._settle("variant", [each.variant for each in live_kept], [each.variant for each in resting_kept])
-        segments = self._settle("segments", map(segments_text, live), ())
+        variants = _settled(self._variants, *([each.variant for each in groups] for groups in (live_kept, resting_kept)))
+        segments = self._segments.settle((each.segment, each.value) for each in live if each.segment)
 
         def shown(group: Group) -> ShownGroup:
             experiment = experiments[group.experiment]
             variant = OTHER if experiment == OTHER else variants[group.variant]
-            return ShownGroup(experiment, variant, segments[segments_text(group)] if group.segment else "")
+            return ShownGroup(experiment, variant, segments[group.segment, group.value] if group.segment else "")
 
         return {group: shown(group) for group in (*live, *resting)}
 
-    def _settle(self, label: str, live: Iterable[str], resting: Iterable[str]) -> Mapping[str, str]:
-        now, before = set(live), self._shown[label]
-        values = sorted({*now, *resting} - {""}, key=lambda value: (value not in now, value not in before, value))
-        self._shown[label] = {value: before.get(value) or clean(value) for value in values[: self._values_max]}
-        return {"": "", **dict.fromkeys(values[self._values_max :], OTHER), **self._shown[label]}
+
+def _settled(names: _Names[str], live: Iterable[str], resting: Iterable[str]) -> Mapping[str, str]:
+    """The same where an empty value stands for none, and takes no place."""
+    return {"": "", **names.settle(filter(None, live), filter(None, resting))}
 
 
 class Counters(Generic[Counter]):

@@ -97,7 +97,10 @@ class ReportRows:
             self._value_rows(by_segment, groups),
         )
         # By name, because a series that comes twice would make Prometheus refuse the whole page.
-        return list({row[:2]: row for row in rows}.values()), folded
+        kept: dict[tuple[str, tuple[str, ...]], Row] = {}
+        for row in rows:
+            folded += kept.setdefault((row.series, row.labels), row) is not row
+        return [*kept.values()], folded
 
     def _state_rows(self, report: Report) -> Iterator[Row]:
         yield Row("streammetrics_tasks", (), report.tasks)

@@ -25,6 +25,7 @@ from streammetrics.report import Report
 from streammetrics.series import SERIES, TABLE
 from streammetrics.version import __version__
 from streammetrics.vitals import Trouble, Vitals
+from streammetrics.windows import Group
 from tests.adapters.pipeline import MINUTE_MS, START_MS, Pipeline, clicked, shown, two_variants
 from tests.experiments.samples import experiment
 
@@ -494,6 +495,20 @@ class TestBounds:
         assert value(found, "final_lists_total", experiment="", variant="") == 4
         per_group = len([key for key in found if ("experiment", "a") in key[1] and {"window"} <= {label for label, _ in key[1]}])
         assert value(found, "series_folded_total") == 2 * per_group
+
+    def test_a_segment_whose_name_another_has_is_left_out_and_counted(self) -> None:
+        pipeline = Pipeline(segments=("surface",)).feed("impressions", shown("u1"))
+        report = pipeline.move_on(START_MS + 34 * MINUTE_MS).report()
+        window = next(each for each in report.windows if each.view == "final")
+        (home,) = (each for each in window.groups if each.group.value == "home")
+        both = [replace(home, group=Group("", "", "surface", "home=x"), lists=1), replace(home, group=Group("", "", "surface=home", "x"))]
+        exposition = pipeline.exposition()
+        exposition.show(replace(report, windows=(replace(window, groups=tuple(both)),)))
+        found = samples(exposition)
+        assert named(found, "window_lists") == [
+            ({"experiment": "", "variant": "", "segments": "surface=home=x", "window": "5m", "view": "final"}, 1)
+        ]
+        assert value(found, "series_folded_total") == 2 + len(home.values) + len(home.values_with_feedback)
 
     def test_users_of_experiments_beyond_the_limit_are_left_out_and_counted(self) -> None:
         pipeline = Pipeline()

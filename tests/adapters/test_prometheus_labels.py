@@ -40,6 +40,11 @@ class TestClean:
     def test_two_that_differ_are_shown_as_two(self, values: list[str]) -> None:
         assert len({clean(value) for value in values}) == len(values)
 
+    @pytest.mark.parametrize("value", ["rank\u200eer", OTHER, "a" * (CHARS_MAX + 1)])
+    def test_nobody_can_pose_as_what_another_is_shown_as(self, value: str) -> None:
+        posing = clean(value)
+        assert clean(posing) not in (posing, value)
+
 
 def groups(*experiments: str) -> list[Group]:
     return [Group(), *(Group(experiment, "control") for experiment in experiments)]
@@ -85,6 +90,13 @@ class TestLabelNames:
     def test_segments_are_limited_too(self) -> None:
         found = LabelNames(1).settle([Group("", "", "s", "x"), Group("", "", "s", "y")], [])
         assert [shown.segments for shown in found.values()] == ["s=x", OTHER]
+
+    def test_of_two_segments_that_are_called_the_same_the_one_that_was_there_first_keeps_the_name(self) -> None:
+        early, late = Group("", "", "s=x", "y"), Group("", "", "s", "x=y")
+        names = LabelNames(2)
+        names.settle([early], [])
+        found = names.settle([late, early], [])
+        assert (found[early].segments, found[late].segments) == ("s=x=y", OTHER)
 
 
 READINGS = st.lists(st.dictionaries(st.sampled_from("xyz"), st.tuples(st.sampled_from("ab"), st.integers(0, 9))), max_size=8)
