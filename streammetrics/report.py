@@ -90,7 +90,7 @@ class Report:
     entered_ms: int | None = None
     """All lists of the panes that end at or before it are in the experiments, and their users counted in windows."""
     user_windows: tuple[UserWindow, ...] = ()
-    """None where users are not counted in windows."""
+    """Empty where users are not counted in windows, or not alike in all tasks."""
 
     def to_json(self, layout: Layout) -> dict[str, Any]:
         """The report as plain JSON values; times are epoch milliseconds, absent ones null."""
