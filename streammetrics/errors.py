@@ -13,7 +13,7 @@ class StreammetricsError(Exception):
 class MalformedEvent(StreammetricsError):
     """The sender's fault: these bytes hold no usable event. Counted by `reason` and dead-lettered, never fatal.
 
-    `reason` is one of a small fixed set (`streammetrics.events.model.MALFORMED_REASONS`), because it becomes a label;
+    `reason` is one of a small fixed set (`streammetrics.fates.MALFORMED`), because it becomes a label;
     `detail` is for people.
     """
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from streammetrics.experiments import ExperimentReport
+from streammetrics.fates import NOT_REFUSED
 from streammetrics.reach import UserWindow
 from streammetrics.scoring import Layout
 from streammetrics.version import __version__
@@ -19,12 +20,6 @@ from streammetrics.windows import Window
 
 SINCE_START, THIS_DAY = "start", "day"
 """The scopes of an experiment as reports name them: its whole life, and the UTC day up to which all is known."""
-UNMATCHED = ("orphan", "out_of_list", "too_old")
-"""Why a feedback counts for no list."""
-NOT_REFUSED = frozenset(
-    {"events", "matched", "repeated", *UNMATCHED, "unknown_action", "duplicate", "key_mismatch", "experiment_lists_full", "too_many_teams"}
-)
-"""The counters of events that were used, as far as they say something; every other one is a reason why events were refused."""
 
 
 def by_reason(counts: Mapping[tuple[str, str], int]) -> Counter[str]:

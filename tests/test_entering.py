@@ -14,12 +14,13 @@ from streammetrics.adapters.clock import SystemClock
 from streammetrics.engine import Engine
 from streammetrics.events.model import Feedback, Impression
 from streammetrics.experiments import ExperimentReport, Policy
+from streammetrics.fates import UNMATCHED
 from streammetrics.ledger import ExperimentView, Ledger
 from streammetrics.lives import WHOLE, Earlier, ExperimentRules, Span
 from streammetrics.metrics import Scorer, Spec
 from streammetrics.metrics.units import TOTAL_MAX
 from streammetrics.publisher import Publisher
-from streammetrics.report import UNMATCHED, Report
+from streammetrics.report import Report
 from streammetrics.user_totals import TEAM_PAIRS_MAX
 from streammetrics.vitals import Vitals
 from streammetrics.windows import WindowRules

@@ -11,29 +11,18 @@ from typing import NamedTuple
 
 from streammetrics.adapters.prometheus_experiments import ControlOf, control_by_convention, experiment_groups, experiment_rows, roles
 from streammetrics.adapters.prometheus_labels import Counters, LabelNames, ShownGroup
-from streammetrics.events.model import MALFORMED_REASONS
+from streammetrics.fates import FATES, NOT_REFUSED, UNMATCHED
 from streammetrics.ports import Outcome
-from streammetrics.report import NOT_REFUSED, UNMATCHED, Report, Total
+from streammetrics.report import Report, Total
 from streammetrics.scoring import Layout
 from streammetrics.series import sum_series, value_series
 from streammetrics.version import __version__
 from streammetrics.vitals import COMMIT_BUCKETS_SECONDS, Vitals
 from streammetrics.windows import Group, GroupValues, Window
 
-DROPPED_REASONS = (*MALFORMED_REASONS, "future", "late", "session_full", "too_many_groups", "too_many_lists", "too_many_variants")
 COMMIT_STATUSES = (*(outcome.value for outcome in Outcome), "failed")
 
-COUNTED_ALONE = {
-    "events": "streammetrics_events_total",
-    "late": "streammetrics_late_total",
-    "duplicate": "streammetrics_duplicates_total",
-    "matched": "streammetrics_feedback_matched_total",
-    "repeated": "streammetrics_feedback_repeated_total",
-    "unknown_action": "streammetrics_feedback_unknown_action_total",
-    "key_mismatch": "streammetrics_key_mismatch_total",
-    "experiment_lists_full": "streammetrics_experiment_lists_full_total",
-    "too_many_teams": "streammetrics_interleaving_too_many_teams_total",
-}
+COUNTED_ALONE = {fate.name: f"streammetrics_{fate.series}_total" for fate in FATES if fate.series}
 """The reasons that have a series of their own; `late` is one of dropped events too."""
 
 _OF_A_NODE = tuple(f"streammetrics_store_{what}" for what in ("memory_bytes", "memory_limit_bytes", "evicts", "forgets"))
@@ -187,7 +176,7 @@ def _event_counts(report: Report) -> Iterator[tuple[Sum, int]]:
     """What was not shown, and every counter of events by topic, from 0 on. A reason without a series of its own is one of `dropped`."""
     yield Sum("streammetrics_windows_withheld_total", ()), report.withheld
     for topic in sorted({each.topic for each in report.inputs}):
-        known = (*COUNTED_ALONE, *DROPPED_REASONS, *UNMATCHED)
+        known = (fate.name for fate in FATES)
         others = sorted(reason for reason, at in report.counts if at == topic)
         for reason in dict.fromkeys((*known, *others)):
             count = report.counts.get((reason, topic), 0)

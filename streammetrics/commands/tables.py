@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from streammetrics.commands.terminal import FittingTable
+from streammetrics.fates import names_of
 from streammetrics.report import Report, by_reason, refused_of
 from streammetrics.scoring import Layout
 from streammetrics.windows import GroupValues, View
@@ -14,8 +15,7 @@ MAIN_FAMILIES = ("ndcg", "mrr", "hit_rate")
 MAIN_CUTOFF = "10"
 UNLABELLED = "all"
 
-_FEEDBACK = ("matched", "repeated", "orphan", "out_of_list", "too_old", "unknown_action")
-_OTHERWISE = ("duplicate", "key_mismatch", "experiment_lists_full", "too_many_teams")
+_FEEDBACK, _OTHERWISE = names_of("feedback", "unmatched"), names_of("marked")
 
 
 class Arm(NamedTuple):

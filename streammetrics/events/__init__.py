@@ -10,13 +10,12 @@ from collections.abc import Sequence
 from typing import Literal, Protocol
 
 from streammetrics.errors import MalformedEvent
-from streammetrics.events.model import MALFORMED_REASONS, TS_MAX, Event, EventLimits, Feedback, Impression
+from streammetrics.events.model import TS_MAX, Event, EventLimits, Feedback, Impression
 from streammetrics.events.native import native_decoder
 from streammetrics.events.ubi import ubi_decoder
 from streammetrics.events.ubi_settings import NO_ITEM, UbiSettings
 
 __all__ = [
-    "MALFORMED_REASONS",
     "NO_ITEM",
     "TS_MAX",
     "Decoder",

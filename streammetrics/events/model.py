@@ -9,22 +9,6 @@ import msgspec
 TS_MAX = 253_402_300_799_999
 """The last millisecond of the year 9999 (UTC), in epoch milliseconds; the first is 0."""
 
-MALFORMED_REASONS = (
-    "empty",
-    "oversized",
-    "bad_json",
-    "bad_type",
-    "missing_field",
-    "bad_id",
-    "bad_ts",
-    "bad_value",
-    "bad_position",
-    "bad_label",
-    "too_many_items",
-    "too_many_experiments",
-)
-"""Why bytes may hold no event. A fixed set: each becomes a label value of `streammetrics_dropped_total`."""
-
 
 class Impression(msgspec.Struct, frozen=True, gc=False):
     """One ranked list, or a fragment of one, shown to one user at one time.

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import ast
 import threading
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-import streammetrics
 from streammetrics.adapters.prometheus import CONTENT_TYPES, Exposition
 from streammetrics.adapters.prometheus_labels import OTHER
 from streammetrics.adapters.prometheus_rows import COUNTED_ALONE
 from streammetrics.commands.tables import counter_lines
 from streammetrics.errors import MalformedEvent
-from streammetrics.events.model import MALFORMED_REASONS
 from streammetrics.experiments import ExperimentReport
 from streammetrics.ports import Input, StoreNode
 from streammetrics.report import Report
@@ -28,6 +24,7 @@ from streammetrics.vitals import Trouble, Vitals
 from streammetrics.windows import Group
 from tests.adapters.pipeline import MINUTE_MS, START_MS, Pipeline, clicked, shown, two_variants
 from tests.experiments.samples import experiment
+from tests.reasons import counted_reasons
 
 OPENMETRICS = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -65,23 +62,6 @@ def busy_vitals() -> Vitals:
     for seconds in (0.0005, 0.003, 60.0):
         vitals.commit_times.observe(seconds)
     return vitals
-
-
-def counted_reasons() -> set[str]:
-    """Every reason that is named where the pure middle counts: as a key of `counts`, or as what `_refuse` or `find` is said to be for."""
-    folder = Path(streammetrics.__file__).parent
-    found = {*MALFORMED_REASONS}
-    for path in sorted(folder.glob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            named: list[ast.expr] = []
-            if isinstance(node, ast.Subscript) and ast.unparse(node.value).endswith("counts") and isinstance(node.slice, ast.Tuple):
-                named = node.slice.elts
-            elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("._refuse"):
-                named = node.args
-            elif isinstance(node, ast.FunctionDef) and node.name == "find":
-                named = [part for each in ast.walk(node) if isinstance(each, ast.Return) and each.value for part in ast.walk(each.value)]
-            found |= {each.value for each in named if isinstance(each, ast.Constant) and isinstance(each.value, str)}
-    return {reason for reason in found if reason.isidentifier()}
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from streammetrics.events.model import MALFORMED_REASONS
+from streammetrics.fates import MALFORMED
 from streammetrics.simulate import Sent, Traffic, generate
 from tests.command_line import called, started
 from tests.servers.process import wait_until
@@ -136,7 +136,7 @@ def test_dead_letters_hold_what_was_refused_why_and_where(tmp_path: Path) -> Non
     _, report, letters = replayed(tmp_path, path)
     counters = report["counters"]
     assert isinstance(counters, dict)
-    refused = {reason: count for reason, count in counters.items() if reason in (*MALFORMED_REASONS, "late")}
+    refused = {reason: count for reason, count in counters.items() if reason in (*MALFORMED, "late")}
     assert {"bad_json", "late"} <= set(refused)
     assert {reason: sum(letter["reason"] == reason for letter in letters) for reason in refused} == refused
     lines = path.read_bytes().splitlines()

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from streammetrics.events import MALFORMED_REASONS, Event, EventLimits, Feedback, Impression, MalformedEvent, native_decoder
+from streammetrics.events import Event, EventLimits, Feedback, Impression, MalformedEvent, native_decoder
 from streammetrics.events.native import read_event
+from streammetrics.fates import MALFORMED
 from tests.events.samples import FEEDBACK, IMPRESSION, feedback_objects, ids, impression_objects, positions, sent, spliced
 
 LIMITS = EventLimits()
@@ -360,7 +361,7 @@ def test_a_refusal_keeps_no_frames_alive():
 @example(b"\xff" * 40)
 def test_no_bytes_make_a_decoder_raise(value: bytes | None):
     found = only(value)
-    assert not isinstance(found, MalformedEvent) or found.reason in MALFORMED_REASONS
+    assert not isinstance(found, MalformedEvent) or found.reason in MALFORMED
 
 
 @given(impression_objects | feedback_objects, st.data())

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streammetrics.events import (
-    MALFORMED_REASONS,
     NO_ITEM,
     Event,
     EventLimits,
@@ -22,6 +21,7 @@ from streammetrics.events import (
     ubi_decoder,
 )
 from streammetrics.events.ubi import read_event
+from streammetrics.fates import MALFORMED
 from tests.events.samples import sent, spliced
 
 LIMITS = EventLimits()
@@ -310,7 +310,7 @@ def test_what_is_not_read_is_not_judged():
 @given(st.binary() | st.none())
 def test_no_bytes_make_a_decoder_raise(value: bytes | None):
     for found in decoder("ubi", LIMITS)(value):
-        assert not isinstance(found, MalformedEvent) or found.reason in MALFORMED_REASONS
+        assert not isinstance(found, MalformedEvent) or found.reason in MALFORMED
 
 
 values = st.recursive(
