@@ -11,10 +11,10 @@ from typing import NamedTuple, TypeAlias
 
 from streammetrics.copies import Duplicates
 from streammetrics.errors import MalformedEvent
+from streammetrics.event_time import FOREVER, close_bound, final_bound, pane_start
 from streammetrics.events.model import Event, Feedback, Impression
 from streammetrics.sessions import REPEATS_MAX, Session, StoredFeedback, User
 from streammetrics.task import EngineRules, Labelled, TaskState
-from streammetrics.windows import FOREVER, NEVER, final_bound, pane_start
 
 Decoded: TypeAlias = tuple[int, int, Sequence[Event | MalformedEvent]]
 """One record, decoded: its offset, its log's own time (epoch ms, -1 where unknown), and what it holds."""
@@ -49,13 +49,9 @@ class Taken(NamedTuple):
     timed: int
 
 
-def close_bound(state: TaskState, rules: EngineRules) -> int:
-    return state.watermark if state.watermark in (NEVER, FOREVER) else state.watermark - rules.lateness_ms
-
-
 def close_ended(user_id: str, user: User, state: TaskState, rules: EngineRules) -> None:
     """Close those of a user's sessions that no admitted event can touch any more; their lists enter his totals."""
-    for session in user.close_before(close_bound(state, rules), rules.join.gap_ms):
+    for session in user.close_before(close_bound(state.watermark, rules.lateness_ms), rules.join.gap_ms):
         state.sessions_open -= 1
         joined = session.count_fates(rules.join.attribution_ms, state.counts)
         if rules.experiments is not None and any(joined):
@@ -195,7 +191,7 @@ class Step:
 
     def _has_room(self, labelled: Labelled, ts: int) -> bool:
         rules = self.rules.experiments
-        return rules is None or self.state.has_room(labelled, ts, rules, close_bound(self.state, self.rules))
+        return rules is None or self.state.has_room(labelled, ts, rules, close_bound(self.state.watermark, self.rules.lateness_ms))
 
     def _note_due(self, user: User, event: Impression) -> None:
         """See to it that a user is looked at in time when a list comes that is final before his session can close.

@@ -15,11 +15,11 @@ import structlog
 
 from streammetrics.engine import Engine, FinalPane, Refused, TaskState
 from streammetrics.errors import StateError, StoreError
+from streammetrics.event_time import NEVER
 from streammetrics.events import Decoder
 from streammetrics.ports import Clock, Commit, DeadLetter, DeadLetters, Loaded, Outcome, Record, Source, Store
 from streammetrics.vitals import Vitals
 from streammetrics.weights import Weights
-from streammetrics.windows import NEVER
 from streammetrics.work import Answer, AtOnce, Chunk, Sent, Work, WorkerRules, commit_of, fitting
 
 LETTERS_MAX = 1_000

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from streammetrics.event_time import DAY_MS
 from streammetrics.exit_codes import Commands, guarding
 from streammetrics.option_types import FiniteFloatRange, OutputFile
 from streammetrics.version import __version__
@@ -23,7 +24,6 @@ CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 PORT = click.IntRange(0, 65535)
 FILE = click.Path(path_type=Path, dir_okay=False)
 SEED = click.IntRange(0, 2**63 - 1)
-DAY_MS = 86_400_000
 MINUTES_MAX = 10_000_000
 """Nineteen years of event time."""
 RECORDS_MAX = 1_000_000_000_000

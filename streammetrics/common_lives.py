@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
+from streammetrics.event_time import FOREVER, NEVER, close_bound
 from streammetrics.state import Control, Scales, decode_scales, encode_scales, experiment_of_scales, scales_name
-from streammetrics.windows import FOREVER, NEVER
 
 
 class CommonLife(NamedTuple):
@@ -79,7 +79,7 @@ def joined(lives: Iterable[CommonLife], idle_ms: int) -> list[CommonLife]:
 def _bounds(controls: Iterable[Control], lateness_ms: int) -> Iterator[int]:
     """Where each task stands with what it may let go of (ms): the end of its input is no silence, and lets go of nothing."""
     for control in controls:
-        yield control.watermark - lateness_ms if NEVER < control.watermark < FOREVER else NEVER
+        yield NEVER if control.watermark == FOREVER else close_bound(control.watermark, lateness_ms)
 
 
 class SettledScales:

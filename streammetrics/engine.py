@@ -14,10 +14,11 @@ from itertools import islice
 from types import MappingProxyType
 from typing import NamedTuple
 
-from streammetrics.admission import Arrived, Decoded, Refused, Step, Taken, close_bound, close_ended, users_of
+from streammetrics.admission import Arrived, Decoded, Refused, Step, Taken, close_ended, users_of
 from streammetrics.copies import Labels
 from streammetrics.entering import Looks, Settled, settle
-from streammetrics.lives import DAY_MS, WHOLE
+from streammetrics.event_time import DAY_MS, FOREVER, NEVER, close_bound, final_bound, pane_start
+from streammetrics.lives import WHOLE
 from streammetrics.metrics import Scorer
 from streammetrics.opening import control_of, open_task
 from streammetrics.presence import PresenceRound
@@ -35,7 +36,7 @@ from streammetrics.state import (
 )
 from streammetrics.task import EngineRules, TaskState, cell_name
 from streammetrics.user_totals import TotalsRound, UserLayout
-from streammetrics.windows import FOREVER, NEVER, Group, Pane, add_to, final_bound, groups_of, pane_start
+from streammetrics.windows import Group, Pane, add_to, groups_of
 
 __all__ = ["Arrived", "Decoded", "Engine", "EngineRules", "FinalPane", "Needs", "Refused", "Save", "TaskState"]
 
@@ -109,7 +110,7 @@ class Engine:
     def needs(self, state: TaskState, batch: Arrived | None) -> Needs:
         """Which users to load before a step; asks for users that are due once between two commits."""
         users = set() if batch is None else users_of(batch.records)
-        bound = close_bound(state, self.rules)
+        bound = close_bound(state.watermark, self.rules.lateness_ms)
         due = bound if bound > state.next_due and not state.due_asked and bound > NEVER else None
         return Needs(users.difference(state.users), due, state.leaving.keys() - state.records.keys())
 
@@ -238,7 +239,7 @@ class Engine:
 
     def _settle(self, state: TaskState) -> Settled:
         """Let what has become final enter the experiments, after those that are over have gone, and the reach of its panes."""
-        rules, pane_ms, bound = self.rules, self.rules.pane_ms, close_bound(state, self.rules)
+        rules, pane_ms, bound = self.rules, self.rules.pane_ms, close_bound(state.watermark, self.rules.lateness_ms)
         looks = Looks()
         if rules.experiments is not None and self.users is not None:
             self._end_lives(state)
@@ -254,7 +255,7 @@ class Engine:
         """Drop the experiments that are over as far as the watermark has come; the end of the input is no silence."""
         state.note_newest()
         if state.watermark != FOREVER:
-            state.end_lives(close_bound(state, self.rules))
+            state.end_lives(close_bound(state.watermark, self.rules.lateness_ms))
 
     def _next_due(self, user: User) -> int:
         """When a user wants to be looked at: when a session may close, or a list of his becomes final that has not entered yet."""
@@ -273,7 +274,7 @@ class Engine:
 
     def _note_entered(self, state: TaskState) -> None:
         """Everybody who was due before this has been looked at; so all lists of the panes that were final then have entered."""
-        looked = min(close_bound(state, self.rules), state.next_due)
+        looked = min(close_bound(state.watermark, self.rules.lateness_ms), state.next_due)
         if looked not in (NEVER, FOREVER):
             looked = pane_start(looked - state.entering_ms, self.rules.pane_ms)
         state.entered_before = max(state.entered_before, looked)
@@ -307,7 +308,7 @@ class Engine:
     def _enter_final(self, user_id: str, user: User, state: TaskState) -> None:
         """Let the lists enter that have waited for their session to close, though it is open."""
         pane_ms = self.rules.pane_ms
-        bound = close_bound(state, self.rules)
+        bound = close_bound(state.watermark, self.rules.lateness_ms)
         if bound in (NEVER, FOREVER):
             return
         final = pane_start(bound - self.entering_ms, pane_ms)

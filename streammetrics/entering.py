@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from streammetrics.event_time import FOREVER
 from streammetrics.lives import Earlier, ExperimentRules, Life
 from streammetrics.presence import PresenceRound
 from streammetrics.sessions import ShownList
 from streammetrics.state import decode_totals, encode_totals
 from streammetrics.task import TaskState
 from streammetrics.user_totals import TotalsRound, UserRecord
-from streammetrics.windows import FOREVER
 
 
 class Settled(NamedTuple):

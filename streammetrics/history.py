@@ -13,6 +13,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
+from streammetrics.event_time import DAY_MS
 from streammetrics.experiments import ExperimentReport, MeasureReport
 from streammetrics.experiments.verdict import Word
 
@@ -28,7 +29,6 @@ MEASURES_MAX: Final = 6
 VARIANTS_MAX: Final = 6
 """Most measures and compared variants of a look."""
 
-DAY_MS: Final = 86_400_000
 DAY_SCOPE: Final = "day"
 MAIN_FAMILIES: Final = ("ndcg", "mrr", "hit_rate", "user_hit_rate")
 MAIN_CUTOFF: Final = 10

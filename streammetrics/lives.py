@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-DAY_MS: Final = 86_400_000
+from streammetrics.event_time import DAY_MS, FOREVER, NEVER
+
 WHOLE: Final = -1
 """The scope of a whole life; every other scope is a day, counted from the epoch in UTC."""
 
@@ -25,12 +26,12 @@ class Span(NamedTuple):
     @property
     def first(self) -> int:
         """The least time that it holds (ms)."""
-        return -(1 << 62) if self.start_ms is None else self.start_ms
+        return NEVER if self.start_ms is None else self.start_ms
 
     @property
     def last(self) -> int:
         """The greatest time that it holds (ms)."""
-        return 1 << 62 if self.end_ms is None else self.end_ms - 1
+        return FOREVER if self.end_ms is None else self.end_ms - 1
 
     def holds(self, ts: int) -> bool:
         return self.first <= ts <= self.last

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from streammetrics.errors import StateError
+from streammetrics.event_time import NEVER, pane_start
 from streammetrics.lives import EVER, WHOLE, Life, Lives, is_behind
 from streammetrics.state import (
     OTHER_MEASURES,
@@ -21,7 +22,6 @@ from streammetrics.state import (
     fit_of,
 )
 from streammetrics.task import EngineRules, TaskState
-from streammetrics.windows import NEVER, pane_start
 
 
 def open_task(

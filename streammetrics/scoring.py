@@ -62,7 +62,8 @@ def changes(
         if before is hits:
             continue
         facts = shown.facts
-        cell = cells.setdefault((shown.ts - shown.ts % pane_ms, facts.experiments, facts.segments), len(cells))
+        start = shown.ts - shown.ts % pane_ms  # `pane_start`, written out
+        cell = cells.setdefault((start, facts.experiments, facts.segments), len(cells))
         length = len(shown.items)
         if before is not None:
             assert not isinstance(before, Untouched)

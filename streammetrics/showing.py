@@ -9,12 +9,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Collection, Mapping
-from typing import Final
 
 from streammetrics.copies import Facts, Parts
-
-_EVER: Final = 1 << 62
-"""After every event (ms)."""
+from streammetrics.event_time import FOREVER
 
 
 class Showing:
@@ -33,7 +30,7 @@ class Showing:
                 for item in set(facts.items):
                     self._of_lists.setdefault(item, []).append((facts.ts, facts.impression_id))
         begun = {identity: self._add_copies(identity, copies) for identity, copies in parts.items()}
-        self.earliest = min([begun.get(facts.impression_id, facts.ts) for facts in lists], default=_EVER)
+        self.earliest = min([begun.get(facts.impression_id, facts.ts) for facts in lists], default=FOREVER)
 
     def _add_copies(self, identity: str, copies: Parts) -> int:
         """Fragments show what they hold from their time on, under the time of the first, until a whole copy says what the list is.
@@ -41,7 +38,7 @@ class Showing:
         Returns the time of the first copy.
         """
         begun, whole = copies.fragments[0].ts, copies.whole
-        until = _EVER if whole is None else whole.ts
+        until = FOREVER if whole is None else whole.ts
         known: set[str] = set()
         for fragment in copies.fragments:
             if fragment.ts < until:
@@ -50,7 +47,7 @@ class Showing:
                 known.update(fragment.items)
         if whole is not None:
             for item in {*whole.items}:
-                self._of_copies.setdefault(item, []).append((whole.ts, _EVER, whole.ts, identity))
+                self._of_copies.setdefault(item, []).append((whole.ts, FOREVER, whole.ts, identity))
         return min(begun, until)
 
     def add(self, facts: Facts) -> None:

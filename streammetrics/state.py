@@ -14,12 +14,13 @@ import msgspec
 
 from streammetrics.copies import Facts, Fragment, Parts
 from streammetrics.errors import StateError
+from streammetrics.event_time import NEVER
 from streammetrics.lives import Earlier, Scope
 from streammetrics.packing import packed
 from streammetrics.presence import StoredPresence
 from streammetrics.reach import Reach, flat, from_flat
 from streammetrics.sessions import JoinRules, Session, ShownList, StoredFeedback, User
-from streammetrics.windows import NEVER, Group, Pane
+from streammetrics.windows import Group, Pane
 
 VERSION = 4
 SCALES = "scales "

@@ -8,11 +8,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from streammetrics.copies import Labels
+from streammetrics.event_time import DAY_MS, FOREVER, NEVER
 from streammetrics.grades import GradeRules
-from streammetrics.lives import DAY_MS, WHOLE, ExperimentRules, Lives
+from streammetrics.lives import WHOLE, ExperimentRules, Lives
 from streammetrics.reach import Reaches, ReachRules
 from streammetrics.sessions import JoinRules, ShownList, Touched, User
-from streammetrics.windows import FOREVER, NEVER, Group, Panes, groups_of
+from streammetrics.windows import Group, Panes, groups_of
 
 LABEL_SETS_MAX = 10_000
 """How many label sets a task remembers the groups of; a speed-up only, so it may forget them all."""
@@ -160,7 +161,7 @@ class TaskState:
             lists = [shown for shown in lists if shown.facts.experiments or experiments.is_earlier(shown.ts)]
         elif rules.reach is None:
             lists = [shown for shown in lists if shown.facts.experiments]
-        waiting += [shown for shown in lists if shown.ts - shown.ts % pane_ms + pane_ms > user.entered]
+        waiting += [shown for shown in lists if shown.ts - shown.ts % pane_ms + pane_ms > user.entered]  # `pane_start`, written out
 
     def note_joined(self, ended: int, matched: int, unmatched: int) -> None:
         """Remember how the feedback of a session fared whose last event was at `ended` (ms)."""

@@ -21,16 +21,16 @@ import numpy as np
 import numpy.typing as npt
 
 from streammetrics.copies import Labels
+from streammetrics.event_time import DAY_MS, FOREVER, NEVER
 from streammetrics.experiments.interleaving import CREDIT_WIDTH, INTERLEAVED, add_credits, list_credit
 from streammetrics.experiments.measures import Measures
 from streammetrics.experiments.moments import TOTAL_MAX, add, of_users, subtract, zero
-from streammetrics.lives import DAY_MS, WHOLE, Earlier, ExperimentRules, Life, Scope, is_behind
+from streammetrics.lives import WHOLE, Earlier, ExperimentRules, Life, Scope, is_behind
 from streammetrics.presence import Presence
 from streammetrics.scoring import Layout, Shape, score
 from streammetrics.sessions import ShownList
 from streammetrics.state import StoredEarlier, StoredTotals
 from streammetrics.task import TaskState
-from streammetrics.windows import FOREVER, NEVER
 
 _Totals = npt.NDArray[np.int64]
 

@@ -11,12 +11,8 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
 from streammetrics.copies import Labels
+from streammetrics.event_time import FOREVER, NEVER, final_bound, pane_start
 from streammetrics.scoring import Layout, add
-
-NEVER = -(1 << 62)
-"""A watermark before every event: nothing was seen yet."""
-FOREVER = 1 << 62
-"""The watermark after a flush: nothing more will come."""
 
 View: TypeAlias = Literal["final", "live"]
 VIEWS: tuple[View, View] = ("final", "live")
@@ -54,18 +50,6 @@ def groups_of(experiments: Labels, segments: Labels, tallied: Iterable[str]) -> 
         for experiment, variant in (("", ""), *experiments)
         for segment in ("", *tallied)
     )
-
-
-def pane_start(ts: int, pane_ms: int) -> int:
-    """The start of the pane that holds `ts`, counted from the epoch; the start belongs to the pane, the end does not."""
-    return ts - ts % pane_ms
-
-
-def final_bound(watermark_ms: int, lateness_ms: int, attribution_ms: int) -> int:
-    """Every pane that ends at or before this time (ms) is complete and will not change."""
-    if watermark_ms in (NEVER, FOREVER):
-        return watermark_ms
-    return watermark_ms - lateness_ms - attribution_ms
 
 
 def window_end(bound_ms: int, newest_ms: int, pane_ms: int) -> int | None:

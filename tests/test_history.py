@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streammetrics.event_time import DAY_MS
 from streammetrics.experiments import ExperimentReport
-from streammetrics.history import DAY_MS, LOOK_MS, LOOKS_MAX, MEASURES_MAX, TRAILS_MAX, History, Thinned, main_measures
+from streammetrics.history import LOOK_MS, LOOKS_MAX, MEASURES_MAX, TRAILS_MAX, History, Thinned, main_measures
 from tests.experiments.samples import experiment
 
 START_MS = 1_732_183_200_000

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from streammetrics.engine import Engine
 from streammetrics.errors import StateError
+from streammetrics.event_time import NEVER
 from streammetrics.ledger import ExperimentView, Ledger
 from streammetrics.lives import ExperimentRules, Span
 from streammetrics.state import decode_control
-from streammetrics.windows import NEVER, WindowRules
+from streammetrics.windows import WindowRules
 from tests.machine import Machine, engine_of
 from tests.strategies import Case, cases
 from tests.test_common_lives import Tasks, exposed, publisher_of, since_start

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from itertools import permutations
 
+from streammetrics.event_time import FOREVER, NEVER
 from streammetrics.metrics import Scorer
 from streammetrics.scoring import Layout, add
-from streammetrics.windows import FOREVER, NEVER, Board, Group, WindowRules, add_to, final_bound, pane_start
+from streammetrics.windows import Board, Group, WindowRules, add_to
 
 LAYOUT = Layout(Scorer(["mrr@10", "item_hit_rate@10"]))
 RULES = WindowRules(pane_ms=10, windows_ms=(20,), lateness_ms=2, attribution_ms=5)
@@ -89,8 +90,3 @@ def test_tallies_are_a_monoid_at_any_size() -> None:
     huge = [1 << 80] * LAYOUT.width
     assert add(huge, LAYOUT.zero()) == huge
     assert add(add(huge, huge), huge) == add(huge, add(huge, huge))
-
-
-def test_pane_and_bound_arithmetic() -> None:
-    assert [pane_start(ts, 10) for ts in (0, 9, 10)] == [0, 0, 10]
-    assert [final_bound(bound, 2, 5) for bound in (NEVER, 20, FOREVER)] == [NEVER, 13, FOREVER]

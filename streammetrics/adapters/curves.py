@@ -13,8 +13,9 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from math import nan
 from typing import Any, NamedTuple, TypeAlias
 
+from streammetrics.event_time import FOREVER
 from streammetrics.report import Report
-from streammetrics.windows import FOREVER, Group, GroupValues, Window
+from streammetrics.windows import Group, GroupValues, Window
 
 POINTS_MAX = 240
 """Most points of a line: with panes of a minute, four hours."""

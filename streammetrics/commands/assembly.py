@@ -10,10 +10,11 @@ from streammetrics.config import Settings
 from streammetrics.config.fields import epoch_ms
 from streammetrics.engine import Engine, EngineRules
 from streammetrics.errors import ConfigError, Problem
+from streammetrics.event_time import DAY_MS
 from streammetrics.events import Decoder, UbiSettings, decoder
 from streammetrics.grades import parse_grades
 from streammetrics.ledger import ExperimentView, Ledger
-from streammetrics.lives import DAY_MS, Earlier, ExperimentRules, Span
+from streammetrics.lives import Earlier, ExperimentRules, Span
 from streammetrics.metrics import MetricError, Scorer, Spec
 from streammetrics.reach import ReachRules
 from streammetrics.sessions import JoinRules

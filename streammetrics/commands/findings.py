@@ -13,8 +13,8 @@ from typing import Any, Final
 import msgspec
 
 from streammetrics.config.fields import MS_MAX
-from streammetrics.config.meaning import DAY_MS
 from streammetrics.errors import StreammetricsError
+from streammetrics.event_time import DAY_MS
 from streammetrics.events.model import TS_MAX
 from streammetrics.experiments import ExperimentReport, PreferenceReport
 from streammetrics.experiments.verdict import percent

@@ -24,13 +24,13 @@ from streammetrics.commands.written_whole import WrittenWhole
 from streammetrics.config import Settings
 from streammetrics.engine import Engine, FinalPane
 from streammetrics.errors import SourceError, StreammetricsError
+from streammetrics.event_time import FOREVER
 from streammetrics.ledger import Ledger
 from streammetrics.panes_file import pane_lines
 from streammetrics.ports import DeadLetter, Polled
 from streammetrics.report import Report
 from streammetrics.service import Worker
 from streammetrics.vitals import Vitals
-from streammetrics.windows import FOREVER
 
 
 class LogicalClock(SystemClock):

@@ -6,13 +6,13 @@ the report say the same. The looks change no number: a commit more or less never
 
 from __future__ import annotations
 
+from streammetrics.event_time import DAY_MS, FOREVER, NEVER
 from streammetrics.experiments import Stored, build_report
-from streammetrics.history import DAY_MS, LOOK_MS, LOOKS_MAX, TRAILS_MAX, History, Look, Thinned, Trail, look_at
+from streammetrics.history import LOOK_MS, LOOKS_MAX, TRAILS_MAX, History, Look, Thinned, Trail, look_at
 from streammetrics.ledger import Ledger
 from streammetrics.lives import WHOLE
 from streammetrics.ports import Store
 from streammetrics.service import Worker
-from streammetrics.windows import FOREVER, NEVER
 
 NOTHING: Thinned[Stored] = Thinned()
 

@@ -13,10 +13,11 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from streammetrics.config.password_hash import PasswordHash
 from streammetrics.errors import ConfigError
+from streammetrics.event_time import DAY_MS
 from streammetrics.grades import parse_grades
 
 MASK = "***"
-MS_MAX = 366 * 86_400_000
+MS_MAX = 366 * DAY_MS
 """No duration is longer than a leap year: more is a slip of the keyboard, and sums of durations stay small."""
 
 SHOWN_CHARS_MAX = 120
@@ -25,7 +26,7 @@ PORT_MAX = 65_535
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 EPOCH_MS_LEAST = 100_000_000_000
 """In 1973. A smaller number was meant as seconds, and would silently stand for the beginning of everything."""
-_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": DAY_MS}
 
 
 class Clash(NamedTuple):

@@ -25,10 +25,10 @@ from streammetrics.config.fields import (
     setting,
     whole,
 )
+from streammetrics.event_time import DAY_MS
 from streammetrics.events.model import EventLimits
 from streammetrics.grades import DEFAULT_GRADES
 
-DAY_MS = 86_400_000
 PANES_MAX = 100_000
 """Most panes that a retention may span: a group costs one tally a pane."""
 

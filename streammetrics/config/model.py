@@ -12,9 +12,10 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
 from streammetrics.config.fields import MASK, Clash, MaskedUrl, Section, mask_url, shown
-from streammetrics.config.meaning import DAY_MS, EventSettings, JoinSettings, MetricSettings, WindowSettings, longest_ms
+from streammetrics.config.meaning import EventSettings, JoinSettings, MetricSettings, WindowSettings, longest_ms
 from streammetrics.config.trials import ExperimentSettings
 from streammetrics.config.world import ExporterSettings, HttpSettings, KafkaSettings, LogSettings, RedisSettings, WorkerSettings
+from streammetrics.event_time import DAY_MS
 from streammetrics.grades import parse_grades
 
 PREFIX = "STREAMMETRICS_"

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from streammetrics.errors import ConfigError, Problem
+from streammetrics.event_time import DAY_MS
 from streammetrics.events.model import TS_MAX, EventLimits
 
 QUALITY_MIN, QUALITY_MAX = 0.01, 100.0
 """Beyond these a ranker is as good as blind, or as good as perfect."""
 
 _LIMITS = EventLimits()
-_DAY_MS = 86_400_000
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
@@ -107,12 +107,12 @@ _WHOLE: dict[str, tuple[int, int]] = {
     "users": (1, 10**9),
     "seed": (0, 2**63 - 1),
     "start_ms": (0, TS_MAX),
-    "list_gap_ms": (0, _DAY_MS),
+    "list_gap_ms": (0, DAY_MS),
     "items_per_list": (1, _LIMITS.items_max),
     "catalogue": (1, 10**7),
     "item_id_chars": (2, _LIMITS.id_chars_max),
-    "disorder_ms": (0, _DAY_MS),
-    "late_ms": (0, 30 * _DAY_MS),
+    "disorder_ms": (0, DAY_MS),
+    "late_ms": (0, 30 * DAY_MS),
 }
 
 _REAL: dict[str, tuple[float, float]] = {
