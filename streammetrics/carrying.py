@@ -20,7 +20,7 @@ from streammetrics.events import Decoder
 from streammetrics.ports import Clock, Commit, DeadLetter, DeadLetters, Loaded, Outcome, Record, Source, Store
 from streammetrics.vitals import Vitals
 from streammetrics.weights import Weights
-from streammetrics.work import Answer, AtOnce, Chunk, Sent, Work, WorkerRules, commit_of, fitting
+from streammetrics.work import Answer, AtOnce, Chunk, Sent, Work, WorkerRules, fitting
 
 LETTERS_MAX = 1_000
 """How many dead letters wait for the next commit; more are written at once."""
@@ -250,13 +250,13 @@ class Carrier:
         if self.due_left(work) or self._totals_left(work):  # before the next commit is on its way, too
             self.step(work, None)
         self._write_letters(work)
-        save = self.engine.save(work.state)
-        work.weights.saved(save.users, save.users_gone)
-        if save.final_panes and self._on_final is not None:
-            self._on_final(save.final_panes)
-        commit = commit_of(save, task=work.task, epoch=work.epoch, token=work.token, seq=work.seq + 1)
+        changes, finals = self.engine.save(work.state)
+        work.weights.saved(changes.users, changes.users_gone)
+        if finals and self._on_final is not None:
+            self._on_final(finals)
+        commit = Commit(work.task, work.epoch, work.token, work.seq + 1, changes)
         offsets = zip(work.inputs, work.state.offsets, strict=True)
-        work.sent = Sent(commit, {origin: offset for origin, offset in offsets if offset is not None}, frozenset(save.users_gone))
+        work.sent = Sent(commit, {origin: offset for origin, offset in offsets if offset is not None}, frozenset(changes.users_gone))
         self._settle(work, wait=False)
 
     def _write_letters(self, work: Work) -> None:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from itertools import islice
 from types import MappingProxyType
 from typing import NamedTuple
 
 from streammetrics.admission import Arrived, Decoded, Refused, Step, Taken, close_ended, users_of
+from streammetrics.changes import Changes
 from streammetrics.copies import Labels
 from streammetrics.entering import Looks, Settled, settle
 from streammetrics.event_time import DAY_MS, FOREVER, NEVER, close_bound, final_bound, pane_start
@@ -57,24 +57,11 @@ class FinalPane(NamedTuple):
     pane: Pane
 
 
-@dataclass(frozen=True, slots=True)
-class Save:
-    """What the next commit must write: see `streammetrics.ports.Commit`, which this fills. And the panes that are now final, ascending."""
+class Save(NamedTuple):
+    """What the next commit must write, and the panes that are now final, ascending."""
 
-    control: bytes
-    panes_from_ms: int
-    users: dict[str, bytes]
-    due: dict[str, int]
-    users_gone: list[str]
-    panes: dict[int, bytes]
-    panes_gone: list[int]
-    totals: dict[str, bytes]
-    totals_gone: list[str]
-    experiments: dict[str, bytes]
-    experiments_gone: list[str]
+    changes: Changes
     final_panes: list[FinalPane]
-    reaches: dict[int, bytes]
-    reaches_from_ms: int
 
 
 class Engine:
@@ -205,7 +192,7 @@ class Engine:
         state.reaches_dirty = set()
         self._note_entered(state)
         cells, cells_gone = self._cells(state)
-        return Save(
+        changed = Changes(
             control=encode_control(control_of(state, self.rules, self.signature)),
             panes_from_ms=state.final_before,
             users=users,
@@ -217,10 +204,10 @@ class Engine:
             totals_gone=settled.gone,
             experiments=cells,
             experiments_gone=cells_gone,
-            final_panes=finals,
             reaches=reaches,
             reaches_from_ms=state.entered_before,
         )
+        return Save(changed, finals)
 
     def forget(self, state: TaskState, users_max: int) -> None:
         """Let go of the users that were committed longest ago, down to a number; those not yet saved stay."""

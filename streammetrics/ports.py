@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
+from streammetrics.changes import Changes
+
 NO_BOUNDS: Mapping[int, int | None] = MappingProxyType({})
 
 
@@ -136,38 +138,18 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """All that one commit changes, written whole or not at all. Values are opaque bytes to the store.
-
-    `due` gives the event time (ms) at which a user wants to be looked at again. `users_gone` have no state any more, and are
-    due no more unless `due` names them. `totals` are what users add to experiments, kept beside their state because they stay
-    when it goes; `experiments` are the cells of the task's experiments, by names that mean nothing to the store. `panes_from_ms`
-    is the start of the oldest pane that may still change: a later claim and a reader get the panes from there on. `reaches` are what
-    panes know of their users, by pane start: kept apart because it changes when the pane is final, from `reaches_from_ms` on; it
-    goes with its pane.
-    """
+    """A commit of a task: its number, and by which claim it is made."""
 
     task: int
     epoch: int
     token: str
     seq: int
-    control: bytes
-    panes_from_ms: int
-    users: Mapping[str, bytes] = field(default_factory=dict)
-    due: Mapping[str, int] = field(default_factory=dict)
-    users_gone: Sequence[str] = ()
-    panes: Mapping[int, bytes] = field(default_factory=dict)
-    panes_gone: Sequence[int] = ()
-    totals: Mapping[str, bytes] = field(default_factory=dict)
-    totals_gone: Sequence[str] = ()
-    experiments: Mapping[str, bytes] = field(default_factory=dict)
-    experiments_gone: Sequence[str] = ()
-    reaches: Mapping[int, bytes] = field(default_factory=dict)
-    reaches_from_ms: int = 0
+    changes: Changes
 
     def judge(self, epoch: int, token: str | None, seq: int) -> Outcome:
         """What every store says to it whose task has this epoch (0: never claimed), owner and last commit; WRITTEN: it may be.
 
-        >>> commit = Commit(task=0, epoch=2, token="mine", seq=8, control=b"", panes_from_ms=0)
+        >>> commit = Commit(task=0, epoch=2, token="mine", seq=8, changes=Changes(control=b"", panes_from_ms=0))
         >>> [commit.judge(2, "mine", seq).value for seq in (6, 7, 8)]
         ['conflict', 'written', 'already']
         >>> commit.judge(2, "another's", 7).value, commit.judge(3, "another's", 7).value

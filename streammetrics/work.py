@@ -14,7 +14,6 @@ from typing import NamedTuple, ParamSpec, TypeVar
 import structlog
 
 from streammetrics.admission import Arrived, Decoded, users_of
-from streammetrics.engine import Save
 from streammetrics.ports import Commit, DeadLetter, Input, Outcome, Record
 from streammetrics.task import TaskState
 from streammetrics.vitals import Trouble
@@ -170,26 +169,3 @@ def fitting(chunk: Chunk, weights: Weights, dirty: AbstractSet[str], users_max: 
             return chunk.cut(count)
     weights.taken_bytes += taken_bytes
     return chunk, None
-
-
-def commit_of(save: Save, *, task: int, epoch: int, token: str, seq: int) -> Commit:
-    """What a task wants kept, as the commit with this number by this owner."""
-    return Commit(
-        task=task,
-        epoch=epoch,
-        token=token,
-        seq=seq,
-        control=save.control,
-        panes_from_ms=save.panes_from_ms,
-        users=save.users,
-        due=save.due,
-        users_gone=save.users_gone,
-        panes=save.panes,
-        panes_gone=save.panes_gone,
-        totals=save.totals,
-        totals_gone=save.totals_gone,
-        experiments=save.experiments,
-        experiments_gone=save.experiments_gone,
-        reaches=save.reaches,
-        reaches_from_ms=save.reaches_from_ms,
-    )

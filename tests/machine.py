@@ -19,7 +19,6 @@ from streammetrics.reach import ReachRules
 from streammetrics.report import Report
 from streammetrics.sessions import JoinRules
 from streammetrics.windows import Group, WindowRules
-from streammetrics.work import commit_of
 from tests.oracle import Arrival, Idle, Settings, Step, Tick
 from tests.oracle import Group as OracleGroup
 
@@ -136,7 +135,7 @@ class Machine:
             self._step(None)
         save = self.engine.save(self.state)
         self.finals.extend(save.final_panes)
-        return commit_of(save, task=0, epoch=self._epoch, token=self._token, seq=self._seq + 1)
+        return Commit(0, self._epoch, self._token, self._seq + 1, save.changes)
 
     def committed(self) -> None:
         self._seq += 1

@@ -681,14 +681,14 @@ class TestCommits:
         for number in range(users):
             bench.show(0, user=f"u{number}")
         bench.turn(2, seconds=2.0)
-        assert users_max / 2 < max(len(commit.users) for commit in bench.store.written) <= users_max
+        assert users_max / 2 < max(len(commit.changes.users) for commit in bench.store.written) <= users_max
         bench.show(FAR_MS, user="end")
         bench.click(FAR_MS, user="end")
         for _ in bench.turns_until(lambda: settled(bench.store, bench.logs, sessions_open=1), seconds=2.0):
             pass
-        sizes = [len(commit.users) + len(commit.users_gone) for commit in bench.store.written]
+        sizes = [len(commit.changes.users) + len(commit.changes.users_gone) for commit in bench.store.written]
         assert max(sizes) <= 2 * users_max  # as many again were looked at because their sessions may have ended
-        assert sum(len(commit.users_gone) for commit in bench.store.written) == users
+        assert sum(len(commit.changes.users_gone) for commit in bench.store.written) == users
         assert_exact(bench.store, bench.logs, bench.engine)
 
     @pytest.mark.parametrize(("users_max", "largest"), [(10, 9), (3, 3), (2, 3)])
@@ -701,7 +701,7 @@ class TestCommits:
             bench.logs.append(Input(SETTINGS.inputs[0], 0), b"\n".join(map(native, shown)))
         bench.turn(2, seconds=2.0)
         assert bench.offsets == [20, 0]
-        sizes = [len(commit.users) for commit in bench.store.written if commit.users]
+        sizes = [len(commit.changes.users) for commit in bench.store.written if commit.changes.users]
         assert (sum(sizes), max(sizes)) == (60, largest)  # a record is never cut
 
     def test_no_commit_writes_more_bytes_of_large_users_than_its_bound(self) -> None:
@@ -710,7 +710,7 @@ class TestCommits:
         items = tuple(f"{number:0100}" for number in range(60))
 
         def largest() -> int:
-            sizes = [sum(map(len, commit.users.values())) for commit in bench.store.written]
+            sizes = [sum(map(len, commit.changes.users.values())) for commit in bench.store.written]
             bench.store.written.clear()
             return max(sizes)
 
@@ -734,7 +734,7 @@ class TestCommits:
         bench.show(0, 1, 2)
         bench.turn(2)
         bench.worker.finish()
-        assert [len(commit.users) for commit in bench.store.written if commit.users] == [1, 1, 1]
+        assert [len(commit.changes.users) for commit in bench.store.written if commit.changes.users] == [1, 1, 1]
         assert_exact(bench.store, bench.logs, bench.engine)
 
     def test_large_users_leave_the_memory_beyond_its_bound_in_bytes(self) -> None:
@@ -850,7 +850,7 @@ class TestDeadLetters:
         commit = bench.store.commit
 
         def noted(offered: Commit) -> Outcome:
-            kept_at_commit.append((decode_control(offered.control).offsets[0], [letter.offset for letter in bench.letters.kept]))
+            kept_at_commit.append((decode_control(offered.changes.control).offsets[0], [letter.offset for letter in bench.letters.kept]))
             return commit(offered)
 
         bench.store.commit = noted  # type: ignore[method-assign]

@@ -39,26 +39,27 @@ class _Task:
     most: int = 0
 
     def write(self, commit: Commit) -> None:
-        self.seq, self.control = commit.seq, bytes(commit.control)
-        self.panes_from_ms, self.reaches_from_ms = commit.panes_from_ms, commit.reaches_from_ms
-        self.users.update(commit.users)
-        self.panes.update(commit.panes)
-        self.reaches.update(commit.reaches)
-        self.totals.update(commit.totals)
-        self.experiments.update(commit.experiments)
-        for user in commit.users_gone:
+        changes = commit.changes
+        self.seq, self.control = commit.seq, bytes(changes.control)
+        self.panes_from_ms, self.reaches_from_ms = changes.panes_from_ms, changes.reaches_from_ms
+        self.users.update(changes.users)
+        self.panes.update(changes.panes)
+        self.reaches.update(changes.reaches)
+        self.totals.update(changes.totals)
+        self.experiments.update(changes.experiments)
+        for user in changes.users_gone:
             self.users.pop(user, None)
             self.due.pop(user, None)
-        for user, due_ms in commit.due.items():
+        for user, due_ms in changes.due.items():
             if self.due.get(user) != due_ms:
                 self.due[user] = due_ms
                 heapq.heappush(self.queue, (due_ms, user))
-        for start in commit.panes_gone:
+        for start in changes.panes_gone:
             self.panes.pop(start, None)
             self.reaches.pop(start, None)
-        for user in commit.totals_gone:
+        for user in changes.totals_gone:
             self.totals.pop(user, None)
-        for name in commit.experiments_gone:
+        for name in changes.experiments_gone:
             self.experiments.pop(name, None)
         self.most = max(self.most, len(self.users), len(self.due), len(self.totals))
         if max(len(self.queue), self.most) > 2 * max(len(self.users), len(self.due), len(self.totals)) + STALE_MAX:
@@ -92,9 +93,11 @@ class _Task:
 class MemoryStore:
     """A `Store` in memory, safe to read from one thread while another commits; see `streammetrics.ports`.
 
+    >>> from streammetrics.changes import Changes
     >>> store = MemoryStore()
     >>> claim = store.claim(0, token="mine")
-    >>> commit = Commit(0, claim.epoch, "mine", claim.seq + 1, b"control", 0, users={"u7": b"state"}, due={"u7": 90})
+    >>> changes = Changes(b"control", 0, users={"u7": b"state"}, due={"u7": 90})
+    >>> commit = Commit(0, claim.epoch, "mine", claim.seq + 1, changes)
     >>> store.commit(commit).value, store.commit(commit).value
     ('written', 'already')
     >>> store.load(0, [], due_before_ms=91, due_max=10)

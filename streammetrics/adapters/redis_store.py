@@ -252,18 +252,19 @@ def _read(client: Client, questions: Sequence[tuple[str, Sequence[str]]]) -> lis
 
 def _writes(keys: TaskKeys, commit: Commit) -> list[Command]:
     """The commands that carry out a commit. What is both written and gone is gone; a user may be gone and due."""
-    users = [piece for user, state in commit.users.items() for piece in (_field(user), state)]
-    due = [piece for user, due_ms in commit.due.items() for piece in (due_ms, _field(user))]
-    panes: list[Any] = [piece for start, pane in commit.panes.items() for piece in (start, pane)]
-    panes += [piece for start, reach in commit.reaches.items() for piece in (_reach(start), reach)]
-    panes_gone = [field for start in commit.panes_gone for field in (start, _reach(start))]
-    totals = [piece for user, sums in commit.totals.items() for piece in (_field(user), sums)]
-    cells = [piece for name, cell in commit.experiments.items() for piece in (_cell(name), cell)]
-    users_gone, totals_gone = ([_field(user) for user in gone] for gone in (commit.users_gone, commit.totals_gone))
+    changes = commit.changes
+    users = [piece for user, state in changes.users.items() for piece in (_field(user), state)]
+    due = [piece for user, due_ms in changes.due.items() for piece in (due_ms, _field(user))]
+    panes: list[Any] = [piece for start, pane in changes.panes.items() for piece in (start, pane)]
+    panes += [piece for start, reach in changes.reaches.items() for piece in (_reach(start), reach)]
+    panes_gone = [field for start in changes.panes_gone for field in (start, _reach(start))]
+    totals = [piece for user, sums in changes.totals.items() for piece in (_field(user), sums)]
+    cells = [piece for name, cell in changes.experiments.items() for piece in (_cell(name), cell)]
+    users_gone, totals_gone = ([_field(user) for user in gone] for gone in (changes.users_gone, changes.totals_gone))
     return [
         (
-            *("HSET", keys.ctl, "control", commit.control, "panes_from_ms", commit.panes_from_ms),
-            *("reaches_from_ms", commit.reaches_from_ms, "seq", commit.seq),
+            *("HSET", keys.ctl, "control", changes.control, "panes_from_ms", changes.panes_from_ms),
+            *("reaches_from_ms", changes.reaches_from_ms, "seq", commit.seq),
         ),
         *_slices("HSET", keys.users, users),
         *_slices("HSET", keys.panes, panes),
@@ -274,7 +275,7 @@ def _writes(keys: TaskKeys, commit: Commit) -> list[Command]:
         *_slices("ZADD", keys.due, due),  # after it: a user whose state is gone may still be due
         *_slices("HDEL", keys.panes, panes_gone),
         *_slices("HDEL", keys.totals, totals_gone),
-        *_slices("HDEL", keys.experiments, [_cell(name) for name in commit.experiments_gone]),
+        *_slices("HDEL", keys.experiments, [_cell(name) for name in changes.experiments_gone]),
     ]
 
 

@@ -78,15 +78,15 @@ class Pipeline:
         return self.feed("feedback")  # sessions close by the watermark as it stands before a step
 
     def _commit(self) -> None:
-        save = self.engine.save(self._state)
-        self._panes.update(save.panes)
-        self._totals.update(save.totals)
-        for start in save.panes_gone:
+        changes = self.engine.save(self._state).changes
+        self._panes.update(changes.panes)
+        self._totals.update(changes.totals)
+        for start in changes.panes_gone:
             self._panes.pop(start, None)
         wanted = self.ledger.panes_wanted(0)
         panes = {start: pane for start, pane in self._panes.items() if wanted is None or start >= wanted}
         self._seq += 1
-        self.ledger.update(0, ("owner", self._seq), save.control, panes, len(self._state.users), reaches=save.reaches)
+        self.ledger.update(0, ("owner", self._seq), changes.control, panes, len(self._state.users), reaches=changes.reaches)
 
     def report(self) -> Report:
         return self.ledger.report(1)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from streammetrics.changes import Changes
 from streammetrics.ports import Claim, Commit, Loaded, Mark, Outcome, Store, TaskView
 
 ODD_USERS = ["", "_", "u", "u_", " ", "\n", "\x00", "0", "a:b{c}", "\u00e9", "e\u0301", "日本", "\U0001f600", "\ufeff", "x" * 512]
@@ -33,10 +34,9 @@ class Owner:
             "epoch": self.claimed.epoch,
             "token": self.token,
             "seq": self.seq + 1,
-            "control": b"control",
-            "panes_from_ms": 0,
         }
-        return Commit(**(values | changes))
+        values |= {name: changes.pop(name) for name in values.keys() & changes.keys()}
+        return Commit(**values, changes=Changes(**{"control": b"control", "panes_from_ms": 0, **changes}))
 
     def commit(self, **changes: Any) -> Outcome:
         outcome = self.store.commit(self.next(**changes))
@@ -136,7 +136,7 @@ class StoreContract:
 
     def test_a_commit_without_a_claim_is_fenced(self, store: Store, task: int) -> None:
         for epoch in (0, 1, 7):
-            assert store.commit(Commit(task, epoch, "a", 1, b"control", 0, users={"u": b"1"})) is Outcome.FENCED
+            assert store.commit(Commit(task, epoch, "a", 1, Changes(b"control", 0, users={"u": b"1"}))) is Outcome.FENCED
         assert store.load(task, ["u"], None, 0) == NOTHING
         assert store.claim(task, "a").seq == 0
 

@@ -7,6 +7,7 @@ import time
 
 from streammetrics.adapters.redis_client import RedisSettings
 from streammetrics.adapters.redis_store import RedisStore
+from streammetrics.changes import Changes
 from streammetrics.ports import Commit, Outcome
 from tests.bench.parts import WrongAnswerError
 from tests.servers.redis import DeployedRedis
@@ -26,7 +27,8 @@ def measure(commits: int) -> dict[str, float]:
         for number in range(commits + WARM_UP):
             users = {f"u{(number * USERS + index) % 20_000}": bytes([index % 251]) * STATE_BYTES for index in range(USERS)}
             due = {user: number * 1_000 + index for index, user in enumerate(users)}
-            commit = Commit(0, claim.epoch, "bench", number + 1, b"{}", 0, users=users, due=due, panes={number: b"x" * 4_000})
+            changes = Changes(b"{}", 0, users=users, due=due, panes={number: b"x" * 4_000})
+            commit = Commit(0, claim.epoch, "bench", number + 1, changes)
             began = time.perf_counter()
             outcome = store.commit(commit)
             taken.append(1_000 * (time.perf_counter() - began))

@@ -20,9 +20,10 @@ from streammetrics.config import Settings
 from streammetrics.engine import Arrived, Engine, TaskState
 from streammetrics.events.model import Event, Feedback, Impression
 from streammetrics.ledger import Ledger
+from streammetrics.ports import Commit
 from streammetrics.service import CHUNK_RECORDS_MAX
 from streammetrics.windows import WindowRules
-from streammetrics.work import WorkerRules, commit_of
+from streammetrics.work import WorkerRules
 from tests.bench.parts import WrongAnswerError, peak_mb, read_given, reply
 from tests.bench.truth import INPUTS, Rows, require_equal, scores
 
@@ -146,9 +147,9 @@ class Timed:
         save = self.engine.save(self.state)
         saved = time.process_time()
         self.seq += 1
-        self.store.commit(commit_of(save, task=0, epoch=self.claim.epoch, token="bench", seq=self.seq))
+        self.store.commit(Commit(0, self.claim.epoch, "bench", self.seq, save.changes))
         self.saves += 1
-        self.users_saved += len(save.users)
+        self.users_saved += len(save.changes.users)
         committed = time.process_time()
         self.engine.forget(self.state, self.users_max)
         self.save_seconds += time.process_time() - committed + saved - began

@@ -18,9 +18,9 @@ from streammetrics.commands.run import tune_garbage_collection
 from streammetrics.config import Settings
 from streammetrics.engine import Arrived
 from streammetrics.events.model import Event, Feedback, Impression
-from streammetrics.ports import Outcome
+from streammetrics.ports import Commit, Outcome
 from streammetrics.service import CHUNK_RECORDS_MAX
-from streammetrics.work import WorkerRules, commit_of
+from streammetrics.work import WorkerRules
 from tests.bench.parts import WrongAnswerError, read_given, reply
 from tests.bench.truth import INPUTS
 from tests.servers.redis import DeployedRedis
@@ -59,7 +59,7 @@ class Task:
             self.step(None)
         save = self.engine.save(self.state)
         self.seq += 1
-        if self.store.commit(commit_of(save, task=0, epoch=self.claim.epoch, token="bench", seq=self.seq)) is not Outcome.WRITTEN:
+        if self.store.commit(Commit(0, self.claim.epoch, "bench", self.seq, save.changes)) is not Outcome.WRITTEN:
             raise WrongAnswerError("a commit was refused")
         self.engine.forget(self.state, self.cached_max)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -106,11 +107,11 @@ def test_state_of_other_settings_is_a_failure_and_of_the_same_ones_is_not(
     kafka_broker: KafkaBroker, redis_url: str, namespace: str, topics: list[str]
 ) -> None:
     engine = build_engine(load(None, {}, {}).settings, topics[:2])
-    save = engine.save(engine.open(None, {}, ()))
+    changes = replace(engine.save(engine.open(None, {}, ())).changes, users={"u7": b"state"}, due={"u7": 1})
     store = RedisStore(RedisSettings(url=redis_url, namespace=namespace))
     store.announce(3)
     claim = store.claim(1, "token")
-    commit = Commit(1, claim.epoch, "token", claim.seq + 1, save.control, save.panes_from_ms, users={"u7": b"state"}, due={"u7": 1})
+    commit = Commit(1, claim.epoch, "token", claim.seq + 1, changes)
     assert store.commit(commit) is Outcome.WRITTEN
     store.close()
     same = streammetrics("doctor", *words(kafka_broker.bootstrap, redis_url, namespace, topics))

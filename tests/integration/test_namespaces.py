@@ -15,6 +15,7 @@ from streammetrics.adapters.redis_client import RedisSettings
 from streammetrics.adapters.redis_namespaces import SCANNED_AT_ONCE, RedisNamespaces, client_name
 from streammetrics.adapters.redis_shelf import RedisShelf
 from streammetrics.adapters.redis_store import RedisStore
+from streammetrics.changes import Changes
 from streammetrics.ports import Commit, Outcome
 from tests.command_line import COMMAND, ROOT, environment, streammetrics
 from tests.servers.redis import RedisCluster, RedisServer
@@ -33,7 +34,7 @@ def fill(settings: RedisSettings) -> None:
     shelf.write(b"looks")
     for task in range(TASKS):
         claim = store.claim(task, "token")
-        commit = Commit(task, claim.epoch, "token", 1, b"control", 0, USERS, dict.fromkeys(USERS, 5), (), {0: b"pane"})
+        commit = Commit(task, claim.epoch, "token", 1, Changes(b"control", 0, USERS, dict.fromkeys(USERS, 5), (), {0: b"pane"}))
         assert store.commit(commit) is Outcome.WRITTEN
     store.close()
     shelf.close()
@@ -149,7 +150,7 @@ class TestDelete:
         assert "in use by worker at 127.0.0.1: stop them first" in done.stderr
         assert all_keys(gone) == before
         assert streammetrics("namespaces", "delete", gone.namespace, "--yes", "--force", *words(gone)).returncode == 0
-        assert worker.commit(Commit(0, claim.epoch, "mine", claim.seq + 1, b"", 0)) is Outcome.FENCED
+        assert worker.commit(Commit(0, claim.epoch, "mine", claim.seq + 1, Changes(b"", 0))) is Outcome.FENCED
         worker.close()
 
     def test_without_a_terminal_it_wants_yes(self, names: tuple[RedisSettings, RedisSettings]) -> None:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from streammetrics.adapters.memory_store import MemoryStore
 from streammetrics.adapters.redis_client import RedisSettings
 from streammetrics.adapters.redis_store import RedisStore, TaskKeys
+from streammetrics.changes import Changes
 from streammetrics.errors import ConfigError, StateError, StoreError
 from streammetrics.ports import Commit, Outcome, Store
 from tests.adapters.store_contract import ALL_DUE, Owner, StoreContract, everything
@@ -93,12 +94,8 @@ def served(store: Store, commit: Commit) -> Outcome:
 EXAMPLES = itertools.count()
 USERS = st.sampled_from(["a", "b", "_", "é", ""])
 TOKENS = st.sampled_from(["one", "two"])
-COMMITS = st.builds(
-    Commit,
-    task=st.just(0),
-    epoch=st.integers(0, 3),
-    token=TOKENS,
-    seq=st.integers(0, 4),
+CHANGES = st.builds(
+    Changes,
     control=st.binary(max_size=2),
     panes_from_ms=st.integers(0, 3),
     users=st.dictionaries(USERS, st.binary(max_size=2)),
@@ -110,6 +107,14 @@ COMMITS = st.builds(
     totals_gone=st.lists(USERS, max_size=2),
     experiments=st.dictionaries(USERS, st.binary(max_size=2)),
     experiments_gone=st.lists(USERS, max_size=2),
+)
+COMMITS = st.builds(
+    Commit,
+    task=st.just(0),
+    epoch=st.integers(0, 3),
+    token=TOKENS,
+    seq=st.integers(0, 4),
+    changes=CHANGES,
 )
 
 
