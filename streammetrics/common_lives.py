@@ -10,7 +10,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
 from streammetrics.event_time import FOREVER, NEVER, close_bound
-from streammetrics.state import Control, Scales, decode_scales, encode_scales, experiment_of_scales, scales_name
+from streammetrics.lives import WHOLE
+from streammetrics.state import Control, Scales, decode_scales, encode_scales, experiment_of_scales, parse_cell, scales_name
 
 
 class CommonLife(NamedTuple):
@@ -31,7 +32,7 @@ Begun: TypeAlias = Mapping[str, CommonLife]
 
 def begun_lives(control: Control, cells: Iterable[str]) -> dict[int, str]:
     """By number: the experiments of the task's latest lives that lists have entered."""
-    begun = {int(cell) for cell in cells if ":" not in cell}
+    begun = {life for life, day in map(parse_cell, cells) if day == WHOLE}
     latest = {name: number for number, name, *_ in sorted(control.lives, key=lambda life: life[2]) if number in begun}
     return {number: name for name, number in latest.items()}
 

@@ -27,6 +27,7 @@ from streammetrics.scoring import Layout, add, changes
 from streammetrics.sessions import User
 from streammetrics.state import (
     Signature,
+    cell_name,
     decode_user,
     encode_control,
     encode_pane,
@@ -34,7 +35,7 @@ from streammetrics.state import (
     encode_scope,
     encode_user,
 )
-from streammetrics.task import EngineRules, TaskState, cell_name
+from streammetrics.task import EngineRules, TaskState
 from streammetrics.user_totals import TotalsRound, UserLayout
 from streammetrics.windows import Group, Pane, add_to, groups_of
 
@@ -274,10 +275,10 @@ class Engine:
             for day in [day for day in life.scopes if day != WHOLE and (day + 1) * DAY_MS <= state.oldest_kept]:
                 del life.scopes[day]
                 state.cells_dirty.discard((life.number, day))
-                state.cells_gone.add(cell_name(life.number, day))
+                state.cells_gone.add((life.number, day))
         of_number = state.lives.of_number
         cells = {cell_name(number, day): encode_scope(of_number[number].scopes[day]) for number, day in state.cells_dirty}
-        gone = sorted(state.cells_gone.difference(cells))
+        gone = sorted(cell_name(*cell) for cell in state.cells_gone - state.cells_dirty)
         state.cells_dirty, state.cells_gone = set(), set()
         return cells, gone
 

@@ -19,7 +19,7 @@ from streammetrics.lives import WHOLE, Scope
 from streammetrics.reach import ReachBoard, ReachLayout, UserWindow
 from streammetrics.report import SINCE_START, THIS_DAY, InputStanding, Report, Total
 from streammetrics.scoring import Layout, add
-from streammetrics.state import Control, Signature, decode_control, decode_pane, decode_reach, decode_scope, fit_of
+from streammetrics.state import Control, Signature, decode_control, decode_pane, decode_reach, decode_scope, fit_of, parse_cell
 from streammetrics.windows import VIEWS, Board, Pane, View, Window, WindowRules, window_end
 
 
@@ -280,9 +280,9 @@ class Ledger:
 def _scopes(names: Mapping[int, str], cells: Mapping[str, bytes]) -> Iterator[tuple[tuple[str, int], Scope]]:
     """The scopes of a task's lives by experiment and day. Of two lives of one name the later one counts, once lists have entered it."""
     for cell, stored in cells.items():
-        life, _, day = cell.partition(":")
-        if int(life) in names:
-            yield (names[int(life)], int(day) if day else WHOLE), decode_scope(stored)
+        life, day = parse_cell(cell)
+        if life in names:
+            yield (names[life], day), decode_scope(stored)
 
 
 def _plain(scope: Scope, with_covariates: Measures) -> Scope:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from streammetrics.errors import StateError
 from streammetrics.event_time import NEVER, pane_start
-from streammetrics.lives import EVER, WHOLE, Life, Lives, is_behind
+from streammetrics.lives import EVER, Life, Lives, is_behind
 from streammetrics.state import (
     OTHER_MEASURES,
     Control,
@@ -20,6 +20,7 @@ from streammetrics.state import (
     decode_reach,
     decode_scope,
     fit_of,
+    parse_cell,
 )
 from streammetrics.task import EngineRules, TaskState
 
@@ -64,8 +65,8 @@ def open_task(
     for number, experiment, first, last, variants, earlier in stored.lives:
         state.lives.take(Life(number, experiment, first, last, variants, earlier))
     for name, cell in experiments.items():
-        life, _, day = name.partition(":")
-        state.lives.of_number[int(life)].scopes[int(day) if day else WHOLE] = decode_scope(cell)
+        number, day = parse_cell(name)
+        state.lives.of_number[number].scopes[day] = decode_scope(cell)
     return state
 
 
@@ -98,7 +99,7 @@ def _begin_anew(state: TaskState, cells: Iterable[str]) -> None:
     Lists up to the newest event may have gone by uncounted, whenever they come; all later ones are yet to come. Users' totals of
     lives that are gone go when their users are looked at next.
     """
-    state.cells_gone.update(cells)
+    state.cells_gone.update(map(parse_cell, cells))
     state.counted_from = state.newest if state.newest == NEVER else state.newest + 1
     state.changed = True
 

@@ -15,7 +15,7 @@ import msgspec
 from streammetrics.copies import Facts, Fragment, Parts
 from streammetrics.errors import StateError
 from streammetrics.event_time import NEVER
-from streammetrics.lives import Earlier, Scope
+from streammetrics.lives import WHOLE, Earlier, Scope
 from streammetrics.packing import packed
 from streammetrics.presence import StoredPresence
 from streammetrics.reach import Reach, flat, from_flat
@@ -219,6 +219,25 @@ def decode_scope(stored: bytes) -> Scope:
     _check(version, "an experiment")
     scope.credits = dict(credits)
     return scope
+
+
+def cell_name(life: int, day: int) -> str:
+    """What the cell of a life's scope is called in the store.
+
+    >>> cell_name(7, WHOLE), cell_name(7, 20045)
+    ('7', '7:20045')
+    """
+    return str(life) if day == WHOLE else f"{life}:{day}"
+
+
+def parse_cell(name: str) -> tuple[int, int]:
+    """The number of the life, and the day, whose cell has this name.
+
+    >>> parse_cell("7") == (7, WHOLE), parse_cell("7:20045")
+    (True, (7, 20045))
+    """
+    life, _, day = name.partition(":")
+    return int(life), int(day) if day else WHOLE
 
 
 class Scales(NamedTuple):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from streammetrics.copies import Labels
 from streammetrics.event_time import DAY_MS, FOREVER, NEVER
 from streammetrics.grades import GradeRules
-from streammetrics.lives import WHOLE, ExperimentRules, Lives
+from streammetrics.lives import ExperimentRules, Lives
 from streammetrics.reach import Reaches, ReachRules
 from streammetrics.sessions import JoinRules, ShownList, Touched, User
 from streammetrics.windows import Group, Panes, groups_of
@@ -86,15 +86,6 @@ class Labelled:
         self.known_from, self.known_until = (FOREVER, NEVER) if arms else (NEVER, FOREVER)
 
 
-def cell_name(life: int, day: int) -> str:
-    """What the cell of a life's scope is called in the store.
-
-    >>> cell_name(7, WHOLE), cell_name(7, 20045)
-    ('7', '7:20045')
-    """
-    return str(life) if day == WHOLE else f"{life}:{day}"
-
-
 class TaskState:
     """One task between two commits: users at hand, panes that may still change, and where its inputs stand.
 
@@ -130,7 +121,7 @@ class TaskState:
         self.records: dict[str, bytes | None] = {}
         """The stored totals of the users that are looked at since the last commit; None: there are none."""
         self.cells_dirty: set[tuple[int, int]] = set()
-        self.cells_gone: set[str] = set()
+        self.cells_gone: set[tuple[int, int]] = set()
         self.entered_before = NEVER
         self.counted_from = NEVER
         """The least time of lists that count in experiments (ms): what was shown before they were switched on does not."""
@@ -214,8 +205,9 @@ class TaskState:
     def end_lives(self, bound: int) -> None:
         """Drop the lives that are over, and what is stored of them. What users hold of them goes when they are looked at next."""
         for life in self.lives.drop_ended(bound):
-            self.cells_gone.update(cell_name(life.number, day) for day in life.scopes)
-            self.cells_dirty.difference_update((life.number, day) for day in life.scopes)
+            cells = {(life.number, day) for day in life.scopes}
+            self.cells_gone |= cells
+            self.cells_dirty -= cells
 
     def enliven(self, labelled: Labelled, ts: int) -> None:
         """Count a list in the lives of its experiments, and learn which other lists these hold."""
