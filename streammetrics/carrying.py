@@ -13,11 +13,13 @@ from concurrent.futures import Executor
 
 import structlog
 
-from streammetrics.engine import Engine, FinalPane, Refused, TaskState
+from streammetrics.admission import Refused
+from streammetrics.engine import Engine, FinalPane
 from streammetrics.errors import StateError, StoreError
 from streammetrics.event_time import NEVER
 from streammetrics.events import Decoder
 from streammetrics.ports import Clock, Commit, DeadLetter, DeadLetters, Loaded, Outcome, Record, Source, Store
+from streammetrics.task import TaskState
 from streammetrics.vitals import Vitals
 from streammetrics.weights import Weights
 from streammetrics.work import Answer, AtOnce, Chunk, Sent, Work, WorkerRules, fitting

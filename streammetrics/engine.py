@@ -13,7 +13,7 @@ from itertools import islice
 from types import MappingProxyType
 from typing import NamedTuple
 
-from streammetrics.admission import Arrived, Decoded, Refused, Step, Taken, close_ended, users_of
+from streammetrics.admission import Arrived, Step, Taken, close_ended, users_of
 from streammetrics.changes import Changes
 from streammetrics.copies import Labels
 from streammetrics.entering import Looks, Settled, settle
@@ -38,8 +38,6 @@ from streammetrics.state import (
 from streammetrics.task import EngineRules, TaskState
 from streammetrics.user_totals import TotalsRound, UserLayout
 from streammetrics.windows import Group, Pane, add_to, groups_of
-
-__all__ = ["Arrived", "Decoded", "Engine", "EngineRules", "FinalPane", "Needs", "Refused", "Save", "TaskState"]
 
 
 class Needs(NamedTuple):

@@ -9,7 +9,8 @@ from functools import cache
 from hypothesis import strategies as st
 
 from streammetrics.adapters.memory_store import MemoryStore
-from streammetrics.engine import Arrived, Engine, EngineRules, FinalPane
+from streammetrics.admission import Arrived
+from streammetrics.engine import Engine, FinalPane
 from streammetrics.grades import parse_grades
 from streammetrics.ledger import Ledger
 from streammetrics.lives import ExperimentRules
@@ -18,6 +19,7 @@ from streammetrics.ports import Commit, Outcome, Store
 from streammetrics.reach import ReachRules
 from streammetrics.report import Report
 from streammetrics.sessions import JoinRules
+from streammetrics.task import EngineRules
 from streammetrics.windows import Group, WindowRules
 from tests.oracle import Arrival, Idle, Settings, Step, Tick
 from tests.oracle import Group as OracleGroup

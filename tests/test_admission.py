@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from streammetrics.engine import Arrived, Engine, EngineRules, TaskState
+from streammetrics.admission import Arrived
+from streammetrics.engine import Engine
 from streammetrics.errors import MalformedEvent
 from streammetrics.events.model import Impression
 from streammetrics.grades import parse_grades
 from streammetrics.lives import ExperimentRules
 from streammetrics.metrics import Scorer
 from streammetrics.sessions import JoinRules
+from streammetrics.task import EngineRules, TaskState
 
 GRADES = parse_grades("click=1")
 SCORER = Scorer(["ndcg@3"])

@@ -8,7 +8,7 @@ from typing import Any
 
 from streammetrics.config import Settings
 from streammetrics.config.fields import epoch_ms
-from streammetrics.engine import Engine, EngineRules
+from streammetrics.engine import Engine
 from streammetrics.errors import ConfigError, Problem
 from streammetrics.event_time import DAY_MS
 from streammetrics.events import Decoder, UbiSettings, decoder
@@ -18,6 +18,7 @@ from streammetrics.lives import Earlier, ExperimentRules, Span
 from streammetrics.metrics import MetricError, Scorer, Spec
 from streammetrics.reach import ReachRules
 from streammetrics.sessions import JoinRules
+from streammetrics.task import EngineRules
 from streammetrics.windows import WindowRules
 from streammetrics.work import WorkerRules
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from streammetrics.adapters.exhibit import Exhibit
 from streammetrics.adapters.http_server import HttpServer
 from streammetrics.adapters.prometheus import Exposition, ExpositionLimits
+from streammetrics.admission import Arrived
 from streammetrics.commands.assembly import build_engine, build_ledger
 from streammetrics.config import Settings
-from streammetrics.engine import Arrived
 from streammetrics.errors import MalformedEvent
 from streammetrics.events.model import Event, Feedback, Impression
 from streammetrics.metrics.names import METRIC_NAMES

@@ -14,14 +14,16 @@ from collections.abc import Iterator
 from itertools import islice
 
 from streammetrics.adapters.memory_store import MemoryStore
+from streammetrics.admission import Arrived
 from streammetrics.commands.assembly import build_engine
 from streammetrics.commands.run import tune_garbage_collection
 from streammetrics.config import Settings
-from streammetrics.engine import Arrived, Engine, TaskState
+from streammetrics.engine import Engine
 from streammetrics.events.model import Event, Feedback, Impression
 from streammetrics.ledger import Ledger
 from streammetrics.ports import Commit
 from streammetrics.service import CHUNK_RECORDS_MAX
+from streammetrics.task import TaskState
 from streammetrics.windows import WindowRules
 from streammetrics.work import WorkerRules
 from tests.bench.parts import WrongAnswerError, peak_mb, read_given, reply

@@ -13,10 +13,10 @@ from typing import Any
 
 from streammetrics.adapters.redis_client import RedisSettings
 from streammetrics.adapters.redis_store import RedisStore
+from streammetrics.admission import Arrived
 from streammetrics.commands.assembly import build_engine
 from streammetrics.commands.run import tune_garbage_collection
 from streammetrics.config import Settings
-from streammetrics.engine import Arrived
 from streammetrics.events.model import Event, Feedback, Impression
 from streammetrics.ports import Commit, Outcome
 from streammetrics.service import CHUNK_RECORDS_MAX
