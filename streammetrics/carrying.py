@@ -29,7 +29,7 @@ LETTERS_MAX = 1_000
 LETTERS_BYTES_MAX = 16 << 20
 """How many bytes of them wait: who sends nothing but what is refused, as large as the topics take it, fills no memory."""
 
-log = structlog.get_logger("streammetrics.service")
+log = structlog.get_logger("streammetrics.carrying")
 
 
 class Carrier:

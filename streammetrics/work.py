@@ -19,7 +19,7 @@ from streammetrics.task import TaskState
 from streammetrics.vitals import Trouble
 from streammetrics.weights import Weights
 
-log = structlog.get_logger("streammetrics.service")
+log = structlog.get_logger("streammetrics.work")
 
 P = ParamSpec("P")
 T = TypeVar("T")
