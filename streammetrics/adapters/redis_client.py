@@ -6,6 +6,7 @@ No key is named here and no state is read or written.
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -118,6 +119,28 @@ def hang_up(client: Client) -> None:
     if isinstance(client, redis.RedisCluster):
         client.disconnect_connection_pools()  # type: ignore[no-untyped-call]  # the client does not say
     client.close()
+
+
+class LazyClient:
+    """A client that is made when it is first asked for, and anew after it was closed. Usable from several threads."""
+
+    def __init__(self, settings: RedisSettings) -> None:
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._made: Client | None = None
+
+    def get(self) -> Client:
+        """The client. May raise what `speaking` translates."""
+        with self._lock:
+            if self._made is None:
+                self._made = connect(self._settings)
+            return self._made
+
+    def close(self) -> None:
+        with self._lock:
+            client, self._made = self._made, None
+        if client is not None:
+            hang_up(client)
 
 
 def resending(*errors: type[Exception]) -> Retry:

@@ -17,7 +17,7 @@ import redis
 from redis.cluster import ClusterNode
 from redis.exceptions import NoPermissionError, ResponseError
 
-from streammetrics.adapters.redis_client import Client, RedisSettings, connect, hang_up, require_files, send, speaking
+from streammetrics.adapters.redis_client import LazyClient, RedisSettings, require_files, send, speaking
 from streammetrics.adapters.redis_store import TaskKeys
 from streammetrics.errors import StoreError
 
@@ -73,7 +73,7 @@ class RedisNamespaces:
     def __init__(self, settings: RedisSettings) -> None:
         require_files(settings)
         self.settings = settings
-        self._connected: Client | None = None
+        self._client = LazyClient(settings)
 
     def find(self, noticed: Noticed) -> list[Namespace]:
         """All namespaces, by name. Walks over the names of all keys of the database, other programs' too."""
@@ -96,9 +96,9 @@ class RedisNamespaces:
     def measure(self, namespace: Namespace) -> None:
         """Fill in how many tasks it was made for and about how many bytes its keys take."""
         with self._speaking():
-            tasks = send(self._client(), "HGET", f"{{{namespace.name}:{META}}}:{META}", "partitions")
+            tasks = send(self._client.get(), "HGET", f"{{{namespace.name}:{META}}}:{META}", "partitions")
             namespace.tasks = None if tasks is None else int(tasks)
-            sizes = (send(self._client(), "MEMORY USAGE", key, "SAMPLES", SAMPLES) for key in namespace.all_keys)
+            sizes = (send(self._client.get(), "MEMORY USAGE", key, "SAMPLES", SAMPLES) for key in namespace.all_keys)
             namespace.size_bytes = sum(int(size or 0) for size in sizes)
 
     def processes(self) -> dict[str, set[str]] | None:
@@ -120,15 +120,13 @@ class RedisNamespaces:
         total, done = len(namespace.all_keys), 0
         with self._speaking():
             for keys in namespace.in_order_of_deletion():
-                send(self._client(), "UNLINK", *keys)
+                send(self._client.get(), "UNLINK", *keys)
                 done += len(keys)
                 noticed(done, total)
-            return sum(int(send(self._client(), "EXISTS", *keys)) for keys in namespace.keys.values())
+            return sum(int(send(self._client.get(), "EXISTS", *keys)) for keys in namespace.keys.values())
 
     def close(self) -> None:
-        client, self._connected = self._connected, None
-        if client is not None:
-            hang_up(client)
+        self._client.close()
 
     @contextlib.contextmanager
     def _speaking(self) -> Iterator[None]:
@@ -141,14 +139,9 @@ class RedisNamespaces:
                     "deploy/redis-users.acl"
                 ) from error
 
-    def _client(self) -> Client:
-        if self._connected is None:
-            self._connected = connect(self.settings)
-        return self._connected
-
     def _nodes(self) -> list[redis.Redis]:
         """Every server that holds keys: the one, or all primaries of a cluster."""
-        client = self._client()
+        client = self._client.get()
         if not isinstance(client, redis.RedisCluster):
             return [client]
         primaries: list[ClusterNode] = client.get_primaries()  # type: ignore[no-untyped-call]  # the client does not say

@@ -3,7 +3,7 @@ not. Nothing here decodes the value."""
 
 from __future__ import annotations
 
-from streammetrics.adapters.redis_client import Client, RedisSettings, connect, hang_up, send, speaking
+from streammetrics.adapters.redis_client import LazyClient, RedisSettings, send, speaking
 
 FIELD = "value"
 
@@ -14,23 +14,16 @@ class RedisShelf:
     def __init__(self, settings: RedisSettings, name: str) -> None:
         self.settings = settings
         self.key = f"{{{settings.namespace}:meta}}:{name}"
-        self._connected: Client | None = None
+        self._client = LazyClient(settings)
 
     def read(self) -> bytes | None:
         with speaking(self.settings):
-            answer = send(self._client(), "HGET", self.key, FIELD)
+            answer = send(self._client.get(), "HGET", self.key, FIELD)
         return None if answer is None else bytes(answer)
 
     def write(self, value: bytes) -> None:
         with speaking(self.settings):
-            send(self._client(), "HSET", self.key, FIELD, value)
+            send(self._client.get(), "HSET", self.key, FIELD, value)
 
     def close(self) -> None:
-        client, self._connected = self._connected, None
-        if client is not None:
-            hang_up(client)
-
-    def _client(self) -> Client:
-        if self._connected is None:
-            self._connected = connect(self.settings)
-        return self._connected
+        self._client.close()

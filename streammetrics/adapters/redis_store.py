@@ -10,7 +10,6 @@ panes_from_ms, reaches_from_ms, version), `users` (hash: "u" + user -> state), `
 from __future__ import annotations
 
 import hashlib
-import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from importlib import resources
 from itertools import chain
@@ -19,7 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 import redis
 from redis.exceptions import NoScriptError
 
-from streammetrics.adapters.redis_client import Client, RedisSettings, connect, hang_up, require_files, send, speaking
+from streammetrics.adapters.redis_client import Client, LazyClient, RedisSettings, require_files, send, speaking
 from streammetrics.adapters.redis_facts import RedisFacts, merged, read_facts
 from streammetrics.adapters.redis_transaction import Command, transact
 from streammetrics.errors import StateError
@@ -87,8 +86,7 @@ class RedisStore:
     def __init__(self, settings: RedisSettings) -> None:
         require_files(settings)
         self.settings = settings
-        self._lock = threading.Lock()
-        self._connected: Client | None = None
+        self._client = LazyClient(settings)
         names = ("claim", "load", "view", "settle")
         self._claim, self._load, self._view, self._settle = (Script(f"{name}.lua") for name in names)
         self._meta, self._settled = (f"{{{settings.namespace}:meta}}:{name}" for name in ("meta", "settled"))
@@ -204,20 +202,11 @@ class RedisStore:
         return self._ask(lambda client: read_facts(client, self.settings.place))
 
     def close(self) -> None:
-        with self._lock:
-            client, self._connected = self._connected, None
-        if client is not None:
-            hang_up(client)
+        self._client.close()
 
     def _ask(self, question: Callable[[Client], Answer]) -> Answer:
         with speaking(self.settings):
-            return question(self._client())
-
-    def _client(self) -> Client:
-        with self._lock:
-            if self._connected is None:
-                self._connected = connect(self.settings)
-            return self._connected
+            return question(self._client.get())
 
     def _keys(self, task: int) -> TaskKeys:
         return TaskKeys.of(self.settings.namespace, task)

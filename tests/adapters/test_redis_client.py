@@ -6,12 +6,13 @@ import contextlib
 import socket
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
-from redis.exceptions import ConnectionError, TimeoutError
+from redis.exceptions import ConnectionError, RedisClusterException, TimeoutError
 
-from streammetrics.adapters.redis_client import RESENDS_MAX, Client, RedisSettings, connect, hang_up, send
+from streammetrics.adapters.redis_client import RESENDS_MAX, Client, LazyClient, RedisSettings, connect, hang_up, send
 
 
 class Mute:
@@ -64,3 +65,20 @@ def test_a_broken_connection_is_made_anew_a_few_times() -> None:
         with pytest.raises(ConnectionError):
             send(client, "GET", "key")
         assert server.asked == 1 + RESENDS_MAX
+
+
+def test_a_client_is_made_once_and_anew_after_it_was_closed() -> None:
+    lazy = LazyClient(RedisSettings())
+    lazy.close()
+    with ThreadPoolExecutor(4) as pool:
+        clients = {*pool.map(lambda _: lazy.get(), range(100))}
+    assert len(clients) == 1
+    lazy.close()
+    assert lazy.get() not in clients
+    lazy.close()
+
+
+def test_nobody_is_asked_before_the_client_is() -> None:
+    lazy = LazyClient(RedisSettings(url="redis://127.0.0.1:1/0", cluster=True))
+    with pytest.raises(RedisClusterException):
+        lazy.get()

@@ -32,7 +32,7 @@ def test_troubles_are_told_with_the_setting_to_look_at(redis_url: str) -> None:
     with pytest.raises(StoreError, match=r"redis\.url"):
         away.read()
     shelf = RedisShelf(RedisSettings(url=redis_url, namespace="taken"), "history")
-    client = shelf._client()
+    client = shelf._client.get()
     client.execute_command("LPUSH", shelf.key, "another program's")  # type: ignore[no-untyped-call]
     with pytest.raises(StateError, match="another program"):
         shelf.read()

@@ -57,7 +57,7 @@ def owner(store: RedisStore) -> Owner:
 
 
 def close_connections(store: RedisStore) -> None:
-    pool: Any = store._client().connection_pool  # type: ignore[union-attr]  # the client of a single server
+    pool: Any = store._client.get().connection_pool  # type: ignore[union-attr]  # the client of a single server
     pool.disconnect()
 
 
@@ -192,7 +192,7 @@ def test_a_connection_is_given_back_clean(store: RedisStore, owner: Owner, serve
             assert [other["multi"] for other in own] == ["-1"] * len(own), answer
             assert len(own) <= 1, answer
         store.ping()
-    pool: Any = store._client().connection_pool  # type: ignore[union-attr]
+    pool: Any = store._client.get().connection_pool  # type: ignore[union-attr]
     assert len(pool._in_use_connections) == 0
     assert all(connection._connect_callbacks == [] for connection in pool._available_connections)
 
