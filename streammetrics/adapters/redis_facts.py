@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import redis
 from redis.cluster import ClusterNode
@@ -16,6 +16,15 @@ from streammetrics.errors import Problem
 VERSION_LEAST = (6, 2)
 CONFIG_NAMES = ("maxmemory-policy", "appendonly", "appendfsync", "save")
 KEEPS_EVERYTHING = "noeviction"
+
+
+class Risk(NamedTuple):
+    """One thing by which state could be lost: what the server has set, and what to do. `is_refused`: `run` does not go on with it."""
+
+    setting: str
+    value: str
+    mend: str
+    is_refused: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,19 +90,20 @@ class RedisFacts:
             return False
         return None if self.appendonly is None or self.save is None else True
 
-    def risks(self) -> tuple[Problem, ...]:
-        """Why state could be lost. `run` refuses an evicting policy (unless redis.allow_eviction) and warns of the rest.
+    def risks(self, allow_eviction: bool) -> tuple[Risk, ...]:
+        """Why state could be lost. An evicting policy is refused unless it is allowed (redis.allow_eviction); the rest is warned of.
 
-        >>> print(RedisFacts(maxmemory_policy="allkeys-lru", appendonly="yes").risks()[0].key)
-        maxmemory-policy
+        >>> [(risk.setting, risk.is_refused) for risk in RedisFacts(maxmemory_policy="allkeys-lru").risks(allow_eviction=False)]
+        [('maxmemory-policy', True)]
         """
         found = []
         if self.evicts:
             mend = "must be noeviction, or Redis deletes state when memory is short (CONFIG SET maxmemory-policy noeviction)"
-            found.append(Problem("maxmemory-policy", str(self.maxmemory_policy), mend))
+            mend += "" if allow_eviction else "; or set redis.allow_eviction to go on at that risk"
+            found.append(Risk("maxmemory-policy", str(self.maxmemory_policy), mend, not allow_eviction))
         if self.forgets:
             mend = "must be yes, or snapshots on (save), or a restart of Redis loses all state (CONFIG SET appendonly yes)"
-            found.append(Problem("appendonly", str(self.appendonly), mend))
+            found.append(Risk("appendonly", str(self.appendonly), mend, False))
         return tuple(found)
 
 

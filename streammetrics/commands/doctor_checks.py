@@ -111,7 +111,7 @@ def redis_findings(settings: Settings, seen: Seen) -> Iterator[Finding]:
 
 def _server_findings(store: RedisStore, settings: Settings) -> Iterator[Finding]:
     facts = store.facts()
-    problems, risks = facts.problems(settings.redis.cluster), facts.risks()
+    problems, risks = facts.problems(settings.redis.cluster), facts.risks(settings.redis.allow_eviction)
     for problem in problems:
         yield Finding("fail", f"{problem.key}: {problem.value}", problem.allowed)
     if not problems:
@@ -119,10 +119,8 @@ def _server_findings(store: RedisStore, settings: Settings) -> Iterator[Finding]
             "ok", f"Redis {facts.version or 'of unknown version'}, {facts.mode or 'mode unknown'}, {facts.role or 'role unknown'}"
         )
     for risk in risks:
-        evicts = risk.key == "maxmemory-policy" and not settings.redis.allow_eviction
-        also = "; or set redis.allow_eviction to go on at that risk" if evicts else ""
-        yield Finding("fail" if evicts else "warn", f"{risk.key} is {risk.value}", risk.allowed + also)
-    at_risk = {risk.key for risk in risks}
+        yield Finding("fail" if risk.is_refused else "warn", f"{risk.setting} is {risk.value}", risk.mend)
+    at_risk = {risk.setting for risk in risks}
     if facts.maxmemory_policy and "maxmemory-policy" not in at_risk:
         yield Finding("ok", f"maxmemory-policy {facts.maxmemory_policy}, {_memory(facts.used_memory, facts.maxmemory)}")
     if facts.appendonly and "appendonly" not in at_risk:

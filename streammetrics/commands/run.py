@@ -197,11 +197,11 @@ def _check_store(store: RedisStore, settings: Settings) -> None:
         place = store.settings.place
         raise StoreError(f"Redis at {place}: a replica takes no writes; name the primary in redis.url, or wait for a failover to end")
     problems = list(facts.problems(settings.redis.cluster))
-    for risk in facts.risks():
-        if risk.key == "maxmemory-policy" and not settings.redis.allow_eviction:
-            problems.append(Problem(f"redis {risk.key}", risk.value, f"{risk.allowed}; or set redis.allow_eviction to go on at that risk"))
+    for risk in facts.risks(settings.redis.allow_eviction):
+        if risk.is_refused:
+            problems.append(Problem(f"redis {risk.setting}", risk.value, risk.mend))
         else:
-            log.warning("state in Redis is at risk", setting=risk.key, value=risk.value, mend=risk.allowed)
+            log.warning("state in Redis is at risk", setting=risk.setting, value=risk.value, mend=risk.mend)
     if facts.unknown:
         log.info("Redis does not say everything", unknown=facts.unknown)
     if problems:

@@ -15,7 +15,7 @@ def test_a_server_with_redis_conf_has_no_problem_and_no_risk() -> None:
         finally:
             store.close()
     assert facts.problems(cluster=False) == ()
-    assert facts.risks() == ()
+    assert facts.risks(allow_eviction=False) == ()
     assert facts.unknown == ()
     assert (facts.appendonly, facts.appendfsync, facts.save, facts.maxmemory_policy) == ("yes", "everysec", "", "noeviction")
     assert facts.maxmemory == 2 << 30

@@ -298,7 +298,7 @@ def test_what_a_managed_redis_will_not_say_is_unknown(small_redis: tuple[RedisSe
     facts = store.facts()
     assert facts.unknown == ("appendfsync", "save")
     assert (facts.maxmemory_policy, facts.appendonly) == ("noeviction", "no")
-    assert (facts.problems(cluster=False), facts.risks()) == ((), ())
+    assert (facts.problems(cluster=False), facts.risks(allow_eviction=False)) == ((), ())
     (node,) = store.nodes()
     assert (node.evicts, node.forgets) == (False, None)
     blind = limited(server, namespace, [right for right in RIGHTS if right not in ("config|get", "info")])
@@ -356,18 +356,18 @@ def test_the_facts_of_a_server_fit_for_state(store: RedisStore) -> None:
     assert facts.used_memory is not None
     assert facts.used_memory > 0
     assert facts.maxmemory == 0
-    assert (facts.unknown, facts.problems(cluster=False), facts.risks()) == ((), (), ())
+    assert (facts.unknown, facts.problems(cluster=False), facts.risks(allow_eviction=False)) == ((), (), ())
 
 
 def test_eviction_and_forgetting_are_risks(small_redis: tuple[RedisServer, RedisStore]) -> None:
     server, store = small_redis
-    assert [risk.key for risk in store.facts().risks()] == ["appendonly"]
+    assert [risk.setting for risk in store.facts().risks(allow_eviction=False)] == ["appendonly"]
     with server.client() as client:
         client.config_set("maxmemory-policy", "allkeys-lru")
-        assert [risk.key for risk in store.facts().risks()] == ["maxmemory-policy", "appendonly"]
+        assert [risk.setting for risk in store.facts().risks(allow_eviction=False)] == ["maxmemory-policy", "appendonly"]
         client.config_set("save", "60 1")
         client.config_set("maxmemory-policy", "noeviction")
-        assert store.facts().risks() == ()
+        assert store.facts().risks(allow_eviction=False) == ()
 
 
 def test_each_server_tells_how_safe_state_is_with_it_as_soon_as_that_changes(small_redis: tuple[RedisServer, RedisStore]) -> None:
@@ -403,12 +403,12 @@ def test_every_primary_of_a_cluster_tells_for_itself(cluster_store: RedisStore, 
 
 def test_the_facts_of_a_cluster_tell_of_every_primary(cluster_store: RedisStore, redis_cluster: RedisCluster) -> None:
     facts = cluster_store.facts()
-    assert (facts.mode, facts.maxmemory_policy, facts.unknown, facts.risks()) == ("cluster", "noeviction", (), ())
+    assert (facts.mode, facts.maxmemory_policy, facts.unknown, facts.risks(allow_eviction=False)) == ("cluster", "noeviction", (), ())
     assert facts.problems(cluster=True) == ()
     with redis_cluster.nodes[1].client() as client:
         client.config_set("maxmemory-policy", "allkeys-lru")
         try:
-            assert [risk.value for risk in cluster_store.facts().risks()] == ["allkeys-lru | noeviction"]
+            assert [risk.value for risk in cluster_store.facts().risks(allow_eviction=False)] == ["allkeys-lru | noeviction"]
         finally:
             client.config_set("maxmemory-policy", "noeviction")
 
