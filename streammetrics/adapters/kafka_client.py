@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 import structlog
+from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 from kafka.net.compat import KafkaNetClient
 
@@ -248,3 +249,20 @@ def starting(what: str, settings: KafkaSettings) -> Iterator[Network]:
             f"{what} cannot be started, though {', '.join(settings.bootstrap_servers)} accepts connections ({error}{hint}{login}); "
             f"check kafka.security_protocol (now {settings.security_protocol}), certificates and credentials"
         ) from error
+
+
+@contextlib.contextmanager
+def asking(settings: KafkaSettings, what: str) -> Iterator[Any]:
+    """An admin client to ask a broker for `what`, such as "its topics".
+
+    Raises SourceError when no broker can be asked, or does not say; ConfigError for certificate files that cannot be used.
+    """
+    require_reachable(settings)
+    with starting("the Kafka admin client", settings) as network:
+        admin = KafkaAdminClient(**connection_options(settings), kafka_client=network)
+    try:
+        yield admin
+    except KafkaError as error:
+        raise SourceError(f"the broker does not describe {what}: {error}") from error
+    finally:
+        admin.close()

@@ -6,10 +6,9 @@ import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from kafka import KafkaAdminClient
-from kafka.errors import InvalidTopicError, KafkaError, TopicAuthorizationFailedError, UnknownTopicOrPartitionError, for_code
+from kafka.errors import InvalidTopicError, TopicAuthorizationFailedError, UnknownTopicOrPartitionError, for_code
 
-from streammetrics.adapters.kafka_client import KafkaSettings, connection_options, require_reachable, starting
+from streammetrics.adapters.kafka_client import KafkaSettings, asking
 from streammetrics.errors import ConfigError, Problem, SourceError
 
 
@@ -64,15 +63,8 @@ class Described:
 
 def describe_topics(settings: KafkaSettings, names: Sequence[str]) -> Described:
     """What there is of these topics. Creates none. Raises SourceError when the broker cannot be asked, or cannot say now."""
-    require_reachable(settings)
-    with starting("the Kafka admin client", settings) as network:
-        admin = KafkaAdminClient(**connection_options(settings), kafka_client=network)
-    try:
+    with asking(settings, "its topics") as admin:
         found = admin.describe_topics(list(names))
-    except KafkaError as error:
-        raise SourceError(f"the broker does not describe its topics: {error}") from error
-    finally:
-        admin.close()
     return Described(
         {
             entry["name"]: Topic(entry["name"], topic_id_text(entry.get("topic_id")), len(entry["partitions"]))
