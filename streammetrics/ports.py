@@ -100,6 +100,15 @@ class DeadLetter(NamedTuple):
     offset: int
     value: bytes | None
 
+    @property
+    def key(self) -> str:
+        """What names it, the same for a letter that is written again after a crash.
+
+        >>> DeadLetter("empty", "a record must hold an event", Input("feedback", 3), 17, None).key
+        'feedback:3:17'
+        """
+        return f"{self.input.topic}:{self.input.partition}:{self.offset}"
+
 
 class DeadLetters(Protocol):
     def write(self, letters: Iterable[DeadLetter]) -> None:

@@ -288,7 +288,7 @@ def _packed(letters: Iterable[DeadLetter]) -> Iterator[bytes]:
     encode = msgspec.json.Encoder().encode
     for letter in letters:
         line: dict[str, object] = {
-            "key": _sendable(f"{letter.input.topic}:{letter.input.partition}:{letter.offset}"),
+            "key": _sendable(letter.key),
             "reason": letter.reason,
             "detail": _sendable(letter.detail),
             "input": _sendable(letter.input.topic),

@@ -89,9 +89,7 @@ class KafkaDeadLetters:
                 sent.append(
                     (
                         letter,
-                        self._producer.send(
-                            self._topic, key=key_of(letter).encode("utf-8", "backslashreplace"), value=value, headers=packed
-                        ),
+                        self._producer.send(self._topic, key=letter.key.encode("utf-8", "backslashreplace"), value=value, headers=packed),
                     )
                 )
             self._producer.flush(timeout=WRITE_MS_MAX / 1_000)
@@ -132,11 +130,6 @@ def _parcels(letters: Iterable[DeadLetter]) -> Iterator[list[DeadLetter]]:
         parcel.append(letter)
     if parcel:
         yield parcel
-
-
-def key_of(letter: DeadLetter) -> str:
-    """`topic:partition:offset`, the same for a letter that is written again after a crash."""
-    return f"{letter.input.topic}:{letter.input.partition}:{letter.offset}"
 
 
 def _headers(letter: DeadLetter) -> dict[str, str]:
