@@ -124,8 +124,7 @@ class KafkaSettings(Section):
             for name in ("sasl_mechanism", "sasl_username", "sasl_password"):
                 if not getattr(self, name):
                     yield Clash((f"kafka.{name}", "kafka.security_protocol"), f"is needed with security_protocol {self.security_protocol}")
-        if self.ssl_keyfile and not self.ssl_certfile:
-            yield Clash(("kafka.ssl_certfile", "kafka.ssl_keyfile"), "is needed with kafka.ssl_keyfile: a key alone identifies nobody")
+        yield from _key_without_certificate(self, "kafka")
 
     def advice(self) -> Iterator[str]:
         """What works, but probably not as meant."""
@@ -168,8 +167,7 @@ class RedisSettings(Section):
             yield Clash(("redis.password", "redis.url"), "redis.url holds a password too; keep one of them")
         if self.username and (parts.username or "username" in query):
             yield Clash(("redis.username", "redis.url"), "redis.url holds a user too; keep one of them")
-        if self.ssl_keyfile and not self.ssl_certfile:
-            yield Clash(("redis.ssl_certfile", "redis.ssl_keyfile"), "is needed with redis.ssl_keyfile: a key alone identifies nobody")
+        yield from _key_without_certificate(self, "redis")
 
     def advice(self) -> Iterator[str]:
         """What works, but probably not as meant."""
@@ -244,8 +242,7 @@ class HttpSettings(Section):
 
     def clashes(self) -> Iterator[Clash]:
         """What cannot work together in this section."""
-        if self.ssl_keyfile and not self.ssl_certfile:
-            yield Clash(("http.ssl_certfile", "http.ssl_keyfile"), "is needed with http.ssl_keyfile: a key alone identifies nobody")
+        yield from _key_without_certificate(self, "http")
         if self.username and not self.password_hash:
             yield Clash(("http.password_hash", "http.username"), "is needed with http.username")
         if self.password_hash and not self.username:
@@ -268,6 +265,12 @@ class ExporterSettings(Section):
 class LogSettings(Section):
     level: Literal["debug", "info", "warning", "error"] = setting("info", "The least important lines to write.")
     format: Literal["auto", "console", "json"] = setting("auto", "auto: console on a terminal, JSON lines elsewhere.")
+
+
+def _key_without_certificate(section: KafkaSettings | RedisSettings | HttpSettings, name: str) -> Iterator[Clash]:
+    if section.ssl_keyfile and not section.ssl_certfile:
+        rule = f"is needed with {name}.ssl_keyfile: a key alone identifies nobody"
+        yield Clash((f"{name}.ssl_certfile", f"{name}.ssl_keyfile"), rule)
 
 
 def _is_loopback(host: str) -> bool:
