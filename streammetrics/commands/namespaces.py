@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
 import click
-from rich.console import Console
 from rich.filesize import decimal
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 
 from streammetrics.adapters.redis_namespaces import Namespace, Noticed, RedisNamespaces
 from streammetrics.commands.connections import redis_settings
 from streammetrics.commands.logs import configure_quiet_logs
+from streammetrics.commands.progress import progress_bar
 from streammetrics.commands.terminal import FittingTable, output_console
 from streammetrics.config import Settings
 from streammetrics.errors import StreammetricsError
@@ -92,12 +92,5 @@ def _require_unused(store: RedisNamespaces, name: str) -> None:
 
 @contextmanager
 def _progress(what: str) -> Iterator[Noticed]:
-    """A bar on standard error for as long as the block runs; nothing where that is no terminal."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield lambda done, total: None
-        return
-    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(elapsed_when_finished=True))
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task(what, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+    with progress_bar(what, MofNCompleteColumn(), TimeRemainingColumn(elapsed_when_finished=True)) as update:
+        yield lambda done, total: update(completed=done, total=total)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+from rich.progress import DownloadColumn, TaskProgressColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from streammetrics.adapters.file_source import STDIN, FileSource
 from streammetrics.commands.logs import configure_quiet_logs
 from streammetrics.commands.output_paths import require_distinct
+from streammetrics.commands.progress import progress_bar
 from streammetrics.commands.replay_files import Outputs, replay
 from streammetrics.commands.tables import Arm, arms_of_totals, arms_of_window, counter_lines, main_metrics, values_table
 from streammetrics.commands.terminal import output_console
@@ -26,30 +26,15 @@ def replay_and_show(settings: Settings, files: Sequence[str], outputs: Outputs, 
     require_distinct((Path(file) for file in files if file != STDIN), written)
     configure_quiet_logs(settings.log.level, settings.log.format)
     console = None if quiet else output_console()
-    with _progress(quiet) as progress:
-        report, engine = replay(settings, files, outputs, flush=flush, progress=progress)
+    columns = (TaskProgressColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn(elapsed_when_finished=True))
+    with progress_bar("replay", *columns, wanted=not quiet) as update:
+
+        def told(source: FileSource) -> None:
+            update(completed=source.bytes_read, total=source.bytes_total)
+
+        report, engine = replay(settings, files, outputs, flush=flush, progress=told)
     if console is not None:
         _show(console, settings, report, engine.layout, flush)
-
-
-@contextmanager
-def _progress(quiet: bool) -> Iterator[Callable[[FileSource], None]]:
-    """A bar on standard error for as long as the block runs; nothing where that is no terminal."""
-    console = Console(stderr=True)
-    if quiet or not console.is_terminal:
-        yield lambda source: None
-        return
-    columns = (
-        TextColumn("replay"),
-        BarColumn(),
-        TaskProgressColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(elapsed_when_finished=True),
-    )
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("replay", total=None)
-        yield lambda source: bar.update(task, completed=source.bytes_read, total=source.bytes_total)
 
 
 def _show(console: Console, settings: Settings, report: Report, layout: Layout, flush: bool) -> None:

@@ -12,12 +12,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import IO, Protocol
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.progress import TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from streammetrics.adapters.clock import SystemClock
 from streammetrics.commands.logs import configure_quiet_logs
 from streammetrics.commands.output_paths import standard_output
+from streammetrics.commands.progress import progress_bar
 from streammetrics.commands.signals import stopping
 from streammetrics.commands.simulate_plan import STDOUT, Plan, Wishes, plan_of
 from streammetrics.commands.written_whole import WrittenWhole
@@ -122,25 +122,14 @@ def _to_kafka(settings: Settings, plan: Plan) -> Iterator[Sink]:
 
 @contextmanager
 def _progress(plan: Plan) -> Iterator[Callable[[Made], None]]:
-    """A bar on standard error for as long as the block runs; nothing where that is no terminal."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield lambda made: None
-        return
-    columns = (
-        TextColumn("simulate"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TextColumn("{task.fields[records]:,} records"),
-        TimeElapsedColumn(),
-    )
+    """A bar by records where they are bounded, else by event time."""
+    columns = (TaskProgressColumn(), TextColumn("{task.fields[records]:,} records"), TimeElapsedColumn())
     total = plan.events_max if plan.events_max is not None else plan.span_ms
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("simulate", total=total, records=0)
+    with progress_bar("simulate", *columns, total=total, records=0) as update:
 
         def told(made: Made) -> None:
             done = made.records if plan.events_max is not None else made.newest_ms - plan.traffic.start_ms
-            bar.update(task, completed=done, records=made.records)
+            update(completed=done, records=made.records)
 
         yield told
 
