@@ -7,7 +7,31 @@ from dataclasses import dataclass
 
 
 class StreammetricsError(Exception):
-    """The base of every error that streammetrics raises on purpose."""
+    """The base of every error that streammetrics raises on purpose. `told` is what is wrong; `mend` what to do, where that is said apart.
+
+    >>> print(StreammetricsError("no broker can be reached", "start one"))
+    no broker can be reached; start one
+    """
+
+    def __init__(self, told: str, mend: str = "") -> None:
+        super().__init__(*filter(None, (told, mend)))
+        self.told, self.mend = told, mend
+
+    def __str__(self) -> str:
+        return f"{self.told}; {self.mend}" if self.mend else self.told
+
+
+class CallerError(StreammetricsError, ValueError):
+    """The caller's fault: what was given to a function breaks a rule. `subject` names it; `rule` has the value got and what is allowed.
+
+    >>> print(CallerError("seed", "got -1; allowed are whole numbers >= 0"))
+    seed: got -1; allowed are whole numbers >= 0
+    """
+
+    def __init__(self, subject: str, rule: str) -> None:
+        super().__init__(f"{subject}: {rule}")
+        self.args = (subject, rule)  # what it is made of again where it is copied or comes from another process
+        self.subject, self.rule = subject, rule
 
 
 class MalformedEvent(StreammetricsError):

@@ -131,7 +131,7 @@ class ExperimentSettings(Section):
             try:
                 policy = self.policy(name)
             except ExperimentError as error:
-                yield Clash((key if name else f"experiments.{str(error).partition(':')[0]}",), f"{name}: {error}" if name else str(error))
+                yield Clash((key if name else f"experiments.{error.subject}",), f"{name}: {error}" if name else str(error))
                 continue
             if unknown := [measure for measure in policy.paging if measure not in measures]:
                 told = f"{name}: " if name else ""

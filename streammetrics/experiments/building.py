@@ -66,7 +66,7 @@ def build_report(measures: Measures, policy: Policy, stored: Stored, scales: Map
     for variant, sums in stored.moments.items():
         if len(sums) != measures.moments_width:
             raise ExperimentError(
-                f"moments of {variant!r}: got {len(sums)} numbers; allowed are {measures.moments_width}, as in the layout"
+                f"moments of {variant!r}", f"got {len(sums)} numbers; allowed are {measures.moments_width}, as in the layout"
             )
     policy = policy.deciding(measures)
     control = policy.control_of(list(stored.moments))

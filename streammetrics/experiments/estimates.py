@@ -136,7 +136,7 @@ def choose_tau(estimates: Sequence[Estimate], minimum_lift: float) -> float | No
     0.0670...
     """
     if not 0 < minimum_lift < math.inf:
-        raise ExperimentError(f"minimum_lift: got {minimum_lift!r}; allowed are finite numbers above 0")
+        raise ExperimentError("minimum_lift", f"got {minimum_lift!r}; allowed are finite numbers above 0")
     users = sum(each.users for each in estimates)
     total = math.fsum(each.mean * each.users for each in estimates)
     variance = math.fsum(each.variance for each in estimates)
@@ -152,6 +152,6 @@ def _variance(treatment: Estimate, control: Estimate, ratio: float) -> float:
 def _boundary(treatment: Estimate, control: Estimate, tau: float, boundary: Callable[[float, float], float], alpha: float) -> float | None:
     """Standard errors that the comparison may stray; None without variance."""
     if not 0 < tau < math.inf:
-        raise ExperimentError(f"tau: got {tau!r}; allowed are finite numbers above 0")
+        raise ExperimentError("tau", f"got {tau!r}; allowed are finite numbers above 0")
     variance = _variance(treatment, control, 1.0)
     return boundary(variance / (tau * tau), alpha) if 0 < variance < math.inf else None

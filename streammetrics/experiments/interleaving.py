@@ -37,9 +37,9 @@ def list_credit(teams: Sequence[str | None], grades: Sequence[float], control: s
     (0, None)
     """
     if len(teams) != len(grades):
-        raise ExperimentError(f"grades: got {len(grades)}; allowed are {len(teams)}, one an item as `teams`")
+        raise ExperimentError("grades", f"got {len(grades)}; allowed are {len(teams)}, one an item as `teams`")
     if control == team:
-        raise ExperimentError(f"team: got {team!r}, which is the control; allowed is another team")
+        raise ExperimentError("team", f"got {team!r}, which is the control; allowed is another team")
     if control not in teams or team not in teams:
         return None
     ours = sum(grade >= threshold for of, grade in zip(teams, grades, strict=True) if of == team)
@@ -56,7 +56,7 @@ def credit_moments(lists: int, credit: int) -> list[int]:
     [1, 3, 9, -2, 4, -6]
     """
     if lists < 0 or abs(credit) > lists:
-        raise ExperimentError(f"credit: got {credit} for {lists} lists; allowed are sums of one of -1, 0, 1 a list")
+        raise ExperimentError("credit", f"got {credit} for {lists} lists; allowed are sums of one of -1, 0, 1 a list")
     return [1, lists, lists * lists, credit, credit * credit, lists * credit] if lists else [0] * CREDIT_WIDTH
 
 
@@ -112,7 +112,7 @@ def preference(moments: Sequence[int], alpha: float, min_users: int = 100, tau: 
     (0.25, True, True)
     """
     if len(moments) != CREDIT_WIDTH:
-        raise ExperimentError(f"moments: got {len(moments)} numbers; allowed are {CREDIT_WIDTH}")
+        raise ExperimentError("moments", f"got {len(moments)} numbers; allowed are {CREDIT_WIDTH}")
     users, lists, dd, y, yy, yd = moments
     if lists <= 0:
         return None

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from streammetrics.errors import StreammetricsError
+from streammetrics.errors import CallerError
 
 Kind: TypeAlias = Literal["mean", "ratio", "users"]
 
@@ -33,7 +33,7 @@ USER_GRAIN: Final = {"hit_rate": "user_hit_rate"}
 """Metrics that are 0 or 1 for a list, and the measure that says whether a user ever had a 1."""
 
 
-class ExperimentError(StreammetricsError, ValueError):
+class ExperimentError(CallerError):
     """The caller's fault: a rule of the experiment statistics is broken. The message gives the rule and the value."""
 
 
@@ -152,7 +152,7 @@ class Measures:
         for measure in self.all:
             if str(measure) == name:
                 return measure
-        raise ExperimentError(f"measure: got {name!r}; allowed are {', '.join(self.names)}")
+        raise ExperimentError("measure", f"got {name!r}; allowed are {', '.join(self.names)}")
 
     def places(self, measure: Measure) -> Places:
         """Where a measure's moments stand."""
@@ -162,7 +162,7 @@ class Measures:
     def covariate_places(self, measure: Measure) -> CovariatePlaces:
         """Where the moments of a measure's covariate stand; ExperimentError in a layout without covariates."""
         if not self.covariates:
-            raise ExperimentError("covariates: this layout has none; allowed is Measures(columns, covariates=True)")
+            raise ExperimentError("covariates", "this layout has none; allowed is Measures(columns, covariates=True)")
         return CovariatePlaces(*(self._place(*pair) for pair in self._covariate_pairs(self.all.index(measure), measure)))
 
     @cached_property
@@ -207,7 +207,7 @@ class Measures:
             for covariate in known:
                 row += (0, 0) if covariate is None else (1, covariate)
         elif covariates is not None:
-            raise ExperimentError("covariates: got some; this layout has none: Measures(columns, covariates=True)")
+            raise ExperimentError("covariates", "got some; this layout has none: Measures(columns, covariates=True)")
         return row
 
     def covariate_values(self, earlier: Sequence[int]) -> list[int | None]:
@@ -251,7 +251,7 @@ class Measures:
     @staticmethod
     def _check(what: str, values: Sequence[Any], width: int) -> None:
         if len(values) != width:
-            raise ExperimentError(f"{what}: got {len(values)} numbers; allowed are {width}, as in the layout")
+            raise ExperimentError(what, f"got {len(values)} numbers; allowed are {width}, as in the layout")
 
     def _place(self, one: int, other: int) -> int:
         return self._at[(one, other) if one <= other else (other, one)]

@@ -45,7 +45,7 @@ def of_user(measures: Measures, totals: Sequence[int], covariates: Sequence[int 
     """
     row = measures.row(totals, covariates)
     if totals[0] < 0:
-        raise ExperimentError(f"totals: got {totals[0]} lists; allowed are 0 or more")
+        raise ExperimentError("totals", f"got {totals[0]} lists; allowed are 0 or more")
     if totals[0] == 0:
         return zero(measures)
     return [row[one] * row[other] for one, other in measures.pairs]
@@ -104,7 +104,7 @@ def of_users(
     else:
         listed = [[int(value) for value in each] for each in totals]
         if any(each and each[0] < 0 for each in listed):
-            raise ExperimentError(f"totals: got {min(each[0] for each in listed)} lists; allowed are 0 or more")
+            raise ExperimentError("totals", f"got {min(each[0] for each in listed)} lists; allowed are 0 or more")
         with_covariates = list(covariates) if len(covariates) else [None] * len(listed)
         rows = [measures.row(each, extra) for each, extra in zip(listed, with_covariates, strict=True) if any(each[:1])]
         large = any(abs(value) >= TOTAL_MAX for row in rows for value in row)
@@ -119,9 +119,9 @@ def of_users(
 
 def _rows(measures: Measures, totals: npt.NDArray[np.int64], covariates: npt.NDArray[np.int64] | None) -> npt.NDArray[np.int64]:
     if totals.ndim != 2 or totals.shape[1] != measures.totals_width:
-        raise ExperimentError(f"totals: got shape {totals.shape}; allowed is (users, {measures.totals_width})")
+        raise ExperimentError("totals", f"got shape {totals.shape}; allowed is (users, {measures.totals_width})")
     if (totals[:, 0] < 0).any():
-        raise ExperimentError(f"totals: got {totals[:, 0].min()} lists; allowed are 0 or more")
+        raise ExperimentError("totals", f"got {totals[:, 0].min()} lists; allowed are 0 or more")
     listed = totals[totals[:, 0] != 0]
     ones = np.ones((len(listed), 1), dtype=np.int64)
     hits = listed[:, [place - 1 for place in measures.hits]] != 0

@@ -102,4 +102,4 @@ class Policy:
 
 def _check(name: str, value: object, fine: bool, allowed: str) -> None:
     if not fine:
-        raise ExperimentError(f"{name}: got {value!r}; allowed are {allowed}")
+        raise ExperimentError(name, f"got {value!r}; allowed are {allowed}")

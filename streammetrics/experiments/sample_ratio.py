@@ -64,16 +64,16 @@ def check_shares(shares: Mapping[str, float]) -> None:
     """Raises ExperimentError for a share that is not a number from SHARE_LEAST to SHARE_MOST."""
     for variant, share in shares.items():
         if not SHARE_LEAST <= share <= SHARE_MOST:
-            raise ExperimentError(f"share of {variant!r}: got {share!r}; allowed are numbers from {SHARE_LEAST:f} to {SHARE_MOST:,}")
+            raise ExperimentError(f"share of {variant!r}", f"got {share!r}; allowed are numbers from {SHARE_LEAST:f} to {SHARE_MOST:,}")
 
 
 def _check(counts: Mapping[str, int], shares: Mapping[str, float] | None, concentration: float) -> None:
     for variant, count in counts.items():
         if count < 0:
-            raise ExperimentError(f"first exposures of {variant!r}: got {count}; allowed are 0 or more")
+            raise ExperimentError(f"first exposures of {variant!r}", f"got {count}; allowed are 0 or more")
     if shares is not None:
         if not shares:
-            raise ExperimentError("shares: got none; allowed is a share for each variant, or None for equal shares")
+            raise ExperimentError("shares", "got none; allowed is a share for each variant, or None for equal shares")
         check_shares(shares)
     if not 0 < concentration < math.inf:
-        raise ExperimentError(f"concentration: got {concentration!r}; allowed are finite numbers above 0")
+        raise ExperimentError("concentration", f"got {concentration!r}; allowed are finite numbers above 0")

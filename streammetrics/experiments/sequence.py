@@ -73,6 +73,6 @@ def p_value(z: float, ratio: float) -> float:
 
 def _check(ratio: float, alpha: float) -> None:
     if not 0 < ratio < math.inf:
-        raise ExperimentError(f"V / tau**2: got {ratio!r}; allowed are finite numbers above 0")
+        raise ExperimentError("V / tau**2", f"got {ratio!r}; allowed are finite numbers above 0")
     if not 0 < alpha < 1:
-        raise ExperimentError(f"alpha: got {alpha!r}; allowed are numbers between 0 and 1")
+        raise ExperimentError("alpha", f"got {alpha!r}; allowed are numbers between 0 and 1")

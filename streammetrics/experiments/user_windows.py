@@ -49,9 +49,9 @@ def occurrences(rows: Ints, panes: Ints, levels: Ints, last: Ints, gap_max: int)
     [[9, 9]]
     """
     if gap_max < 1:
-        raise ExperimentError(f"gap_max: got {gap_max}; allowed are 1 or more, the panes of the longest window")
+        raise ExperimentError("gap_max", f"got {gap_max}; allowed are 1 or more, the panes of the longest window")
     if np.any(panes < last[rows, 0]):
-        raise ExperimentError("panes: got one before the last of its user; allowed are lists in the order of time")
+        raise ExperimentError("panes", "got one before the last of its user; allowed are lists in the order of time")
     order = np.lexsort((panes, rows))
     rows, panes, levels = rows[order], panes[order], levels[order]
     first = _changes(rows) | _changes(panes)  # of each user's lists of one pane
@@ -92,5 +92,5 @@ def are_first(panes: Ints, gaps: Ints, start: int, end: int, gap_max: int) -> np
     2
     """
     if end - start > gap_max:
-        raise ExperimentError(f"window: got {end - start} panes; allowed are at most gap_max, {gap_max}")
+        raise ExperimentError("window", f"got {end - start} panes; allowed are at most gap_max, {gap_max}")
     return (start <= panes) & (panes < end) & (panes - gaps < start)

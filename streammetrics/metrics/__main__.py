@@ -132,11 +132,11 @@ def _request(given: argparse.Namespace) -> tuple[dict[Metric, str], Spec]:
     if given.level is not None:
         spec = replace(spec, relevance_threshold=given.level)
     if not 0 <= given.digits <= 17:
-        raise MetricError(f"--digits: got {given.digits}; allowed are whole numbers 0..17")
+        raise MetricError("--digits", f"got {given.digits}; allowed are whole numbers 0..17")
     if [given.run, given.qrels, given.compare].count("-") > 1:
-        raise MetricError("files: got - twice; allowed is standard input once")
+        raise MetricError("files", "got - twice; allowed is standard input once")
     if given.compare and (given.per_query or given.format == "trec"):
-        raise MetricError("--compare: got --per-query or --format trec beside it; allowed are table, json and csv, without --per-query")
+        raise MetricError("--compare", "got --per-query or --format trec beside it; allowed are table, json and csv, without --per-query")
     check_choices(given.unpaired, given.confidence, given.samples, given.seed, "none")
     return labels, spec
 
@@ -194,7 +194,7 @@ def _answer(given: argparse.Namespace, labels: dict[Metric, str], spec: Spec) ->
     for path, other, only in ((given.run, given.compare, comparison.only_a), (given.compare, given.run, comparison.only_b)):
         if only and given.unpaired == "error":
             found = f"{_counted(len(only))} that {other} lacks, {only[0]!r} for one"
-            raise MetricError(f"{path}: got {found}; allowed are runs of the same queries, or --unpaired drop")
+            raise MetricError(path, f"got {found}; allowed are runs of the same queries, or --unpaired drop")
         if only:
             _tell(f"note: {path}: {_counted(len(only))} that the other run lacks left out of the comparison")
     return comparison_text(a, b, comparison, given.format, labels=labels, digits=given.digits)
@@ -215,7 +215,7 @@ def _evaluated(
         judged = from_run(run, qrels, ties=given.ties, complete=given.complete, negative="zero")
     _tell_left_out(path, judged)
     if not len(judged):
-        raise MetricError(f"{path}: got no query that {given.qrels} judges; allowed are files about the same queries")
+        raise MetricError(path, f"got no query that {given.qrels} judges; allowed are files about the same queries")
     if users is not None:
         judged = replace(judged, users=_users_of(judged, users, given.by_user))
     with _in_words_of_the_command(files):
@@ -226,7 +226,7 @@ def _evaluated(
 def _users_of(judged: Judged, users: dict[str, str], path: str) -> tuple[str, ...]:
     lacking = [str(query) for query in judged.lists if query not in users]
     if lacking:
-        raise MetricError(f"{path}: got no user for {_counted(len(lacking))}, {lacking[0]!r} for one; allowed is a user for every query")
+        raise MetricError(path, f"got no user for {_counted(len(lacking))}, {lacking[0]!r} for one; allowed is a user for every query")
     return tuple(users[str(query)] for query in judged.lists)
 
 
@@ -236,9 +236,9 @@ def _in_words_of_the_command(files: Mapping[str, str]) -> Iterator[None]:
     try:
         yield
     except MetricError as error:
-        subject, colon, rest = str(error).partition(":")
-        said = f"{files[subject]}: {error}" if subject in files else f"{_OPTIONS.get(subject, subject)}{colon}{rest}"
-        raise MetricError(said) from None
+        if error.subject in files:
+            raise MetricError(files[error.subject], str(error)) from None
+        raise MetricError(_OPTIONS.get(error.subject, error.subject), error.rule) from None
 
 
 def _tell_left_out(path: str, judged: Judged) -> None:

@@ -16,9 +16,9 @@ def whole_numbers(name: str, values: npt.ArrayLike) -> Ints:
     """A one-dimensional array of whole numbers as int64; an empty one may have any dtype."""
     array = _one_dimension(name, values)
     if array.size and array.dtype.kind not in "iu":
-        raise MetricError(f"{name}: got dtype {array.dtype}; allowed are whole numbers")
+        raise MetricError(name, f"got dtype {array.dtype}; allowed are whole numbers")
     if array.dtype == np.uint64 and array.size and array.max() > np.iinfo(np.int64).max:
-        raise MetricError(f"{name}: got {array.max()} at index {array.argmax()}; allowed are whole numbers that fit int64")
+        raise MetricError(name, f"got {array.max()} at index {array.argmax()}; allowed are whole numbers that fit int64")
     return array.astype(np.int64, copy=False)
 
 
@@ -33,39 +33,39 @@ def matrix(name: str, values: npt.ArrayLike) -> AnyArray:
     """A two-dimensional array of numbers, in its own dtype."""
     array = _as_array(name, values)
     if array.ndim != 2:
-        raise MetricError(f"{name}: got {array.ndim} dimensions; allowed are 2 (lists, ranks)")
+        raise MetricError(name, f"got {array.ndim} dimensions; allowed are 2 (lists, ranks)")
     _require_numeric(name, array)
     return array
 
 
 def _as_array(name: str, values: npt.ArrayLike) -> AnyArray:
     if hasattr(values, "mask") and hasattr(values, "filled"):
-        raise MetricError(f"{name}: got a masked array; allowed is one without a mask, fill it first")
+        raise MetricError(name, "got a masked array; allowed is one without a mask, fill it first")
     try:
         return np.asarray(values)
     except (ValueError, TypeError, OverflowError) as error:
-        raise MetricError(f"{name}: got {type(values).__name__} that is no array ({error}); allowed is an array of numbers") from None
+        raise MetricError(name, f"got {type(values).__name__} that is no array ({error}); allowed is an array of numbers") from None
 
 
 def _one_dimension(name: str, values: npt.ArrayLike) -> AnyArray:
     array = _as_array(name, values)
     if array.ndim != 1:
-        raise MetricError(f"{name}: got {array.ndim} dimensions; allowed is 1")
+        raise MetricError(name, f"got {array.ndim} dimensions; allowed is 1")
     return array
 
 
 def _require_numeric(name: str, array: AnyArray) -> None:
     if array.size and array.dtype.kind not in "biuf":
-        raise MetricError(f"{name}: got dtype {array.dtype}; allowed are real numbers")
+        raise MetricError(name, f"got dtype {array.dtype}; allowed are real numbers")
 
 
 def check_grade(grade: object, plan: Plan) -> None:
     """One grade: a finite number in 0..grade_max, whole if gains are a table."""
     number = isinstance(grade, int | float | np.integer | np.floating | np.bool_)
     if not number or not 0 <= grade <= plan.grade_max:  # type: ignore[operator]
-        raise MetricError(f"grade: got {grade!r}; {_allowed_grades(plan.grade_max)}")
+        raise MetricError("grade", f"got {grade!r}; {_allowed_grades(plan.grade_max)}")
     if plan.whole_grades_only and grade != int(grade):  # type: ignore[call-overload]
-        raise MetricError(f"grade: got {grade!r}; {_allowed_whole(plan.grade_max)}")
+        raise MetricError("grade", f"got {grade!r}; {_allowed_whole(plan.grade_max)}")
 
 
 def check_grades(grades: AnyArray, rows: Ints, positions: Ints | None, plan: Plan, first: int = 0) -> Floats:
@@ -79,10 +79,10 @@ def check_grades(grades: AnyArray, rows: Ints, positions: Ints | None, plan: Pla
     with np.errstate(invalid="ignore"):
         if not (doubles.min() >= 0 and doubles.max() <= plan.grade_max):
             bad = ~((doubles >= 0) & (doubles <= plan.grade_max))
-            raise MetricError(f"{_first_of(doubles, bad, rows, positions, first)}; {_allowed_grades(plan.grade_max)}")
+            raise MetricError("grade", f"{_first_of(doubles, bad, rows, positions, first)}; {_allowed_grades(plan.grade_max)}")
     if plan.whole_grades_only and (doubles != np.floor(doubles)).any():
         bad = doubles != np.floor(doubles)
-        raise MetricError(f"{_first_of(doubles, bad, rows, positions, first)}; {_allowed_whole(plan.grade_max)}")
+        raise MetricError("grade", f"{_first_of(doubles, bad, rows, positions, first)}; {_allowed_whole(plan.grade_max)}")
     return doubles
 
 
@@ -90,7 +90,7 @@ def _first_of(doubles: Floats, bad: AnyArray, rows: Ints, positions: Ints | None
     """The first bad grade, and where it is."""
     hit = int(np.flatnonzero(bad)[0])
     place = "never shown" if positions is None else f"position {positions[hit]}"
-    return f"grade: got {doubles[hit]:g} at list {first + rows[hit]}, {place}"
+    return f"got {doubles[hit]:g} at list {first + rows[hit]}, {place}"
 
 
 def _allowed_grades(grade_max: float) -> str:
@@ -105,13 +105,13 @@ def check_lengths(lengths: Ints, items_max: int) -> None:
     """Every list has 0..items_max items."""
     if lengths.size and not (lengths.min() >= 0 and lengths.max() <= items_max):
         row = int(np.flatnonzero((lengths < 0) | (lengths > items_max))[0])
-        raise MetricError(f"length: got {lengths[row]} at list {row}; {_allowed_lengths(items_max)}")
+        raise MetricError("length", f"got {lengths[row]} at list {row}; {_allowed_lengths(items_max)}")
 
 
 def check_length(length: object, items_max: int) -> None:
     """One length: a whole number in 0..items_max."""
     if not isinstance(length, int | np.integer) or not 0 <= length <= items_max:
-        raise MetricError(f"length: got {length!r}; {_allowed_lengths(items_max)}")
+        raise MetricError("length", f"got {length!r}; {_allowed_lengths(items_max)}")
 
 
 def _allowed_lengths(items_max: int) -> str:
@@ -121,16 +121,16 @@ def _allowed_lengths(items_max: int) -> str:
 def check_hits(lengths: Ints, rows: Ints, positions: Ints, grades: AnyArray) -> None:
     """Hits are parallel arrays, each row names a list, each position lies in its list."""
     if not rows.size == positions.size == grades.size:
-        raise MetricError(f"hits: got {rows.size} rows, {positions.size} positions, {grades.size} grades; allowed are equal sizes")
+        raise MetricError("hits", f"got {rows.size} rows, {positions.size} positions, {grades.size} grades; allowed are equal sizes")
     if rows.size == 0:
         return
     if not (rows.min() >= 0 and rows.max() < lengths.size):
         hit = int(np.flatnonzero((rows < 0) | (rows >= lengths.size))[0])
-        raise MetricError(f"row: got {rows[hit]} at hit {hit}; allowed are 0..{lengths.size - 1}, one of {lengths.size} lists")
+        raise MetricError("row", f"got {rows[hit]} at hit {hit}; allowed are 0..{lengths.size - 1}, one of {lengths.size} lists")
     if positions.min() < 0 or (positions >= lengths[rows]).any():
         hit = int(np.flatnonzero((positions < 0) | (positions >= lengths[rows]))[0])
         length = lengths[rows[hit]]
-        raise MetricError(f"position: got {positions[hit]} at hit {hit} of list {rows[hit]}; allowed are 0 <= position < {length}")
+        raise MetricError("position", f"got {positions[hit]} at hit {hit} of list {rows[hit]}; allowed are 0 <= position < {length}")
 
 
 def check_no_repeats(keys: Ints, rows: Ints, positions: Ints, first: int = 0) -> None:
@@ -138,25 +138,27 @@ def check_no_repeats(keys: Ints, rows: Ints, positions: Ints, first: int = 0) ->
     same = np.flatnonzero(keys[1:] == keys[:-1])
     if same.size:
         hit = int(same[0])
-        raise MetricError(f"position: got {positions[hit]} twice in list {first + rows[hit]}; allowed is one grade per position")
+        raise MetricError("position", f"got {positions[hit]} twice in list {first + rows[hit]}; allowed is one grade per position")
 
 
 def check_place(place: object, length: int) -> None:
     """One position: a whole number in 0..length - 1."""
     if not isinstance(place, int | np.integer) or not 0 <= place < length:
-        raise MetricError(f"position: got {place!r}; allowed are whole numbers 0 <= position < {length}")
+        raise MetricError("position", f"got {place!r}; allowed are whole numbers 0 <= position < {length}")
 
 
 def check_offsets(offsets: Ints, size: int) -> None:
     """Offsets start at 0, never fall and end at the number of grades."""
     if offsets.size == 0:
-        raise MetricError("offsets: got none; allowed are one more than there are lists, starting with 0")
+        raise MetricError("offsets", "got none; allowed are one more than there are lists, starting with 0")
     if offsets[0] != 0 or offsets[-1] != size:
-        raise MetricError(f"offsets: got {offsets[0]}..{offsets[-1]}; allowed is a start of 0 and an end of {size}, the number of grades")
+        raise MetricError("offsets", f"got {offsets[0]}..{offsets[-1]}; allowed is a start of 0 and an end of {size}, the number of grades")
     falls = np.flatnonzero(offsets[1:] < offsets[:-1])
     if falls.size:
         index = int(falls[0]) + 1
-        raise MetricError(f"offsets: got {offsets[index]} after {offsets[index - 1]} at index {index}; allowed are numbers that never fall")
+        raise MetricError(
+            "offsets", f"got {offsets[index]} after {offsets[index - 1]} at index {index}; allowed are numbers that never fall"
+        )
 
 
 def check_graded(shown: Ints, unseen_rows: Ints, items_max: int, first: int = 0) -> None:
@@ -165,25 +167,25 @@ def check_graded(shown: Ints, unseen_rows: Ints, items_max: int, first: int = 0)
     if counts.max() > items_max:
         row = int(np.argmax(counts))
         got = f"{counts[row]} graded items at list {first + row}, with those shown"
-        raise MetricError(f"unseen: got {got}; allowed are {items_max} (items_max)")
+        raise MetricError("unseen", f"got {got}; allowed are {items_max} (items_max)")
 
 
 def check_unseen(unseen: object, lists: int) -> tuple[Ints, AnyArray]:
     """Items that were never shown: parallel arrays of lists and grades."""
     if not isinstance(unseen, tuple) or len(unseen) != 2:
-        raise MetricError(f"unseen: got {type(unseen).__name__}; allowed is a tuple of two arrays of equal size: rows and grades")
+        raise MetricError("unseen", f"got {type(unseen).__name__}; allowed is a tuple of two arrays of equal size: rows and grades")
     rows, grades = whole_numbers("unseen rows", unseen[0]), numbers("unseen grades", unseen[1])
     if rows.size != grades.size:
-        raise MetricError(f"unseen: got {rows.size} rows, {grades.size} grades; allowed are equal sizes")
+        raise MetricError("unseen", f"got {rows.size} rows, {grades.size} grades; allowed are equal sizes")
     if rows.size and not (rows.min() >= 0 and rows.max() < lists):
         at = int(np.flatnonzero((rows < 0) | (rows >= lists))[0])
-        raise MetricError(f"unseen row: got {rows[at]} at index {at}; allowed are 0..{lists - 1}, one of {lists} lists")
+        raise MetricError("unseen row", f"got {rows[at]} at index {at}; allowed are 0..{lists - 1}, one of {lists} lists")
     return rows, grades
 
 
 def check_one_unseen(shown: int, unseen: object, items_max: int) -> None:
     """The grades of one list's items that were never shown: a sequence, with the graded ones no longer than items_max."""
     if not isinstance(unseen, Sequence):
-        raise MetricError(f"unseen: got {type(unseen).__name__}; allowed is a sequence of grades")
+        raise MetricError("unseen", f"got {type(unseen).__name__}; allowed is a sequence of grades")
     if shown + len(unseen) > items_max:
-        raise MetricError(f"unseen: got {shown + len(unseen)} graded items, with those shown; allowed are {items_max} (items_max)")
+        raise MetricError("unseen", f"got {shown + len(unseen)} graded items, with those shown; allowed are {items_max} (items_max)")

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from streammetrics.errors import StreammetricsError
+from streammetrics.errors import CallerError
 
 METRIC_NAMES: Final = ("ndcg", "ndcg_exp", "dcg", "cg", "mrr", "hit_rate", "item_hit_rate", "precision", "recall", "map")
 """The metrics that a stream publishes, each at cut-offs, in the order in which they are listed to people."""
@@ -41,7 +41,7 @@ Kind: TypeAlias = Literal["sum", "hits", "places"]
 _PATTERN = re.compile(r"([A-Za-z][A-Za-z_]*?1?)(?:(?:@|_cut_|_)([1-9][0-9]{0,6}))?", re.ASCII)
 
 
-class MetricError(StreammetricsError, ValueError):
+class MetricError(CallerError):
     """The caller's fault: a name, a spec or an input breaks a rule. The message gives the rule, the place and the value."""
 
 
@@ -60,14 +60,14 @@ class Metric:
 
     def __post_init__(self) -> None:
         if self.name not in ALL_METRIC_NAMES:
-            raise MetricError(f"metric name: got {self.name!r}; allowed are {', '.join(ALL_METRIC_NAMES)}")
+            raise MetricError("metric name", f"got {self.name!r}; allowed are {', '.join(ALL_METRIC_NAMES)}")
         if type(self.k) is not int or not 0 <= self.k <= K_MAX:
-            raise MetricError(f"cut-off of {self.name}: got {self.k!r}; allowed are whole numbers 1..{K_MAX}")
+            raise MetricError(f"cut-off of {self.name}", f"got {self.k!r}; allowed are whole numbers 1..{K_MAX}")
         if self.k == 0:
             if self.name not in WHOLE_LIST_NAMES:
-                raise MetricError(f"cut-off of {self.name}: got none; allowed are whole numbers 1..{K_MAX}, as in {self.name}@10")
+                raise MetricError(f"cut-off of {self.name}", f"got none; allowed are whole numbers 1..{K_MAX}, as in {self.name}@10")
         elif self.name == "r_precision":
-            raise MetricError(f"cut-off of r_precision: got {self.k!r}; allowed is none, its cut-off is the number of relevant items")
+            raise MetricError("cut-off of r_precision", f"got {self.k!r}; allowed is none, its cut-off is the number of relevant items")
 
     def __str__(self) -> str:
         return f"{self.name}@{self.k}" if self.k else self.name
@@ -92,7 +92,7 @@ def parse_metric(text: str) -> Metric:
     match = _PATTERN.fullmatch(text) if isinstance(text, str) else None
     if match is None:
         allowed = f"<name> or <name>@<k> such as ndcg@10, with k in 1..{K_MAX} and a name of {', '.join(ALL_METRIC_NAMES)}"
-        raise MetricError(f"metric: got {text!r}; allowed is {allowed}")
+        raise MetricError("metric", f"got {text!r}; allowed is {allowed}")
     name = match[1].lower()
     return Metric(ALIASES.get(name, name), int(match[2] or 0))
 

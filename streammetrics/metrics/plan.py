@@ -190,20 +190,20 @@ def compile_plan(metrics: Iterable[str | Metric], spec: Spec, items_max: int | N
     if items_max is None:
         items_max = ITEMS_MAX_DEFAULT if all(metric.k for metric in parsed) else ITEMS_MAX_WHOLE
     if type(items_max) is not int or not 1 <= items_max <= ITEMS_MAX:
-        raise MetricError(f"items_max: got {items_max!r}; allowed are whole numbers 1..{ITEMS_MAX}")
+        raise MetricError("items_max", f"got {items_max!r}; allowed are whole numbers 1..{ITEMS_MAX}")
     _check_cutoffs(parsed, spec)
     depth = depth_of(parsed, spec, items_max)
     if depth << AP_BITS > TOTAL_MAX:
-        raise MetricError(f"cut-off: got {depth}; allowed are 1..{TOTAL_MAX >> AP_BITS}, beyond which sums overflow")
+        raise MetricError("cut-off", f"got {depth}; allowed are 1..{TOTAL_MAX >> AP_BITS}, beyond which sums overflow")
     limit = grade_limit(parsed, spec, items_max)
     if limit <= 0 and spec.ideal == "full" and isinstance(spec.gain, tuple):
         raise MetricError(
-            f"spec field gain: got {spec.gain[:2]} with ideal 'full', k items of gain 1; allowed for grade 1 are gains up to 1"
+            "spec field gain", f"got {spec.gain[:2]} with ideal 'full', k items of gain 1; allowed for grade 1 are gains up to 1"
         )
     if limit <= 0:
-        raise MetricError(f"cut-off: got {depth}; at this depth not even grade 1 keeps sums within int64, ask for a smaller k")
+        raise MetricError("cut-off", f"got {depth}; at this depth not even grade 1 keeps sums within int64, ask for a smaller k")
     if grade_max is not None and not (math.isfinite(grade_max) and 0 < grade_max <= limit):
-        raise MetricError(f"grade_max: got {grade_max!r}; allowed at cut-off {depth} are 0 < grade_max <= {limit}, or sums overflow")
+        raise MetricError("grade_max", f"got {grade_max!r}; allowed at cut-off {depth} are 0 < grade_max <= {limit}, or sums overflow")
     return Plan(parsed, spec, items_max, float(limit if grade_max is None else grade_max))
 
 
@@ -211,20 +211,20 @@ def _check_cutoffs(metrics: Iterable[Metric], spec: Spec) -> None:
     """A metric over the whole list has no k, so nothing may be divided by k."""
     for metric in metrics:
         if metric.k == 0 and metric.name in NORMALISED and spec.ideal == "full":
-            raise MetricError(f"metric: got {metric} with spec field ideal 'full', which is k items; allowed is a cut-off: {metric}@10")
+            raise MetricError("metric", f"got {metric} with spec field ideal 'full', which is k items; allowed is a cut-off: {metric}@10")
         if metric.k == 0 and metric.name == "map" and spec.ap_denominator == "k":
-            raise MetricError("metric: got map with spec field ap_denominator 'k'; allowed is a cut-off: map@10")
+            raise MetricError("metric", "got map with spec field ap_denominator 'k'; allowed is a cut-off: map@10")
 
 
 def _parse_all(metrics: Iterable[str | Metric]) -> tuple[Metric, ...]:
     if isinstance(metrics, str | Metric):
-        raise MetricError(f"metrics: got {metrics!r}; allowed is a sequence of names such as ['ndcg@10']")
+        raise MetricError("metrics", f"got {metrics!r}; allowed is a sequence of names such as ['ndcg@10']")
     parsed = tuple(metric if isinstance(metric, Metric) else parse_metric(metric) for metric in metrics)
     if not parsed:
-        raise MetricError("metrics: got none; allowed is at least one")
+        raise MetricError("metrics", "got none; allowed is at least one")
     for index, metric in enumerate(parsed):
         if metric in parsed[:index]:
-            raise MetricError(f"metrics: got {metric} twice; allowed is each metric once")
+            raise MetricError("metrics", f"got {metric} twice; allowed is each metric once")
     return parsed
 
 

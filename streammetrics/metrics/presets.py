@@ -165,5 +165,5 @@ def preset(name: str) -> Spec:
     """
     made = PRESETS.get(name) if isinstance(name, str) else None
     if made is None:
-        raise MetricError(f"preset: got {name!r}; allowed are {', '.join(PRESETS)}")
+        raise MetricError("preset", f"got {name!r}; allowed are {', '.join(PRESETS)}")
     return made()

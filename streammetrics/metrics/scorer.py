@@ -179,14 +179,14 @@ class Scorer:
         count, width = cells.shape
         sizes = np.full(count, width, dtype=np.int64) if lengths is None else checks.whole_numbers("lengths", lengths)
         if sizes.size != count:
-            raise MetricError(f"lengths: got {sizes.size}; allowed are {count}, one a row")
+            raise MetricError("lengths", f"got {sizes.size}; allowed are {count}, one a row")
         checks.check_lengths(sizes, min(width, self.items_max))
         return count, self._paths.of_padded(cells, sizes, self._unseen(unseen, count))
 
     def parts_of_packed(self, lists: PackedLists, unseen: UnseenItems | None = None) -> tuple[int, Iterator[Part]]:
         """As `parts_of_hits`, of what `score_packed` takes."""
         if not isinstance(lists, PackedLists):
-            raise MetricError(f"lists: got {type(lists).__name__}; allowed are PackedLists, made by from_bytes or from_ragged")
+            raise MetricError("lists", f"got {type(lists).__name__}; allowed are PackedLists, made by from_bytes or from_ragged")
         checks.check_lengths(lists.lengths, self.items_max)
         return lists.lengths.size, self._paths.of_packed(lists, self._unseen(unseen, lists.lengths.size))
 
@@ -245,7 +245,7 @@ class Scorer:
             places = [place for place, _ in pairs]
             grades = [grade for _, grade in pairs]
         except (TypeError, ValueError) as error:
-            raise MetricError(f"hits: got {hits!r} ({error}); allowed are positions with their grades") from None
+            raise MetricError("hits", f"got {hits!r} ({error}); allowed are positions with their grades") from None
         if type(length) is not int or not 0 <= length <= self.items_max:
             checks.check_length(length, self.items_max)
         self._check_places(length, places)
@@ -269,7 +269,7 @@ class Scorer:
             if type(place) is not int or not before < place < length:
                 checks.check_place(place, length)
                 if place == before:
-                    raise MetricError(f"position: got {place} twice; allowed is one grade per position")
+                    raise MetricError("position", f"got {place} twice; allowed is one grade per position")
             before = place
 
     def values(self, row: Sequence[int] | Ints) -> dict[str, float]:
@@ -280,7 +280,7 @@ class Scorer:
         {'hit_rate@5': 0.0}
         """
         if len(row) != len(self.columns):
-            raise MetricError(f"row: got {len(row)} columns; allowed are {len(self.columns)}, as in `columns`")
+            raise MetricError("row", f"got {len(row)} columns; allowed are {len(self.columns)}, as in `columns`")
         return {label: int(row[top]) / below for label, top, below in self._denominators(row) if below}
 
     def _denominators(self, row: Sequence[int] | Ints) -> Iterable[tuple[str, int, int]]:

@@ -121,7 +121,7 @@ class Spec:
         for field in fields(self):
             mine, its = getattr(self, field.name), getattr(other, field.name)
             if mine != its:
-                raise MetricError(f"spec field {field.name}: got {its!r} beside {mine!r}; allowed is one spec for all that is merged")
+                raise MetricError(f"spec field {field.name}", f"got {its!r} beside {mine!r}; allowed is one spec for all that is merged")
 
 
 _CHOICES: Final[dict[str, Any]] = {
@@ -136,17 +136,17 @@ _CHOICES: Final[dict[str, Any]] = {
 
 def _require_choice(field: str, value: object, allowed: tuple[str, ...]) -> None:
     if not isinstance(value, str) or value not in allowed:
-        raise MetricError(f"spec field {field}: got {value!r}; allowed are {', '.join(allowed)}")
+        raise MetricError(f"spec field {field}", f"got {value!r}; allowed are {', '.join(allowed)}")
 
 
 def _name_or_table(field: str, value: object, allowed: tuple[str, ...]) -> str | Table:
     if isinstance(value, str) or not isinstance(value, Iterable):
         if value not in allowed:
-            raise MetricError(f"spec field {field}: got {value!r}; allowed are {', '.join(allowed)}, or a table of numbers")
+            raise MetricError(f"spec field {field}", f"got {value!r}; allowed are {', '.join(allowed)}, or a table of numbers")
         return str(value)
     table = tuple(value)
     if not 1 <= len(table) <= TABLE_MAX:
-        raise MetricError(f"spec field {field}: got a table of {len(table)} numbers; allowed are 1..{TABLE_MAX}")
+        raise MetricError(f"spec field {field}", f"got a table of {len(table)} numbers; allowed are 1..{TABLE_MAX}")
     for index, number in enumerate(table):
         if not _is_number(number) or number < 0:
             raise _bad_entry(field, number, index, "finite numbers >= 0")
@@ -154,7 +154,7 @@ def _name_or_table(field: str, value: object, allowed: tuple[str, ...]) -> str |
 
 
 def _bad_entry(field: str, got: object, index: int, allowed: str) -> MetricError:
-    return MetricError(f"spec field {field}: got {got!r} at index {index} of the table; allowed are {allowed}")
+    return MetricError(f"spec field {field}", f"got {got!r} at index {index} of the table; allowed are {allowed}")
 
 
 def _check_gains(table: Table) -> None:
@@ -175,7 +175,7 @@ def _check_divisors(table: Table) -> None:
 
 def _number(field: str, value: object, below: float, allowed: str) -> float:
     if not _is_number(value) or not 0 < value < below:  # type: ignore[operator]
-        raise MetricError(f"spec field {field}: got {value!r}; allowed are {allowed}")
+        raise MetricError(f"spec field {field}", f"got {value!r}; allowed are {allowed}")
     return float(value)  # type: ignore[arg-type]
 
 

@@ -52,7 +52,7 @@ class TallyLayout:
         self.moments = moments
         self.products = tuple((self._parsed(one), self._parsed(other)) for one, other in products)
         if self.products and not moments:
-            raise MetricError("products: got some without moments; allowed is moments=True")
+            raise MetricError("products", "got some without moments; allowed is moments=True")
         columns = scorer.columns
         self.place_columns = [index for index, column in enumerate(columns) if column.kind == "places"]
         self.sum_columns = [index for index, column in enumerate(columns) if column.kind == "sum"]
@@ -67,7 +67,7 @@ class TallyLayout:
     def _parsed(self, metric: str | Metric) -> Metric:
         parsed = metric if isinstance(metric, Metric) else parse_metric(metric)
         if parsed not in self.scorer.metrics or parsed.name == "item_hit_rate":
-            raise MetricError(f"product: got {parsed}; allowed are metrics of the scorer that are one column")
+            raise MetricError("product", f"got {parsed}; allowed are metrics of the scorer that are one column")
         return parsed
 
     def zero(self) -> list[int]:
@@ -80,7 +80,7 @@ class TallyLayout:
         Raises MetricError for a layout with moments, whose squares do not fit int64.
         """
         if self.moments:
-            raise MetricError("rows: got a layout with moments, whose squares exceed int64; allowed is moments=False")
+            raise MetricError("rows", "got a layout with moments, whose squares exceed int64; allowed is moments=False")
         count, parts = self.scorer.parts_of_hits(lengths, rows, positions, grades)
         out = np.empty((count, self.width), dtype=np.int64)
         for first, facts in parts:
@@ -174,9 +174,9 @@ class TallyLayout:
         """
         wanted = self.scorer.spec.no_relevant if view is None else view
         if wanted not in _VIEWS:
-            raise MetricError(f"view: got {wanted!r}; allowed are {', '.join(_VIEWS)}")
+            raise MetricError("view", f"got {wanted!r}; allowed are {', '.join(_VIEWS)}")
         if not self.moments and wanted in ("skip", "one"):
-            raise MetricError(f"view: got {wanted!r} of a tally without moments; allowed are zero, with_feedback")
+            raise MetricError("view", f"got {wanted!r} of a tally without moments; allowed are zero, with_feedback")
         return {label: top / below for label, top, below in self._ratios(flat, wanted) if below}
 
     def _ratios(self, flat: Sequence[int], view: View) -> Iterator[tuple[str, int, int]]:
@@ -199,7 +199,7 @@ class TallyLayout:
         A variance is known of every metric of one column, a covariance of the pairs of `products`. Needs moments.
         """
         if not self.moments:
-            raise MetricError("covariance: got a tally without moments; allowed is moments=True")
+            raise MetricError("covariance", "got a tally without moments; allowed is moments=True")
         first = self._parsed(one)
         second = first if other is None else self._parsed(other)
         at, to = self._column(first), self._column(second)
@@ -208,7 +208,7 @@ class TallyLayout:
         elif (pair := (at, to)) in self.pairs or (pair := (to, at)) in self.pairs:
             product = flat[self._first_product + self.pairs.index(pair)]
         else:
-            raise MetricError(f"covariance: got {first} and {second}; allowed are the pairs of products")
+            raise MetricError("covariance", f"got {first} and {second}; allowed are the pairs of products")
         lists = flat[0]
         bits = self.scorer.columns[at].scale_bits + self.scorer.columns[to].scale_bits
         above = lists * product - flat[_LEAD + at] * flat[_LEAD + to]
@@ -224,7 +224,7 @@ class TallyLayout:
             mine = self.scorer.metrics if what == "metrics" else getattr(self, what)
             its = other.scorer.metrics if what == "metrics" else getattr(other, what)
             if mine != its:
-                raise MetricError(f"tally {what}: got {_shown(its)} beside {_shown(mine)}; allowed is one layout for all that is merged")
+                raise MetricError(f"tally {what}", f"got {_shown(its)} beside {_shown(mine)}; allowed is one layout for all that is merged")
 
     def header(self) -> bytes:
         """What the numbers of a stored tally mean, as JSON: the law, the spec's fields that are not at their default, the metrics."""
@@ -294,7 +294,7 @@ class Tally:
     def from_bytes(data: bytes) -> Tally:
         """The tally that was stored. Raises MetricError for another version, another law of numbers, or damaged bytes."""
         if not data or data[0] != VERSION:
-            raise MetricError(f"stored tally: got version {data[0] if data else 'none'}; allowed is {VERSION}")
+            raise MetricError("stored tally", f"got version {data[0] if data else 'none'}; allowed is {VERSION}")
         try:
             (size,), start = read_numbers(data, 1, 1)
             layout = _layout_of(bytes(data[start : start + size]))
@@ -302,9 +302,9 @@ class Tally:
         except (ValueError, KeyError, TypeError, IndexError) as error:
             if isinstance(error, MetricError):
                 raise
-            raise MetricError(f"stored tally: got damaged bytes ({error}); allowed is what to_bytes gave") from None
+            raise MetricError("stored tally", f"got damaged bytes ({error}); allowed is what to_bytes gave") from None
         if end != len(data):
-            raise MetricError(f"stored tally: got {len(data) - end} bytes too many; allowed is what to_bytes gave")
+            raise MetricError("stored tally", f"got {len(data) - end} bytes too many; allowed is what to_bytes gave")
         return Tally(layout, tuple(numbers))
 
     def __eq__(self, other: object) -> bool:
@@ -318,6 +318,6 @@ class Tally:
 def _layout_of(header: bytes) -> TallyLayout:
     said: dict[str, Any] = json.loads(header)
     if said["arithmetic"] != ARITHMETIC:
-        raise MetricError(f"stored tally: got numbers by {said['arithmetic']}; allowed are those by {ARITHMETIC}")
+        raise MetricError("stored tally", f"got numbers by {said['arithmetic']}; allowed are those by {ARITHMETIC}")
     scorer = Scorer(said["metrics"], Spec(**said["spec"]))
     return TallyLayout(scorer, moments=said["moments"], products=[tuple(pair) for pair in said["products"]])

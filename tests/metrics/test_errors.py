@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 import re
 from collections.abc import Callable
 
@@ -11,6 +12,7 @@ import pytest
 
 from streammetrics.errors import StreammetricsError
 from streammetrics.metrics import ALL_METRIC_NAMES, Metric, MetricError, PackedLists, Scorer, Spec, parse_metric
+from streammetrics.metrics.inputs.frames import from_wide_frame
 from streammetrics.metrics.names import WHOLE_LIST_NAMES
 
 SCORER = Scorer(["ndcg@10", "map@5"], items_max=50, grade_max=7)
@@ -212,6 +214,21 @@ def test_input_that_breaks_a_rule_is_named(call: Callable[[Scorer], object], mes
 def test_a_request_that_cannot_be_met_is_named(make: Callable[[], object], message: str) -> None:
     with pytest.raises(MetricError, match=re.escape(message)):
         make()
+
+
+def test_an_error_says_apart_what_it_is_about_whatever_that_is_called() -> None:
+    with pytest.raises(MetricError) as caught:
+        from_wide_frame({"first: best": ["x"]}, ["first: best"])
+    assert caught.value.subject == "column 'first: best'"
+    assert str(caught.value) == f"column 'first: best': {caught.value.rule}"
+
+
+def test_an_error_from_another_process_says_the_same() -> None:
+    with pytest.raises(MetricError) as caught:
+        Spec(relevance_threshold=0)
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert (str(again), again.subject, again.rule) == (str(caught.value), caught.value.subject, caught.value.rule)
+    assert again.subject == "spec field relevance_threshold"
 
 
 def test_errors_are_both_value_errors_and_ours() -> None:

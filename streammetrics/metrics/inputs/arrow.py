@@ -86,7 +86,7 @@ def read_columns(source: Any, wanted: Collection[str]) -> dict[str, AnyArray]:
     with _released(stream), _released(_Schema()) as schema:
         _ask(stream, stream.get_schema, schema)
         if schema.format != b"+s":
-            raise MetricError(f"frame: got a stream of Arrow type {_text(schema.format)}; allowed is one of records with named columns")
+            raise MetricError("frame", f"got a stream of Arrow type {_text(schema.format)}; allowed is one of records with named columns")
         places = _places([_text(schema.children[at].contents.name) for at in range(schema.n_children)], wanted)
         chunks: dict[str, list[AnyArray]] = {name: [] for name in wanted}
         for array in _arrays(stream):
@@ -99,7 +99,7 @@ def read_columns(source: Any, wanted: Collection[str]) -> dict[str, AnyArray]:
 def _places(names: Sequence[str], wanted: Collection[str]) -> dict[str, int]:
     for name in wanted:
         if names.count(name) != 1:
-            raise MetricError(f"column: got {names.count(name)} named {name!r}; allowed is one; the frame has {', '.join(names)}")
+            raise MetricError("column", f"got {names.count(name)} named {name!r}; allowed is one; the frame has {', '.join(names)}")
     return {name: names.index(name) for name in wanted}
 
 
@@ -117,7 +117,7 @@ def _ask(stream: _Stream, question: Callable[..., int], answer: Any) -> None:
     code = question(ctypes.byref(stream), ctypes.byref(answer))
     if code:
         reason = stream.get_last_error(ctypes.byref(stream)) or b"no reason given"
-        raise MetricError(f"frame: its Arrow stream failed with code {code}: {_text(reason)}")
+        raise MetricError("frame", f"its Arrow stream failed with code {code}: {_text(reason)}")
 
 
 def _arrays(stream: _Stream) -> Iterator[_Array]:
@@ -161,7 +161,7 @@ def _plain(name: str, kind: str, array: _Array, start: int, length: int) -> AnyA
         return _views(array, start, length)
     if kind == "n":
         return np.full(length, None, dtype=object)
-    raise MetricError(f"column {name!r}: got Arrow type {kind!r}; allowed are whole numbers, floats, booleans and text")
+    raise MetricError(f"column {name!r}", f"got Arrow type {kind!r}; allowed are whole numbers, floats, booleans and text")
 
 
 def _with_missing(values: AnyArray, missing: npt.NDArray[np.bool_]) -> AnyArray:

@@ -101,7 +101,7 @@ def from_wide_frame(frame: Any, grades: Sequence[str], *, list_id: str | None = 
     array([2, 1])
     """
     if isinstance(grades, str) or not len(grades):
-        raise MetricError(f"grades: got {grades!r}; allowed is a sequence of column names, one a rank")
+        raise MetricError("grades", f"got {grades!r}; allowed is a sequence of column names, one a rank")
     columns = _columns(frame, [*grades, *([list_id] if list_id else []), *([user] if user else [])])
     cells = np.stack([_numbers(name, columns[name], missing=True) for name in grades], axis=1)
     missing = np.isnan(cells)
@@ -110,7 +110,7 @@ def from_wide_frame(frame: Any, grades: Sequence[str], *, list_id: str | None = 
     if beyond.size:
         row, rank = beyond[0].tolist()
         raise MetricError(
-            f"column {grades[rank]!r}: got a grade at row {row} after a missing one; allowed are missing values at the end only"
+            f"column {grades[rank]!r}", f"got a grade at row {row} after a missing one; allowed are missing values at the end only"
         )
     lists = None if list_id is None else _ids(list_id, columns[list_id])
     users = None if user is None else _ids(user, columns[user])
@@ -136,7 +136,7 @@ class _Grouped:
         if same.size:
             at = int(same[0])
             got = f"{told(sorted_ranks[at])} at rows {self.order[at]} and {self.order[at + 1]} of list {self.lists[codes[at]]!r}"
-            raise MetricError(f"column {rank!r}: got {got}; allowed is each rank once a list")
+            raise MetricError(f"column {rank!r}", f"got {got}; allowed is each rank once a list")
 
     def one_each(self, name: str, list_name: str, values: Sequence[Hashable]) -> list[Hashable]:
         """The value that all rows of a list have."""
@@ -144,7 +144,7 @@ class _Grouped:
         for row, (code, value) in enumerate(zip(self.codes.tolist(), values, strict=True)):
             if found.setdefault(code, value) != value:
                 of = f"{list_name} {self.lists[code]!r}"
-                raise MetricError(f"column {name!r}: got {found[code]!r} and, at row {row}, {value!r} for {of}; allowed is one a list")
+                raise MetricError(f"column {name!r}", f"got {found[code]!r} and, at row {row}, {value!r} for {of}; allowed is one a list")
         return [found[code] for code in range(len(self.lists))]
 
 
@@ -179,14 +179,14 @@ def _judgments(lists: Sequence[Hashable], items: Sequence[Hashable], grades: Num
     for row, (name, item, grade) in enumerate(zip(lists, items, grades.tolist(), strict=True)):
         by_item = judgments.setdefault(name, {})
         if item in by_item:
-            raise MetricError(f"judgments: got item {item!r} of list {name!r} twice, again at row {row}; allowed is once")
+            raise MetricError("judgments", f"got item {item!r} of list {name!r} twice, again at row {row}; allowed is once")
         by_item[item] = grade
     return judgments
 
 
 def _order_column(rank: str | None, score: str | None) -> list[str]:
     if rank is not None and score is not None:
-        raise MetricError(f"order: got rank={rank!r} and score={score!r}; allowed is one of them")
+        raise MetricError("order", f"got rank={rank!r} and score={score!r}; allowed is one of them")
     return [name for name in (rank, score) if name is not None]
 
 
@@ -201,11 +201,13 @@ def _columns(frame: Any, names: Sequence[str]) -> dict[str, AnyArray]:
         except ImportError:  # pandas has the method, and needs pyarrow for it
             pass
     if not hasattr(frame, "__getitem__"):
-        raise MetricError(f"frame: got {type(frame).__name__}; allowed is what has __arrow_c_stream__, or columns by name")
+        raise MetricError("frame", f"got {type(frame).__name__}; allowed is what has __arrow_c_stream__, or columns by name")
     columns = {name: _column(frame, name) for name in names}
     sizes = {name: column.size for name, column in columns.items()}
     if len(set(sizes.values())) > 1:
-        raise MetricError(f"columns: got {', '.join(f'{name} with {size}' for name, size in sizes.items())} rows; allowed are equal sizes")
+        raise MetricError(
+            "columns", f"got {', '.join(f'{name} with {size}' for name, size in sizes.items())} rows; allowed are equal sizes"
+        )
     return columns
 
 
@@ -214,9 +216,11 @@ def _column(frame: Any, name: str) -> AnyArray:
         given = frame[name]
         values = np.asarray(given)
     except (KeyError, IndexError, TypeError, ValueError) as error:
-        raise MetricError(f"column {name!r}: cannot be read ({type(error).__name__}: {error}); allowed is a column of that name") from None
+        raise MetricError(
+            f"column {name!r}", f"cannot be read ({type(error).__name__}: {error}); allowed is a column of that name"
+        ) from None
     if values.ndim != 1:
-        raise MetricError(f"column {name!r}: got {values.ndim} dimensions; allowed is 1")
+        raise MetricError(f"column {name!r}", f"got {values.ndim} dimensions; allowed is 1")
     require_not_rounded(f"column {name!r}", given, values, _row)
     return values
 
@@ -230,11 +234,11 @@ def _numbers(name: str, column: AnyArray, missing: bool = False) -> Numbers:
     if column.dtype == object:
         column = _of_objects(name, column)
     if column.size and column.dtype.kind not in "biuf":
-        raise MetricError(f"column {name!r}: got dtype {column.dtype}; allowed are numbers")
+        raise MetricError(f"column {name!r}", f"got dtype {column.dtype}; allowed are numbers")
     values = comparable(column)
     gaps = np.flatnonzero(np.isnan(values))
     if gaps.size and not missing:
-        raise MetricError(f"column {name!r}: got a missing value or NaN at row {gaps[0]}; allowed are numbers")
+        raise MetricError(f"column {name!r}", f"got a missing value or NaN at row {gaps[0]}; allowed are numbers")
     return values
 
 
@@ -245,7 +249,7 @@ def _of_objects(name: str, column: AnyArray) -> AnyArray:
             require_in_range(f"column {name!r}", value, _row(row))
             values[row] = value
         elif not _is_missing(value):
-            raise MetricError(f"column {name!r}: got {value!r} at row {row}; allowed are numbers")
+            raise MetricError(f"column {name!r}", f"got {value!r} at row {row}; allowed are numbers")
     require_not_rounded(f"column {name!r}", column, values, _row)
     return values
 
@@ -255,13 +259,13 @@ def _ids(name: str, column: AnyArray) -> list[Hashable]:
     if column.size and column.dtype.kind not in "OUiu":
         row = int(np.argmax(np.isnan(column))) if column.dtype.kind == "f" else -1
         place = f" (a missing value at row {row})" if row >= 0 and np.isnan(column[row]) else ""
-        raise MetricError(f"column {name!r}: got dtype {column.dtype}{place}; allowed are text and whole numbers")
+        raise MetricError(f"column {name!r}", f"got dtype {column.dtype}{place}; allowed are text and whole numbers")
     values: list[Hashable] = column.tolist()
     if column.dtype == object:
         for row, value in enumerate(values):
             if not isinstance(value, str | int):
                 what = "a missing value" if _is_missing(value) else repr(value)
-                raise MetricError(f"column {name!r}: got {what} at row {row}; allowed are text and whole numbers")
+                raise MetricError(f"column {name!r}", f"got {what} at row {row}; allowed are text and whole numbers")
     return values
 
 

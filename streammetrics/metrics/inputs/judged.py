@@ -109,9 +109,9 @@ def from_lists(
     """
     by_list, judgments = _by_id(ranked), _by_id(relevant)
     if isinstance(ranked, Mapping) != isinstance(relevant, Mapping):
-        raise MetricError("lists: got a mapping beside a sequence; allowed are two mappings with the same keys, or two sequences")
+        raise MetricError("lists", "got a mapping beside a sequence; allowed are two mappings with the same keys, or two sequences")
     if not isinstance(ranked, Mapping) and len(by_list) != len(judgments):
-        raise MetricError(f"lists: got {len(by_list)} rankings and {len(judgments)} sets of relevant items; allowed are as many")
+        raise MetricError("lists", f"got {len(by_list)} rankings and {len(judgments)} sets of relevant items; allowed are as many")
     kept = [name for name in by_list if name in judgments]
     only_judged = [name for name in judgments if name not in by_list]
     lists = [*kept, *only_judged] if complete else kept
@@ -149,7 +149,7 @@ def from_grades(
     for name, one in by_list.items():
         if name not in beside or len(_sized("scores", beside[name], name)) != len(one):
             got = len(beside[name]) if name in beside else "no"
-            raise MetricError(f"scores: got {got} numbers for list {name!r}; allowed are {len(one)}, one a grade")
+            raise MetricError("scores", f"got {got} numbers for list {name!r}; allowed are {len(one)}, one a grade")
     ranking = list(chain.from_iterable(beside[name] for name in by_list))
     numbers_beside = of_values("score", ranking, Shown(tuple(by_list), offsets, None, None).place)
     return from_ragged(numbers, offsets, scores=numbers_beside, ties=ties, lists=tuple(by_list), users=users)
@@ -179,14 +179,14 @@ def from_ragged(
     names = _list_ids(lists, borders.size - 1)
     numbers = None if scores is None else _ranking(scores, checks.numbers("scores", scores))
     if numbers is not None and numbers.size != flat.size:
-        raise MetricError(f"scores: got {numbers.size}; allowed are {flat.size}, one a grade")
+        raise MetricError("scores", f"got {numbers.size}; allowed are {flat.size}, one a grade")
     shown = Shown(names, borders, None, numbers)
     doubles = flat.astype(np.float64)
     with np.errstate(invalid="ignore"):
         unusable = np.flatnonzero(~((doubles >= 0) & (doubles < GRADE_END)))
     if unusable.size:
         at = int(unusable[0])
-        raise MetricError(f"grade: got {doubles[at]:g} at {shown.place(at)}; {GRADES_ALLOWED}")
+        raise MetricError("grade", f"got {doubles[at]:g} at {shown.place(at)}; {GRADES_ALLOWED}")
     ranked = rank(shown, ties)
     hits = np.flatnonzero(doubles)
     unseen_rows, unseen_grades = _unseen(unseen, len(names))
@@ -214,14 +214,14 @@ def from_padded(
     count, width = cells.shape
     sizes = np.full(count, width, dtype=np.int64) if lengths is None else checks.whole_numbers("lengths", lengths)
     if sizes.size != count:
-        raise MetricError(f"lengths: got {sizes.size}; allowed are {count}, one a row")
+        raise MetricError("lengths", f"got {sizes.size}; allowed are {count}, one a row")
     checks.check_lengths(sizes, width)
     inside = np.arange(width) < sizes[:, None]
     ranking = None
     if scores is not None:
         ranking = _ranking(scores, checks.matrix("scores", scores))
         if ranking.shape != cells.shape:
-            raise MetricError(f"scores: got shape {ranking.shape}; allowed is {cells.shape}, that of the grades")
+            raise MetricError("scores", f"got shape {ranking.shape}; allowed is {cells.shape}, that of the grades")
         ranking = ranking[inside]
     return from_ragged(cells[inside], _offsets(sizes.tolist()), scores=ranking, ties=ties, lists=lists, users=users)
 
@@ -237,7 +237,7 @@ def judge(
 ) -> Judged:
     """Lists of item ids beside one mapping of item to grade a list; what all ways with item ids come down to."""
     if negative not in ("error", "zero"):
-        raise MetricError(f"negative: got {negative!r}; allowed are error, zero")
+        raise MetricError("negative", f"got {negative!r}; allowed are error, zero")
     ranked = rank(shown, ties)
     return _judged(shown, ranked, find(shown, ranked.positions, judgments, negative), users, left_out)
 
@@ -268,12 +268,12 @@ def _users_of(lists: Sequence[Hashable], users: Users | None) -> tuple[Hashable,
     else:
         given = tuple(users.tolist() if isinstance(users, np.ndarray) else users)
     if len(given) != len(lists):
-        raise MetricError(f"users: got {len(given)}; allowed are {len(lists)}, one a list")
+        raise MetricError("users", f"got {len(given)}; allowed are {len(lists)}, one a list")
     for user, name in zip(given, lists, strict=True):
         # Lists of nobody known would otherwise all be one user's.
         if user is None or not isinstance(user, Hashable):
             raise MetricError(
-                f"users: got {'none' if user is None else repr(user)} for list {name!r}; allowed is a hashable id for every list"
+                "users", f"got {'none' if user is None else repr(user)} for list {name!r}; allowed is a hashable id for every list"
             )
     return given
 
@@ -283,14 +283,14 @@ def _list_ids(lists: Sequence[Hashable] | None, count: int) -> Sequence[Hashable
         return range(count)
     names: list[Hashable] = lists.tolist() if isinstance(lists, np.ndarray) else list(lists)
     if len(names) != count:
-        raise MetricError(f"lists: got {len(names)} ids; allowed are {count}, one a list")
+        raise MetricError("lists", f"got {len(names)} ids; allowed are {count}, one a list")
     for name in names:
         if not isinstance(name, Hashable):
-            raise MetricError(f"lists: got id {name!r}; allowed are hashable ids")
+            raise MetricError("lists", f"got id {name!r}; allowed are hashable ids")
     if len(set(names)) < count:
         seen: set[Hashable] = set()
         twice = next(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise MetricError(f"lists: got id {twice!r} twice; allowed is each id once")
+        raise MetricError("lists", f"got id {twice!r} twice; allowed is each id once")
     return names
 
 
@@ -305,12 +305,12 @@ def _unseen(unseen: tuple[npt.ArrayLike, npt.ArrayLike] | None, count: int) -> t
         return _NO_INTS, _NO_GRADES
     rows, grades = checks.whole_numbers("unseen rows", unseen[0]), checks.numbers("unseen grades", unseen[1]).astype(np.float64)
     if rows.size != grades.size:
-        raise MetricError(f"unseen: got {rows.size} rows and {grades.size} grades; allowed are equal sizes")
+        raise MetricError("unseen", f"got {rows.size} rows and {grades.size} grades; allowed are equal sizes")
     wrong = np.flatnonzero((rows < 0) | (rows >= count) | ~((grades >= 0) & (grades < GRADE_END)))
     if wrong.size:
         at = int(wrong[0])
         raise MetricError(
-            f"unseen: got row {rows[at]}, grade {grades[at]:g} at index {at}; allowed are rows 0..{count - 1}, grades 0 <= grade < 2**53"
+            "unseen", f"got row {rows[at]}, grade {grades[at]:g} at index {at}; allowed are rows 0..{count - 1}, grades 0 <= grade < 2**53"
         )
     kept = grades > 0
     return rows[kept], grades[kept]
@@ -318,19 +318,19 @@ def _unseen(unseen: tuple[npt.ArrayLike, npt.ArrayLike] | None, count: int) -> t
 
 def _by_id(lists: Mapping[Any, Any] | Sequence[Any]) -> Mapping[Any, Any]:
     if isinstance(lists, str | bytes) or not hasattr(lists, "__len__"):
-        raise MetricError(f"lists: got {lists!r}; allowed is a mapping by list id, or a sequence of lists")
+        raise MetricError("lists", f"got {lists!r}; allowed is a mapping by list id, or a sequence of lists")
     return lists if isinstance(lists, Mapping) else dict(enumerate(lists))
 
 
 def _sized(what: str, values: Any, name: Hashable) -> Any:
     if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
-        raise MetricError(f"{what}: got {values!r} for list {name!r}; allowed is a sequence")
+        raise MetricError(what, f"got {values!r} for list {name!r}; allowed is a sequence")
     return values
 
 
 def _items_in_order(items: Any, name: Hashable) -> Sequence[Hashable]:
     if isinstance(items, set | frozenset | Mapping):
-        raise MetricError(f"items: got a {type(items).__name__} for list {name!r}; allowed is a sequence in rank order")
+        raise MetricError("items", f"got a {type(items).__name__} for list {name!r}; allowed is a sequence in rank order")
     items = _sized("items", items, name)
     return items.tolist() if isinstance(items, np.ndarray) else items  # type: ignore[no-any-return]
 
@@ -342,12 +342,12 @@ def _relevant_items(relevant: Any, name: Hashable) -> Mapping[Any, float]:
     try:
         return dict.fromkeys(relevant.tolist() if isinstance(relevant, np.ndarray) else relevant, 1)
     except TypeError as error:
-        raise MetricError(f"relevant items: {error} in list {name!r}; allowed are hashable ids") from None
+        raise MetricError("relevant items", f"{error} in list {name!r}; allowed are hashable ids") from None
 
 
 def _mapping(judgments: Any, name: Hashable) -> Mapping[Any, float]:
     if not isinstance(judgments, Mapping):
-        raise MetricError(f"qrels: got {type(judgments).__name__} for list {name!r}; allowed is a mapping of item id to grade")
+        raise MetricError("qrels", f"got {type(judgments).__name__} for list {name!r}; allowed is a mapping of item id to grade")
     return judgments
 
 
@@ -359,7 +359,7 @@ def _flattened(lists: Sequence[Any], names: Sequence[Hashable]) -> tuple[Ints, S
     """Offsets, items and scores of a run's lists."""
     for one, name in zip(lists, names, strict=True):
         if not isinstance(one, Mapping):
-            raise MetricError(f"run: got {type(one).__name__} for list {name!r}; allowed is a mapping of item id to score")
+            raise MetricError("run", f"got {type(one).__name__} for list {name!r}; allowed is a mapping of item id to score")
     offsets = _offsets(map(len, lists))
     items = list(chain.from_iterable(lists))
     scores = list(chain.from_iterable(one.values() for one in lists))

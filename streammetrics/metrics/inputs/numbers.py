@@ -36,7 +36,7 @@ def of_values(what: str, values: list[Any], place: Callable[[int], str]) -> Numb
     if array is None:
         for at, value in enumerate(values):
             if not isinstance(value, int | float | np.number | np.bool_):
-                raise MetricError(f"{what}: got {value!r} at {place(at)}; allowed are numbers")
+                raise MetricError(what, f"got {value!r} at {place(at)}; allowed are numbers")
             require_in_range(what, value, place(at))
         array = np.array([float(value) for value in values])
     if what == "score":
@@ -57,7 +57,7 @@ def require_in_range(what: str, value: Any, place: str) -> None:
     """Raises MetricError for a whole number that may be too large for a double."""
     if isinstance(value, int) and not -_WHOLE_END < value < _WHOLE_END:
         raise MetricError(
-            f"{what}: got a whole number of {value.bit_length()} bits at {place}; allowed are numbers, whole ones below 2**1023"
+            what, f"got a whole number of {value.bit_length()} bits at {place}; allowed are numbers, whole ones below 2**1023"
         )
 
 
@@ -71,4 +71,4 @@ def require_not_rounded(what: str, given: npt.ArrayLike, numbers: Numbers, place
     for at in large:
         if isinstance(values[at], int | np.integer) and int(values[at]) != int(flat[at]):
             allowed = "allowed beyond 2**53 are whole numbers that a double holds, or whole numbers of 64 bits only"
-            raise MetricError(f"{what}: got {values[at]} at {place(at)}, which a double does not hold; {allowed}")
+            raise MetricError(what, f"got {values[at]} at {place(at)}, which a double does not hold; {allowed}")

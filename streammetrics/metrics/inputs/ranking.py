@@ -66,7 +66,7 @@ def rank(shown: Shown, ties: TieRule) -> Ranked:
     Raises MetricError for a NaN score, an unknown rule, ties under `error`, and `trec_eval` without item ids.
     """
     if ties not in TIE_RULES:
-        raise MetricError(f"ties: got {ties!r}; allowed are {', '.join(TIE_RULES)}")
+        raise MetricError("ties", f"got {ties!r}; allowed are {', '.join(TIE_RULES)}")
     rows = shown.rows()
     starts = shown.offsets[rows]
     if shown.scores is None:
@@ -78,7 +78,9 @@ def rank(shown: Shown, ties: TieRule) -> Ranked:
     groups = None
     if equal.size and ties == "error":
         one, other = (shown.place(int(order[equal[0] + step])) for step in (0, 1))
-        raise MetricError(f"score: got {told(sorted_scores[equal[0]])} for {one} and for {other}; allowed are no ties, or another tie rule")
+        raise MetricError(
+            "score", f"got {told(sorted_scores[equal[0]])} for {one} and for {other}; allowed are no ties, or another tie rule"
+        )
     if ties == "trec_eval":
         _greatest_id_first(shown, order, equal)
     if ties == "average":
@@ -92,11 +94,11 @@ def _scores(shown: Shown, ties: TieRule) -> Numbers:
     scores = np.asarray(shown.scores)
     unusable = np.flatnonzero(np.isnan(scores))
     if unusable.size:
-        raise MetricError(f"score: got nan for {shown.place(int(unusable[0]))}; allowed are numbers, infinite ones too")
+        raise MetricError("score", f"got nan for {shown.place(int(unusable[0]))}; allowed are numbers, infinite ones too")
     if ties != "trec_eval":
         return scores
     if shown.items is None:
-        raise MetricError("ties: got 'trec_eval' for items without ids; allowed are order, average, error")
+        raise MetricError("ties", "got 'trec_eval' for items without ids; allowed are order, average, error")
     with np.errstate(over="ignore"):
         return scores.astype(np.float64).astype(np.float32)
 
@@ -155,9 +157,9 @@ def find(shown: Shown, positions: Ints, judgments: Sequence[Mapping[Any, float]]
         try:
             place_of = dict(zip(shown.items[begin:end], ranks[begin:end], strict=True))
         except TypeError as error:
-            raise MetricError(f"item: {error} in list {shown.lists[row]!r}; allowed are hashable ids") from None
+            raise MetricError("item", f"{error} in list {shown.lists[row]!r}; allowed are hashable ids") from None
         if len(place_of) < end - begin:
-            raise MetricError(f"item: got {_repeated(shown.items[begin:end])!r} twice in list {shown.lists[row]!r}; allowed is once")
+            raise MetricError("item", f"got {_repeated(shown.items[begin:end])!r} twice in list {shown.lists[row]!r}; allowed is once")
         for item, given in judged.items():
             grade = _grade(given, negative, item, shown.lists[row])
             if grade > 0:
@@ -186,7 +188,7 @@ def _grade(given: object, negative: NegativeGrades, item: Hashable, list_id: Has
         if negative == "zero":
             return 0.0
     allowed = GRADES_ALLOWED if negative == "error" else "allowed are finite numbers < 2**53"
-    raise MetricError(f"grade: got {given!r} for item {item!r} of list {list_id!r}; {allowed}")
+    raise MetricError("grade", f"got {given!r} for item {item!r} of list {list_id!r}; {allowed}")
 
 
 def _ints(values: Sequence[int]) -> Ints:

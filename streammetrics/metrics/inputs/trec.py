@@ -131,7 +131,7 @@ def _read(path: str | Path, columns: tuple[str, ...], others: tuple[str, ...], e
             raise _wrong(path, number, f"got document {document!r} of query {_shown(before)} twice; allowed is once")
         documents[document] = value
     if not table:
-        raise TrecError(f"{path}: got no lines; allowed is at least one with {count} columns: {' '.join(columns)}")
+        raise TrecError(str(path), f"got no lines; allowed is at least one with {count} columns: {' '.join(columns)}")
     return table
 
 
@@ -171,7 +171,7 @@ def _lines(path: str | Path, progress: Progress | None) -> Iterator[tuple[int, l
                 if progress is not None and number % PROGRESS_LINES == 0:
                     progress(str(path), number)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise TrecError(f"{path}: broken gzip after line {number} ({error}); allowed is a whole file") from None
+        raise TrecError(str(path), f"broken gzip after line {number} ({error}); allowed is a whole file") from None
 
 
 @contextmanager
@@ -187,4 +187,4 @@ def _opened(path: str | Path) -> Iterator[IO[bytes]]:
 
 
 def _wrong(path: str | Path, number: int, message: str) -> TrecError:
-    return TrecError(f"{path}, line {number}: {message}")
+    return TrecError(f"{path}, line {number}", message)

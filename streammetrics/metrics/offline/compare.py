@@ -62,7 +62,7 @@ class Comparison:
         for difference in self.differences:
             if difference.metric == metric:
                 return difference
-        raise MetricError(f"metric: got {metric!r}; allowed are those compared: {', '.join(one.metric for one in self.differences)}")
+        raise MetricError("metric", f"got {metric!r}; allowed are those compared: {', '.join(one.metric for one in self.differences)}")
 
     def frame(self) -> dict[str, list[Any]]:
         """A dict of columns, one row a metric, which pandas.DataFrame and polars.DataFrame take."""
@@ -128,11 +128,11 @@ class _Pairs:
 def check_choices(unpaired: str, level: float, samples: int, seed: int, correction: str) -> None:
     """Raises MetricError for what `compare` would refuse whatever the evaluations are."""
     if unpaired not in ("error", "drop"):
-        raise MetricError(f"unpaired: got {unpaired!r}; allowed are error, drop")
+        raise MetricError("unpaired", f"got {unpaired!r}; allowed are error, drop")
     if correction not in ("none", "holm"):
-        raise MetricError(f"correction: got {correction!r}; allowed are none, holm")
+        raise MetricError("correction", f"got {correction!r}; allowed are none, holm")
     if not 0 < level < 1:
-        raise MetricError(f"confidence level: got {level!r}; allowed are 0 < level < 1")
+        raise MetricError("confidence level", f"got {level!r}; allowed are 0 < level < 1")
     check_sampling(samples, seed)
 
 
@@ -140,7 +140,7 @@ def _require_alike(a: Evaluation, b: Evaluation) -> None:
     a.spec.require_same(b.spec)
     if a.metrics != b.metrics:
         ours, theirs = (", ".join(map(str, side.metrics)) for side in (a, b))
-        raise MetricError(f"metrics: got {theirs} beside {ours}; allowed are the same metrics in the same order")
+        raise MetricError("metrics", f"got {theirs} beside {ours}; allowed are the same metrics in the same order")
 
 
 def _pair(a: Evaluation, b: Evaluation, unpaired: Unpaired) -> _Pairs:
@@ -151,7 +151,7 @@ def _pair(a: Evaluation, b: Evaluation, unpaired: Unpaired) -> _Pairs:
     if unpaired == "error" and (only_a or only_b):
         side, name = ("a", only_a[0]) if only_a else ("b", only_b[0])
         counts = f"{len(only_a)} in a only, {len(only_b)} in b only"
-        raise MetricError(f"lists: got {name!r} in {side} only ({counts}); allowed are the same lists in both, or unpaired='drop'")
+        raise MetricError("lists", f"got {name!r} in {side} only ({counts}); allowed are the same lists in both, or unpaired='drop'")
     in_a, in_b = (np.array([pair[side] for pair in common], dtype=np.int64) for side in (0, 1))
     return _Pairs(in_a, in_b, _users(a, b, common), only_a, only_b)
 
@@ -161,7 +161,7 @@ def _users(a: Evaluation, b: Evaluation, common: Sequence[tuple[int, int]]) -> S
         for at, other in common:
             if a.users[at] != b.users[other]:
                 raise MetricError(
-                    f"users: got {b.users[other]!r} beside {a.users[at]!r} for list {a.lists[at]!r}; allowed is the same user in both"
+                    "users", f"got {b.users[other]!r} beside {a.users[at]!r} for list {a.lists[at]!r}; allowed is the same user in both"
                 )
     if a.users is not None:
         return [a.users[at] for at, _ in common]

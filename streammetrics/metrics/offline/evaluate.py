@@ -134,7 +134,7 @@ class Evaluation:
     def _known(self, metric: str | Metric) -> Metric:
         known = parse_metric(metric) if isinstance(metric, str) else metric
         if known not in self.metrics:
-            raise MetricError(f"metric: got {known}; allowed are those evaluated: {', '.join(map(str, self.metrics))}")
+            raise MetricError("metric", f"got {known}; allowed are those evaluated: {', '.join(map(str, self.metrics))}")
         return known
 
 

@@ -72,14 +72,14 @@ def swap_test(one: tuple[Ints, Ints], other: tuple[Ints, Ints], samples: int, se
 def check_sampling(samples: object, seed: object) -> None:
     """Raises MetricError for a number of samples outside 1..SAMPLES_MAX, or a negative seed."""
     if type(samples) is not int or not 1 <= samples <= SAMPLES_MAX:
-        raise MetricError(f"samples: got {samples!r}; allowed are whole numbers 1..{SAMPLES_MAX}")
+        raise MetricError("samples", f"got {samples!r}; allowed are whole numbers 1..{SAMPLES_MAX}")
     if type(seed) is not int or seed < 0:
-        raise MetricError(f"seed: got {seed!r}; allowed are whole numbers >= 0")
+        raise MetricError("seed", f"got {seed!r}; allowed are whole numbers >= 0")
 
 
 def _require_small(differences: Ints) -> None:
     if float(np.abs(differences.astype(np.float64)).sum()) >= 2.0**61:
-        raise MetricError("differences: got absolute values that add up beyond 2**61; allowed are smaller ones")
+        raise MetricError("differences", "got absolute values that add up beyond 2**61; allowed are smaller ones")
 
 
 def _share(steps: Ints, samples: int, seed: int, extreme: Callable[[Ints], Bools]) -> Chance:

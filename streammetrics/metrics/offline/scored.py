@@ -131,9 +131,9 @@ def _require_sums(scorer: Scorer) -> None:
     refused = [str(metric) for metric in scorer.metrics if metric.name not in SUMS_OVER_PLACES]
     if refused:
         allowed = ", ".join(sorted(SUMS_OVER_PLACES))
-        raise MetricError(f"ties: got 'average' for {', '.join(refused)}; allowed are metrics that are sums over places: {allowed}")
+        raise MetricError("ties", f"got 'average' for {', '.join(refused)}; allowed are metrics that are sums over places: {allowed}")
     if scorer.spec.ideal == "first_k" and any(metric.name in ("ndcg", "ndcg_exp") for metric in scorer.metrics):
-        raise MetricError("ties: got 'average' for an ndcg with ideal='first_k'; allowed is an ideal that does not depend on the order")
+        raise MetricError("ties", "got 'average' for an ndcg with ideal='first_k'; allowed is an ideal that does not depend on the order")
 
 
 def _check_grades(scorer: Scorer, judged: Judged) -> None:
@@ -142,5 +142,6 @@ def _check_grades(scorer: Scorer, judged: Judged) -> None:
         if beyond.size:
             at = int(beyond[0])
             raise MetricError(
-                f"grade: got {grades[at]:g} in list {judged.lists[int(rows[at])]!r}; allowed for these metrics are 0..{scorer.grade_max:g}"
+                "grade",
+                f"got {grades[at]:g} in list {judged.lists[int(rows[at])]!r}; allowed for these metrics are 0..{scorer.grade_max:g}",
             )

@@ -31,7 +31,7 @@ def two_sided_chance(t: float, df: float) -> float:
     (1.0, 0.0)
     """
     if not df > 0:
-        raise MetricError(f"degrees of freedom: got {df!r}; allowed are numbers > 0")
+        raise MetricError("degrees of freedom", f"got {df!r}; allowed are numbers > 0")
     if math.isnan(t):
         return math.nan
     square = t * t
@@ -54,7 +54,7 @@ def critical_value(level: float, df: float) -> float:
     2.228138852
     """
     if not 0 < level < 1:
-        raise MetricError(f"confidence level: got {level!r}; allowed are 0 < level < 1")
+        raise MetricError("confidence level", f"got {level!r}; allowed are 0 < level < 1")
     alpha = 1 - level
     t = -NormalDist().inv_cdf(alpha / 2) * (1 - 1e-9)
     for _ in range(200):

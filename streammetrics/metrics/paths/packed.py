@@ -89,7 +89,7 @@ class PackedLists:
         try:
             joined = b"".join(lists)
         except TypeError as error:
-            raise MetricError(f"lists: got {error}; allowed are bytes objects, one a list") from None
+            raise MetricError("lists", f"got {error}; allowed are bytes objects, one a list") from None
         offsets = np.zeros(len(lists) + 1, dtype=np.int64)
         np.cumsum(np.fromiter(map(len, lists), dtype=np.int64, count=len(lists)), out=offsets[1:])
         return PackedLists.from_ragged(np.frombuffer(joined, dtype=np.uint8), offsets)
@@ -100,7 +100,7 @@ def _unpackable(flat: AnyArray, ends: Ints) -> MetricError:
     with np.errstate(invalid="ignore"):
         hit = int(np.flatnonzero(~np.isin(flat, range(PACKED_GRADE_MAX + 1)))[0])
     row = int(np.searchsorted(ends, hit, side="right")) - 1
-    return MetricError(f"grade: got {flat[hit]:g} at list {row}, position {hit - ends[row]}; allowed in packed lists are 0, 1, 2, 3")
+    return MetricError("grade", f"got {flat[hit]:g} at list {row}, position {hit - ends[row]}; allowed in packed lists are 0, 1, 2, 3")
 
 
 def words_for(length: int) -> int:
