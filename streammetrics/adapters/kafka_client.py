@@ -145,7 +145,7 @@ def require_reachable(settings: KafkaSettings) -> None:
     """Raise ConfigError for certificate files that cannot be used, SourceError unless a server accepts a TCP connection."""
     require_files(settings)
     if reason := unreachable_reason(settings.bootstrap_servers):
-        raise SourceError(f"no Kafka broker can be reached ({reason}); start it, or correct kafka.bootstrap_servers")
+        raise SourceError(f"no Kafka broker can be reached ({reason})", "start it, or correct kafka.bootstrap_servers")
 
 
 class ClientLog(logging.Handler):
@@ -246,8 +246,8 @@ def starting(what: str, settings: KafkaSettings) -> Iterator[Network]:
         # The client drops what a broker says just before it closes a connection, the refusal of a login too.
         login = "; so ends a login that the broker refuses" if settings.sasl_mechanism and watched.was_closed(began) else ""
         raise SourceError(
-            f"{what} cannot be started, though {', '.join(settings.bootstrap_servers)} accepts connections ({error}{hint}{login}); "
-            f"check kafka.security_protocol (now {settings.security_protocol}), certificates and credentials"
+            f"{what} cannot be started, though {', '.join(settings.bootstrap_servers)} accepts connections ({error}{hint}{login})",
+            f"check kafka.security_protocol (now {settings.security_protocol}), certificates and credentials",
         ) from error
 
 

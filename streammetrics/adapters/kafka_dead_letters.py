@@ -77,7 +77,7 @@ class KafkaDeadLetters:
                 ]
                 if self._write_some(cut):
                     raise SourceError(
-                        f"topic {self._topic!r} does not take letters of {CUT_VALUE_BYTES} bytes; raise its max.message.bytes"
+                        f"topic {self._topic!r} does not take letters of {CUT_VALUE_BYTES} bytes", "raise its max.message.bytes"
                     )
 
     def _write_some(self, parts: Iterable[tuple[DeadLetter, Mapping[str, str], bytes | None]]) -> list[DeadLetter]:

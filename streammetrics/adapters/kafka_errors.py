@@ -36,7 +36,7 @@ def explained(consumer: Any, settings: KafkaSettings, history: History, watchdog
         raise ConfigError([Problem("kafka.group_instance_id", str(settings.group_instance_id), taken)]) from error
     except UnsupportedCodecError as error:
         raise SourceError(
-            f"records are compressed in a way this Python cannot read ({error}); install lz4, python-snappy or zstandard"
+            f"records are compressed in a way this Python cannot read ({error})", "install lz4, python-snappy or zstandard"
         ) from error
     except KafkaError as error:
         watchdog.failed(f"{type(error).__name__}: {error}")

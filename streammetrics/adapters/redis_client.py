@@ -9,7 +9,6 @@ import contextlib
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -217,7 +216,7 @@ def explained(error: Exception, settings: RedisSettings) -> StoreError | StateEr
     if "WRONGTYPE" in text:
         namespace = settings.namespace
         return StateError(
-            f"Redis at {settings.place}, redis.namespace = {namespace}: keys of another program, choose another namespace ({text})"
+            f"Redis at {settings.place}, redis.namespace = {namespace}: keys of another program ({text})", "choose another namespace"
         )
     fitting = (meaning.advice for meaning in MEANINGS if isinstance(error, meaning.kinds) or any(word in text for word in meaning.words))
-    return StoreError("; ".join([f"Redis at {settings.place}: {text}", *islice(fitting, 1)]))
+    return StoreError(f"Redis at {settings.place}: {text}", next(fitting, ""))

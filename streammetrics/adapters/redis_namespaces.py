@@ -135,8 +135,8 @@ class RedisNamespaces:
                 yield
             except NoPermissionError as error:
                 raise StoreError(
-                    f"Redis at {self.settings.place}: {error}; log in as one that may look at all keys, such as streammetrics-admin of "
-                    "deploy/redis-users.acl"
+                    f"Redis at {self.settings.place}: {error}",
+                    "log in as one that may look at all keys, such as streammetrics-admin of deploy/redis-users.acl",
                 ) from error
 
     def _nodes(self) -> list[redis.Redis]:

@@ -139,7 +139,8 @@ def _execute(connection: Any, commands: Sequence[Command]) -> None:
     except ResponseError as error:
         raise StateError(
             f"Redis has carried out a commit in part ({error}): another program has changed keys of redis.namespace, or the rights of "
-            "redis.username were changed just then; begin anew with a new redis.namespace"
+            "redis.username were changed just then",
+            "begin anew with a new redis.namespace",
         ) from error
 
 

@@ -75,8 +75,7 @@ class _Asked:
             for problem in error.problems:
                 self._findings.put(Finding("fail", f"{problem.key} = {problem.value}", problem.allowed))
         except StreammetricsError as error:
-            what, _, mend = str(error).rpartition("; ")
-            self._findings.put(Finding("fail", what or mend, mend if what else ""))
+            self._findings.put(Finding("fail", error.told, error.mend))
         except Exception as error:  # a check that breaks is a finding too: the others go on
             self._findings.put(Finding("fail", f"the check itself failed: {type(error).__name__}: {error}"))
         finally:

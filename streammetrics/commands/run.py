@@ -195,7 +195,7 @@ def _check_store(store: RedisStore, settings: Settings) -> None:
     if facts.is_replica:
         store.close()  # over a new connection the name may lead to the primary
         place = store.settings.place
-        raise StoreError(f"Redis at {place}: a replica takes no writes; name the primary in redis.url, or wait for a failover to end")
+        raise StoreError(f"Redis at {place}: a replica takes no writes", "name the primary in redis.url, or wait for a failover to end")
     problems = list(facts.problems(settings.redis.cluster))
     for risk in facts.risks(settings.redis.allow_eviction):
         if risk.is_refused:

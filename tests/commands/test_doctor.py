@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import socket
+import time
+from collections.abc import Iterator
 from subprocess import CompletedProcess
 
 import pytest
 
+from streammetrics.commands.doctor import _Asked
+from streammetrics.commands.doctor_checks import Finding, Seen
+from streammetrics.config import Settings
+from streammetrics.errors import SourceError, StateError, StreammetricsError
 from tests.command_line import called
 from tests.servers.process import HOST, free_port
 
@@ -31,6 +37,29 @@ def test_an_exporter_needs_no_kafka_and_is_told_that_it_was_not_asked() -> None:
     assert "ok    not asked, because worker.role is exporter: an exporter never speaks to Kafka" in done.stdout
     assert "1 failure, 0 warnings" in done.stdout
     assert "check that Redis runs" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("error", "mend"),
+    [
+        (SourceError("no broker answers (one: refused; other: away)", "start one"), "start one"),
+        (SourceError("no broker answers (one: refused; other: away)"), ""),
+        (StateError("the control record has version 9: run the version that wrote it; or begin anew"), ""),
+    ],
+)
+def test_what_to_do_is_told_apart_where_an_error_says_it_apart(error: StreammetricsError, mend: str) -> None:
+    def check(settings: Settings, seen: Seen) -> Iterator[Finding]:
+        yield Finding("ok", "one broker of two")
+        raise error
+
+    found = list(_Asked(check, Settings(), Seen(), time.monotonic() + 30))
+    assert found == [("ok", "one broker of two", ""), ("fail", error.told, mend)]
+
+
+def test_who_does_not_answer_is_told_with_what_to_do() -> None:
+    told = examined().stdout
+    assert "to mend: start that broker, or correct kafka.bootstrap_servers" in told
+    assert "to mend: check that Redis runs, and redis.url" in told
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "no-such-host.invalid", "a..b"])
