@@ -21,12 +21,14 @@ from hypothesis import strategies as st
 from streammetrics.errors import ConfigError, MalformedEvent
 from streammetrics.events import TS_MAX, EventLimits, Feedback, Impression, native_decoder
 from streammetrics.simulate import Regression, Segment, Sent, Traffic, Variant, generate, variant_of
-from streammetrics.simulate.people import FEEDBACK_MS_MAX, World
+from streammetrics.simulate.people import ATTENTION_MS, WATCH_SECONDS_MAX, World
 from streammetrics.simulate.transport import BREAKAGES
 
 HOUR_MS = 3_600_000
 SAMPLE_MS = 240_000
 START_MS = Traffic().start_ms
+FEEDBACK_MS_MAX = ATTENTION_MS + round(WATCH_SECONDS_MAX * 1_000) + 21_000
+"""No feedback is further from its list: a look, the longest watch, the longest hesitation before a purchase."""
 
 decode = native_decoder(EventLimits())
 

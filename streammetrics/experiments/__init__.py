@@ -1,7 +1,9 @@
 """A/B statistics that stay honest however often one looks. Pure: whole numbers in, estimates, intervals and verdicts out.
 
 No I/O, no clock, nothing of streammetrics but its errors. README.md beside this file has the formulas, their sources and what was
-measured. This is the contract with whoever keeps the state; `Measures` is the layout that everything shares.
+measured. This is the contract with whoever keeps the state, and what it names is here: what goes into moments, what is kept, the
+report and its parts. How estimates, intervals and verdicts are made is the modules' own. `Measures` is the layout that everything
+shares.
 
 **A user, in one experiment and scope.** A scope is the experiment's whole life, or one UTC day of the lists' times. His record:
 
@@ -50,65 +52,32 @@ A day's user records can go when everything up to its end is final in the task; 
 """
 
 from streammetrics.experiments.building import Stored, build_report, choose_scales
-from streammetrics.experiments.cuped import Reduced, reduce_variances
-from streammetrics.experiments.estimates import Estimate, Interval, choose_tau, difference, estimate, lift_interval
-from streammetrics.experiments.interleaving import INTERLEAVED, Preference, add_credits, credit_moments, list_credit, preference
-from streammetrics.experiments.measures import LISTS_AT, USERS_AT, ExperimentError, Measure, Measures
-from streammetrics.experiments.moments import add, of_user, of_users, replace, subtract, zero
+from streammetrics.experiments.interleaving import INTERLEAVED, add_credits, credit_moments, list_credit
+from streammetrics.experiments.measures import ExperimentError, Measures
+from streammetrics.experiments.moments import add, of_users, subtract, zero
 from streammetrics.experiments.policy import Policy
-from streammetrics.experiments.report import (
-    ExperimentReport,
-    MeasureReport,
-    PreferenceReport,
-    PreferenceRow,
-    ReducedReport,
-    Row,
-    VariantReport,
-)
-from streammetrics.experiments.sample_ratio import sample_ratio_p_value
-from streammetrics.experiments.verdict import VERDICT_CODES, Health, Joined, Verdict, health
+from streammetrics.experiments.report import ExperimentReport, MeasureReport, PreferenceReport, PreferenceRow, Row
+from streammetrics.experiments.verdict import Joined
 
 __all__ = [
     "INTERLEAVED",
-    "LISTS_AT",
-    "USERS_AT",
-    "VERDICT_CODES",
-    "Estimate",
     "ExperimentError",
     "ExperimentReport",
-    "Health",
-    "Interval",
     "Joined",
-    "Measure",
     "MeasureReport",
     "Measures",
     "Policy",
-    "Preference",
     "PreferenceReport",
     "PreferenceRow",
-    "Reduced",
-    "ReducedReport",
     "Row",
     "Stored",
-    "VariantReport",
-    "Verdict",
     "add",
     "add_credits",
     "build_report",
     "choose_scales",
-    "choose_tau",
     "credit_moments",
-    "difference",
-    "estimate",
-    "health",
-    "lift_interval",
     "list_credit",
-    "of_user",
     "of_users",
-    "preference",
-    "reduce_variances",
-    "replace",
-    "sample_ratio_p_value",
     "subtract",
     "zero",
 ]

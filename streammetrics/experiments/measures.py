@@ -185,9 +185,9 @@ class Measures:
         """Moments of this layout as the layout without covariates has them.
 
         >>> from streammetrics.metrics import Scorer
-        >>> from streammetrics.experiments.moments import of_user
+        >>> from streammetrics.experiments.moments import of_users
         >>> wide = Measures(Scorer(["mrr@10"]).columns, covariates=True)
-        >>> wide.without_covariates(of_user(wide, [2, 3], [5])) == of_user(wide.plain, [2, 3])
+        >>> wide.without_covariates(of_users(wide, [[2, 3]], [[5]])) == of_users(wide.plain, [[2, 3]])
         True
         """
         self._check("moments", moments, self.moments_width)

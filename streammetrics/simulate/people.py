@@ -38,9 +38,6 @@ WATCH_SECONDS_MEAN, WATCH_SECONDS_MAX = 40.0, 300.0
 ATTENTION_MS = 600_000
 """How long after its list a user may still look at a further item."""
 
-FEEDBACK_MS_MAX = ATTENTION_MS + 321_000
-"""No feedback is further from its list: a look, the longest watch, the longest hesitation before a purchase."""
-
 Draw: TypeAlias = Callable[[], float]
 """The next even draw from [0, 1)."""
 
