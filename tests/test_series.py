@@ -28,7 +28,11 @@ def test_names_are_of_streammetrics_in_small_letters(series: Series) -> None:
 def test_the_kind_can_be_told_from_the_name(series: Series) -> None:
     assert series.name.endswith("_total") is (series.kind == "counter")
     assert series.name.endswith("_info") is (series.kind == "info")
-    assert series.family == re.sub("_(total|info)$", "", series.name)
+
+
+@each_series
+def test_a_query_says_the_family_and_what_openmetrics_puts_behind_that_of_its_kind(series: Series) -> None:
+    assert series.family + {"counter": "_total", "info": "_info"}.get(series.kind, "") == series.name
 
 
 @each_series

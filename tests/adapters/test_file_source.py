@@ -323,10 +323,13 @@ class TestDeadLetters:
         read = json.loads(line)
         assert value == (read["value"].encode() if "value" in read else base64.b64decode(read["value_base64"]))
 
-    def test_an_empty_path_keeps_nothing(self) -> None:
-        letters = FileDeadLetters("")
-        letters.write([DeadLetter("late", "", Input("in", 0), 1, b"")])
-        letters.close()
+    def test_an_empty_path_keeps_nothing(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        letter = DeadLetter("late", "", Input("in", 0), 1, b"")
+        for path, kept in (("", []), ("letters", ["letters"])):
+            with FileDeadLetters(path) as letters:
+                letters.write([letter])
+            assert [found.name for found in tmp_path.iterdir()] == kept
 
     def test_a_file_that_cannot_be_created_is_a_wrong_setting(self, tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match="cannot be written"):

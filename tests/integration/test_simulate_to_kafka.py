@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 
 from kafka import KafkaConsumer, TopicPartition
-from kafka.partitioner.default import murmur2
 
+from streammetrics.commands.run import partition_of
 from streammetrics.events import EventLimits, MalformedEvent, decoder
 from tests.command_line import started, streammetrics
 from tests.servers.kafka import KafkaBroker
@@ -57,7 +57,7 @@ def test_a_burst_brings_the_same_records_as_a_file_to_the_partitions_of_their_us
         assert sorted(value for records in found.values() for _, value, _ in records) == sorted(file.read_bytes().split(b"\n")[:-1])
         for partition, records in found.items():
             assert records
-            assert {(murmur2(key) & 0x7FFFFFFF) % 4 for key, _, _ in records} == {partition}
+            assert {partition_of(key.decode(), 4) for key, _, _ in records} == {partition}
             times = [stamp for _, _, stamp in records]
             assert times == sorted(times), "the log's own time never goes back"
             for key, value, stamp in records:
