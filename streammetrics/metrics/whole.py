@@ -34,7 +34,16 @@ def sum_of_row(row: Numbers) -> int:
         row = row.astype(np.int64)
     if most * row.size <= _INT_MAX:
         return int(row.sum(dtype=np.int64))
-    return (int((row >> 32).sum()) << 32) + int((row & 0xFFFFFFFF).sum())
+    return exact_sum(row)
+
+
+def exact_sum(values: Ints) -> int:
+    """The sum of whole numbers of either sign as one without bound: int64 halves are summed, so that no count of them overflows.
+
+    >>> exact_sum(np.full(4, -1 << 62)) == -1 << 64
+    True
+    """
+    return (int((values >> 32).sum()) << 32) + int((values & 0xFFFFFFFF).sum())
 
 
 def sum_of_products(one: Ints, other: Ints) -> int:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from streammetrics.metrics import ALL_METRIC_NAMES, MetricError, PackedLists, Scorer, Spec, Tally, TallyLayout
 from streammetrics.metrics.paths.packed import CHUNK_WORDS
 from streammetrics.metrics.spec import Gain
-from streammetrics.metrics.whole import read_numbers, sum_of_products, sum_of_row, write_numbers
+from streammetrics.metrics.whole import exact_sum, read_numbers, sum_of_products, sum_of_row, write_numbers
 from tests.metrics.lists import WHOLE, as_hits, as_padded, as_ragged, at_cutoffs, lists_of
 
 SPEC = Spec(err_grade_max=5, relevance_threshold=2)
@@ -250,6 +250,11 @@ def test_sums_are_exact_beyond_what_64_bits_hold(numbers: list[int], data: st.Da
     assert sum_of_row(one) == sum(numbers)
     assert sum_of_products(one, other) == sum(a * b for a, b in zip(numbers, others, strict=True))
     assert sum_of_products(one, one) == sum(a * a for a in numbers)
+
+
+@given(st.lists(st.integers(-(2**62), 2**62)))
+def test_sums_of_numbers_of_either_sign_are_exact_beyond_what_64_bits_hold(numbers: list[int]) -> None:
+    assert exact_sum(np.array(numbers, dtype=np.int64)) == sum(numbers)
 
 
 @pytest.mark.parametrize("most", [(1 << 40) - 1, 1 << 40, (1 << 42) + 1, (1 << 43) + 1, (1 << 49) - 1, (1 << 53) - 1])

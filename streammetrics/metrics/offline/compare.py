@@ -12,9 +12,10 @@ import numpy as np
 from streammetrics.metrics.arrays import Ints
 from streammetrics.metrics.names import Metric, MetricError
 from streammetrics.metrics.offline.clustered import Clusters, influence, standard_error
-from streammetrics.metrics.offline.evaluate import Evaluation, exact_sum
+from streammetrics.metrics.offline.evaluate import Evaluation
 from streammetrics.metrics.offline.randomisation import Chance, check_sampling, sign_flip_test, swap_test
 from streammetrics.metrics.offline.student import critical_value, two_sided_chance
+from streammetrics.metrics.whole import exact_sum
 
 Unpaired: TypeAlias = Literal["error", "drop"]
 Correction: TypeAlias = Literal["none", "holm"]

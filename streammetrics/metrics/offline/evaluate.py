@@ -15,6 +15,7 @@ from streammetrics.metrics.names import Column, Metric, MetricError, parse_metri
 from streammetrics.metrics.offline.clustered import Clusters, influence, standard_error
 from streammetrics.metrics.offline.scored import Scored, score
 from streammetrics.metrics.spec import Spec
+from streammetrics.metrics.whole import exact_sum
 
 
 def evaluate(judged: Judged, metrics: Iterable[str | Metric], spec: Spec | None = None) -> Evaluation:
@@ -142,11 +143,6 @@ def _mean(evaluation: Evaluation, metric: Metric) -> float:
     counted = evaluation.counted(metric)
     above, below = (exact_sum(part[counted]) for part in evaluation.parts(metric))
     return above / below if below else math.nan
-
-
-def exact_sum(values: Ints) -> int:
-    """The sum as an unbounded whole number: int64 halves are summed, so that no number of lists overflows."""
-    return (int((values >> 32).sum()) << 32) + int((values & 0xFFFFFFFF).sum())
 
 
 def summary(evaluation: Evaluation) -> list[Mapping[str, Any]]:

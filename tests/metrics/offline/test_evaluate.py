@@ -18,7 +18,7 @@ from sklearn.metrics import dcg_score, ndcg_score
 
 from streammetrics.metrics import MetricError, Scorer, Spec
 from streammetrics.metrics.inputs.judged import from_grades, from_lists, from_padded, from_ragged, from_run
-from streammetrics.metrics.offline.evaluate import Evaluation, evaluate, exact_sum
+from streammetrics.metrics.offline.evaluate import Evaluation, evaluate
 from streammetrics.metrics.offline.scored import SUMS_OVER_PLACES
 
 NAMES = ["ndcg@5", "mrr@5", "map@5", "dcg@5", "precision@3", "recall@3", "item_hit_rate@3", "hit_rate@1"]
@@ -185,8 +185,3 @@ def test_a_grade_beyond_the_scorer_names_its_list(where: str) -> None:
 def test_a_metric_that_was_not_evaluated_is_refused() -> None:
     with pytest.raises(MetricError, match=re.escape("metric: got ndcg@7; allowed are those evaluated: mrr@5")):
         evaluate(from_grades([[1]]), ["mrr@5"]).values("ndcg@7")
-
-
-@given(st.lists(st.integers(-(2**62), 2**62)))
-def test_sums_are_exact_beyond_what_int64_holds(values: list[int]) -> None:
-    assert exact_sum(np.array(values, dtype=np.int64)) == sum(values)
