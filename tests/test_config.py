@@ -37,6 +37,7 @@ from streammetrics.errors import ConfigError, Problem
 from streammetrics.events.model import EventLimits
 from streammetrics.events.text import iso_ms
 from streammetrics.grades import parse_grades
+from streammetrics.metrics.names import ALL_METRIC_NAMES, METRIC_NAMES
 from streammetrics.reach import ReachRules
 
 REFERENCE = Path(__file__).parent.parent / "deploy" / "streammetrics.toml"
@@ -673,6 +674,14 @@ def test_cutoffs_reach_to_the_longest_list():
 def test_metrics_are_named_once_and_known():
     for names in (["ndgc"], ["mrr", "mrr"], []):
         assert problem_of(metrics__names=names).key == "metrics.names"
+
+
+def test_every_metric_that_the_stream_publishes_may_be_asked_for_and_no_other():
+    names = by_flags({"metrics.names": ",".join(METRIC_NAMES)}).settings.metrics.names
+    assert names == METRIC_NAMES
+    for name in {*ALL_METRIC_NAMES} - {*METRIC_NAMES}:
+        told = problem_of(metrics__names=["mrr", name]).allowed
+        assert told == f"must be a list of distinct names out of {', '.join(METRIC_NAMES)}; {name} is none of them"
 
 
 def test_the_limits_of_an_event_are_those_of_the_event_model():

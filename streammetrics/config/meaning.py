@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from streammetrics.config.fields import (
     MS_MAX,
@@ -23,16 +23,25 @@ from streammetrics.config.fields import (
     milliseconds,
     parse_duration,
     setting,
+    shown,
     whole,
 )
 from streammetrics.event_time import DAY_MS
 from streammetrics.events.model import EventLimits
 from streammetrics.grades import DEFAULT_GRADES
+from streammetrics.metrics import METRIC_NAMES
 
 PANES_MAX = 100_000
 """Most panes that a retention may span: a group costs one tally a pane."""
 
-MetricName = Literal["ndcg", "ndcg_exp", "dcg", "cg", "mrr", "hit_rate", "item_hit_rate", "precision", "recall", "map"]
+
+def _metric(name: str) -> str:
+    if name not in METRIC_NAMES:
+        raise ValueError(f"{shown(name)} is none of them")
+    return name
+
+
+MetricName = Annotated[str, AfterValidator(_metric)]
 
 _LIMITS = EventLimits()
 
@@ -96,7 +105,7 @@ class MetricSettings(Section):
     names: Annotated[Listed[MetricName], Field(min_length=1)] = setting(
         ("ndcg", "mrr", "hit_rate", "item_hit_rate", "precision", "recall", "map", "dcg"),
         "The metrics to compute.",
-        f"a list of distinct names out of {', '.join(get_args(MetricName))}",
+        f"a list of distinct names out of {', '.join(METRIC_NAMES)}",
     )
     cutoffs: Annotated[Listed[Annotated[Whole, Field(ge=1)]], Field(min_length=1, max_length=32)] = setting(
         (5, 10, 20),
