@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 import click
 
 from streammetrics.errors import ConfigError, StreammetricsError
+from streammetrics.shown_text import counted
 
 
 class Commands(click.Group):
@@ -34,7 +35,7 @@ def guarding(function: Callable[..., None]) -> Callable[..., None]:
         try:
             function(**words)
         except ConfigError as error:
-            _stop(2, "\n  ".join([f"{_counted(len(error.problems), 'problem')}:", *map(str, error.problems)]))
+            _stop(2, "\n  ".join([f"{counted(len(error.problems), 'problem')}:", *map(str, error.problems)]))
         except BrokenPipeError:
             raise  # whoever read our output has enough; click ends without a word
         except (StreammetricsError, OSError) as error:
@@ -46,7 +47,3 @@ def guarding(function: Callable[..., None]) -> Callable[..., None]:
 def _stop(code: int, message: str) -> NoReturn:
     click.echo(f"streammetrics: {message}", err=True)
     raise SystemExit(code)
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"

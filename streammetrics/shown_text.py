@@ -29,6 +29,15 @@ def fit(text: str) -> str:
     return _UNFIT.sub("\ufffd", text)
 
 
+def counted(count: int, what: str) -> str:
+    """So many of something, whose plural ends in s.
+
+    >>> counted(1, "problem"), counted(12_000, "user")
+    ('1 problem', '12,000 users')
+    """
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
 def isolated(text: str) -> str:
     """A name for the middle of a sentence that is one piece of text, fit to be shown, between U+2068 and U+2069.
 

@@ -20,7 +20,6 @@ from streammetrics.commands.doctor_checks import (
     Level,
     Seen,
     agreement_findings,
-    counted,
     kafka_findings,
     port_findings,
     redis_findings,
@@ -28,6 +27,7 @@ from streammetrics.commands.doctor_checks import (
 from streammetrics.commands.logs import configure_logs
 from streammetrics.config import Settings
 from streammetrics.errors import ConfigError, StreammetricsError
+from streammetrics.shown_text import counted
 from streammetrics.version import __version__
 
 PATIENCE_SECONDS = 8.0

@@ -21,6 +21,7 @@ from streammetrics.commands.assembly import build_engine
 from streammetrics.commands.connections import kafka_settings, redis_settings
 from streammetrics.config import Settings
 from streammetrics.errors import ConfigError
+from streammetrics.shown_text import counted
 from streammetrics.state import OTHER_MEASURES, Signature, decode_control, fit_of
 
 REDIS_ANSWER_MS = 2_000
@@ -219,7 +220,3 @@ def agreement_findings(seen: Seen) -> Iterator[Finding]:
 def _memory(used_bytes: int | None, limit_bytes: int | None) -> str:
     used = "memory unknown" if used_bytes is None else f"{used_bytes / (1 << 20):,.0f} MiB in use"
     return used if limit_bytes is None else f"{used}, {f'limit {limit_bytes / (1 << 20):,.0f} MiB' if limit_bytes else 'no limit'}"
-
-
-def counted(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
