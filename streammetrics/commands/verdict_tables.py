@@ -64,7 +64,7 @@ def _arms(experiment: ExperimentReport) -> FittingTable:
     table = FittingTable(("variant", "role"), ("users", "share of users", "lists"))
     exposed = sum(variant.first_exposures for variant in experiment.variants)
     for variant in experiment.variants:
-        share = f"{100 * variant.first_exposures / exposed:.1f} %" if exposed else "-"
+        share = share_text(variant.first_exposures / exposed) if exposed else "-"
         table.add_row(variant.variant, variant.role, f"{variant.users:,}", share, f"{variant.lists:,}")
     return table
 
