@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 from streammetrics.common_lives import Change, CommonLife, SettledScales, begun_lives, shown_lives, times_of
@@ -16,6 +15,7 @@ from streammetrics.errors import StateError
 from streammetrics.event_time import DAY_MS, FOREVER, NEVER, final_bound
 from streammetrics.experiments import ExperimentReport, Joined, Measures, Policy, Stored, build_report, choose_scales
 from streammetrics.lives import WHOLE, Scope
+from streammetrics.ports import Mark, TaskView
 from streammetrics.reach import ReachBoard, ReachLayout, UserWindow
 from streammetrics.report import SINCE_START, THIS_DAY, InputStanding, Report, Total
 from streammetrics.scoring import Layout, add
@@ -58,11 +58,13 @@ class Ledger:
         self.settings = settings
         self.board = Board(layout, rules)
         self.reach_board = ReachBoard(ReachLayout(layout.scorer), rules.pane_ms, decode_reach)
-        self.marks: dict[int, tuple[str, int]] = {}
+        self.marks: dict[int, Mark] = {}
         """What names the commits that are known, by task."""
         self.experiments = experiments
         self._idle_ms = FOREVER if experiments is None else experiments.idle_ms
         self._scales = SettledScales(self._idle_ms)
+        self.has_scales = False
+        """Whether anybody has told what is settled: it must be known before tasks are read."""
         self._begun: dict[int, dict[str, CommonLife]] = {}
         self._scopes: dict[int, dict[tuple[str, int], Scope]] = {}
         self._controls: dict[int, Control] = {}
@@ -80,39 +82,28 @@ class Ledger:
         control = self._controls.get(task)
         return None if control is None or control.entered_before == NEVER else control.entered_before
 
-    def update(
-        self,
-        task: int,
-        mark: tuple[str, int],
-        control_bytes: bytes,
-        panes: Mapping[int, bytes],
-        users: int,
-        experiments: Mapping[str, bytes] = MappingProxyType({}),
-        reaches: Mapping[int, bytes] = MappingProxyType({}),
-        *,
-        anew: bool = False,
-    ) -> None:
-        """Take one task's committed state; `panes` are those from `panes_wanted` on, `reaches` from `reaches_wanted`.
+    def update(self, task: int, view: TaskView) -> None:
+        """Take one task's committed state, with the panes from `panes_wanted` on and the reaches from `reaches_wanted` on.
 
-        `anew`: panes and reaches are all that there are. A store may lose its last commits, and what was known is then not what was
-        before.
+        Where the view is `anew`, they are all that there are: a store may lose its last commits, and what was known is then not what
+        was before.
         """
-        control = decode_control(control_bytes)
+        control = decode_control(view.control)
         fit = fit_of(control.signature, self.signature)
         if fit in ("measures", "other"):
             raise StateError(
                 f"the state of task {task} was made by other rules than this process shows numbers by: give both the same configuration\n"
                 f"  stored: {control.signature}\n  now:    {self.signature}"
             )
-        decoded: dict[int, Pane] = {start: decode_pane(stored) for start, stored in panes.items()}
-        self.board.update(task, decoded, None if anew else self.panes_wanted(task), control.oldest_kept)
-        self.reach_board.update(task, reaches, control.oldest_kept, anew)
+        decoded: dict[int, Pane] = {start: decode_pane(stored) for start, stored in view.panes.items()}
+        self.board.update(task, decoded, None if view.anew else self.panes_wanted(task), control.oldest_kept)
+        self.reach_board.update(task, view.reaches, control.oldest_kept, view.anew)
         self._controls[task] = control
-        self.marks[task] = mark
-        self._users[task] = users
-        names = begun_lives(control, experiments) if fit == "same" else {}
+        self.marks[task] = view.mark
+        self._users[task] = view.users
+        names = begun_lives(control, view.experiments) if fit == "same" else {}
         self._begun[task] = times_of(control, names)
-        self._scopes[task] = dict(_scopes(names, experiments))
+        self._scopes[task] = dict(_scopes(names, view.experiments))
 
     def _controls_of(self, tasks: int) -> list[Control]:
         return [self._controls[task] for task in sorted(self._controls) if task < tasks]
@@ -180,6 +171,7 @@ class Ledger:
     def freeze(self, settled: Mapping[str, bytes]) -> None:
         """Take the scales among all values that are settled now."""
         self._scales.take(settled)
+        self.has_scales = True
 
     def scales(self, tasks: int) -> dict[str, Mapping[str, float]]:
         """The frozen scales of every experiment that is shown, by measure: chosen once in its life, and never again."""

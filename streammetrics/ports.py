@@ -199,14 +199,14 @@ class Mark(NamedTuple):
     token: str
     seq: int
 
-    def follows(self, known: tuple[str, int]) -> bool:
+    def follows(self, known: Mark) -> bool:
         """Whether this commit was written on top of another that a reader knows, by the same claim.
 
         >>> mark = Mark("mine", 8)
-        >>> mark.follows(("mine", 7)), mark.follows(("mine", 9)), mark.follows(("another's", 7))
+        >>> mark.follows(Mark("mine", 7)), mark.follows(Mark("mine", 9)), mark.follows(Mark("another's", 7))
         (True, False, False)
         """
-        return self.token == known[0] and self.seq > known[1]
+        return self.token == known.token and self.seq > known.seq
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +260,7 @@ class Store(Protocol):
     def view(
         self,
         tasks: Collection[int],
-        since: Mapping[int, tuple[str, int]],
+        since: Mapping[int, Mark],
         panes_from_ms: Mapping[int, int | None],
         reaches_from_ms: Mapping[int, int | None] = NO_BOUNDS,
     ) -> Mapping[int, TaskView]:

@@ -14,6 +14,7 @@ import structlog
 from streammetrics.errors import StoreError
 from streammetrics.ledger import Ledger
 from streammetrics.ports import Clock, Store
+from streammetrics.reading import read_all, settle_due
 from streammetrics.report import Report
 from streammetrics.vitals import Vitals
 from streammetrics.work import one_more
@@ -44,7 +45,6 @@ class Publisher:
         self._ledger, self._store, self._clock, self._vitals, self._on_report = ledger, store, clock, vitals, on_report
         self._publish_seconds, self._retry_seconds_max = publish_ms / 1_000, retry_seconds_max
         self._tasks: int | None = None
-        self._settled = False
         self._looked_seconds: float | None = None
         self.failure: BaseException | None = None
 
@@ -54,16 +54,9 @@ class Publisher:
             self._tasks = self._store.partitions()
             if self._tasks is None:
                 return None
-        ledger, tasks = self._ledger, range(self._tasks)
-        if not self._settled:  # what was settled before counts from the first report on, and is read before the tasks are
-            ledger.freeze(self._store.settle({}))
-            self._settled = True
-        wanted = ({task: ledger.panes_wanted(task) for task in tasks}, {task: ledger.reaches_wanted(task) for task in tasks})
-        for task, view in self._store.view(tasks, ledger.marks, *wanted).items():
-            ledger.update(task, view.mark, view.control, view.panes, view.users, view.experiments, view.reaches, anew=view.anew)
-        if changes := ledger.scales_due(self._tasks):
-            ledger.freeze(self._store.settle(changes))
-        report = ledger.report(self._tasks)
+        read_all(self._store, self._ledger, self._tasks)
+        settle_due(self._store, self._ledger, self._tasks)
+        report = self._ledger.report(self._tasks)
         self._on_report(report)
         return report
 

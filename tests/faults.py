@@ -25,6 +25,7 @@ from streammetrics.ports import (
     DeadLetter,
     Input,
     Loaded,
+    Mark,
     Outcome,
     Polled,
     Record,
@@ -241,7 +242,7 @@ class FaultyStore:
     def view(
         self,
         tasks: Collection[int],
-        since: Mapping[int, tuple[str, int]],
+        since: Mapping[int, Mark],
         panes_from_ms: Mapping[int, int | None],
         reaches_from_ms: Mapping[int, int | None] = NO_BOUNDS,
     ) -> Mapping[int, TaskView]:

@@ -181,7 +181,7 @@ class Machine:
         )
         ledger = self.ledger = Ledger(self.engine.layout, rules, {}, self.engine.signature)
         for task, view in self.store.view([0], {}, {}).items():
-            ledger.update(task, view.mark, view.control, view.panes, view.users, view.experiments, view.reaches)
+            ledger.update(task, view)
         self.board = ledger.board
         return ledger.report(1)
 

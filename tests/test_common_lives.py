@@ -17,6 +17,7 @@ from streammetrics.ledger import ExperimentView, Ledger
 from streammetrics.lives import ExperimentRules
 from streammetrics.ports import NO_BOUNDS, TaskView
 from streammetrics.publisher import Publisher
+from streammetrics.reading import read_all
 from streammetrics.report import SINCE_START, Report
 from streammetrics.state import Scales, decode_scales, scales_name
 from streammetrics.vitals import Vitals
@@ -70,13 +71,17 @@ class Tasks(MemoryStore):
             self.machines[task].finish(flush=False)
 
 
-def publisher_of(tasks: Tasks, shown: list[Report]) -> Publisher:
-    """An exporter that has just been started."""
+def ledger_of() -> Ledger:
+    """One that knows nothing yet."""
     assert ENGINE.users is not None
     rules = WindowRules(pane_ms=100, windows_ms=(100,), lateness_ms=0, attribution_ms=500)
     view = ExperimentView(ENGINE.users.measures, lambda name: Policy(min_users=2, control="control"), DAY_MS)
-    ledger = Ledger(ENGINE.layout, rules, {}, ENGINE.signature, view)
-    return Publisher(ledger=ledger, store=tasks, publish_ms=10, clock=SystemClock(), vitals=Vitals(), on_report=shown.append)
+    return Ledger(ENGINE.layout, rules, {}, ENGINE.signature, view)
+
+
+def publisher_of(tasks: Tasks, shown: list[Report]) -> Publisher:
+    """An exporter that has just been started."""
+    return Publisher(ledger=ledger_of(), store=tasks, publish_ms=10, clock=SystemClock(), vitals=Vitals(), on_report=shown.append)
 
 
 def published(tasks: Tasks) -> dict[str, ExperimentReport]:
@@ -245,6 +250,32 @@ def test_a_scale_stays_though_the_life_went_from_one_task_to_another_while_an_ex
     assert reports[-1].experiments == ()
     tasks.seen = None
     assert scale_of(published(tasks)["ranker"]) == before
+
+
+def test_a_reader_takes_no_scale_that_is_settled_after_it_has_read_the_tasks() -> None:
+    tasks = Tasks()
+    for task in (0, 1):
+        tasks.show(task, 0, *users(str(task)))
+        tasks.pass_time(task, 0)
+    begun = scale_of(published(tasks)["ranker"])
+
+    class Overtaken(Tasks):
+        """The same to a reader, whom another life of the experiment, with an exporter of its own, overtakes."""
+
+        def view(self, *wanted):  # type: ignore[no-untyped-def]
+            found = tasks.view(*wanted)
+            for task in (0, 1):
+                tasks.show(task, 3, *users(str(task), 40))
+                tasks.pass_time(task, 3)
+            published(tasks)
+            return found
+
+        def settle(self, changes):  # type: ignore[no-untyped-def]
+            return tasks.settle(changes)
+
+    ledger = ledger_of()
+    read_all(Overtaken(), ledger, 2)
+    assert scale_of(since_start(ledger.report(2))["ranker"]) == begun != scale_of(published(tasks)["ranker"])
 
 
 def test_two_exporters_that_look_at_different_times_agree_on_the_first_scale() -> None:

@@ -490,7 +490,7 @@ def test_tasks_that_began_an_experiment_with_and_without_covariates_are_added_wi
     ledger = Ledger(engine.layout, rules, {}, engine.signature, ExperimentView(engine.users.measures, lambda name: Policy(), DAY_MS))
     for task, machine in enumerate(machines):
         (view,) = machine.store.view([0], {}, {}).values()
-        ledger.update(task, view.mark, view.control, view.panes, view.users, view.experiments)
+        ledger.update(task, view)
     scope = scopes_of(ledger, engine, 2)["ranker", None]
     assert (scope.sums["a", "ndcg@1"][:3], scope.covariates) == ((2, 0, 2), {})
     assert scopes_of(ledger, engine, 1)["ranker", None].covariates["a", "ndcg@1"][0] == 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from streammetrics.events.model import Impression
 from streammetrics.ledger import Ledger
 from streammetrics.windows import WindowRules
@@ -24,7 +26,7 @@ def tell(ledger: Ledger, task: int, *times: int, anew: bool = False) -> None:
         machine.commit()
     machine.finish(flush=False)
     view = machine.store.view([0], {}, {})[0]
-    ledger.update(task, view.mark, view.control, view.panes, view.users, anew=anew)
+    ledger.update(task, replace(view, anew=anew))
 
 
 def test_a_window_that_some_task_has_dropped_panes_of_is_withheld_and_counted_once() -> None:

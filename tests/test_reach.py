@@ -119,7 +119,7 @@ def test_tasks_add_up_as_far_as_both_have_come(one: Case, other: Case) -> None:
         machine.take(case.steps)
         machine.finish(flush=False)
         view = machine.store.view([0], {}, {})[0]
-        ledger.update(task, view.mark, view.control, view.panes, view.users, view.experiments, view.reaches)
+        ledger.update(task, view)
     ends = [end_of(case, machine, flush=False) for case, machine in zip((one, other), machines, strict=True)]
     end = None if None in ends else min(end for end in ends if end is not None)
     found = users_shown(ledger.report(2).user_windows)

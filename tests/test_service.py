@@ -256,7 +256,7 @@ def ledger_of(store: Store, engine: Engine, tasks: int, settings: Settings = SET
     )
     ledger = Ledger(engine.layout, rules, {}, engine.signature)
     for task, view in store.view(range(tasks), {}, {}).items():
-        ledger.update(task, view.mark, view.control, view.panes, view.users, view.experiments, view.reaches)
+        ledger.update(task, view)
     return ledger, ledger.report(tasks)
 
 

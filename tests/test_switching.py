@@ -208,7 +208,7 @@ def test_an_exporter_shows_the_windows_of_workers_that_count_otherwise(counting:
     rules = WindowRules(pane_ms=100, windows_ms=(100,), lateness_ms=0, attribution_ms=500)
     ledger = Ledger(shower.layout, rules, {}, shower.signature, view)
     stored = machine.store.view([0], {}, {})[0]
-    ledger.update(0, stored.mark, stored.control, stored.panes, stored.users, stored.experiments)
+    ledger.update(0, stored)
     report = ledger.report(1)
     assert report.experiments == ()
     assert [total.tally[0] for total in report.totals if not total.experiment] == [1]

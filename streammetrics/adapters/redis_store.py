@@ -130,7 +130,7 @@ class RedisStore:
     def view(
         self,
         tasks: Collection[int],
-        since: Mapping[int, tuple[str, int]],
+        since: Mapping[int, Mark],
         panes_from_ms: Mapping[int, int | None],
         reaches_from_ms: Mapping[int, int | None] = NO_BOUNDS,
     ) -> Mapping[int, TaskView]:

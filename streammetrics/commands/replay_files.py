@@ -28,6 +28,7 @@ from streammetrics.event_time import FOREVER
 from streammetrics.ledger import Ledger
 from streammetrics.panes_file import pane_lines
 from streammetrics.ports import DeadLetter, Polled
+from streammetrics.reading import read_all, settle_due
 from streammetrics.report import Report
 from streammetrics.service import Worker
 from streammetrics.vitals import Vitals
@@ -139,8 +140,6 @@ def _read_all(worker: Worker, source: FileSource, looks: ReplayLooks, progress: 
 
 def _ledger(settings: Settings, engine: Engine, store: MemoryStore) -> Ledger:
     ledger = build_ledger(settings, engine)
-    ledger.freeze(store.settle({}))
-    for task, view in store.view([0], {}, {}).items():
-        ledger.update(task, view.mark, view.control, view.panes, view.users, view.experiments, view.reaches)
-    ledger.freeze(store.settle(ledger.scales_due(1)))  # what is over before there was a look is looked at once
+    read_all(store, ledger, 1)
+    settle_due(store, ledger, 1)  # what is over before there was a look is looked at once
     return ledger

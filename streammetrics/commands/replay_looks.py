@@ -6,12 +6,13 @@ the report say the same. The looks change no number: a commit more or less never
 
 from __future__ import annotations
 
-from streammetrics.event_time import DAY_MS, FOREVER, NEVER
+from streammetrics.event_time import DAY_MS, NEVER
 from streammetrics.experiments import Stored, build_report
 from streammetrics.history import LOOK_MS, LOOKS_MAX, TRAILS_MAX, History, Look, Thinned, Trail, look_at
 from streammetrics.ledger import Ledger
 from streammetrics.lives import WHOLE
 from streammetrics.ports import Store
+from streammetrics.reading import read_all, settle_due
 from streammetrics.service import Worker
 
 NOTHING: Thinned[Stored] = Thinned()
@@ -39,10 +40,8 @@ class ReplayLooks:
 
     def _look(self, entered_ms: int) -> None:
         ledger = self._ledger
-        for task, view in self._store.view([0], ledger.marks, {0: ledger.panes_wanted(0)}, {0: FOREVER}).items():
-            ledger.update(task, view.mark, view.control, view.panes, view.users, view.experiments)
-        if changes := ledger.scales_due(1):  # as who shows numbers does: at the first look at which there are users enough
-            ledger.freeze(self._store.settle(changes))
+        read_all(self._store, ledger, 1)
+        settle_due(self._store, ledger, 1)  # as who shows numbers does: at the first look at which there are users enough
         today = (entered_ms - 1) // DAY_MS
         for (name, day), stored in ledger.stored(1).items():
             if day in (WHOLE, today) and (len(self._seen) < TRAILS_MAX or (name, stored.scope) in self._seen):

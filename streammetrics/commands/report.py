@@ -48,6 +48,7 @@ def live_report(settings: Settings) -> dict[str, Any]:
     from streammetrics.commands.assembly import build_engine, build_ledger  # noqa: PLC0415
     from streammetrics.commands.connections import redis_settings  # noqa: PLC0415
     from streammetrics.keeper import HISTORY_KEY, decode_history  # noqa: PLC0415
+    from streammetrics.reading import read_all  # noqa: PLC0415
 
     engine = build_engine(settings, settings.kafka.topics)
     ledger = build_ledger(settings, engine)
@@ -56,9 +57,7 @@ def live_report(settings: Settings) -> dict[str, Any]:
         tasks = store.partitions()
         if tasks is None:
             raise StreammetricsError(f"nothing was ever committed under redis.namespace {settings.redis.namespace!r}")
-        for task, view in store.view(range(tasks), {}, {}).items():
-            ledger.update(task, view.mark, view.control, view.panes, view.users, view.experiments, view.reaches)
-        ledger.freeze(store.settle({}))
+        read_all(store, ledger, tasks)
         report = ledger.report(tasks)
         return report.to_json(engine.layout) | {"history": decode_history(shelf.read()).to_json()}
     finally:

@@ -16,6 +16,7 @@ from streammetrics.config import Settings
 from streammetrics.errors import MalformedEvent
 from streammetrics.events.model import Event, Feedback, Impression
 from streammetrics.metrics.names import METRIC_NAMES
+from streammetrics.ports import Mark, TaskView
 from streammetrics.report import Report
 from streammetrics.vitals import Vitals
 
@@ -86,7 +87,7 @@ class Pipeline:
         wanted = self.ledger.panes_wanted(0)
         panes = {start: pane for start, pane in self._panes.items() if wanted is None or start >= wanted}
         self._seq += 1
-        self.ledger.update(0, ("owner", self._seq), changes.control, panes, len(self._state.users), reaches=changes.reaches)
+        self.ledger.update(0, TaskView(Mark("owner", self._seq), changes.control, panes, len(self._state.users), reaches=changes.reaches))
 
     def report(self) -> Report:
         return self.ledger.report(1)

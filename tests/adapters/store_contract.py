@@ -327,7 +327,7 @@ class StoreContract:
         changed, unchanged, lost, claimed = (Owner(store, next(tasks)) for _ in range(4))
         for owner in (changed, unchanged, lost):
             owner.must_commit()
-        since = {owner.task: (owner.token, seq) for owner, seq in ((changed, 0), (unchanged, 1), (lost, 9), (claimed, 0))}
+        since = {owner.task: Mark(owner.token, seq) for owner, seq in ((changed, 0), (unchanged, 1), (lost, 9), (claimed, 0))}
         views = store.view([changed.task, unchanged.task, lost.task, claimed.task, next(tasks)], since, {})
         assert {task: (view.mark.seq, view.anew) for task, view in views.items()} == {changed.task: (1, False), lost.task: (1, True)}
 
@@ -336,15 +336,15 @@ class StoreContract:
         owner.must_commit(panes=parts, reaches=parts)
         owner.must_commit()
 
-        def seen(since: tuple[str, int] | None) -> tuple[int, int, bool]:
+        def seen(since: Mark | None) -> tuple[int, int, bool]:
             known = {} if since is None else {owner.task: since}
             view = store.view([owner.task], known, {owner.task: 10}, {owner.task: 11})[owner.task]
             return len(view.panes), len(view.reaches), view.anew
 
         assert seen(None) == (1, 0, False)
-        assert seen((owner.token, 1)) == (1, 0, False)
-        assert seen((owner.token, 3)) == (2, 2, True)
-        assert seen(("another's", 2)) == (2, 2, True)
+        assert seen(Mark(owner.token, 1)) == (1, 0, False)
+        assert seen(Mark(owner.token, 3)) == (2, 2, True)
+        assert seen(Mark("another's", 2)) == (2, 2, True)
 
     @pytest.mark.parametrize(("from_ms", "seen"), [(None, [0, 10, 20]), (10, [10, 20]), (11, [20]), (21, [])])
     def test_a_view_shows_panes_from_the_start_asked_for_whatever_the_owner_needs(

@@ -310,7 +310,7 @@ class Pipeline:
         """The counters and every tally in Redis."""
         ledger = build_ledger(self.settings, self.engine)
         for task, view in self.views().items():
-            ledger.update(task, view.mark, view.control, view.panes, view.users)
+            ledger.update(task, view)
         counts = {key: count for key, count in ledger.report(PARTITIONS).counts.items() if count}
         board = ledger.board
         tallies = {(start, oracle_group(group)): tally for start in board.starts() for group, tally in board.pane(start).items()}
