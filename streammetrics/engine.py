@@ -19,11 +19,11 @@ from streammetrics.copies import Labels
 from streammetrics.entering import Looks, Settled, settle
 from streammetrics.event_time import DAY_MS, FOREVER, NEVER, close_bound, final_bound, pane_start
 from streammetrics.lives import WHOLE
-from streammetrics.metrics import Scorer
+from streammetrics.metrics import Scorer, TallyLayout
 from streammetrics.opening import control_of, open_task
 from streammetrics.presence import PresenceRound
 from streammetrics.reach import ReachLayout
-from streammetrics.scoring import Layout, add, changes
+from streammetrics.scoring import add, changes
 from streammetrics.sessions import User
 from streammetrics.state import (
     Signature,
@@ -69,7 +69,7 @@ class Engine:
     def __init__(self, rules: EngineRules, scorer: Scorer) -> None:
         self.rules = rules
         self.entering_ms = rules.entering_ms
-        self.layout = Layout(scorer)
+        self.layout = TallyLayout(scorer, moments=False)
         self.users: UserLayout | None = None
         if rules.experiments is not None:
             self.users = UserLayout(self.layout, rules.experiments.metrics)

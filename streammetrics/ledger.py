@@ -15,10 +15,11 @@ from streammetrics.errors import StateError
 from streammetrics.event_time import DAY_MS, FOREVER, NEVER, final_bound
 from streammetrics.experiments import ExperimentReport, Joined, Measures, Policy, Stored, build_report, choose_scales
 from streammetrics.lives import WHOLE, Scope
+from streammetrics.metrics import TallyLayout
 from streammetrics.ports import Mark, TaskView
 from streammetrics.reach import ReachBoard, ReachLayout, UserWindow
 from streammetrics.report import SINCE_START, THIS_DAY, InputStanding, Report, Total
-from streammetrics.scoring import Layout, add
+from streammetrics.scoring import add
 from streammetrics.state import Control, Signature, decode_control, decode_pane, decode_reach, decode_scope, fit_of, parse_cell
 from streammetrics.windows import VIEWS, Board, Pane, View, Window, WindowRules, window_end
 
@@ -46,7 +47,7 @@ class Ledger:
 
     def __init__(
         self,
-        layout: Layout,
+        layout: TallyLayout,
         rules: WindowRules,
         settings: Mapping[str, Any],
         signature: Signature,

@@ -11,11 +11,11 @@ from typing import Any
 
 import msgspec
 
-from streammetrics.scoring import Layout
+from streammetrics.metrics import TallyLayout
 from streammetrics.windows import Pane
 
 
-def pane_lines(start_ms: int, pane: Pane, *, final: bool, pane_ms: int, layout: Layout) -> Iterator[bytes]:
+def pane_lines(start_ms: int, pane: Pane, *, final: bool, pane_ms: int, layout: TallyLayout) -> Iterator[bytes]:
     """The lines of one pane, each ending with a newline; `final` tells whether it can change no more."""
     for group in sorted(pane):
         tally = pane[group]
@@ -27,17 +27,16 @@ def pane_lines(start_ms: int, pane: Pane, *, final: bool, pane_ms: int, layout: 
                 "variant": group.variant,
                 "segments": group.segments,
                 "view": view,
-                "lists": tally[0],
-                "lists_with_feedback": tally[1],
+                "lists": layout.lists(tally),
+                "lists_with_feedback": layout.lists_with_feedback(tally),
                 "metrics": _metrics(tally, layout),
             }
             yield msgspec.json.encode(line) + b"\n"
 
 
-def _metrics(tally: list[int], layout: Layout) -> dict[str, dict[str, Any]]:
+def _metrics(tally: list[int], layout: TallyLayout) -> dict[str, dict[str, Any]]:
     metrics: dict[str, dict[str, Any]] = {}
-    for index, column in enumerate(layout.scorer.columns):
-        total = tally[2 + index]
+    for column, total in zip(layout.scorer.columns, layout.columns(tally), strict=True):
         if column.kind == "sum":
             metrics[str(column.metric)] = {"sum": total / (1 << column.scale_bits), "sum_raw": total, "scale_bits": column.scale_bits}
         else:

@@ -13,8 +13,8 @@ from typing import Any
 
 from streammetrics.experiments import ExperimentReport
 from streammetrics.fates import NOT_REFUSED
+from streammetrics.metrics import TallyLayout
 from streammetrics.reach import UserWindow
-from streammetrics.scoring import Layout
 from streammetrics.version import __version__
 from streammetrics.windows import Window
 
@@ -87,7 +87,7 @@ class Report:
     user_windows: tuple[UserWindow, ...] = ()
     """Empty where users are not counted in windows, or not alike in all tasks."""
 
-    def to_json(self, layout: Layout) -> dict[str, Any]:
+    def to_json(self, layout: TallyLayout) -> dict[str, Any]:
         """The report as plain JSON values; times are epoch milliseconds, absent ones null."""
         reasons = by_reason(self.counts)
         return {
@@ -108,8 +108,8 @@ class Report:
                 {
                     "experiment": total.experiment,
                     "variant": total.variant,
-                    "lists": total.tally[0],
-                    "lists_with_feedback": total.tally[1],
+                    "lists": layout.lists(total.tally),
+                    "lists_with_feedback": layout.lists_with_feedback(total.tally),
                     "values": layout.means(total.tally, "zero"),
                     "values_with_feedback": layout.means(total.tally, "with_feedback"),
                 }

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streammetrics.copies import Labels
-from streammetrics.metrics import Scorer, TallyLayout
+from streammetrics.metrics import TallyLayout
 from streammetrics.metrics.arrays import Ints
 from streammetrics.metrics.units import TOTAL_MAX
 from streammetrics.sessions import UNTOUCHED, ShownList, Untouched
@@ -30,17 +30,6 @@ Shape: TypeAlias = tuple[Any, ...]
 """What a list's values depend on: its length, and the (position, grade) pairs of its hits."""
 
 
-class Layout(TallyLayout):
-    """Which number of a tally stands where: see `TallyLayout`. The stream keeps its tallies without moments.
-
-    The places of a ratio metric are kept twice because they differ between all lists and the lists with feedback; every
-    other column is 0 for a list without feedback, so one sum serves both.
-    """
-
-    def __init__(self, scorer: Scorer) -> None:
-        super().__init__(scorer, moments=False)
-
-
 def add(one: Sequence[int], other: Sequence[int]) -> list[int]:
     """Merge two tallies: exact at any size, associative and commutative."""
     assert len(one) == len(other), "tallies of different layouts"
@@ -48,7 +37,7 @@ def add(one: Sequence[int], other: Sequence[int]) -> list[int]:
 
 
 def changes(
-    touched: Iterable[ShownList], layout: Layout, pane_ms: int, groups: Callable[[Labels, Labels], Sequence[GroupT]]
+    touched: Iterable[ShownList], layout: TallyLayout, pane_ms: int, groups: Callable[[Labels, Labels], Sequence[GroupT]]
 ) -> dict[tuple[int, GroupT], list[int]]:
     """What the touched lists change in each (pane start, group), as tallies to be added; marks the lists as tallied.
 
@@ -76,7 +65,7 @@ def changes(
     return {} if sums is None else _by_group(cells, sums, groups)
 
 
-def score(shapes: Sequence[Shape], layout: Layout) -> Ints:
+def score(shapes: Sequence[Shape], layout: TallyLayout) -> Ints:
     """The rows that lists of these shapes add to a tally: shape (lists, width)."""
     hits = [(index, *hit) for index, shape in enumerate(shapes) for hit in shape[1:]]
     return layout.rows_of_hits(
@@ -87,7 +76,7 @@ def score(shapes: Sequence[Shape], layout: Layout) -> Ints:
     )
 
 
-def _sums(cells: int, rows: Sequence[tuple[Row, int]], layout: Layout) -> Sums | None:
+def _sums(cells: int, rows: Sequence[tuple[Row, int]], layout: TallyLayout) -> Sums | None:
     """Score the rows, weigh them and sum them by cell: shape (cells, width). None if there are none.
 
     One list's values fit int64; where the sums of all may not, they are whole numbers of Python.

@@ -26,8 +26,9 @@ from streammetrics.experiments.interleaving import CREDIT_WIDTH, INTERLEAVED, ad
 from streammetrics.experiments.measures import Measures
 from streammetrics.experiments.moments import TOTAL_MAX, add, of_users, subtract, zero
 from streammetrics.lives import WHOLE, Earlier, ExperimentRules, Life, Scope, is_behind
+from streammetrics.metrics import TallyLayout
 from streammetrics.presence import Presence
-from streammetrics.scoring import Layout, Shape, score
+from streammetrics.scoring import Shape, score
 from streammetrics.sessions import ShownList
 from streammetrics.state import StoredEarlier, StoredTotals
 from streammetrics.task import TaskState
@@ -45,10 +46,10 @@ TEAM_PAIRS_MAX: Final = 64
 class UserLayout:
     """Which columns of the scorer users' totals hold, what is measured of them, and how many lists of a user they can hold."""
 
-    def __init__(self, layout: Layout, metrics: Sequence[str]) -> None:
+    def __init__(self, layout: TallyLayout, metrics: Sequence[str]) -> None:
         self.layout, scorer, wanted = layout, layout.scorer, set(metrics)
         columns = [index for index, column in enumerate(scorer.columns) if not wanted or str(column.metric) in wanted]
-        self.places = [2 + index for index in columns]
+        self.places = [layout.place_of(index) for index in columns]
         self.measures = Measures([scorer.columns[index] for index in columns])
         deepest = max(column.metric.k or 1 for column in scorer.columns)
         best = scorer.score_list([scorer.grade_max] * min(deepest, scorer.items_max))

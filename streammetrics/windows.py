@@ -12,7 +12,8 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from streammetrics.copies import Labels
 from streammetrics.event_time import FOREVER, NEVER, final_bound, pane_start
-from streammetrics.scoring import Layout, add
+from streammetrics.metrics import TallyLayout
+from streammetrics.scoring import add
 
 View: TypeAlias = Literal["final", "live"]
 VIEWS: tuple[View, View] = ("final", "live")
@@ -114,7 +115,7 @@ class WindowRules:
 class Board:
     """The merged panes of all tasks, kept up to date task by task: what windows are read from."""
 
-    def __init__(self, layout: Layout, rules: WindowRules) -> None:
+    def __init__(self, layout: TallyLayout, rules: WindowRules) -> None:
         self.layout = layout
         self.rules = rules
         self._of_task: dict[int, Panes] = {}
@@ -183,5 +184,6 @@ class Board:
 
     def values(self, group: Group, tally: list[int]) -> GroupValues:
         """A tally as values: every mean is one correctly rounded division of integers."""
-        means = self.layout.means
-        return GroupValues(group, tally[0], tally[1], means(tally, "zero"), means(tally, "with_feedback"))
+        layout = self.layout
+        lists, with_feedback = layout.lists(tally), layout.lists_with_feedback(tally)
+        return GroupValues(group, lists, with_feedback, layout.means(tally, "zero"), layout.means(tally, "with_feedback"))

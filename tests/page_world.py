@@ -16,8 +16,8 @@ import numpy as np
 from streammetrics.adapters.exhibit import Exhibit
 from streammetrics.events.model import Feedback, Impression
 from streammetrics.experiments import ExperimentReport, Measures, Policy, Stored, add, build_report, choose_scales, of_users, zero
+from streammetrics.metrics import TallyLayout
 from streammetrics.report import Report
-from streammetrics.scoring import Layout
 from streammetrics.vitals import Vitals
 from tests.adapters.pipeline import MINUTE_MS, Now, Pipeline
 
@@ -38,7 +38,7 @@ def telling(report: Report, *experiments: ExperimentReport) -> Report:
 class People:
     """Users of an experiment: by variant the chance of a hit in a list. They come one after the other, drawn from a seed."""
 
-    layout: Layout
+    layout: TallyLayout
     chances: Mapping[str, float]
     seed: int = 1
     counts: dict[str, int] = field(default_factory=dict)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from streammetrics.copies import Facts
-from streammetrics.metrics import Scorer, Spec
-from streammetrics.scoring import Layout, changes
+from streammetrics.metrics import Scorer, Spec, TallyLayout
+from streammetrics.scoring import changes
 from streammetrics.sessions import ShownList
 
-HIGHEST = Layout(Scorer(["dcg@1"], Spec(gain="exp2"), grade_max=18))
+HIGHEST = TallyLayout(Scorer(["dcg@1"], Spec(gain="exp2"), grade_max=18), moments=False)
 (BEST,) = HIGHEST.scorer.score_list([18])
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from itertools import permutations
 
 from streammetrics.event_time import FOREVER, NEVER
-from streammetrics.metrics import Scorer
-from streammetrics.scoring import Layout, add
+from streammetrics.metrics import Scorer, TallyLayout
+from streammetrics.scoring import add
 from streammetrics.windows import Board, Group, WindowRules, add_to
 
-LAYOUT = Layout(Scorer(["mrr@10", "item_hit_rate@10"]))
+LAYOUT = TallyLayout(Scorer(["mrr@10", "item_hit_rate@10"]), moments=False)
 RULES = WindowRules(pane_ms=10, windows_ms=(20,), lateness_ms=2, attribution_ms=5)
 ALL = Group()
 

@@ -21,8 +21,8 @@ from prometheus_client.registry import Collector
 
 from streammetrics.adapters.prometheus_experiments import ControlOf, control_by_convention
 from streammetrics.adapters.prometheus_rows import ReportRows, Row, vitals_rows
+from streammetrics.metrics import TallyLayout
 from streammetrics.report import Report
-from streammetrics.scoring import Layout
 from streammetrics.series import TABLE, Series
 from streammetrics.vitals import Vitals
 
@@ -93,7 +93,7 @@ class Exposition:
 
     def __init__(
         self,
-        layout: Layout,
+        layout: TallyLayout,
         window_names: Mapping[int, str],
         vitals: Vitals,
         limits: ExpositionLimits | None = None,

@@ -12,9 +12,9 @@ from typing import NamedTuple
 from streammetrics.adapters.prometheus_experiments import ControlOf, control_by_convention, experiment_groups, experiment_rows, roles
 from streammetrics.adapters.prometheus_labels import Counters, LabelNames, ShownGroup
 from streammetrics.fates import FATES, NOT_REFUSED, UNMATCHED
+from streammetrics.metrics import TallyLayout
 from streammetrics.ports import Outcome
 from streammetrics.report import Report, Total
-from streammetrics.scoring import Layout
 from streammetrics.series import sum_series, value_series
 from streammetrics.version import __version__
 from streammetrics.vitals import COMMIT_BUCKETS_SECONDS, Vitals
@@ -52,9 +52,9 @@ class ReportRows:
     """Makes rows of one report after the other, so that names and counters stay steady between them."""
 
     def __init__(
-        self, layout: Layout, window_names: Mapping[int, str], label_values_max: int, control_of: ControlOf = control_by_convention
+        self, layout: TallyLayout, window_names: Mapping[int, str], label_values_max: int, control_of: ControlOf = control_by_convention
     ) -> None:
-        self._columns = layout.scorer.columns
+        self._layout = layout
         self._metrics = {str(metric): metric for metric in layout.scorer.metrics}
         self._window_names = window_names
         self._names = LabelNames(label_values_max)
@@ -128,9 +128,9 @@ class ReportRows:
 
     def _total_counters(self, total: Total, shown: ShownGroup) -> Iterator[tuple[Sum, int]]:
         labels = (shown.experiment, shown.variant)
-        yield Sum("streammetrics_final_lists_total", labels), total.tally[0]
-        yield Sum("streammetrics_final_lists_with_feedback_total", labels), total.tally[1]
-        for column, value in zip(self._columns, total.tally[2:], strict=False):  # what follows are places once more
+        yield Sum("streammetrics_final_lists_total", labels), self._layout.lists(total.tally)
+        yield Sum("streammetrics_final_lists_with_feedback_total", labels), self._layout.lists_with_feedback(total.tally)
+        for column, value in zip(self._layout.scorer.columns, self._layout.columns(total.tally), strict=True):
             name, k = sum_series(column.metric.name, column.kind), str(column.metric.k)
             yield Sum(name, (*labels, k), column.scale_bits), value
 

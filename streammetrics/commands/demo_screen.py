@@ -17,9 +17,9 @@ from streammetrics.commands.output_paths import standard_output
 from streammetrics.commands.tables import Arm, arms_of_window, counter_lines, main_metrics, number
 from streammetrics.commands.terminal import FittingTable
 from streammetrics.config import Settings
+from streammetrics.metrics import TallyLayout
 from streammetrics.ports import Clock
 from streammetrics.report import Report
-from streammetrics.scoring import Layout
 from streammetrics.vitals import Vitals
 from streammetrics.windows import View
 
@@ -33,7 +33,7 @@ RATE_SECONDS = 5.0
 class Screen:
     """Shows the latest report given to `take` (from any thread) at each `refresh` (by the main one)."""
 
-    def __init__(self, settings: Settings, layout: Layout, vitals: Vitals, clock: Clock) -> None:
+    def __init__(self, settings: Settings, layout: TallyLayout, vitals: Vitals, clock: Clock) -> None:
         self._windows = settings.windows.windows
         self._metrics = main_metrics([str(metric) for metric in layout.scorer.metrics])
         self._vitals, self._clock = vitals, clock

@@ -16,8 +16,8 @@ from streammetrics.commands.replay_files import Outputs, replay
 from streammetrics.commands.tables import Arm, arms_of_totals, arms_of_window, counter_lines, main_metrics, values_table
 from streammetrics.commands.terminal import output_console
 from streammetrics.config import Settings
+from streammetrics.metrics import TallyLayout
 from streammetrics.report import Report
-from streammetrics.scoring import Layout
 
 
 def replay_and_show(settings: Settings, files: Sequence[str], outputs: Outputs, *, flush: bool, quiet: bool) -> None:
@@ -37,7 +37,7 @@ def replay_and_show(settings: Settings, files: Sequence[str], outputs: Outputs, 
         _show(console, settings, report, engine.layout, flush)
 
 
-def _show(console: Console, settings: Settings, report: Report, layout: Layout, flush: bool) -> None:
+def _show(console: Console, settings: Settings, report: Report, layout: TallyLayout, flush: bool) -> None:
     for line in counter_lines(report.counts):
         console.print(line, soft_wrap=True)
     spans = [span for span in _spans(settings, report, layout, flush) if span[1]]
@@ -47,7 +47,7 @@ def _show(console: Console, settings: Settings, report: Report, layout: Layout, 
         console.print("no lists")
 
 
-def _spans(settings: Settings, report: Report, layout: Layout, flush: bool) -> Iterator[tuple[str, Sequence[Arm]]]:
+def _spans(settings: Settings, report: Report, layout: TallyLayout, flush: bool) -> Iterator[tuple[str, Sequence[Arm]]]:
     """What the table shows: everything final, then each window; both of its views where they may differ."""
     yield "all final", arms_of_totals(report, layout)
     for window in settings.windows.windows:

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from streammetrics.commands.terminal import FittingTable
 from streammetrics.fates import names_of
+from streammetrics.metrics import TallyLayout
 from streammetrics.report import Report, by_reason, refused_of
-from streammetrics.scoring import Layout
 from streammetrics.windows import GroupValues, View
 
 MAIN_FAMILIES = ("ndcg", "mrr", "hit_rate")
@@ -57,10 +57,17 @@ def arms_of_window(report: Report, window_ms: int, view: View) -> list[Arm]:
     ]
 
 
-def arms_of_totals(report: Report, layout: Layout) -> list[Arm]:
+def arms_of_totals(report: Report, layout: TallyLayout) -> list[Arm]:
     """All traffic and each variant over every final list so far."""
     return [
-        Arm(total.experiment, total.variant, total.tally[0], total.tally[1], layout.means(total.tally, "zero")) for total in report.totals
+        Arm(
+            total.experiment,
+            total.variant,
+            layout.lists(total.tally),
+            layout.lists_with_feedback(total.tally),
+            layout.means(total.tally, "zero"),
+        )
+        for total in report.totals
     ]
 
 

@@ -30,7 +30,10 @@ View: TypeAlias = NoRelevant | Literal["with_feedback"]
 VERSION: Final = 1
 """The first byte of a stored tally."""
 
+_LISTS: Final = 0
+_WITH_FEEDBACK: Final = 1
 _LEAD: Final = 2
+"""Where the numbers of a flat tally stand that are of no column, and where the columns begin."""
 _VIEWS: Final = (*get_args(NoRelevant), "with_feedback")
 
 
@@ -38,7 +41,8 @@ class TallyLayout:
     """Which number of a flat tally stands where, for the metrics of a scorer.
 
     In this order: lists; lists with feedback (some grade > 0, shown or not); the scorer's columns; per `item_hit_rate` its places
-    in lists with feedback. With `moments` also: per `sum` column the lists that define it (see `means`), the square of every
+    in lists with feedback, which differ from those in all lists, while every other column is 0 for a list without feedback. With
+    `moments` also: per `sum` column the lists that define it (see `means`), the square of every
     column, and the products: hits x places of every `item_hit_rate`, then those of the pairs asked for.
 
     scorer: its columns are tallied. moments: whether squares and counts for every view are kept (the stream keeps its tallies
@@ -70,6 +74,28 @@ class TallyLayout:
             raise MetricError("product", f"got {parsed}; allowed are metrics of the scorer that are one column")
         return parsed
 
+    def lists(self, flat: Sequence[int]) -> int:
+        """How many lists a flat tally is of."""
+        return flat[_LISTS]
+
+    def lists_with_feedback(self, flat: Sequence[int]) -> int:
+        """How many of them have some grade > 0, shown or not."""
+        return flat[_WITH_FEEDBACK]
+
+    def columns(self, flat: Sequence[int]) -> Sequence[int]:
+        """The sums of the scorer's columns over all lists, in their order.
+
+        >>> layout = TallyLayout(Scorer(["hit_rate@2"]), moments=False)
+        >>> flat = layout.of_ragged([0, 1, 1], [0, 2, 3, 3]).numbers
+        >>> layout.lists(flat), layout.lists_with_feedback(flat), [total >> 40 for total in layout.columns(flat)]
+        (3, 2, [2])
+        """
+        return flat[_LEAD : self._first_extra]
+
+    def place_of(self, column: int) -> int:
+        """Where the sum of one of the scorer's columns, told by its number, stands in a flat tally."""
+        return _LEAD + column
+
     def zero(self) -> list[int]:
         """The flat tally of no list: the identity of adding."""
         return [0] * self.width
@@ -85,11 +111,11 @@ class TallyLayout:
         out = np.empty((count, self.width), dtype=np.int64)
         for first, facts in parts:
             mine = out[first : first + facts.lengths.size]
-            mine[:, 0] = 1
-            mine[:, 1] = facts.graded
+            mine[:, _LISTS] = 1
+            mine[:, _WITH_FEEDBACK] = facts.graded
             mine[:, _LEAD : self._first_extra] = columns_of_facts(facts).T
             for extra, column in enumerate(self.place_columns):
-                mine[:, self._first_extra + extra] = mine[:, _LEAD + column] * mine[:, 1]
+                mine[:, self._first_extra + extra] = mine[:, _LEAD + column] * mine[:, _WITH_FEEDBACK]
         return out
 
     def of_hits(
@@ -137,7 +163,7 @@ class TallyLayout:
 
     def _sums(self, facts: Facts) -> list[int]:
         part = self.zero()
-        part[0], part[1] = facts.lengths.size, int(np.count_nonzero(facts.graded))
+        part[_LISTS], part[_WITH_FEEDBACK] = facts.lengths.size, int(np.count_nonzero(facts.graded))
         for family in facts.plan.families:
             for place, total in self._sums_of_family(facts, family):
                 part[place] = total
@@ -186,7 +212,7 @@ class TallyLayout:
                 places = flat[self._first_extra + self.place_columns.index(index)] if view == "with_feedback" else total
                 yield str(column.metric), flat[_LEAD + index - 1], places
             elif column.kind == "sum":
-                lists = flat[1] if view == "with_feedback" else flat[0]
+                lists = self.lists_with_feedback(flat) if view == "with_feedback" else self.lists(flat)
                 if view in ("skip", "one"):
                     known = flat[self._first_defined + self.sum_columns.index(index)]
                     total += (lists - known) << column.scale_bits if view == "one" else 0
@@ -209,7 +235,7 @@ class TallyLayout:
             product = flat[self._first_product + self.pairs.index(pair)]
         else:
             raise MetricError("covariance", f"got {first} and {second}; allowed are the pairs of products")
-        lists = flat[0]
+        lists = self.lists(flat)
         bits = self.scorer.columns[at].scale_bits + self.scorer.columns[to].scale_bits
         above = lists * product - flat[_LEAD + at] * flat[_LEAD + to]
         return above / (lists * (lists - 1) << bits) if lists > 1 else float("nan")
@@ -257,12 +283,12 @@ class Tally:
 
     @property
     def lists(self) -> int:
-        return self.numbers[0]
+        return self.layout.lists(self.numbers)
 
     @property
     def lists_with_feedback(self) -> int:
         """Lists with some grade > 0, shown or not."""
-        return self.numbers[1]
+        return self.layout.lists_with_feedback(self.numbers)
 
     def merge(self, other: Tally) -> Tally:
         """The tally of the lists of both. Raises MetricError that names what differs if they do not mean the same."""

@@ -15,8 +15,7 @@ from streammetrics.commands.assembly import build_engine
 from streammetrics.config import Settings
 from streammetrics.engine import Engine
 from streammetrics.events.model import Event
-from streammetrics.metrics import Scorer
-from streammetrics.scoring import Layout
+from streammetrics.metrics import Scorer, TallyLayout
 from tests.bench.parts import WrongAnswerError
 from tests.oracle import Arrival, Group, Tally, judge, naive_scorer, parse_rules
 from tests.oracle import Settings as OracleSettings
@@ -66,7 +65,7 @@ def scores(scorer: Scorer, cutoffs: Sequence[int]) -> Callable[[list[float]], di
     return lambda grades: known(tuple(grades))
 
 
-def row_of(tally: Tally, layout: Layout) -> list[int]:
+def row_of(tally: Tally, layout: TallyLayout) -> list[int]:
     row = [tally.lists, tally.lists_with_feedback]
     for column in layout.scorer.columns:
         row.append({"sum": tally.sums, "hits": tally.hits, "places": tally.places}[column.kind][str(column.metric)])
