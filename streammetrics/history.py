@@ -14,8 +14,9 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 import msgspec
 
 from streammetrics.event_time import DAY_MS
-from streammetrics.experiments import ExperimentReport, MeasureReport
+from streammetrics.experiments import THIS_DAY, ExperimentReport, MeasureReport
 from streammetrics.experiments.verdict import Word
+from streammetrics.main_measures import main_among
 
 T = TypeVar("T")
 
@@ -29,9 +30,6 @@ MEASURES_MAX: Final = 6
 VARIANTS_MAX: Final = 6
 """Most measures and compared variants of a look."""
 
-DAY_SCOPE: Final = "day"
-MAIN_FAMILIES: Final = ("ndcg", "mrr", "hit_rate", "user_hit_rate")
-MAIN_CUTOFF: Final = 10
 
 _DIGITS = 6
 
@@ -97,7 +95,7 @@ class Trail:
 
     def merge(self, other: Trail) -> Trail:
         """Both together; of a scope that is one day, the looks of the later day alone."""
-        if self.scope == DAY_SCOPE and self.looks.kept and other.looks.kept:
+        if self.scope == THIS_DAY and self.looks.kept and other.looks.kept:
             ours, theirs = (_day(each.looks.kept[-1][0]) for each in (self, other))
             if ours != theirs:
                 return self if ours > theirs else other
@@ -119,7 +117,7 @@ class History:
         trails = []
         for each in experiments:
             known = self.of(each.experiment, each.scope)
-            new_day = each.scope == DAY_SCOPE and bool(known.looks.kept) and _day(at_ms) != _day(known.looks.kept[-1][0])
+            new_day = each.scope == THIS_DAY and bool(known.looks.kept) and _day(at_ms) != _day(known.looks.kept[-1][0])
             if new_day or known.looks.wants(at_ms):
                 known = known.merge(Trail(each.experiment, each.scope, Thinned(LOOK_MS, ((at_ms, look_at(each)),))))
             trails.append(known)
@@ -165,12 +163,8 @@ def main_measures(experiment: ExperimentReport) -> tuple[tuple[str, int], ...]:
     At most MEASURES_MAX; all that there are, up to that number, when none is of those.
     """
     measured = {(each.metric, each.k): each for variant in experiment.variants for each in variant.measures}
-    chosen = dict.fromkeys(name for name, each in measured.items() if each.paging)
-    for family in MAIN_FAMILIES:
-        cutoffs = [k for metric, k in measured if metric == family]
-        if cutoffs and not any(metric == family for metric, _ in chosen):
-            chosen[family, MAIN_CUTOFF if MAIN_CUTOFF in cutoffs else cutoffs[0]] = None
-    return tuple(chosen or measured)[:MEASURES_MAX]
+    paging = [name for name, each in measured.items() if each.paging]
+    return main_among(measured, paging, at_most=MEASURES_MAX)
 
 
 def _point(variant: str, each: MeasureReport) -> Point:

@@ -13,12 +13,12 @@ from typing import Any
 from streammetrics.common_lives import Change, CommonLife, SettledScales, begun_lives, shown_lives, times_of
 from streammetrics.errors import StateError
 from streammetrics.event_time import DAY_MS, FOREVER, NEVER, final_bound
-from streammetrics.experiments import ExperimentReport, Joined, Measures, Policy, Stored, build_report, choose_scales
+from streammetrics.experiments import SINCE_START, THIS_DAY, ExperimentReport, Joined, Measures, Policy, Stored, build_report, choose_scales
 from streammetrics.lives import WHOLE, Scope
 from streammetrics.metrics import TallyLayout
 from streammetrics.ports import Mark, TaskView
 from streammetrics.reach import ReachBoard, ReachLayout, UserWindow
-from streammetrics.report import SINCE_START, THIS_DAY, InputStanding, Report, Total
+from streammetrics.report import InputStanding, Report, Total
 from streammetrics.scoring import add
 from streammetrics.state import Control, Signature, decode_control, decode_pane, decode_reach, decode_scope, fit_of, parse_cell
 from streammetrics.windows import VIEWS, Board, Pane, View, Window, WindowRules, window_end

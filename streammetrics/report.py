@@ -18,9 +18,6 @@ from streammetrics.reach import UserWindow
 from streammetrics.version import __version__
 from streammetrics.windows import Window
 
-SINCE_START, THIS_DAY = "start", "day"
-"""The scopes of an experiment as reports name them: its whole life, and the UTC day up to which all is known."""
-
 
 def by_reason(counts: Mapping[tuple[str, str], int]) -> Counter[str]:
     """The counters of all topics together."""

@@ -12,13 +12,13 @@ from streammetrics.adapters.clock import SystemClock
 from streammetrics.adapters.memory_store import MemoryStore
 from streammetrics.common_lives import CommonLife, joined
 from streammetrics.events.model import Feedback, Impression
-from streammetrics.experiments import ExperimentReport, Policy
+from streammetrics.experiments import SINCE_START, ExperimentReport, Policy
 from streammetrics.ledger import ExperimentView, Ledger
 from streammetrics.lives import ExperimentRules
 from streammetrics.ports import NO_BOUNDS, TaskView
 from streammetrics.publisher import Publisher
 from streammetrics.reading import read_all
-from streammetrics.report import SINCE_START, Report
+from streammetrics.report import Report
 from streammetrics.state import Scales, decode_scales, scales_name
 from streammetrics.vitals import Vitals
 from streammetrics.windows import WindowRules

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from streammetrics.adapters.prometheus_labels import OTHER, ShownGroup
-from streammetrics.experiments import INTERLEAVED, ExperimentReport, Policy, PreferenceRow
+from streammetrics.experiments import ExperimentReport, Policy, PreferenceRow, role_of
 from streammetrics.experiments import Row as ExperimentRow
 from streammetrics.series import SERIES
 from streammetrics.windows import Group
@@ -77,7 +77,7 @@ def roles(groups: Mapping[Group, ShownGroup], experiments: Iterable[ExperimentRe
         control = controls.get(experiment) or control_of(experiment, variants[experiment])
         name = groups[Group(experiment, next(iter(variants[experiment])))].experiment
         for variant, shown_variant in sorted(variants[experiment].items()):
-            yield name, shown_variant, "control" if variant == control else INTERLEAVED if variant == INTERLEAVED else "treatment"
+            yield name, shown_variant, role_of(variant, control)
 
 
 def _credited(row: PreferenceRow, groups: Mapping[Group, ShownGroup]) -> tuple[str, tuple[str, ...], float] | None:

@@ -35,7 +35,7 @@ class Screen:
 
     def __init__(self, settings: Settings, layout: TallyLayout, vitals: Vitals, clock: Clock) -> None:
         self._windows = settings.windows.windows
-        self._metrics = main_metrics([str(metric) for metric in layout.scorer.metrics])
+        self._metrics = main_metrics(layout.scorer.metrics)
         self._vitals, self._clock = vitals, clock
         self._console = Console(highlight=False, markup=False, emoji=False, soft_wrap=not standard_output().isatty())
         self._live: Live | None = None

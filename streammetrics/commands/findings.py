@@ -16,12 +16,12 @@ from streammetrics.config.fields import MS_MAX
 from streammetrics.errors import StreammetricsError
 from streammetrics.event_time import DAY_MS
 from streammetrics.events.model import TS_MAX
-from streammetrics.experiments import ExperimentReport, PreferenceReport
+from streammetrics.experiments import SINCE_START, THIS_DAY, ExperimentReport, PreferenceReport
 from streammetrics.experiments.verdict import percent
-from streammetrics.history import DAY_SCOPE, History, Look, look_at
+from streammetrics.history import History, Look, look_at
 from streammetrics.shown_text import fit
 
-SCOPE_WORDS: Final = {"start": "since it began", "day": "on this UTC day"}
+SCOPE_WORDS: Final = {SINCE_START: "since it began", THIS_DAY: "on this UTC day"}
 """The scopes in the order and the words that people read."""
 EARLIEST_MS: Final = -4 * MS_MAX - DAY_MS
 """How far behind an event at 0 everything may have entered: by disorder, lateness, attribution, patience, and a pane that has begun."""
@@ -49,8 +49,8 @@ class Findings:
 
     def told(self) -> list[ExperimentReport]:
         """The experiments without the days on which they began, of which nothing else could be told."""
-        whole = {each.experiment: each.variants for each in self.experiments if each.scope != DAY_SCOPE}
-        return [each for each in self.experiments if each.scope != DAY_SCOPE or whole.get(each.experiment) != each.variants]
+        whole = {each.experiment: each.variants for each in self.experiments if each.scope != THIS_DAY}
+        return [each for each in self.experiments if each.scope != THIS_DAY or whole.get(each.experiment) != each.variants]
 
     def only(self, names: Collection[str]) -> Findings:
         """Those of these names; all, when no name is given. Raises StreammetricsError for a name that is not there."""

@@ -42,7 +42,7 @@ def _show(console: Console, settings: Settings, report: Report, layout: TallyLay
         console.print(line, soft_wrap=True)
     spans = [span for span in _spans(settings, report, layout, flush) if span[1]]
     if spans:
-        console.print(values_table(spans, main_metrics([str(metric) for metric in layout.scorer.metrics])))
+        console.print(values_table(spans, main_metrics(layout.scorer.metrics)))
     else:
         console.print("no lists")
 

@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 from streammetrics.commands.terminal import FittingTable
 from streammetrics.fates import names_of
-from streammetrics.metrics import TallyLayout
+from streammetrics.main_measures import main_among
+from streammetrics.metrics import Metric, TallyLayout
 from streammetrics.report import Report, by_reason, refused_of
 from streammetrics.windows import GroupValues, View
 
-MAIN_FAMILIES = ("ndcg", "mrr", "hit_rate")
-MAIN_CUTOFF = "10"
+METRICS_MAX = 3
 UNLABELLED = "all"
 
 _FEEDBACK, _OTHERWISE = names_of("feedback", "unmatched"), names_of("marked")
@@ -32,18 +32,9 @@ class Arm(NamedTuple):
         return self.variant if self.variant or self.experiment else UNLABELLED
 
 
-def main_metrics(names: Sequence[str]) -> list[str]:
-    """At most three of the computed metrics, one a family, the families that say most first, at 10 where that is computed.
-
-    >>> main_metrics(["mrr@5", "mrr@10", "ndcg@20", "map@5"]), main_metrics(["recall@5", "map@5"])
-    (['ndcg@20', 'mrr@10'], ['recall@5', 'map@5'])
-    """
-    chosen = []
-    for family in MAIN_FAMILIES:
-        of_family = [name for name in names if name.partition("@")[0] == family]
-        best = f"{family}@{MAIN_CUTOFF}"
-        chosen += [best] if best in of_family else of_family[:1]
-    return chosen or list(names[: len(MAIN_FAMILIES)])
+def main_metrics(metrics: Iterable[Metric]) -> list[str]:
+    """At most three of the computed metrics, by name: see `main_among`."""
+    return [str(Metric(*named)) for named in main_among(((metric.name, metric.k) for metric in metrics), at_most=METRICS_MAX)]
 
 
 def arms_of_window(report: Report, window_ms: int, view: View) -> list[Arm]:

@@ -56,11 +56,22 @@ from streammetrics.experiments.interleaving import INTERLEAVED, add_credits, cre
 from streammetrics.experiments.measures import ExperimentError, Measures
 from streammetrics.experiments.moments import add, of_users, subtract, zero
 from streammetrics.experiments.policy import Policy
-from streammetrics.experiments.report import ExperimentReport, MeasureReport, PreferenceReport, PreferenceRow, Row
+from streammetrics.experiments.report import (
+    SINCE_START,
+    THIS_DAY,
+    ExperimentReport,
+    MeasureReport,
+    PreferenceReport,
+    PreferenceRow,
+    Row,
+    role_of,
+)
 from streammetrics.experiments.verdict import Joined
 
 __all__ = [
     "INTERLEAVED",
+    "SINCE_START",
+    "THIS_DAY",
     "ExperimentError",
     "ExperimentReport",
     "Joined",
@@ -78,6 +89,7 @@ __all__ = [
     "credit_moments",
     "list_credit",
     "of_users",
+    "role_of",
     "subtract",
     "zero",
 ]

@@ -12,7 +12,7 @@ from streammetrics.experiments.estimates import Estimate, Interval, choose_tau, 
 from streammetrics.experiments.interleaving import INTERLEAVED, preference, reversed_credit
 from streammetrics.experiments.measures import LISTS_AT, USERS_AT, ExperimentError, Measure, Measures
 from streammetrics.experiments.policy import Policy
-from streammetrics.experiments.report import ExperimentReport, MeasureReport, PreferenceReport, ReducedReport, VariantReport
+from streammetrics.experiments.report import ExperimentReport, MeasureReport, PreferenceReport, ReducedReport, VariantReport, role_of
 from streammetrics.experiments.sequence import p_value
 from streammetrics.experiments.verdict import NO_FEEDBACK, Health, Joined, Verdict, health, invalid, judge, judge_preference, waiting
 
@@ -81,7 +81,7 @@ def build_report(measures: Measures, policy: Policy, stored: Stored, scales: Map
                 told = _compared(policy, state, measure, told, found, (variant, control), scales.get(str(measure)))
             shown[variant].append(told)
     names = sorted({*stored.moments, *stored.first_exposures, *(policy.shares or {})}, key=lambda name: (name != control, name))
-    variants = tuple(_variant(stored, name, name == control, tuple(shown.get(name, ()))) for name in names)
+    variants = tuple(_variant(stored, name, control, tuple(shown.get(name, ()))) for name in names)
     preferences = tuple(_preferences(policy, state, stored.credits))
     return ExperimentReport(
         experiment=stored.experiment,
@@ -112,10 +112,9 @@ def _estimates(measures: Measures, measure: Measure, moments: Mapping[str, Seque
     return {variant: _Found(each, None) for variant, each in found.items() if each is not None}
 
 
-def _variant(stored: Stored, variant: str, is_control: bool, shown: tuple[MeasureReport, ...]) -> VariantReport:
+def _variant(stored: Stored, variant: str, control: str | None, shown: tuple[MeasureReport, ...]) -> VariantReport:
     sums = stored.moments.get(variant, (0, 0))
-    role = "control" if is_control else INTERLEAVED if variant == INTERLEAVED else "treatment"
-    return VariantReport(variant, role, sums[USERS_AT], sums[LISTS_AT], stored.first_exposures.get(variant, 0), shown)
+    return VariantReport(variant, role_of(variant, control), sums[USERS_AT], sums[LISTS_AT], stored.first_exposures.get(variant, 0), shown)
 
 
 def _alone(policy: Policy, measure: Measure, own: _Found) -> MeasureReport:

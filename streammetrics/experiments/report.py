@@ -9,7 +9,20 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
+from streammetrics.experiments.interleaving import INTERLEAVED
 from streammetrics.experiments.verdict import Health, Verdict
+
+SINCE_START, THIS_DAY = "start", "day"
+"""The scopes of an experiment: its whole life, and the UTC day up to which all is known."""
+
+
+def role_of(variant: str, control: str | None) -> str:
+    """What an arm is in its experiment.
+
+    >>> [role_of(variant, control="old") for variant in ("old", "new", "interleaved")]
+    ['control', 'treatment', 'interleaved']
+    """
+    return "control" if variant == control else INTERLEAVED if variant == INTERLEAVED else "treatment"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +94,7 @@ class PreferenceReport:
 class VariantReport:
     """One arm: its users and lists (those of users in several variants are excluded) and its measures.
 
-    `role` is control, treatment, or interleaved: two rankers in one list, which is compared with no arm.
+    `role`: see `role_of`. The lists of an interleaved one are of two rankers, and are compared with no arm.
     """
 
     variant: str

@@ -23,12 +23,12 @@ from streammetrics.carrying import Carrier
 from streammetrics.commands.assembly import build_decoder, build_engine, build_ledger, build_worker_rules
 from streammetrics.commands.demo import NoLetters
 from streammetrics.config import Settings
-from streammetrics.experiments import ExperimentReport, MeasureReport, Stored
+from streammetrics.experiments import SINCE_START, ExperimentReport, MeasureReport, Stored
 from streammetrics.history import History
 from streammetrics.keeper import Keeper
 from streammetrics.lives import WHOLE
 from streammetrics.publisher import Publisher
-from streammetrics.report import SINCE_START, Report
+from streammetrics.report import Report
 from streammetrics.service import Worker
 from streammetrics.simulate import Sent
 from streammetrics.vitals import Vitals
