@@ -30,7 +30,6 @@ MEASURES_MAX: Final = 6
 VARIANTS_MAX: Final = 6
 """Most measures and compared variants of a look."""
 
-
 _DIGITS = 6
 
 

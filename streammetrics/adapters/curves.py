@@ -14,6 +14,7 @@ from math import nan
 from typing import Any, NamedTuple, TypeAlias
 
 from streammetrics.event_time import FOREVER
+from streammetrics.experiments import ExperimentReport
 from streammetrics.report import Report
 from streammetrics.windows import Group, GroupValues, Window
 
@@ -29,7 +30,7 @@ NUMBERS_MAX = 1_000_000
 LISTS = ("values", "values_with_feedback")
 """What a window's values are taken over, as the report names it."""
 _TOLD = ("mean", "error", "lift", "lift_lower", "lift_upper")
-"""What is remembered of a measure in an experiment, as the report names it."""
+"""What is remembered of a measure in an experiment, in the order of its line, as the report names it."""
 
 
 class UnknownChoiceError(ValueError):
@@ -83,9 +84,9 @@ class Curves:
         """How many numbers are held."""
         return self._numbers
 
-    def take(self, report: Report, experiments: Sequence[Mapping[str, Any]] = ()) -> None:
-        """Remember a report, with its experiments as they stand in its JSON. What is not in it any more is forgotten."""
-        found = {**self._of_windows(report), **_of_experiments(report, experiments)}
+    def take(self, report: Report) -> None:
+        """Remember a report. What is not in it any more is forgotten."""
+        found = {**self._of_windows(report), **_of_experiments(report)}
         with self._lock:
             for track in [track for track in self._tracks if track not in found]:
                 self._numbers -= sum(point.numbers for point in self._tracks.pop(track))
@@ -176,24 +177,24 @@ class Curves:
             self._numbers -= longest.popleft().numbers
 
 
-def _of_experiments(report: Report, experiments: Sequence[Mapping[str, Any]]) -> dict[_Track, _Point | None]:
+def _of_experiments(report: Report) -> dict[_Track, _Point | None]:
     """Experiments stand at the time up to which all final lists have entered them, at the end of a flush at its windows' end."""
     end_ms = report.entered_ms
     if end_ms is None and report.ended:
         end_ms = max((window.end_ms for window in report.windows if window.end_ms is not None), default=FOREVER)
     found: dict[_Track, _Point | None] = {}
-    for each in experiments:
+    for each in report.experiments:
         lines: dict[Hashable, array[float]] = dict(list(_measure_lines(each))[:LINES_MAX])
         point = None if end_ms is None or end_ms == FOREVER else _Point(end_ms, lines)
-        found[_ExperimentTrack(each["experiment"], each["scope"])] = point
+        found[_ExperimentTrack(each.experiment, each.scope)] = point
     return found
 
 
-def _measure_lines(experiment: Mapping[str, Any]) -> Iterator[tuple[Hashable, array[float]]]:
-    for variant in experiment["variants"]:
-        for measure in variant["measures"]:
-            told = (measure[name] for name in _TOLD)
-            name = _Measured(variant["variant"], f"{measure['metric']}@{measure['k']}")
+def _measure_lines(experiment: ExperimentReport) -> Iterator[tuple[Hashable, array[float]]]:
+    for variant in experiment.variants:
+        for measure in variant.measures:
+            told = (measure.mean, measure.error, measure.lift, measure.lift_lower, measure.lift_upper)
+            name = _Measured(variant.variant, f"{measure.metric}@{measure.k}")
             yield name, array("d", (nan if one is None else one for one in told))
 
 

@@ -48,7 +48,7 @@ class Exhibit:
     def show(self, report: Report, history: History = NO_HISTORY) -> None:
         """Show this report from now on, with the looks that led to it; for the publisher, in its thread."""
         self._exposition.show(report)
-        self.curves.take(report, [each.to_json() for each in report.experiments])
+        self.curves.take(report)
         now_seconds = self._monotonic()
         self._gap_seconds = None if self._shown_seconds is None else now_seconds - self._shown_seconds
         self._report, self._shown_seconds = (report, history), now_seconds

@@ -141,7 +141,7 @@ def story() -> tuple[World, Curves]:
     story, reports = world(START_MS, minutes=40)
     curves = Curves(str(metric) for metric in story.pipeline.engine.layout.scorer.metrics)
     for told in reports:
-        curves.take(told, [each.to_json() for each in told.experiments])
+        curves.take(told)
     return story, curves
 
 
@@ -166,7 +166,7 @@ class TestExperiments:
     def test_one_point_a_pane_is_kept_however_often_is_told(self, story: tuple[World, Curves]) -> None:
         before = story[1].lines(HOUR_MS, "ndcg@10", "values")["experiments"][0]["ends_ms"]
         told = story[0].told()
-        story[1].take(told, [each.to_json() for each in told.experiments])
+        story[1].take(told)
         assert story[1].lines(HOUR_MS, "ndcg@10", "values")["experiments"][0]["ends_ms"] == before
 
 

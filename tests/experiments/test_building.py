@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -20,6 +20,7 @@ from streammetrics.experiments.report import ExperimentReport
 from streammetrics.experiments.verdict import Joined
 from streammetrics.metrics import Scorer
 from tests.experiments.columns import MEASURES, ONE, WITH_COVARIATES
+from tests.experiments.samples import experiment
 
 
 def arm(users: int, chance: float, seed: int, ndcg: float = 1.0) -> list[int]:
@@ -203,6 +204,12 @@ def test_series_and_json_say_what_the_report_says() -> None:
     assert plain["verdict"] == {"word": found.verdict.word, "reason": found.verdict.reason}
     assert plain["variants"][1]["measures"][0]["lift_lower"] == found.variants[1].measures[0].lift_lower
     assert plain["health"]["unmatched_share"] == 0.1
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_json_holds_every_field_in_its_order(whole: bool) -> None:
+    found = experiment({"control": 0.5, "treatment": 0.4}, whole=whole)
+    assert json.dumps(found.to_json()) == json.dumps(asdict(found))
 
 
 def test_variance_reduction_narrows_the_interval_and_is_published() -> None:
