@@ -46,7 +46,6 @@ class Publisher:
         self._publish_seconds, self._retry_seconds_max = publish_ms / 1_000, retry_seconds_max
         self._tasks: int | None = None
         self._looked_seconds: float | None = None
-        self.failure: BaseException | None = None
 
     def publish(self) -> Report | None:
         """Read what has changed and publish; None while nobody has said how many tasks there are."""
@@ -76,20 +75,6 @@ class Publisher:
         while not stop.wait(self._publish_seconds):
             self._try()
         self._try()
-
-    def start(self, stop: threading.Event) -> threading.Thread:
-        """Run in a thread of its own. What it cannot go on after is kept in `failure`, and everything is told to stop."""
-
-        def body() -> None:
-            try:
-                self.run(stop)
-            except BaseException as error:
-                self.failure = error
-                stop.set()
-
-        thread = threading.Thread(target=body, name="publisher", daemon=True)
-        thread.start()
-        return thread
 
     def _try(self) -> None:
         vitals = self._vitals

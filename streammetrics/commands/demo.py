@@ -7,12 +7,10 @@ it live ten times as fast as real ones, so that final numbers follow live ones w
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from streammetrics.adapters.clock import SystemClock
 from streammetrics.adapters.exhibit import Exhibit
@@ -24,6 +22,7 @@ from streammetrics.carrying import Carrier
 from streammetrics.commands.assembly import build_decoder, build_engine, build_ledger, build_worker_rules, window_names
 from streammetrics.commands.demo_screen import Screen
 from streammetrics.commands.logs import configure_quiet_logs
+from streammetrics.commands.threads import Part
 from streammetrics.config import Loaded, Settings, load
 from streammetrics.engine import Engine
 from streammetrics.errors import ConfigError
@@ -59,7 +58,6 @@ TASKS = 2
 TOPICS = ("impressions", "feedback")
 QUALITY_OF_TREATMENT = 0.7
 REFRESH_SECONDS = 0.5
-END_SECONDS = 10.0
 _OPTIONS = {"http.host": "--host", "http.port": "--port"}
 """Keys by the options that stand for them."""
 
@@ -131,38 +129,6 @@ def run_demo(settings: Settings, stop: threading.Event, *, seed: int, rate: floa
         working.end()
         publishing.end()
         screen.last()
-
-
-class Part:
-    """A thread that runs until it is told to end. If it ends by an error, everything is told to stop and `end` raises it."""
-
-    def __init__(self, name: str, body: Callable[[threading.Event], None], stop_all: threading.Event) -> None:
-        self._body, self._stop_all = body, stop_all
-        self._stop = threading.Event()
-        self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-
-    def _run(self) -> None:
-        try:
-            self._body(self._stop)
-        except BaseException as error:
-            self._failure = error
-            self._stop_all.set()
-
-    def end(self) -> None:
-        """Tell it to end, wait for it within bounds, and raise what it failed of."""
-        self._stop.set()
-        self._thread.join(END_SECONDS)
-        if self._failure is not None:
-            raise self._failure
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._stop.set()
-        self._thread.join(END_SECONDS)
 
 
 def _adapted(settings: Settings) -> Settings:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -40,6 +39,7 @@ from streammetrics.commands.assembly import (
 from streammetrics.commands.connections import kafka_settings, redis_settings
 from streammetrics.commands.logs import configure_logs
 from streammetrics.commands.signals import stopping
+from streammetrics.commands.threads import Part
 from streammetrics.config import Settings
 from streammetrics.engine import Engine
 from streammetrics.errors import ConfigError, Problem, SourceError, StateError, StoreError
@@ -93,15 +93,12 @@ def tune_garbage_collection() -> None:
 
 def _serve(settings: Settings, engine: Engine, exhibit: Exhibit, clock: Clock, vitals: Vitals, stop: threading.Event) -> None:
     connection = replace(redis_settings(settings), client_name=client_name(settings.worker.role, settings.redis.namespace))
-    store = RedisStore(connection)
-    shelf = RedisShelf(connection, HISTORY_KEY)
-    publisher: Publisher | None = None
-    thread: threading.Thread | None = None
-    unpublish = threading.Event()
-    ending = _Either(stop, unpublish)  # the publisher sets its event when it cannot go on
-    try:
+    with contextlib.ExitStack() as stack:
+        store, shelf = RedisStore(connection), RedisShelf(connection, HISTORY_KEY)
+        stack.callback(store.close)
+        stack.callback(shelf.close)
         with contextlib.suppress(Stopped):
-            _keep_trying(lambda: _check_store(store, settings), "store", settings, vitals, clock, ending)
+            _keep_trying(lambda: _check_store(store, settings), "store", settings, vitals, clock, stop)
             if settings.worker.role != "worker":
                 publisher = Publisher(
                     ledger=build_ledger(settings, engine),
@@ -112,31 +109,23 @@ def _serve(settings: Settings, engine: Engine, exhibit: Exhibit, clock: Clock, v
                     on_report=Keeper(exhibit.show, shelf).take,
                     retry_seconds_max=settings.worker.retry_seconds_max,
                 )
-                thread = publisher.start(unpublish)
+                stack.enter_context(Part("publisher", publisher.run, stop))
             if settings.worker.role == "exporter":
-                ending.wait()
+                stop.wait()
             else:
-                _work(settings, engine, store, clock, vitals, ending)
-    finally:
-        unpublish.set()
-        if thread is not None:
-            thread.join(10)
-        shelf.close()
-        store.close()
-    if publisher is not None and publisher.failure is not None:
-        raise publisher.failure
+                _work(settings, engine, store, clock, vitals, stop)
 
 
-def _work(settings: Settings, engine: Engine, store: RedisStore, clock: Clock, vitals: Vitals, ending: threading.Event) -> None:
+def _work(settings: Settings, engine: Engine, store: RedisStore, clock: Clock, vitals: Vitals, stop: threading.Event) -> None:
     """Consume until told to end. Whatever happens, the group is left at once: another member need not wait for this one's silence."""
     kafka = kafka_settings(settings)
     with contextlib.ExitStack() as stack:
-        source = _keep_trying(lambda: KafkaSource(kafka, clock.monotonic), "source", settings, vitals, clock, ending)
+        source = _keep_trying(lambda: KafkaSource(kafka, clock.monotonic), "source", settings, vitals, clock, stop)
         stack.callback(source.close)
-        letters = _keep_trying(lambda: KafkaDeadLetters(kafka, settings.kafka.dead_letter_topic), "source", settings, vitals, clock, ending)
+        letters = _keep_trying(lambda: KafkaDeadLetters(kafka, settings.kafka.dead_letter_topic), "source", settings, vitals, clock, stop)
         stack.callback(letters.close)
         partitions = source.partitions
-        _keep_trying(lambda: _announce(store, partitions, settings), "store", settings, vitals, clock, ending)
+        _keep_trying(lambda: _announce(store, partitions, settings), "store", settings, vitals, clock, stop)
         # In a cluster one primary that does not answer must not hold up the commits to others.
         commits = ThreadPoolExecutor(COMMITS_AT_ONCE if settings.redis.cluster else 1, "streammetrics-commit")
         stack.callback(commits.shutdown, wait=False, cancel_futures=True)  # whose patience is over: what they bring is read again
@@ -155,25 +144,7 @@ def _work(settings: Settings, engine: Engine, store: RedisStore, clock: Clock, v
                 topic_ids=[source.topic_ids[topic] for topic in settings.kafka.topics],
             )
         )
-        worker.run(ending)
-
-
-class _Either(threading.Event):
-    """Set when either of two events is."""
-
-    def __init__(self, one: threading.Event, other: threading.Event) -> None:
-        super().__init__()
-        self._one, self._other = one, other
-
-    def is_set(self) -> bool:
-        return self._one.is_set() or self._other.is_set()
-
-    def wait(self, timeout: float | None = None) -> bool:
-        """Wait for the first of the two, and notice the other within a fifth of a second."""
-        deadline = None if timeout is None else time.monotonic() + timeout
-        while not self.is_set() and (deadline is None or time.monotonic() < deadline):
-            self._one.wait(0.2 if deadline is None else max(0.0, min(0.2, deadline - time.monotonic())))
-        return self.is_set()
+        worker.run(stop)
 
 
 def partition_of(user_id: str, partitions: int) -> int:

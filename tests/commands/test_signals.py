@@ -47,6 +47,22 @@ def test_a_block_without_a_signal_ends_and_its_event_stays_unset() -> None:
     assert not stop.is_set()
 
 
+ENDING = """
+import signal
+from streammetrics.commands.signals import stopping
+
+with stopping() as stop:
+    stop.set()
+    signal.raise_signal(signal.SIGTERM)
+    print("cleaned up")
+"""
+
+
+def test_the_first_signal_breaks_off_nothing_that_is_ending_by_itself() -> None:
+    done = subprocess.run([sys.executable, "-c", ENDING], capture_output=True, text=True, cwd=ROOT, timeout=30, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "cleaned up\n", "")
+
+
 def test_a_signal_in_the_middle_of_a_wait_is_told() -> None:
     done = subprocess.run([sys.executable, "-c", WAITING], capture_output=True, text=True, cwd=ROOT, timeout=30, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "told\n", "")
