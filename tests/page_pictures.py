@@ -16,8 +16,8 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, sync_playwright
 
-from streammetrics.adapters.exhibit import Exhibit
 from streammetrics.adapters.http_server import HttpServer
+from streammetrics.adapters.http_views import HttpViews
 from streammetrics.events.model import Impression
 from streammetrics.report import Report
 from tests.adapters.pipeline import MINUTE_MS, Pipeline, served
@@ -40,7 +40,7 @@ def main() -> int:
             _all(browser, base, folder, "live", "Live")
         with _stale(story, reports) as (base, server):
             _all(browser, base, folder, "stale", "Live", server)
-        with served(story.exhibit()) as base:
+        with served(story.views()) as base:
             _all(browser, base, folder, "not-ready", "Not ready")
         with _empty(story) as base:
             _all(browser, base, folder, "no-data", "No data yet")
@@ -86,17 +86,17 @@ def _stale(story: World, reports: list[Report]) -> Iterator[tuple[str, HttpServe
 
 @contextmanager
 def _empty(story: World) -> Iterator[str]:
-    exhibit = story.exhibit()
-    exhibit.show(Pipeline().feed("impressions", Impression("r", "u", int(time.time() * 1_000), ("a",))).report())
-    with served(exhibit) as base:
+    views = story.views()
+    views.show(Pipeline().feed("impressions", Impression("r", "u", int(time.time() * 1_000), ("a",))).report())
+    with served(views) as base:
         yield base
 
 
-def _shown(story: World, reports: list[Report]) -> Exhibit:
-    exhibit = story.exhibit()
+def _shown(story: World, reports: list[Report]) -> HttpViews:
+    views = story.views()
     for report in reports:
-        exhibit.show(report)
-    return exhibit
+        views.show(report)
+    return views
 
 
 def _demo(browser: Browser, path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from streammetrics.adapters.exhibit import Exhibit
+from streammetrics.adapters.http_views import HttpViews
 from streammetrics.events.model import Feedback, Impression
 from streammetrics.experiments import ExperimentReport, Measures, Policy, Stored, add, build_report, choose_scales, of_users, zero
 from streammetrics.metrics import TallyLayout
@@ -76,7 +76,7 @@ class People:
 
 @dataclass(slots=True)
 class World:
-    """An exhibit with a story behind it, that can go on."""
+    """Views with a story behind them, that can go on."""
 
     pipeline: Pipeline
     people: People
@@ -86,9 +86,9 @@ class World:
     vitals: Vitals = field(default_factory=lambda: Vitals(started_seconds=1_000.0, ready=True))
     now: Now = field(default_factory=Now)
 
-    def exhibit(self, **options: bool) -> Exhibit:
+    def views(self, **options: bool) -> HttpViews:
         """A new process that shows nothing yet."""
-        return Exhibit(self.pipeline.exposition(self.vitals), self.now, **options)
+        return HttpViews(self.pipeline.exposition(self.vitals), self.now, **options)
 
     def minute(self) -> Report:
         """A minute passes: lists, clicks (the treatment's first item is wanted less often), users. Returns the report at its end."""

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from streammetrics.adapters.exhibit import STUCK_SECONDS
+from streammetrics.adapters.http_views import STUCK_SECONDS
 from streammetrics.commands.assembly import build_engine
 from streammetrics.commands.connections import kafka_settings
 from streammetrics.config import (

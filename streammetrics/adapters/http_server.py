@@ -1,4 +1,4 @@
-"""The HTTP port: an Exhibit behind six paths, in a thread of its own. No number is computed here, and nobody else is asked.
+"""The HTTP port: `HttpViews` behind six paths, in a thread of its own. No number is computed here, and nobody else is asked.
 
 Without a login the port is for the inside of a network: whoever reaches it may read everything.
 """
@@ -24,10 +24,10 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from streammetrics.adapters.exhibit import Exhibit, Finding
 from streammetrics.adapters.http_connections import Doors, HttpRules, Loop, TimedProtocol, tls_context
 from streammetrics.adapters.http_login import KNOWN, Login, requiring_login
 from streammetrics.adapters.http_tags import tagged
+from streammetrics.adapters.http_views import Finding, HttpViews
 from streammetrics.adapters.page_routes import page_routes
 from streammetrics.config import PasswordHash
 from streammetrics.config.world import HttpSettings
@@ -75,14 +75,14 @@ class HttpServer:
     be listened on, or the certificate cannot be used.
     """
 
-    def __init__(self, exhibit: Exhibit, host: str, port: int, rules: HttpRules | None = None, login: Login | None = None) -> None:
+    def __init__(self, views: HttpViews, host: str, port: int, rules: HttpRules | None = None, login: Login | None = None) -> None:
         rules = rules or HttpRules()
         tls = tls_context(rules)
         self._socket = _listen(host, port, rules)
         self.host, self.port = host, int(self._socket.getsockname()[1])
         self.url = f"http{'' if tls is None else 's'}://{f'[{host}]' if ':' in host else host}:{self.port}"
         config = uvicorn.Config(
-            application(exhibit, login),
+            application(views, login),
             http=type("Connection", (TimedProtocol,), {"request_seconds": rules.request_seconds}),
             ws="none",
             lifespan="off",
@@ -102,12 +102,12 @@ class HttpServer:
         self._thread = threading.Thread(target=self._run, name="http", daemon=True)
 
     @classmethod
-    def from_settings(cls, exhibit: Exhibit, http: HttpSettings) -> HttpServer:
+    def from_settings(cls, views: HttpViews, http: HttpSettings) -> HttpServer:
         """The port as the configuration wants it. Raises ConfigError."""
         login = None
         if http.username and http.password_hash:
             login = Login(http.username, PasswordHash.parse(http.password_hash.get_secret_value()))
-        return cls(exhibit, http.host, http.port, rules_of(http), login)
+        return cls(views, http.host, http.port, rules_of(http), login)
 
     def _run(self) -> None:
         with asyncio.Runner(loop_factory=self._loop) as runner:
@@ -141,25 +141,25 @@ def rules_of(http: HttpSettings) -> HttpRules:
     )
 
 
-def application(exhibit: Exhibit, login: Login | None = None) -> ASGIApp:
+def application(views: HttpViews, login: Login | None = None) -> ASGIApp:
     """The six paths as an ASGI application, for everybody or for who has logged in."""
 
     async def metrics(request: Request) -> Response:
-        content, content_type = exhibit.metrics(request.headers.get("accept", ""))
+        content, content_type = views.metrics(request.headers.get("accept", ""))
         return Response(content, headers={"content-type": content_type})
 
     async def report(request: Request) -> Response:
-        content = exhibit.report_json()
+        content = views.report_json()
         if content is None:
-            return JSONResponse({"error": exhibit.why_no_report}, 503)
+            return JSONResponse({"error": views.why_no_report}, 503)
         return tagged(request, content, "application/json")
 
     routes = [
         Route("/metrics", metrics),
-        Route("/healthz", _finding(exhibit.health)),
-        Route("/readyz", _finding(exhibit.readiness)),
+        Route("/healthz", _finding(views.health)),
+        Route("/readyz", _finding(views.readiness)),
         Route("/api/report", report),
-        *page_routes(exhibit),
+        *page_routes(views),
     ]
     gzip = Middleware(GZipMiddleware, minimum_size=COMPRESS_BYTES_MIN, compresslevel=COMPRESS_LEVEL)
     app = Starlette(routes=routes, middleware=[gzip], exception_handlers={HTTPException: _refused})

@@ -1,4 +1,4 @@
-"""The live page's own paths: its files, the recent curves and the pulse of the process. What they say comes from an Exhibit.
+"""The live page's own paths: its files, the recent curves and the pulse of the process. What they say comes from `HttpViews`.
 
 The page itself is `page.html` with `page.css` and the modules of `page*.js` beside this file, served as they are: there is no
 build, nothing of others and nothing inline.
@@ -15,8 +15,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from streammetrics.adapters.curves import LISTS, UnknownChoiceError
-from streammetrics.adapters.exhibit import Exhibit
 from streammetrics.adapters.http_tags import REVALIDATE, tagged
+from streammetrics.adapters.http_views import HttpViews
 
 SCRIPTS = ("page.js", "page_chart.js", "page_experiments.js", "page_history.js", "page_parts.js", "page_pipeline.js", "page_words.js")
 _FILES = {
@@ -26,19 +26,19 @@ _FILES = {
 }
 
 
-def page_routes(exhibit: Exhibit) -> list[Route]:
+def page_routes(views: HttpViews) -> list[Route]:
     """The page and what it asks for besides `/api/report`."""
 
     async def curves(request: Request) -> Response:
         asked = request.query_params
         try:
-            lines = exhibit.curves.lines(_whole(asked.get("window_ms", "")), asked.get("metric", ""), asked.get("lists", LISTS[0]))
+            lines = views.curves.lines(_whole(asked.get("window_ms", "")), asked.get("metric", ""), asked.get("lists", LISTS[0]))
         except UnknownChoiceError as error:
             return _json({"error": str(error)}, 400)
         return tagged(request, msgspec.json.encode(lines), "application/json")
 
     async def pulse(request: Request) -> Response:
-        return _json(exhibit.pulse())
+        return _json(views.pulse())
 
     return [
         Route("/api/curves", curves),

@@ -13,8 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from streammetrics.adapters.clock import SystemClock
-from streammetrics.adapters.exhibit import Exhibit
 from streammetrics.adapters.http_server import HttpServer
+from streammetrics.adapters.http_views import HttpViews
 from streammetrics.adapters.memory_store import MemoryStore
 from streammetrics.adapters.prometheus import Exposition, ExpositionLimits
 from streammetrics.adapters.simulated_source import SimulatedSource, time_lapse
@@ -26,7 +26,7 @@ from streammetrics.commands.threads import Part
 from streammetrics.config import Loaded, Settings, load
 from streammetrics.engine import Engine
 from streammetrics.errors import ConfigError
-from streammetrics.keeper import Keeper
+from streammetrics.history_keeper import HistoryKeeper
 from streammetrics.publisher import Publisher
 from streammetrics.report import Report
 from streammetrics.service import Worker
@@ -95,10 +95,10 @@ def run_demo(settings: Settings, stop: threading.Event, *, seed: int, rate: floa
     clock = SystemClock()
     vitals = Vitals(started_seconds=clock.monotonic())
     engine, store = build_engine(settings, TOPICS), MemoryStore()
-    exhibit = _exhibit(settings, engine, vitals, clock)
+    views = _views(settings, engine, vitals, clock)
     screen = Screen(settings, engine.layout, vitals, clock)
     store.announce(TASKS)
-    keeper = Keeper(exhibit.show)
+    keeper = HistoryKeeper(views.show)
 
     def show(report: Report) -> None:
         keeper.take(report)
@@ -115,7 +115,7 @@ def run_demo(settings: Settings, stop: threading.Event, *, seed: int, rate: floa
     if stop.is_set():  # told to while it started up
         return
     with ExitStack() as stack:
-        server = _listening(exhibit, settings)
+        server = _listening(views, settings)
         stack.callback(server.stop)
         server.start()
         publishing = stack.enter_context(Part("publisher", publisher.run, stop))
@@ -175,13 +175,13 @@ def _worker(settings: Settings, engine: Engine, store: MemoryStore, vitals: Vita
     )
 
 
-def _exhibit(settings: Settings, engine: Engine, vitals: Vitals, clock: SystemClock) -> Exhibit:
+def _views(settings: Settings, engine: Engine, vitals: Vitals, clock: SystemClock) -> HttpViews:
     limits = ExpositionLimits(label_values_max=settings.exporter.label_values_max, series_max=settings.exporter.series_max)
-    return Exhibit(Exposition(engine.layout, window_names(settings), vitals, limits), clock.monotonic)
+    return HttpViews(Exposition(engine.layout, window_names(settings), vitals, limits), clock.monotonic)
 
 
-def _listening(exhibit: Exhibit, settings: Settings) -> HttpServer:
+def _listening(views: HttpViews, settings: Settings) -> HttpServer:
     try:
-        return HttpServer.from_settings(exhibit, settings.http)
+        return HttpServer.from_settings(views, settings.http)
     except ConfigError as error:
         raise ConfigError([replace(problem, key=_OPTIONS.get(problem.key, problem.key)) for problem in error.problems]) from None

@@ -47,7 +47,7 @@ def live_report(settings: Settings) -> dict[str, Any]:
     from streammetrics.adapters.redis_store import RedisStore  # noqa: PLC0415
     from streammetrics.commands.assembly import build_engine, build_ledger  # noqa: PLC0415
     from streammetrics.commands.connections import redis_settings  # noqa: PLC0415
-    from streammetrics.keeper import HISTORY_KEY, decode_history  # noqa: PLC0415
+    from streammetrics.history_keeper import HISTORY_KEY, decode_history  # noqa: PLC0415
     from streammetrics.reading import read_all  # noqa: PLC0415
 
     engine = build_engine(settings, settings.kafka.topics)

@@ -19,8 +19,8 @@ import tenacity
 from kafka.partitioner.default import murmur2
 
 from streammetrics.adapters.clock import SystemClock
-from streammetrics.adapters.exhibit import Exhibit
 from streammetrics.adapters.http_server import HttpServer
+from streammetrics.adapters.http_views import HttpViews
 from streammetrics.adapters.kafka_dead_letters import KafkaDeadLetters
 from streammetrics.adapters.kafka_source import KafkaSource
 from streammetrics.adapters.prometheus import Exposition, ExpositionLimits
@@ -43,7 +43,7 @@ from streammetrics.commands.threads import Part
 from streammetrics.config import Settings
 from streammetrics.engine import Engine
 from streammetrics.errors import ConfigError, Problem, SourceError, StateError, StoreError
-from streammetrics.keeper import HISTORY_KEY, Keeper
+from streammetrics.history_keeper import HISTORY_KEY, HistoryKeeper
 from streammetrics.ports import Clock
 from streammetrics.publisher import Publisher
 from streammetrics.service import Worker
@@ -72,13 +72,13 @@ def run(settings: Settings) -> None:
     role = settings.worker.role
     limits = ExpositionLimits(label_values_max=settings.exporter.label_values_max, series_max=settings.exporter.series_max)
     exposition = Exposition(engine.layout, window_names(settings), vitals, limits, loop=role != "exporter", control_of=control_of(settings))
-    exhibit = Exhibit(exposition, clock.monotonic, publishes=role != "worker")
-    server = HttpServer.from_settings(exhibit, settings.http)
+    views = HttpViews(exposition, clock.monotonic, publishes=role != "worker")
+    server = HttpServer.from_settings(views, settings.http)
     with stopping() as stop:
         server.start()
         log.info("started", version=__version__, role=role, http=server.url, topics=settings.kafka.topics)
         try:
-            _serve(settings, engine, exhibit, clock, vitals, stop)
+            _serve(settings, engine, views, clock, vitals, stop)
         finally:
             server.stop()
     log.info("stopped")
@@ -91,7 +91,7 @@ def tune_garbage_collection() -> None:
     gc.set_threshold(200_000, 50, 100)
 
 
-def _serve(settings: Settings, engine: Engine, exhibit: Exhibit, clock: Clock, vitals: Vitals, stop: threading.Event) -> None:
+def _serve(settings: Settings, engine: Engine, views: HttpViews, clock: Clock, vitals: Vitals, stop: threading.Event) -> None:
     connection = replace(redis_settings(settings), client_name=client_name(settings.worker.role, settings.redis.namespace))
     with contextlib.ExitStack() as stack:
         store, shelf = RedisStore(connection), RedisShelf(connection, HISTORY_KEY)
@@ -106,7 +106,7 @@ def _serve(settings: Settings, engine: Engine, exhibit: Exhibit, clock: Clock, v
                     publish_ms=settings.exporter.publish_ms,
                     clock=clock,
                     vitals=vitals,
-                    on_report=Keeper(exhibit.show, shelf).take,
+                    on_report=HistoryKeeper(views.show, shelf).take,
                     retry_seconds_max=settings.worker.retry_seconds_max,
                 )
                 stack.enter_context(Part("publisher", publisher.run, stop))

@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from streammetrics.adapters.exhibit import Exhibit
 from streammetrics.adapters.http_server import HttpServer
+from streammetrics.adapters.http_views import HttpViews
 from streammetrics.adapters.prometheus import Exposition, ExpositionLimits
 from streammetrics.admission import Arrived
 from streammetrics.commands.assembly import build_engine, build_ledger
@@ -132,7 +132,7 @@ def answering(server: HttpServer) -> Iterator[HttpServer]:
 
 
 @contextmanager
-def served(exhibit: Exhibit) -> Iterator[str]:
-    """The exhibit on a free loopback port; gives the URL without a path."""
-    with answering(HttpServer(exhibit, "127.0.0.1", 0)) as server:
+def served(views: HttpViews) -> Iterator[str]:
+    """The views on a free loopback port; gives the URL without a path."""
+    with answering(HttpServer(views, "127.0.0.1", 0)) as server:
         yield f"http://127.0.0.1:{server.port}"

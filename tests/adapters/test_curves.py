@@ -13,7 +13,7 @@ import pytest
 
 from streammetrics.adapters import curves as module
 from streammetrics.adapters.curves import Curves, UnknownChoiceError
-from streammetrics.adapters.exhibit import Exhibit
+from streammetrics.adapters.http_views import HttpViews
 from streammetrics.report import Report
 from streammetrics.windows import Group, GroupValues, Window
 from tests.adapters.pipeline import HOUR_MS, START_MS, Now, Pipeline, served, shown, two_variants
@@ -36,8 +36,8 @@ def report(end_ms: int, **lists: int) -> Report:
     return replace(BLANK, windows=windows, final_ms=end_ms - HOUR_MS, entered_ms=end_ms - HOUR_MS, watermark_ms=end_ms)
 
 
-def showing(pipeline: Pipeline) -> Exhibit:
-    return Exhibit(pipeline.exposition(), Now())
+def showing(pipeline: Pipeline) -> HttpViews:
+    return HttpViews(pipeline.exposition(), Now())
 
 
 def live(curves: Curves, metric: str = "ndcg@10", lists: str = "values") -> dict[str, Any]:
@@ -183,10 +183,10 @@ class TestPaths:
 
     def test_the_history_is_served_as_json_with_null_for_what_is_missing(self) -> None:
         pipeline = two_variants()
-        exhibit = showing(pipeline)
-        exhibit.show(pipeline.report())
-        exhibit.show(pipeline.feed("impressions", shown("u9", "late", ts=START_MS + 33 * 60_000)).move_on(START_MS + HOUR_MS).report())
-        with served(exhibit) as base:
+        views = showing(pipeline)
+        views.show(pipeline.report())
+        views.show(pipeline.feed("impressions", shown("u9", "late", ts=START_MS + 33 * 60_000)).move_on(START_MS + HOUR_MS).report())
+        with served(views) as base:
             status, told = self.ask(base, "/api/curves", window_ms=HOUR_MS, metric="ndcg@10")
             assert status == 200
             lines = next(each for each in told["windows"] if each["view"] == "live")["lines"]
@@ -203,9 +203,9 @@ class TestPaths:
 
     def test_a_metric_that_is_none_is_refused_with_those_that_are(self) -> None:
         pipeline = two_variants()
-        exhibit = showing(pipeline)
-        exhibit.show(pipeline.report())
-        with served(exhibit) as base:
+        views = showing(pipeline)
+        views.show(pipeline.report())
+        with served(views) as base:
             status, told = self.ask(base, "/api/curves", window_ms=HOUR_MS, metric="<script>")
             assert (status, told["error"].startswith("metric: got '<script>'; allowed are ndcg@2, ndcg@10")) == (400, True)
 

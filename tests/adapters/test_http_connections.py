@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from streammetrics.adapters.exhibit import Exhibit
 from streammetrics.adapters.http_connections import HttpRules, tls_context
 from streammetrics.adapters.http_server import HttpServer
+from streammetrics.adapters.http_views import HttpViews
 from streammetrics.errors import ConfigError, Problem
 from streammetrics.vitals import Vitals
 from tests.adapters.pipeline import Now, answering, two_variants
@@ -27,11 +27,11 @@ QUESTION = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
 @pytest.fixture(scope="module")
-def exhibit() -> Exhibit:
+def views() -> HttpViews:
     pipeline = two_variants()
-    exhibit = Exhibit(pipeline.exposition(Vitals()), Now(0.0))
-    exhibit.show(pipeline.report())
-    return exhibit
+    views = HttpViews(pipeline.exposition(Vitals()), Now(0.0))
+    views.show(pipeline.report())
+    return views
 
 
 @pytest.fixture(scope="module")
@@ -44,8 +44,8 @@ def identity(authority: Authority) -> Identity:
     return authority.server()
 
 
-def serving(exhibit: Exhibit, rules: HttpRules) -> AbstractContextManager[HttpServer]:
-    return answering(HttpServer(exhibit, "127.0.0.1", 0, rules))
+def serving(views: HttpViews, rules: HttpRules) -> AbstractContextManager[HttpServer]:
+    return answering(HttpServer(views, "127.0.0.1", 0, rules))
 
 
 def connected(server: HttpServer) -> socket.socket:
@@ -53,16 +53,16 @@ def connected(server: HttpServer) -> socket.socket:
 
 
 @pytest.fixture(scope="module")
-def hasty(exhibit: Exhibit) -> Iterator[HttpServer]:
+def hasty(views: HttpViews) -> Iterator[HttpServer]:
     """Gives its clients little time. Their sockets here wait for ten seconds: what is closed before was closed by it."""
-    with serving(exhibit, HttpRules(request_seconds=SHORT_SECONDS)) as server:
+    with serving(views, HttpRules(request_seconds=SHORT_SECONDS)) as server:
         yield server
 
 
 @pytest.fixture(scope="module")
-def sealed(exhibit: Exhibit, identity: Identity) -> Iterator[HttpServer]:
+def sealed(views: HttpViews, identity: Identity) -> Iterator[HttpServer]:
     """Speaks TLS."""
-    with serving(exhibit, HttpRules(ssl_certfile=str(identity.certfile), ssl_keyfile=str(identity.keyfile))) as server:
+    with serving(views, HttpRules(ssl_certfile=str(identity.certfile), ssl_keyfile=str(identity.keyfile))) as server:
         yield server
 
 
@@ -106,10 +106,10 @@ class TestSlowClients:
             client.sendall(QUESTION)
             assert everything(client).count(b"HTTP/1.1") == 1
 
-    def test_questions_in_time_may_go_on_for_longer(self, exhibit: Exhibit) -> None:
+    def test_questions_in_time_may_go_on_for_longer(self, views: HttpViews) -> None:
         began, asked, sockets = time.monotonic(), 0, set()
         with (
-            serving(exhibit, HttpRules(request_seconds=1.0)) as server,
+            serving(views, HttpRules(request_seconds=1.0)) as server,
             closing(http.client.HTTPConnection(server.host, server.port, timeout=10)) as connection,
         ):
             while time.monotonic() - began < 1.2:
@@ -141,8 +141,8 @@ class TestSlowClients:
 
 
 class TestTooManyClients:
-    def test_beyond_the_limit_the_answer_is_503(self, exhibit: Exhibit) -> None:
-        with serving(exhibit, HttpRules(connections_max=8)) as server, ExitStack() as held:
+    def test_beyond_the_limit_the_answer_is_503(self, views: HttpViews) -> None:
+        with serving(views, HttpRules(connections_max=8)) as server, ExitStack() as held:
             for _ in range(8):
                 inside = held.enter_context(connected(server))
                 inside.sendall(QUESTION)
@@ -151,8 +151,8 @@ class TestTooManyClients:
             outside.sendall(QUESTION)
             assert outside.recv(65_536).startswith(b"HTTP/1.1 503 ")
 
-    def test_a_quarter_more_is_closed_as_soon_as_it_comes(self, exhibit: Exhibit) -> None:
-        with serving(exhibit, HttpRules(connections_max=8, request_seconds=600.0)) as server, ExitStack() as held:
+    def test_a_quarter_more_is_closed_as_soon_as_it_comes(self, views: HttpViews) -> None:
+        with serving(views, HttpRules(connections_max=8, request_seconds=600.0)) as server, ExitStack() as held:
             silent = [held.enter_context(connected(server)) for _ in range(10)]
             for client in silent:
                 client.sendall(b"GET")
@@ -162,8 +162,8 @@ class TestTooManyClients:
             with pytest.raises(BlockingIOError):
                 silent[0].recv(1)
 
-    def test_who_leaves_makes_room(self, exhibit: Exhibit) -> None:
-        with serving(exhibit, HttpRules(connections_max=4)) as server:
+    def test_who_leaves_makes_room(self, views: HttpViews) -> None:
+        with serving(views, HttpRules(connections_max=4)) as server:
 
             def answered() -> bool:
                 with connected(server) as client:
@@ -176,11 +176,11 @@ class TestTooManyClients:
                 wait_until(lambda: not answered(), what="five half requests fill the port")
             wait_until(answered, what="somebody is answered again")
 
-    def test_handshakes_count_and_end(self, exhibit: Exhibit, identity: Identity, authority: Authority) -> None:
+    def test_handshakes_count_and_end(self, views: HttpViews, identity: Identity, authority: Authority) -> None:
         rules = HttpRules(
             ssl_certfile=str(identity.certfile), ssl_keyfile=str(identity.keyfile), connections_max=4, request_seconds=SHORT_SECONDS
         )
-        with serving(exhibit, rules) as server, ExitStack() as held:
+        with serving(views, rules) as server, ExitStack() as held:
             silent = [held.enter_context(connected(server)) for _ in range(8)]
             assert [everything(client) for client in silent] == [b""] * 8
             assert asked_by_tls(server, authority.cafile) == b"ok\n"
@@ -219,16 +219,16 @@ class TestTls:
             client.sendall(QUESTION)
             assert b"HTTP" not in everything(client)
 
-    def test_key_and_certificate_may_lie_in_one_file(self, exhibit: Exhibit, identity: Identity, authority: Authority) -> None:
-        with serving(exhibit, HttpRules(ssl_certfile=str(identity.bothfile))) as server:
+    def test_key_and_certificate_may_lie_in_one_file(self, views: HttpViews, identity: Identity, authority: Authority) -> None:
+        with serving(views, HttpRules(ssl_certfile=str(identity.bothfile))) as server:
             assert asked_by_tls(server, authority.cafile) == b"ok\n"
 
-    def test_a_key_may_have_a_password(self, exhibit: Exhibit, identity: Identity, authority: Authority) -> None:
+    def test_a_key_may_have_a_password(self, views: HttpViews, identity: Identity, authority: Authority) -> None:
         rules = HttpRules(
             ssl_certfile=str(identity.certfile), ssl_keyfile=str(identity.locked_keyfile), ssl_password=authority.key_password
         )
         assert authority.key_password not in repr(rules)
-        with serving(exhibit, rules) as server:
+        with serving(views, rules) as server:
             assert asked_by_tls(server, authority.cafile) == b"ok\n"
 
 

@@ -14,9 +14,9 @@ from typing import NamedTuple
 import pytest
 
 from streammetrics.adapters import http_login
-from streammetrics.adapters.exhibit import Exhibit
 from streammetrics.adapters.http_login import Login
 from streammetrics.adapters.http_server import HttpServer
+from streammetrics.adapters.http_views import HttpViews
 from streammetrics.config import PasswordHash, hash_password
 from streammetrics.vitals import Trouble, Vitals
 from tests.adapters.pipeline import Now, Pipeline, answering, two_variants
@@ -49,9 +49,9 @@ def basic(user: str, password: str) -> str:
 
 def opened(pipeline: Pipeline, password_hash: PasswordHash) -> Iterator[Port]:
     vitals = Vitals()
-    exhibit = Exhibit(pipeline.exposition(vitals), Now(0.0))
-    exhibit.show(pipeline.report())
-    with answering(HttpServer(exhibit, "127.0.0.1", 0, None, Login(USER, password_hash))) as server:
+    views = HttpViews(pipeline.exposition(vitals), Now(0.0))
+    views.show(pipeline.report())
+    with answering(HttpServer(views, "127.0.0.1", 0, None, Login(USER, password_hash))) as server:
         yield Port(server, vitals)
 
 

@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from streammetrics.adapters.exhibit import STUCK_SECONDS, Exhibit
 from streammetrics.adapters.http_server import HEADER_BYTES_MAX, HttpServer
+from streammetrics.adapters.http_views import STUCK_SECONDS, HttpViews
 from streammetrics.adapters.page_routes import SCRIPTS
 from streammetrics.errors import ConfigError
 from streammetrics.history import History
@@ -44,10 +44,10 @@ class Answer:
 
 @dataclass(slots=True)
 class Port:
-    """A served exhibit with the vitals, the clock and the pipeline behind it."""
+    """Served views with the vitals, the clock and the pipeline behind them."""
 
     base: str
-    exhibit: Exhibit
+    views: HttpViews
     vitals: Vitals
     now: Now
     pipeline: Pipeline
@@ -62,7 +62,7 @@ class Port:
             connection.close()
 
     def show(self) -> None:
-        self.exhibit.show(self.pipeline.report())
+        self.views.show(self.pipeline.report())
 
 
 @pytest.fixture(scope="module")
@@ -72,9 +72,9 @@ def pipeline() -> Pipeline:
 
 def port_of(pipeline: Pipeline, *, loop: bool = True, publishes: bool = True) -> Iterator[Port]:
     vitals, now = Vitals(started_seconds=1_000.0), Now(1_000.0)
-    exhibit = Exhibit(pipeline.exposition(vitals, loop=loop), now, publishes=publishes)
-    with served(exhibit) as base:
-        yield Port(base, exhibit, vitals, now, pipeline)
+    views = HttpViews(pipeline.exposition(vitals, loop=loop), now, publishes=publishes)
+    with served(views) as base:
+        yield Port(base, views, vitals, now, pipeline)
 
 
 @pytest.fixture
@@ -189,7 +189,7 @@ class TestReport:
     def test_the_report_is_served_as_json(self, port: Port) -> None:
         report = port.pipeline.report()
         history = History().take(START_MS, [experiment({"control": 0.5, "treatment": 0.4})])
-        port.exhibit.show(report, history)
+        port.views.show(report, history)
         answer = port.ask("/api/report")
         assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
         wanted = report.to_json(port.pipeline.engine.layout) | {"history": history.to_json()}
@@ -205,7 +205,7 @@ class TestReport:
         port.show()
         before = json.loads(port.ask("/api/report").body)
         later = Pipeline().feed("impressions", shown("u1", "other", ts=START_MS))
-        port.exhibit.show(later.report())
+        port.views.show(later.report())
         after = json.loads(port.ask("/api/report").body)
         assert (before["tasks_committed"], before["sessions_open"]) == (1, 1)
         assert after == json.loads(json.dumps(later.report().to_json(later.engine.layout) | {"history": []}))
@@ -305,7 +305,7 @@ class TestTags:
         first = port.ask("/api/report").headers["etag"]
         port.show()
         assert port.ask("/api/report").headers["etag"] == first
-        port.exhibit.show(Pipeline().feed("impressions", shown("u1", "other", ts=START_MS)).report())
+        port.views.show(Pipeline().feed("impressions", shown("u1", "other", ts=START_MS)).report())
         changed = port.ask("/api/report", headers={"If-None-Match": first})
         assert (changed.status, changed.headers["etag"] == first) == (200, False)
 
@@ -444,12 +444,12 @@ class TestLife:
     def test_a_port_that_is_taken_is_told_at_once_as_a_wrong_setting(self, port: Port) -> None:
         taken = _address(port)[1]
         with pytest.raises(ConfigError, match=rf"http\.port = {taken}: cannot listen on 127\.0\.0\.1 port {taken}.*choose another"):
-            HttpServer(port.exhibit, "127.0.0.1", taken)
+            HttpServer(port.views, "127.0.0.1", taken)
 
     @pytest.mark.parametrize("host", ["256.0.0.1", "192.0.2.1", "", "no..name", "a" * 64, "nul\0"])
     def test_a_host_that_is_none_of_this_machine_is_told_and_not_the_port(self, host: str, port: Port) -> None:
         with pytest.raises(ConfigError) as caught:
-            HttpServer(port.exhibit, host, 0)
+            HttpServer(port.views, host, 0)
         (problem,) = caught.value.problems
         assert (problem.key, problem.value) == ("http.host", host)
         assert problem.allowed.startswith(f"cannot listen on {host} port 0: ")
@@ -457,18 +457,18 @@ class TestLife:
 
     def test_it_stops_with_clients_connected_and_frees_the_port(self, port: Port) -> None:
         before = set(threading.enumerate())
-        server = HttpServer(port.exhibit, "127.0.0.1", 0)
+        server = HttpServer(port.views, "127.0.0.1", 0)
         server.start()
         with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
             client.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
             assert client.recv(100).startswith(b"HTTP/1.1 200 ")
             server.stop()
-        again = HttpServer(port.exhibit, "127.0.0.1", server.port)
+        again = HttpServer(port.views, "127.0.0.1", server.port)
         again.stop()
         assert not set(threading.enumerate()) - before
 
     def test_it_may_be_stopped_before_it_is_started_and_twice(self, port: Port) -> None:
-        server = HttpServer(port.exhibit, "127.0.0.1", 0)
+        server = HttpServer(port.views, "127.0.0.1", 0)
         server.stop()
         server.stop()
 
@@ -476,7 +476,7 @@ class TestLife:
         if not socket.has_ipv6:
             pytest.skip("this Python has no IPv6")
         try:
-            server = HttpServer(port.exhibit, "::1", 0)
+            server = HttpServer(port.views, "::1", 0)
         except ConfigError:
             pytest.skip("this machine has no IPv6 loopback address")
         assert server.url == f"http://[::1]:{server.port}"

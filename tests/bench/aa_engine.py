@@ -25,7 +25,7 @@ from streammetrics.commands.demo import NoLetters
 from streammetrics.config import Settings
 from streammetrics.experiments import SINCE_START, ExperimentReport, MeasureReport, Stored
 from streammetrics.history import History
-from streammetrics.keeper import Keeper
+from streammetrics.history_keeper import HistoryKeeper
 from streammetrics.lives import WHOLE
 from streammetrics.publisher import Publisher
 from streammetrics.report import Report
@@ -174,7 +174,7 @@ def run(
             if each.scope == SINCE_START:
                 found[each.experiment].take(look, each)
 
-    publisher = Publisher(ledger=ledger, store=store, publish_ms=1_000, clock=clock, vitals=vitals, on_report=Keeper(show).take)
+    publisher = Publisher(ledger=ledger, store=store, publish_ms=1_000, clock=clock, vitals=vitals, on_report=HistoryKeeper(show).take)
     worker = Worker(
         Carrier(
             engine=engine,

@@ -21,7 +21,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from streammetrics.adapters.exhibit import Exhibit
+from streammetrics.adapters.http_views import HttpViews
 from streammetrics.experiments.building import Stored, build_report, choose_scales
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.report import ExperimentReport, PreferenceRow, Row
@@ -136,10 +136,10 @@ def scene(folder: Path) -> Iterator[Scene]:
                 paused_inputs=partition,
                 store_nodes=NODES,
             )
-            exhibit = Exhibit(pipeline.exposition(vitals, series_max=5_000), Now())
-            exhibit.show(pipeline.report())
-            pages.append(stack.enter_context(served(exhibit)).removeprefix("http://"))
-        young = stack.enter_context(served(Exhibit(pipeline.exposition(Vitals(store_nodes=NODES), loop=False), Now())))
+            views = HttpViews(pipeline.exposition(vitals, series_max=5_000), Now())
+            views.show(pipeline.report())
+            pages.append(stack.enter_context(served(views)).removeprefix("http://"))
+        young = stack.enter_context(served(HttpViews(pipeline.exposition(Vitals(store_nodes=NODES), loop=False), Now())))
         prometheus.targets |= {"streammetrics": [demo, young.removeprefix("http://"), reports], "known": [*pages, reports]}
         prometheus.start()
         prometheus.wait_for("count(sum_over_time(up[1m]) > 1)", lambda found: bool(found) and found[0].value == TARGETS)

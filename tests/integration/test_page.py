@@ -19,8 +19,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from playwright.sync_api import Browser, Locator, Page, Route, expect, sync_playwright
 
-from streammetrics.adapters.exhibit import Exhibit
 from streammetrics.adapters.http_server import HttpServer
+from streammetrics.adapters.http_views import HttpViews
 from streammetrics.events.model import Feedback, Impression
 from streammetrics.ports import Input
 from streammetrics.report import Report
@@ -138,26 +138,26 @@ def told() -> tuple[World, list[Report]]:
 
 @dataclass(slots=True)
 class Served:
-    """An exhibit on a port."""
+    """Views on a port."""
 
-    exhibit: Exhibit
+    views: HttpViews
     server: HttpServer
 
     @property
     def base(self) -> str:
         return f"http://127.0.0.1:{self.server.port}"
 
-    def restart(self, exhibit: Exhibit) -> None:
+    def restart(self, views: HttpViews) -> None:
         """Another process on the same port."""
-        self.exhibit, self.server = exhibit, HttpServer(exhibit, "127.0.0.1", self.server.port)
+        self.views, self.server = views, HttpServer(views, "127.0.0.1", self.server.port)
         self.server.start()
 
 
 @contextmanager
-def serving(exhibit: Exhibit, *reports: Report) -> Iterator[Served]:
+def serving(views: HttpViews, *reports: Report) -> Iterator[Served]:
     for report in reports:
-        exhibit.show(report)
-    port = Served(exhibit, HttpServer(exhibit, "127.0.0.1", 0))
+        views.show(report)
+    port = Served(views, HttpServer(views, "127.0.0.1", 0))
     port.server.start()
     try:
         yield port
@@ -169,7 +169,7 @@ def serving(exhibit: Exhibit, *reports: Report) -> Iterator[Served]:
 def still(told: tuple[World, list[Report]]) -> Iterator[Served]:
     """The whole story on a port, for tests that change nothing."""
     story, reports = told
-    with serving(story.exhibit(), *reports) as port:
+    with serving(story.views(), *reports) as port:
         yield port
 
 
@@ -178,7 +178,7 @@ def fresh(told: tuple[World, list[Report]]) -> Iterator[Served]:
     """The end of the story on a port of the test's own."""
     story, reports = told
     vitals = story.vitals
-    with serving(story.exhibit(), *reports[-5:]) as port:
+    with serving(story.views(), *reports[-5:]) as port:
         yield port
     vitals.source_trouble = vitals.store_trouble = vitals.publish_trouble = None
     vitals.lag_records.clear()
@@ -289,7 +289,7 @@ class TestAskingAgain:
         final = found.cell("Final", "control").locator(".value")
         before = final.text_content()
         assert before
-        fresh.exhibit.show(told[1][-40])
+        fresh.views.show(told[1][-40])
         with found.page.expect_response("**/api/report") as answer:
             found.ask_again()
         assert answer.value.status == 200
@@ -342,7 +342,7 @@ class TestNumbers:
         story, reports = told
         (five, hour) = reports[-1].user_windows
         for windows, words in (((five, replace(hour, complete=False, arms=())), "withheld: not all of it was counted"), ((), None)):
-            with serving(story.exhibit(), replace(reports[-1], user_windows=windows)) as port:
+            with serving(story.views(), replace(reports[-1], user_windows=windows)) as port:
                 found = visit(port.base)
                 expect(found.cell("Final", "treatment").locator(".value")).to_be_visible()
                 head = found.sides().locator("tbody th", has_text="Users of")
@@ -358,7 +358,7 @@ class TestNumbers:
         story, reports = told
         arms = {"control": 0.5, "treatment": 0.45, "interleaved": 0.5}
         stats = experiment(arms, name=EXPERIMENT, whole=True)
-        with serving(story.exhibit(), telling(reports[-1], stats)) as port:
+        with serving(story.views(), telling(reports[-1], stats)) as port:
             found = visit(port.base)
             treatment = next(each for each in stats.variants if each.variant == "treatment").measures[0]
             assert treatment.reduced is not None
@@ -382,7 +382,7 @@ class TestNumbers:
 
     def test_a_reason_that_begins_with_a_word_begins_as_a_sentence(self, visit: Open, told: tuple[World, list[Report]]) -> None:
         split = experiment({"control": 0.5, "treatment": 0.5}, name=EXPERIMENT, users={"control": 1_000, "treatment": 2_000})
-        with serving(told[0].exhibit(), telling(told[1][-1], split)) as port:
+        with serving(told[0].views(), telling(told[1][-1], split)) as port:
             reason = visit(port.base).section(EXPERIMENT).locator(".verdict .reason")
             said = "Users are not split as they should be (control 1,000, treatment 2,000; practically never by chance)."
             expect(reason).to_have_text(said)
@@ -402,7 +402,7 @@ class TestNumbers:
 
     def test_a_page_that_slept_takes_up_what_it_missed(self, visit: Open, told: tuple[World, list[Report]]) -> None:
         story, reports = told
-        with serving(story.exhibit(), *reports[:-6]) as port:
+        with serving(story.views(), *reports[:-6]) as port:
             found = visit(port.base)
             figure = found.section(EXPERIMENT).locator("figure").filter(has_text="Lift of")
             figure.get_by_text("The curves as numbers").click()
@@ -410,7 +410,7 @@ class TestNumbers:
             expect(rows).to_have_count(lifts(port.base))
             before = lifts(port.base)
             for report in reports[-6:]:
-                port.exhibit.show(report)
+                port.views.show(report)
             found.page.clock.fast_forward(6 * MINUTE_MS)
             expect(rows.first.locator("th")).to_have_text(clock(reports[-1].entered_ms or 0))
             expect(rows).to_have_count(before + 6)
@@ -451,8 +451,8 @@ class TestNumbers:
         self, visit: Open, told: tuple[World, list[Report]]
     ) -> None:
         story, _ = told
-        with serving(story.exhibit()) as port:
-            port.exhibit.show(story.pipeline.report())
+        with serving(story.views()) as port:
+            port.views.show(story.pipeline.report())
             found = visit(port.base)
             expect(found.section(EXPERIMENT)).to_contain_text("No verdict: no user of it has a final list yet.")
             expect(found.cell("Final", "treatment").locator(".value")).to_have_text(re.compile(r"^0\.\d{4}$"))
@@ -499,7 +499,7 @@ class TestChoices:
         part.locator("summary").click()
         metrics = fetched(fresh.base)["settings"]["metrics"]
         expect(part.locator("tbody tr")).to_have_count(len(metrics) + 2)  # and the users with a hit, at both cut-offs
-        fresh.exhibit.show(telling(told[1][-1]))
+        fresh.views.show(telling(told[1][-1]))
         found.ask_again()
         expect(found.section(EXPERIMENT)).to_contain_text("no user of it has a final list yet")
         expect(part.locator("tbody tr")).to_have_count(len(metrics))
@@ -513,7 +513,7 @@ class TestChoices:
         expect(part.locator("tbody tr")).not_to_have_count(0)
         expect(part.locator("summary")).to_be_focused()
         first = experiment({"control": 0.5, "treatment": 0.5}, name="a-first")
-        fresh.exhibit.show(telling(told[1][-1], first, *told[1][-1].experiments))
+        fresh.views.show(telling(told[1][-1], first, *told[1][-1].experiments))
         found.ask_again()
         expect(found.section("Experiment")).to_have_count(2)
         expect(found.section("Experiment").first).to_contain_text("a-first")
@@ -521,7 +521,7 @@ class TestChoices:
         expect(part.locator("tbody tr")).not_to_have_count(0)
         expect(part.locator("summary")).to_be_focused()
         expect(found.page.locator("details[open]")).to_have_count(1)
-        fresh.exhibit.show(told[1][-1])
+        fresh.views.show(told[1][-1])
         found.ask_again()
         expect(found.section("Experiment")).to_have_count(1)
         expect(part).to_have_attribute("open", "")
@@ -532,12 +532,12 @@ class TestChoices:
     ) -> None:
         report = told[1][-1]
         whole = [replace(each, groups=tuple(values for values in each.groups if not values.group.segment)) for each in report.windows]
-        fresh.exhibit.show(replace(report, windows=tuple(whole)))
+        fresh.views.show(replace(report, windows=tuple(whole)))
         found = visit(fresh.base)
         statistics = found.page.get_by_label("Statistics", exact=True)
         statistics.focus()
         expect(found.page.get_by_label("Segment", exact=True)).to_have_count(0)
-        fresh.exhibit.show(report)
+        fresh.views.show(report)
         found.ask_again()
         expect(found.page.get_by_label("Segment", exact=True)).to_be_visible()
         expect(statistics).to_be_focused()
@@ -560,21 +560,21 @@ class TestStates:
     def test_before_the_first_report_it_says_what_is_missing(self, visit: Open, told: tuple[World, list[Report]]) -> None:
         story, reports = told
         story.vitals.store_trouble = Trouble(story.now.seconds - 3, 2, "connection refused")
-        with serving(story.exhibit()) as port:
+        with serving(story.views()) as port:
             found = visit(port.base, expected=("status of 503",))
             expect(found.page.locator(".pill")).to_have_text("Not ready")
             said = "The server has not read any committed state yet.store: connection refused (for 3 s, 2 tries)"
             expect(found.page.locator(".banner")).to_have_text(said)
             expect(found.page.locator("main")).to_have_text("There are no numbers to show yet.")
             story.vitals.store_trouble = None
-            port.exhibit.show(reports[-1])
+            port.views.show(reports[-1])
             found.ask_again()
             live(found.page)
 
     def test_without_events_it_says_what_it_waits_for(self, visit: Open, told: tuple[World, list[Report]]) -> None:
         only_lists = Pipeline().feed("impressions", Impression("r", "u", int(time.time() * 1_000), ("a",)))
-        with serving(told[0].exhibit()) as port:
-            port.exhibit.show(only_lists.report())
+        with serving(told[0].views()) as port:
+            port.views.show(only_lists.report())
             found = visit(port.base)
             expect(found.page.locator(".pill")).to_have_text("No data yet")
             expect(found.page.locator(".banner")).to_contain_text("1 of 1 have committed. No events yet on feedback 0.")
@@ -596,11 +596,11 @@ class TestStates:
         expect(found.page.get_by_role("status")).to_contain_text("Stale. The server does not answer")
         expect(found.page.locator(".banner")).to_contain_text("The server does not answer as it should (no connection)")
         expect(found.cell("Final", "control").locator(".value")).to_have_text(re.compile(r"^0\.\d{4}$"))
-        fresh.restart(story.exhibit())
+        fresh.restart(story.views())
         found.ask_again()
         expect(found.page.locator(".pill")).to_have_text("Not ready")
         expect(found.cell("Final", "control").locator(".value")).to_have_text(re.compile(r"^0\.\d{4}$"))
-        fresh.exhibit.show(telling(story.pipeline.report(), *reports[-1].experiments))
+        fresh.views.show(telling(story.pipeline.report(), *reports[-1].experiments))
         found.ask_again()
         live(found.page)
         expect(figure.locator("tbody tr")).to_have_count(5)  # the new process remembers one point; the page all of them
@@ -621,13 +621,13 @@ class TestStates:
 
     def test_event_time_that_is_far_behind_is_told(self, visit: Open, told: tuple[World, list[Report]]) -> None:
         story, reports = told
-        with serving(story.exhibit(), reports[-12]) as port:
+        with serving(story.views(), reports[-12]) as port:
             found = visit(port.base)
             expect(found.page.locator(".pill")).to_have_text("Behind")
             expect(found.page.locator(".banner")).to_contain_text(re.compile(r"which is 1[123] min ago. \w+ 0 is the furthest behind."))
 
     def test_an_exporters_page_is_not_to_be_looked_for_at_a_worker(self, visit: Open, told: tuple[World, list[Report]]) -> None:
-        with serving(told[0].exhibit(publishes=False)) as port:
+        with serving(told[0].views(publishes=False)) as port:
             found = visit(port.base, expected=("status of 503",))
             expect(found.page.locator(".banner")).to_contain_text("This process only consumes.")
 
@@ -657,7 +657,7 @@ def naming(told: tuple[World, list[Report]], *names: str, experiment_name: str =
     now_ms = int(time.time() * 1_000) // MINUTE_MS * MINUTE_MS
     pipeline, variants = Pipeline(segments=("surface",)), ("control", *names)
     stats = experiment(dict.fromkeys(variants, 0.5) | {names[-1]: 0.4}, name=experiment_name, whole=True)
-    with serving(told[0].exhibit()) as port:
+    with serving(told[0].views()) as port:
         for minute in range(40):
             ts = now_ms - (40 - minute) * MINUTE_MS
             shown = [
@@ -669,7 +669,7 @@ def naming(told: tuple[World, list[Report]], *names: str, experiment_name: str =
             pipeline.feed("impressions", *shown).feed("feedback", Feedback(user_id=f"1{ts}", ts=ts, item_id="a", action="click"))
             if minute % 20 == 19:
                 pipeline.move_on(ts + MINUTE_MS - 1)
-                port.exhibit.show(telling(pipeline.report(), stats))
+                port.views.show(telling(pipeline.report(), stats))
         yield port
 
 
@@ -768,8 +768,8 @@ class TestNames:
             .feed("impressions", Impression("r", "u", now_ms - 3 * MINUTE_MS, ("a", "b"), ((experiment, variant),)))
             .move_on(now_ms)
         )
-        with serving(told[0].exhibit()) as port:
-            port.exhibit.show(pipeline.report())
+        with serving(told[0].views()) as port:
+            port.views.show(pipeline.report())
             found = visit(port.base, viewport=NARROW)
             expect(found.page.locator("h2", has_text="eee")).to_be_visible()
             assert found.page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]
@@ -924,7 +924,7 @@ class TestWithoutAMouse:
         for key, end in (("ArrowLeft", ends[3]), ("ArrowLeft", ends[2]), ("Home", ends[0]), ("ArrowRight", ends[1])):
             found.page.keyboard.press(key)
             expect(slider).to_have_attribute("aria-valuetext", re.compile(rf"^To {clock(end or 0)}: treatment {MINUS}"))
-        fresh.exhibit.show(telling(told[1][-1], *told[1][-2].experiments))
+        fresh.views.show(telling(told[1][-1], *told[1][-2].experiments))
         found.ask_again()
         expect(found.page.locator("section .told").first).to_contain_text(f"To {clock(ends[1] or 0)}")
         expect(slider).to_be_focused()
@@ -969,14 +969,14 @@ class TestWithoutAMouse:
         expect(spoken).to_have_text("")
         better = People(story.pipeline.engine.layout, {"control": 0.6, "treatment": 0.8})
         better.come(2_000)
-        fresh.exhibit.show(telling(reports[-1], better.report(story.policy)))
+        fresh.views.show(telling(reports[-1], better.report(story.policy)))
         found.ask_again()
         expect(spoken).to_have_text(
             re.compile(rf"^Experiment {EXPERIMENT}: Improved\. treatment: .* certain at 95 % however often you look\.$")
         )
         expect(found.section(EXPERIMENT).locator(".verdict .word")).to_have_text("▲ Improved")
         crossed = better.report(story.policy, multi_exposed_users=500)
-        fresh.exhibit.show(telling(reports[-1], crossed))
+        fresh.views.show(telling(reports[-1], crossed))
         found.ask_again()
         expect(spoken).to_contain_text("Invalid. 12.5 % of the users saw more than one variant")
         expect(found.section(EXPERIMENT)).to_contain_text("500 who saw several variants are excluded.")

@@ -7,7 +7,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from streammetrics.adapters.exhibit import Exhibit
+from streammetrics.adapters.http_views import HttpViews
 from streammetrics.vitals import Vitals
 from tests.adapters.pipeline import MINUTE_MS, START_MS, Now, Pipeline, served, shown, two_variants
 from tests.experiments.samples import experiment
@@ -20,19 +20,19 @@ def pipeline() -> Pipeline:
 
 
 @pytest.fixture
-def exhibit(pipeline: Pipeline) -> Exhibit:
-    exhibit = Exhibit(pipeline.exposition(Vitals()), Now())
-    exhibit.show(pipeline.report())
-    return exhibit
+def views(pipeline: Pipeline) -> HttpViews:
+    views = HttpViews(pipeline.exposition(Vitals()), Now())
+    views.show(pipeline.report())
+    return views
 
 
 def test_a_windowed_ndcg_per_variant_is_the_number_of_the_report(
-    prometheus_server: PrometheusServer, pipeline: Pipeline, exhibit: Exhibit
+    prometheus_server: PrometheusServer, pipeline: Pipeline, views: HttpViews
 ) -> None:
     (window,) = [each for each in pipeline.report().windows if each.view == "final" and each.window_ms == 300_000]
     wanted = {each.group.variant: each.values["ndcg@10"] for each in window.groups if each.group.variant and not each.group.segment}
     assert wanted.keys() == {"control", "treatment"}
-    with served(exhibit) as base:
+    with served(views) as base:
         prometheus_server.scrape("streammetrics", base.removeprefix("http://"))
         answer = prometheus_server.wait_for(
             'streammetrics_ndcg{job="streammetrics", experiment="ranker", k="10", window="5m", segments=""}'
@@ -47,11 +47,11 @@ def test_a_windowed_ndcg_per_variant_is_the_number_of_the_report(
 
 
 def test_the_verdict_and_the_interval_of_an_experiment_are_those_of_the_report(
-    prometheus_server: PrometheusServer, pipeline: Pipeline, exhibit: Exhibit
+    prometheus_server: PrometheusServer, pipeline: Pipeline, views: HttpViews
 ) -> None:
     found = experiment({"control": 0.5, "treatment": 0.4})
-    exhibit.show(replace(pipeline.report(), experiments=(found,)))
-    with served(exhibit) as base:
+    views.show(replace(pipeline.report(), experiments=(found,)))
+    with served(views) as base:
         prometheus_server.scrape("verdicts", base.removeprefix("http://"))
         answer = prometheus_server.wait_for('streammetrics_experiment_verdict{job="verdicts", metric="", scope="start"} == -1')
         assert [(sample.labels["experiment"], "variant" in sample.labels) for sample in answer] == [("ranker", False)]
@@ -68,17 +68,17 @@ def test_the_verdict_and_the_interval_of_an_experiment_are_those_of_the_report(
 def test_names_that_senders_choose_arrive_as_sent(prometheus_server: PrometheusServer) -> None:
     names = {"<b>bold</b>", 'say "hi" \\', "👩‍🔬"}
     pipeline = Pipeline().feed("impressions", *(shown(f"u{index}", name) for index, name in enumerate(sorted(names))))
-    exhibit = Exhibit(pipeline.move_on(START_MS + 2 * MINUTE_MS).exposition(Vitals()), Now())
-    exhibit.show(pipeline.report())
-    with served(exhibit) as base:
+    views = HttpViews(pipeline.move_on(START_MS + 2 * MINUTE_MS).exposition(Vitals()), Now())
+    views.show(pipeline.report())
+    with served(views) as base:
         prometheus_server.scrape("strange-names", base.removeprefix("http://"))
         answer = prometheus_server.wait_for('streammetrics_variant_info{job="strange-names"}')
         assert {sample.labels["variant"] for sample in answer} == names
         prometheus_server.forget("strange-names")
 
 
-def test_promtool_finds_nothing_wrong_with_the_page(prometheus_server: PrometheusServer, pipeline: Pipeline, exhibit: Exhibit) -> None:
-    exhibit.show(replace(pipeline.report(), experiments=(experiment({"control": 0.5, "treatment": 0.4}),)))
-    with served(exhibit) as base, urlopen(f"{base}/metrics", timeout=10) as answer:
+def test_promtool_finds_nothing_wrong_with_the_page(prometheus_server: PrometheusServer, pipeline: Pipeline, views: HttpViews) -> None:
+    views.show(replace(pipeline.report(), experiments=(experiment({"control": 0.5, "treatment": 0.4}),)))
+    with served(views) as base, urlopen(f"{base}/metrics", timeout=10) as answer:
         checked = prometheus_server.promtool("check", "metrics", given=answer.read().decode())
     assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 from kafka.admin import ACLOperation, ResourceType
 
-from streammetrics.adapters.exhibit import Exhibit
+from streammetrics.adapters.http_views import HttpViews
 from streammetrics.config import hash_password, keys
 from streammetrics.events.model import Impression
 from streammetrics.vitals import Vitals
@@ -360,9 +360,9 @@ class TestNamesThatAreMarkup:
             for number, name in enumerate(self.NAMES)
         ]
         pipeline = EnginePipeline(segments=("surface",)).feed("impressions", *events).move_on(START_MS + 40 * MINUTE_MS)
-        exhibit = Exhibit(pipeline.exposition(Vitals()), Now())
-        exhibit.show(pipeline.report())
-        with served(exhibit) as base:
+        views = HttpViews(pipeline.exposition(Vitals()), Now())
+        views.show(pipeline.report())
+        with served(views) as base:
             prometheus_server.scrape("markup", base.removeprefix("http://"))
             lists = prometheus_server.wait_for('streammetrics_window_lists{job="markup", view="final", window="1h"}')
             prometheus_server.forget("markup")

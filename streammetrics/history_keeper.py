@@ -18,7 +18,7 @@ from streammetrics.report import Report
 HISTORY_KEY = "history"
 """What the shelf of histories is called."""
 
-log = structlog.get_logger("streammetrics.keeper")
+log = structlog.get_logger("streammetrics.history_keeper")
 
 
 def encode_history(history: History) -> bytes:
@@ -36,7 +36,7 @@ def decode_history(stored: bytes | None) -> History:
         return History()
 
 
-class Keeper:
+class HistoryKeeper:
     """Takes each report, looks at it when a look is due, and hands it on with the history so far; for one thread."""
 
     def __init__(self, show: Callable[[Report, History], None], shelf: Shelf | None = None) -> None:

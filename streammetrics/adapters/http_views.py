@@ -29,7 +29,7 @@ class Finding(NamedTuple):
     text: str
 
 
-class Exhibit:
+class HttpViews:
     """The latest state of one process, to be looked at from any thread.
 
     `monotonic` is the clock that the vitals were written with, in seconds; `publishes` tells whether this process reads

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from streammetrics.errors import StoreError
 from streammetrics.history import LOOK_MS, History
-from streammetrics.keeper import Keeper, decode_history, encode_history
+from streammetrics.history_keeper import HistoryKeeper, decode_history, encode_history
 from streammetrics.report import Report
 from tests.adapters.pipeline import START_MS, two_variants
 from tests.experiments.samples import experiment
@@ -46,7 +46,7 @@ def times(history: History, name: str = "ranker") -> list[int]:
 
 def test_every_report_is_shown_with_the_looks_so_far() -> None:
     shown: list[tuple[Report, History]] = []
-    keeper = Keeper(lambda report, history: shown.append((report, history)))
+    keeper = HistoryKeeper(lambda report, history: shown.append((report, history)))
     reports = [replace(PLAIN, entered_ms=None), report_at(0), report_at(0), report_at(2)]
     for report in reports:
         keeper.take(report)
@@ -56,17 +56,17 @@ def test_every_report_is_shown_with_the_looks_so_far() -> None:
 
 def test_looks_outlive_the_process_and_are_written_only_when_there_is_a_new_one() -> None:
     shelf, shown = Board(), []
-    first = Keeper(lambda report, history: shown.append(history), shelf)
+    first = HistoryKeeper(lambda report, history: shown.append(history), shelf)
     for minute in (0, 0, 1, 1):
         first.take(report_at(minute))
     assert shelf.writes == 2
-    Keeper(lambda report, history: shown.append(history), shelf).take(report_at(5))
+    HistoryKeeper(lambda report, history: shown.append(history), shelf).take(report_at(5))
     assert times(shown[-1]) == [0, 1, 5]
 
 
 def test_two_processes_put_their_looks_together() -> None:
     shelf = Board()
-    one, other = (Keeper(lambda report, history: None, shelf) for _ in range(2))
+    one, other = (HistoryKeeper(lambda report, history: None, shelf) for _ in range(2))
     for minute in range(6):
         (one, other)[minute % 2].take(report_at(minute))
     assert times(decode_history(shelf.value)) == [0, 1, 2, 3, 4, 5]
@@ -74,14 +74,14 @@ def test_two_processes_put_their_looks_together() -> None:
 
 def test_an_experiment_that_is_no_more_leaves_the_shelf() -> None:
     shelf = Board()
-    Keeper(lambda report, history: None, shelf).take(report_at(0, "old", "ranker"))
-    Keeper(lambda report, history: None, shelf).take(report_at(1))
+    HistoryKeeper(lambda report, history: None, shelf).take(report_at(0, "old", "ranker"))
+    HistoryKeeper(lambda report, history: None, shelf).take(report_at(1))
     assert [trail.experiment for trail in decode_history(shelf.value).trails] == ["ranker"]
 
 
 def test_a_shelf_that_cannot_be_reached_stops_no_report_and_loses_no_look() -> None:
     shelf, shown = Board(), []
-    keeper = Keeper(lambda report, history: shown.append(history), shelf)
+    keeper = HistoryKeeper(lambda report, history: shown.append(history), shelf)
     shelf.away = True
     keeper.take(report_at(0))
     keeper.take(report_at(1))
@@ -95,7 +95,7 @@ def test_what_another_version_has_left_is_written_over() -> None:
     shelf = Board()
     for left in (b"no json", b'{"version": 2}', b"[1]"):
         shelf.value = left
-        Keeper(lambda report, history: None, shelf).take(report_at(0))
+        HistoryKeeper(lambda report, history: None, shelf).take(report_at(0))
         assert times(decode_history(shelf.value)) == [0]
 
 
