@@ -118,6 +118,22 @@ def test_any_batches_commits_and_crashes_equal_brute_force(
     assert [sum(of_day[place] for of_day in machine.state.joined.values()) for place in (0, 1)] == joined
 
 
+def test_a_fragment_keeps_its_experiment_alive_though_its_list_turns_out_to_have_too_many_items() -> None:
+    under = Settings(inputs=("events",), gap_ms=0, lateness_ms=2, attribution_ms=5, pane_ms=4, windows_ms=(4,), items_max=2)
+    arms = (("ranker", "control"),)
+    steps = (
+        Arrival("events", Impression("x", "u", 0, (), arms)),
+        Arrival("events", Impression("x", "u", 2, ("a", "b", "c"), arms, positions=(0, 1, 2))),
+        Arrival("events", Feedback("u", 6, "a", "click")),
+    )
+    case, rules = Case(under, steps), ExperimentRules(idle_ms=3, patience_ms=0)
+    machine = machine_for(case, rules)
+    machine.take(steps)
+    machine.finish(flush=False)
+    assert found(machine) == expected(case, machine, rules, flush=False)
+    assert found(machine)["ranker", None].first_exposures == {"control": 1}
+
+
 @given(st.data(), cases(without=("ticks",)), RULES)
 def test_the_interleaving_of_inputs_does_not_matter(data: st.DataObject, case: Case, rules: ExperimentRules) -> None:
     other = data.draw(interleavings(case))

@@ -92,11 +92,11 @@ def experiments(
 
 
 def _lives(steps: Sequence[Step], result: TaskResult, idle_ms: float) -> dict[str, list[tuple[int, int]]]:
-    """First and last time of each life: admitted lists, copies too, no more than `idle_ms` apart."""
+    """First and last time of each life: admitted lists, copies and parts of lists that are too long too, at most `idle_ms` apart."""
     arrivals = [step for step in steps if isinstance(step, Arrival)]
     times: dict[str, set[int]] = {}
     for arrival, fate in zip(arrivals, result.fates, strict=True):
-        if isinstance(arrival.event, Impression) and fate in ("shown", "duplicate"):
+        if isinstance(arrival.event, Impression) and fate in ("shown", "duplicate", "too_many_items"):
             for name, _ in arrival.event.experiments:
                 times.setdefault(name, set()).add(arrival.event.ts)
     lives: dict[str, list[tuple[int, int]]] = {}
