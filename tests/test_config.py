@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from streammetrics.adapters.http_views import STUCK_SECONDS
 from streammetrics.commands.assembly import build_engine
-from streammetrics.commands.connections import kafka_settings
+from streammetrics.commands.connections import kafka_connection
 from streammetrics.config import (
     Loaded,
     PasswordHash,
@@ -1010,7 +1010,7 @@ def test_a_moment_is_the_same_number_wherever_it_is_said(tmp_path, text, ms):
     assert rules.span("begins") == (ms, None)
     assert rules.span("ends") == (None, ms)
     assert rules.earlier == (("begins", ms - 86_400_000, ms),)
-    assert kafka_settings(settings).start == ms == iso_ms(text)
+    assert kafka_connection(settings).start == ms == iso_ms(text)
 
 
 @pytest.mark.parametrize(
@@ -1026,14 +1026,14 @@ def test_a_moment_is_the_same_number_wherever_it_is_said(tmp_path, text, ms):
     ],
 )
 def test_a_namespace_may_begin_at_a_time(given, ms):
-    assert kafka_settings(by_flags({"kafka.start": given}).settings).start == ms
+    assert kafka_connection(by_flags({"kafka.start": given}).settings).start == ms
 
 
 def test_a_start_from_a_file_is_shown_as_a_file_would_hold_it(tmp_path):
     for text in ("2026-01-31T09:00:00.250Z", '"2026-01-31T09:00:00.250Z"', "1769850000250", '"1769850000250"'):
         loaded = configured(tmp_path, f"[kafka]\nstart = {text}\n")
         assert tomllib.loads(render_effective(loaded))["kafka"]["start"] == loaded.settings.kafka.start
-        assert kafka_settings(loaded.settings).start_told == "2026-01-31T09:00:00.250+00:00"
+        assert kafka_connection(loaded.settings).start_told == "2026-01-31T09:00:00.250+00:00"
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import structlog
 from kafka.errors import KafkaError
 from kafka.structs import TopicPartition
 
-from streammetrics.adapters.kafka_client import KafkaSettings
+from streammetrics.adapters.kafka_client import KafkaConnection
 from streammetrics.adapters.kafka_consumer import ASK_MS, bounds_of
 from streammetrics.adapters.kafka_history import History
 from streammetrics.errors import SourceError
@@ -35,7 +35,7 @@ class Beginnings:
     What the broker said of those that have not begun yet is kept, and must be forgotten when tasks change hands.
     """
 
-    def __init__(self, settings: KafkaSettings, history: History) -> None:
+    def __init__(self, settings: KafkaConnection, history: History) -> None:
         self._settings, self._history = settings, history
         self._bounds: dict[Input, tuple[int, int]] = {}
 

@@ -43,7 +43,7 @@ UNTELLING = (CLOSED, "RequestTimedOutError")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KafkaSettings:
+class KafkaConnection:
     """How to reach Kafka and what to read there. Passwords never show in `repr`.
 
     `start` says where an input begins that has no stored offset: a number is the timestamp of a record (epoch ms).
@@ -77,7 +77,7 @@ class KafkaSettings:
         return start if isinstance(start, str) else datetime.fromtimestamp(start / 1_000, UTC).isoformat(timespec="milliseconds")
 
 
-def connection_options(settings: KafkaSettings) -> dict[str, Any]:
+def connection_options(settings: KafkaConnection) -> dict[str, Any]:
     """The keyword arguments that consumer, producer and admin client share."""
     options: dict[str, Any] = {
         "bootstrap_servers": list(settings.bootstrap_servers),
@@ -125,7 +125,7 @@ def unreachable_reason(servers: Sequence[str], timeout_s: float = CONNECT_SECOND
     return "; ".join(reasons)
 
 
-def require_files(settings: KafkaSettings) -> None:
+def require_files(settings: KafkaConnection) -> None:
     """Raise ConfigError that names the certificate files which cannot be read or do not fit each other.
 
     The client reads them each time that it connects, on a thread of its own, and says of any misfit that it found nobody.
@@ -141,7 +141,7 @@ def require_files(settings: KafkaSettings) -> None:
         files.check()
 
 
-def require_reachable(settings: KafkaSettings) -> None:
+def require_reachable(settings: KafkaConnection) -> None:
     """Raise ConfigError for certificate files that cannot be used, SourceError unless a server accepts a TCP connection."""
     require_files(settings)
     if reason := unreachable_reason(settings.bootstrap_servers):
@@ -227,7 +227,7 @@ class Network:
 
 
 @contextlib.contextmanager
-def starting(what: str, settings: KafkaSettings) -> Iterator[Network]:
+def starting(what: str, settings: KafkaConnection) -> Iterator[Network]:
     """Turn a client's failure to start into a SourceError that gives the cause from the client's log.
 
     A client that is given the yielded Network leaves no thread and no descriptor behind when it fails to start.
@@ -252,7 +252,7 @@ def starting(what: str, settings: KafkaSettings) -> Iterator[Network]:
 
 
 @contextlib.contextmanager
-def asking(settings: KafkaSettings, what: str) -> Iterator[Any]:
+def asking(settings: KafkaConnection, what: str) -> Iterator[Any]:
     """An admin client to ask a broker for `what`, such as "its topics".
 
     Raises SourceError when no broker can be asked, or does not say; ConfigError for certificate files that cannot be used.

@@ -12,14 +12,14 @@ from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.errors import IllegalStateError, KafkaError, LogTruncationError
 from kafka.structs import TopicPartition
 
-from streammetrics.adapters.kafka_client import KafkaSettings, connection_options, starting
+from streammetrics.adapters.kafka_client import KafkaConnection, connection_options, starting
 from streammetrics.ports import Input
 
 ASK_MS = 2_000
 CLOSE_MS = 1_000
 
 
-def new_consumer(settings: KafkaSettings) -> tuple[KafkaConsumer, Any]:
+def new_consumer(settings: KafkaConnection) -> tuple[KafkaConsumer, Any]:
     """A consumer that has not subscribed, and what it knows of topics and brokers, kept up to date by it.
 
     It commits nothing of itself, and never chooses where to begin. Raises SourceError, with nothing left behind of one that failed

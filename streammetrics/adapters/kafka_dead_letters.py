@@ -10,7 +10,7 @@ import structlog
 from kafka import KafkaProducer
 from kafka.errors import KafkaError, MessageSizeTooLargeError, RecordListTooLargeError
 
-from streammetrics.adapters.kafka_client import KafkaSettings, client_log, connection_options, require_reachable, starting
+from streammetrics.adapters.kafka_client import KafkaConnection, client_log, connection_options, require_reachable, starting
 from streammetrics.adapters.kafka_topics import describe_topics
 from streammetrics.errors import ConfigError, Problem, SourceError
 from streammetrics.ports import DeadLetter
@@ -35,7 +35,7 @@ class KafkaDeadLetters:
     length: one record must not stop the stream. Building one raises SourceError, or ConfigError when the topic is missing.
     """
 
-    def __init__(self, settings: KafkaSettings, topic: str) -> None:
+    def __init__(self, settings: KafkaConnection, topic: str) -> None:
         client_log()
         self._topic = topic
         self._producer: Any = None

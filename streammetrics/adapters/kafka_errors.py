@@ -10,7 +10,7 @@ from typing import Any
 import structlog
 from kafka.errors import FencedInstanceIdError, KafkaError, LogTruncationError, OffsetOutOfRangeError, UnsupportedCodecError
 
-from streammetrics.adapters.kafka_client import BOOTSTRAP_MS, KafkaSettings, client_log
+from streammetrics.adapters.kafka_client import BOOTSTRAP_MS, KafkaConnection, client_log
 from streammetrics.adapters.kafka_consumer import bounds_of
 from streammetrics.adapters.kafka_history import History
 from streammetrics.adapters.kafka_watchdog import Watchdog
@@ -21,7 +21,7 @@ log = structlog.get_logger("streammetrics.kafka")
 
 
 @contextlib.contextmanager
-def explained(consumer: Any, settings: KafkaSettings, history: History, watchdog: Watchdog) -> Iterator[None]:
+def explained(consumer: Any, settings: KafkaConnection, history: History, watchdog: Watchdog) -> Iterator[None]:
     """Turn the client's errors into ours. Those that mend themselves are kept in the watchdog's `health` and nothing is raised."""
     try:
         yield

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streammetrics.adapters.kafka_client import KafkaSettings, asking
+from streammetrics.adapters.kafka_client import KafkaConnection, asking
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +16,7 @@ class ClusterFacts:
     version: str
 
 
-def read_cluster(settings: KafkaSettings) -> ClusterFacts:
+def read_cluster(settings: KafkaConnection) -> ClusterFacts:
     """Ask the cluster. Raises SourceError when it cannot be asked, ConfigError for certificates that cannot be used."""
     with asking(settings, "its cluster") as admin:
         cluster = admin.describe_cluster()

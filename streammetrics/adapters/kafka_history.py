@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any
 
-from streammetrics.adapters.kafka_client import KafkaSettings
+from streammetrics.adapters.kafka_client import KafkaConnection
 from streammetrics.adapters.kafka_topics import Absence, describe_topics, topic_id_text
 from streammetrics.errors import ConfigError, SourceError, StateError
 from streammetrics.ports import Input
@@ -19,7 +19,7 @@ ANEW = "begin anew with a new redis.namespace"
 class History:
     """The input topics as they were at start-up: their ids ("" where unknown) and their partition count."""
 
-    def __init__(self, settings: KafkaSettings, topic_ids: Mapping[str, str], partitions: int) -> None:
+    def __init__(self, settings: KafkaConnection, topic_ids: Mapping[str, str], partitions: int) -> None:
         self._settings, self._topic_ids, self._partitions = settings, topic_ids, partitions
         self._gone_since: dict[str, float] = {}
 

@@ -10,7 +10,7 @@ from typing import Any, Self
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
-from streammetrics.adapters.kafka_client import KafkaSettings, client_log, connection_options, starting
+from streammetrics.adapters.kafka_client import KafkaConnection, client_log, connection_options, starting
 from streammetrics.adapters.kafka_topics import describe_topics
 from streammetrics.errors import SourceError
 from streammetrics.simulate import Sent
@@ -23,7 +23,7 @@ WRITE_MS_MAX = 15_000
 class KafkaSink:
     """A producer of simulated traffic. Raises ConfigError when a topic is missing, SourceError when Kafka fails."""
 
-    def __init__(self, settings: KafkaSettings, topics: Sequence[str]) -> None:
+    def __init__(self, settings: KafkaConnection, topics: Sequence[str]) -> None:
         client_log()
         describe_topics(settings, topics).require_all("kafka.topics")
         self._failure: BaseException | None = None

@@ -19,7 +19,7 @@ from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from streammetrics.adapters import kafka_records
 from streammetrics.adapters.kafka_beginnings import Beginnings
-from streammetrics.adapters.kafka_client import KafkaSettings, client_log, unreachable_reason
+from streammetrics.adapters.kafka_client import KafkaConnection, client_log, unreachable_reason
 from streammetrics.adapters.kafka_consumer import await_metadata, close_consumer, ends_of, new_consumer, position_of
 from streammetrics.adapters.kafka_errors import explained
 from streammetrics.adapters.kafka_fencing import note_fencing
@@ -49,7 +49,7 @@ class KafkaSource:
     that joins with the same `group_instance_id` makes it raise ConfigError.
     """
 
-    def __init__(self, settings: KafkaSettings, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, settings: KafkaConnection, clock: Callable[[], float] = time.monotonic) -> None:
         client_log()
         self._settings, self._clock = settings, clock
         topics = require_copartitioned(settings)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from kafka.errors import InvalidTopicError, TopicAuthorizationFailedError, UnknownTopicOrPartitionError, for_code
 
-from streammetrics.adapters.kafka_client import KafkaSettings, asking
+from streammetrics.adapters.kafka_client import KafkaConnection, asking
 from streammetrics.errors import ConfigError, Problem, SourceError
 
 
@@ -61,7 +61,7 @@ class Described:
         return self.found
 
 
-def describe_topics(settings: KafkaSettings, names: Sequence[str]) -> Described:
+def describe_topics(settings: KafkaConnection, names: Sequence[str]) -> Described:
     """What there is of these topics. Creates none. Raises SourceError when the broker cannot be asked, or cannot say now."""
     with asking(settings, "its topics") as admin:
         found = admin.describe_topics(list(names))
@@ -91,7 +91,7 @@ def topic_id_text(topic_id: object) -> str:
     return text if text.strip("0-") else ""
 
 
-def require_copartitioned(settings: KafkaSettings) -> Mapping[str, Topic]:
+def require_copartitioned(settings: KafkaConnection) -> Mapping[str, Topic]:
     """The input topics, all there and with equal partition counts, else ConfigError that names topics and counts."""
     found = describe_topics(settings, settings.topics).require_all("kafka.topics")
     named = ",".join(settings.topics)

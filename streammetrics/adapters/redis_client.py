@@ -41,12 +41,12 @@ RESEND_SECONDS, RESEND_SECONDS_MAX = 0.02, 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RedisSettings:
+class RedisConnection:
     """How to reach Redis or a Redis Cluster, and the first part of every key. Nothing secret shows in `repr`.
 
     `url` is redis://, rediss:// (TLS) or unix://; with a cluster any one of its nodes. The certificates are paths of PEM files.
 
-    >>> RedisSettings(url="redis://:secret@cache:6380/0").place
+    >>> RedisConnection(url="redis://:secret@cache:6380/0").place
     'cache:6380'
     """
 
@@ -70,7 +70,7 @@ class RedisSettings:
     def mask(self, text: str) -> str:
         """The text without the passwords that these settings hold.
 
-        >>> RedisSettings(url="redis://:p%40ss@cache?password=other", password="third").mask("p@ss other third fourth")
+        >>> RedisConnection(url="redis://:p%40ss@cache?password=other", password="third").mask("p@ss other third fourth")
         '*** *** *** fourth'
         """
         parts = urlsplit(self.url)
@@ -79,7 +79,7 @@ class RedisSettings:
         return text
 
 
-def require_files(settings: RedisSettings) -> None:
+def require_files(settings: RedisConnection) -> None:
     """Raise ConfigError that names the certificate files which cannot be read or do not fit each other."""
     files = CertificateFiles(
         section="redis",
@@ -91,7 +91,7 @@ def require_files(settings: RedisSettings) -> None:
     files.check()
 
 
-def connect(settings: RedisSettings) -> Client:
+def connect(settings: RedisConnection) -> Client:
     """A client; one of a cluster asks its nodes at once and may raise what `speaking` translates, any other is idle till used.
 
     Re-sends are safe: a claim or commit that arrives twice is known by its token and seq.
@@ -123,7 +123,7 @@ def hang_up(client: Client) -> None:
 class LazyClient:
     """A client that is made when it is first asked for, and anew after it was closed. Usable from several threads."""
 
-    def __init__(self, settings: RedisSettings) -> None:
+    def __init__(self, settings: RedisConnection) -> None:
         self._settings = settings
         self._lock = threading.Lock()
         self._made: Client | None = None
@@ -194,7 +194,7 @@ MEANINGS = (
 
 
 @contextlib.contextmanager
-def speaking(settings: RedisSettings) -> Iterator[None]:
+def speaking(settings: RedisConnection) -> Iterator[None]:
     """Turn what the client raises into StoreError with the setting to look at, or StateError for keys that are not ours."""
     try:
         yield
@@ -204,12 +204,12 @@ def speaking(settings: RedisSettings) -> Iterator[None]:
         raise explained(error, settings) from error
 
 
-def explained(error: Exception, settings: RedisSettings) -> StoreError | StateError:
+def explained(error: Exception, settings: RedisConnection) -> StoreError | StateError:
     """The error that says what to do.
 
-    >>> print(explained(TimeoutError("Timeout reading from socket"), RedisSettings()))
+    >>> print(explained(TimeoutError("Timeout reading from socket"), RedisConnection()))
     Redis at 127.0.0.1:6379: Timeout reading from socket; check redis.url and the network, or raise redis.socket_timeout_ms
-    >>> print(explained(ConnectionError("Connection refused."), RedisSettings()))
+    >>> print(explained(ConnectionError("Connection refused."), RedisConnection()))
     Redis at 127.0.0.1:6379: Connection refused; check that Redis runs, and redis.url
     """
     text = settings.mask(str(error)).rstrip(".") or type(error).__name__

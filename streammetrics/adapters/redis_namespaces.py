@@ -17,7 +17,7 @@ import redis
 from redis.cluster import ClusterNode
 from redis.exceptions import NoPermissionError, ResponseError
 
-from streammetrics.adapters.redis_client import LazyClient, RedisSettings, require_files, send, speaking
+from streammetrics.adapters.redis_client import LazyClient, RedisConnection, require_files, send, speaking
 from streammetrics.adapters.redis_store import TaskKeys
 from streammetrics.errors import StoreError
 
@@ -70,7 +70,7 @@ class Namespace:
 class RedisNamespaces:
     """Asks a Redis for its namespaces. Raises StoreError when it cannot be asked; nothing is sent before the first call."""
 
-    def __init__(self, settings: RedisSettings) -> None:
+    def __init__(self, settings: RedisConnection) -> None:
         require_files(settings)
         self.settings = settings
         self._client = LazyClient(settings)

@@ -3,7 +3,7 @@ not. Nothing here decodes the value."""
 
 from __future__ import annotations
 
-from streammetrics.adapters.redis_client import LazyClient, RedisSettings, send, speaking
+from streammetrics.adapters.redis_client import LazyClient, RedisConnection, send, speaking
 
 FIELD = "value"
 
@@ -11,7 +11,7 @@ FIELD = "value"
 class RedisShelf:
     """A `Shelf` in Redis; see `streammetrics.ports`. For one thread. Nothing is sent before the first call."""
 
-    def __init__(self, settings: RedisSettings, name: str) -> None:
+    def __init__(self, settings: RedisConnection, name: str) -> None:
         self.settings = settings
         self.key = f"{{{settings.namespace}:meta}}:{name}"
         self._client = LazyClient(settings)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 import redis
 from redis.exceptions import NoScriptError
 
-from streammetrics.adapters.redis_client import Client, LazyClient, RedisSettings, require_files, send, speaking
+from streammetrics.adapters.redis_client import Client, LazyClient, RedisConnection, require_files, send, speaking
 from streammetrics.adapters.redis_facts import RedisFacts, merged, read_facts
 from streammetrics.adapters.redis_transaction import Command, transact
 from streammetrics.errors import StateError
@@ -26,7 +26,7 @@ from streammetrics.ports import NO_BOUNDS, Claim, Commit, Loaded, Mark, Outcome,
 
 Answer = TypeVar("Answer")
 
-__all__ = ["RedisFacts", "RedisSettings", "RedisStore", "TaskKeys"]
+__all__ = ["RedisConnection", "RedisFacts", "RedisStore", "TaskKeys"]
 
 LAYOUT_VERSION = "3"
 """Of the keys and fields named above; what their values mean has versions of its own."""
@@ -83,7 +83,7 @@ class RedisStore:
     later StoreError when Redis cannot serve, StateError when keys of another program or layout stand in the way.
     """
 
-    def __init__(self, settings: RedisSettings) -> None:
+    def __init__(self, settings: RedisConnection) -> None:
         require_files(settings)
         self.settings = settings
         self._client = LazyClient(settings)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pydantic import SecretStr
 
-from streammetrics.adapters.kafka_client import KafkaSettings
-from streammetrics.adapters.redis_client import RedisSettings
+from streammetrics.adapters.kafka_client import KafkaConnection
+from streammetrics.adapters.redis_client import RedisConnection
 from streammetrics.config import Settings
 from streammetrics.config.fields import epoch_ms
 
 
-def kafka_settings(settings: Settings) -> KafkaSettings:
+def kafka_connection(settings: Settings) -> KafkaConnection:
     kafka = settings.kafka
-    return KafkaSettings(
+    return KafkaConnection(
         bootstrap_servers=tuple(kafka.bootstrap_servers),
         topics=tuple(kafka.topics),
         group_id=kafka.group_id,
@@ -33,9 +33,9 @@ def kafka_settings(settings: Settings) -> KafkaSettings:
     )
 
 
-def redis_settings(settings: Settings) -> RedisSettings:
+def redis_connection(settings: Settings) -> RedisConnection:
     redis = settings.redis
-    return RedisSettings(
+    return RedisConnection(
         url=redis.url.get_secret_value(),
         cluster=redis.cluster,
         namespace=redis.namespace,

@@ -15,10 +15,10 @@ from streammetrics.adapters.http_server import resolved, rules_of, why_not_liste
 from streammetrics.adapters.kafka_client import require_files, unreachable_reason
 from streammetrics.adapters.kafka_facts import read_cluster
 from streammetrics.adapters.kafka_topics import describe_topics
-from streammetrics.adapters.redis_client import RedisSettings, connect, send, speaking
+from streammetrics.adapters.redis_client import RedisConnection, connect, send, speaking
 from streammetrics.adapters.redis_store import RedisStore
 from streammetrics.commands.assembly import build_engine
-from streammetrics.commands.connections import kafka_settings, redis_settings
+from streammetrics.commands.connections import kafka_connection, redis_connection
 from streammetrics.config import Settings
 from streammetrics.errors import ConfigError
 from streammetrics.shown_text import counted
@@ -59,7 +59,7 @@ def kafka_findings(settings: Settings, seen: Seen) -> Iterator[Finding]:
     if settings.worker.role == "exporter":
         yield Finding("ok", "not asked, because worker.role is exporter: an exporter never speaks to Kafka")
         return
-    kafka, connection = settings.kafka, kafka_settings(settings)
+    kafka, connection = settings.kafka, kafka_connection(settings)
     require_files(connection)
     refused = {server: reason for server in kafka.bootstrap_servers if (reason := unreachable_reason([server], CONNECT_SECONDS))}
     all_refused = len(refused) == len(kafka.bootstrap_servers)
@@ -95,7 +95,7 @@ def kafka_findings(settings: Settings, seen: Seen) -> Iterator[Finding]:
 
 def redis_findings(settings: Settings, seen: Seen) -> Iterator[Finding]:
     """The server, what it does with keys when memory or power fails, its clock, and what the namespace holds."""
-    connection = redis_settings(settings)
+    connection = redis_connection(settings)
     store = RedisStore(replace(connection, socket_timeout_ms=min(connection.socket_timeout_ms, REDIS_ANSWER_MS)))
     try:
         store.ping()
@@ -174,7 +174,7 @@ def _rules_findings(stored: Iterable[Signature], now: Signature, switched: str) 
             )
 
 
-def _clock_findings(connection: RedisSettings) -> Iterator[Finding]:
+def _clock_findings(connection: RedisConnection) -> Iterator[Finding]:
     """How far this machine's clock is from the server's: ticks and the refusal of future events go by the clock."""
     with speaking(connection), closing(connect(connection)) as client:
         before = time.time()

@@ -11,7 +11,7 @@ from rich.filesize import decimal
 from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 
 from streammetrics.adapters.redis_namespaces import Namespace, Noticed, RedisNamespaces
-from streammetrics.commands.connections import redis_settings
+from streammetrics.commands.connections import redis_connection
 from streammetrics.commands.logs import configure_quiet_logs
 from streammetrics.commands.progress import progress_bar
 from streammetrics.commands.terminal import FittingTable, output_console
@@ -22,7 +22,7 @@ from streammetrics.errors import StreammetricsError
 def list_namespaces(settings: Settings) -> None:
     """Print every namespace of the store with its tasks, keys, bytes and who is at work in it. Raises StoreError."""
     configure_quiet_logs(settings.log.level, settings.log.format)
-    with closing(RedisNamespaces(redis_settings(settings))) as store:
+    with closing(RedisNamespaces(redis_connection(settings))) as store:
         found = _find(store)
         with _progress("measure") as noticed:
             for number, namespace in enumerate(found, 1):
@@ -46,7 +46,7 @@ def delete_namespace(settings: Settings, name: str, *, yes: bool, force: bool) -
     if not yes and (sys.stdin is None or not sys.stdin.isatty()):
         raise click.UsageError("there is no terminal to ask on: give --yes if it shall be deleted; it does not come back")
     configure_quiet_logs(settings.log.level, settings.log.format)
-    with closing(RedisNamespaces(redis_settings(settings))) as store:
+    with closing(RedisNamespaces(redis_connection(settings))) as store:
         namespace = _named(_find(store), name, store.settings.place)
         if not force:
             _require_unused(store, name)

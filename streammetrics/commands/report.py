@@ -46,13 +46,13 @@ def live_report(settings: Settings) -> dict[str, Any]:
     from streammetrics.adapters.redis_shelf import RedisShelf  # noqa: PLC0415  files need no Redis client
     from streammetrics.adapters.redis_store import RedisStore  # noqa: PLC0415
     from streammetrics.commands.assembly import build_engine, build_ledger  # noqa: PLC0415
-    from streammetrics.commands.connections import redis_settings  # noqa: PLC0415
+    from streammetrics.commands.connections import redis_connection  # noqa: PLC0415
     from streammetrics.history_keeper import HISTORY_KEY, decode_history  # noqa: PLC0415
     from streammetrics.reading import read_all  # noqa: PLC0415
 
     engine = build_engine(settings, settings.kafka.topics)
     ledger = build_ledger(settings, engine)
-    store, shelf = RedisStore(redis_settings(settings)), RedisShelf(redis_settings(settings), HISTORY_KEY)
+    store, shelf = RedisStore(redis_connection(settings)), RedisShelf(redis_connection(settings), HISTORY_KEY)
     try:
         tasks = store.partitions()
         if tasks is None:

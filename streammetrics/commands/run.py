@@ -36,7 +36,7 @@ from streammetrics.commands.assembly import (
     control_of,
     window_names,
 )
-from streammetrics.commands.connections import kafka_settings, redis_settings
+from streammetrics.commands.connections import kafka_connection, redis_connection
 from streammetrics.commands.logs import configure_logs
 from streammetrics.commands.signals import stopping
 from streammetrics.commands.threads import Part
@@ -92,7 +92,7 @@ def tune_garbage_collection() -> None:
 
 
 def _serve(settings: Settings, engine: Engine, views: HttpViews, clock: Clock, vitals: Vitals, stop: threading.Event) -> None:
-    connection = replace(redis_settings(settings), client_name=client_name(settings.worker.role, settings.redis.namespace))
+    connection = replace(redis_connection(settings), client_name=client_name(settings.worker.role, settings.redis.namespace))
     with contextlib.ExitStack() as stack:
         store, shelf = RedisStore(connection), RedisShelf(connection, HISTORY_KEY)
         stack.callback(store.close)
@@ -118,7 +118,7 @@ def _serve(settings: Settings, engine: Engine, views: HttpViews, clock: Clock, v
 
 def _work(settings: Settings, engine: Engine, store: RedisStore, clock: Clock, vitals: Vitals, stop: threading.Event) -> None:
     """Consume until told to end. Whatever happens, the group is left at once: another member need not wait for this one's silence."""
-    kafka = kafka_settings(settings)
+    kafka = kafka_connection(settings)
     with contextlib.ExitStack() as stack:
         source = _keep_trying(lambda: KafkaSource(kafka, clock.monotonic), "source", settings, vitals, clock, stop)
         stack.callback(source.close)

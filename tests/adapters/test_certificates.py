@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from streammetrics.adapters.certificates import CertificateFiles
-from streammetrics.adapters.kafka_client import KafkaSettings
+from streammetrics.adapters.kafka_client import KafkaConnection
 from streammetrics.adapters.kafka_topics import describe_topics
-from streammetrics.adapters.redis_client import RedisSettings
+from streammetrics.adapters.redis_client import RedisConnection
 from streammetrics.adapters.redis_store import RedisStore
 from streammetrics.errors import ConfigError, Problem, SourceError
 from tests.servers.certificates import Authority, Identity
@@ -33,11 +33,11 @@ def identity(authority: Authority) -> Identity:
 
 def ask_kafka(**files: str) -> None:
     """Ask where nobody listens: files are looked at first."""
-    describe_topics(KafkaSettings(bootstrap_servers=(f"{HOST}:{free_port()}",), security_protocol="SSL", **files), ["any"])
+    describe_topics(KafkaConnection(bootstrap_servers=(f"{HOST}:{free_port()}",), security_protocol="SSL", **files), ["any"])
 
 
 def make_redis_store(**files: str) -> None:
-    RedisStore(RedisSettings(url=f"rediss://{HOST}", **files)).close()
+    RedisStore(RedisConnection(url=f"rediss://{HOST}", **files)).close()
 
 
 USES = {"kafka": ask_kafka, "redis": make_redis_store}
@@ -91,7 +91,7 @@ def test_a_locked_key_of_redis_which_has_no_setting_for_its_password(identity: I
 
 
 def test_files_that_no_protocol_uses_are_not_looked_at() -> None:
-    settings = KafkaSettings(bootstrap_servers=(f"{HOST}:{free_port()}",), ssl_cafile="/nonexistent")
+    settings = KafkaConnection(bootstrap_servers=(f"{HOST}:{free_port()}",), ssl_cafile="/nonexistent")
     with pytest.raises(SourceError, match="no Kafka broker can be reached"):
         describe_topics(settings, ["any"])
 

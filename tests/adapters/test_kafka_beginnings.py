@@ -11,7 +11,7 @@ from kafka.structs import OffsetAndTimestamp, TopicPartition
 from structlog.testing import capture_logs
 
 from streammetrics.adapters.kafka_beginnings import Beginning, Beginnings
-from streammetrics.adapters.kafka_client import KafkaSettings
+from streammetrics.adapters.kafka_client import KafkaConnection
 from streammetrics.adapters.kafka_history import History
 from streammetrics.errors import SourceError, StateError
 from streammetrics.ports import Input
@@ -72,7 +72,7 @@ LOGS = {
 
 
 def beginnings(start: Any = "earliest") -> Beginnings:
-    settings = KafkaSettings(bootstrap_servers=("nowhere",), topics=("shown", "clicked"), start=start)
+    settings = KafkaConnection(bootstrap_servers=("nowhere",), topics=("shown", "clicked"), start=start)
     return Beginnings(settings, History(settings, {"shown": "", "clicked": ""}, partitions=2))
 
 

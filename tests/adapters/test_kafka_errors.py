@@ -17,7 +17,7 @@ from kafka.errors import (
 )
 from kafka.structs import TopicPartition
 
-from streammetrics.adapters.kafka_client import KafkaSettings
+from streammetrics.adapters.kafka_client import KafkaConnection
 from streammetrics.adapters.kafka_errors import explained
 from streammetrics.adapters.kafka_history import History
 from streammetrics.adapters.kafka_watchdog import Watchdog
@@ -43,7 +43,7 @@ class Client:
 
 def health_after(error: KafkaError, client: Client | None = None) -> str:
     """The words that are kept of an error which is not raised."""
-    settings = KafkaSettings(bootstrap_servers=("nowhere",), topics=("shown",), group_instance_id="first")
+    settings = KafkaConnection(bootstrap_servers=("nowhere",), topics=("shown",), group_instance_id="first")
     watchdog = Watchdog(0.0)
     with explained(client or Client(), settings, History(settings, {"shown": ""}, partitions=2), watchdog):
         raise error

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from streammetrics.adapters import kafka_source
-from streammetrics.adapters.kafka_client import KafkaSettings
+from streammetrics.adapters.kafka_client import KafkaConnection
 from streammetrics.adapters.kafka_source import REBUILDS_WITHOUT_RECORD_MAX, KafkaSource
 from streammetrics.adapters.kafka_topics import Topic
 from streammetrics.errors import SourceError
@@ -31,7 +31,7 @@ class Clientless(KafkaSource):
 def clientless(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clientless]:
     monkeypatch.setattr(kafka_source, "require_copartitioned", lambda _: {"shown": Topic("shown", "", 1)})
     with socket.create_server(("127.0.0.1", 0)) as accepting:
-        source = Clientless(KafkaSettings(bootstrap_servers=(f"127.0.0.1:{accepting.getsockname()[1]}",), topics=("shown",)))
+        source = Clientless(KafkaConnection(bootstrap_servers=(f"127.0.0.1:{accepting.getsockname()[1]}",), topics=("shown",)))
         yield source
         source.close()
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import pytest
 from redis.exceptions import ConnectionError, RedisClusterException, TimeoutError
 
-from streammetrics.adapters.redis_client import RESENDS_MAX, Client, LazyClient, RedisSettings, connect, hang_up, send
+from streammetrics.adapters.redis_client import RESENDS_MAX, Client, LazyClient, RedisConnection, connect, hang_up, send
 
 
 class Mute:
@@ -48,7 +48,7 @@ class Mute:
 @contextmanager
 def mute(*, hangs_up: bool) -> Iterator[tuple[Mute, Client]]:
     with contextlib.closing(Mute(hangs_up=hangs_up)) as server:
-        client = connect(RedisSettings(url=server.url, socket_timeout_ms=100))
+        client = connect(RedisConnection(url=server.url, socket_timeout_ms=100))
         yield server, client
         hang_up(client)
 
@@ -68,7 +68,7 @@ def test_a_broken_connection_is_made_anew_a_few_times() -> None:
 
 
 def test_a_client_is_made_once_and_anew_after_it_was_closed() -> None:
-    lazy = LazyClient(RedisSettings())
+    lazy = LazyClient(RedisConnection())
     lazy.close()
     with ThreadPoolExecutor(4) as pool:
         clients = {*pool.map(lambda _: lazy.get(), range(100))}
@@ -79,6 +79,6 @@ def test_a_client_is_made_once_and_anew_after_it_was_closed() -> None:
 
 
 def test_nobody_is_asked_before_the_client_is() -> None:
-    lazy = LazyClient(RedisSettings(url="redis://127.0.0.1:1/0", cluster=True))
+    lazy = LazyClient(RedisConnection(url="redis://127.0.0.1:1/0", cluster=True))
     with pytest.raises(RedisClusterException):
         lazy.get()

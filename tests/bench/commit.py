@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 
-from streammetrics.adapters.redis_client import RedisSettings
+from streammetrics.adapters.redis_client import RedisConnection
 from streammetrics.adapters.redis_store import RedisStore
 from streammetrics.changes import Changes
 from streammetrics.ports import Commit, Outcome
@@ -21,7 +21,7 @@ WARM_UP = 10
 def measure(commits: int) -> dict[str, float]:
     """Milliseconds of commits that each write 2,000 users and their due times, out of 20,000."""
     with DeployedRedis() as redis:
-        store = RedisStore(RedisSettings(url=redis.url, namespace="commit"))
+        store = RedisStore(RedisConnection(url=redis.url, namespace="commit"))
         claim = store.claim(0, "bench")
         taken: list[float] = []
         for number in range(commits + WARM_UP):

@@ -21,7 +21,7 @@ from kafka import KafkaProducer
 
 from streammetrics.adapters.redis_store import RedisStore
 from streammetrics.commands.assembly import build_decoder, build_engine, build_ledger
-from streammetrics.commands.connections import redis_settings
+from streammetrics.commands.connections import redis_connection
 from streammetrics.config import Settings
 from streammetrics.errors import MalformedEvent
 from streammetrics.events.model import Event
@@ -239,7 +239,7 @@ def run_workers(
 ) -> tuple[dict[str, Any], float, float, Rows]:
     """Let workers of one group commit all events; what they say of themselves, seconds and peak memory of Redis, and what is stored."""
     settings = Settings.model_validate(given)
-    store = RedisStore(redis_settings(settings))
+    store = RedisStore(redis_connection(settings))
     before = _redis_seconds(redis)
     children = [parts.start("worker", {"settings": given}, log) for _ in range(workers)]
 

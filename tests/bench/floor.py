@@ -9,7 +9,7 @@ import time
 
 from kafka import KafkaConsumer, TopicPartition
 
-from streammetrics.adapters.kafka_client import KafkaSettings
+from streammetrics.adapters.kafka_client import KafkaConnection
 from streammetrics.adapters.kafka_source import KafkaSource
 from streammetrics.commands.assembly import build_decoder
 from streammetrics.commands.run import tune_garbage_collection
@@ -43,7 +43,7 @@ def with_the_clients_poll(bootstrap: str, topics: list[str], records: int, decod
 
 def with_our_source(bootstrap: str, topics: list[str], records: int, decode: Decoder) -> tuple[float, float]:
     source = KafkaSource(
-        KafkaSettings(bootstrap_servers=(bootstrap,), topics=tuple(topics), group_id=f"floor-{time.time_ns()}", start="earliest")
+        KafkaConnection(bootstrap_servers=(bootstrap,), topics=tuple(topics), group_id=f"floor-{time.time_ns()}", start="earliest")
     )
     seen, began, processor = 0, 0.0, 0.0
     while seen < records:

@@ -11,7 +11,7 @@ import gc
 from pathlib import Path
 from typing import Any
 
-from streammetrics.adapters.redis_client import RedisSettings
+from streammetrics.adapters.redis_client import RedisConnection
 from streammetrics.adapters.redis_store import RedisStore
 from streammetrics.admission import Arrived
 from streammetrics.commands.assembly import build_engine
@@ -120,7 +120,7 @@ def main() -> None:
                 "process_mb": int(status.partition("VmRSS:")[2].split()[0]) / 1_024,
             }
 
-        store = RedisStore(RedisSettings(url=redis.url, namespace="memory"))
+        store = RedisStore(RedisConnection(url=redis.url, namespace="memory"))
         found = run(users, store, held)
         store.close()
     reply(found)

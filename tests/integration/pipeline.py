@@ -24,7 +24,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from streammetrics.adapters.redis_store import RedisStore
 from streammetrics.commands.assembly import build_decoder, build_engine, build_ledger
-from streammetrics.commands.connections import redis_settings
+from streammetrics.commands.connections import redis_connection
 from streammetrics.commands.run import partition_of
 from streammetrics.config import Settings
 from streammetrics.errors import MalformedEvent
@@ -182,7 +182,7 @@ class Pipeline:
 
     @contextmanager
     def store(self) -> Iterator[RedisStore]:
-        store = RedisStore(redis_settings(self.settings))
+        store = RedisStore(redis_connection(self.settings))
         try:
             yield store
         finally:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from streammetrics.adapters.redis_client import RedisSettings
+from streammetrics.adapters.redis_client import RedisConnection
 from streammetrics.adapters.redis_store import RedisStore
 from streammetrics.commands.assembly import build_engine
 from streammetrics.config import load
@@ -93,7 +93,7 @@ def test_topics_that_differ_in_partitions_are_a_failure(
 def test_a_namespace_of_other_partitions_and_settings_is_a_failure(
     kafka_broker: KafkaBroker, redis_url: str, namespace: str, topics: list[str]
 ) -> None:
-    store = RedisStore(RedisSettings(url=redis_url, namespace=namespace))
+    store = RedisStore(RedisConnection(url=redis_url, namespace=namespace))
     store.announce(5)
     store.close()
     done = streammetrics("doctor", *words(kafka_broker.bootstrap, redis_url, namespace, topics))
@@ -108,7 +108,7 @@ def test_state_of_other_settings_is_a_failure_and_of_the_same_ones_is_not(
 ) -> None:
     engine = build_engine(load(None, {}, {}).settings, topics[:2])
     changes = replace(engine.save(engine.open(None, {}, ())).changes, users={"u7": b"state"}, due={"u7": 1})
-    store = RedisStore(RedisSettings(url=redis_url, namespace=namespace))
+    store = RedisStore(RedisConnection(url=redis_url, namespace=namespace))
     store.announce(3)
     claim = store.claim(1, "token")
     commit = Commit(1, claim.epoch, "token", claim.seq + 1, changes)

@@ -19,7 +19,7 @@ from kafka.admin import NewPartitions
 from structlog.testing import capture_logs
 
 from streammetrics.adapters import kafka_client
-from streammetrics.adapters.kafka_client import KafkaSettings
+from streammetrics.adapters.kafka_client import KafkaConnection
 from streammetrics.adapters.kafka_dead_letters import CUT_VALUE_BYTES, KafkaDeadLetters
 from streammetrics.adapters.kafka_source import REBUILDS_WITHOUT_RECORD_MAX, KafkaSource
 from streammetrics.errors import ConfigError, GaveUp, SourceError, StateError
@@ -37,7 +37,7 @@ class Member:
     """A source and what a service does with it: claims each assigned task and seeks to where the shared store left it."""
 
     def __init__(
-        self, settings: KafkaSettings, stored: dict[Input, int] | None = None, clock: Callable[[], float] = time.monotonic
+        self, settings: KafkaConnection, stored: dict[Input, int] | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.stored: dict[Input, int] = {} if stored is None else stored
         self.tasks: set[int] = set()
@@ -70,7 +70,7 @@ def turn_until(condition: Callable[[], bool], *members: Member, seconds: float =
 
 @contextmanager
 def running(
-    settings: KafkaSettings, stored: dict[Input, int] | None = None, clock: Callable[[], float] = time.monotonic
+    settings: KafkaConnection, stored: dict[Input, int] | None = None, clock: Callable[[], float] = time.monotonic
 ) -> Iterator[Member]:
     member = Member(settings, stored, clock)
     try:
@@ -79,9 +79,9 @@ def running(
         member.source.close()
 
 
-def settings_for(broker: KafkaBroker, *topics: str, **options: Any) -> KafkaSettings:
+def settings_for(broker: KafkaBroker, *topics: str, **options: Any) -> KafkaConnection:
     options = {"group_id": f"group-{topics[0]}", "session_timeout_ms": SESSION_MS, **options}
-    return KafkaSettings(bootstrap_servers=(broker.bootstrap,), topics=topics, **options)
+    return KafkaConnection(bootstrap_servers=(broker.bootstrap,), topics=topics, **options)
 
 
 def send(broker: KafkaBroker, place: Input, values: Sequence[bytes | None], **options: Any) -> None:
@@ -135,7 +135,7 @@ class TestStart:
     def test_without_a_broker_the_error_names_the_address_and_leaves_no_thread_behind(self) -> None:
         port, before = free_port(), threading.active_count()
         with pytest.raises(SourceError, match=f"127.0.0.1:{port}.*refused"):
-            KafkaSource(KafkaSettings(bootstrap_servers=(f"127.0.0.1:{port}",), topics=("any",)))
+            KafkaSource(KafkaConnection(bootstrap_servers=(f"127.0.0.1:{port}",), topics=("any",)))
         assert threading.active_count() == before
 
     def test_speaking_tls_to_a_plain_port_is_explained_and_leaves_no_thread_behind(
@@ -154,7 +154,7 @@ class TestStart:
             assert member.source.partitions == 4
 
     def test_passwords_are_not_shown(self) -> None:
-        settings = KafkaSettings(bootstrap_servers=("b:1",), topics=("t",), ssl_password="hidden-one", sasl_password="hidden-two")
+        settings = KafkaConnection(bootstrap_servers=("b:1",), topics=("t",), ssl_password="hidden-one", sasl_password="hidden-two")
         assert "hidden" not in repr(settings)
 
 
@@ -754,7 +754,7 @@ class TestDeadLetters:
 
     def test_without_a_topic_nothing_is_written_and_no_broker_asked(self) -> None:
         settings: Mapping[str, Any] = {"bootstrap_servers": (f"127.0.0.1:{free_port()}",)}
-        letters = KafkaDeadLetters(KafkaSettings(**settings), "")
+        letters = KafkaDeadLetters(KafkaConnection(**settings), "")
         letters.write([DeadLetter("late", "", Input("clicks", 0), 1, b"")])
         letters.close()
 

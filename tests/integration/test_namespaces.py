@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 import redis
 
-from streammetrics.adapters.redis_client import RedisSettings
+from streammetrics.adapters.redis_client import RedisConnection
 from streammetrics.adapters.redis_namespaces import SCANNED_AT_ONCE, RedisNamespaces, client_name
 from streammetrics.adapters.redis_shelf import RedisShelf
 from streammetrics.adapters.redis_store import RedisStore
@@ -26,7 +26,7 @@ KEYS = TASKS * 6 + 3
 USERS = {f"user-{number}": b"x" * 300 for number in range(500)}
 
 
-def fill(settings: RedisSettings) -> None:
+def fill(settings: RedisConnection) -> None:
     """What a worker and an exporter leave behind."""
     store, shelf = RedisStore(settings), RedisShelf(settings, "history")
     store.announce(TASKS)
@@ -40,11 +40,11 @@ def fill(settings: RedisSettings) -> None:
     shelf.close()
 
 
-def words(settings: RedisSettings) -> list[str]:
+def words(settings: RedisConnection) -> list[str]:
     return ["--set", f"redis.url={settings.url}", "--set", f"redis.cluster={str(settings.cluster).lower()}"]
 
 
-def listed(settings: RedisSettings) -> dict[str, list[str]]:
+def listed(settings: RedisConnection) -> dict[str, list[str]]:
     """The table: namespace -> its other cells."""
     done = streammetrics("namespaces", "list", *words(settings))
     assert (done.returncode, done.stderr) == (0, "")
@@ -53,19 +53,19 @@ def listed(settings: RedisSettings) -> dict[str, list[str]]:
 
 
 @pytest.fixture(params=["standalone", "cluster"])
-def place(request: pytest.FixtureRequest, redis_server: RedisServer) -> RedisSettings:
+def place(request: pytest.FixtureRequest, redis_server: RedisServer) -> RedisConnection:
     """An empty Redis."""
     if request.param == "standalone":
-        return RedisSettings(url=redis_server.fresh_url())
+        return RedisConnection(url=redis_server.fresh_url())
     cluster: RedisCluster = request.getfixturevalue("redis_cluster")
     for node in cluster.nodes:
         with node.client() as client:
             client.flushall()
-    return RedisSettings(url=cluster.url, cluster=True)
+    return RedisConnection(url=cluster.url, cluster=True)
 
 
 @pytest.fixture
-def names(place: RedisSettings, namespace: str) -> tuple[RedisSettings, RedisSettings]:
+def names(place: RedisConnection, namespace: str) -> tuple[RedisConnection, RedisConnection]:
     """Two namespaces, of which one's name begins as the other's whole name and a colon; and keys of another program."""
     pair = replace(place, namespace=namespace), replace(place, namespace=f"{namespace}:0")
     for settings in pair:
@@ -76,18 +76,18 @@ def names(place: RedisSettings, namespace: str) -> tuple[RedisSettings, RedisSet
     return pair
 
 
-def connected(settings: RedisSettings) -> redis.Redis | redis.RedisCluster:
+def connected(settings: RedisConnection) -> redis.Redis | redis.RedisCluster:
     kind = redis.RedisCluster if settings.cluster else redis.Redis
     return kind.from_url(settings.url)
 
 
-def all_keys(settings: RedisSettings) -> set[bytes]:
+def all_keys(settings: RedisConnection) -> set[bytes]:
     with connected(settings) as client:
         return set(client.scan_iter(count=1_000))
 
 
 class TestList:
-    def test_it_tells_of_each_namespace_and_of_nothing_else(self, names: tuple[RedisSettings, RedisSettings]) -> None:
+    def test_it_tells_of_each_namespace_and_of_nothing_else(self, names: tuple[RedisConnection, RedisConnection]) -> None:
         found = listed(names[0])
         assert set(found) == {names[0].namespace, names[1].namespace}
         for tasks, keys, size, unit_and_user in found.values():
@@ -96,7 +96,7 @@ class TestList:
             number, unit = size.split()
             assert TASKS * len(USERS) * 300 < float(number) * {"kB": 1_000, "MB": 1_000_000}[unit] < TASKS * len(USERS) * 300 * 3
 
-    def test_it_says_who_is_connected(self, names: tuple[RedisSettings, RedisSettings]) -> None:
+    def test_it_says_who_is_connected(self, names: tuple[RedisConnection, RedisConnection]) -> None:
         stores = [RedisStore(replace(names[1], client_name=client_name(role, names[1].namespace))) for role in ("all", "exporter")]
         for store in stores:
             store.ping()
@@ -104,13 +104,13 @@ class TestList:
         for store in stores:
             store.close()
 
-    def test_an_empty_store_is_told_in_words(self, place: RedisSettings) -> None:
+    def test_an_empty_store_is_told_in_words(self, place: RedisConnection) -> None:
         done = streammetrics("namespaces", "list", *words(place))
         assert (done.returncode, done.stdout) == (0, f"no namespace in Redis at {place.place}\n")
 
 
 class TestDelete:
-    def test_it_deletes_all_of_one_namespace_and_nothing_else(self, names: tuple[RedisSettings, RedisSettings]) -> None:
+    def test_it_deletes_all_of_one_namespace_and_nothing_else(self, names: tuple[RedisConnection, RedisConnection]) -> None:
         gone, kept = names
         before = all_keys(gone)
         done = streammetrics("namespaces", "delete", gone.namespace, "--yes", *words(gone))
@@ -122,7 +122,7 @@ class TestDelete:
         assert set(listed(kept)) == {kept.namespace}
         assert RedisStore(kept).claim(0, "next").seq == 1
 
-    def test_what_a_broken_off_deletion_left_is_found_and_deleted(self, names: tuple[RedisSettings, RedisSettings]) -> None:
+    def test_what_a_broken_off_deletion_left_is_found_and_deleted(self, names: tuple[RedisConnection, RedisConnection]) -> None:
         store = RedisNamespaces(names[0])
         (namespace, *_) = [one for one in store.find(lambda *_: None) if one.name == names[0].namespace]
         with connected(names[0]) as client:
@@ -132,7 +132,7 @@ class TestDelete:
         assert streammetrics("namespaces", "delete", names[0].namespace, "--yes", *words(names[0])).returncode == 0
         assert set(listed(names[0])) == {names[1].namespace}
 
-    def test_an_unknown_namespace_ends_with_1_and_the_names_that_there_are(self, names: tuple[RedisSettings, RedisSettings]) -> None:
+    def test_an_unknown_namespace_ends_with_1_and_the_names_that_there_are(self, names: tuple[RedisConnection, RedisConnection]) -> None:
         before = all_keys(names[0])
         done = streammetrics("namespaces", "delete", "another", "--yes", *words(names[0]))
         assert done.returncode == 1
@@ -140,7 +140,7 @@ class TestDelete:
         assert streammetrics("namespaces", "delete", "other", "--yes", *words(names[0])).returncode == 1
         assert all_keys(names[0]) == before
 
-    def test_one_that_is_in_use_is_refused_unless_forced(self, names: tuple[RedisSettings, RedisSettings]) -> None:
+    def test_one_that_is_in_use_is_refused_unless_forced(self, names: tuple[RedisConnection, RedisConnection]) -> None:
         gone = names[0]
         worker = RedisStore(replace(gone, client_name=client_name("worker", gone.namespace)))
         claim = worker.claim(0, "mine")
@@ -153,7 +153,7 @@ class TestDelete:
         assert worker.commit(Commit(0, claim.epoch, "mine", claim.seq + 1, Changes(b"", 0))) is Outcome.FENCED
         worker.close()
 
-    def test_without_a_terminal_it_wants_yes(self, names: tuple[RedisSettings, RedisSettings]) -> None:
+    def test_without_a_terminal_it_wants_yes(self, names: tuple[RedisConnection, RedisConnection]) -> None:
         before = all_keys(names[0])
         done = streammetrics("namespaces", "delete", names[0].namespace, *words(names[0]))
         assert done.returncode == 2
@@ -185,7 +185,7 @@ def on_a_terminal(answer: bytes, *given: str) -> tuple[int, str]:
 
 
 def test_on_a_terminal_it_asks_and_shows_how_far_it_is(redis_server: RedisServer, namespace: str) -> None:
-    settings = RedisSettings(url=redis_server.fresh_url(), namespace=namespace)
+    settings = RedisConnection(url=redis_server.fresh_url(), namespace=namespace)
     fill(settings)
     with connected(settings) as client:
         client.mset({f"other-{number}": "1" for number in range(2 * SCANNED_AT_ONCE)})

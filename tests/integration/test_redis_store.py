@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from streammetrics.adapters.memory_store import MemoryStore
-from streammetrics.adapters.redis_client import RedisSettings
+from streammetrics.adapters.redis_client import RedisConnection
 from streammetrics.adapters.redis_store import RedisStore, TaskKeys
 from streammetrics.changes import Changes
 from streammetrics.errors import ConfigError, StateError, StoreError
@@ -47,7 +47,7 @@ RIGHTS = [*SCRIPT_RIGHTS, *COMMIT_RIGHTS, *["evalsha", "eval", "hget", "ping", "
 class TestStandalone(StoreContract):
     @pytest.fixture
     def store(self, redis_url: str, namespace: str) -> Iterator[RedisStore]:
-        store = RedisStore(RedisSettings(url=redis_url, namespace=namespace))
+        store = RedisStore(RedisConnection(url=redis_url, namespace=namespace))
         yield store
         store.close()
 
@@ -55,21 +55,21 @@ class TestStandalone(StoreContract):
 class TestCluster(StoreContract):
     @pytest.fixture
     def store(self, redis_cluster: RedisCluster, namespace: str) -> Iterator[RedisStore]:
-        store = RedisStore(RedisSettings(url=redis_cluster.url, namespace=namespace, cluster=True))
+        store = RedisStore(RedisConnection(url=redis_cluster.url, namespace=namespace, cluster=True))
         yield store
         store.close()
 
 
 @pytest.fixture
 def store(redis_url: str, namespace: str) -> Iterator[RedisStore]:
-    store = RedisStore(RedisSettings(url=redis_url, namespace=namespace, socket_timeout_ms=500))
+    store = RedisStore(RedisConnection(url=redis_url, namespace=namespace, socket_timeout_ms=500))
     yield store
     store.close()
 
 
 @pytest.fixture
 def cluster_store(redis_cluster: RedisCluster, namespace: str) -> Iterator[RedisStore]:
-    store = RedisStore(RedisSettings(url=redis_cluster.url, namespace=namespace, cluster=True, socket_timeout_ms=500))
+    store = RedisStore(RedisConnection(url=redis_cluster.url, namespace=namespace, cluster=True, socket_timeout_ms=500))
     yield store
     store.close()
 
@@ -125,7 +125,7 @@ def test_redis_answers_as_memory_does_whatever_is_asked(
 ) -> None:
     """A token stands for a claim by it."""
     memory, namespace = MemoryStore(), f"alike-{next(EXAMPLES)}"
-    store = RedisStore(RedisSettings(url=redis_server.url, namespace=namespace))
+    store = RedisStore(RedisConnection(url=redis_server.url, namespace=namespace))
     for step in steps:
         if isinstance(step, Commit):
             assert store.commit(step) is memory.commit(step)
@@ -195,7 +195,7 @@ def test_a_server_that_lost_all_fences_the_owner_and_is_claimed_anew(store: Redi
 
 def test_a_store_made_before_its_server_serves_once_the_server_runs(namespace: str) -> None:
     server = RedisServer()
-    store = RedisStore(RedisSettings(url=server.url, namespace=namespace))
+    store = RedisStore(RedisConnection(url=server.url, namespace=namespace))
     try:
         with pytest.raises(StoreError, match="refused"):
             store.ping()
@@ -213,7 +213,7 @@ def test_a_store_made_before_its_server_serves_once_the_server_runs(namespace: s
 def small_redis(namespace: str) -> Iterator[tuple[RedisServer, RedisStore]]:
     """A Redis of its own for what changes its configuration."""
     with RedisServer(append_only=False) as server:
-        store = RedisStore(RedisSettings(url=server.url, namespace=namespace))
+        store = RedisStore(RedisConnection(url=server.url, namespace=namespace))
         yield server, store
         store.close()
 
@@ -248,7 +248,7 @@ def limited(server: RedisServer, namespace: str, rights: Collection[str] = RIGHT
         client.execute_command(
             "ACL", "SETUSER", "limited", "reset", "on", f">{PASSWORD}", f"~{{{namespace}:*}}:*", "-@all", *(f"+{right}" for right in rights)
         )
-    return RedisStore(RedisSettings(url=server.url, namespace=namespace, username="limited", password=PASSWORD))
+    return RedisStore(RedisConnection(url=server.url, namespace=namespace, username="limited", password=PASSWORD))
 
 
 def test_a_user_with_the_least_rights_can_do_all_that_a_store_does(small_redis: tuple[RedisServer, RedisStore], namespace: str) -> None:
@@ -315,9 +315,9 @@ def test_what_a_managed_redis_will_not_say_is_unknown(small_redis: tuple[RedisSe
 def test_a_wrong_password_names_the_settings_and_not_the_password(redis_server: RedisServer, in_url: bool) -> None:
     wrong = "wrong-secret"
     if in_url:
-        asked = RedisSettings(url=f"redis://someone:{wrong}@{HOST}:{redis_server.port}/0")
+        asked = RedisConnection(url=f"redis://someone:{wrong}@{HOST}:{redis_server.port}/0")
     else:
-        asked = RedisSettings(url=redis_server.url, username="someone", password=wrong)
+        asked = RedisConnection(url=redis_server.url, username="someone", password=wrong)
     store = RedisStore(asked)
     with pytest.raises(StoreError, match=r"check redis\.username and redis\.password") as caught:
         store.claim(0, "a")
@@ -414,7 +414,7 @@ def test_the_facts_of_a_cluster_tell_of_every_primary(cluster_store: RedisStore,
 
 
 def test_a_cluster_taken_for_a_single_server_names_the_setting(redis_cluster: RedisCluster, namespace: str) -> None:
-    store = RedisStore(RedisSettings(url=redis_cluster.url, namespace=namespace))
+    store = RedisStore(RedisConnection(url=redis_cluster.url, namespace=namespace))
     assert [problem.key for problem in store.facts().problems(cluster=False)] == ["redis.cluster"]
     with pytest.raises(StoreError, match=r"set redis\.cluster to true"):  # noqa: PT012  (a third of the tasks live on the first node)
         for task in range(20):
@@ -423,7 +423,7 @@ def test_a_cluster_taken_for_a_single_server_names_the_setting(redis_cluster: Re
 
 
 def test_a_single_server_taken_for_a_cluster_names_the_setting(redis_server: RedisServer, namespace: str) -> None:
-    store = RedisStore(RedisSettings(url=redis_server.url, namespace=namespace, cluster=True))
+    store = RedisStore(RedisConnection(url=redis_server.url, namespace=namespace, cluster=True))
     with pytest.raises(StoreError, match=r"set redis\.cluster to false"):
         store.ping()
     store.close()
@@ -467,7 +467,7 @@ def test_a_node_that_is_killed_is_an_error_until_it_is_back_with_its_state(
 
 def test_a_cluster_that_is_away_at_first_serves_once_it_runs(namespace: str) -> None:
     cluster = RedisCluster(masters=1)
-    store = RedisStore(RedisSettings(url=cluster.url, namespace=namespace, cluster=True))
+    store = RedisStore(RedisConnection(url=cluster.url, namespace=namespace, cluster=True))
     try:
         with pytest.raises(StoreError, match=r"redis\.url"):
             store.claim(0, "a")
@@ -539,7 +539,7 @@ def tls_url(certificates: Path) -> Iterator[str]:
 
 def test_tls_with_certificates_on_both_sides(certificates: Path, tls_url: str, namespace: str) -> None:
     files = {"ssl_cafile": "ca.crt", "ssl_certfile": "client.crt", "ssl_keyfile": "client.key"}
-    asked = RedisSettings(url=tls_url, namespace=namespace, **{name: str(certificates / file) for name, file in files.items()})
+    asked = RedisConnection(url=tls_url, namespace=namespace, **{name: str(certificates / file) for name, file in files.items()})
     store = RedisStore(asked)
     Owner(store, 0).must_commit()
     store.close()
@@ -551,7 +551,7 @@ def test_tls_with_certificates_on_both_sides(certificates: Path, tls_url: str, n
     ids=["an authority that signed nothing", "no client certificate", "the system's authorities"],
 )
 def test_tls_that_fails_names_the_certificates(certificates: Path, tls_url: str, files: dict[str, str]) -> None:
-    store = RedisStore(RedisSettings(url=tls_url, **{name: str(certificates / file) for name, file in files.items()}))
+    store = RedisStore(RedisConnection(url=tls_url, **{name: str(certificates / file) for name, file in files.items()}))
     with pytest.raises(StoreError, match=r"check redis\.ssl_cafile, redis\.ssl_certfile and redis\.ssl_keyfile"):
         store.ping()
     store.close()
@@ -559,5 +559,5 @@ def test_tls_that_fails_names_the_certificates(certificates: Path, tls_url: str,
 
 def test_certificates_that_cannot_be_read_are_all_named_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
-        RedisStore(RedisSettings(url="rediss://localhost", ssl_cafile="/nonexistent/ca", ssl_keyfile="/nonexistent/key"))
+        RedisStore(RedisConnection(url="rediss://localhost", ssl_cafile="/nonexistent/ca", ssl_keyfile="/nonexistent/key"))
     assert [problem.key for problem in caught.value.problems] == ["redis.ssl_cafile", "redis.ssl_keyfile"]

@@ -10,7 +10,7 @@ import pytest
 import redis
 from redis.exceptions import MovedError
 
-from streammetrics.adapters.redis_client import RedisSettings
+from streammetrics.adapters.redis_client import RedisConnection
 from streammetrics.adapters.redis_store import RedisStore, TaskKeys
 from streammetrics.adapters.redis_transaction import transact
 from streammetrics.errors import StateError, StoreError
@@ -43,7 +43,7 @@ def server() -> Iterator[RedisServer]:
 
 @pytest.fixture
 def store(server: RedisServer, namespace: str) -> Iterator[RedisStore]:
-    store = RedisStore(RedisSettings(url=server.url, namespace=namespace, socket_timeout_ms=500))
+    store = RedisStore(RedisConnection(url=server.url, namespace=namespace, socket_timeout_ms=500))
     yield store
     store.close()
 
@@ -128,7 +128,7 @@ def test_changes_again_and_again_are_an_error_to_be_tried_later(
 )
 def test_whichever_reply_is_lost_a_commit_counts_once(server: RedisServer, namespace: str, word: bytes, outcomes: list[Outcome]) -> None:
     with ReplyThief(server.port) as thief:
-        store = RedisStore(RedisSettings(url=f"redis://{HOST}:{thief.port}/0", namespace=namespace))
+        store = RedisStore(RedisConnection(url=f"redis://{HOST}:{thief.port}/0", namespace=namespace))
         owner = Owner(store, 0)
         owner.must_commit(users={"a": b"1", "c": b"1"})
         thief.steal(word)
@@ -144,8 +144,8 @@ def test_whichever_reply_is_lost_a_commit_counts_once(server: RedisServer, names
 def test_a_right_taken_away_after_the_claim_leaves_a_commit_unwritten(server: RedisServer, namespace: str, right: str) -> None:
     with server.client() as operator:
         operator.execute_command("ACL", "SETUSER", "worker", "on", ">word", "~*", "+@all")
-        settings = RedisSettings(url=server.url, namespace=namespace, username="worker", password="word")
-        store, reader = RedisStore(settings), RedisStore(RedisSettings(url=server.url, namespace=namespace))
+        settings = RedisConnection(url=server.url, namespace=namespace, username="worker", password="word")
+        store, reader = RedisStore(settings), RedisStore(RedisConnection(url=server.url, namespace=namespace))
         owner = Owner(store, 0)
         owner.must_commit(users={"c": b"1"}, due={"c": 1}, panes={0: b"p"})
         before = everything(reader, 0, USERS)
@@ -213,7 +213,7 @@ def test_thousands_of_changes_are_queued_in_small_commands(owner: Owner, server:
 
 
 def test_a_slot_that_moves_between_judgement_and_writing_is_followed(redis_cluster: RedisCluster, namespace: str) -> None:
-    store = RedisStore(RedisSettings(url=redis_cluster.url, namespace=namespace, cluster=True))
+    store = RedisStore(RedisConnection(url=redis_cluster.url, namespace=namespace, cluster=True))
     owner = Owner(store, 0)
     owner.must_commit(users={"c": b"1"})
     commit = Interrupted(owner.next(**CHANGES), lambda: move(redis_cluster, TaskKeys.of(namespace, 0).ctl))
@@ -226,7 +226,7 @@ def test_a_slot_that_moves_between_judgement_and_writing_is_followed(redis_clust
 
 
 def test_a_store_that_knows_the_slots_of_yesterday_learns_where_they_are(redis_cluster: RedisCluster, namespace: str) -> None:
-    store = RedisStore(RedisSettings(url=redis_cluster.url, namespace=namespace, cluster=True))
+    store = RedisStore(RedisConnection(url=redis_cluster.url, namespace=namespace, cluster=True))
     owner = Owner(store, 1)
     for _ in range(3):
         move(redis_cluster, TaskKeys.of(namespace, 1).ctl)

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from streammetrics.adapters.kafka_sink import KafkaSink
-from streammetrics.commands.connections import kafka_settings
+from streammetrics.commands.connections import kafka_connection
 from streammetrics.events.model import Feedback
 from streammetrics.simulate import Traffic, generate
 from tests.integration.pipeline import HOUR_MS, PARTITIONS, Pipeline, Service, Truth, start_ms
@@ -51,7 +51,7 @@ def traffic_for(pipeline: Pipeline) -> Traffic:
 
 
 def send_traffic(pipeline: Pipeline, traffic: Traffic) -> None:
-    with KafkaSink(kafka_settings(pipeline.settings), pipeline.topics) as sink:
+    with KafkaSink(kafka_connection(pipeline.settings), pipeline.topics) as sink:
         for sent in generate(traffic, until_ms=traffic.start_ms + HOUR_MS):
             sink.write(sent, sent.ts)
 

@@ -302,17 +302,17 @@ class TestSecrets:
             "import sys, structlog\n"
             "from pathlib import Path\n"
             "from streammetrics.config import load\n"
-            "from streammetrics.commands.connections import kafka_settings, redis_settings\n"
+            "from streammetrics.commands.connections import kafka_connection, redis_connection\n"
             "from streammetrics.commands.logs import configure_logs\n"
             "configure_logs('debug', 'console')\n"
             "def crash(settings, kafka, redis, word):\n"
             "    raise RuntimeError(f'{settings} {kafka} {redis}')\n"
             "settings = load(Path(sys.argv[1]), {}, {}).settings\n"
             "try:\n"
-            "    crash(settings, kafka_settings(settings), redis_settings(settings), redis_settings(settings).password)\n"
+            "    crash(settings, kafka_connection(settings), redis_connection(settings), redis_connection(settings).password)\n"
             "except RuntimeError:\n"
             "    structlog.get_logger().exception('crashed')\n"
-            "crash(settings, kafka_settings(settings), redis_settings(settings), redis_settings(settings).password)\n"
+            "crash(settings, kafka_connection(settings), redis_connection(settings), redis_connection(settings).password)\n"
         )
         (_, config) = configured(tmp_path, world.settings)
         done = subprocess.run([sys.executable, script, config], capture_output=True, text=True, env=environment(), cwd=ROOT, check=False)

@@ -17,7 +17,7 @@ from streammetrics.adapters.kafka_dead_letters import KafkaDeadLetters
 from streammetrics.adapters.kafka_history import History
 from streammetrics.adapters.kafka_source import KafkaSource
 from streammetrics.adapters.kafka_topics import Absence, describe_topics
-from streammetrics.commands.connections import kafka_settings
+from streammetrics.commands.connections import kafka_connection
 from streammetrics.config import Settings
 from streammetrics.errors import ConfigError, SourceError
 from streammetrics.events.model import Impression
@@ -142,7 +142,7 @@ def passwords(given: Mapping[str, object]) -> dict[str, str]:
 @pytest.mark.parametrize("way", WAYS)
 def test_every_way_in_reads_the_topics_and_writes_dead_letters(broker: SecureKafkaBroker, authority: Authority, way: str) -> None:
     settings = settings_of(WAYS[way](broker, authority))
-    source = KafkaSource(kafka_settings(settings))
+    source = KafkaSource(kafka_connection(settings))
     try:
         tasks: set[int] = set()
         deadline = time.monotonic() + 30
@@ -152,7 +152,7 @@ def test_every_way_in_reads_the_topics_and_writes_dead_letters(broker: SecureKaf
         assert set(source.start(0, {})) == {Input(topic, 0) for topic in TOPICS}
     finally:
         source.close()
-    letters = KafkaDeadLetters(kafka_settings(settings), LETTERS)
+    letters = KafkaDeadLetters(kafka_connection(settings), LETTERS)
     try:
         letters.write([DeadLetter("bad_json", way, Input(TOPICS[0], 0), 0, b"raw")])
     finally:
@@ -173,7 +173,7 @@ def test_doctor_finds_all_well_and_shows_no_password(broker: SecureKafkaBroker, 
 def test_a_wrong_password_is_told_as_one_and_not_repeated(broker: SecureKafkaBroker, authority: Authority, mechanism: str) -> None:
     given = by_password(mechanism)(broker, authority) | {"sasl_password": WRONG}
     with pytest.raises(SourceError) as caught:
-        describe_topics(kafka_settings(settings_of(given)), TOPICS)
+        describe_topics(kafka_connection(settings_of(given)), TOPICS)
     assert "Authentication failed" in str(caught.value) or "so ends a login that the broker refuses" in str(caught.value)
     assert "check kafka.security_protocol (now SASL_SSL), certificates and credentials" in str(caught.value)
     assert WRONG not in str(caught.value)
@@ -182,7 +182,7 @@ def test_a_wrong_password_is_told_as_one_and_not_repeated(broker: SecureKafkaBro
 def test_a_broker_of_another_authority_is_refused(broker: SecureKafkaBroker, authority: Authority, tmp_path: Path) -> None:
     given = by_password("PLAIN")(broker, authority) | {"ssl_cafile": str(Authority(tmp_path).cafile)}
     with pytest.raises(SourceError, match="CERTIFICATE_VERIFY_FAILED"):
-        describe_topics(kafka_settings(settings_of(given)), TOPICS)
+        describe_topics(kafka_connection(settings_of(given)), TOPICS)
 
 
 def test_a_broker_under_another_name_is_refused(tmp_path: Path) -> None:
@@ -193,19 +193,19 @@ def test_a_broker_under_another_name_is_refused(tmp_path: Path) -> None:
     with impostor:
         given = by_password("PLAIN")(impostor, elsewhere)
         with pytest.raises(SourceError, match=r"CERTIFICATE_VERIFY_FAILED.*IP address mismatch"):
-            describe_topics(kafka_settings(settings_of(given)), TOPICS)
+            describe_topics(kafka_connection(settings_of(given)), TOPICS)
 
 
 def test_without_the_certificate_that_the_broker_asks_for_nothing_is_read(broker: SecureKafkaBroker, authority: Authority) -> None:
     given = {key: value for key, value in by_certificate(broker, authority).items() if key not in ("ssl_certfile", "ssl_keyfile")}
     with pytest.raises(SourceError, match=r"(?i)certificate"):
-        describe_topics(kafka_settings(settings_of(given)), TOPICS)
+        describe_topics(kafka_connection(settings_of(given)), TOPICS)
 
 
 def test_a_key_of_another_certificate_is_told_as_one(broker: SecureKafkaBroker, authority: Authority) -> None:
     given = by_certificate(broker, authority) | {"ssl_keyfile": str(authority.client("another").keyfile)}
     with pytest.raises(ConfigError, match=r"kafka\.ssl_keyfile.*it holds another"):
-        describe_topics(kafka_settings(settings_of(given)), TOPICS)
+        describe_topics(kafka_connection(settings_of(given)), TOPICS)
 
 
 def test_a_run_with_files_that_do_not_fit_ends_at_once_with_the_setting(
@@ -233,13 +233,13 @@ class TestMissingRights:
             assert f"topic {topic} may not be described by this user, who is not told whether it exists" in done.stdout
         assert "to mend: grant DESCRIBE on it" in done.stdout
         with pytest.raises(ConfigError, match=r"kafka\.topics = secure-impressions: may not be described by this user"):
-            KafkaSource(kafka_settings(settings_of(given)))
+            KafkaSource(kafka_connection(settings_of(given)))
 
     def test_topics_that_may_be_described_and_do_not_exist(self, broker: SecureKafkaBroker, authority: Authority, redis_url: str) -> None:
         broker.allow(USER, ResourceType.TOPIC, "secure-nowhere", ACLOperation.READ)
         given = self.given(broker, authority, USER)
         with pytest.raises(ConfigError, match=r"kafka\.dead_letter_topic = secure-nowhere: does not exist; create it .*, or leave"):
-            KafkaDeadLetters(kafka_settings(settings_of(given)), "secure-nowhere")
+            KafkaDeadLetters(kafka_connection(settings_of(given)), "secure-nowhere")
         done = streammetrics(
             "doctor", *flags(given, redis_url), "--set", "kafka.topics=secure-nowhere,secure-unnamed", environ=passwords(given)
         )
@@ -250,12 +250,12 @@ class TestMissingRights:
     def test_a_user_without_any_right_learns_nothing(self, broker: SecureKafkaBroker, authority: Authority) -> None:
         """A topic that is there and one that is not look the same."""
         names = [*TOPICS, LETTERS, "secure-unheard-of"]
-        described = describe_topics(kafka_settings(settings_of(self.given(broker, authority, "nobody"))), names)
+        described = describe_topics(kafka_connection(settings_of(self.given(broker, authority, "nobody"))), names)
         assert (described.found, described.absent) == ({}, dict.fromkeys(names, Absence.HIDDEN))
 
     def test_a_right_that_is_taken_away_later_is_no_topic_that_was_deleted(self, broker: SecureKafkaBroker, authority: Authority) -> None:
         """Whoever is told that a topic is gone begins anew, and loses what was counted."""
-        settings = kafka_settings(settings_of(self.given(broker, authority, "fickle")))
+        settings = kafka_connection(settings_of(self.given(broker, authority, "fickle")))
         grant(broker, "fickle")
         known = {name: topic.topic_id for name, topic in describe_topics(settings, TOPICS).found.items()}
         assert known.keys() == set(TOPICS)
@@ -267,7 +267,7 @@ class TestMissingRights:
         history.refuse_other_topics()
 
     def test_letters_that_may_not_be_written(self, broker: SecureKafkaBroker, authority: Authority) -> None:
-        letters = KafkaDeadLetters(kafka_settings(settings_of(self.given(broker, authority, "without-write"))), LETTERS)
+        letters = KafkaDeadLetters(kafka_connection(settings_of(self.given(broker, authority, "without-write"))), LETTERS)
         try:
             with pytest.raises(
                 SourceError, match=r"dead letters cannot be written to topic 'secure-refused': TopicAuthorizationFailedError"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from streammetrics.adapters.redis_client import RedisSettings
+from streammetrics.adapters.redis_client import RedisConnection
 from streammetrics.adapters.redis_namespaces import client_name
 from streammetrics.adapters.redis_store import RedisStore
 from streammetrics.errors import ConfigError, StoreError
@@ -77,8 +77,8 @@ def access(authority: Authority, user: str = "streammetrics") -> dict[str, objec
     }
 
 
-def settings(url: str, authority: Authority, **other: object) -> RedisSettings:
-    return RedisSettings(**{"url": url, **access(authority), **other})  # type: ignore[arg-type]
+def settings(url: str, authority: Authority, **other: object) -> RedisConnection:
+    return RedisConnection(**{"url": url, **access(authority), **other})  # type: ignore[arg-type]
 
 
 def send_events(pipeline: Pipeline) -> None:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Self
 
-from streammetrics.adapters.kafka_client import KafkaSettings
+from streammetrics.adapters.kafka_client import KafkaConnection
 from streammetrics.adapters.kafka_sink import KafkaSink
 from streammetrics.adapters.simulated_source import time_lapse
 from streammetrics.errors import StreammetricsError
@@ -33,7 +33,9 @@ def now_ms() -> int:
 class Feeder:
     """Sends traffic as its time comes. `rate` is in lists a second. A broker that is away is tried again until it is back."""
 
-    def __init__(self, settings: KafkaSettings, topics: tuple[str, str], *, rate: float = 40.0, users: int = 4_000, seed: int = 7) -> None:
+    def __init__(
+        self, settings: KafkaConnection, topics: tuple[str, str], *, rate: float = 40.0, users: int = 4_000, seed: int = 7
+    ) -> None:
         self._settings, self._topics = settings, topics
         self.traffic = Traffic(
             users=users,

@@ -18,7 +18,7 @@ from typing import Self
 import yaml
 
 from deploy.prometheus.generate import Wishes, alertmanager, files
-from streammetrics.adapters.kafka_client import KafkaSettings
+from streammetrics.adapters.kafka_client import KafkaConnection
 from tests.servers.alertmanager import AlertmanagerServer, Webhook
 from tests.servers.feeder import Feeder
 from tests.servers.kafka import KafkaBroker
@@ -128,7 +128,7 @@ class Stack:
             process.launch()
         self.webhook = undo.enter_context(Webhook())
         self.alertmanager = undo.enter_context(AlertmanagerServer(alertmanager(self.webhook.receivers("page", "ticket"), at_once=True)))
-        self.feeder = undo.enter_context(Feeder(KafkaSettings(bootstrap_servers=(self.broker.bootstrap,)), TOPICS))
+        self.feeder = undo.enter_context(Feeder(KafkaConnection(bootstrap_servers=(self.broker.bootstrap,)), TOPICS))
         for process in self.processes:
             process.wait_ready()
         self.prometheus = self._prometheus(undo)
