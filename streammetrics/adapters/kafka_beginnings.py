@@ -15,7 +15,7 @@ from kafka.structs import TopicPartition
 
 from streammetrics.adapters.kafka_client import KafkaConnection
 from streammetrics.adapters.kafka_consumer import ASK_MS, bounds_of
-from streammetrics.adapters.kafka_history import History
+from streammetrics.adapters.kafka_history import TopicHistory
 from streammetrics.errors import SourceError
 from streammetrics.ports import Input
 
@@ -35,7 +35,7 @@ class Beginnings:
     What the broker said of those that have not begun yet is kept, and must be forgotten when tasks change hands.
     """
 
-    def __init__(self, settings: KafkaConnection, history: History) -> None:
+    def __init__(self, settings: KafkaConnection, history: TopicHistory) -> None:
         self._settings, self._history = settings, history
         self._bounds: dict[Input, tuple[int, int]] = {}
 

@@ -12,7 +12,7 @@ from kafka.errors import FencedInstanceIdError, KafkaError, LogTruncationError, 
 
 from streammetrics.adapters.kafka_client import BOOTSTRAP_MS, KafkaConnection, client_log
 from streammetrics.adapters.kafka_consumer import bounds_of
-from streammetrics.adapters.kafka_history import History
+from streammetrics.adapters.kafka_history import TopicHistory
 from streammetrics.adapters.kafka_watchdog import Watchdog
 from streammetrics.errors import ConfigError, Problem, SourceError
 from streammetrics.ports import Input
@@ -21,7 +21,7 @@ log = structlog.get_logger("streammetrics.kafka")
 
 
 @contextlib.contextmanager
-def explained(consumer: Any, settings: KafkaConnection, history: History, watchdog: Watchdog) -> Iterator[None]:
+def explained(consumer: Any, settings: KafkaConnection, history: TopicHistory, watchdog: Watchdog) -> Iterator[None]:
     """Turn the client's errors into ours. Those that mend themselves are kept in the watchdog's `health` and nothing is raised."""
     try:
         yield
@@ -46,7 +46,7 @@ def explained(consumer: Any, settings: KafkaConnection, history: History, watchd
         log.warning("Kafka cannot be read just now", reason=repr(error))
 
 
-def _explain_gap(consumer: Any, positions: Mapping[Input, int], history: History, watchdog: Watchdog) -> None:
+def _explain_gap(consumer: Any, positions: Mapping[Input, int], history: TopicHistory, watchdog: Watchdog) -> None:
     """Raise StateError for positions outside of the log; return if the broker cannot say now (the error comes again)."""
     try:
         bounds = bounds_of(consumer, positions)

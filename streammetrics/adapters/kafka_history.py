@@ -16,7 +16,7 @@ TOPIC_GONE_SECONDS = 15.0
 ANEW = "begin anew with a new redis.namespace"
 
 
-class History:
+class TopicHistory:
     """The input topics as they were at start-up: their ids ("" where unknown) and their partition count."""
 
     def __init__(self, settings: KafkaConnection, topic_ids: Mapping[str, str], partitions: int) -> None:

@@ -23,7 +23,7 @@ from streammetrics.adapters.kafka_client import KafkaConnection, client_log, unr
 from streammetrics.adapters.kafka_consumer import await_metadata, close_consumer, ends_of, new_consumer, position_of
 from streammetrics.adapters.kafka_errors import explained
 from streammetrics.adapters.kafka_fencing import note_fencing
-from streammetrics.adapters.kafka_history import History
+from streammetrics.adapters.kafka_history import TopicHistory
 from streammetrics.adapters.kafka_joining import keep_joins
 from streammetrics.adapters.kafka_ownership import Ownership
 from streammetrics.adapters.kafka_topics import require_copartitioned
@@ -57,7 +57,7 @@ class KafkaSource:
         """Topic -> id as of start-up ("" where the broker gives none), to be compared with stored ones."""
         self.partitions: int = topics[settings.topics[0]].partitions
         """How many partitions every input topic has."""
-        self._history = History(settings, self.topic_ids, self.partitions)
+        self._history = TopicHistory(settings, self.topic_ids, self.partitions)
         self._beginnings = Beginnings(settings, self._history)
         self._watchdog = Watchdog(clock())
         self._paused: set[Input] = set()

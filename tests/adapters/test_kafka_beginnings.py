@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from streammetrics.adapters.kafka_beginnings import Beginning, Beginnings
 from streammetrics.adapters.kafka_client import KafkaConnection
-from streammetrics.adapters.kafka_history import History
+from streammetrics.adapters.kafka_history import TopicHistory
 from streammetrics.errors import SourceError, StateError
 from streammetrics.ports import Input
 
@@ -73,7 +73,7 @@ LOGS = {
 
 def beginnings(start: Any = "earliest") -> Beginnings:
     settings = KafkaConnection(bootstrap_servers=("nowhere",), topics=("shown", "clicked"), start=start)
-    return Beginnings(settings, History(settings, {"shown": "", "clicked": ""}, partitions=2))
+    return Beginnings(settings, TopicHistory(settings, {"shown": "", "clicked": ""}, partitions=2))
 
 
 class TestOffsets:

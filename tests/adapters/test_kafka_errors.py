@@ -19,7 +19,7 @@ from kafka.structs import TopicPartition
 
 from streammetrics.adapters.kafka_client import KafkaConnection
 from streammetrics.adapters.kafka_errors import explained
-from streammetrics.adapters.kafka_history import History
+from streammetrics.adapters.kafka_history import TopicHistory
 from streammetrics.adapters.kafka_watchdog import Watchdog
 from streammetrics.errors import ConfigError, SourceError, StateError
 
@@ -45,7 +45,7 @@ def health_after(error: KafkaError, client: Client | None = None) -> str:
     """The words that are kept of an error which is not raised."""
     settings = KafkaConnection(bootstrap_servers=("nowhere",), topics=("shown",), group_instance_id="first")
     watchdog = Watchdog(0.0)
-    with explained(client or Client(), settings, History(settings, {"shown": ""}, partitions=2), watchdog):
+    with explained(client or Client(), settings, TopicHistory(settings, {"shown": ""}, partitions=2), watchdog):
         raise error
     return watchdog.health.last_error
 

@@ -14,7 +14,7 @@ import pytest
 from kafka.admin import ACLOperation, ResourceType
 
 from streammetrics.adapters.kafka_dead_letters import KafkaDeadLetters
-from streammetrics.adapters.kafka_history import History
+from streammetrics.adapters.kafka_history import TopicHistory
 from streammetrics.adapters.kafka_source import KafkaSource
 from streammetrics.adapters.kafka_topics import Absence, describe_topics
 from streammetrics.commands.connections import kafka_connection
@@ -259,7 +259,7 @@ class TestMissingRights:
         grant(broker, "fickle")
         known = {name: topic.topic_id for name, topic in describe_topics(settings, TOPICS).found.items()}
         assert known.keys() == set(TOPICS)
-        history = History(settings, known, PARTITIONS)
+        history = TopicHistory(settings, known, PARTITIONS)
         history.refuse_other_topics()
         for topic in TOPICS:
             broker.forbid("fickle", ResourceType.TOPIC, topic, ACLOperation.READ)
