@@ -15,7 +15,7 @@ from typing import Literal
 
 from streammetrics.config.fields import parse_duration
 from streammetrics.errors import ConfigError, Problem
-from streammetrics.events.fields import epoch_ms
+from streammetrics.events.fields import ts_of
 from streammetrics.simulate import Regression, Sent, Traffic, Variant, generate
 
 STDOUT = Path("-")
@@ -187,7 +187,7 @@ def _regression(given: str, problems: list[Problem]) -> Regression | None:
 
 
 def _start_ms(given: str, now_ms: int, problems: list[Problem]) -> int | None:
-    found = now_ms if given == "now" else epoch_ms(int(given) if re.fullmatch(r"[0-9]{1,15}", given) else given)
+    found = now_ms if given == "now" else ts_of(int(given) if re.fullmatch(r"[0-9]{1,15}", given) else given)
     if found is None:
         problems.append(Problem("--start", given, "now, epoch milliseconds, or ISO 8601 with a zone, such as 2024-11-21T10:00:00Z"))
     return found

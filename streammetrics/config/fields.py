@@ -261,7 +261,7 @@ Listed = Annotated[tuple[Item, ...], BeforeValidator(_list), AfterValidator(_dis
 
 Start = Literal["earliest", "latest"] | datetime
 StartField = Annotated[Start, PlainValidator(parse_start)]
-Span = Annotated[Duration, PlainValidator(parse_duration), PlainSerializer(str, return_type=str)]
+DurationField = Annotated[Duration, PlainValidator(parse_duration), PlainSerializer(str, return_type=str)]
 Segment = Annotated[Text, AfterValidator(_segment)]
 Topic = Annotated[str, AfterValidator(_topic)]
 Server = Annotated[str, AfterValidator(_server)]

@@ -11,13 +11,13 @@ from streammetrics.config.fields import (
     MS_MAX,
     Clash,
     Duration,
+    DurationField,
     Grades,
     Listed,
     Number,
     OptionalText,
     Section,
     Segment,
-    Span,
     Whole,
     WholeOrOff,
     milliseconds,
@@ -124,7 +124,7 @@ class MetricSettings(Section):
 
 class WindowSettings(Section):
     pane_ms: Whole = milliseconds(60_000, "The smallest interval of event time that is tallied.", least=1, most=DAY_MS)
-    windows: Annotated[Listed[Span], Field(min_length=1, max_length=16)] = setting(
+    windows: Annotated[Listed[DurationField], Field(min_length=1, max_length=16)] = setting(
         (parse_duration("5m"), parse_duration("1h")),
         "The spans that a gauge covers, each a whole number of panes.",
         "a list of 1 to 16 distinct durations such as 30s, 5m, 1h, 7d, or a number of ms",

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias, TypeVar
 import msgspec
 
 from streammetrics.events.model import TS_MAX, EventLimits
-from streammetrics.events.refusal import malformed, shown
+from streammetrics.events.refusal import excerpt, malformed
 from streammetrics.events.text import has_control, iso_ms
 
 POSITION_MAX: Final = 2**63 - 1
@@ -138,7 +138,7 @@ def read_labels(name: str, raw: msgspec.Raw, limits: EventLimits, value_chars_mi
     labels = read_object(name, raw, "bad_label")
     for label in labels:
         check_label(f"each name in {name}", label, limits)
-    return {label: read_label(f"{name}.{shown(label)}", value, limits, value_chars_min) for label, value in labels.items()}
+    return {label: read_label(f"{name}.{excerpt(label)}", value, limits, value_chars_min) for label, value in labels.items()}
 
 
 def sorted_labels(labels: Mapping[str, str] | None) -> Labels:
@@ -170,13 +170,13 @@ def read_ts(name: str, raw: msgspec.Raw) -> int:
     """An event time: an integer literal of epoch milliseconds in 0 … TS_MAX, or ISO-8601 with a zone (see `iso_ms`)."""
     rule = f"{name} must be an integer of epoch milliseconds in 0 … {TS_MAX}, or ISO-8601 with a zone"
     advice = "send milliseconds without fraction or exponent"
-    ts = epoch_ms(_decoded(_time, raw, "bad_ts", rule, advice))
+    ts = ts_of(_decoded(_time, raw, "bad_ts", rule, advice))
     if ts is None:
         raise malformed("bad_ts", rule, raw, advice)
     return ts
 
 
-def epoch_ms(found: int | str) -> int | None:
+def ts_of(found: int | str) -> int | None:
     """The time that an integer or a text stands for, or None where it stands for none that an event may carry."""
     ts = iso_ms(found) if isinstance(found, str) else found
     return None if ts is None or not 0 <= ts <= TS_MAX else ts

@@ -161,7 +161,7 @@ def _event(sent: Any, value: bytes, objects: bool) -> Event:
         raise ValueError("nested too deep")
     ts = sent.ts
     if type(ts) is str:
-        ts = fields.epoch_ms(ts)
+        ts = fields.ts_of(ts)
         if ts is None:
             raise ValueError("no time")
     if type(sent) is _Feedback:

@@ -20,7 +20,7 @@ def malformed(reason: str, rule: str, got: Got, advice: str) -> MalformedEvent:
     >>> malformed("bad_id", "user_id must be a string", b"7", "send ids as strings").detail
     'user_id must be a string; got 7; send ids as strings'
     """
-    found = "" if got is None else f"; got {shown(got)}"
+    found = "" if got is None else f"; got {excerpt(got)}"
     return MalformedEvent(reason, f"{rule}{found}; {advice}")
 
 
@@ -30,7 +30,7 @@ def kept(error: MalformedEvent) -> MalformedEvent:
     return error.with_traceback(None)
 
 
-def shown(got: bytes | str | msgspec.Raw) -> str:
+def excerpt(got: bytes | str | msgspec.Raw) -> str:
     """At most SHOWN_CHARS_MAX characters of a value, fit for one line of a log: what is not printable is replaced."""
     start = got if isinstance(got, str) else bytes(memoryview(got)[: 4 * (SHOWN_CHARS_MAX + 1)])
     text = start if isinstance(start, str) else start.decode(errors="replace")

@@ -45,7 +45,7 @@ def quick_decoder(limits: EventLimits, settings: UbiSettings) -> Callable[[bytes
         sent = parse(document)
         inner = sent.event_attributes or nothing
         action, query, user, item = sent.action_name, sent.query_id or None, sent.user or inner.user, _item(inner)
-        ts = None if sent.timestamp is None else fields.epoch_ms(sent.timestamp)
+        ts = None if sent.timestamp is None else fields.ts_of(sent.timestamp)
         if ts is None or not action or not user or len(document) > limits.event_bytes_max or too_deep(document):
             raise ValueError(_DOUBT)
         if item is not None and len(item) > limits.id_chars_max:
