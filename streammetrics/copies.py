@@ -12,9 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from streammetrics.events.model import Impression
-
-Labels: TypeAlias = tuple[tuple[str, str], ...]
+from streammetrics.events.model import Impression, Labels
 
 Duplicates: TypeAlias = Counter[int]
 """How many copies turned out to be duplicates, by topic index."""

@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 from streammetrics.admission import Arrived, Step, Taken, close_ended, users_of
 from streammetrics.changes import Changes
-from streammetrics.copies import Labels
 from streammetrics.entering import Looks, Settled, settle
 from streammetrics.event_time import DAY_MS, FOREVER, NEVER, close_bound, final_bound, pane_start
+from streammetrics.events.model import Labels
 from streammetrics.lives import WHOLE
 from streammetrics.metrics import Scorer, TallyLayout
 from streammetrics.opening import control_of, open_task

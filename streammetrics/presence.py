@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from streammetrics.copies import Labels
+from streammetrics.events.model import Labels
 from streammetrics.experiments.user_windows import NOWHERE, Ints, occurrences
 from streammetrics.reach import ALL, Arm, Reaches, ReachLayout
 from streammetrics.sessions import ShownList

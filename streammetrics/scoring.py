@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from streammetrics.copies import Labels
+from streammetrics.events.model import Labels
 from streammetrics.metrics import TallyLayout
 from streammetrics.metrics.arrays import Ints
 from streammetrics.metrics.units import TOTAL_MAX

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from streammetrics.copies import Labels
 from streammetrics.event_time import DAY_MS, FOREVER, NEVER
+from streammetrics.events.model import Labels
 from streammetrics.grades import GradeRules
 from streammetrics.lives import ExperimentRules, Lives
 from streammetrics.reach import Reaches, ReachRules

@@ -20,8 +20,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from streammetrics.copies import Labels
 from streammetrics.event_time import DAY_MS, FOREVER, NEVER
+from streammetrics.events.model import Labels
 from streammetrics.experiments.interleaving import CREDIT_WIDTH, INTERLEAVED, add_credits, list_credit
 from streammetrics.experiments.measures import Measures
 from streammetrics.experiments.moments import TOTAL_MAX, add, of_users, subtract, zero

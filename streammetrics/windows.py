@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
-from streammetrics.copies import Labels
 from streammetrics.event_time import FOREVER, NEVER, final_bound, pane_start
+from streammetrics.events.model import Labels
 from streammetrics.metrics import TallyLayout
 from streammetrics.scoring import add
 

@@ -7,19 +7,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
-from streammetrics.events.model import TS_MAX, EventLimits
+from streammetrics.events.model import TS_MAX, EventLimits, Labels
 from streammetrics.events.refusal import excerpt, malformed
 from streammetrics.events.text import has_control, iso_ms
 
 POSITION_MAX: Final = 2**63 - 1
 """Greatest position of an item: what a signed 64-bit integer holds, because stored state packs positions."""
-
-Labels: TypeAlias = tuple[tuple[str, str], ...]
-"""(name, value) pairs sorted by name."""
 
 Value = TypeVar("Value")
 

@@ -9,21 +9,24 @@ import msgspec
 TS_MAX = 253_402_300_799_999
 """The last millisecond of the year 9999 (UTC), in epoch milliseconds; the first is 0."""
 
+Labels: TypeAlias = tuple[tuple[str, str], ...]
+"""(name, value) pairs sorted by name."""
+
 
 class Impression(msgspec.Struct, frozen=True, gc=False):
     """One ranked list, or a fragment of one, shown to one user at one time.
 
     `items` are in rank order (best first). `positions` is None for a whole list; for a fragment it gives each item's
-    position, ascending. `experiments` and `segments` are (name, value) pairs sorted by name. `teams` has the team that
-    drafted each item, empty for an item of no team; it is empty itself for a list without teams.
+    position, ascending. `teams` has the team that drafted each item, empty for an item of no team; it is empty itself for
+    a list without teams.
     """
 
     impression_id: str
     user_id: str
     ts: int
     items: tuple[str, ...]
-    experiments: tuple[tuple[str, str], ...] = ()
-    segments: tuple[tuple[str, str], ...] = ()
+    experiments: Labels = ()
+    segments: Labels = ()
     positions: tuple[int, ...] | None = None
     teams: tuple[str, ...] = ()
 

@@ -33,8 +33,8 @@ import msgspec
 
 from streammetrics.errors import MalformedEvent
 from streammetrics.events import fields
-from streammetrics.events.fields import Fields, Labels
-from streammetrics.events.model import Event, EventLimits, Feedback, Impression
+from streammetrics.events.fields import Fields
+from streammetrics.events.model import Event, EventLimits, Feedback, Impression, Labels
 from streammetrics.events.refusal import kept, malformed
 from streammetrics.events.text import read_document
 from streammetrics.events.ubi_quick import DOUBTS, quick_decoder

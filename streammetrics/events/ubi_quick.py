@@ -12,8 +12,8 @@ import msgspec
 from msgspec import Meta, Struct
 
 from streammetrics.events import fields
-from streammetrics.events.fields import POSITION_MAX, Labels, sorted_labels
-from streammetrics.events.model import TS_MAX, Event, EventLimits, Feedback, Impression
+from streammetrics.events.fields import POSITION_MAX, sorted_labels
+from streammetrics.events.model import TS_MAX, Event, EventLimits, Feedback, Impression, Labels
 from streammetrics.events.text import has_control, may_hold_control, too_deep
 from streammetrics.events.ubi_settings import NO_ITEM, UbiSettings
 
