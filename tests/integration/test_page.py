@@ -351,6 +351,7 @@ class TestNumbers:
                 else:
                     expect(head).to_contain_text(words)
                     expect(found.cell("Users of", "treatment")).to_have_text(MISSING)
+                found.page.goto("about:blank")  # it would go on asking a port that is closed
 
     def test_less_variance_and_the_teams_of_interleaved_lists_stand_beside_the_plain_numbers(
         self, visit: Open, told: tuple[World, list[Report]]
