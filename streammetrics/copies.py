@@ -72,22 +72,22 @@ def united(one: Parts, other: Parts, duplicates: Duplicates) -> Parts:
     return Parts(whole, seen, tuple(sorted(one.fragments + other.fragments)))
 
 
-def settled(identity: str, parts: Parts, duplicates: Duplicates, attribution_ms: int, items_max: int) -> tuple[Parts, Facts | None]:
+def resolved(identity: str, parts: Parts, duplicates: Duplicates, attribution_ms: int, items_max: int) -> tuple[Parts, Facts | None]:
     """Drop what can matter no more, and say which list the rest makes (None: more items than a list may hold).
 
     Copies more than `attribution_ms` after the first one come when the list may already be final, so they take no part.
     """
     whole, seen, fragments = parts
     first = min([copy.ts for copy in (whole, *fragments) if copy is not None])
-    settled_after = first + attribution_ms
-    if whole is not None and whole.ts > settled_after:
+    counted_until = first + attribution_ms
+    if whole is not None and whole.ts > counted_until:
         duplicates[whole.topic] += 1
         whole = None
     placed: dict[str, int] = {}
     kept: list[Fragment] = []
     for fragment in fragments:
         new = {item: place for item, place in _places(fragment) if place < placed.get(item, place + 1)}
-        if fragment.ts <= settled_after and (new or not kept):
+        if fragment.ts <= counted_until and (new or not kept):
             placed.update(new)
             kept.append(fragment)
         elif not seen:

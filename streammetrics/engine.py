@@ -15,12 +15,11 @@ from typing import NamedTuple
 
 from streammetrics.admission import Arrived, Step, Taken, close_ended, users_of
 from streammetrics.changes import Changes
-from streammetrics.entering import Looks, Settled, settle
+from streammetrics.entering import Entered, Rounds, enter_lists
 from streammetrics.event_time import DAY_MS, FOREVER, NEVER, close_bound, final_bound, pane_start
 from streammetrics.events.model import Labels
-from streammetrics.lives import WHOLE
+from streammetrics.experiment_lives import WHOLE
 from streammetrics.metrics import Scorer, TallyLayout
-from streammetrics.opening import control_of, open_task
 from streammetrics.presence import PresenceRound
 from streammetrics.reach import ReachLayout
 from streammetrics.scoring import add, changes
@@ -36,6 +35,7 @@ from streammetrics.state import (
     encode_user,
 )
 from streammetrics.task import EngineRules, TaskState
+from streammetrics.task_record import control_of, open_task
 from streammetrics.user_totals import TotalsRound, UserLayout
 from streammetrics.windows import Group, Pane, add_to, groups_of
 
@@ -159,7 +159,7 @@ class Engine:
         self._tally(state)
         finals = self._finish_panes(state)
         self._expire_panes(state)
-        settled = self._settle(state)
+        entered = self._enter_lists(state)
         users: dict[str, bytes] = {}
         due: dict[str, int] = {}
         gone: list[str] = []
@@ -173,7 +173,7 @@ class Engine:
         for user_id in state.due_moved:
             if user_id in users:
                 due[user_id] = self._next_due(state.users[user_id])
-        due |= {user_id: settled.until[user_id] for user_id in gone if user_id in settled.until}
+        due |= {user_id: entered.until[user_id] for user_id in gone if user_id in entered.until}
         if due:
             state.next_due = min(state.next_due, *due.values())
         written = {start: state.panes.get(start) or state.panes_leaving.get(start) or {} for start in state.panes_dirty}
@@ -199,8 +199,8 @@ class Engine:
             users_gone=gone,
             panes=panes,
             panes_gone=[*expired, *emptied],
-            totals=settled.totals,
-            totals_gone=settled.gone,
+            totals=entered.totals,
+            totals_gone=entered.gone,
             experiments=cells,
             experiments_gone=cells_gone,
             reaches=reaches,
@@ -223,19 +223,19 @@ class Engine:
     def final_bound(self, state: TaskState) -> int:
         return final_bound(state.watermark, self.rules.lateness_ms, self.rules.join.attribution_ms)
 
-    def _settle(self, state: TaskState) -> Settled:
+    def _enter_lists(self, state: TaskState) -> Entered:
         """Let what has become final enter the experiments, after those that are over have gone, and the reach of its panes."""
         rules, pane_ms, bound = self.rules, self.rules.pane_ms, close_bound(state.watermark, self.rules.lateness_ms)
-        looks = Looks()
+        rounds = Rounds()
         if rules.experiments is not None and self.users is not None:
             self._end_lives(state)
-            looks = looks._replace(experiments=TotalsRound(state, rules.experiments, self.users, pane_ms))
+            rounds = rounds._replace(experiments=TotalsRound(state, rules.experiments, self.users, pane_ms))
         if rules.reach is not None and self.reach is not None:
-            looks = looks._replace(reach=PresenceRound(self.reach, rules.reach.panes, pane_ms, state.reach_from // pane_ms))
-        if looks == Looks():  # what is left of users is from when they were counted
+            rounds = rounds._replace(reach=PresenceRound(self.reach, rules.reach.panes, pane_ms, state.reach_from // pane_ms))
+        if rounds == Rounds():  # what is left of users is from when they were counted
             left, state.records = list(state.records), {}
-            return Settled({}, left, {})
-        return settle(state, looks, pane_ms=pane_ms, settling_ms=pane_ms + self.entering_ms, bound=bound)
+            return Entered({}, left, {})
+        return enter_lists(state, rounds, pane_ms=pane_ms, waiting_ms=pane_ms + self.entering_ms, bound=bound)
 
     def _end_lives(self, state: TaskState) -> None:
         """Drop the experiments that are over as far as the watermark has come; the end of the input is no silence."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from streammetrics.event_time import FOREVER
-from streammetrics.lives import Earlier, ExperimentRules, Life
+from streammetrics.experiment_lives import Earlier, ExperimentRules, Life
 from streammetrics.presence import PresenceRound
 from streammetrics.sessions import ShownList
 from streammetrics.state import decode_totals, encode_totals
@@ -17,7 +17,7 @@ from streammetrics.task import TaskState
 from streammetrics.user_totals import TotalsRound, UserRecord
 
 
-class Settled(NamedTuple):
+class Entered(NamedTuple):
     """What users' totals come to: those to store, those of whom nothing is left, and until when the rest is of use (event time, ms)."""
 
     totals: dict[str, bytes]
@@ -25,63 +25,63 @@ class Settled(NamedTuple):
     until: dict[str, int]
 
 
-class Looks(NamedTuple):
+class Rounds(NamedTuple):
     """What users are looked at for: experiments, the reach of panes, or both."""
 
     experiments: TotalsRound | None = None
     reach: PresenceRound | None = None
 
 
-def settle(state: TaskState, looks: Looks, *, pane_ms: int, settling_ms: int, bound: int) -> Settled:
+def enter_lists(state: TaskState, rounds: Rounds, *, pane_ms: int, waiting_ms: int, bound: int) -> Entered:
     """Let all lists that wait enter; afterwards nobody is looked at any more. `bound` is that of sessions that are over (ms).
 
     Every user whose lists wait must have been looked at, so that his totals are known.
     """
     assert state.leaving.keys() <= state.records.keys(), "lists of a user entered whose totals are not known"
-    known = {user_id: _enter(state, looks, user_id, stored, pane_ms, bound) for user_id, stored in state.records.items()}
+    known = {user_id: _enter(state, rounds, user_id, stored, pane_ms, bound) for user_id, stored in state.records.items()}
     until: dict[int, int] = {}
     until_earlier: dict[Earlier, int] = {}
-    if looks.experiments is not None:
-        looks.experiments.sum()
-        rules = looks.experiments.rules
-        until = {life.number: _until(life, rules, settling_ms) for life in state.lives}
-        until_earlier = {time: _until_begun(time, rules, settling_ms) for time in rules.earlier}
+    if rounds.experiments is not None:
+        rounds.experiments.sum()
+        rules = rounds.experiments.rules
+        until = {life.number: _until(life, rules, waiting_ms) for life in state.lives}
+        until_earlier = {time: _until_begun(time, rules, waiting_ms) for time in rules.earlier}
         until_earlier |= {life.earlier: until[life.number] for life in state.lives if life.earlier is not None}
-    if looks.reach is not None:
-        state.reaches_dirty |= looks.reach.sum(state.reaches)
-    settled = Settled({}, [], {})
+    if rounds.reach is not None:
+        state.reaches_dirty |= rounds.reach.sum(state.reaches)
+    entered = Entered({}, [], {})
     for user_id, record in known.items():
         nothing_comes = bound == FOREVER and not state.users[user_id].sessions  # after a flush
         if nothing_comes or not (record.entries or record.earlier or record.presence):
             if state.records[user_id] is not None:
-                settled.gone.append(user_id)
+                entered.gone.append(user_id)
             continue
         if record.changed:
-            settled.totals[user_id] = encode_totals(*record.stored(), [] if looks.reach is None else looks.reach.stored(record.presence))
+            entered.totals[user_id] = encode_totals(*record.stored(), [] if rounds.reach is None else rounds.reach.stored(record.presence))
         ends = [*(until[number] for number, _ in record.entries), *(until_earlier[time] for time in record.earlier)]
-        if not ends and looks.reach is not None:  # beside others, it may stay as long as they do
-            ends = [looks.reach.matters_until(record.presence)]
-        settled.until[user_id] = max(bound, min(ends))
+        if not ends and rounds.reach is not None:  # beside others, it may stay as long as they do
+            ends = [rounds.reach.matters_until(record.presence)]
+        entered.until[user_id] = max(bound, min(ends))
     state.leaving, state.records = {}, {}
-    return settled
+    return entered
 
 
-def _enter(state: TaskState, looks: Looks, user_id: str, stored: bytes | None, pane_ms: int, bound: int) -> UserRecord:
+def _enter(state: TaskState, rounds: Rounds, user_id: str, stored: bytes | None, pane_ms: int, bound: int) -> UserRecord:
     """Let the lists of a user enter, if any wait; returns what he has then."""
     totals, earlier, presences = ([], [], []) if stored is None else decode_totals(stored)
     waiting = sorted(state.leaving.get(user_id, ()), key=_in_order)
     record = UserRecord()
-    if looks.experiments is not None:
-        looks.experiments.read(record, totals, earlier)
-    if looks.reach is not None and presences:
+    if rounds.experiments is not None:
+        rounds.experiments.read(record, totals, earlier)
+    if rounds.reach is not None and presences:
         oldest = waiting[0].ts if waiting else state.entered_before if state.users[user_id].sessions else bound
-        record.presence = looks.reach.read(presences, oldest // pane_ms)
+        record.presence = rounds.reach.read(presences, oldest // pane_ms)
     left = len(record.entries) + len(record.earlier) + len(record.presence)
     record.changed = bool(waiting) or left < len(totals) + len(earlier) + len(presences)
-    if waiting and looks.experiments is not None:
-        looks.experiments.enter(record, waiting)
-    if waiting and looks.reach is not None:
-        looks.reach.enter(record.presence, waiting)
+    if waiting and rounds.experiments is not None:
+        rounds.experiments.enter(record, waiting)
+    if waiting and rounds.reach is not None:
+        rounds.reach.enter(record.presence, waiting)
     return record
 
 
@@ -89,13 +89,13 @@ def _in_order(shown: ShownList) -> tuple[int, str]:
     return shown.ts, shown.facts.impression_id
 
 
-def _until(life: Life, rules: ExperimentRules, settling_ms: int) -> int:
+def _until(life: Life, rules: ExperimentRules, waiting_ms: int) -> int:
     """When a user's part in a life is worth a look (ms): it may be over then."""
     last, end = life.last + rules.idle_ms, rules.span(life.experiment).end_ms
-    return last if end is None else min(last, end + 2 * settling_ms)
+    return last if end is None else min(last, end + 2 * waiting_ms)
 
 
-def _until_begun(earlier: Earlier, rules: ExperimentRules, settling_ms: int) -> int:
+def _until_begun(earlier: Earlier, rules: ExperimentRules, waiting_ms: int) -> int:
     """When a user's time before an experiment is worth a look (ms): the experiment should have begun by then."""
     last, end = earlier.start_ms + rules.idle_ms, rules.span(earlier.experiment).end_ms
-    return (last if end is None else min(last, end)) + 2 * settling_ms
+    return (last if end is None else min(last, end)) + 2 * waiting_ms

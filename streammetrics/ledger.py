@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from streammetrics.common_lives import Change, CommonLife, SettledScales, begun_lives, shown_lives, times_of
 from streammetrics.errors import StateError
 from streammetrics.event_time import DAY_MS, FOREVER, NEVER, final_bound
+from streammetrics.experiment_lives import WHOLE, Scope
 from streammetrics.experiments import SINCE_START, THIS_DAY, ExperimentReport, Joined, Measures, Policy, Stored, build_report, choose_scales
-from streammetrics.lives import WHOLE, Scope
+from streammetrics.merged_lives import Change, MergedLife, SettledScales, begun_lives, shown_lives, times_of
 from streammetrics.metrics import TallyLayout
 from streammetrics.ports import Mark, TaskView
 from streammetrics.reach import ReachBoard, ReachLayout, UserWindow
@@ -66,7 +66,7 @@ class Ledger:
         self._scales = SettledScales(self._idle_ms)
         self.has_scales = False
         """Whether anybody has told what is settled: it must be known before tasks are read."""
-        self._begun: dict[int, dict[str, CommonLife]] = {}
+        self._begun: dict[int, dict[str, MergedLife]] = {}
         self._scopes: dict[int, dict[tuple[str, int], Scope]] = {}
         self._controls: dict[int, Control] = {}
         self._users: dict[int, int] = {}
@@ -113,7 +113,7 @@ class Ledger:
         """Whether experiments are switched on, or off, in all tasks as here; if not, what some tell is not the whole."""
         return all(control.signature == self.signature for control in self._controls_of(tasks))
 
-    def _lives(self, tasks: int) -> dict[str, CommonLife]:
+    def _lives(self, tasks: int) -> dict[str, MergedLife]:
         """The life of each experiment that is shown."""
         begun = [of_task for task, of_task in self._begun.items() if task < tasks]
         return shown_lives(self._controls_of(tasks), begun, idle_ms=self._idle_ms, lateness_ms=self.rules.lateness_ms)

@@ -1,7 +1,7 @@
 """The loop: poll, carry every task on, pace the inputs; rebalances, retries, shutdown.
 
 Never waits for a world that fails: what failed is kept as it was and tried again with back-off, while the source is still polled so that
-ownership stays known. How one task is carried on is said in `streammetrics.carrying`.
+ownership stays known. How one task is carried on is said in `streammetrics.task_runner`.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 
 import structlog
 
-from streammetrics.carrying import Carrier
 from streammetrics.errors import GaveUp, SourceError, StoreError
 from streammetrics.ports import Input, Record
 from streammetrics.task import TaskState
+from streammetrics.task_runner import TaskRunner
 from streammetrics.vitals import Trouble
 from streammetrics.windows import Pane
 from streammetrics.work import Backoff, Work, one_more
@@ -31,9 +31,9 @@ log = structlog.get_logger("streammetrics.service")
 class Worker:
     """Runs the tasks that the source assigns, one turn at a time, in one thread."""
 
-    def __init__(self, carrier: Carrier) -> None:
-        self.carrier, self.works = carrier, carrier.works
-        self.source, self.rules, self.clock, self.vitals = carrier.source, carrier.rules, carrier.clock, carrier.vitals
+    def __init__(self, runner: TaskRunner) -> None:
+        self.runner, self.works = runner, runner.works
+        self.source, self.rules, self.clock, self.vitals = runner.source, runner.rules, runner.clock, runner.vitals
         self._backoff = Backoff()
         self._failing: dict[str, Trouble] = {}
         self._polling: Trouble | None = None
@@ -59,7 +59,7 @@ class Worker:
     def finish(self, patience_seconds: float = 10.0) -> None:
         """Commit what was taken, as far as the store allows within a bound, and leave the source."""
         deadline = self.clock.monotonic() + patience_seconds
-        while any(work.backlog or self.carrier.unsaved(work) for work in self.works.values()):
+        while any(work.backlog or self.runner.unsaved(work) for work in self.works.values()):
             self._carry(commit_now=True)
             if self._failing:
                 self.clock.sleep(FINISH_RETRY_SECONDS)
@@ -67,15 +67,15 @@ class Worker:
                 log.warning("stopped with uncommitted work, which will be read again", tasks=sorted(self.works))
                 break
         self.source.close()
-        self.carrier.letters.close()
+        self.runner.letters.close()
 
     def drain(self, flush: bool) -> None:
         """Finish inputs that have ended: commit all, close all sessions that are due; `flush` makes everything final."""
         for work in self.works.values():
             if flush and work.state is not None:
-                self.carrier.step(work, None, flush=True)
-            while work.state is not None and (work.backlog or self.carrier.unsaved(work) or self.carrier.due_left(work)):
-                self.carrier.carry(work, commit_now=True)
+                self.runner.step(work, None, flush=True)
+            while work.state is not None and (work.backlog or self.runner.unsaved(work) or self.runner.due_left(work)):
+                self.runner.advance(work, commit_now=True)
 
     def unfinished_panes(self) -> Iterator[tuple[int, Pane]]:
         """The panes of owned tasks that may still change, by start; for inputs that have ended."""
@@ -137,7 +137,7 @@ class Worker:
             if work.failing and now < work.retry_at:
                 continue
             try:
-                answered = self.carrier.carry(work, commit_now)
+                answered = self.runner.advance(work, commit_now)
             except StoreError as error:
                 self._trouble(work, "store", error)
                 break

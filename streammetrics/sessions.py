@@ -16,10 +16,10 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from streammetrics.copies import Duplicates, Facts, Fragment, Parts, settled, united
+from streammetrics.copies import Duplicates, Facts, Fragment, Parts, resolved, united
 from streammetrics.events.model import Impression
+from streammetrics.item_index import ItemIndex
 from streammetrics.packing import packed
-from streammetrics.showing import Showing
 
 Hits: TypeAlias = Mapping[int, float]
 """Grades above 0 by 0-based position in the list."""
@@ -101,7 +101,7 @@ class Session:
     `stored` is feedback, packed: as much of it, in its order, as was added so; the rest was read or came with another session.
     """
 
-    __slots__ = ("_showing", "feedback", "first", "idless_last", "last", "lists", "orphan_ids", "parts", "size", "stored")
+    __slots__ = ("_item_index", "feedback", "first", "idless_last", "last", "lists", "orphan_ids", "parts", "size", "stored")
 
     def __init__(self, first: int, last: int, size: int = 0) -> None:
         self.first = first
@@ -113,7 +113,7 @@ class Session:
         self.parts: dict[str, Parts] = {}
         self.orphan_ids: set[str] = set()
         self.idless_last = -1
-        self._showing: Showing | None = None
+        self._item_index: ItemIndex | None = None
 
     def extend(self, ts: int) -> None:
         """Count one more event of this session."""
@@ -140,8 +140,8 @@ class Session:
         identity = facts.impression_id
         if impression.positions is None and identity not in self.lists and identity not in self.parts:
             self._show(facts, touched)
-            if self._showing is not None:
-                self._showing.add(facts)
+            if self._item_index is not None:
+                self._item_index.add(facts)
             if facts.ts <= self.idless_last:
                 self.rejoin(rules.attribution_ms, touched)
             elif identity in self.orphan_ids:
@@ -164,13 +164,13 @@ class Session:
         self.feedback.extend(other.feedback)
         for feedback in other.feedback:
             self._note(feedback)
-        self._showing = None
+        self._item_index = None
         duplicates: Duplicates = Counter()
         for identity in {*other.lists, *other.parts}:
             if identity in self.lists or identity in self.parts:
                 parts = united(self._parts_of(identity), other._parts_of(identity), duplicates)
                 other._hide(identity, touched)
-                self._settle(identity, parts, duplicates, rules, touched)
+                self._resolve(identity, parts, duplicates, rules, touched)
             else:
                 if identity in other.lists:
                     self.lists[identity] = other.lists[identity]
@@ -206,7 +206,7 @@ class Session:
         return dict(hits)
 
     def count_fates(self, attribution_ms: int, counts: Counter[tuple[str, int]]) -> tuple[int, int]:
-        """Count the fates that settle when a session closes, as (reason, topic index).
+        """Count the fates that are decided when a session closes, as (reason, topic index).
 
         Answers how much feedback counts for a list, and how much for none.
         """
@@ -243,12 +243,12 @@ class Session:
         """
         ts, identity, item_id = feedback.ts, feedback.impression_id, feedback.item_id
         if identity is None:
-            showing = self._showing
-            if showing is None:
-                showing = self._showing = Showing([shown.facts for shown in self.lists.values()], self.parts)
-            identity = showing.latest(ts, item_id)
+            index = self._item_index
+            if index is None:
+                index = self._item_index = ItemIndex([shown.facts for shown in self.lists.values()], self.parts)
+            identity = index.latest(ts, item_id)
             if identity is None:
-                return "out_of_list" if showing.earliest <= ts else "orphan"
+                return "out_of_list" if index.earliest <= ts else "orphan"
         shown = self.lists.get(identity)
         if shown is None:
             return "orphan"
@@ -295,14 +295,14 @@ class Session:
             arrived = Parts(None, False, (fragment,))
         known = identity in self.lists or identity in self.parts
         parts = united(self._parts_of(identity), arrived, duplicates) if known else arrived
-        self._settle(identity, parts, duplicates, rules, touched)
+        self._resolve(identity, parts, duplicates, rules, touched)
         self.rejoin(rules.attribution_ms, touched)
         return duplicates
 
-    def _settle(self, identity: str, parts: Parts, duplicates: Duplicates, rules: JoinRules, touched: Touched) -> None:
+    def _resolve(self, identity: str, parts: Parts, duplicates: Duplicates, rules: JoinRules, touched: Touched) -> None:
         """Let the copies of one id make one list."""
-        parts, facts = settled(identity, parts, duplicates, rules.attribution_ms, rules.items_max)
-        self._showing = None
+        parts, facts = resolved(identity, parts, duplicates, rules.attribution_ms, rules.items_max)
+        self._item_index = None
         if parts.fragments:
             self.parts[identity] = parts
         else:

@@ -15,7 +15,7 @@ import msgspec
 from streammetrics.copies import Facts, Fragment, Parts
 from streammetrics.errors import StateError
 from streammetrics.event_time import NEVER
-from streammetrics.lives import WHOLE, Earlier, Scope
+from streammetrics.experiment_lives import WHOLE, Earlier, Scope
 from streammetrics.packing import packed
 from streammetrics.presence import StoredPresence
 from streammetrics.reach import Reach, flat, from_flat

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from streammetrics.event_time import DAY_MS, FOREVER, NEVER
 from streammetrics.events.model import Labels
+from streammetrics.experiment_lives import ExperimentRules, Lives
 from streammetrics.grades import GradeRules
-from streammetrics.lives import ExperimentRules, Lives
 from streammetrics.reach import Reaches, ReachRules
 from streammetrics.sessions import JoinRules, ShownList, Touched, User
 from streammetrics.windows import Group, Panes, groups_of

@@ -22,10 +22,10 @@ import numpy.typing as npt
 
 from streammetrics.event_time import DAY_MS, FOREVER, NEVER
 from streammetrics.events.model import Labels
+from streammetrics.experiment_lives import WHOLE, Earlier, ExperimentRules, Life, Scope, is_behind
 from streammetrics.experiments.interleaving import CREDIT_WIDTH, INTERLEAVED, add_credits, list_credit
 from streammetrics.experiments.measures import Measures
 from streammetrics.experiments.moments import TOTAL_MAX, add, of_users, subtract, zero
-from streammetrics.lives import WHOLE, Earlier, ExperimentRules, Life, Scope, is_behind
 from streammetrics.metrics import TallyLayout
 from streammetrics.presence import Presence
 from streammetrics.scoring import Shape, score

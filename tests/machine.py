@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from streammetrics.adapters.memory_store import MemoryStore
 from streammetrics.admission import Arrived
 from streammetrics.engine import Engine, FinalPane
+from streammetrics.experiment_lives import ExperimentRules
 from streammetrics.grades import parse_grades
 from streammetrics.ledger import Ledger
-from streammetrics.lives import ExperimentRules
 from streammetrics.metrics import Scorer, Spec
 from streammetrics.ports import Commit, Outcome, Store
 from streammetrics.reach import ReachRules

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, sync_playwright
 
-from streammetrics.adapters.http_server import HttpServer
-from streammetrics.adapters.http_views import HttpViews
+from streammetrics.adapters.http.server import HttpServer
+from streammetrics.adapters.http.views import HttpViews
 from streammetrics.events.model import Impression
 from streammetrics.report import Report
 from tests.adapters.pipeline import MINUTE_MS, Pipeline, served

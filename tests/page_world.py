@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from streammetrics.adapters.http_views import HttpViews
+from streammetrics.adapters.http.views import HttpViews
 from streammetrics.events.model import Feedback, Impression
 from streammetrics.experiments import ExperimentReport, Measures, Policy, Stored, add, build_report, choose_scales, of_users, zero
 from streammetrics.metrics import TallyLayout

@@ -8,8 +8,8 @@ from streammetrics.admission import Arrived
 from streammetrics.engine import Engine
 from streammetrics.errors import MalformedEvent
 from streammetrics.events.model import Impression
+from streammetrics.experiment_lives import ExperimentRules
 from streammetrics.grades import parse_grades
-from streammetrics.lives import ExperimentRules
 from streammetrics.metrics import Scorer
 from streammetrics.sessions import JoinRules
 from streammetrics.task import EngineRules, TaskState

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from streammetrics.adapters.http_views import STUCK_SECONDS
+from streammetrics.adapters.http.views import STUCK_SECONDS
 from streammetrics.commands.assembly import build_engine
 from streammetrics.commands.connections import kafka_connection
 from streammetrics.config import (
@@ -32,7 +32,7 @@ from streammetrics.config import (
 )
 from streammetrics.config.fields import MS_MAX, parse_duration
 from streammetrics.config.layers import FILE_BYTES_MAX, SECRET_BYTES_MAX, _is_service_link
-from streammetrics.config.meaning import PANES_MAX
+from streammetrics.config.semantics import PANES_MAX
 from streammetrics.errors import ConfigError, Problem
 from streammetrics.events.model import EventLimits
 from streammetrics.events.text import iso_ms

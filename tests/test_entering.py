@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from streammetrics.adapters.clock import SystemClock
 from streammetrics.engine import Engine
 from streammetrics.events.model import Feedback, Impression
+from streammetrics.experiment_lives import WHOLE, Earlier, ExperimentRules, Span
 from streammetrics.experiments import ExperimentReport, Policy
 from streammetrics.fates import UNMATCHED
 from streammetrics.ledger import ExperimentView, Ledger
-from streammetrics.lives import WHOLE, Earlier, ExperimentRules, Span
 from streammetrics.metrics import Scorer, Spec
 from streammetrics.metrics.units import TOTAL_MAX
 from streammetrics.publisher import Publisher

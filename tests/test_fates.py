@@ -7,8 +7,8 @@ from pathlib import Path
 
 from hypothesis import given
 
+from streammetrics.experiment_lives import ExperimentRules
 from streammetrics.fates import FATES, NOT_REFUSED, UNMATCHED, names_of
-from streammetrics.lives import ExperimentRules
 from streammetrics.series import SERIES
 from tests.machine import Machine, engine_of
 from tests.oracle import REASONS
@@ -65,8 +65,8 @@ def test_the_help_of_the_series_names_every_reason_of_unmatched_feedback() -> No
 
 
 def test_the_page_speaks_of_fates_only() -> None:
-    words = re.search(r"const REASONS = \{(.*?)\};", text("streammetrics", "adapters", "page_words.js"), re.DOTALL)
-    feedback = re.search(r"const FEEDBACK = \[(.*?)\];", text("streammetrics", "adapters", "page_pipeline.js"))
+    words = re.search(r"const REASONS = \{(.*?)\};", text("streammetrics", "adapters", "http", "page_words.js"), re.DOTALL)
+    feedback = re.search(r"const FEEDBACK = \[(.*?)\];", text("streammetrics", "adapters", "http", "page_pipeline.js"))
     assert words is not None
     assert feedback is not None
     assert set(re.findall(r"(\w+): \"", words[1])) <= NAMES

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from streammetrics.copies import Facts
 from streammetrics.engine import Engine
+from streammetrics.experiment_lives import ExperimentRules
 from streammetrics.ledger import Ledger
-from streammetrics.lives import ExperimentRules
 from streammetrics.metrics import Scorer
 from streammetrics.ports import Store
 from streammetrics.presence import PresenceRound, StoredPresence

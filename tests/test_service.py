@@ -14,18 +14,18 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from streammetrics.carrying import Carrier
 from streammetrics.engine import Engine
 from streammetrics.errors import MalformedEvent, SourceError, StateError, StoreError
 from streammetrics.events import EventLimits, native_decoder
 from streammetrics.events.model import Event, Feedback, Impression
+from streammetrics.experiment_lives import ExperimentRules
 from streammetrics.ledger import Ledger
-from streammetrics.lives import ExperimentRules
 from streammetrics.ports import Commit, DeadLetter, Input, Outcome, Polled, Store
 from streammetrics.reach import ReachBoard, ReachRules
 from streammetrics.report import Report
 from streammetrics.service import Worker
 from streammetrics.state import decode_control, decode_reach
+from streammetrics.task_runner import TaskRunner
 from streammetrics.vitals import Vitals
 from streammetrics.windows import WindowRules
 from streammetrics.work import WorkerRules
@@ -195,7 +195,7 @@ def worker_over(
 ) -> Worker:
     clock = clock or HandClock(START_MS)
     return Worker(
-        Carrier(
+        TaskRunner(
             engine=engine, decode=decode, source=source, store=store, letters=letters, rules=rules, clock=clock, vitals=Vitals(), **options
         )
     )
@@ -549,7 +549,7 @@ class TestIdleInputs:
         clicks = Input(SETTINGS.inputs[1], 0)
         ahead = native(Feedback("u", START_MS + FAR_MS, "a", "click"))
         value = {"without an event": b"", "malformed": b"{", "from the future": ahead}[records]
-        bench.worker.carrier.decode = lambda value: decode(value) if value else ()
+        bench.worker.runner.decode = lambda value: decode(value) if value else ()
 
         def go_on(first: int) -> None:
             for ts in range(first, first + 300, 10):
@@ -694,7 +694,7 @@ class TestCommits:
     @pytest.mark.parametrize(("users_max", "largest"), [(10, 9), (3, 3), (2, 3)])
     def test_no_commit_writes_more_users_than_its_bound_where_a_record_holds_many(self, users_max: int, largest: int) -> None:
         bench = Bench(commit_users_max=users_max, commit_bytes_max=1 << 20, commit_ms=1_000)
-        bench.worker.carrier.decode = lambda value: [event for line in (value or b"").splitlines() for event in decode(line)]
+        bench.worker.runner.decode = lambda value: [event for line in (value or b"").splitlines() for event in decode(line)]
         each = 3
         for first in range(0, 60, each):
             shown = [Impression(f"r{number}", f"u{number}", START_MS, ("a",)) for number in range(first, first + each)]
@@ -885,7 +885,7 @@ class TestDeadLetters:
         bench = Bench()
         lines = b"\n".join([b"{", b'{"type":"x"}', native(Impression("list", "u", START_MS, ("a",))), b"{", b'{"type":"y"}'])
         bench.logs.append(Input(SETTINGS.inputs[0], 0), lines)
-        bench.worker.carrier.decode = lambda value: [event for line in (value or b"").split(b"\n") for event in decode(line)]
+        bench.worker.runner.decode = lambda value: [event for line in (value or b"").split(b"\n") for event in decode(line)]
         bench.turn(2)
         bench.worker.finish()
         assert [(letter.reason, letter.offset, letter.value) for letter in bench.letters.kept] == [

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from streammetrics.engine import Engine
 from streammetrics.errors import StateError
 from streammetrics.event_time import NEVER
+from streammetrics.experiment_lives import ExperimentRules, Span
 from streammetrics.ledger import ExperimentView, Ledger
-from streammetrics.lives import ExperimentRules, Span
 from streammetrics.state import decode_control
 from streammetrics.windows import WindowRules
 from tests.machine import Machine, engine_of
 from tests.strategies import Case, cases
-from tests.test_common_lives import Tasks, exposed, publisher_of, since_start
 from tests.test_engine import assert_equals_brute_force, grades_text
 from tests.test_entering import DAY_MS, DUE_MAX, NOON_MS, RANKER, RULES, SETTINGS, clicked, expected, found, kept, shown, take
+from tests.test_merged_lives import Tasks, exposed, publisher_of, since_start
 
 ON = engine_of(SETTINGS, experiments=ExperimentRules(idle_ms=DAY_MS))
 OFF = engine_of(SETTINGS)

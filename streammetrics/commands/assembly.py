@@ -12,9 +12,9 @@ from streammetrics.engine import Engine
 from streammetrics.errors import ConfigError, Problem
 from streammetrics.event_time import DAY_MS
 from streammetrics.events import Decoder, UbiSettings, decoder
+from streammetrics.experiment_lives import Earlier, ExperimentRules, Span
 from streammetrics.grades import parse_grades
 from streammetrics.ledger import ExperimentView, Ledger
-from streammetrics.lives import Earlier, ExperimentRules, Span
 from streammetrics.metrics import MetricError, Scorer, Spec
 from streammetrics.reach import ReachRules
 from streammetrics.sessions import JoinRules

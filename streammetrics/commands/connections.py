@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import SecretStr
 
-from streammetrics.adapters.kafka_client import KafkaConnection
-from streammetrics.adapters.redis_client import RedisConnection
+from streammetrics.adapters.kafka.client import KafkaConnection
+from streammetrics.adapters.redis.client import RedisConnection
 from streammetrics.config import Settings
 from streammetrics.config.fields import epoch_ms
 

@@ -13,12 +13,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from streammetrics.adapters.clock import SystemClock
-from streammetrics.adapters.http_server import HttpServer
-from streammetrics.adapters.http_views import HttpViews
+from streammetrics.adapters.http.server import HttpServer
+from streammetrics.adapters.http.views import HttpViews
 from streammetrics.adapters.memory_store import MemoryStore
-from streammetrics.adapters.prometheus import Exposition, ExpositionLimits
+from streammetrics.adapters.prometheus.exporter import Exposition, ExpositionLimits
 from streammetrics.adapters.simulated_source import SimulatedSource, time_lapse
-from streammetrics.carrying import Carrier
 from streammetrics.commands.assembly import build_decoder, build_engine, build_ledger, build_worker_rules, window_names
 from streammetrics.commands.demo_screen import Screen
 from streammetrics.commands.logs import configure_quiet_logs
@@ -31,6 +30,7 @@ from streammetrics.publisher import Publisher
 from streammetrics.report import Report
 from streammetrics.service import Worker
 from streammetrics.simulate import Traffic, Variant, generate
+from streammetrics.task_runner import TaskRunner
 from streammetrics.vitals import Vitals
 
 USUAL: Mapping[str, str] = {
@@ -162,7 +162,7 @@ def _traffic(clock: SystemClock, seed: int, rate: float) -> Traffic:
 
 def _worker(settings: Settings, engine: Engine, store: MemoryStore, vitals: Vitals, clock: SystemClock, traffic: Traffic) -> Worker:
     return Worker(
-        Carrier(
+        TaskRunner(
             engine=engine,
             decode=build_decoder(settings),
             source=SimulatedSource(time_lapse(generate(traffic), traffic.start_ms, LAPSE), TOPICS, TASKS, clock),

@@ -10,13 +10,13 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, TypeAlias
 
-from streammetrics.adapters.http_connections import tls_context
-from streammetrics.adapters.http_server import resolved, rules_of, why_not_listened_on
-from streammetrics.adapters.kafka_client import require_files, unreachable_reason
-from streammetrics.adapters.kafka_facts import read_cluster
-from streammetrics.adapters.kafka_topics import describe_topics
-from streammetrics.adapters.redis_client import RedisConnection, connect, send, speaking
-from streammetrics.adapters.redis_store import RedisStore
+from streammetrics.adapters.http.connections import tls_context
+from streammetrics.adapters.http.server import resolved, rules_of, why_not_listened_on
+from streammetrics.adapters.kafka.client import require_files, unreachable_reason
+from streammetrics.adapters.kafka.facts import read_cluster
+from streammetrics.adapters.kafka.topics import describe_topics
+from streammetrics.adapters.redis.client import RedisConnection, connect, send, speaking
+from streammetrics.adapters.redis.store import RedisStore
 from streammetrics.commands.assembly import build_engine
 from streammetrics.commands.connections import kafka_connection, redis_connection
 from streammetrics.config import Settings

@@ -10,7 +10,7 @@ import click
 from rich.filesize import decimal
 from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 
-from streammetrics.adapters.redis_namespaces import Namespace, Noticed, RedisNamespaces
+from streammetrics.adapters.redis.namespaces import Namespace, Noticed, RedisNamespaces
 from streammetrics.commands.connections import redis_connection
 from streammetrics.commands.logs import configure_quiet_logs
 from streammetrics.commands.progress import progress_bar

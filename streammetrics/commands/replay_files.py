@@ -17,7 +17,6 @@ import msgspec
 from streammetrics.adapters.clock import SystemClock
 from streammetrics.adapters.file_source import FileDeadLetters, FileSource
 from streammetrics.adapters.memory_store import MemoryStore
-from streammetrics.carrying import Carrier
 from streammetrics.commands.assembly import build_decoder, build_engine, build_ledger, build_worker_rules
 from streammetrics.commands.replay_looks import ReplayLooks
 from streammetrics.commands.written_whole import WrittenWhole
@@ -31,6 +30,7 @@ from streammetrics.ports import DeadLetter, Polled
 from streammetrics.reading import read_all, settle_due
 from streammetrics.report import Report
 from streammetrics.service import Worker
+from streammetrics.task_runner import TaskRunner
 from streammetrics.vitals import Vitals
 
 
@@ -102,7 +102,7 @@ def replay(
                     panes.writelines(pane_lines(start_ms, pane, final=True, pane_ms=engine.rules.pane_ms, layout=engine.layout))
 
         worker = Worker(
-            Carrier(
+            TaskRunner(
                 engine=engine,
                 decode=build_decoder(settings),
                 source=source,

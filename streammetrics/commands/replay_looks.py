@@ -7,10 +7,10 @@ the report say the same. The looks change no number: a commit more or less never
 from __future__ import annotations
 
 from streammetrics.event_time import DAY_MS, NEVER
+from streammetrics.experiment_lives import WHOLE
 from streammetrics.experiments import Stored, build_report
 from streammetrics.history import LOOK_MS, LOOKS_MAX, TRAILS_MAX, History, Look, Thinned, Trail, look_at
 from streammetrics.ledger import Ledger
-from streammetrics.lives import WHOLE
 from streammetrics.ports import Store
 from streammetrics.reading import read_all, settle_due
 from streammetrics.service import Worker

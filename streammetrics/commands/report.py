@@ -43,8 +43,8 @@ def show_report(
 
 def live_report(settings: Settings) -> dict[str, Any]:
     """The report of what is committed now, with the looks so far, as `/api/report` serves it."""
-    from streammetrics.adapters.redis_shelf import RedisShelf  # noqa: PLC0415  files need no Redis client
-    from streammetrics.adapters.redis_store import RedisStore  # noqa: PLC0415
+    from streammetrics.adapters.redis.shelf import RedisShelf  # noqa: PLC0415  files need no Redis client
+    from streammetrics.adapters.redis.store import RedisStore  # noqa: PLC0415
     from streammetrics.commands.assembly import build_engine, build_ledger  # noqa: PLC0415
     from streammetrics.commands.connections import redis_connection  # noqa: PLC0415
     from streammetrics.history_keeper import HISTORY_KEY, decode_history  # noqa: PLC0415

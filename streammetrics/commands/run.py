@@ -16,18 +16,17 @@ from typing import TypeVar
 
 import structlog
 import tenacity
-from kafka.partitioner.default import murmur2
 
 from streammetrics.adapters.clock import SystemClock
-from streammetrics.adapters.http_server import HttpServer
-from streammetrics.adapters.http_views import HttpViews
-from streammetrics.adapters.kafka_dead_letters import KafkaDeadLetters
-from streammetrics.adapters.kafka_source import KafkaSource
-from streammetrics.adapters.prometheus import Exposition, ExpositionLimits
-from streammetrics.adapters.redis_namespaces import client_name
-from streammetrics.adapters.redis_shelf import RedisShelf
-from streammetrics.adapters.redis_store import RedisStore
-from streammetrics.carrying import Carrier
+from streammetrics.adapters.http.server import HttpServer
+from streammetrics.adapters.http.views import HttpViews
+from streammetrics.adapters.kafka.dead_letters import KafkaDeadLetters
+from streammetrics.adapters.kafka.partitioner import partition_of
+from streammetrics.adapters.kafka.source import KafkaSource
+from streammetrics.adapters.prometheus.exporter import Exposition, ExpositionLimits
+from streammetrics.adapters.redis.namespaces import client_name
+from streammetrics.adapters.redis.shelf import RedisShelf
+from streammetrics.adapters.redis.store import RedisStore
 from streammetrics.commands.assembly import (
     build_decoder,
     build_engine,
@@ -47,6 +46,7 @@ from streammetrics.history_keeper import HISTORY_KEY, HistoryKeeper
 from streammetrics.ports import Clock
 from streammetrics.publisher import Publisher
 from streammetrics.service import Worker
+from streammetrics.task_runner import TaskRunner
 from streammetrics.version import __version__
 from streammetrics.vitals import Trouble, Vitals
 
@@ -130,7 +130,7 @@ def _work(settings: Settings, engine: Engine, store: RedisStore, clock: Clock, v
         commits = ThreadPoolExecutor(COMMITS_AT_ONCE if settings.redis.cluster else 1, "streammetrics-commit")
         stack.callback(commits.shutdown, wait=False, cancel_futures=True)  # whose patience is over: what they bring is read again
         worker = Worker(
-            Carrier(
+            TaskRunner(
                 engine=engine,
                 decode=build_decoder(settings),
                 source=source,
@@ -145,15 +145,6 @@ def _work(settings: Settings, engine: Engine, store: RedisStore, clock: Clock, v
             )
         )
         worker.run(stop)
-
-
-def partition_of(user_id: str, partitions: int) -> int:
-    """The partition to which Kafka's default partitioner sends a record with this key.
-
-    >>> partition_of("foobar", 12)
-    6
-    """
-    return int(murmur2(user_id.encode()) & 0x7FFFFFFF) % partitions
 
 
 def _check_store(store: RedisStore, settings: Settings) -> None:

@@ -113,7 +113,7 @@ def _to_files(paths: tuple[Path, ...]) -> Iterator[Sink]:
 
 @contextmanager
 def _to_kafka(settings: Settings, plan: Plan) -> Iterator[Sink]:
-    from streammetrics.adapters.kafka_sink import KafkaSink  # noqa: PLC0415  files need no Kafka client
+    from streammetrics.adapters.kafka.sink import KafkaSink  # noqa: PLC0415  files need no Kafka client
     from streammetrics.commands.connections import kafka_connection  # noqa: PLC0415
 
     with KafkaSink(kafka_connection(settings), sorted({plan.traffic.impressions_topic, plan.traffic.feedback_topic})) as sink:

@@ -11,10 +11,10 @@ from types import MappingProxyType
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from streammetrics.config.experiments import Trial
 from streammetrics.config.fields import Clash, printable
 from streammetrics.config.layers import CONFIG_VARIABLE, Given, did_you_mean, from_environment, from_file, from_flags
 from streammetrics.config.model import Settings, keys
-from streammetrics.config.trials import Trial
 from streammetrics.errors import ConfigError, Problem
 
 DEFAULT_ORIGIN = "default"

@@ -11,10 +11,10 @@ from pydantic import Field, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
+from streammetrics.config.experiments import ExperimentSettings
 from streammetrics.config.fields import MASK, Clash, MaskedUrl, Section, mask_url, shown
-from streammetrics.config.meaning import EventSettings, JoinSettings, MetricSettings, WindowSettings, longest_ms
-from streammetrics.config.trials import ExperimentSettings
-from streammetrics.config.world import ExporterSettings, HttpSettings, KafkaSettings, LogSettings, RedisSettings, WorkerSettings
+from streammetrics.config.infrastructure import ExporterSettings, HttpSettings, KafkaSettings, LogSettings, RedisSettings, WorkerSettings
+from streammetrics.config.semantics import EventSettings, JoinSettings, MetricSettings, WindowSettings, longest_ms
 from streammetrics.event_time import DAY_MS
 from streammetrics.grades import parse_grades
 

@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from streammetrics.adapters.http_server import HttpServer
-from streammetrics.adapters.http_views import HttpViews
-from streammetrics.adapters.prometheus import Exposition, ExpositionLimits
+from streammetrics.adapters.http.server import HttpServer
+from streammetrics.adapters.http.views import HttpViews
+from streammetrics.adapters.prometheus.exporter import Exposition, ExpositionLimits
 from streammetrics.admission import Arrived
 from streammetrics.commands.assembly import build_engine, build_ledger
 from streammetrics.config import Settings

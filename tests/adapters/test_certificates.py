@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from streammetrics.adapters.certificates import CertificateFiles
-from streammetrics.adapters.kafka_client import KafkaConnection
-from streammetrics.adapters.kafka_topics import describe_topics
-from streammetrics.adapters.redis_client import RedisConnection
-from streammetrics.adapters.redis_store import RedisStore
+from streammetrics.adapters.kafka.client import KafkaConnection
+from streammetrics.adapters.kafka.topics import describe_topics
+from streammetrics.adapters.redis.client import RedisConnection
+from streammetrics.adapters.redis.store import RedisStore
 from streammetrics.errors import ConfigError, Problem, SourceError
 from tests.servers.certificates import Authority, Identity
 from tests.servers.process import HOST, free_port

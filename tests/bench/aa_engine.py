@@ -19,18 +19,18 @@ import numpy as np
 
 from streammetrics.adapters.memory_store import MemoryStore
 from streammetrics.adapters.simulated_source import SimulatedSource
-from streammetrics.carrying import Carrier
 from streammetrics.commands.assembly import build_decoder, build_engine, build_ledger, build_worker_rules
 from streammetrics.commands.demo import NoLetters
 from streammetrics.config import Settings
+from streammetrics.experiment_lives import WHOLE
 from streammetrics.experiments import SINCE_START, ExperimentReport, MeasureReport, Stored
 from streammetrics.history import History
 from streammetrics.history_keeper import HistoryKeeper
-from streammetrics.lives import WHOLE
 from streammetrics.publisher import Publisher
 from streammetrics.report import Report
 from streammetrics.service import Worker
 from streammetrics.simulate import Sent
+from streammetrics.task_runner import TaskRunner
 from streammetrics.vitals import Vitals
 from tests.bench.aa_traffic import UNIT, Ints, Traffic
 
@@ -176,7 +176,7 @@ def run(
 
     publisher = Publisher(ledger=ledger, store=store, publish_ms=1_000, clock=clock, vitals=vitals, on_report=HistoryKeeper(show).take)
     worker = Worker(
-        Carrier(
+        TaskRunner(
             engine=engine,
             decode=build_decoder(SETTINGS),
             source=SimulatedSource(events(traffic, arms, looks, tasks), (TOPIC,), tasks, clock),

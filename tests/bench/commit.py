@@ -5,8 +5,8 @@ from __future__ import annotations
 import statistics
 import time
 
-from streammetrics.adapters.redis_client import RedisConnection
-from streammetrics.adapters.redis_store import RedisStore
+from streammetrics.adapters.redis.client import RedisConnection
+from streammetrics.adapters.redis.store import RedisStore
 from streammetrics.changes import Changes
 from streammetrics.ports import Commit, Outcome
 from tests.bench.parts import WrongAnswerError

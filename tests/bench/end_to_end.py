@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from kafka import KafkaProducer
 
-from streammetrics.adapters.redis_store import RedisStore
+from streammetrics.adapters.redis.store import RedisStore
 from streammetrics.commands.assembly import build_decoder, build_engine, build_ledger
 from streammetrics.commands.connections import redis_connection
 from streammetrics.config import Settings

@@ -9,8 +9,8 @@ import time
 
 from kafka import KafkaConsumer, TopicPartition
 
-from streammetrics.adapters.kafka_client import KafkaConnection
-from streammetrics.adapters.kafka_source import KafkaSource
+from streammetrics.adapters.kafka.client import KafkaConnection
+from streammetrics.adapters.kafka.source import KafkaSource
 from streammetrics.commands.assembly import build_decoder
 from streammetrics.commands.run import tune_garbage_collection
 from streammetrics.config import Settings

@@ -11,8 +11,8 @@ import gc
 from pathlib import Path
 from typing import Any
 
-from streammetrics.adapters.redis_client import RedisConnection
-from streammetrics.adapters.redis_store import RedisStore
+from streammetrics.adapters.redis.client import RedisConnection
+from streammetrics.adapters.redis.store import RedisStore
 from streammetrics.admission import Arrived
 from streammetrics.commands.assembly import build_engine
 from streammetrics.commands.run import tune_garbage_collection

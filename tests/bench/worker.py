@@ -15,18 +15,18 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
-from streammetrics.adapters.kafka_source import KafkaSource
-from streammetrics.adapters.redis_store import RedisStore
-from streammetrics.carrying import Carrier
+from streammetrics.adapters.kafka.source import KafkaSource
+from streammetrics.adapters.redis.store import RedisStore
 from streammetrics.commands.run import run
 from streammetrics.config import Settings
 from streammetrics.engine import Engine
 from streammetrics.service import Worker
+from streammetrics.task_runner import TaskRunner
 from tests.bench.parts import peak_mb, read_given, reply
 
 STAGES: tuple[tuple[type, str, str], ...] = (
     (KafkaSource, "poll", "poll"),
-    (Carrier, "_decoded", "decode"),
+    (TaskRunner, "_decoded", "decode"),
     (Engine, "needs", "step"),
     (Engine, "take", "step"),
     (Engine, "step", "step"),

@@ -21,7 +21,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from streammetrics.adapters.http_views import HttpViews
+from streammetrics.adapters.http.views import HttpViews
 from streammetrics.experiments.building import Stored, build_report, choose_scales
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.report import ExperimentReport, PreferenceRow, Row

@@ -22,10 +22,10 @@ from typing import Any, NamedTuple
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from prometheus_client.parser import text_string_to_metric_families
 
-from streammetrics.adapters.redis_store import RedisStore
+from streammetrics.adapters.kafka.partitioner import partition_of
+from streammetrics.adapters.redis.store import RedisStore
 from streammetrics.commands.assembly import build_decoder, build_engine, build_ledger
 from streammetrics.commands.connections import redis_connection
-from streammetrics.commands.run import partition_of
 from streammetrics.config import Settings
 from streammetrics.errors import MalformedEvent
 from streammetrics.events.model import Feedback, Impression

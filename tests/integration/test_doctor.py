@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from streammetrics.adapters.redis_client import RedisConnection
-from streammetrics.adapters.redis_store import RedisStore
+from streammetrics.adapters.redis.client import RedisConnection
+from streammetrics.adapters.redis.store import RedisStore
 from streammetrics.commands.assembly import build_engine
 from streammetrics.config import load
 from streammetrics.ports import Commit, Outcome

@@ -18,10 +18,10 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import NewPartitions
 from structlog.testing import capture_logs
 
-from streammetrics.adapters import kafka_client
-from streammetrics.adapters.kafka_client import KafkaConnection
-from streammetrics.adapters.kafka_dead_letters import CUT_VALUE_BYTES, KafkaDeadLetters
-from streammetrics.adapters.kafka_source import REBUILDS_WITHOUT_RECORD_MAX, KafkaSource
+from streammetrics.adapters.kafka import client as kafka_client
+from streammetrics.adapters.kafka.client import KafkaConnection
+from streammetrics.adapters.kafka.dead_letters import CUT_VALUE_BYTES, KafkaDeadLetters
+from streammetrics.adapters.kafka.source import REBUILDS_WITHOUT_RECORD_MAX, KafkaSource
 from streammetrics.errors import ConfigError, GaveUp, SourceError, StateError
 from streammetrics.ports import DeadLetter, Input, Record
 from tests.servers.kafka import KafkaBroker

@@ -11,10 +11,10 @@ from dataclasses import replace
 import pytest
 import redis
 
-from streammetrics.adapters.redis_client import RedisConnection
-from streammetrics.adapters.redis_namespaces import SCANNED_AT_ONCE, RedisNamespaces, client_name
-from streammetrics.adapters.redis_shelf import RedisShelf
-from streammetrics.adapters.redis_store import RedisStore
+from streammetrics.adapters.redis.client import RedisConnection
+from streammetrics.adapters.redis.namespaces import SCANNED_AT_ONCE, RedisNamespaces, client_name
+from streammetrics.adapters.redis.shelf import RedisShelf
+from streammetrics.adapters.redis.store import RedisStore
 from streammetrics.changes import Changes
 from streammetrics.ports import Commit, Outcome
 from tests.command_line import COMMAND, ROOT, environment, streammetrics

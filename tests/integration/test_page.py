@@ -19,8 +19,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from playwright.sync_api import Browser, Locator, Page, Route, expect, sync_playwright
 
-from streammetrics.adapters.http_server import HttpServer
-from streammetrics.adapters.http_views import HttpViews
+from streammetrics.adapters.http.server import HttpServer
+from streammetrics.adapters.http.views import HttpViews
 from streammetrics.events.model import Feedback, Impression
 from streammetrics.ports import Input
 from streammetrics.report import Report

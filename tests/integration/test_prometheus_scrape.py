@@ -7,7 +7,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from streammetrics.adapters.http_views import HttpViews
+from streammetrics.adapters.http.views import HttpViews
 from streammetrics.vitals import Vitals
 from tests.adapters.pipeline import MINUTE_MS, START_MS, Now, Pipeline, served, shown, two_variants
 from tests.experiments.samples import experiment

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from streammetrics.adapters.redis_client import RedisConnection
-from streammetrics.adapters.redis_shelf import RedisShelf
+from streammetrics.adapters.redis.client import RedisConnection
+from streammetrics.adapters.redis.shelf import RedisShelf
 from streammetrics.errors import StateError, StoreError
 from tests.servers.redis import RedisCluster
 

@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from streammetrics.adapters.memory_store import MemoryStore
-from streammetrics.adapters.redis_client import RedisConnection
-from streammetrics.adapters.redis_store import RedisStore, TaskKeys
+from streammetrics.adapters.redis.client import RedisConnection
+from streammetrics.adapters.redis.store import RedisStore, TaskKeys
 from streammetrics.changes import Changes
 from streammetrics.errors import ConfigError, StateError, StoreError
 from streammetrics.ports import Commit, Outcome, Store

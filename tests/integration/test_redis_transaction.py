@@ -10,9 +10,9 @@ import pytest
 import redis
 from redis.exceptions import MovedError
 
-from streammetrics.adapters.redis_client import RedisConnection
-from streammetrics.adapters.redis_store import RedisStore, TaskKeys
-from streammetrics.adapters.redis_transaction import transact
+from streammetrics.adapters.redis.client import RedisConnection
+from streammetrics.adapters.redis.store import RedisStore, TaskKeys
+from streammetrics.adapters.redis.transaction import transact
 from streammetrics.errors import StateError, StoreError
 from streammetrics.ports import Commit, Outcome
 from tests.adapters.store_contract import Owner, everything

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from streammetrics.adapters.kafka_sink import KafkaSink
+from streammetrics.adapters.kafka.sink import KafkaSink
 from streammetrics.commands.connections import kafka_connection
 from streammetrics.events.model import Feedback
 from streammetrics.simulate import Traffic, generate

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 from kafka.admin import ACLOperation, ResourceType
 
-from streammetrics.adapters.http_views import HttpViews
+from streammetrics.adapters.http.views import HttpViews
 from streammetrics.config import hash_password, keys
 from streammetrics.events.model import Impression
 from streammetrics.vitals import Vitals

@@ -13,10 +13,10 @@ from typing import Self
 import pytest
 from kafka.admin import ACLOperation, ResourceType
 
-from streammetrics.adapters.kafka_dead_letters import KafkaDeadLetters
-from streammetrics.adapters.kafka_history import TopicHistory
-from streammetrics.adapters.kafka_source import KafkaSource
-from streammetrics.adapters.kafka_topics import Absence, describe_topics
+from streammetrics.adapters.kafka.dead_letters import KafkaDeadLetters
+from streammetrics.adapters.kafka.source import KafkaSource
+from streammetrics.adapters.kafka.topic_history import TopicHistory
+from streammetrics.adapters.kafka.topics import Absence, describe_topics
 from streammetrics.commands.connections import kafka_connection
 from streammetrics.config import Settings
 from streammetrics.errors import ConfigError, SourceError

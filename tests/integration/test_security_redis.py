@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import redis
 
-from streammetrics.adapters.redis_client import RedisConnection
-from streammetrics.adapters.redis_namespaces import client_name
-from streammetrics.adapters.redis_store import RedisStore
+from streammetrics.adapters.redis.client import RedisConnection
+from streammetrics.adapters.redis.namespaces import client_name
+from streammetrics.adapters.redis.store import RedisStore
 from streammetrics.errors import ConfigError, StoreError
 from streammetrics.events.model import Feedback, Impression
 from tests.command_line import ROOT, streammetrics

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from kafka import KafkaConsumer, TopicPartition
 
-from streammetrics.commands.run import partition_of
+from streammetrics.adapters.kafka.partitioner import partition_of
 from streammetrics.events import EventLimits, MalformedEvent, decoder
 from tests.command_line import started, streammetrics
 from tests.servers.kafka import KafkaBroker

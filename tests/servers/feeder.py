@@ -13,8 +13,8 @@ from dataclasses import replace
 from itertools import islice
 from typing import Self
 
-from streammetrics.adapters.kafka_client import KafkaConnection
-from streammetrics.adapters.kafka_sink import KafkaSink
+from streammetrics.adapters.kafka.client import KafkaConnection
+from streammetrics.adapters.kafka.sink import KafkaSink
 from streammetrics.adapters.simulated_source import time_lapse
 from streammetrics.errors import StreammetricsError
 from streammetrics.simulate import Regression, Sent, Traffic, Variant, generate

@@ -1,0 +1,314 @@
+"""State in Redis or a Redis Cluster: the keys of a task, a transaction for its commits, a script for each other thing done to them.
+Nothing here decodes a value.
+
+Task p of namespace n has six keys with the hash tag {n:p}, which so share a slot: `ctl` (hash: epoch, token, seq, control,
+panes_from_ms, reaches_from_ms, version), `users` (hash: "u" + user -> state), `due` (sorted set: "u" + user by due time in ms),
+`panes` (hash: start in ms -> pane, "r" + start -> its reach), `totals` (hash: "u" + user -> totals), `experiments` (hash: "e" + name
+-> cell). From its first claim on, each of them but `ctl` holds a placeholder `_`, which no other field can equal.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from importlib import resources
+from itertools import chain
+from typing import Any, NamedTuple, TypeVar
+
+import redis
+from redis.exceptions import NoScriptError
+
+from streammetrics.adapters.redis.client import Client, LazyClient, RedisConnection, require_files, send, speaking
+from streammetrics.adapters.redis.facts import RedisFacts, merged, read_facts
+from streammetrics.adapters.redis.transaction import Command, transact
+from streammetrics.errors import StateError
+from streammetrics.ports import NO_BOUNDS, Claim, Commit, Loaded, Mark, Outcome, StoreNode, TaskView
+
+Answer = TypeVar("Answer")
+
+__all__ = ["RedisConnection", "RedisFacts", "RedisStore", "TaskKeys"]
+
+LAYOUT_VERSION = "3"
+"""Of the keys and fields named above; what their values mean has versions of its own."""
+PLACEHOLDER = b"_"
+ARGUMENTS_MAX = 256
+"""Of one command of a commit; even, as they may be pairs. The client copies what it packs, so longer ones cost it more."""
+FIELDS_MAX = 5_000
+"""Users asked for by one HMGET, so that other clients get their turn."""
+VIEWS_MAX = 32
+"""Tasks read by one pipeline: bounds the memory of the answers."""
+
+
+class TaskKeys(NamedTuple):
+    """The keys of a task; the only place where one is spelt.
+
+    >>> TaskKeys.of("sm", 3).users
+    '{sm:3}:users'
+    """
+
+    ctl: str
+    users: str
+    due: str
+    panes: str
+    totals: str
+    experiments: str
+
+    @classmethod
+    def of(cls, namespace: str, task: int) -> TaskKeys:
+        return cls(*(f"{{{namespace}:{task}}}:{name}" for name in cls._fields))
+
+
+class Script:
+    """A Lua script, sent by its digest and whole when the server does not know it (after a restart, failover, flush, slot move).
+
+    The client's own `register_script` would load it on every primary of a cluster, and so fail while any of them is away.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.text = resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+        self._digest = hashlib.sha1(self.text.encode()).hexdigest()
+
+    def __call__(self, client: Client, keys: Sequence[str], args: Iterable[str | bytes | int]) -> Any:
+        sent = (len(keys), *keys, *args)
+        try:
+            return send(client, "EVALSHA", self._digest, *sent)
+        except NoScriptError:
+            return send(client, "EVAL", self.text, *sent)
+
+
+class RedisStore:
+    """A `Store` in Redis >= 6.2, Valkey or Redis Cluster; see `streammetrics.ports`. Usable from several threads.
+
+    Nothing is sent before the first call. Raises ConfigError when it is made with a certificate file that cannot be read;
+    later StoreError when Redis cannot serve, StateError when keys of another program or layout stand in the way.
+    """
+
+    def __init__(self, settings: RedisConnection) -> None:
+        require_files(settings)
+        self.settings = settings
+        self._client = LazyClient(settings)
+        names = ("claim", "load", "view", "settle")
+        self._claim, self._load, self._view, self._settle = (Script(f"{name}.lua") for name in names)
+        self._meta, self._settled = (f"{{{settings.namespace}:meta}}:{name}" for name in ("meta", "settled"))
+
+    def claim(self, task: int, token: str) -> Claim:
+        keys = self._keys(task)
+        answer = self._ask(lambda client: self._claim(client, keys, (token, LAYOUT_VERSION)))
+        self._require_layout(task, answer[0])
+        _, epoch, seq, control, starts, fields_read, values, cells = answer
+        panes, reaches = _panes(fields_read, values)
+        return Claim(int(epoch), int(seq), control, panes, tuple(map(int, starts)), _cells(cells), reaches)
+
+    def load(self, task: int, users: Collection[str], due_before_ms: int | None, due_max: int, totals: Collection[str] = ()) -> Loaded:
+        """See `Store.load`. Users alone are read in slices without a script, which costs Redis less: only their owner writes them."""
+        keys, asked, wanted = self._keys(task), list(users), list(totals)
+        fields, total_fields = [_field(user) for user in asked], [_field(user) for user in wanted]
+        if due_before_ms is None:
+            states, sums = self._ask(lambda client: _read(client, ((keys.users, fields), (keys.totals, total_fields))))
+            return Loaded(_present(asked, states), [], None, _present(wanted, sums))
+        args: tuple[str | int, ...] = (due_before_ms, due_max, len(fields), *fields, *total_fields)
+        members, due_parts, due_sums, parts, sum_parts, next_due = self._ask(
+            lambda client: self._load(client, (keys.users, keys.due, keys.totals), args)
+        )
+        due = [_user(member) for member in members]
+        found = _present(asked, chain.from_iterable(parts)) | _present(due, chain.from_iterable(due_parts))
+        found_sums = _present(wanted, chain.from_iterable(sum_parts)) | _present(due, chain.from_iterable(due_sums))
+        return Loaded(found, due, None if next_due is None else int(float(next_due)), found_sums)
+
+    def commit(self, commit: Commit) -> Outcome:
+        """See `Store.commit`. What is queued by MULTI goes through whole, or not at all when `ctl` has changed since it was judged."""
+        keys = self._keys(commit.task)
+        writes = _writes(keys, commit)
+
+        def judge(stored: Sequence[bytes | None]) -> tuple[Outcome, Sequence[Command]]:
+            epoch, token, seq = stored
+            outcome = commit.judge(int(epoch or 0), None if token is None else token.decode(), int(seq or 0))
+            return outcome, writes if outcome is Outcome.WRITTEN else ()
+
+        return self._ask(lambda client: transact(client, keys.ctl, ("HMGET", keys.ctl, "epoch", "token", "seq"), judge))
+
+    def view(
+        self,
+        tasks: Collection[int],
+        since: Mapping[int, Mark],
+        panes_from_ms: Mapping[int, int | None],
+        reaches_from_ms: Mapping[int, int | None] = NO_BOUNDS,
+    ) -> Mapping[int, TaskView]:
+        """See `Store.view`; each task is seen as of one instant, several tasks as of several."""
+        asked, bounds = list(tasks), (panes_from_ms, reaches_from_ms)
+        questions = [
+            (self._keys(task), [*map(str, since.get(task, ("", ""))), *(_or_empty(bound.get(task)) for bound in bounds)]) for task in asked
+        ]
+        answers = self._ask(
+            lambda client: self._views(client, [((keys.ctl, keys.users, keys.panes, keys.experiments), args) for keys, args in questions])
+        )
+        views = {}
+        for task, answer in zip(asked, answers, strict=True):
+            if answer is not None:
+                version, token, seq, anew, control, users, fields, values, cells = answer
+                self._require_layout(task, version)
+                panes, reaches = _panes(fields, values)
+                views[task] = TaskView(Mark(token.decode(), int(seq)), control, panes, users, _cells(cells), reaches, bool(anew))
+        return views
+
+    def _views(self, client: Client, questions: Sequence[tuple[Sequence[str], Sequence[str]]]) -> list[Any]:
+        if isinstance(client, redis.RedisCluster):  # its pipeline takes no scripts
+            return [send(client, "EVAL", self._view.text, len(keys), *keys, *args) for keys, args in questions]
+        answers: list[Any] = []
+        for start in range(0, len(questions), VIEWS_MAX):
+            with client.pipeline(transaction=False) as pipeline:
+                for keys, args in questions[start : start + VIEWS_MAX]:
+                    send(pipeline, "EVAL", self._view.text, len(keys), *keys, *args)
+                answers += pipeline.execute()
+        return answers
+
+    def announce(self, partitions: int) -> int | None:
+        first = self._ask(lambda client: send(client, "HSETNX", self._meta, "partitions", partitions))
+        return None if first else self.partitions()
+
+    def partitions(self) -> int | None:
+        answer = self._ask(lambda client: send(client, "HGET", self._meta, "partitions"))
+        return None if answer is None else int(answer)
+
+    def settle(self, changes: Mapping[str, tuple[bytes | None, bytes | None]]) -> Mapping[str, bytes]:
+        """See `Store.settle`. The script is sent whole: whoever may only read tasks may not send its digest either."""
+        args = [piece for name, (before, after) in changes.items() for piece in (name, *_said(before), *_said(after))]
+        answer = self._ask(lambda client: send(client, "EVAL", self._settle.text, 1, self._settled, *args))
+        return {name.decode(): value for name, value in zip(answer[::2], answer[1::2], strict=True)}
+
+    def ping(self) -> None:
+        """See `Store.ping`; in a cluster every primary must answer."""
+
+        def ping(client: Client) -> None:
+            if isinstance(client, redis.RedisCluster):
+                client.ping(target_nodes=redis.RedisCluster.PRIMARIES)
+            else:
+                client.ping()
+
+        self._ask(ping)
+
+    def facts(self) -> RedisFacts:
+        """What the server (every primary of a cluster) says of itself; what it refuses to say is unknown. Raises StoreError."""
+        return merged(self._facts().values())
+
+    def nodes(self) -> tuple[StoreNode, ...]:
+        """See `Store.nodes`: the server, or every primary of the cluster."""
+        return tuple(
+            StoreNode(place, facts.used_memory, facts.maxmemory, facts.evicts, facts.forgets)
+            for place, facts in sorted(self._facts().items())
+        )
+
+    def _facts(self) -> Mapping[str, RedisFacts]:
+        return self._ask(lambda client: read_facts(client, self.settings.place))
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _ask(self, question: Callable[[Client], Answer]) -> Answer:
+        with speaking(self.settings):
+            return question(self._client.get())
+
+    def _keys(self, task: int) -> TaskKeys:
+        return TaskKeys.of(self.settings.namespace, task)
+
+    def _require_layout(self, task: int, version: bytes) -> None:
+        if version.decode() != LAYOUT_VERSION:
+            raise StateError(
+                f"the keys of task {task} under redis.namespace = {self.settings.namespace} have layout {version.decode()}, this program "
+                f"knows layout {LAYOUT_VERSION}: run the version that wrote them, or begin anew with a new redis.namespace"
+            )
+
+
+def _read(client: Client, questions: Sequence[tuple[str, Sequence[str]]]) -> list[list[bytes | None]]:
+    """The values of fields of several hashes of one slot, in one round trip."""
+    slices = [
+        (number, key, fields[start : start + FIELDS_MAX])
+        for number, (key, fields) in enumerate(questions)
+        for start in range(0, len(fields), FIELDS_MAX)
+    ]
+    answers: list[list[bytes | None]] = [[] for _ in questions]
+    if len(slices) == 1:
+        number, key, part = slices[0]
+        answers[number] = list(send(client, "HMGET", key, *part))
+    elif slices:
+        with client.pipeline(transaction=False) as pipeline:
+            for _, key, part in slices:
+                send(pipeline, "HMGET", key, *part)
+            for (number, _, _), values in zip(slices, pipeline.execute(), strict=True):
+                answers[number] += values
+    return answers
+
+
+def _writes(keys: TaskKeys, commit: Commit) -> list[Command]:
+    """The commands that carry out a commit. What is both written and gone is gone; a user may be gone and due."""
+    changes = commit.changes
+    users = [piece for user, state in changes.users.items() for piece in (_field(user), state)]
+    due = [piece for user, due_ms in changes.due.items() for piece in (due_ms, _field(user))]
+    panes: list[Any] = [piece for start, pane in changes.panes.items() for piece in (start, pane)]
+    panes += [piece for start, reach in changes.reaches.items() for piece in (_reach(start), reach)]
+    panes_gone = [field for start in changes.panes_gone for field in (start, _reach(start))]
+    totals = [piece for user, sums in changes.totals.items() for piece in (_field(user), sums)]
+    cells = [piece for name, cell in changes.experiments.items() for piece in (_cell(name), cell)]
+    users_gone, totals_gone = ([_field(user) for user in gone] for gone in (changes.users_gone, changes.totals_gone))
+    return [
+        (
+            *("HSET", keys.ctl, "control", changes.control, "panes_from_ms", changes.panes_from_ms),
+            *("reaches_from_ms", changes.reaches_from_ms, "seq", commit.seq),
+        ),
+        *_slices("HSET", keys.users, users),
+        *_slices("HSET", keys.panes, panes),
+        *_slices("HSET", keys.totals, totals),
+        *_slices("HSET", keys.experiments, cells),
+        *_slices("HDEL", keys.users, users_gone),
+        *_slices("ZREM", keys.due, users_gone),
+        *_slices("ZADD", keys.due, due),  # after it: a user whose state is gone may still be due
+        *_slices("HDEL", keys.panes, panes_gone),
+        *_slices("HDEL", keys.totals, totals_gone),
+        *_slices("HDEL", keys.experiments, [_cell(name) for name in changes.experiments_gone]),
+    ]
+
+
+def _slices(name: str, key: str, arguments: Sequence[str | bytes | int]) -> Iterator[Command]:
+    for start in range(0, len(arguments), ARGUMENTS_MAX):
+        yield (name, key, *arguments[start : start + ARGUMENTS_MAX])
+
+
+def _present(users: Iterable[str], states: Iterable[bytes | None]) -> dict[str, bytes]:
+    return {user: state for user, state in zip(users, states, strict=True) if state is not None}
+
+
+def _field(user: str) -> str:
+    return f"u{user}"
+
+
+def _user(member: bytes) -> str:
+    return member[1:].decode()
+
+
+def _reach(start: int) -> str:
+    return f"r{start}"
+
+
+def _panes(fields: Sequence[bytes], values: Sequence[bytes]) -> tuple[dict[int, bytes], dict[int, bytes]]:
+    """Panes and their reaches by start, from fields and values of the panes."""
+    pairs = list(zip(fields, values, strict=True))
+    panes = {int(field): pane for field, pane in pairs if not field.startswith(b"r")}
+    return panes, {int(field[1:]): reach for field, reach in pairs if field.startswith(b"r")}
+
+
+def _cell(name: str) -> str:
+    return f"e{name}"
+
+
+def _cells(flat: Sequence[bytes]) -> dict[str, bytes]:
+    """Cells by name, from fields and values in turn."""
+    return {field[1:].decode(): cell for field, cell in zip(flat[::2], flat[1::2], strict=True) if field != PLACEHOLDER}
+
+
+def _said(value: bytes | None) -> tuple[int, bytes]:
+    """Whether there is a value, and which."""
+    return (0, b"") if value is None else (1, value)
+
+
+def _or_empty(value: int | None) -> str:
+    return "" if value is None else str(value)

@@ -1,0 +1,314 @@
+"""One task on its way from its claim to its commits: claim, step, tick, save, and the store's answer.
+
+Touches the store and the dead letters, and of the source only what starts a task and what follows a commit. What fails raises, and
+the task stands as it stood, to be carried on later. While a commit is on its way the next events are taken; a task has one commit on
+its way at a time. Nothing is decided here that changes a number, save when an input counts as idle.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+
+import structlog
+
+from streammetrics.admission import Refused
+from streammetrics.engine import Engine, FinalPane
+from streammetrics.errors import StateError, StoreError
+from streammetrics.event_time import NEVER
+from streammetrics.events import Decoder
+from streammetrics.ports import Clock, Commit, DeadLetter, DeadLetters, Loaded, Outcome, Record, Source, Store
+from streammetrics.task import TaskState
+from streammetrics.vitals import Vitals
+from streammetrics.weights import Weights
+from streammetrics.work import Answer, AtOnce, Chunk, Sent, Work, WorkerRules, fitting
+
+LETTERS_MAX = 1_000
+"""How many dead letters wait for the next commit; more are written at once."""
+LETTERS_BYTES_MAX = 16 << 20
+"""How many bytes of them wait: who sends nothing but what is refused, as large as the topics take it, fills no memory."""
+
+log = structlog.get_logger("streammetrics.task_runner")
+
+
+class TaskRunner:
+    """Carries tasks on, one at a time; for all tasks of a worker, and in its thread. Only commits are sent by another, `commits`."""
+
+    def __init__(  # noqa: PLR0913  each is one port, one value or one rule, and all are named
+        self,
+        *,
+        engine: Engine,
+        decode: Decoder,
+        source: Source,
+        store: Store,
+        letters: DeadLetters,
+        rules: WorkerRules,
+        clock: Clock,
+        vitals: Vitals,
+        commits: Executor | None = None,
+        misplaced: Callable[[int, str], bool] | None = None,
+        topic_ids: Sequence[str] = (),
+        on_final: Callable[[list[FinalPane]], None] | None = None,
+    ) -> None:
+        self.engine, self.decode, self.source, self.store, self.letters = engine, decode, source, store, letters
+        self.rules, self.clock, self.vitals = rules, clock, vitals
+        self.works: dict[int, Work] = {}
+        """The tasks at hand, by number; who owns them is the worker's business."""
+        self._commits = commits or AtOnce()
+        self._misplaced = misplaced
+        self._topic_ids = list(topic_ids)
+        self._on_final = on_final
+        self._told_barren: set[str] = set()
+
+    def advance(self, work: Work, commit_now: bool = False) -> bool:
+        """Take a task as far as the world allows; False when its commit failed before, and has no answer yet either."""
+        self._take_answer(work, wait=commit_now)
+        if work.failing and work.sent is not None:
+            return False
+        if work.state is None:
+            self._claim(work)
+            return True
+        while work.backlog:
+            chunk: Chunk | None = self._decoded(*work.backlog[0])
+            while chunk is not None:
+                chunk = self._take(work, chunk)
+                if chunk is not None:
+                    self._save(work)
+                if work.state is None:
+                    return True
+        self._tick(work)
+        if self.due_left(work):
+            self.step(work, None)
+        spaced = (self.clock.monotonic() - work.committed_seconds) * 1_000 >= self.rules.commit_ms
+        if self._changed(work) and (commit_now or (spaced and work.sent is None)):
+            self._save(work)
+        if commit_now:
+            self._take_answer(work, wait=True)
+        return True
+
+    def _decoded(self, topic: int, records: Sequence[Record]) -> Chunk:
+        """Decode what a step takes next: just before it, while bytes take less room than events, and it finds them in the cache."""
+        decode = self.decode
+        return Chunk(topic, records, [(offset, stamp, decode(value)) for offset, stamp, value in records])
+
+    def _take(self, work: Work, chunk: Chunk) -> Chunk | None:
+        """Take what is decoded of the records that are next, as far as the next commit has room; answers the rest of it."""
+        rest = self.step(work, chunk)
+        work.backlog.popleft()
+        if rest is not None:
+            work.backlog.appendleft((rest.topic, rest.records))
+        if len(work.letters) > LETTERS_MAX or sum(len(letter.value or b"") for letter in work.letters) > LETTERS_BYTES_MAX:
+            self._write_letters(work)
+        return rest
+
+    def _changed(self, work: Work) -> bool:
+        return work.state is not None and (work.state.changed or bool(work.letters))
+
+    def unsaved(self, work: Work) -> bool:
+        return work.sent is not None or self._changed(work)
+
+    def due_left(self, work: Work) -> bool:
+        """Whether the store should be asked who is due; not while a commit is on its way that changes the answer."""
+        return work.state is not None and work.sent is None and self.engine.needs(work.state, None).due_before_ms is not None
+
+    def _totals_left(self, work: Work) -> bool:
+        """Whether totals must be read before the next commit."""
+        return work.state is not None and bool(self.engine.needs(work.state, None).totals)
+
+    def _claim(self, work: Work) -> None:
+        if self.clock.monotonic() < work.claim_after:
+            return
+        work.token = secrets.token_hex(8)
+        claim = self.store.claim(work.task, work.token)
+        if claim.control is None and work.seq:
+            raise StateError(
+                f"the store has lost all state of task {work.task}, of which {work.seq} commits were written: restore it and start again, "
+                "or start again without it to count anew from where kafka.start says"
+            )
+        state = self.engine.open(claim.control, claim.panes, claim.pane_starts, claim.experiments, claim.reaches)
+        if state.changed:
+            log.warning("experiments were switched on or off: what was known of their users is dropped", task=work.task)
+        self._check_topics(work, state)
+        known = {origin: offset for origin, offset in zip(work.inputs, state.offsets, strict=True) if offset is not None}
+        starts = self.source.start(work.task, known)
+        if not starts:
+            return
+        state.offsets = [starts[origin] for origin in work.inputs]
+        work.epoch, work.seq, work.state = claim.epoch, claim.seq, state
+        work.backlog.clear()
+        work.letters.clear()
+        work.weights = Weights()
+        work.paused = frozenset()  # the source has just let them flow
+        work.barren.clear()
+        work.idle = frozenset()  # what they hold may be read again, so they are not silent before they are found to be
+        work.committed_seconds = self.clock.monotonic()
+        work.heard_seconds = dict.fromkeys(work.inputs, work.committed_seconds)
+        if len(known) < len(work.inputs):  # where an input begins must hold even if this process dies before its first commit
+            self._save(work)
+        log.info("task claimed", task=work.task, epoch=claim.epoch, seq=claim.seq, offsets=state.offsets)
+
+    def _check_topics(self, work: Work, state: TaskState) -> None:
+        """A topic that was created anew has other records at the stored offsets: never read on as if nothing had happened.
+
+        A broker that tells no ids leaves what is known.
+        """
+        for index, current in enumerate(self._topic_ids):
+            stored = state.topic_ids[index]
+            if stored and current and stored != current:
+                raise StateError(
+                    f"topic {work.inputs[index].topic!r} was deleted and created again (its id was {stored}, now {current}): "
+                    "the stored offsets belong to the old one; use a new redis.namespace"
+                )
+            state.topic_ids[index] = current or stored
+
+    def step(self, work: Work, chunk: Chunk | None, tick_ms: int | None = None, flush: bool = False) -> Chunk | None:
+        """Take a chunk, or as much of it as the next commit has room for: what is left over is answered."""
+        engine, state = self.engine, work.state
+        assert state is not None
+        batch = None if chunk is None else chunk.arrived
+        needs = engine.needs(state, batch)
+        asked = needs.users
+        if work.sent is not None:  # until it is written, the store tells of users that it ends, not all that are due, and former totals
+            asked, needs = needs.users - work.sent.gone, needs._replace(due_before_ms=None, totals=frozenset())
+        elif batch is not None:  # totals are asked for once a commit
+            needs = needs._replace(totals=frozenset())
+        due: list[str] = []
+        if needs.users or needs.totals or needs.due_before_ms is not None:
+            loaded = Loaded({})
+            if asked or needs.totals or needs.due_before_ms is not None:
+                loaded = self.store.load(work.task, asked, needs.due_before_ms, self.rules.commit_users_max, needs.totals)
+            due = engine.take(state, needs, loaded.users, loaded.due, loaded.next_due_ms, self._placement(work.task), loaded.totals)
+            work.weights.note(loaded.users)
+        rest = None
+        if chunk is not None:
+            chunk, rest = fitting(chunk, work.weights, state.dirty, self.rules.commit_users_max, self.rules.commit_bytes_max)
+            batch = None if chunk is None else chunk.arrived
+        refused, timed = engine.step(state, batch, due, work.idle - {batch.topic} if batch else work.idle, tick_ms, flush)
+        if chunk is not None:
+            self._note_heard(work, chunk.topic, timed)
+            self._keep_letters(work, chunk, refused)
+        return rest
+
+    def _keep_letters(self, work: Work, chunk: Chunk, refused: Sequence[Refused]) -> None:
+        if refused:
+            values = {record.offset: record.value for record in chunk.records}
+            origin = work.inputs[chunk.topic]
+            # A record that holds many events is kept once for each reason, or its sender would decide how often it is written.
+            letters = {(event.offset, event.reason): event for event in reversed(refused)}
+            work.letters.extend(
+                DeadLetter(event.reason, event.detail, origin, event.offset, values[event.offset]) for event in reversed(letters.values())
+            )
+
+    def _note_heard(self, work: Work, topic: int, timed: int) -> None:
+        """An input that brings nothing but records in which no event counts for its time is as silent as one that brings nothing."""
+        if timed:
+            work.heard_seconds[work.inputs[topic]] = self.clock.monotonic()
+            work.barren.discard(topic)
+        else:
+            work.barren.add(topic)
+
+    def _placement(self, task: int) -> Callable[[str], bool] | None:
+        misplaced = self._misplaced
+        return None if misplaced is None else lambda user_id: misplaced(task, user_id)
+
+    def _tick(self, work: Work) -> None:
+        """Tell the engine which inputs are caught up and silent; paused or unreachable inputs are neither."""
+        idle_ms, state, now = self.rules.idle_ms, work.state, self.clock.monotonic()
+        if idle_ms is None or state is None or (now - work.ticked_seconds) * 1_000 < self.rules.commit_ms:
+            return
+        work.ticked_seconds = now
+        health = self.source.health
+        ends = self.source.ends() if health.reachable else {}
+        looked = now if health.looked is None else health.looked  # nothing is known of what came after the ends were asked for
+        work.idle = frozenset(
+            index
+            for index, origin in enumerate(work.inputs)
+            if origin in ends
+            and ends[origin] <= (state.offsets[index] or 0)  # there may be more by now, and some of it read
+            and (looked - work.heard_seconds[origin]) * 1_000 >= idle_ms
+        )
+        self._tell_of_barren(work, state)
+        if work.idle:
+            unseen_ms = int((now - looked) * 1_000)
+            self.step(work, None, tick_ms=self.clock.wall_ms() - unseen_ms - idle_ms - self.rules.out_of_orderness_ms)
+
+    def _tell_of_barren(self, work: Work, state: TaskState) -> None:
+        barren = {work.inputs[index].topic for index in work.idle & work.barren if state.watermarks[index] == NEVER}
+        for topic in sorted(barren - self._told_barren):
+            self._told_barren.add(topic)
+            log.warning(
+                "no event has come of all records of an input, so it counts as silent: "
+                "is it a topic of events, and events.format the right one?",
+                topic=topic,
+                task=work.task,
+            )
+
+    def _save(self, work: Work) -> None:
+        """Write the dead letters, then send a commit: letters may be repeated after a crash, but never lost."""
+        self._take_answer(work, wait=True)
+        if work.state is None:
+            return
+        if self.due_left(work) or self._totals_left(work):  # before the next commit is on its way, too
+            self.step(work, None)
+        self._write_letters(work)
+        changes, finals = self.engine.save(work.state)
+        work.weights.saved(changes.users, changes.users_gone)
+        if finals and self._on_final is not None:
+            self._on_final(finals)
+        commit = Commit(work.task, work.epoch, work.token, work.seq + 1, changes)
+        offsets = zip(work.inputs, work.state.offsets, strict=True)
+        work.sent = Sent(commit, {origin: offset for origin, offset in offsets if offset is not None}, frozenset(changes.users_gone))
+        self._take_answer(work, wait=False)
+
+    def _write_letters(self, work: Work) -> None:
+        if work.letters:
+            self.letters.write(work.letters)
+            self.vitals.dead_letters += len(work.letters)
+            work.letters.clear()
+
+    def _take_answer(self, work: Work, wait: bool) -> None:
+        """Take the answer to the commit on its way, or wait for it; a commit that failed is sent again: the store knows it by its
+        seq and token."""
+        if work.sent is None:
+            return
+        if work.sent.answer is None:
+            work.sent = work.sent._replace(answer=self._commits.submit(self._commit, work.sent.commit))
+        sent = work.sent
+        assert sent.answer is not None
+        if not (wait or sent.answer.done()):
+            return
+        try:
+            outcome, seconds = sent.answer.result()
+        except StoreError:
+            self.vitals.commits["failed"] += 1
+            work.sent = sent._replace(answer=None)
+            raise
+        self.vitals.commits[outcome.value] += 1
+        work.sent = None
+        if outcome in (Outcome.FENCED, Outcome.CONFLICT):
+            self._give_up(work, outcome)
+            return
+        assert work.state is not None
+        work.committed_seconds = self.clock.monotonic()
+        self.vitals.commit_times.observe(seconds)
+        work.seq = sent.commit.seq
+        tasks = max(1, len(self.works))
+        self.engine.forget(work.state, self.rules.cached_users_max // tasks)
+        self.engine.drop(work.state, work.weights.beyond(work.state.users, self.rules.cached_bytes_max // tasks))
+        self.source.acknowledge(sent.offsets)
+
+    def _commit(self, commit: Commit) -> Answer:
+        """Runs where commits are sent: no state of this worker may be touched."""
+        began = self.clock.monotonic()
+        outcome = self.store.commit(commit)
+        return Answer(outcome, self.clock.monotonic() - began)
+
+    def _give_up(self, work: Work, outcome: Outcome) -> None:
+        """Throw uncommitted state away: it is read again by whoever claims the task next."""
+        log.warning("commit refused", task=work.task, outcome=outcome.value, seq=work.seq, epoch=work.epoch)
+        work.state = None
+        work.backlog.clear()
+        work.letters.clear()
+        if outcome is Outcome.FENCED:
+            work.claim_after = self.clock.monotonic() + self.rules.fenced_wait_seconds

@@ -1,0 +1,84 @@
+"""How often the Redis client asks by itself, against a server that answers what the test says. The rest is tested against a real one."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import pytest
+from redis.exceptions import ConnectionError, RedisClusterException, TimeoutError
+
+from streammetrics.adapters.redis.client import RESENDS_MAX, Client, LazyClient, RedisConnection, connect, hang_up, send
+
+
+class Mute:
+    """A server that greets every connection, and meets whatever is asked next with silence, or by hanging up."""
+
+    def __init__(self, *, hangs_up: bool) -> None:
+        self.asked = 0
+        self._hangs_up = hangs_up
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+        self.url = f"redis://127.0.0.1:{self._server.getsockname()[1]}/0"
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):  # closed
+            while True:
+                connection, _ = self._server.accept()
+                with connection:
+                    while asked := connection.recv(65_536):
+                        if b"CLIENT" in asked:
+                            connection.sendall(b"+OK\r\n" * asked.count(b"CLIENT"))
+                            continue
+                        self.asked += 1
+                        if self._hangs_up:
+                            break
+
+    def close(self) -> None:
+        self._server.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+        self._server.close()
+
+
+@contextmanager
+def mute(*, hangs_up: bool) -> Iterator[tuple[Mute, Client]]:
+    with contextlib.closing(Mute(hangs_up=hangs_up)) as server:
+        client = connect(RedisConnection(url=server.url, socket_timeout_ms=100))
+        yield server, client
+        hang_up(client)
+
+
+def test_an_answer_that_does_not_come_in_time_is_not_asked_for_again() -> None:
+    with mute(hangs_up=False) as (server, client):
+        with pytest.raises(TimeoutError):
+            send(client, "GET", "key")
+        assert server.asked == 1
+
+
+def test_a_broken_connection_is_made_anew_a_few_times() -> None:
+    with mute(hangs_up=True) as (server, client):
+        with pytest.raises(ConnectionError):
+            send(client, "GET", "key")
+        assert server.asked == 1 + RESENDS_MAX
+
+
+def test_a_client_is_made_once_and_anew_after_it_was_closed() -> None:
+    lazy = LazyClient(RedisConnection())
+    lazy.close()
+    with ThreadPoolExecutor(4) as pool:
+        clients = {*pool.map(lambda _: lazy.get(), range(100))}
+    assert len(clients) == 1
+    lazy.close()
+    assert lazy.get() not in clients
+    lazy.close()
+
+
+def test_nobody_is_asked_before_the_client_is() -> None:
+    lazy = LazyClient(RedisConnection(url="redis://127.0.0.1:1/0", cluster=True))
+    with pytest.raises(RedisClusterException):
+        lazy.get()
