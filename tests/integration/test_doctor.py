@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+import redis
 
 from streammetrics.adapters.redis.client import RedisConnection
 from streammetrics.adapters.redis.store import RedisStore
@@ -66,14 +67,14 @@ def test_where_all_is_well_it_says_what_is_there(kafka_broker: KafkaBroker, redi
     assert "\x1b" not in done.stdout, "colours are for terminals"
 
 
-def test_it_changes_nothing(kafka_broker: KafkaBroker, redis_server: RedisServer, redis_url: str, namespace: str, topic_name: str) -> None:
+def test_it_changes_nothing(kafka_broker: KafkaBroker, redis_url: str, namespace: str, topic_name: str) -> None:
     missing = [f"{topic_name}-{part}" for part in ("shown", "done", "refused")]
     done = streammetrics("doctor", *words(kafka_broker.bootstrap, redis_url, namespace, missing))
     assert done.returncode == 1
     with kafka_broker.admin() as admin:
         assert not set(missing) & set(admin.list_topics())
         assert not [group for group in admin.list_groups() if group["group_id"] == "streammetrics"]
-    with redis_server.client() as client:
+    with redis.Redis.from_url(redis_url) as client:
         assert client.dbsize() == 0
     for name in missing:
         assert f"topic {name} does not exist" in done.stdout
