@@ -98,6 +98,19 @@ class Visit:
 
 Open = Callable[..., Visit]
 
+CROSSINGS = """async (values) => {
+    const { chart } = await import("/page_chart.js");
+    const points = (value) => Array.from({ length: 40 }, (_, at) => ({ end: at * 1000, value }));
+    const lines = values.map((value, color) => ({ label: `${value}`, color, live: false, points: points(value) }));
+    const figure = chart({ id: "drawn", title: "", note: "", lines, changing: 20000, format: String, width: () => 800 });
+    document.body.append(figure);
+    const words = figure.querySelector(".changing text").getBBox();
+    const crosses = (path) => Array.from({ length: Math.ceil(path.getTotalLength()) }, (_, along) => path.getPointAtLength(along))
+        .some(({ x, y }) => x > words.x && x < words.x + words.width && y > words.y && y < words.y + words.height);
+    return [...figure.querySelectorAll("path.line")].filter(crosses).length;
+}"""
+"""A chart of level curves at these values: how many of them run through its words."""
+
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
@@ -427,6 +440,10 @@ class TestNumbers:
         ]
         assert dashes == ["none", "4px, 4px"]
         expect(figure.locator(".changing text")).to_have_text("still changing")
+
+    @pytest.mark.parametrize("values", [(0.31, 0.45), (0.31, 0.33, 0.45), (0.31, 0.325, 0.34, 0.42, 0.45)])
+    def test_no_curve_runs_through_the_words_beside_it(self, visit: Open, still: Served, values: tuple[float, ...]) -> None:
+        assert visit(still.base).page.evaluate(CROSSINGS, values) == 0
 
     def test_what_is_missing_is_missing_and_not_zero(self, visit: Open, still: Served) -> None:
         found = visit(still.base, "?segment=surface%3Dsearch")  # the control is never shown there

@@ -81,7 +81,7 @@ function plot(known) {
       role: "slider", tabindex: "0", class: "chart", viewBox: `0 0 ${width} ${HEIGHT}`, width, height: HEIGHT, "aria-label": [known.title, ", by time"],
       "aria-valuemin": 0, "aria-valuemax": known.ends.length - 1, "aria-valuenow": standing(known), "aria-valuetext": told, "aria-describedby": `${known.id}-told`,
     },
-    changing(known, x, inner),
+    changing(known, x, y, inner),
     levels(low, high, step).map((value) => make("g", { class: "level" },
       make("line", { x1: inner.left, x2: inner.right, y1: y(value), y2: y(value) }),
       make("text", { x: inner.left - 8, y: y(value) + 4, "text-anchor": "end" }, known.format(value, step)))),
@@ -97,13 +97,22 @@ function plot(known) {
     make("p", { id: `${known.id}-told`, class: "told" }, told));
 }
 
-function changing(known, x, inner) {
+function changing(known, x, y, inner) {
   const from = known.changing;
   if (!isNumber(from) || from >= known.ends.at(-1)) return null;
   const left = x(Math.max(from, known.ends[0]));
   return make("g", { class: "changing" },
     make("rect", { x: left, y: inner.top, width: round(inner.right - left), height: inner.bottom - inner.top }),
-    inner.right - left > 84 ? make("text", { x: left + 6, y: inner.bottom - 6, "text-anchor": "start" }, "still changing") : null);
+    inner.right - left > 84 ? make("text", { x: left + 6, y: clear(known, x, y, inner, left), "text-anchor": "start" }, "still changing") : null);
+}
+
+/** Where words that begin at `left` meet no curve: at the lowest place with room for them, else where there is most. */
+function clear(known, x, y, inner, left) {
+  const near = (point) => isNumber(point.value) && x(point.end) > left - 40 && x(point.end) < left + 130;
+  const curves = known.lines.flatMap((line) => line.drawn.filter(near).map((point) => y(point.value)));
+  const room = (base) => Math.min(16, ...curves.map((at) => Math.abs(at - (base - 4))));
+  const bases = Array.from({ length: Math.floor((inner.bottom - inner.top - 12) / 16) }, (_, step) => inner.bottom - 6 - 16 * step);
+  return bases.reduce((best, base) => (room(base) > room(best) ? base : best), bases[0]);
 }
 
 /** What stands at one time, in words: parts of text. */
