@@ -19,6 +19,7 @@ from redis.exceptions import (
     BusyLoadingError,
     ConnectionError,
     DataError,
+    InvalidResponse,
     MovedError,
     NoPermissionError,
     OutOfMemoryError,
@@ -187,6 +188,15 @@ MEANINGS = (
         (),
         ("CERTIFICATE", "certificate", "SSL", "TLS", "EOF occurred"),
         "check redis.ssl_cafile, redis.ssl_certfile and redis.ssl_keyfile; redis.url must begin with rediss:// if the server speaks TLS",
+    ),
+    Meaning((), ("DB index is out of range",), "redis.url names a database that the server does not have: choose a lesser number"),
+    Meaning(
+        (), ("SELECT is not allowed",), "the server belongs to a cluster: set redis.cluster to true, and name no database in redis.url"
+    ),
+    Meaning(
+        (InvalidResponse,),
+        ("Protocol error",),
+        "what answers there is no Redis, or speaks TLS: check redis.url, which must begin with rediss:// then",
     ),
     Meaning((TimeoutError,), ("Timeout",), "check redis.url and the network, or raise redis.socket_timeout_ms"),
     Meaning((ConnectionError, OSError), ("cannot be connected",), "check that Redis runs, and redis.url"),

@@ -10,9 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
-from redis.exceptions import ConnectionError, RedisClusterException, TimeoutError
+from redis.exceptions import ConnectionError, InvalidResponse, RedisClusterException, ResponseError, TimeoutError
 
-from streammetrics.adapters.redis.client import RESENDS_MAX, Client, LazyClient, RedisConnection, connect, hang_up, send
+from streammetrics.adapters.redis.client import RESENDS_MAX, Client, LazyClient, RedisConnection, connect, explained, hang_up, send
 
 
 class Mute:
@@ -51,6 +51,25 @@ def mute(*, hangs_up: bool) -> Iterator[tuple[Mute, Client]]:
         client = connect(RedisConnection(url=server.url, socket_timeout_ms=100))
         yield server, client
         hang_up(client)
+
+
+@pytest.mark.parametrize(
+    ("error", "advice"),
+    [
+        (ResponseError("DB index is out of range"), "redis.url names a database that the server does not have: choose a lesser number"),
+        (
+            ResponseError("SELECT is not allowed in cluster mode"),
+            "the server belongs to a cluster: set redis.cluster to true, and name no database in redis.url",
+        ),
+        (
+            InvalidResponse('Protocol error, got "H" as reply type byte'),
+            "what answers there is no Redis, or speaks TLS: check redis.url, which must begin with rediss:// then",
+        ),
+    ],
+)
+def test_an_answer_that_refuses_every_command_is_told_with_what_to_mend(error: Exception, advice: str) -> None:
+    found = explained(error, RedisConnection())
+    assert (found.told, found.mend) == (f"Redis at 127.0.0.1:6379: {error}", advice)
 
 
 def test_an_answer_that_does_not_come_in_time_is_not_asked_for_again() -> None:
