@@ -67,7 +67,7 @@ def _load(config_path: Path | None, settings_given: tuple[str, ...], read: Calla
 
 def _key_and_value(given: str) -> tuple[str, object]:
     key, equals, value = given.partition("=")
-    if not equals:
+    if not (equals and key.strip()):
         raise click.UsageError(f"--set {given!r}: write --set KEY=VALUE, such as --set join.gap_ms=600000")
     return key.strip(), value
 
@@ -352,9 +352,10 @@ def check_config(config_path: Path | None, settings_given: tuple[str, ...]) -> N
       streammetrics check-config --config streammetrics.toml
       STREAMMETRICS_JOIN_GAP_MS=-1 streammetrics check-config
     """
+    from streammetrics.commands.output_paths import standard_output  # noqa: PLC0415
     from streammetrics.config import render_effective  # noqa: PLC0415
 
-    click.echo(render_effective(_load(config_path, settings_given)), nl=False)
+    click.echo(render_effective(_load(config_path, settings_given)), file=standard_output(), nl=False)
 
 
 @main.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})

@@ -115,9 +115,10 @@ def test_a_wrong_configuration_is_told_whole_and_ends_with_2(name: str) -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_wrong_usage_ends_with_2(name: str) -> None:
     assert invoke(*name.split(), "--no-such-option").exit_code == 2
-    result = invoke(*name.split(), *NEEDED.get(name, []), "--set", "join.gap_ms")
-    assert result.exit_code == 2
-    assert "--set KEY=VALUE" in result.stderr
+    for given in ("join.gap_ms", "=600000", " =600000"):
+        result = invoke(*name.split(), *NEEDED.get(name, []), "--set", given)
+        assert result.exit_code == 2
+        assert "--set KEY=VALUE" in result.stderr
     result = invoke(*name.split(), *NEEDED.get(name, []), "--config", "no/such/file.toml")
     assert result.exit_code == 2
     assert "no/such/file.toml" in result.stderr

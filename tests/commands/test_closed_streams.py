@@ -43,6 +43,10 @@ def test_a_report_is_not_told_to_a_standard_output_that_is_closed(form: str, tmp
     assert ended(">&-", "report", report, "--format", form) == (1, f"streammetrics: {SAID}\n")
 
 
+def test_a_configuration_is_not_told_to_a_standard_output_that_is_closed() -> None:
+    assert ended(">&-", "check-config") == (1, f"streammetrics: {SAID}\n")
+
+
 def test_a_replay_whose_table_nobody_can_read_does_not_begin(tmp_path: Path) -> None:
     events, report = tmp_path / "events", tmp_path / "report.json"
     events.touch()
