@@ -203,6 +203,14 @@ def test_a_secrets_file_that_cannot_be_read_is_told_with_its_variable(tmp_path, 
     assert (problem.key, problem.origin) == ("redis.password", "environment STREAMMETRICS_REDIS_PASSWORD_FILE")
 
 
+def test_a_secrets_variable_that_names_no_file_is_told_so() -> None:
+    (problem,) = problems_of(environ={"STREAMMETRICS_REDIS_PASSWORD_FILE": ""})
+    assert str(problem) == (
+        "redis.password = (empty) (from environment STREAMMETRICS_REDIS_PASSWORD_FILE): "
+        "must name the secret's file; unset the variable where there is none"
+    )
+
+
 def test_a_secret_given_both_ways_is_refused(tmp_path):
     environ = {"STREAMMETRICS_REDIS_PASSWORD": SECRET, "STREAMMETRICS_REDIS_PASSWORD_FILE": str(tmp_path)}
     (problem,) = problems_of(environ=environ)

@@ -140,6 +140,9 @@ def _add_secret(layer: Layer, key: str, name: str, environ: Mapping[str, str]) -
     if environment_name(key) in environ:
         layer.problems.append(Problem(key, shown(path), f"{environment_name(key)} is given too; keep one of them", origin))
         return
+    if not path:
+        layer.problems.append(Problem(key, shown(path), "must name the secret's file; unset the variable where there is none", origin))
+        return
     try:
         layer.add(key, _secret(Path(path)), f"file {printable(path)}, {origin}")
     except OSError as error:
