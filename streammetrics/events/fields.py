@@ -208,7 +208,8 @@ def check_value(value: bytes | None, limits: EventLimits) -> bytes:
     if value is None or not value.strip():
         raise malformed("empty", "a record must hold an event", value, "send no tombstones to this topic")
     if len(value) > limits.event_bytes_max:
-        rule = f"an event has at most {limits.event_bytes_max} bytes, this one has {len(value)}"
+        is_cut = len(value) == limits.event_bytes_max + 1  # a line of a file, whose length nobody knows, or really just one more
+        rule = f"an event has at most {limits.event_bytes_max} bytes, this one has {'more' if is_cut else len(value)}"
         raise malformed("oversized", rule, value, "send less or raise event_bytes_max")
     return value
 

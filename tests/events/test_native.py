@@ -309,6 +309,15 @@ def test_an_event_may_have_as_many_bytes_as_the_limit_and_not_one_more():
     assert refused.reason == "oversized"
 
 
+def test_what_is_too_long_is_told_by_its_length_unless_that_may_be_where_it_was_cut():
+    narrow = native_decoder(EventLimits(event_bytes_max=100))
+    details = [kept.detail for length in (101, 102) for kept in narrow(b" " * (length - 1) + b"{")]
+    assert [detail.partition(";")[0] for detail in details] == [
+        "an event has at most 100 bytes, this one has more",
+        "an event has at most 100 bytes, this one has 102",
+    ]
+
+
 @pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"a":', "}")])
 def test_nesting_is_taken_up_to_its_limit_wherever_it_stands(opening: str, closing: str):
     def nested(levels: int) -> str:
