@@ -23,6 +23,7 @@ from streammetrics.commands.simulate_plan import STDOUT, Plan, Wishes, plan_of
 from streammetrics.commands.written_whole import WrittenWhole
 from streammetrics.config import Settings
 from streammetrics.errors import StreammetricsError
+from streammetrics.shown_text import counted
 from streammetrics.simulate import Sent
 
 NATIVE_TOPICS = ("impressions", "feedback")
@@ -57,7 +58,7 @@ def simulate_traffic(settings: Settings, wishes: Wishes) -> None:
         if stop.is_set() and any(path != STDOUT for path in wishes.out):
             raise StreammetricsError("interrupted, and therefore nothing was written")
     span = timedelta(seconds=max(0, made.newest_ms - plan.traffic.start_ms) // 1_000)
-    print(f"streammetrics: {made.records:,} records, {span} of event time, to {_place(settings, wishes)}", file=sys.stderr)
+    print(f"streammetrics: {counted(made.records, 'record')}, {span} of event time, to {_place(settings, wishes)}", file=sys.stderr)
 
 
 def _make(plan: Plan, sink: Sink, stop: threading.Event, told: Callable[[Made], None]) -> Made:

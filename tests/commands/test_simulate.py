@@ -43,6 +43,10 @@ def test_the_same_words_give_the_same_bytes_in_every_process(tmp_path: Path) -> 
     assert simulated(tmp_path / "other", *words, "--seed", "10") != here
 
 
+def test_one_record_is_told_as_one() -> None:
+    assert streammetrics("simulate", "--out", "-", "--events", "1").stderr.startswith("streammetrics: 1 record, 0:00:00 of event time")
+
+
 def test_standard_output_holds_events_alone_and_standard_error_says_what_was_made(tmp_path: Path) -> None:
     done = streammetrics("simulate", "--out", "-", "--events", "500")
     assert done.stdout.encode() == simulated(tmp_path / "events", "--events", "500")
