@@ -213,7 +213,7 @@ async function refresh() {
     if (now.trouble !== null || now.unready || Date.now() - now.pulseMs > AWAY_MS) filled = null;
     Object.assign(now, { trouble: null, pulse, pulseMs: Date.now(), missing: pulse.missing });
     now.unready = status === 503;
-    if (status === 200) take(report);
+    if (status === 200) take(report, pulse);
     else if (!now.unready) now.trouble = `status ${status}`;
   } catch (error) {
     now.needsLogin = error.needsLogin === true;
@@ -226,12 +226,8 @@ async function refresh() {
   if (!document.hidden) timer = setTimeout(refresh, EVERY_MS);
 }
 
-function take(report) {
-  const events = report.counters.events ?? 0;
-  const before = now.counted;
-  if (before === null || before.events > events) now.rate = null;
-  else if (Date.now() - before.ms >= EVERY_MS - 100) now.rate = (1000 * (events - before.events)) / (Date.now() - before.ms);
-  now.counted = { events, ms: Date.now() };
+function take(report, pulse) {
+  count(report.counters.events ?? 0, Date.now() - 1000 * (pulse.report_age_seconds ?? 0));
   now.answeredMs = serverNow();
   now.version ??= report.version;
   now.report = report;
@@ -239,6 +235,14 @@ function take(report) {
     const selection = chosen();
     history.addReport(choiceName(selection), report, selection);
   }
+}
+
+/** Events a second between two reports, by when they were made: one that is read again says nothing of the time since. */
+function count(events, ms) {
+  const before = now.counted;
+  if (before !== null && before.events <= events && ms - before.ms < EVERY_MS - 100) return;
+  now.rate = before === null || before.events > events ? null : (1000 * (events - before.events)) / (ms - before.ms);
+  now.counted = { events, ms };
 }
 
 /** Ask for what the server remembers of this choice, once a choice and once after it was gone. */
