@@ -117,7 +117,7 @@ def _change() -> Block:
         "Relative to a day ago and a week ago. All variants falling together is not the experiment's doing.",
         "percentunit",
         *(
-            Query(f"{now} / {_value('final', _CHOSEN, offset)} - 1", f"{{{{variant}}}} {_AT}, to {when}")
+            Query(f"{now} / ({_value('final', _CHOSEN, offset)} > 0) - 1", f"{{{{variant}}}} {_AT}, to {when}")
             for when, offset in _BEFORE.items()
         ),
         decimals=1,
@@ -247,8 +247,8 @@ def _over_range() -> Block:
     def mean(metric: str) -> str:
         if metric == RATIO_METRIC:
             hits, places = (state_rate(sum_series(metric, kind), **gained, k=KS, **groups) for kind in ("hits", "places"))
-            return f"{hits} / {places}"
-        return f"{state_rate(sum_series(metric, 'sum'), **gained, k=KS, **groups)} / on (variant) group_left () {lists}"
+            return f"{hits} / ({places} > 0)"
+        return f"{state_rate(sum_series(metric, 'sum'), **gained, k=KS, **groups)} / on (variant) group_left () ({lists} > 0)"
 
     letters = dict(zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ", METRIC_NAMES, strict=False))
     return listing(

@@ -46,6 +46,21 @@ def selectors(expr: str) -> list[Any]:
     return [node for node in nodes(promql_parser.parse(expr)) if isinstance(node, promql_parser.VectorSelector)]
 
 
+def may_be_zero(divisor: Any) -> bool:
+    """Whether an expression may be 0 for no better reason than that nothing happened, or was well, for some time."""
+    if isinstance(divisor, promql_parser.ParenExpr) and str(getattr(divisor.expr, "op", "")) == ">":
+        return False
+    inside = [*nodes(divisor)]
+    gains = any(isinstance(node, promql_parser.Call) and node.func.name in ("rate", "increase") for node in inside)
+    return gains or any(getattr(node, "offset", None) is not None for node in inside)
+
+
+@each_query
+def test_what_gains_nothing_for_a_while_divides_nothing(asked: Asked) -> None:
+    divided = (node for node in nodes(promql_parser.parse(parsed_form(asked.expr))) if isinstance(node, promql_parser.BinaryExpr))
+    assert not [node.prettify() for node in divided if str(node.op) == "/" and may_be_zero(node.rhs)], "would draw NaN or infinity"
+
+
 @each_dashboard
 def test_a_dashboard_says_what_it_is_and_is_not_edited_by_hand(name: str) -> None:
     dashboard = committed(name)
