@@ -1129,6 +1129,15 @@ def test_experiments_are_named_in_the_environment_as_json():
         ("[experiments.named.x]\nstart = 2026-01-31T09:00:00", "experiments.named", r"x\.start: a time needs its zone"),
         ("[experiments.named.x]\nmarign = 0.1", "experiments.named", r"x\.marign: there is no such key; did you mean margin\?$"),
         ("[experiments.named.x]\ncolour = 1", "experiments.named", r"x\.colour: there is no such key$"),
+        ("[experiments.named]\nx = 1", "experiments.named", "; x: must be a table$"),
+        ("[experiments.named.x]\nshares = 1", "experiments.named", r"; x\.shares: must be a table$"),
+        ('[experiments.named.""]\ncontrol = "c"', "experiments.named", '; the name "": must not be empty$'),
+        ('[experiments.named.x]\nshares = { c = 1, "" = 1 }', "experiments.named", r'; x\.shares: the name "": must not be empty$'),
+        (
+            '[experiments.named."a\\u0000\\u00e9"]\ncontrol = "c"',
+            "experiments.named",
+            r'; the name "a\\u0000\\u00e9": control characters are not allowed$',
+        ),
         (
             '[experiments.named."a.b\\u001b"]\nmin_user = 1',
             "experiments.named",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,8 +105,19 @@ def _reasons(details: Iterable[ErrorDetails]) -> Iterator[tuple[str, str]]:
                 near = difflib.get_close_matches(str(detail["loc"][-1]), Trial.model_fields, 1, 0.7)
                 reason = f"there is no such key{did_you_mean(near)}"
             if key in keys() and isinstance(keys()[key].default, Mapping) and inside:  # a table of tables: say which one
-                reason = f"{printable(inside)}: {reason or detail['msg']}"
+                reason = _told_within(detail, reason)
             yield key, reason
+
+
+def _told_within(detail: ErrorDetails, reason: str) -> str:
+    """A reason with the place in a table of tables that it is about: a name of it, or what stands under one."""
+    *path, last = map(str, detail["loc"][2:])
+    told = reason or ("must be a table" if detail["type"] in ("model_type", "dict_type", "mapping_type") else detail["msg"])
+    if last != "[key]":
+        return f"{printable('.'.join([*path, last]))}: {told}"
+    *above, name = path
+    where = f"{printable('.'.join(above))}: " if above else ""
+    return f"{where}the name {json.dumps(name, ensure_ascii=not name.isprintable())}: {'must not be empty' if not name else told}"
 
 
 def _clash_problem(clash: Clash, given: Mapping[str, Given]) -> Problem:
