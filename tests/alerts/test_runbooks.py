@@ -12,6 +12,7 @@ from deploy.prometheus import generate
 from deploy.prometheus.table import ALERTS
 from streammetrics.cli import main
 from streammetrics.config import keys
+from streammetrics.fates import names_of
 from streammetrics.series import SERIES
 
 RUNBOOKS = Path(__file__).parents[2] / "deploy" / "runbooks"
@@ -40,6 +41,11 @@ def test_all_pages_together_name_commands_settings_and_series() -> None:
     assert sum(len(commands(page, "streammetrics")) for page in PAGES) >= 3
     assert len(re.findall(r"`(?:join|kafka|redis|worker)\.\w+", text)) > 30
     assert len(re.findall(r"streammetrics_\w+", text)) > 30
+
+
+def test_the_page_of_refused_events_names_every_reason_why_a_good_event_is_refused() -> None:
+    text = (RUNBOOKS / "StreammetricsEventsRefused.md").read_text(encoding="utf-8")
+    assert [name for name in names_of("refused") if f"`{name}`" not in text] == []
 
 
 @pages
