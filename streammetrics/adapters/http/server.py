@@ -68,6 +68,18 @@ _SECURITY_HEADERS = [
 ]
 
 
+class _Server(uvicorn.Server):
+    """Hangs up, when it closes, on who does not take his answer in time. By itself it would leave his connection open, served by nobody."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        asyncio.get_running_loop().call_later(STOP_SECONDS, self._hang_up)
+        await super().shutdown(sockets)
+
+    def _hang_up(self) -> None:
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
+
+
 class HttpServer:
     """Listens from the moment it is made (port 0: any free one), answers from `start` to `stop`, below `url`.
 
@@ -93,11 +105,11 @@ class HttpServer:
             limit_concurrency=rules.connections_max + 1,
             timeout_keep_alive=rules.idle_seconds,  # type: ignore[arg-type]  # it is only added to a time
             h11_max_incomplete_event_size=HEADER_BYTES_MAX,
-            timeout_graceful_shutdown=STOP_SECONDS,
+            timeout_graceful_shutdown=STOP_SECONDS + 1,
         )
         config.load()
         config.ssl = tls
-        self._server = uvicorn.Server(config)
+        self._server = _Server(config)
         self._loop = type("TimedLoop", (Loop,), {"handshake_seconds": rules.request_seconds})
         self._thread = threading.Thread(target=self._run, name="http", daemon=True)
 

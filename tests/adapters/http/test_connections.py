@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import logging
 import socket
 import ssl
 import time
@@ -138,6 +139,32 @@ class TestSlowClients:
                 return False
 
             wait_until(is_dropped, what="the server drops answers for a client that reads nothing", deadline_seconds=20)
+
+    def test_who_has_not_taken_his_answer_when_the_port_closes_is_hung_up_on(
+        self, views: HttpViews, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        refusals = 0
+
+        def is_stuck(client: socket.socket) -> bool:
+            """Whether the server has read nothing for five looks: it has an answer that it cannot get rid of."""
+            nonlocal refusals
+            try:
+                client.send(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 1_000)
+                refusals = 0
+            except BlockingIOError:
+                refusals += 1
+            return refusals >= 5
+
+        with socket.socket() as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+            with serving(views, HttpRules(request_seconds=60)) as server:
+                client.connect((server.host, server.port))
+                client.setblocking(False)
+                wait_until(lambda: is_stuck(client), what="nothing more fits between the two")
+                server.stop()
+            client.settimeout(10)
+            assert b" 200 OK" in everything(client)
+        assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
 class TestTooManyClients:
