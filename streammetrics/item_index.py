@@ -9,9 +9,13 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Collection, Mapping
+from typing import TypeAlias
 
 from streammetrics.copies import Facts, Parts
 from streammetrics.event_time import FOREVER
+
+Copies: TypeAlias = tuple[Facts | None, Parts | None]
+"""What the copies of one id make: their list, if they are one, and they themselves, if they came as fragments."""
 
 
 class ItemIndex:
@@ -29,14 +33,12 @@ class ItemIndex:
             if facts.impression_id not in parts:
                 for item in set(facts.items):
                     self._of_lists.setdefault(item, []).append((facts.ts, facts.impression_id))
-        begun = {identity: self._add_copies(identity, copies) for identity, copies in parts.items()}
-        self.earliest = min([begun.get(facts.impression_id, facts.ts) for facts in lists], default=FOREVER)
+        for identity, copies in parts.items():
+            self._add_copies(identity, copies)
+        self.earliest = _earliest(lists, parts)
 
-    def _add_copies(self, identity: str, copies: Parts) -> int:
-        """Fragments show what they hold from their time on, under the time of the first, until a whole copy says what the list is.
-
-        Returns the time of the first copy.
-        """
+    def _add_copies(self, identity: str, copies: Parts) -> None:
+        """Fragments show what they hold from their time on, under the time of the first, until a whole copy says what the list is."""
         begun, whole = copies.fragments[0].ts, copies.whole
         until = FOREVER if whole is None else whole.ts
         known: set[str] = set()
@@ -48,13 +50,31 @@ class ItemIndex:
         if whole is not None:
             for item in {*whole.items}:
                 self._of_copies.setdefault(item, []).append((whole.ts, FOREVER, whole.ts, identity))
-        return min(begun, until)
 
     def add(self, facts: Facts) -> None:
         """One more list that came as one event."""
         self.earliest = min(self.earliest, facts.ts)
         for item in set(facts.items):
             insort(self._of_lists.setdefault(item, []), (facts.ts, facts.impression_id))
+
+    def replace(self, identity: str, before: Copies, after: Copies, lists: Collection[Facts], parts: Mapping[str, Parts]) -> None:
+        """The copies of one id make another list than before. `lists` and `parts` are all there are, as they are now.
+
+        However much the others hold, no item of theirs is looked at: copies may come as often as events do.
+        """
+        facts, copies = before
+        if copies is not None:
+            for item in {item for copy in (copies.whole, *copies.fragments) if copy is not None for item in copy.items}:
+                self._of_copies[item] = [shown for shown in self._of_copies.get(item, ()) if shown[-1] != identity]
+        elif facts is not None:
+            for item in set(facts.items):
+                self._of_lists[item].remove((facts.ts, identity))
+        facts, copies = after
+        if copies is not None:
+            self._add_copies(identity, copies)
+        elif facts is not None:
+            self.add(facts)
+        self.earliest = _earliest(lists, parts)
 
     def latest(self, ts: int, item: str) -> str | None:
         """The id of the latest list that shows an item at a time (same time: the greatest id); None when none does."""
@@ -65,3 +85,14 @@ class ItemIndex:
             if since <= ts < until and (of_list, identity) > found:
                 found = of_list, identity
         return found[1] or None
+
+
+def _earliest(lists: Collection[Facts], parts: Mapping[str, Parts]) -> int:
+    """The time of the first copy of any list; what is no list has none."""
+    return min([_begun(facts, parts.get(facts.impression_id)) for facts in lists], default=FOREVER)
+
+
+def _begun(facts: Facts, copies: Parts | None) -> int:
+    if copies is None:
+        return facts.ts
+    return min([copies.fragments[0].ts] if copies.whole is None else [copies.fragments[0].ts, copies.whole.ts])

@@ -18,7 +18,7 @@ import msgspec
 
 from streammetrics.copies import Duplicates, Facts, Fragment, Parts, resolved, united
 from streammetrics.events.model import Impression
-from streammetrics.item_index import ItemIndex
+from streammetrics.item_index import Copies, ItemIndex
 from streammetrics.packing import packed
 
 Hits: TypeAlias = Mapping[int, float]
@@ -295,23 +295,29 @@ class Session:
             arrived = Parts(None, False, (fragment,))
         known = identity in self.lists or identity in self.parts
         parts = united(self._parts_of(identity), arrived, duplicates) if known else arrived
-        self._resolve(identity, parts, duplicates, rules, touched)
-        self.rejoin(rules.attribution_ms, touched)
+        if self._resolve(identity, parts, duplicates, rules, touched):
+            self.rejoin(rules.attribution_ms, touched)
         return duplicates
 
-    def _resolve(self, identity: str, parts: Parts, duplicates: Duplicates, rules: JoinRules, touched: Touched) -> None:
-        """Let the copies of one id make one list."""
+    def _resolve(self, identity: str, parts: Parts, duplicates: Duplicates, rules: JoinRules, touched: Touched) -> bool:
+        """Let the copies of one id make one list; False when it is the one that they made before, shown by the same copies."""
         parts, facts = resolved(identity, parts, duplicates, rules.attribution_ms, rules.items_max)
-        self._item_index = None
+        shown = self.lists.get(identity)
+        before: Copies = None if shown is None else shown.facts, self.parts.get(identity)
+        after: Copies = facts, parts if parts.fragments else None
+        if after == before:
+            return False
         if parts.fragments:
             self.parts[identity] = parts
         else:
             self.parts.pop(identity, None)
-        shown = self.lists.get(identity)
-        if (shown.facts if shown is not None else None) != facts:
+        if facts != before[0]:
             self._hide(identity, touched)
             if facts is not None:
                 self._show(facts, touched)
+        if self._item_index is not None:
+            self._item_index.replace(identity, before, after, [shown.facts for shown in self.lists.values()], self.parts)
+        return True
 
 
 def _grade(shown: ShownList, position: int, grade: float, touched: Touched) -> None:

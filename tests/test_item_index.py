@@ -56,6 +56,25 @@ def test_the_latest_list_that_shows_an_item_is_found_at_any_time(session: tuple[
             assert index.latest(ts, item) == (max(shown)[1] if shown else None)
 
 
+def answers(index: ItemIndex) -> list[object]:
+    return [index.earliest, *(index.latest(ts, item) for ts in TIMES for item in ITEMS)]
+
+
+@given(sessions(), sessions())
+def test_copies_that_make_another_list_than_before_are_as_if_they_had_always_made_it(
+    old: tuple[list[Facts], dict[str, Parts]], new: tuple[list[Facts], dict[str, Parts]]
+) -> None:
+    lists, parts = {each.impression_id: each for each in old[0]}, old[1]
+    index = ItemIndex([*lists.values()], parts)
+    for identity in IDS:
+        before = lists.pop(identity, None), parts.pop(identity, None)
+        after = next((each for each in new[0] if each.impression_id == identity), None), new[1].get(identity)
+        lists |= {identity: after[0]} if after[0] is not None else {}
+        parts |= {identity: after[1]} if after[1] is not None else {}
+        index.replace(identity, before, after, [*lists.values()], parts)
+        assert answers(index) == answers(ItemIndex([*lists.values()], parts))
+
+
 @given(st.lists(st.builds(facts, st.sampled_from(IDS), times, held), unique_by=lambda each: each.impression_id), st.data())
 def test_a_list_that_is_added_is_as_if_it_had_been_there(lists: list[Facts], data: st.DataObject) -> None:
     count = data.draw(st.integers(0, len(lists)))

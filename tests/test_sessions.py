@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+import msgspec
 import pytest
 
 from streammetrics.events.model import Impression
@@ -153,6 +154,30 @@ def test_fragments_that_together_hold_too_many_items_are_no_list_and_are_counted
         session.add_impression(Impression("x", "u", 1, (item,), positions=(position,)), 0, RULES, [])
     assert session.lists == {}
     assert fates(session) == {("too_many_items", 0): 4}
+
+
+class Watched(str):
+    """An item that counts how often it is looked up."""
+
+    __slots__ = ("looks",)
+    looks: int
+
+    def __hash__(self) -> int:
+        self.looks = getattr(self, "looks", 0) + 1
+        return super().__hash__()
+
+    __eq__ = str.__eq__
+
+
+@pytest.mark.parametrize("positions", [None, (7,)])
+def test_a_copy_costs_no_look_at_the_items_of_other_lists(positions: tuple[int, ...] | None) -> None:
+    """A robot's session holds a million of them, and as many copies may come as events: it would stop the task for good."""
+    session, item = shown(("x", 0, ("a",)), ("y", 1, ("b",))), Watched("c")
+    session.lists["y"].facts = msgspec.structs.replace(session.lists["y"].facts, items=(item,))
+    assert answer(session, 5, "a") == "matched"
+    looks = item.looks
+    session.add_impression(Impression("x" if positions is None else "z", "u", 2, ("a",), positions=positions), 0, RULES, [])
+    assert (answer(session, 5, "a"), item.looks) == ("matched", looks)
 
 
 def test_an_open_list_may_come_again_where_one_more_list_may_not() -> None:
