@@ -2,8 +2,11 @@
 
 PYTHON ?= python3
 PYTEST_FLAGS ?=
-# Processes for the unit tests; the integration tests share their servers and run in one.
+# Processes for the unit tests.
 WORKERS ?= auto
+# Processes for the integration tests, a file in one of them, each with servers of its own: much of their time is waiting. The files come
+# in order, because the one that waits longest is an early one.
+SERVER_WORKERS ?= 2
 
 VENV := .venv
 STAMP := $(VENV)/.installed
@@ -61,7 +64,7 @@ test-deploy: setup ## image, Compose file, chart, units, workflows and package, 
 	$(RUN) pytest tests/deploy $(PYTEST_FLAGS)
 
 test-integration: setup ## the tests against real servers (after `make servers`)
-	$(RUN) pytest tests/integration $(PYTEST_FLAGS)
+	$(RUN) pytest tests/integration --numprocesses $(SERVER_WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_FLAGS)
 
 lint: setup ## style, format, types, direction of imports
 	$(RUN) ruff check .
