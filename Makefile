@@ -69,7 +69,7 @@ test-integration: setup ## the tests against real servers (after `make servers`)
 lint: setup ## style, format, types, direction of imports
 	$(RUN) ruff check .
 	$(RUN) ruff format --check .
-	$(RUN) mypy --strict --package streammetrics --package grafana
+	$(RUN) mypy --strict --package streammetrics --package grafana --package tests.bench
 	$(VENV)/bin/lint-imports
 
 lint-deploy: setup ## the chart rendered by Helm, actionlint, Compose's own reader (builds them the first time: Go, minutes)

@@ -105,11 +105,13 @@ def one_sided_table(alpha: float) -> Floats:
 
 def one_sided_at(ratios: Floats, alpha: float) -> Floats:
     """The package's one-sided boundary, read off a fine table: right to 1e-6."""
-    return np.interp(np.log(ratios), np.log(GRID), one_sided_table(alpha))
+    found: Floats = np.interp(np.log(ratios), np.log(GRID), one_sided_table(alpha))
+    return found
 
 
 def two_sided_at(ratios: Floats, alpha: float) -> Floats:
-    return np.sqrt((1 + ratios) * (-2 * np.log(alpha) + np.log1p(1 / ratios)))
+    found: Floats = np.sqrt((1 + ratios) * (-2 * np.log(alpha) + np.log1p(1 / ratios)))
+    return found
 
 
 def sums(traffic: Traffic, looks: int) -> Arms:
@@ -176,7 +178,8 @@ def judge(traffic: Traffic, looks: int = LOOKS, alpha: float = ALPHA) -> Seen:
 def standardised(means: Floats, variances: Floats) -> Floats:
     """Arm 1 less arm 0 in standard errors, shape (looks,)."""
     with np.errstate(all="ignore"):
-        return np.nan_to_num((means[:, 1] - means[:, 0]) / np.sqrt(variances.sum(axis=1)))
+        found: Floats = np.nan_to_num((means[:, 1] - means[:, 0]) / np.sqrt(variances.sum(axis=1)))
+    return found
 
 
 def ratios_of(means: Floats, variances: Floats, users: Floats, first: int) -> Floats:
@@ -184,7 +187,8 @@ def ratios_of(means: Floats, variances: Floats, users: Floats, first: int) -> Fl
     at_first = [Estimate(float(means[first, arm]), float(variances[first, arm]), int(users[first, arm])) for arm in (0, 1)]
     tau = choose_tau(at_first, MINIMUM_LIFT)
     assert tau is not None
-    return np.clip(np.nan_to_num(variances.sum(axis=1) / tau**2, nan=1.0), GRID[0], GRID[-1])
+    found: Floats = np.clip(np.nan_to_num(variances.sum(axis=1) / tau**2, nan=1.0), GRID[0], GRID[-1])
+    return found
 
 
 def two_sided_certain(means: Floats, variances: Floats, users: Floats, first: int, alpha: float, scale: Floats | None = None) -> Flags:

@@ -86,12 +86,13 @@ def draw(regime: Regime, seed: tuple[int, ...], drop: float = 0.0) -> Traffic:
     times[firsts] = arrivals
     order = np.lexsort((times, users))
     users, times = users[order], times[order]
-    arms = random.integers(0, 2, regime.users)
-    taste = regime.taste * random.standard_normal(regime.users)
+    arms: Ints = random.integers(0, 2, regime.users)
+    taste: Floats = regime.taste * random.standard_normal(regime.users)
     score = taste[users] + regime.drift * _walk(random, times, firsts, counts)
-    worth = _worth(random, regime.score + score, 1 - drop * arms[users])
+    worth = _worth(random, regime.score + score, (1 - drop * arms[users]).astype(np.float64))
     before = np.repeat(np.arange(regime.users), EARLIER_LISTS)
-    earlier = np.bincount(before, _worth(random, regime.score + taste[before], np.ones(len(before))), regime.users)
+    worth_before = _worth(random, regime.score + taste[before], np.ones(len(before), dtype=np.float64))
+    earlier = np.bincount(before, worth_before, regime.users).astype(np.float64)
     order = np.argsort(times, kind="stable")
     return Traffic(times[order], users[order], worth[order], arms, earlier)
 

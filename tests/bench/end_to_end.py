@@ -288,7 +288,7 @@ def _stored_rows(settings: Settings, store: RedisStore) -> Rows:
     """Every stored tally, merged over tasks. Raises WrongAnswerError when events were refused, for all are to be admitted."""
     ledger = build_ledger(settings, build_engine(settings, settings.kafka.topics))
     for task, view in store.view(range(PARTITIONS), {}, {}).items():
-        ledger.update(task, view.mark, view.control, view.panes, view.users)
+        ledger.update(task, view)
     if refused := refused_of(by_reason(ledger.report(PARTITIONS).counts)):
         raise WrongAnswerError(f"events were refused: {refused}")
     board = ledger.board

@@ -214,7 +214,7 @@ def check(timed: Timed, users: int, visits: int, settings: Settings) -> int:
     windows = WindowRules(pane_ms=60_000, windows_ms=(60_000,), lateness_ms=0, attribution_ms=0)
     ledger = Ledger(timed.engine.layout, windows, {}, timed.engine.signature)
     view = timed.store.view([0], {}, {})[0]
-    ledger.update(0, view.mark, view.control, view.panes, view.users)
+    ledger.update(0, view)
     if (view.users, timed.state.sessions_open) != (0, 0):
         raise WrongAnswerError(f"{view.users} users and {timed.state.sessions_open} sessions are left after all have closed")
     kept = timed.state.oldest_kept
