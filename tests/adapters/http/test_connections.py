@@ -156,8 +156,9 @@ class TestSlowClients:
             return refusals >= 5
 
         with socket.socket() as client:
-            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
             with serving(views, HttpRules(request_seconds=60)) as server:
+                for end, room in ((client, socket.SO_RCVBUF), (server._socket, socket.SO_SNDBUF), (server._socket, socket.SO_RCVBUF)):
+                    end.setsockopt(socket.SOL_SOCKET, room, 4_096)  # what is accepted has as much as what listens
                 client.connect((server.host, server.port))
                 client.setblocking(False)
                 wait_until(lambda: is_stuck(client), what="nothing more fits between the two")
