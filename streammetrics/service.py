@@ -52,7 +52,7 @@ class Worker:
             soonest = min((work.retry_at for work in self.works.values() if work.failing), default=now)
             timeout_s = max(0.01, min(timeout_s, soonest - now))
         self._poll(timeout_s)
-        self._carry()
+        self._advance()
         self._pace()
         self._note_vitals()
 
@@ -60,7 +60,7 @@ class Worker:
         """Commit what was taken, as far as the store allows within a bound, and leave the source."""
         deadline = self.clock.monotonic() + patience_seconds
         while any(work.backlog or self.runner.unsaved(work) for work in self.works.values()):
-            self._carry(commit_now=True)
+            self._advance(commit_now=True)
             if self._failing:
                 self.clock.sleep(FINISH_RETRY_SECONDS)
             if self._failing and self.clock.monotonic() > deadline:
@@ -127,7 +127,7 @@ class Worker:
         stamp = records[-1].timestamp_ms
         self.vitals.lag_seconds[origin] = max(0.0, (self.clock.wall_ms() - stamp) / 1_000) if stamp >= 0 else 0.0
 
-    def _carry(self, commit_now: bool = False) -> None:
+    def _advance(self, commit_now: bool = False) -> None:
         """Carry every task on, those that do well first, until one fails: a failure may take long, and the source must be polled.
 
         A task that fails waits by itself. With a cluster, others may have their state where all is well.

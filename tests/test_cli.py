@@ -124,21 +124,19 @@ def test_wrong_usage_ends_with_2(name: str) -> None:
     assert "no/such/file.toml" in result.stderr
 
 
-def number_options() -> list[tuple[str, str]]:
-    """Every option that takes a number with a fraction, with its command."""
-    return [
-        (name, option.opts[0])
-        for name, command in commands().items()
-        for option in command.params
-        if isinstance(option.type, click.types.FloatParamType)
-    ]
+def options_of(kind: type[click.ParamType]) -> list[tuple[str, str]]:
+    """Every option whose words are of this kind, with its command."""
+    return [(name, option.opts[0]) for name, command in commands().items() for option in command.params if isinstance(option.type, kind)]
+
+
+NUMBERS, WHOLE_NUMBERS = options_of(click.types.FloatParamType), options_of(click.types.IntParamType)
 
 
 def test_the_options_with_fractions_are_found() -> None:
-    assert {("demo", "--rate"), ("demo", "--seconds"), ("simulate", "--minutes"), ("simulate", "--lates")} <= {*number_options()}
+    assert {("demo", "--rate"), ("demo", "--seconds"), ("simulate", "--minutes"), ("simulate", "--lates")} <= {*NUMBERS}
 
 
-@pytest.mark.parametrize(("name", "option"), number_options())
+@pytest.mark.parametrize(("name", "option"), NUMBERS)
 @pytest.mark.parametrize("given", ["nan", "inf", "-inf"])
 def test_what_is_no_finite_number_is_wrong_usage(name: str, option: str, given: str) -> None:
     result = invoke(*name.split(), *NEEDED.get(name, []), option, given)
@@ -152,21 +150,11 @@ def test_minutes_beyond_what_milliseconds_can_count_are_wrong_usage() -> None:
     assert "Invalid value for '--minutes': 1e+306 is not in the range" in " ".join(result.stderr.split())
 
 
-def whole_options() -> list[tuple[str, str]]:
-    """Every option that takes a whole number, with its command."""
-    return [
-        (name, option.opts[0])
-        for name, command in commands().items()
-        for option in command.params
-        if isinstance(option.type, click.types.IntParamType)
-    ]
-
-
 def test_the_options_with_whole_numbers_are_found() -> None:
-    assert {("run", "--port"), ("demo", "--seed"), ("simulate", "--events"), ("simulate", "--late-ms")} <= {*whole_options()}
+    assert {("run", "--port"), ("demo", "--seed"), ("simulate", "--events"), ("simulate", "--late-ms")} <= {*WHOLE_NUMBERS}
 
 
-@pytest.mark.parametrize(("name", "option"), whole_options())
+@pytest.mark.parametrize(("name", "option"), WHOLE_NUMBERS)
 @pytest.mark.parametrize("given", [str(2**63), "-1", "9" * 5_000])
 def test_what_no_count_can_be_is_wrong_usage(name: str, option: str, given: str) -> None:
     result = invoke(*name.split(), *NEEDED.get(name, []), option, given)
