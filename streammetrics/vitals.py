@@ -5,12 +5,36 @@ No results live here: those come from committed state (`report`). One writer a f
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import dataclass, field
 
 from streammetrics.ports import Input, StoreNode
 
 COMMIT_BUCKETS_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+RATE_SECONDS = 5.0
+"""What a rate is taken over, or the time between the last two looks where they are farther apart."""
+
+
+class Rate:
+    """How fast a count grows now.
+
+    >>> rate = Rate()
+    >>> [rate.look(seconds, count) for seconds, count in [(0, 0), (2, 10), (6, 30), (12, 30), (13, 4)]]
+    [None, 5.0, 5.0, 0.0, None]
+    """
+
+    def __init__(self) -> None:
+        self._looks: deque[tuple[float, int]] = deque()
+
+    def look(self, seconds: float, count: int) -> float | None:
+        """Its growth in a second up to this look; None for the first, and for one that finds less than the last: it began anew."""
+        if self._looks and count < self._looks[-1][1]:
+            self._looks.clear()
+        self._looks.append((seconds, count))
+        while len(self._looks) > 2 and seconds - self._looks[1][0] >= RATE_SECONDS:
+            self._looks.popleft()
+        since_seconds, before = self._looks[0]
+        return (count - before) / (seconds - since_seconds) if seconds > since_seconds else None
 
 
 @dataclass(slots=True)

@@ -5,7 +5,6 @@ Nothing is computed here but differences of shown values and rates of shown coun
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -20,14 +19,13 @@ from streammetrics.config import Settings
 from streammetrics.metrics import TallyLayout
 from streammetrics.ports import Clock
 from streammetrics.report import Report
-from streammetrics.vitals import Vitals
+from streammetrics.vitals import Rate, Vitals
 from streammetrics.windows import View
 
 TITLE = "streammetrics demo: a simulated A/B test in time-lapse; Ctrl-C ends it"
 CONTROL, TREATMENT = "control", "treatment"
 SHOWN_VIEWS: tuple[View, View] = ("live", "final")
 LINE_SECONDS = 2.0
-RATE_SECONDS = 5.0
 
 
 class Screen:
@@ -40,7 +38,8 @@ class Screen:
         self._console = Console(highlight=False, markup=False, emoji=False, soft_wrap=not standard_output().isatty())
         self._live: Live | None = None
         self._report: Report | None = None
-        self._seen: deque[tuple[float, int]] = deque([(clock.monotonic(), 0)])
+        self._rate = Rate()
+        self._events_per_second: float | None = None
         self._line_due = 0.0
         self._places = ""
 
@@ -63,9 +62,7 @@ class Screen:
     def refresh(self) -> None:
         """Show the latest report, if it is time for it."""
         now = self._clock.monotonic()
-        self._seen.append((now, sum(self._vitals.records.values())))
-        while self._seen[-1][0] - self._seen[0][0] > RATE_SECONDS:
-            self._seen.popleft()
+        self._events_per_second = self._rate.look(now, self._events)
         if self._live is not None:
             self._live.update(self._picture(), refresh=True)
         elif now >= self._line_due:
@@ -88,13 +85,15 @@ class Screen:
             return Group(*lines, Text("starting …"))
         return Group(*lines, Text(self._status()), self._table(self._report))
 
+    @property
+    def _events(self) -> int:
+        return sum(self._vitals.records.values())
+
     def _status(self) -> str:
-        (first, before), (last, events) = self._seen[0], self._seen[-1]
-        rate = (events - before) / (last - first) if last > first else 0.0
         report, now_ms = self._report, self._clock.wall_ms()
         bounds = (("live", report.watermark_ms), ("final", report.final_ms)) if report else ()
         ages = [f"{view} up to {'-' if ms is None else f'{(now_ms - ms) / 1_000:.1f} s ago'}" for view, ms in bounds]
-        return " · ".join([f"{events:,} events", f"{rate:,.0f} events/s", *ages])
+        return " · ".join([f"{self._events:,} events", f"{self._events_per_second or 0:,.0f} events/s", *ages])
 
     def _table(self, report: Report) -> FittingTable:
         numbers = tuple(f"{view}\n{heading}" for view in SHOWN_VIEWS for heading in (CONTROL, TREATMENT, "change"))

@@ -17,7 +17,7 @@ const BEHIND_MS = 300000;
 const CLOCK_MS = 2000; // the Date header is in whole seconds: less apart is no difference
 
 const history = new History();
-const now = { report: null, pulse: null, trouble: null, missing: [], answeredMs: null, pulseMs: 0, unready: false, skewMs: 0, rate: null, counted: null, needsLogin: false, version: null };
+const now = { report: null, pulse: null, trouble: null, missing: [], answeredMs: null, pulseMs: 0, unready: false, skewMs: 0, needsLogin: false, version: null };
 const said = new Map();
 const kept = new Map(); // path -> its last answer and the tag of that; few, because a choice is asked for once only
 let timer = null;
@@ -155,7 +155,7 @@ function draw() {
   find("choices").hidden = false;
   patchChildren(find("choices"), choices(selection));
   for (const select of find("choices").elements) select.value = select.querySelector("[selected]")?.value ?? select.value;
-  const view = { report: now.report, pulse: now.pulse, rate: now.rate, now: serverNow(), selection, tracks: history.tracks(choiceName(selection)), width: chartWidth };
+  const view = { report: now.report, pulse: now.pulse, now: serverNow(), selection, tracks: history.tracks(choiceName(selection)), width: chartWidth };
   const content = () => [...sections(view), pipeline(view)];
   patchChildren(find("content"), content());
   if ([...document.querySelectorAll(".plot")].some((plot) => plot.firstChild.clientWidth !== plot.clientWidth)) patchChildren(find("content"), content());
@@ -213,7 +213,7 @@ async function refresh() {
     if (now.trouble !== null || now.unready || Date.now() - now.pulseMs > AWAY_MS) filled = null;
     Object.assign(now, { trouble: null, pulse, pulseMs: Date.now(), missing: pulse.missing });
     now.unready = status === 503;
-    if (status === 200) take(report, pulse);
+    if (status === 200) take(report);
     else if (!now.unready) now.trouble = `status ${status}`;
   } catch (error) {
     now.needsLogin = error.needsLogin === true;
@@ -226,8 +226,7 @@ async function refresh() {
   if (!document.hidden) timer = setTimeout(refresh, EVERY_MS);
 }
 
-function take(report, pulse) {
-  count(report.counters.events ?? 0, Date.now() - 1000 * (pulse.report_age_seconds ?? 0));
+function take(report) {
   now.answeredMs = serverNow();
   now.version ??= report.version;
   now.report = report;
@@ -235,14 +234,6 @@ function take(report, pulse) {
     const selection = chosen();
     history.addReport(choiceName(selection), report, selection);
   }
-}
-
-/** Events a second between two reports, by when they were made: one that is read again says nothing of the time since. */
-function count(events, ms) {
-  const before = now.counted;
-  if (before !== null && before.events <= events && ms - before.ms < EVERY_MS - 100) return;
-  now.rate = before === null || before.events > events ? null : (1000 * (events - before.events)) / (ms - before.ms);
-  now.counted = { events, ms };
 }
 
 /** Ask for what the server remembers of this choice, once a choice and once after it was gone. */

@@ -6,7 +6,7 @@ import { MISSING, countText, isNumber, reasonText, roundCountText, shareText, sp
 const FEEDBACK = ["matched", "orphan", "out_of_list", "too_old", "unknown_action"];
 export const LAG_LONG_SECONDS = 60;
 
-/** The section. `view` has report, pulse (or null), rate (events a second, or null) and now. */
+/** The section. `view` has report, pulse (or null) and now. */
 export function pipeline(view) {
   const { report, pulse } = view;
   const counters = report.counters;
@@ -17,7 +17,7 @@ export function pipeline(view) {
       lagTile(pulse),
       ...ageTile(view, "Live up to", report.watermark_ms, "what this report has read in every input"),
       ...ageTile(view, "Final up to", report.final_ms, "older lists change no more"),
-      tile("Events read", roundCountText(counters.events), isNumber(view.rate) ? `${roundCountText(Math.round(view.rate))} a second now` : "in all"),
+      tile("Events read", roundCountText(counters.events), isNumber(pulse?.events_per_second) ? `${roundCountText(Math.round(pulse.events_per_second))} a second now` : "in all"),
       tile("Refused", roundCountText(total(dropped)), counters.events ? `${shareText(total(dropped) / counters.events)} of the events` : "of no events yet"),
       tile("Tasks", `${countText(report.tasks_committed)} of ${countText(report.tasks)}`, "have committed state"),
       tile("Open sessions", roundCountText(report.sessions_open), `of ${roundCountText(report.users_open)} ${report.users_open === 1 ? "user" : "users"}`),

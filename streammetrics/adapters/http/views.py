@@ -13,8 +13,8 @@ import msgspec
 from streammetrics.adapters.http.curves import Curves
 from streammetrics.adapters.prometheus.exporter import Exposition
 from streammetrics.history import History
-from streammetrics.report import Report
-from streammetrics.vitals import Trouble
+from streammetrics.report import Report, by_reason
+from streammetrics.vitals import Rate, Trouble
 
 STUCK_SECONDS = 30.0
 """A loop that has not come round for this long hangs: every wait in it is shorter, unless four nodes of a cluster hang at once."""
@@ -43,6 +43,8 @@ class HttpViews:
         self._report_json: tuple[Report, bytes] | None = None
         self._shown_seconds: float | None = None
         self._gap_seconds: float | None = None
+        self._rate = Rate()
+        self._events_per_second: float | None = None
         self.curves = Curves(str(metric) for metric in exposition.layout.scorer.metrics)
 
     def show(self, report: Report, history: History = NO_HISTORY) -> None:
@@ -51,6 +53,7 @@ class HttpViews:
         self.curves.take(report)
         now_seconds = self._monotonic()
         self._gap_seconds = None if self._shown_seconds is None else now_seconds - self._shown_seconds
+        self._events_per_second = self._rate.look(now_seconds, by_reason(report.counts)["events"])
         self._report, self._shown_seconds = (report, history), now_seconds
 
     def metrics(self, accept: str) -> tuple[bytes, str]:
@@ -74,7 +77,7 @@ class HttpViews:
         return UNREAD if self._publishes else "this process only consumes: ask the exporter of its namespace"
 
     def pulse(self) -> dict[str, Any]:
-        """How this process is, as plain JSON values: what it misses, how old its report is, and its own inputs' lag.
+        """How this process is, as plain JSON values: what it misses, how old its report is, how fast events come, and its own inputs' lag.
 
         `lag` is null where this process consumes nothing. Ages are seconds, null before there is what could age.
         """
@@ -90,6 +93,7 @@ class HttpViews:
             "publishes": self._publishes,
             "report_age_seconds": age_seconds,
             "report_gap_seconds": self._gap_seconds,
+            "events_per_second": self._events_per_second,
             "lag": lag if consumes else None,
             "paused_inputs": vitals.paused_inputs,
             "commits": dict(sorted(vitals.commits.items())),

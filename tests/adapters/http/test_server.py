@@ -230,6 +230,22 @@ class TestPulse:
             {"topic": "impressions", "partition": 1, "records": 7, "seconds": None},
         ]
 
+    def test_it_tells_how_fast_events_come(self, port: Port) -> None:
+        def told() -> float | None:
+            rate: float | None = json.loads(port.ask("/api/pulse").body)["events_per_second"]
+            return rate
+
+        fed = Pipeline().feed("impressions", shown("u1", "L1", ts=START_MS))
+        assert told() is None
+        port.views.show(fed.report())
+        assert told() is None
+        fed.feed("impressions", *(shown(f"u{number}", f"L{number}", ts=START_MS) for number in range(2, 32)))
+        port.now.seconds += 10
+        port.views.show(fed.report())
+        assert told() == 3
+        port.now.seconds += 1
+        assert told() == 3
+
     def test_what_is_missing_is_what_readiness_says(self, port: Port) -> None:
         port.vitals.source_trouble = Trouble(port.now.seconds - 12, 5, "no broker answers at b:9092")
         told = json.loads(port.ask("/api/pulse").body)
