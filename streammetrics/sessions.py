@@ -99,9 +99,10 @@ class Session:
     """One user's events joined by a gap. `size` counts its admitted events; `first` and `last` are inclusive.
 
     `stored` is feedback, packed: as much of it, in its order, as was added so; the rest was read or came with another session.
+    `orphans` is the feedback that names a list which is not there, by that name.
     """
 
-    __slots__ = ("_item_index", "feedback", "first", "idless_last", "last", "lists", "orphan_ids", "parts", "size", "stored")
+    __slots__ = ("_item_index", "feedback", "first", "idless_last", "last", "lists", "orphans", "parts", "size", "stored")
 
     def __init__(self, first: int, last: int, size: int = 0) -> None:
         self.first = first
@@ -111,7 +112,7 @@ class Session:
         self.feedback: list[StoredFeedback] = []
         self.stored: list[msgspec.Raw] = []
         self.parts: dict[str, Parts] = {}
-        self.orphan_ids: set[str] = set()
+        self.orphans: dict[str, list[StoredFeedback]] = {}
         self.idless_last = -1
         self._item_index: ItemIndex | None = None
 
@@ -144,16 +145,15 @@ class Session:
                 self._item_index.add(facts)
             if facts.ts <= self.idless_last:
                 self.rejoin(rules.attribution_ms, touched)
-            elif identity in self.orphan_ids:
+            elif identity in self.orphans:
                 self._adopt(identity, rules.attribution_ms, touched)
             return None
         return self._add_copy(impression, facts, rules, touched)
 
     def _adopt(self, identity: str, attribution_ms: int, touched: Touched) -> None:
         """Give a new list the feedback that named it before it came; nobody else's feedback can be its."""
-        self.orphan_ids.discard(identity)
-        for feedback in self.feedback:
-            if feedback.impression_id == identity and feedback.grade > 0:
+        for feedback in self.orphans.pop(identity):
+            if feedback.grade > 0:
                 found = self.find(feedback, attribution_ms)
                 if type(found) is tuple:
                     _grade(*found, feedback.grade, touched)
@@ -195,7 +195,7 @@ class Session:
 
     def _join(self, attribution_ms: int) -> dict[str, Hits]:
         hits: dict[str, dict[int, float]] = {}
-        self.orphan_ids.clear()
+        self.orphans.clear()
         for feedback in self.feedback:
             self._note(feedback)
             found = self.find(feedback, attribution_ms) if feedback.grade > 0 else ""
@@ -265,7 +265,7 @@ class Session:
         if feedback.impression_id is None:
             self.idless_last = max(self.idless_last, feedback.ts)
         elif feedback.impression_id not in self.lists:
-            self.orphan_ids.add(feedback.impression_id)
+            self.orphans.setdefault(feedback.impression_id, []).append(feedback)
 
     def _show(self, facts: Facts, touched: Touched) -> None:
         shown = ShownList.new(facts)

@@ -36,7 +36,7 @@ def facts_of(user: User) -> list[object]:
             {identity: (shown.facts, dict(shown.hits or {})) for identity, shown in session.lists.items()},
             session.feedback,
             session.parts,
-            session.orphan_ids,
+            session.orphans,
             session.idless_last,
         )
         for session in user.sessions
