@@ -323,6 +323,20 @@ def test_a_clash_is_told_beside_other_problems_but_not_where_it_may_follow_from_
     assert [problem.key for problem in problems_of(flags=given)] == ["events.items_max", "windows.windows"]
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("windows.segments", "surface"),
+        ("experiments.named", '{"ranker-v7": {}}'),
+        ("experiments.named", '{"a": {"control": "baseline"}}'),
+        ("experiments.named", '{"a": {"control": "old", "shares": {"old": 1, "new-one": 1}}}'),
+    ],
+)
+def test_a_label_that_no_event_may_carry_is_refused(key, value):
+    (problem,) = problems_of(flags={key: value, "events.label_chars_max": 6})
+    assert (problem.key, problem.allowed.partition(", and")[2]) == (key, " no event may carry it: events.label_chars_max is 6")
+
+
 def test_a_file_that_cannot_be_read_is_told_with_the_problems_of_the_other_layers(tmp_path):
     problems = problems_of(tmp_path / "missing.toml", {"STREAMMETRICS_HTTP_PORT": "x"}, {"kafka.security_protocol": "SASL_SSL"})
     assert [problem.key for problem in problems] == ["--config", "http.port"]

@@ -64,7 +64,17 @@ class Settings(Section):
         if (best := parse_grades(self.join.grades).grades[-1]) < self.metrics.relevant_grade:
             rule = f"must be at most the greatest grade in join.grades, {best}: nothing could be relevant"
             yield Clash(("metrics.relevant_grade", "join.grades"), rule)
+        yield from self._clashes_of_labels()
         yield from self._clashes_of_experiments()
+
+    def _clashes_of_labels(self) -> Iterator[Clash]:
+        """Labels that no event can carry: what is said of them would never matter, and nobody would hear why."""
+        limit, trials = self.events.label_chars_max, self.experiments.named
+        variants = [variant for trial in trials.values() for variant in (trial.control, *(trial.shares or ())) if variant]
+        for key, labels in (("windows.segments", self.windows.segments), ("experiments.named", [*trials, *variants])):
+            if too_long := next((label for label in labels if len(label) > limit), None):
+                rule = f"{shown(too_long)} has {len(too_long)} characters, and no event may carry it: events.label_chars_max is {limit}"
+                yield Clash((key, "events.label_chars_max"), rule)
 
     def _clashes_of_experiments(self) -> Iterator[Clash]:
         known = tuple(f"{name}@{k}" for name in self.metrics.names for k in self.metrics.cutoffs)
