@@ -309,8 +309,8 @@ def decode_control(stored: bytes) -> Control:
 def _check(version: Any, what: str) -> None:
     if version != VERSION:
         raise StateError(
-            f"{what} in the store has version {version}, this program reads version {VERSION}: "
-            "run the version that wrote it, or start a new redis.namespace and replay"
+            f"{what} in the store has version {version}, this program reads version {VERSION}",
+            "run the version that wrote it, or start a new redis.namespace and replay",
         )
 
 
@@ -320,4 +320,4 @@ def _refusal(stored: bytes, plain: Callable[[bytes], Any], what: str, error: Exc
         found = plain(stored)
         if isinstance(found, list) and found and isinstance(found[0], int):
             _check(found[0], what)
-    return StateError(f"{what} in the store cannot be read ({error}): start a new redis.namespace and replay from the topics")
+    return StateError(f"{what} in the store cannot be read ({error})", "start a new redis.namespace and replay from the topics")

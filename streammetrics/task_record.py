@@ -88,8 +88,8 @@ def _check_ends(stored: Control, rules: EngineRules) -> None:
         if last >= end and is_behind(end - 1, rules.pane_ms, stored.entered_before):
             now = "has none" if last == EVER.last else f"ends at {last + 1}"
             raise StateError(
-                f"experiment {experiment!r} has ended at {end} (epoch ms) and now {now}: its users were let go, and would count twice. "
-                "Leave experiments.named its end and give what follows another name, or use a new redis.namespace"
+                f"experiment {experiment!r} has ended at {end} (epoch ms) and now {now}: its users were let go, and would count twice",
+                "leave experiments.named its end and give what follows another name, or use a new redis.namespace",
             )
 
 

@@ -123,8 +123,8 @@ class TaskRunner:
         claim = self.store.claim(work.task, work.token)
         if claim.control is None and work.seq:
             raise StateError(
-                f"the store has lost all state of task {work.task}, of which {work.seq} commits were written: restore it and start again, "
-                "or start again without it to count anew from where kafka.start says"
+                f"the store has lost all state of task {work.task}, of which {work.seq} commits were written",
+                "restore it and start again, or start again without it to count anew from where kafka.start says",
             )
         state = self.engine.open(claim.control, claim.panes, claim.pane_starts, claim.experiments, claim.reaches)
         if state.changed:
@@ -158,7 +158,8 @@ class TaskRunner:
             if stored and current and stored != current:
                 raise StateError(
                     f"topic {work.inputs[index].topic!r} was deleted and created again (its id was {stored}, now {current}): "
-                    "the stored offsets belong to the old one; use a new redis.namespace"
+                    "the stored offsets belong to the old one",
+                    "use a new redis.namespace",
                 )
             state.topic_ids[index] = current or stored
 

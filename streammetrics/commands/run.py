@@ -175,7 +175,8 @@ def _announce(store: RedisStore, partitions: int, settings: Settings) -> None:
     if known not in (None, partitions):
         raise StateError(
             f"redis.namespace {settings.redis.namespace!r} belongs to topics of {known} partitions, these have {partitions}: "
-            "users have moved between partitions; start a new redis.namespace"
+            "users have moved between partitions",
+            "start a new redis.namespace",
         )
 
 

@@ -37,7 +37,8 @@ class TopicHistory:
             if len(partitions) != self._partitions:
                 raise StateError(
                     f"topic {topic!r} now has {len(partitions)} partitions, and had {self._partitions} when this process started: users "
-                    f"have moved to other partitions. Give all input topics the same count and {ANEW}"
+                    "have moved to other partitions",
+                    f"give all input topics the same count and {ANEW}",
                 )
 
     def refuse_other_topics(self) -> None:
@@ -46,7 +47,7 @@ class TopicHistory:
             described = describe_topics(self._settings, self._settings.topics)
             for topic, known in self._topic_ids.items():
                 if described.absent.get(topic) is Absence.MISSING:  # one that may no longer be described may well be there
-                    raise StateError(f"topic {topic!r} has been deleted; the stored state belongs to it: {ANEW}")
+                    raise StateError(f"topic {topic!r} has been deleted, and the stored state belongs to it", ANEW)
                 if topic in described.found:
                     _refuse_other_id(topic, known, described.found[topic].topic_id)
 
@@ -67,15 +68,16 @@ class TopicHistory:
         if troubles:
             self.refuse_other_topics()
             raise StateError(
-                f"Kafka does not hold what comes next: {'; '.join(troubles)}. Nothing is skipped silently: to go on without these "
-                f"records, {ANEW}; a longer retention of the topics prevents it"
+                f"Kafka does not hold what comes next: {'; '.join(troubles)}. Nothing is skipped silently",
+                f"to go on without these records, {ANEW}; a longer retention of the topics prevents it",
             )
 
     def truncated(self, places: list[str]) -> StateError:
         """The error for logs that were cut back behind what has been read."""
         return StateError(
             f"the log of {', '.join(places)} was cut back behind what has been read (an unclean leader election): the stored state counts "
-            f"records that Kafka no longer has; {ANEW}"
+            "records that Kafka no longer has",
+            ANEW,
         )
 
 
@@ -83,5 +85,6 @@ def _refuse_other_id(topic: str, known: str, current: str) -> None:
     if known and current and current != known:
         raise StateError(
             f"topic {topic!r} was deleted and created again (its id was {known}, now it is {current}): its offsets mean other records than "
-            f"the stored state counts; {ANEW}"
+            "the stored state counts",
+            ANEW,
         )

@@ -215,7 +215,8 @@ class RedisStore:
         if version.decode() != LAYOUT_VERSION:
             raise StateError(
                 f"the keys of task {task} under redis.namespace = {self.settings.namespace} have layout {version.decode()}, this program "
-                f"knows layout {LAYOUT_VERSION}: run the version that wrote them, or begin anew with a new redis.namespace"
+                f"knows layout {LAYOUT_VERSION}",
+                "run the version that wrote them, or begin anew with a new redis.namespace",
             )
 
 
