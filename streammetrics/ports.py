@@ -180,6 +180,19 @@ class Commit:
         return Outcome.WRITTEN if self.seq == seq + 1 else Outcome.CONFLICT
 
 
+DUE_SLICE = 20
+"""How many due users are read at a time, before a look at how large they are."""
+
+
+class DueBefore(NamedTuple):
+    """Users to read because they are due before `ms`, the earliest first: DUE_SLICE at a time, as many as `users_max`, or until their
+    states and totals have `bytes_max` bytes."""
+
+    ms: int
+    users_max: int
+    bytes_max: int
+
+
 @dataclass(frozen=True, slots=True)
 class Loaded:
     """Users read from the store: those asked for (absent: no state) and those due, and when the next one is due.
@@ -246,11 +259,8 @@ class Store(Protocol):
         """Raise the task's epoch, set its owner token, and return what the last commit left."""
         ...
 
-    def load(self, task: int, users: Collection[str], due_before_ms: int | None, due_max: int, totals: Collection[str] = ()) -> Loaded:
-        """Read users, and the totals of others, in one round trip; with `due_before_ms` also up to `due_max` users due before it.
-
-        The states and the totals of the due users are in the answer as well.
-        """
+    def load(self, task: int, users: Collection[str], due: DueBefore | None = None, totals: Collection[str] = ()) -> Loaded:
+        """Read users, the totals of others, and both of those that are due, in one round trip."""
         ...
 
     def commit(self, commit: Commit) -> Outcome:

@@ -178,7 +178,7 @@ class TaskRunner:
         if needs.users or needs.totals or needs.due_before_ms is not None:
             loaded = Loaded({})
             if asked or needs.totals or needs.due_before_ms is not None:
-                loaded = self.store.load(work.task, asked, needs.due_before_ms, self.rules.commit_users_max, needs.totals)
+                loaded = self.store.load(work.task, asked, self.rules.due_wanted(needs.due_before_ms), needs.totals)
             due = engine.take(state, needs, loaded.users, loaded.due, loaded.next_due_ms, self._placement(work.task), loaded.totals)
             work.weights.note(loaded.users)
         rest = None

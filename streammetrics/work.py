@@ -14,7 +14,7 @@ from typing import NamedTuple, ParamSpec, TypeVar
 import structlog
 
 from streammetrics.admission import Arrived, Decoded, users_of
-from streammetrics.ports import Commit, DeadLetter, Input, Outcome, Record
+from streammetrics.ports import Commit, DeadLetter, DueBefore, Input, Outcome, Record
 from streammetrics.task import TaskState
 from streammetrics.vitals import Trouble
 from streammetrics.weights import Weights
@@ -33,7 +33,8 @@ class WorkerRules:
     commit_users_max: int = 4_000
     """How many users of the stream a commit takes; as many again, whose sessions may have ended, are looked at with it."""
     commit_bytes_max: int = 32 << 20
-    """How many bytes the records of a commit, and the large users whom they concern, have; a single record may be more."""
+    """How many bytes the records of a commit, and the large users whom they concern, have; a single record may be more. So many bytes
+    again of users whose sessions may have ended are looked at with it."""
     cached_users_max: int = 200_000
     cached_bytes_max: int = 256 << 20
     """How many bytes of stored state the large users kept in memory may have."""
@@ -43,6 +44,10 @@ class WorkerRules:
     fenced_wait_seconds: float = 10.0
     retry_seconds_max: float = 0.0
     """How long the world may fail before the worker gives up; 0 means for ever."""
+
+    def due_wanted(self, before_ms: int | None) -> DueBefore | None:
+        """The users that are looked at with a commit because they are due; None: nobody is asked for."""
+        return None if before_ms is None else DueBefore(before_ms, self.commit_users_max, self.commit_bytes_max)
 
 
 class Backoff:

@@ -23,6 +23,7 @@ from streammetrics.ports import (
     Claim,
     Commit,
     DeadLetter,
+    DueBefore,
     Input,
     Loaded,
     Mark,
@@ -235,9 +236,9 @@ class FaultyStore:
                 else:
                     self._inner.claim(other, deed)
 
-    def load(self, task: int, users: Collection[str], due_before_ms: int | None, due_max: int, totals: Collection[str] = ()) -> Loaded:
+    def load(self, task: int, users: Collection[str], due: DueBefore | None = None, totals: Collection[str] = ()) -> Loaded:
         with self._network(task):
-            return self._inner.load(task, users, due_before_ms, due_max, totals)
+            return self._inner.load(task, users, due, totals)
 
     def view(
         self,

@@ -21,6 +21,7 @@ from streammetrics.report import Report
 from streammetrics.sessions import JoinRules
 from streammetrics.task import EngineRules
 from streammetrics.windows import Group, WindowRules
+from tests.adapters.store_contract import due_before
 from tests.oracle import Arrival, Idle, Settings, Step, Tick
 from tests.oracle import Group as OracleGroup
 
@@ -122,7 +123,8 @@ class Machine:
 
     def _step(self, batch: Arrived | None, tick_ms: int | None = None, flush: bool = False) -> None:
         needs = self.engine.needs(self.state, batch)
-        loaded = self.store.load(0, needs.users, needs.due_before_ms, self.due_max, needs.totals)
+        due_wanted = None if needs.due_before_ms is None else due_before(needs.due_before_ms, self.due_max)
+        loaded = self.store.load(0, needs.users, due_wanted, needs.totals)
         due = self.engine.take(self.state, needs, loaded.users, loaded.due, loaded.next_due_ms, totals=loaded.totals)
         self.engine.step(self.state, batch, due, self._idle, tick_ms, flush)
 

@@ -24,6 +24,7 @@ from streammetrics.report import Report
 from streammetrics.user_totals import TEAM_PAIRS_MAX
 from streammetrics.vitals import Vitals
 from streammetrics.windows import WindowRules
+from tests.adapters.store_contract import ALL_DUE
 from tests.machine import Machine, engine_of
 from tests.oracle import Arrival, Settings, Step, judge
 from tests.oracle.experiments import Scope, Sums, Times, experiments
@@ -162,7 +163,7 @@ def test_after_a_flush_nothing_of_a_user_stays(case: Case, rules: ExperimentRule
         machine.take([step])
         machine.commit()
     machine.finish(flush=True)
-    loaded = machine.store.load(0, ("u", "v"), 1 << 62, 1_000, ("u", "v"))
+    loaded = machine.store.load(0, ("u", "v"), ALL_DUE, ("u", "v"))
     assert (loaded.users, loaded.due, loaded.totals) == ({}, [], {})
     assert machine.state.users == {}
 
@@ -252,7 +253,7 @@ def take(machine: Machine, *steps: Arrival) -> None:
 
 def kept(machine: Machine, *users: str) -> tuple[dict[str, bytes], list[str], dict[str, bytes]]:
     """The totals of users, everybody who is due, and all cells, as they are stored."""
-    loaded = machine.store.load(0, (), 1 << 62, 1_000, users)
+    loaded = machine.store.load(0, (), ALL_DUE, users)
     return dict(loaded.totals), list(loaded.due), dict(machine.store.view([0], {}, {})[0].experiments)
 
 

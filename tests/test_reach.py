@@ -22,6 +22,7 @@ from streammetrics.reach import ALL, ReachBoard, Reaches, ReachLayout, ReachRule
 from streammetrics.sessions import ShownList as ShownByUser
 from streammetrics.state import decode_reach, encode_reach
 from streammetrics.windows import WindowRules
+from tests.adapters.store_contract import ALL_DUE
 from tests.machine import Machine, engine_of
 from tests.oracle import Settings, ShownList, judge
 from tests.oracle.tallies import window_end
@@ -145,7 +146,7 @@ def test_after_a_flush_nothing_of_a_user_stays(case: Case, patience_ms: int, rul
         machine.take([step])
         machine.commit()
     machine.finish(flush=True)
-    loaded = machine.store.load(0, ("u", "v"), 1 << 62, 1_000, ("u", "v"))
+    loaded = machine.store.load(0, ("u", "v"), ALL_DUE, ("u", "v"))
     assert (loaded.users, loaded.due, loaded.totals) == ({}, [], {})
 
 

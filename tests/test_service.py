@@ -20,7 +20,7 @@ from streammetrics.events import EventLimits, native_decoder
 from streammetrics.events.model import Event, Feedback, Impression
 from streammetrics.experiment_lives import ExperimentRules
 from streammetrics.ledger import Ledger
-from streammetrics.ports import Commit, DeadLetter, Input, Outcome, Polled, Store
+from streammetrics.ports import DUE_SLICE, Commit, DeadLetter, Input, Outcome, Polled, Store
 from streammetrics.reach import ReachBoard, ReachRules
 from streammetrics.report import Report
 from streammetrics.service import Worker
@@ -727,6 +727,22 @@ class TestCommits:
             assert 4 * 6_000 < largest() <= bytes_max
             bench.replace_worker()  # who does not know them yet
         assert bench.offsets == [users, 2 * users]
+        assert_exact(bench.store, bench.logs, bench.engine)
+
+    def test_large_users_whose_sessions_end_together_are_looked_at_a_few_with_each_commit(self) -> None:
+        users = 5 * DUE_SLICE
+        bench = Bench(commit_users_max=1_000, commit_bytes_max=5_000 * DUE_SLICE, commit_ms=1_000, records_max=5_000)
+        items = tuple(f"{number:0100}" for number in range(60))
+        for number in range(users):
+            shown = Impression(f"list-{number}", f"u{number}", START_MS, items)
+            bench.logs.append(Input(SETTINGS.inputs[0], 0), native(shown))
+        bench.turn(5, seconds=2.0)
+        bench.show(FAR_MS, user="end")
+        bench.click(FAR_MS, user="end")
+        for _ in bench.turns_until(lambda: settled(bench.store, bench.logs, sessions_open=1), seconds=2.0):
+            pass
+        gone = [len(commit.changes.users_gone) for commit in bench.store.written if commit.changes.users_gone]
+        assert gone == [DUE_SLICE] * 5
         assert_exact(bench.store, bench.logs, bench.engine)
 
     def test_a_record_that_is_larger_than_the_bound_is_committed_alone(self) -> None:

@@ -15,6 +15,7 @@ from streammetrics.experiment_lives import ExperimentRules, Span
 from streammetrics.ledger import ExperimentView, Ledger
 from streammetrics.state import decode_control
 from streammetrics.windows import WindowRules
+from tests.adapters.store_contract import ALL_DUE
 from tests.machine import Machine, engine_of
 from tests.strategies import Case, cases
 from tests.test_engine import assert_equals_brute_force, grades_text
@@ -57,7 +58,7 @@ def test_after_any_switches_windows_equal_brute_force_and_experiments_hold_what_
     counted = ExperimentRules(idle_ms=rules.idle_ms, patience_ms=rules.patience_ms, spans=spans)
     assert found(machine) == expected(case, machine, counted, flush=flush)
     if flush:
-        assert machine.store.load(0, (), 1 << 62, 1_000, ("u", "v")).totals == {}
+        assert machine.store.load(0, (), ALL_DUE, ("u", "v")).totals == {}
 
 
 def test_lists_of_the_time_before_experiments_were_switched_on_do_not_count_whenever_they_come() -> None:

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from streammetrics.ports import NO_BOUNDS, Claim, Commit, Loaded, Mark, Outcome, StoreNode, TaskView
+from streammetrics.ports import DUE_SLICE, NO_BOUNDS, Claim, Commit, DueBefore, Loaded, Mark, Outcome, StoreNode, TaskView
 
 STALE_MAX = 1_000
 """Room for users that have gone or have moved, besides as much as there are users, before all is built anew."""
@@ -72,12 +72,17 @@ class _Task:
         self.queue = [(due_ms, user) for user, due_ms in self.due.items()]
         heapq.heapify(self.queue)
 
-    def first_due(self, before_ms: int, count: int) -> tuple[list[str], int | None]:
-        """Up to `count` users due before a time, the earliest first, and when the next one is due."""
+    def first_due(self, wanted: DueBefore) -> tuple[list[str], int | None]:
+        """The users that are due, and when the next one is."""
         taken: list[tuple[int, str]] = []
+        taken_bytes = 0
         self._drop_stale(taken)
-        while self.queue and self.queue[0][0] < before_ms and len(taken) < count:
+        while self.queue and self.queue[0][0] < wanted.ms and len(taken) < wanted.users_max:
+            if len(taken) % DUE_SLICE == 0 and taken_bytes >= wanted.bytes_max:
+                break
             taken.append(heapq.heappop(self.queue))
+            user = taken[-1][1]
+            taken_bytes += len(self.users.get(user, b"")) + len(self.totals.get(user, b""))
             self._drop_stale(taken)
         next_due_ms = self.queue[0][0] if self.queue else None
         for entry in taken:  # they stay due until a commit says otherwise
@@ -100,7 +105,7 @@ class MemoryStore:
     >>> commit = Commit(0, claim.epoch, "mine", claim.seq + 1, changes)
     >>> store.commit(commit).value, store.commit(commit).value
     ('written', 'already')
-    >>> store.load(0, [], due_before_ms=91, due_max=10)
+    >>> store.load(0, [], DueBefore(91, users_max=10, bytes_max=1_000))
     Loaded(users={'u7': b'state'}, due=['u7'], next_due_ms=None, totals={})
     """
 
@@ -121,12 +126,12 @@ class MemoryStore:
             reaches = _since(own.reaches, own.reaches_from_ms) if committed else {}
             return Claim(own.epoch, own.seq, own.control, panes, tuple(own.panes), dict(own.experiments), reaches)
 
-    def load(self, task: int, users: Collection[str], due_before_ms: int | None, due_max: int, totals: Collection[str] = ()) -> Loaded:
+    def load(self, task: int, users: Collection[str], due: DueBefore | None = None, totals: Collection[str] = ()) -> Loaded:
         with self._lock:
             own = self._tasks.get(task, _Task())
-            due, next_due_ms = ([], None) if due_before_ms is None else own.first_due(due_before_ms, due_max)
-            found = {user: own.users[user] for user in (*users, *due) if user in own.users}
-            return Loaded(found, due, next_due_ms, {user: own.totals[user] for user in (*totals, *due) if user in own.totals})
+            first, next_due_ms = ([], None) if due is None else own.first_due(due)
+            found = {user: own.users[user] for user in (*users, *first) if user in own.users}
+            return Loaded(found, first, next_due_ms, {user: own.totals[user] for user in (*totals, *first) if user in own.totals})
 
     def commit(self, commit: Commit) -> Outcome:
         with self._lock:

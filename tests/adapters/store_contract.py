@@ -11,12 +11,16 @@ from typing import Any
 import pytest
 
 from streammetrics.changes import Changes
-from streammetrics.ports import Claim, Commit, Loaded, Mark, Outcome, Store, TaskView
+from streammetrics.ports import DUE_SLICE, Claim, Commit, DueBefore, Loaded, Mark, Outcome, Store, TaskView
 
 ODD_USERS = ["", "_", "u", "u_", " ", "\n", "\x00", "0", "a:b{c}", "\u00e9", "e\u0301", "日本", "\U0001f600", "\ufeff", "x" * 512]
 FOREVER = 1 << 62
-ALL_DUE = (FOREVER, 1_000_000)
+ALL_DUE = DueBefore(FOREVER, 1_000_000, 1 << 30)
 NOTHING = Loaded({}, [])
+
+
+def due_before(ms: int, users_max: int = 1_000) -> DueBefore:
+    return DueBefore(ms, users_max, 1 << 30)
 
 
 class Owner:
@@ -46,10 +50,8 @@ class Owner:
     def must_commit(self, **changes: Any) -> None:
         assert self.commit(**changes) is Outcome.WRITTEN
 
-    def load(
-        self, users: Collection[str] = (), due_before_ms: int | None = None, due_max: int = 1_000, totals: Collection[str] = ()
-    ) -> Loaded:
-        return self.store.load(self.task, users, due_before_ms, due_max, totals)
+    def load(self, users: Collection[str] = (), due: DueBefore | None = None, totals: Collection[str] = ()) -> Loaded:
+        return self.store.load(self.task, users, due, totals)
 
     def view(self) -> TaskView:
         return self.store.view([self.task], {}, {})[self.task]
@@ -58,7 +60,7 @@ class Owner:
 def everything(store: Store, task: int, users: Collection[str]) -> tuple[Mapping[int, TaskView], Loaded]:
     """All that readers can see of a task, save who owns it."""
     views = {task: replace(view, mark=Mark("", view.mark.seq)) for task, view in store.view([task], {}, {}).items()}
-    return views, store.load(task, users, *ALL_DUE, users)
+    return views, store.load(task, users, ALL_DUE, users)
 
 
 class StoreContract:
@@ -137,7 +139,7 @@ class StoreContract:
     def test_a_commit_without_a_claim_is_fenced(self, store: Store, task: int) -> None:
         for epoch in (0, 1, 7):
             assert store.commit(Commit(task, epoch, "a", 1, Changes(b"control", 0, users={"u": b"1"}))) is Outcome.FENCED
-        assert store.load(task, ["u"], None, 0) == NOTHING
+        assert store.load(task, ["u"]) == NOTHING
         assert store.claim(task, "a").seq == 0
 
     def test_the_new_owner_goes_on_with_the_next_number(self, store: Store, owner: Owner) -> None:
@@ -169,11 +171,11 @@ class StoreContract:
 
     # -- users ---------------------------------------------------------------------------------------------------------
 
-    @pytest.mark.parametrize("due_before_ms", [None, 0])
-    def test_users_are_read_back_and_unknown_ones_are_absent(self, owner: Owner, due_before_ms: int | None) -> None:
+    @pytest.mark.parametrize("asked", [None, due_before(0)])
+    def test_users_are_read_back_and_unknown_ones_are_absent(self, owner: Owner, asked: DueBefore | None) -> None:
         owner.must_commit(users={"a": b"\x00\xff", "b": b""})
-        assert owner.load(["a", "b", "c", "_"], due_before_ms).users == {"a": b"\x00\xff", "b": b""}
-        assert owner.load([], due_before_ms).users == {}
+        assert owner.load(["a", "b", "c", "_"], asked).users == {"a": b"\x00\xff", "b": b""}
+        assert owner.load([], asked).users == {}
 
     def test_the_last_commit_of_a_user_counts(self, owner: Owner) -> None:
         owner.must_commit(users={"a": b"1", "b": b"1"})
@@ -184,7 +186,7 @@ class StoreContract:
         users = {user: user.encode() for user in ODD_USERS}
         owner.must_commit(users=users, due=dict.fromkeys(users, 5))
         assert owner.load(ODD_USERS).users == users
-        loaded = owner.load([], due_before_ms=6)
+        loaded = owner.load([], due_before(6))
         assert loaded.users == users
         assert list(loaded.due) == sorted(ODD_USERS)
         assert owner.view().users == len(users)
@@ -197,42 +199,42 @@ class StoreContract:
     def test_users_that_are_gone_leave_the_users_and_the_due(self, owner: Owner) -> None:
         owner.must_commit(users={"a": b"1", "b": b"1"}, due={"a": 10, "b": 20})
         owner.must_commit(users_gone=["a", "never there"])
-        assert owner.load(["a", "b"], due_before_ms=100) == Loaded({"b": b"1"}, ["b"], None)
+        assert owner.load(["a", "b"], due_before(100)) == Loaded({"b": b"1"}, ["b"], None)
         assert owner.view().users == 1
 
     def test_a_commit_of_five_thousand_users_with_all_their_kin_is_whole(self, owner: Owner) -> None:
         users = {f"user-{number}": b"%d" % number for number in range(5_000)}
         owner.must_commit(users=users, due={user: number for number, user in enumerate(users)})
         assert owner.load(users).users == users
-        assert owner.load(users, due_before_ms=0).users == users
-        loaded = owner.load([], *ALL_DUE)
+        assert owner.load(users, due_before(0)).users == users
+        loaded = owner.load([], ALL_DUE)
         assert loaded.users == users
         assert list(loaded.due) == list(users)
         owner.must_commit(users_gone=list(users))
-        assert owner.load(users, *ALL_DUE) == NOTHING
+        assert owner.load(users, ALL_DUE) == NOTHING
 
     def test_tens_of_thousands_of_users_are_read_at_once(self, owner: Owner) -> None:
         users = {f"user-{number}": b"%d" % number for number in range(20_000)}
         owner.must_commit(users=users)
         assert owner.load([*users, "nobody"]).users == users
-        assert owner.load([*users, "nobody"], due_before_ms=0).users == users
+        assert owner.load([*users, "nobody"], due_before(0)).users == users
 
     def test_tasks_do_not_see_each_other(self, store: Store, tasks: itertools.count[int]) -> None:
         one, other = Owner(store, next(tasks)), Owner(store, next(tasks))
         one.must_commit(users={"u": b"1"}, due={"u": 10}, panes={0: b"p"})
-        assert other.load(["u"], *ALL_DUE) == NOTHING
+        assert other.load(["u"], ALL_DUE) == NOTHING
         assert store.view([other.task], {}, {}) == {}
 
     # -- due -----------------------------------------------------------------------------------------------------------
 
     def test_due_users_come_earliest_first_with_their_states_and_the_next_time(self, owner: Owner) -> None:
         owner.must_commit(users={"a": b"1", "b": b"2", "c": b"3", "x": b"4"}, due={"a": 30, "b": 10, "c": 20})
-        assert owner.load(["x"], due_before_ms=25) == Loaded({"x": b"4", "b": b"2", "c": b"3"}, ["b", "c"], 30)
+        assert owner.load(["x"], due_before(25)) == Loaded({"x": b"4", "b": b"2", "c": b"3"}, ["b", "c"], 30)
 
     def test_the_bound_of_the_due_time_is_exclusive(self, owner: Owner) -> None:
         owner.must_commit(users={"a": b"1"}, due={"a": 10})
-        assert owner.load([], due_before_ms=10) == Loaded({}, [], 10)
-        assert owner.load([], due_before_ms=11) == Loaded({"a": b"1"}, ["a"], None)
+        assert owner.load([], due_before(10)) == Loaded({}, [], 10)
+        assert owner.load([], due_before(11)) == Loaded({"a": b"1"}, ["a"], None)
 
     @pytest.mark.parametrize(("due_max", "due", "next_due_ms"), [(0, [], 1), (1, ["a"], 2), (2, ["a", "b"], 2), (3, ["a", "b", "c"], None)])
     def test_no_more_due_users_come_than_wanted_and_the_rest_remain_due(
@@ -241,8 +243,20 @@ class StoreContract:
         users = {"a": b"1", "b": b"2", "c": b"3"}
         owner.must_commit(users=users, due={"c": 2, "b": 2, "a": 1})
         for _ in range(2):  # reading does not use them up
-            loaded = owner.load([], due_before_ms=100, due_max=due_max)
+            loaded = owner.load([], due_before(100, due_max))
             assert loaded == Loaded({user: users[user] for user in due}, due, next_due_ms)
+
+    @pytest.mark.parametrize(
+        ("bytes_max", "slices"), [(0, 0), (1, 1), (DUE_SLICE * 30, 1), (DUE_SLICE * 30 + 1, 2), (DUE_SLICE * 60 + 1, 3), (1 << 30, 3)]
+    )
+    def test_due_users_come_until_their_states_and_totals_have_the_bytes_wanted(self, owner: Owner, bytes_max: int, slices: int) -> None:
+        users = [f"user-{number:02}" for number in range(2 * DUE_SLICE + 5)]
+        due = {user: number for number, user in enumerate(users)}
+        owner.must_commit(users=dict.fromkeys(users, bytes(20)), totals=dict.fromkeys(users, bytes(10)), due=due)
+        found = users[: slices * DUE_SLICE]
+        next_due_ms = len(found) if len(found) < len(users) else None
+        expected = Loaded(dict.fromkeys(found, bytes(20)), found, next_due_ms, dict.fromkeys(found, bytes(10)))
+        assert owner.load([], DueBefore(1_000, 1_000, bytes_max)) == expected
 
     def test_without_a_bound_nobody_is_due(self, owner: Owner) -> None:
         owner.must_commit(users={"a": b"1"}, due={"a": 0})
@@ -251,31 +265,31 @@ class StoreContract:
     def test_a_user_put_without_a_due_time_keeps_the_one_it_has(self, owner: Owner) -> None:
         owner.must_commit(users={"a": b"1"}, due={"a": 10})
         owner.must_commit(users={"a": b"2"})
-        assert owner.load([], due_before_ms=11) == Loaded({"a": b"2"}, ["a"], None)
+        assert owner.load([], due_before(11)) == Loaded({"a": b"2"}, ["a"], None)
 
     @pytest.mark.parametrize("moved_ms", [5, 15, 10])
     def test_a_due_time_can_move_to_and_fro(self, owner: Owner, moved_ms: int) -> None:
         owner.must_commit(users={"a": b"1", "b": b"1"}, due={"a": 10, "b": 12})
         for due_ms in (moved_ms, 10, moved_ms, 10):
             owner.must_commit(due={"a": due_ms})
-        assert owner.load([], due_before_ms=11) == Loaded({"a": b"1"}, ["a"], 12)
+        assert owner.load([], due_before(11)) == Loaded({"a": b"1"}, ["a"], 12)
         owner.must_commit(due={"a": moved_ms})
-        assert owner.load([], due_before_ms=moved_ms).due == (["b"] if moved_ms > 12 else [])
-        assert sorted(owner.load([], *ALL_DUE).due) == ["a", "b"]
+        assert owner.load([], due_before(moved_ms)).due == (["b"] if moved_ms > 12 else [])
+        assert sorted(owner.load([], ALL_DUE).due) == ["a", "b"]
 
     @pytest.mark.parametrize("due_ms", [0, 1, 1_732_183_200_123, 253_402_300_799_999 + 31_622_400_000])
     def test_due_times_are_exact_to_the_millisecond(self, owner: Owner, due_ms: int) -> None:
         owner.must_commit(users={"a": b"1"}, due={"a": due_ms})
-        assert owner.load([], due_before_ms=due_ms).next_due_ms == due_ms
-        assert owner.load([], due_before_ms=due_ms + 1).due == ["a"]
+        assert owner.load([], due_before(due_ms)).next_due_ms == due_ms
+        assert owner.load([], due_before(due_ms + 1)).due == ["a"]
 
     def test_a_user_whose_state_is_gone_may_still_be_due(self, owner: Owner) -> None:
         owner.must_commit(users={"a": b"1", "b": b"1"}, due={"a": 10, "b": 20}, totals={"a": b"sums"})
         owner.must_commit(users_gone=["a"], due={"a": 30})
-        assert owner.load(["a"], *ALL_DUE) == Loaded({"b": b"1"}, ["b", "a"], None, {"a": b"sums"})
+        assert owner.load(["a"], ALL_DUE) == Loaded({"b": b"1"}, ["b", "a"], None, {"a": b"sums"})
         assert owner.view().users == 1
         owner.must_commit(users_gone=["a"], totals_gone=["a"])
-        assert owner.load(["a"], *ALL_DUE) == Loaded({"b": b"1"}, ["b"], None)
+        assert owner.load(["a"], ALL_DUE) == Loaded({"b": b"1"}, ["b"], None)
 
     # -- totals and experiments ----------------------------------------------------------------------------------------
 
@@ -290,7 +304,7 @@ class StoreContract:
     def test_the_totals_of_users_who_are_due_come_with_them(self, owner: Owner) -> None:
         sums = {user: user.encode() for user in "abcd"}
         owner.must_commit(users={"a": b"1", "x": b"x"}, due={"a": 30, "b": 10, "c": 20, "x": 15}, totals=sums)
-        loaded = owner.load(["x"], due_before_ms=25, due_max=2, totals=["d", "e"])
+        loaded = owner.load(["x"], due_before(25, 2), totals=["d", "e"])
         assert loaded == Loaded({"x": b"x"}, ["b", "x"], 20, {"b": b"b", "d": b"d"})
         assert owner.load(["x"], totals=["d"]) == Loaded({"x": b"x"}, [], None, {"d": b"d"})
 
@@ -298,7 +312,7 @@ class StoreContract:
         texts = {text: text.encode() for text in ODD_USERS}
         owner.must_commit(totals=texts, experiments=texts, due=dict.fromkeys(texts, 5))
         assert owner.load(totals=ODD_USERS).totals == texts
-        assert owner.load([], *ALL_DUE).totals == texts
+        assert owner.load([], ALL_DUE).totals == texts
         assert owner.view().experiments == texts
         assert store.claim(owner.task, "next").experiments == texts
 
@@ -306,8 +320,8 @@ class StoreContract:
         sums = {f"user-{number}": b"%d" % number for number in range(12_001)}
         owner.must_commit(totals=sums, due={user: number for number, user in enumerate(sums)}, users=sums)
         assert owner.load(sums, totals=sums) == Loaded(sums, [], None, sums)
-        assert owner.load(["user-7"], 0, totals=sums) == Loaded({"user-7": b"7"}, [], 0, sums)
-        assert owner.load([], *ALL_DUE).totals == sums
+        assert owner.load(["user-7"], due_before(0), totals=sums) == Loaded({"user-7": b"7"}, [], 0, sums)
+        assert owner.load([], ALL_DUE).totals == sums
         owner.must_commit(totals_gone=list(sums))
         assert owner.load(totals=sums).totals == {}
 
@@ -385,7 +399,7 @@ class StoreContract:
     def test_what_was_handed_out_does_not_change_later(self, owner: Owner) -> None:
         owner.must_commit(users={"a": b"1"}, due={"a": 1}, panes={0: b"p"})
         owner.must_commit(totals={"a": b"1"}, experiments={"1": b"1"})
-        view, loaded, claimed = owner.view(), owner.load(["a"], 2), owner.store.claim(owner.task, owner.token)
+        view, loaded, claimed = owner.view(), owner.load(["a"], due_before(2)), owner.store.claim(owner.task, owner.token)
         owner.must_commit(users={"a": b"2", "b": b"2"}, panes={1: b"q"}, panes_gone=[0], totals={"a": b"2"}, experiments_gone=["1"])
         assert (dict(view.panes), loaded.users, dict(claimed.panes)) == ({0: b"p"}, {"a": b"1"}, {0: b"p"})
         assert (loaded.totals, view.experiments, claimed.experiments) == ({"a": b"1"}, {"1": b"1"}, {"1": b"1"})

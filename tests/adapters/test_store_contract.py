@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from streammetrics.adapters import memory_store
 from streammetrics.adapters.memory_store import MemoryStore
-from tests.adapters.store_contract import FOREVER, Owner, StoreContract
+from tests.adapters.store_contract import FOREVER, Owner, StoreContract, due_before
 
 
 class TestMemoryStore(StoreContract):
@@ -33,7 +33,7 @@ def test_due_users_are_those_of_a_sorted_list_however_they_moved(moves: list[dic
         due = {user: due_ms for user, due_ms in (due | put).items() if user not in gone}
         order = sorted(due, key=lambda user: (due[user], user))
         expected = [user for user in order if due[user] < before_ms][:due_max]
-        loaded = owner.load([], before_ms, due_max)
+        loaded = owner.load([], due_before(before_ms, due_max))
         assert loaded.due == expected
         assert loaded.next_due_ms == next((due[user] for user in order[len(expected) :]), None)
 
@@ -69,7 +69,7 @@ def test_nothing_of_users_that_are_gone_remains() -> None:
             users = [f"user-{number}" for number in range(start, start + 1_000)]
             owner.must_commit(users={user: b"%-200s" % user.encode() for user in users}, due=dict.fromkeys(users, start))
         peak = tracemalloc.get_traced_memory()[0] - empty
-        while due := owner.load([], FOREVER, due_max=1_000).due:
+        while due := owner.load([], due_before(FOREVER)).due:
             owner.must_commit(users_gone=due)
         del users, due
         rest = tracemalloc.get_traced_memory()[0] - empty

@@ -34,7 +34,7 @@ def measure(commits: int) -> dict[str, float]:
             taken.append(1_000 * (time.perf_counter() - began))
             if outcome is not Outcome.WRITTEN:
                 raise WrongAnswerError(f"commit {number + 1} was {outcome.value}")
-        last = store.load(0, users, None, 0).users
+        last = store.load(0, users).users
         if last != users:
             raise WrongAnswerError("the last commit is not what is read back")
         store.close()

@@ -136,7 +136,7 @@ class Timed:
         began = time.process_time()
         needs = engine.needs(state, batch)
         asked = time.process_time()
-        loaded = self.store.load(0, needs.users, needs.due_before_ms, WorkerRules().commit_users_max, needs.totals)
+        loaded = self.store.load(0, needs.users, WorkerRules().due_wanted(needs.due_before_ms), needs.totals)
         answered = time.process_time()
         due = engine.take(state, needs, loaded.users, loaded.due, loaded.next_due_ms, totals=loaded.totals)
         engine.step(state, batch, due, flush=flush)

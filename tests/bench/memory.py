@@ -50,7 +50,7 @@ class Task:
 
     def step(self, batch: Arrived | None) -> None:
         needs = self.engine.needs(self.state, batch)
-        loaded = self.store.load(0, needs.users, needs.due_before_ms, WorkerRules().commit_users_max, needs.totals)
+        loaded = self.store.load(0, needs.users, WorkerRules().due_wanted(needs.due_before_ms), needs.totals)
         due = self.engine.take(self.state, needs, loaded.users, loaded.due, loaded.next_due_ms, totals=loaded.totals)
         self.engine.step(self.state, batch, due)
 

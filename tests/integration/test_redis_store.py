@@ -20,7 +20,7 @@ from streammetrics.adapters.redis.store import RedisStore, TaskKeys
 from streammetrics.changes import Changes
 from streammetrics.errors import ConfigError, StateError, StoreError
 from streammetrics.ports import Commit, Outcome, Store
-from tests.adapters.store_contract import ALL_DUE, Owner, StoreContract, everything
+from tests.adapters.store_contract import ALL_DUE, Owner, StoreContract, due_before, everything
 from tests.servers.process import HOST, free_port, wait_until
 from tests.servers.redis import RedisCluster, RedisServer
 
@@ -124,6 +124,7 @@ def test_redis_answers_as_memory_does_whatever_is_asked(
     redis_server: RedisServer, steps: list[str | Commit], before_ms: int, due_max: int
 ) -> None:
     """A token stands for a claim by it."""
+    due = due_before(before_ms, due_max)
     memory, namespace = MemoryStore(), f"alike-{next(EXAMPLES)}"
     store = RedisStore(RedisConnection(url=redis_server.url, namespace=namespace))
     for step in steps:
@@ -135,7 +136,7 @@ def test_redis_answers_as_memory_does_whatever_is_asked(
             assert replace(claimed, pane_starts=()) == replace(expected, pane_starts=())
         everyone = ["a", "b", "_", "é", ""]
         assert everything(store, 0, everyone) == everything(memory, 0, everyone)
-        assert store.load(0, ["a"], before_ms, due_max, ["b"]) == memory.load(0, ["a"], before_ms, due_max, ["b"])
+        assert store.load(0, ["a"], due, ["b"]) == memory.load(0, ["a"], due, ["b"])
     store.close()
 
 
@@ -146,7 +147,7 @@ def test_scripts_that_the_server_has_forgotten_are_sent_again(store: RedisStore,
     owner = Owner(store, 0)
     owner.must_commit(users={"a": b"1"}, due={"a": 1})
     with redis_server.client() as client:
-        for ask in (owner.must_commit, lambda: owner.load(["a"], 2), owner.view, lambda: store.claim(0, "next")):
+        for ask in (owner.must_commit, lambda: owner.load(["a"], due_before(2)), owner.view, lambda: store.claim(0, "next")):
             client.script_flush()
             ask()
 
@@ -173,7 +174,7 @@ def test_state_and_number_outlive_a_restart(store: RedisStore, redis_server: Red
 def test_a_server_that_hangs_is_an_error_with_the_setting_to_look_at(store: RedisStore, redis_server: RedisServer) -> None:
     owner = Owner(store, 0)
     redis_server.hang()
-    for ask in (lambda: store.commit(owner.next()), lambda: store.load(0, ["a"], None, 1)):
+    for ask in (lambda: store.commit(owner.next()), lambda: store.load(0, ["a"])):
         began = time.monotonic()
         with pytest.raises(StoreError, match=r"redis\.socket_timeout_ms"):
             ask()
@@ -500,7 +501,7 @@ def test_commits_go_on_while_the_slot_of_their_task_moves(cluster_store: RedisSt
             with node.client() as client_of_node:
                 client_of_node.execute_command("CLUSTER SETSLOT", slot, "NODE", new_id)
         owner.must_commit(users={"d": b"4"}, due={"d": 4}, totals={"d": b"v"})
-    loaded = owner.load([], *ALL_DUE)
+    loaded = owner.load([], ALL_DUE)
     assert (loaded.users, loaded.totals) == ({"b": b"2", "c": b"3", "d": b"4"}, {"b": b"u", "d": b"v"})
     assert (owner.view().panes, owner.view().experiments) == ({1: b"q"}, {"2": b"f"})
     assert owner.view().mark.seq == 5

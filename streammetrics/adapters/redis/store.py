@@ -22,7 +22,7 @@ from streammetrics.adapters.redis.client import Client, LazyClient, RedisConnect
 from streammetrics.adapters.redis.facts import RedisFacts, merged, read_facts
 from streammetrics.adapters.redis.transaction import Command, transact
 from streammetrics.errors import StateError
-from streammetrics.ports import NO_BOUNDS, Claim, Commit, Loaded, Mark, Outcome, StoreNode, TaskView
+from streammetrics.ports import DUE_SLICE, NO_BOUNDS, Claim, Commit, DueBefore, Loaded, Mark, Outcome, StoreNode, TaskView
 
 Answer = TypeVar("Answer")
 
@@ -99,21 +99,21 @@ class RedisStore:
         panes, reaches = _panes(fields_read, values)
         return Claim(int(epoch), int(seq), control, panes, tuple(map(int, starts)), _cells(cells), reaches)
 
-    def load(self, task: int, users: Collection[str], due_before_ms: int | None, due_max: int, totals: Collection[str] = ()) -> Loaded:
+    def load(self, task: int, users: Collection[str], due: DueBefore | None = None, totals: Collection[str] = ()) -> Loaded:
         """See `Store.load`. Users alone are read in slices without a script, which costs Redis less: only their owner writes them."""
         keys, asked, wanted = self._keys(task), list(users), list(totals)
         fields, total_fields = [_field(user) for user in asked], [_field(user) for user in wanted]
-        if due_before_ms is None:
+        if due is None:
             states, sums = self._ask(lambda client: _read(client, ((keys.users, fields), (keys.totals, total_fields))))
             return Loaded(_present(asked, states), [], None, _present(wanted, sums))
-        args: tuple[str | int, ...] = (due_before_ms, due_max, len(fields), *fields, *total_fields)
+        args: tuple[str | int, ...] = (*due, DUE_SLICE, len(fields), *fields, *total_fields)
         members, due_parts, due_sums, parts, sum_parts, next_due = self._ask(
             lambda client: self._load(client, (keys.users, keys.due, keys.totals), args)
         )
-        due = [_user(member) for member in members]
-        found = _present(asked, chain.from_iterable(parts)) | _present(due, chain.from_iterable(due_parts))
-        found_sums = _present(wanted, chain.from_iterable(sum_parts)) | _present(due, chain.from_iterable(due_sums))
-        return Loaded(found, due, None if next_due is None else int(float(next_due)), found_sums)
+        first = [_user(member) for member in members]
+        found = _present(asked, chain.from_iterable(parts)) | _present(first, chain.from_iterable(due_parts))
+        found_sums = _present(wanted, chain.from_iterable(sum_parts)) | _present(first, chain.from_iterable(due_sums))
+        return Loaded(found, first, None if next_due is None else int(float(next_due)), found_sums)
 
     def commit(self, commit: Commit) -> Outcome:
         """See `Store.commit`. What is queued by MULTI goes through whole, or not at all when `ctl` has changed since it was judged."""
