@@ -16,13 +16,17 @@ const METRICS = {
   precision: "Precision", hit_rate: "Hit rate", item_hit_rate: "Item hit rate", user_hit_rate: "User hit rate",
 };
 const REASONS = {
-  late: "older than the allowed lateness", future: "dated in the future", duplicate: "repeats a list of its session",
-  session_full: "its session has too many events", too_many_groups: "one group more than the limit", too_many_lists: "one open list more than the limit",
-  too_many_variants: "one variant more than the limit", experiment_lists_full: "its user has too many lists in an experiment",
-  bad_json: "not JSON", bad_ts: "time is not readable", bad_type: "neither impression nor feedback", bad_id: "an id is not usable",
-  empty: "an empty record", missing_field: "a field is missing", orphan: "its list was not seen", out_of_list: "its list does not show the item",
-  too_old: "came too long after its list", unknown_action: "no grade for its action", matched: "counts for a list", repeated: "said before",
-  key_mismatch: "its key belongs to another partition", events: "read",
+  events: "read", empty: "an empty record", oversized: "larger than the limit", bad_json: "not JSON",
+  bad_type: "neither impression nor feedback", missing_field: "a field is missing", bad_id: "an id is not usable",
+  bad_ts: "time is not readable", bad_value: "its value is no number", bad_position: "its positions do not fit together",
+  bad_label: "a label is not usable", too_many_items: "more items than the limit", too_many_experiments: "more experiments than the limit",
+  future: "dated in the future", late: "older than the allowed lateness", session_full: "its session has too many events",
+  too_many_groups: "one group more than the limit", too_many_lists: "one open list more than the limit",
+  too_many_variants: "one variant more than the limit", matched: "counts for a list", repeated: "said before",
+  orphan: "its list was not seen", out_of_list: "its list does not show the item", too_old: "came too long after its list",
+  unknown_action: "no grade for its action", duplicate: "repeats a list of its session",
+  key_mismatch: "its key belongs to another partition", experiment_lists_full: "its user has too many lists in an experiment",
+  too_many_teams: "more teams than are compared",
 };
 const whole = new Intl.NumberFormat("en");
 const compact = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
