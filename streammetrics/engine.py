@@ -264,6 +264,8 @@ class Engine:
         if looked not in (NEVER, FOREVER):
             looked = pane_start(looked - state.entering_ms, self.rules.pane_ms)
         state.entered_before = max(state.entered_before, looked)
+        if state.entered_before > state.promised_until:  # who has lists of former rules has been looked at, and is due by these now
+            state.entering_ms = self.entering_ms
         for start in [start for start in state.reaches if start < state.entered_before]:
             del state.reaches[start]
 

@@ -126,7 +126,9 @@ class TaskState:
         self.counted_from = NEVER
         """The least time of lists that count in experiments (ms): what was shown before they were switched on does not."""
         self.entering_ms = 0
-        """The greatest time that lists have had to wait, under any rules that this state has seen."""
+        """The greatest time that lists have to wait, under the rules or under former ones that some lists came under."""
+        self.promised_until = NEVER
+        """The time up to which lists may have come under former rules (ms)."""
         self.reaches: Reaches = {}
         """Of the panes of which lists may still enter."""
         self.reaches_dirty: set[int] = set()

@@ -53,7 +53,7 @@ def open_task(
     state.panes = {start: decode_pane(pane) for start, pane in panes.items() if start >= stored.pane_from}
     state.pane_starts = set(pane_starts)
     state.entered_before, state.lives.next_number = stored.entered_before, stored.lives_from
-    state.entering_ms = max(state.entering_ms, stored.entering_ms)
+    state.entering_ms, state.promised_until = max(state.entering_ms, stored.entering_ms), stored.newest
     if rules.experiments is not None:
         state.joined = {day: [matched, unmatched] for day, matched, unmatched in stored.joined}
     _open_reaches(state, rules, stored, reaches)

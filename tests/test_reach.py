@@ -246,9 +246,37 @@ def test_who_was_promised_more_patience_is_waited_for_though_it_has_become_less(
     take(machine, shown("clock", START_MS + 700))
     assert {end for _, end in shown_now(machine)} == {START_MS - 100}
     take(machine, shown("clock", START_MS + 900))
-    take(machine, shown("clock", START_MS + 900))
     assert {end for _, end in shown_now(machine)} == {START_MS + 100}
     assert all_traffic(machine)[100] == (1, {1: 1, 3: 1})
+
+
+def test_it_is_forgotten_once_everybody_of_then_has_been_waited_for() -> None:
+    patient = Machine(engine_of(SETTINGS, reach=ReachRules(panes=10, patience_ms=300)), SETTINGS)
+    take(patient, shown("u", START_MS))
+    machine = machine_of(store=patient.store)
+    ends = []
+    for at in range(100, 1_501, 100):
+        take(machine, shown("clock", START_MS + at))
+        take(machine, shown("clock", START_MS + at))
+        ends.append(max(end for _, end in shown_now(machine) if end is not None) - START_MS - at)
+    assert ends == [-800] * 8 + [-500] * 7  # the pane of the first list ends at 100, and all of it has entered 800 later
+
+
+@given(st.data(), cases(), PATIENCE, st.booleans())
+def test_whatever_is_shown_while_patience_changes_is_what_brute_force_says(
+    data: st.DataObject, case: Case, patience_ms: int, flush: bool
+) -> None:
+    machine, seen = machine_for(case, patience_ms), Shown()
+    for batch in data.draw(batches(case.steps)):
+        machine.take(batch)
+        if data.draw(st.booleans()):
+            machine.commit()
+            seen |= shown_now(machine)
+            machine.engine = machine_for(case, data.draw(PATIENCE)).engine
+            machine.open()
+    machine.finish(flush)
+    seen |= shown_now(machine)
+    assert seen == expected(final_lists(case, machine, flush=flush), case.settings, seen)
 
 
 def test_where_a_user_was_is_kept_while_a_list_of_his_may_still_enter() -> None:
