@@ -28,6 +28,7 @@ CHUNK_BYTES_MAX = 16 << 20
 """A chunk of long lines ends here, so that memory stays small."""
 SKIP_BYTES = 1 << 16
 NO_TIMESTAMP = -1
+FIRST_LINE = 1
 
 _GZIP = b"\x1f\x8b"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -67,7 +68,7 @@ class Lines:
         has_place = self._text not in (None, self._raw) and not self._raw.closed and self._raw.seekable()
         return self._raw.tell() if has_place else self._bytes_here
 
-    def take(self, count: int, first: int = 1) -> list[Record]:
+    def take(self, count: int, first: int = FIRST_LINE) -> list[Record]:
         """Up to `count` lines that are not blank and whose number is at least `first`. Raises SourceError."""
         records: list[Record] = []
         chunk_ends = self._bytes_here + CHUNK_BYTES_MAX
@@ -207,7 +208,7 @@ class FileSource:
 
     def start(self, task: int, offsets: Mapping[Input, int]) -> Mapping[Input, int]:
         """Begin each input at the line of its offset (absent: the first). Lines that have been passed do not come again."""
-        self._first = {place: offsets.get(place, 1) for place in self._lines}
+        self._first = {place: offsets.get(place, FIRST_LINE) for place in self._lines}
         self._started = True
         return dict(self._first)
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import click
 from rich.console import Console
 from rich.progress import DownloadColumn, TaskProgressColumn, TimeRemainingColumn, TransferSpeedColumn
 
-from streammetrics.adapters.file_source import STDIN, FileSource
+from streammetrics.adapters.file_source import FIRST_LINE, STDIN, FileSource
 from streammetrics.commands.logs import configure_quiet_logs
 from streammetrics.commands.output_paths import require_distinct
 from streammetrics.commands.progress import progress_bar
@@ -19,9 +20,11 @@ from streammetrics.config import Settings
 from streammetrics.metrics import TallyLayout
 from streammetrics.report import Report
 
+LOOK = "is it a file of events, and events.format the right one? --dead-letters says of each line that was refused why"
+
 
 def replay_and_show(settings: Settings, files: Sequence[str], outputs: Outputs, *, flush: bool, quiet: bool) -> None:
-    """Replay the files and print what came out; `quiet` prints nothing. Raises as `replay` does, ConfigError for paths at odds."""
+    """Replay the files and print what came out; `quiet` prints warnings only. Raises as `replay` does, ConfigError for paths at odds."""
     written = {"--panes": outputs.panes, "--report": outputs.report, "--dead-letters": outputs.dead_letters}
     require_distinct((Path(file) for file in files if file != STDIN), written)
     configure_quiet_logs(settings.log.level, settings.log.format)
@@ -33,8 +36,15 @@ def replay_and_show(settings: Settings, files: Sequence[str], outputs: Outputs, 
             update(completed=source.bytes_read, total=source.bytes_total)
 
         report, engine = replay(settings, files, outputs, flush=flush, progress=told)
+    for name in _barren(report):
+        click.echo(f"streammetrics: warning: no line of {'standard input' if name == STDIN else name} holds an event: {LOOK}", err=True)
     if console is not None:
         _show(console, settings, report, engine.layout, flush)
+
+
+def _barren(report: Report) -> list[str]:
+    """The files of which lines were read, and no event was found in any."""
+    return [each.topic for each in report.inputs if each.watermark_ms is None and (each.offset or FIRST_LINE) > FIRST_LINE]
 
 
 def _show(console: Console, settings: Settings, report: Report, layout: TallyLayout, flush: bool) -> None:

@@ -307,10 +307,35 @@ def test_a_name_that_turns_the_reading_direction_forges_nothing_in_the_table(tmp
 
 def test_an_empty_file_is_no_error(tmp_path: Path) -> None:
     path = tmp_path / "events"
-    path.write_bytes(b"\n\n")
-    done = called("replay", path)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "no lists" in done.stdout
+    for content in (b"", b"\n\n"):
+        path.write_bytes(content)
+        done = called("replay", path)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "no lists" in done.stdout
+
+
+@pytest.mark.parametrize("quiet", [[], ["--quiet"]])
+def test_a_file_without_any_event_is_told_of_by_name_and_the_others_count(quiet: list[str], tmp_path: Path) -> None:
+    good, other = write(tmp_path / "good", sent(CLEAN, 200)), tmp_path / "other"
+    other.write_text('{"index":{}}\nnot JSON\n')
+    done = called("replay", good, other, *quiet)
+    assert (done.returncode, done.stderr.splitlines()) == (
+        0,
+        [
+            f"streammetrics: warning: no line of {other} holds an event: is it a file of events, and events.format the right one? "
+            "--dead-letters says of each line that was refused why"
+        ],
+    )
+    assert "no line of standard input holds" in called("replay", "-", *quiet, stdin=b"{}\n").stderr
+    other.write_text('{"application":"shop","query_id":"q","client_id":"u","user_query":"x","timestamp":"2024-11-21T10:00:00Z"}\n')
+    neither = called("replay", other, *quiet, "--set", "events.format=ubi")
+    assert f"no line of {other} holds" in neither.stderr
+
+
+def test_a_file_of_late_events_holds_events(tmp_path: Path) -> None:
+    old = tmp_path / "old"
+    old.write_text('{"type":"impression","impression_id":"a","user_id":"u","ts":0,"items":["x"]}\n')
+    assert called("replay", write(tmp_path / "good", sent(CLEAN, 200)), old).stderr == ""
 
 
 def test_the_looks_at_an_experiment_do_not_depend_on_how_the_file_comes_or_on_commits(tmp_path: Path) -> None:
