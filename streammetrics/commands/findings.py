@@ -21,6 +21,7 @@ from streammetrics.experiments.verdict import percent
 from streammetrics.history import History, Look, look_at
 from streammetrics.shown_text import fit
 
+GIVE_A_REPORT: Final = "give what `replay --report` wrote or /api/report served"
 SCOPE_WORDS: Final = {SINCE_START: "since it began", THIS_DAY: "on this UTC day"}
 """The scopes in the order and the words that people read."""
 EARLIEST_MS: Final = -4 * MS_MAX - DAY_MS
@@ -65,7 +66,7 @@ class Findings:
 def findings_of(plain: object, where: str) -> Findings:
     """The findings of a report given as plain JSON values. Raises StreammetricsError when `where` holds something else."""
     if not isinstance(plain, Mapping) or "experiments" not in plain:
-        raise StreammetricsError(f"{where} is no report with experiments: give what `replay --report` wrote or /api/report served")
+        raise StreammetricsError(f"{where} is no report with experiments: {GIVE_A_REPORT}")
     try:
         experiments = msgspec.convert(plain["experiments"], tuple[ExperimentReport, ...])
         history = History.from_json(plain.get("history", []))

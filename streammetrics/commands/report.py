@@ -9,7 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from streammetrics.adapters.file_source import standard_input
-from streammetrics.commands.findings import Findings, findings_of, to_json
+from streammetrics.commands.findings import GIVE_A_REPORT, Findings, findings_of, to_json
 from streammetrics.commands.logs import configure_quiet_logs
 from streammetrics.commands.output_paths import require_distinct, standard_output
 from streammetrics.commands.terminal import output_console
@@ -73,7 +73,7 @@ def _read(file: Path, where: str) -> object:
     try:
         return msgspec.json.decode(content)
     except msgspec.DecodeError as error:
-        raise StreammetricsError(f"{where} is not JSON: {error}") from error
+        raise StreammetricsError(f"{where} is no report, for it is not JSON ({error}): {GIVE_A_REPORT}") from error
     except RecursionError:
         raise StreammetricsError(f"{where} is no report: its JSON is nested too deeply") from None
 

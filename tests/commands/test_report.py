@@ -88,7 +88,9 @@ def test_what_cannot_be_read_or_written_is_said(saved: Path, tmp_path: Path) -> 
     assert (missing.returncode, missing.stdout) == (2, "")
     assert "none.json: cannot be read: No such file" in missing.stderr
     broken = called("report", "-", stdin=b"{")
-    assert (broken.returncode, "standard input is not JSON" in broken.stderr) == (1, True)
+    assert (broken.returncode, "standard input is no report, for it is not JSON" in broken.stderr) == (1, True)
+    events = called("report", "-", stdin=b'{"type":"impression"}\n{"type":"feedback"}\n')
+    assert (events.returncode, "give what `replay --report` wrote or /api/report served" in events.stderr) == (1, True)
     other = called("report", "-", stdin=b'{"windows":[]}')
     assert (other.returncode, "no report with experiments" in other.stderr) == (1, True)
     unknown = called("report", saved, "--experiment", "rankr")
