@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -29,7 +30,7 @@ DEFAULT_METRICS: Final = ("ndcg@10", "mrr@10", "recall@100", "map")
 DESCRIPTION: Final = """\
 Evaluate a TREC run file against relevance judgments, or compare two runs.
 
-RUN has six columns (query Q0 document rank score tag), QRELS four (query iteration document grade); both may be gzipped, and one of
+RUN has six columns (query Q0 document rank score tag), QRELS four (query iteration document grade); both may be gzipped, and one of \
 them may be - for standard input. Documents are ranked by score; queries that are in one of the files only are left out and counted.
 """
 
@@ -41,8 +42,8 @@ Examples:
   {prog} baseline.txt qrels.txt --compare candidate.txt -m ndcg@10 --seed 7
   {prog} run.txt qrels.txt --by-user query_users.tsv --format json
 
-Coming from trec_eval: the run comes first here. -m, -q, -c and -l mean the same; names such as ndcg_cut_10, P_10, recip_rank and
-Rprec are understood; --format trec prints its three columns. Where definitions differ (AP at a cut-off), --spec trec_eval gives its
+Coming from trec_eval: the run comes first here. -m, -q, -c and -l mean the same; names such as ndcg_cut_10, P_10, recip_rank and \
+Rprec are understood; --format trec prints its three columns. Where definitions differ (AP at a cut-off), --spec trec_eval gives its \
 numbers; ties and negative grades are treated as trec_eval does in any case.
 
 Metrics: {names}.
@@ -60,6 +61,13 @@ _OPTIONS: Final = {
 """What the library calls something, and which option sets it."""
 
 
+class _Wrapped(argparse.RawDescriptionHelpFormatter):
+    """Wraps what is said before and after the options line by line, so that examples stay lines of their own."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return "\n".join(line if line[:1] == " " else textwrap.fill(line, width, break_on_hyphens=False) for line in text.splitlines())
+
+
 class _Parser(argparse.ArgumentParser):
     """Says what is wrong in one line, as the other commands do; exit code 2."""
 
@@ -70,7 +78,7 @@ class _Parser(argparse.ArgumentParser):
 def parser(prog: str) -> argparse.ArgumentParser:
     """All words of the command."""
     epilog = EPILOG.format(prog=prog, names=", ".join(ALL_METRIC_NAMES))
-    words = _Parser(prog=prog, description=DESCRIPTION, epilog=epilog, formatter_class=argparse.RawDescriptionHelpFormatter)
+    words = _Parser(prog=prog, description=DESCRIPTION, epilog=epilog, formatter_class=_Wrapped)
     words.add_argument("run", metavar="RUN", help="run file")
     words.add_argument("qrels", metavar="QRELS", help="relevance judgments")
     words.add_argument(

@@ -281,6 +281,14 @@ def test_help_gives_examples_that_parse(command: Folder) -> None:
         assert parser("evaluate").parse_args(words).run.startswith(("run", "baseline"))
 
 
+@pytest.mark.parametrize("width", [60, 80])
+def test_help_keeps_to_the_terminal_but_for_its_examples(width: int, command: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    said = command("--help").out.splitlines()
+    assert [line for line in said if len(line) > width and not line.startswith("  evaluate ")] == []
+    assert "Exit codes: 0 done, 1 failed, 2 wrong usage." in said
+
+
 def test_the_module_is_a_command(command: Folder) -> None:
     words = [sys.executable, "-m", "streammetrics.metrics", "-", str(command.path / "qrels"), "-m", "P_1", "--format", "trec"]
     said = subprocess.run(words, input=RUN, capture_output=True, text=True, check=False)
