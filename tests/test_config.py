@@ -128,6 +128,13 @@ def test_a_variable_may_name_the_file_and_a_path_wins_over_it(tmp_path):
     assert load(tmp_path / "b.toml", environ, {}).settings.http.port == 2
 
 
+def test_a_file_that_cannot_be_read_is_told_by_who_named_it(tmp_path):
+    environ = {"STREAMMETRICS_CONFIG": str(tmp_path / "none.toml")}
+    for path, named_by in ((None, "STREAMMETRICS_CONFIG"), (tmp_path / "other.toml", "--config")):
+        (problem,) = problems_of(path, environ)
+        assert problem.key == named_by
+
+
 def test_the_process_environment_is_never_read(monkeypatch):
     monkeypatch.setenv("STREAMMETRICS_HTTP_PORT", "1")
     monkeypatch.setenv("HTTP_PORT", "1")
@@ -696,6 +703,10 @@ def test_cutoffs_reach_to_the_longest_list():
 def test_metrics_are_named_once_and_known():
     for names in (["ndgc"], ["mrr", "mrr"], []):
         assert problem_of(metrics__names=names).key == "metrics.names"
+
+
+def test_a_metric_with_a_cut_off_is_told_where_that_belongs():
+    assert problem_of(metrics__names=["ndcg@10"]).allowed.endswith("ndcg@10 is none of them, and its cut-off belongs in metrics.cutoffs")
 
 
 def test_every_metric_that_the_stream_publishes_may_be_asked_for_and_no_other():

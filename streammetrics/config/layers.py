@@ -50,20 +50,20 @@ class Layer:
             self.problems.append(Problem(printable(key), MASK, f"there is no such key{_meant(key)}", origin))
 
 
-def from_file(path: Path | None) -> Layer:
-    """Read a TOML file; what is wrong with the file itself is one problem of the key `--config`."""
+def from_file(path: Path | None, named_by: str) -> Layer:
+    """Read a TOML file; what is wrong with the file itself is one problem of the key `named_by`: the option or variable."""
     if path is None:
         return Layer()
     try:
         document = tomllib.loads(_content(path, FILE_BYTES_MAX))
     except OSError as error:
-        return _unread(path, f"the file cannot be read: {error.strerror or error}; name a readable TOML file")
+        return _unread(named_by, path, f"the file cannot be read: {error.strerror or error}; name a readable TOML file")
     except tomllib.TOMLDecodeError as error:
-        return _unread(path, f"the file is not TOML: {error}; mend that line (texts need quotes, a table is written [name])")
+        return _unread(named_by, path, f"the file is not TOML: {error}; mend that line (texts need quotes, a table is written [name])")
     except ValueError as error:
-        return _unread(path, f"the file cannot be used: {error}")
+        return _unread(named_by, path, f"the file cannot be used: {error}")
     except RecursionError:
-        return _unread(path, "the file cannot be used: its arrays or tables are nested too deeply")
+        return _unread(named_by, path, "the file cannot be used: its arrays or tables are nested too deeply")
     layer, origin = Layer(), f"file {printable(str(path))}"
     for key, value in _flat(document):
         if key in keys() and not _holds_64_bits(value):
@@ -111,8 +111,8 @@ def _content(path: Path, bytes_max: int) -> str:
         raise ValueError(f"it is not UTF-8 text (line {line}); save it as UTF-8") from None
 
 
-def _unread(path: Path, rule: str) -> Layer:
-    return Layer(problems=[Problem("--config", shown(str(path)), rule)], is_whole=False)
+def _unread(named_by: str, path: Path, rule: str) -> Layer:
+    return Layer(problems=[Problem(named_by, shown(str(path)), rule)], is_whole=False)
 
 
 def _flat(document: Mapping[str, Any]) -> Iterator[tuple[str, object]]:

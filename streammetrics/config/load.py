@@ -42,9 +42,10 @@ def load(
     >>> loaded.settings.join.gap_ms, loaded.origins["http.port"], loaded.origins["redis.url"]
     (1800001, 'command line', 'default')
     """
+    named_by = "--config"
     if path is None and environ.get(CONFIG_VARIABLE):
-        path = Path(environ[CONFIG_VARIABLE])
-    layers = (from_file(path), from_environment(environ), from_flags(flags))
+        path, named_by = Path(environ[CONFIG_VARIABLE]), CONFIG_VARIABLE
+    layers = (from_file(path, named_by), from_environment(environ), from_flags(flags))
     given: dict[str, Given] = {key: Given(value, DEFAULT_ORIGIN) for key, value in usual.items()}
     for layer in layers:
         given |= layer.given

@@ -37,7 +37,8 @@ PANES_MAX = 100_000
 
 def _metric(name: str) -> str:
     if name not in METRIC_NAMES:
-        raise ValueError(f"{shown(name)} is none of them")
+        cutoff = ", and its cut-off belongs in metrics.cutoffs" if "@" in name else ""
+        raise ValueError(f"{shown(name)} is none of them{cutoff}")
     return name
 
 
