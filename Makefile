@@ -96,7 +96,7 @@ demo: setup ## simulated traffic through the whole engine: live numbers on the t
 stack: setup servers ## Kafka, Redis, Prometheus, Alertmanager, workers and a steady A/B test on this machine, without containers
 	@$(RUN) tests.servers.stack_command up
 
-stack-regress: ## let the treatment of the stack get worse, and watch the alert come
+stack-regress: ## let the treatment of the stack get worse, and watch the alert come (a minute or two)
 	@$(RUN) tests.servers.stack_command regress
 
 stack-down: ## end the stack, and leave nothing behind

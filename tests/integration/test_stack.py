@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.command_line import streammetrics
 from tests.servers.process import wait_until
 from tests.servers.stack import JOB
 
@@ -78,8 +79,17 @@ def test_all_of_it_serves_and_a_regression_shows_and_then_nothing_is_left(made: 
             (found,) = json.load(answer)["data"]["result"]
         return float(found["value"][1])
 
-    assert made("regress").returncode == 0
-    wait_until(lambda: ndcg("treatment") < 0.7 * ndcg("control"), what="the treatment ranks visibly worse", deadline_seconds=90)
+    configuration = made.home / "streammetrics.toml"
+    for command in ("doctor", "report"):
+        done = streammetrics(command, "--config", configuration)
+        assert (done.returncode, done.stderr) == (0, "")
+
+    regress = made("regress")
+    assert (regress.returncode, regress.stderr) == (0, "")
+    assert "page   firing   StreammetricsRankingRegressed: treatment of ranker certainly ranks worse than control" in regress.stdout
+    assert "(scope start)" in regress.stdout
+    assert ndcg("treatment") < 0.7 * ndcg("control")
+    assert "whose treatment ranks with 40% of its quality" in made("up").stdout
     assert len(made.processes()) >= 9
     down = made("down")
     assert (down.returncode, down.stdout) == (0, "The stack is gone.\n")

@@ -19,6 +19,7 @@ import yaml
 
 from deploy.prometheus.generate import Wishes, alertmanager, files
 from streammetrics.adapters.kafka.client import KafkaConnection
+from streammetrics.config import load, render_effective
 from tests.servers.alertmanager import AlertmanagerServer, Webhook
 from tests.servers.feeder import Feeder
 from tests.servers.kafka import KafkaBroker
@@ -118,7 +119,7 @@ class Stack:
         for topic in TOPICS:
             self.broker.create_topic(topic, PARTITIONS)
         self.broker.create_topic(DEAD_LETTERS)
-        settings = {"kafka.bootstrap_servers": self.broker.bootstrap, "redis.url": self.redis.url, **self._settings}
+        settings = self._settings = {"kafka.bootstrap_servers": self.broker.bootstrap, "redis.url": self.redis.url, **self._settings}
         for number in (1, 2):
             self.workers.append(Product("worker", {**settings, "kafka.group_instance_id": f"worker-{number}"}))
             undo.callback(self.workers[-1].close)
@@ -157,6 +158,10 @@ class Stack:
             "Kafka": self.broker.bootstrap,
             "Redis": self.redis.url,
         }
+
+    def configuration(self) -> str:
+        """What its processes have in common, as a configuration file for commands beside them."""
+        return render_effective(load(None, {}, self._settings))
 
     def __exit__(self, *_: object) -> None:
         self._undo.close()

@@ -1,7 +1,7 @@
 """The stack from the command line: `python -m tests.servers.stack_command up`, then `regress`, then `down`.
 
-A process of its own keeps the servers; `up` waits until they serve and returns. Everything lies in temporary directories and
-in .cache/stack, and is gone after `down`, also when the keeper was killed.
+A process of its own keeps the servers; `up` waits until they serve and returns, `regress` until somebody is paged. Everything lies in
+temporary directories and in .cache/stack, and is gone after `down`, also when the keeper was killed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,11 @@ from tests.servers.tools import CACHE_DIRECTORY
 HOME = CACHE_DIRECTORY / "stack"
 UP_SECONDS = 180
 DOWN_SECONDS = 60
+ALERT_SECONDS = 300
+"""How long `regress` waits for the page; it comes after about a minute, later the longer nothing was wrong."""
+LOOK_SECONDS = 0.2
 VARIANT, FACTOR = "treatment", 0.4
+PAGED = "page   firing   StreammetricsRankingRegressed"
 
 
 class Home:
@@ -31,7 +35,8 @@ class Home:
 
     def __init__(self, directory: Path = HOME) -> None:
         self.directory = directory
-        self.log, self.pages = directory / "log", directory / "pages"
+        self.log, self.pages, self.configuration = directory / "log", directory / "pages", directory / "streammetrics.toml"
+        self.regressed = directory / "regressed"
         self._pid, self._addresses = directory / "pid", directory / "addresses.json"
 
     @property
@@ -100,7 +105,11 @@ def show(home: Home) -> None:
     width = max(map(len, addresses), default=0)
     print("\n".join(f"  {name:<{width}}  {address}" for name, address in addresses.items()))
     print(f"  {'alerts':<{width}}  {home.pages} (what a person would be told; it grows)")
-    print("An A/B test without an effect flows. `make stack-regress` makes its treatment worse, `make stack-down` ends it all.")
+    print(f"  {'settings':<{width}}  {home.configuration} (for `streammetrics report --config` and the like)")
+    if home.regressed.exists():
+        print(f"An A/B test flows whose {VARIANT} ranks with {FACTOR:.0%} of its quality. `make stack-down` ends it all.")
+    else:
+        print(f"An A/B test without an effect flows. `make stack-regress` makes its {VARIANT} worse, `make stack-down` ends it all.")
 
 
 def regress(home: Home) -> int:
@@ -109,8 +118,28 @@ def regress(home: Home) -> int:
         print("error: no stack runs; start one by `make stack`", file=sys.stderr)
         return 1
     os.kill(keeper, signal.SIGUSR1)
-    print(f"From now on {VARIANT} ranks with {FACTOR:.0%} of its quality. Alerts arrive in {home.pages}")
-    return 0
+    home.regressed.touch()
+    print(f"From now on {VARIANT} ranks with {FACTOR:.0%} of its quality. What a person is told, until the page comes:", flush=True)
+    try:
+        return _watch(home)
+    except KeyboardInterrupt:
+        print(f"The stack goes on; what a person is told goes on in {home.pages}")
+        return 0
+
+
+def _watch(home: Home) -> int:
+    """Print what people are told as it comes, until they are paged for the ranking."""
+    shown, end = 0, time.monotonic() + ALERT_SECONDS
+    while time.monotonic() < end and home.keeper is not None:
+        told = home.pages.read_text(encoding="utf-8").splitlines()
+        for line in told[shown:]:
+            print(f"  {line}", flush=True)
+        if any(PAGED in line for line in told):
+            return 0
+        shown = len(told)
+        time.sleep(LOOK_SECONDS)
+    print("error: the stack has ended" if home.keeper is None else f"error: no page came within {ALERT_SECONDS} s", file=sys.stderr)
+    return 1
 
 
 def down(home: Home) -> int:
@@ -132,19 +161,21 @@ def keep(home: Home) -> int:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
         signal.signal(number, lambda number, _: heard.put(number))
     with Stack() as stack, home.pages.open("a", encoding="utf-8") as pages:
+        home.configuration.write_text(stack.configuration(), encoding="utf-8")
         home.serve(stack.addresses())
         told, asked = 0, 0
         while asked in (0, signal.SIGUSR1):
             if asked:
                 stack.feeder.regress(VARIANT, FACTOR)
             try:
-                asked = heard.get(timeout=0.2)
+                asked = heard.get(timeout=LOOK_SECONDS)
             except Empty:
                 asked = 0
             for each in stack.webhook.told[told:]:
                 told += 1
                 at = time.strftime("%H:%M:%S")
-                print(f"{at} {each.path:<6} {each.status:<8} {each.name}: {each.annotations['summary']}", file=pages, flush=True)
+                span = f" (scope {each.labels['scope']})" if "scope" in each.labels else ""
+                print(f"{at} {each.path:<6} {each.status:<8} {each.name}: {each.annotations['summary']}{span}", file=pages, flush=True)
     return 0
 
 
