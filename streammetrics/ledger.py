@@ -20,7 +20,7 @@ from streammetrics.ports import Mark, TaskView
 from streammetrics.reach import ReachBoard, ReachLayout, UserWindow
 from streammetrics.report import InputStanding, Report, Total
 from streammetrics.scoring import add
-from streammetrics.state import Control, Signature, decode_control, decode_pane, decode_reach, decode_scope, fit_of, parse_cell
+from streammetrics.state import Control, Signature, decode_control, decode_pane, decode_reach, decode_scope, differing, fit_of, parse_cell
 from streammetrics.windows import VIEWS, Board, Pane, View, Window, WindowRules, window_end
 
 
@@ -92,9 +92,10 @@ class Ledger:
         control = decode_control(view.control)
         fit = fit_of(control.signature, self.signature)
         if fit in ("measures", "other"):
+            then, now = differing(str(control.signature), str(self.signature))
             raise StateError(
                 f"the state of task {task} was made by other rules than this process shows numbers by: give both the same configuration\n"
-                f"  stored: {control.signature}\n  now:    {self.signature}"
+                f"  stored: {then}\n  now:    {now}"
             )
         decoded: dict[int, Pane] = {start: decode_pane(stored) for start, stored in view.panes.items()}
         self.board.update(task, decoded, None if view.anew else self.panes_wanted(task), control.oldest_kept)

@@ -293,6 +293,32 @@ def fit_of(stored: Signature, now: Signature) -> Fit:
     return "switched" if None in (stored.measures, now.measures) else "measures"
 
 
+def differing(stored: str, now: str) -> tuple[str, str]:
+    """What is on one side only of two lines that describe rules: nobody finds the one that he changed among all.
+
+    >>> differing("grades[click=1, skip=0] gap=5 pane=9", "grades[click=2, skip=0] gap=5 pane=9 segments[app]")
+    ('grades[click=1, skip=0]', 'grades[click=2, skip=0] segments[app]')
+    >>> differing("gap=5 pane=9", "gap=5")
+    ('pane=9', 'nothing')
+    """
+    ours, theirs = _rules(stored), _rules(now)
+    one, other = ([rule for rule in these if rule not in those] for these, those in ((ours, theirs), (theirs, ours)))
+    return " ".join(one) or "nothing", " ".join(other) or "nothing"
+
+
+def _rules(line: str) -> list[str]:
+    """The rules of a line, at the blanks that stand in no brackets."""
+    rules: list[str] = []
+    depth = 0
+    for word in line.split(" "):
+        if depth > 0:
+            rules[-1] += f" {word}"
+        else:
+            rules.append(word)
+        depth += word.count("[") - word.count("]")
+    return rules
+
+
 def encode_control(control: Control) -> bytes:
     return _encode_json(control)
 

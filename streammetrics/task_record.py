@@ -19,6 +19,7 @@ from streammetrics.state import (
     decode_pane,
     decode_reach,
     decode_scope,
+    differing,
     fit_of,
     parse_cell,
 )
@@ -72,7 +73,8 @@ def open_task(
 
 def _check_rules(stored: Control, rules: EngineRules, signature: Signature) -> None:
     fit = fit_of(stored.signature, signature)
-    differs = f"\n  stored: topics={stored.topics} {stored.signature}\n  now:    topics={list(rules.topics)} {signature}"
+    then, now = differing(f"topics={stored.topics} {stored.signature}", f"topics={list(rules.topics)} {signature}")
+    differs = f"\n  stored: {then}\n  now:    {now}"
     if fit == "other" or stored.topics != list(rules.topics):
         raise StateError(f"the store holds state of other rules, which must not be merged with these: use a new redis.namespace{differs}")
     if fit == "measures":

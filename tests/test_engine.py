@@ -264,8 +264,9 @@ def test_a_user_is_let_go_only_once_he_is_saved() -> None:
 def test_state_of_other_topics_is_refused_though_they_are_as_many() -> None:
     machine, other = Machine(engine_of(ONE_INPUT), ONE_INPUT), replace(ONE_INPUT, inputs=("others",))
     machine.commit()
-    with pytest.raises(StateError, match="state of other rules"):
+    with pytest.raises(StateError, match="state of other rules") as refused:
         Machine(engine_of(other), other, machine.store)
+    assert refused.value.told.endswith(f"\n  stored: topics={list(ONE_INPUT.inputs)}\n  now:    topics=['others']")
 
 
 def test_the_totals_of_a_group_go_with_it() -> None:

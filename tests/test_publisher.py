@@ -184,8 +184,9 @@ def test_a_server_that_does_not_tell_of_itself_is_no_trouble_for_what_can_be_rea
 def test_state_that_other_rules_made_is_refused() -> None:
     store = MemoryStore()
     committed(store)
-    with pytest.raises(StateError, match="other rules"):
+    with pytest.raises(StateError, match="other rules") as refused:
         publisher_of(store, [], signature=Signature("another", None))[0].publish()
+    assert refused.value.told.splitlines()[2] == "  now:    another"
 
 
 LOSING = Settings(inputs=("events",), windows_ms=(4, 12))

@@ -22,7 +22,7 @@ from streammetrics.commands.connections import kafka_connection, redis_connectio
 from streammetrics.config import Settings
 from streammetrics.errors import ConfigError
 from streammetrics.shown_text import counted
-from streammetrics.state import OTHER_MEASURES, Signature, decode_control, fit_of
+from streammetrics.state import OTHER_MEASURES, Signature, decode_control, differing, fit_of
 
 REDIS_ANSWER_MS = 2_000
 CONNECT_SECONDS = 2.0
@@ -169,9 +169,8 @@ def _rules_findings(stored: Iterable[Signature], now: Signature, switched: str) 
         )
     for fit, mend in (("measures", OTHER_MEASURES), ("other", OTHER_RULES)):
         if fit in by_fit:
-            yield Finding(
-                "fail", f"the stored state was made by other settings:\n          stored {by_fit[fit]}\n          now    {now}", mend
-            )
+            then, since = differing(str(by_fit[fit]), str(now))
+            yield Finding("fail", f"the stored state was made by other settings:\n          stored {then}\n          now    {since}", mend)
 
 
 def _clock_findings(connection: RedisConnection) -> Iterator[Finding]:
