@@ -54,6 +54,13 @@ class Thinned(Generic[T]):
         """The same with one value more, if it is wanted."""
         return self.merge(Thinned(LOOK_MS, ((at_ms, value),))) if self.wants(at_ms) else self
 
+    def since(self, from_ms: int | None) -> Thinned[T]:
+        """Those from a time on; None: all."""
+        kept = tuple(each for each in self.kept if from_ms is None or each[0] >= from_ms)
+        if len(kept) == len(self.kept):
+            return self
+        return Thinned(self.width_ms, kept) if kept else Thinned()
+
     def merge(self, other: Thinned[T]) -> Thinned[T]:
         """What both have kept, thinned; of two values at one time this one's counts."""
         width_ms = max(self.width_ms, other.width_ms)
@@ -92,6 +99,10 @@ class Trail:
     scope: str
     looks: Thinned[Look] = Thinned()
 
+    def since(self, from_ms: int | None) -> Trail:
+        """The looks from a time on alone; None: all."""
+        return replace(self, looks=self.looks.since(from_ms))
+
     def merge(self, other: Trail) -> Trail:
         """Both together; of a scope that is one day, the looks of the later day alone."""
         if self.scope == THIS_DAY and self.looks.kept and other.looks.kept:
@@ -115,11 +126,14 @@ class History:
         """Look at all experiments there are at `at_ms`, the event time up to which all is in them. The others are forgotten."""
         trails = []
         for each in experiments:
-            known = self.of(each.experiment, each.scope)
+            known = self.of(each.experiment, each.scope).since(each.known_from_ms)
             new_day = each.scope == THIS_DAY and bool(known.looks.kept) and _day(at_ms) != _day(known.looks.kept[-1][0])
             if new_day or known.looks.wants(at_ms):
-                known = known.merge(Trail(each.experiment, each.scope, Thinned(LOOK_MS, ((at_ms, look_at(each)),))))
-            trails.append(known)
+                known = known.merge(Trail(each.experiment, each.scope, Thinned(LOOK_MS, ((at_ms, look_at(each)),)))).since(
+                    each.known_from_ms
+                )
+            if known.looks.kept:
+                trails.append(known)
         found = _bounded(trails)
         return self if found == self.trails else History(found)
 
@@ -130,6 +144,13 @@ class History:
             known = trails.get((each.experiment, each.scope))
             trails[each.experiment, each.scope] = each if known is None else known.merge(each)
         return History(_bounded(trails.values()))
+
+    def about(self, experiments: Iterable[ExperimentReport]) -> History:
+        """The looks at these experiments and scopes; what was said of an earlier life or day of that name is not about them."""
+        known_from = {(each.experiment, each.scope): each.known_from_ms for each in experiments}
+        mine = ((each, (each.experiment, each.scope)) for each in self.trails)
+        since = (each.since(known_from[name]) for each, name in mine if name in known_from)
+        return History(tuple(each for each in since if each.looks.kept))
 
     def only(self, other: History) -> History:
         """The trails of what the other history has trails of as well."""

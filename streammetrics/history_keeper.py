@@ -5,12 +5,13 @@ Whoever publishes keeps it; a shelf, where there is one, holds what all processe
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 import structlog
 
 from streammetrics.errors import StreammetricsError
+from streammetrics.experiments import ExperimentReport
 from streammetrics.history import History
 from streammetrics.ports import Shelf
 from streammetrics.report import Report
@@ -50,14 +51,14 @@ class HistoryKeeper:
         if report.entered_ms is not None:
             self.history = before.take(report.entered_ms, report.experiments)
         if self._shelf is not None and self.history is not before:
-            self._share(self._shelf)
+            self._share(self._shelf, report.experiments)
         self._show(report, self.history)
 
-    def _share(self, shelf: Shelf) -> None:
+    def _share(self, shelf: Shelf, experiments: Iterable[ExperimentReport]) -> None:
         """Put what others have seen of the same experiments to ours, and write both if that is more than there was."""
         try:
             known = decode_history(shelf.read())
-            self.history = self.history.merge(known.only(self.history))
+            self.history = self.history.merge(known.only(self.history).about(experiments))
             if self.history != known:
                 shelf.write(encode_history(self.history))
             self._failing = False

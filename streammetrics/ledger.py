@@ -26,11 +26,12 @@ from streammetrics.windows import VIEWS, Board, Pane, View, Window, WindowRules,
 
 @dataclass(frozen=True, slots=True)
 class ExperimentView:
-    """How experiments are read: what is measured of users, what was decided about an experiment, and what ends one (ms)."""
+    """How experiments are read: what is measured of users, what was decided about an experiment, and the times of their rules."""
 
     measures: Measures
     policy: Callable[[str], Policy]
     idle_ms: int
+    patience_ms: int = 0
 
     def measures_of(self, kept: Stored) -> Measures:
         """The layout of an experiment's moments: whether it has covariates is seen from their number."""
@@ -63,6 +64,7 @@ class Ledger:
         """What names the commits that are known, by task."""
         self.experiments = experiments
         self._idle_ms = FOREVER if experiments is None else experiments.idle_ms
+        self._patience_ms = 0 if experiments is None else experiments.patience_ms
         self._scales = SettledScales(self._idle_ms)
         self.has_scales = False
         """Whether anybody has told what is settled: it must be known before tasks are read."""
@@ -141,9 +143,18 @@ class Ledger:
                 multi_exposed_users=scope.multi_exposed,
                 joined=self._joined(tasks, lives[name].first // DAY_MS, FOREVER) if day == WHOLE else self._joined(tasks, day, day),
                 credits=scope.credits,
+                known_from_ms=self._first_look_ms(lives[name]) if day == WHOLE else day * DAY_MS + 1,
             )
             for (name, day), scope in sorted(merged.items())
         }
+
+    def _first_look_ms(self, life: MergedLife) -> int:
+        """The least event time up to which all can be known when a life is shown; of the life before it that time is always earlier.
+
+        A list may enter as soon as its session has closed, while all is known up to `attribution_ms` and patience behind the bound of
+        what is still admitted. The life before is shown for as long as that bound has not passed its last list by `idle_ms`.
+        """
+        return life.first - self.rules.attribution_ms - self._patience_ms
 
     def _merged(self, scopes: Iterable[Scope]) -> Scope:
         """The sum of several tasks' scopes. Where some began their experiment without covariates, the others' are left out."""

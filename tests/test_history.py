@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -115,6 +116,32 @@ def test_a_day_begins_with_an_empty_trail_and_its_midnight_belongs_to_the_day_be
     later = history.take(midnight + LOOK_MS, [of_day])
     assert [at for at, _ in later.of("ranker", "day").looks.kept] == [midnight + LOOK_MS]
     assert later.merge(history) == history.merge(later) == later
+
+
+def test_a_life_of_an_old_name_begins_with_an_empty_trail() -> None:
+    anew = replace(SAME, known_from_ms=START_MS + 40 * LOOK_MS)
+    before = History().take(START_MS, [WORSE]).take(START_MS + 39 * LOOK_MS, [WORSE])
+    history = before.take(START_MS + 40 * LOOK_MS, [anew])
+    ((at, look),) = history.of("ranker", "start").looks.kept
+    assert (at, look.verdict) == (START_MS + 40 * LOOK_MS, SAME.verdict.word)
+    assert history.merge(before.about([anew])) == history
+    assert before.about([WORSE]) == before
+
+
+def test_no_look_is_kept_of_a_time_at_which_nothing_could_be_known() -> None:
+    behind = replace(WORSE, known_from_ms=START_MS + 1)  # lists of a partition that is ahead of the others have entered
+    history = History()
+    assert history.take(START_MS, [behind]) is history
+    assert history.take(START_MS, [WORSE]).about([behind]) == history
+
+
+def test_looks_that_begin_anew_are_as_narrow_as_ever() -> None:
+    history = History()
+    for minute in range(2 * LOOKS_MAX):
+        history = history.take(START_MS + minute * LOOK_MS, [WORSE])
+    later = START_MS + 1_000 * LOOK_MS
+    anew = history.take(later, [replace(WORSE, known_from_ms=later)]).of("ranker", "start").looks
+    assert (history.of("ranker", "start").looks.width_ms, anew.width_ms) == (2 * LOOK_MS, LOOK_MS)
 
 
 def test_experiments_that_are_no_more_are_forgotten() -> None:

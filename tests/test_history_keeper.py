@@ -79,6 +79,15 @@ def test_an_experiment_that_is_no_more_leaves_the_shelf() -> None:
     assert [trail.experiment for trail in decode_history(shelf.value).trails] == ["ranker"]
 
 
+def test_looks_at_an_earlier_life_of_an_experiment_leave_the_shelf_though_nobody_saw_it_end() -> None:
+    shelf, shown = Board(), []
+    HistoryKeeper(lambda report, history: None, shelf).take(report_at(0))
+    anew = report_at(1_000)
+    anew = replace(anew, experiments=tuple(replace(each, known_from_ms=START_MS + 900 * LOOK_MS) for each in anew.experiments))
+    HistoryKeeper(lambda report, history: shown.append(history), shelf).take(anew)
+    assert times(shown[-1]) == times(decode_history(shelf.value)) == [1_000]
+
+
 def test_a_shelf_that_cannot_be_reached_stops_no_report_and_loses_no_look() -> None:
     shelf, shown = Board(), []
     keeper = HistoryKeeper(lambda report, history: shown.append(history), shelf)

@@ -153,6 +153,26 @@ def test_lives_are_joined_as_their_lists_would_be(lives: list[MergedLife], idle_
     assert {each.last for each in made} <= {life.last for life in lives}
 
 
+def test_looks_at_two_lives_of_an_experiment_are_told_apart_by_their_times() -> None:
+    tasks, reports = Tasks(1), list[Report]()
+    (machine,) = tasks.machines
+    exporter = publisher_of(tasks, reports)
+    tasks.show(0, 0, "old-c", "old-t")
+    anew = at(1, 2)  # as soon after the last list as another life can begin
+    for ts in (at(0, 1_102), at(0.5), anew - 1, anew, anew + 1_001, anew + 2_000):
+        arms = (("ranker", "control"),) if ts == anew else ()
+        machine.take([Arrival("events", Impression(f"list-{ts}", "new-c" if arms else "clock", ts, ("i",), arms))])
+        machine.finish(flush=False)
+        exporter.publish()
+    looks = [(each, report.entered_ms) for report in reports for each in since_start(report).values() if report.entered_ms is not None]
+    both = {"control": 1, "treatment": 1}
+    old = [(each.known_from_ms, entered) for each, entered in looks if exposed(each) == both]
+    new = [(each.known_from_ms, entered) for each, entered in looks if exposed(each) == {"control": 1}]
+    (first_look_ms,) = {known_from_ms for known_from_ms, _ in new}
+    assert max(entered for _, entered in old) < first_look_ms <= min(entered for _, entered in new)
+    assert all(known_from_ms <= entered for known_from_ms, entered in old)
+
+
 def scale_of(report: ExperimentReport) -> float | None:
     (treatment,) = (arm for arm in report.variants if arm.role == "treatment")
     return next(each.tau for each in treatment.measures if (each.metric, each.k) == ("hit_rate", 3))

@@ -118,7 +118,8 @@ def build_ledger(settings: Settings, engine: Engine) -> Ledger:
     )
     view = None
     if engine.users is not None:
-        view = ExperimentView(engine.users.measures, settings.experiments.policy, settings.experiments.idle_days * DAY_MS)
+        experiments = settings.experiments
+        view = ExperimentView(engine.users.measures, experiments.policy, experiments.idle_days * DAY_MS, experiments.patience_ms)
     return Ledger(engine.layout, rules, numbers(settings, engine), engine.signature, view)
 
 

@@ -80,7 +80,7 @@ def findings_of(plain: object, where: str) -> Findings:
         raise StreammetricsError(f"{where} is a damaged report: got the time {odd[0]}, {allowed}")
     order = list(SCOPE_WORDS)
     ordered = sorted(experiments, key=lambda each: (each.experiment, order.index(each.scope) if each.scope in order else len(order)))
-    return Findings(tuple(ordered), history, at_ms, str(plain.get("version", "")))
+    return Findings(tuple(ordered), history.about(experiments), at_ms, str(plain.get("version", "")))
 
 
 def to_json(findings: Findings) -> dict[str, Any]:

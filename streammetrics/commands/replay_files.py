@@ -124,7 +124,7 @@ def replay(
         ledger = _ledger(settings, engine, store)
         report = ledger.report(1)
         if report_file is not None:
-            plain = report.to_json(engine.layout) | {"history": looks.history(ledger).to_json()}
+            plain = report.to_json(engine.layout) | {"history": looks.history(ledger, report).to_json()}
             report_file.write(msgspec.json.format(msgspec.json.encode(plain), indent=2) + b"\n")
     return report, engine
 

@@ -13,6 +13,7 @@ from streammetrics.history import LOOK_MS, LOOKS_MAX, TRAILS_MAX, History, Look,
 from streammetrics.ledger import Ledger
 from streammetrics.ports import Store
 from streammetrics.reading import read_all, settle_due
+from streammetrics.report import Report
 from streammetrics.service import Worker
 
 NOTHING: Thinned[Stored] = Thinned()
@@ -25,7 +26,7 @@ class ReplayLooks:
         self._ledger, self._store = ledger, store
         self._first: int | None = None
         self._due = NEVER
-        self._seen: dict[tuple[str, str], tuple[int, Thinned[Stored]]] = {}
+        self._seen: dict[tuple[str, str], Thinned[Stored]] = {}
 
     def after_turn(self, worker: Worker) -> None:
         """Look, if it is time. Steps grow with the time looked at, so that a year of events costs hundreds of looks and not more."""
@@ -43,22 +44,23 @@ class ReplayLooks:
         read_all(self._store, ledger, 1)
         settle_due(self._store, ledger, 1)  # as who shows numbers does: at the first look at which there are users enough
         today = (entered_ms - 1) // DAY_MS
-        for (name, day), stored in ledger.stored(1).items():
-            if day in (WHOLE, today) and (len(self._seen) < TRAILS_MAX or (name, stored.scope) in self._seen):
-                known_day, seen = self._seen.get((name, stored.scope), (day, NOTHING))
-                self._seen[name, stored.scope] = day, (seen if known_day == day else NOTHING).take(entered_ms, stored)
+        there = {(name, kept.scope): kept for (name, day), kept in ledger.stored(1).items() if day in (WHOLE, today)}
+        self._seen = {key: seen for key, seen in self._seen.items() if key in there}  # what is over leaves its place to others
+        for key, kept in there.items():
+            if len(self._seen) < TRAILS_MAX or key in self._seen:
+                self._seen[key] = self._seen.get(key, NOTHING).since(kept.known_from_ms).take(entered_ms, kept)
 
-    def history(self, final: Ledger) -> History:
-        """The looks at the experiments that the final ledger still knows, by its scales."""
+    def history(self, final: Ledger, report: Report) -> History:
+        """The looks at the experiments of the final ledger's report, by its scales."""
         view = self._ledger.experiments
         if view is None:
             return History()
         trails, frozen = [], final.scales(1)
-        left = {(stored.experiment, stored.scope) for stored in final.stored(1).values()}
-        for (name, scope), (_, seen) in sorted(self._seen.items()):
-            if (name, scope) in left:
-                scales = frozen[name]
-                reports = ((at, build_report(view.measures_of(stored), view.policy(name), stored, scales)) for at, stored in seen.kept)
-                looks: tuple[tuple[int, Look], ...] = tuple((at, look_at(report)) for at, report in reports)
-                trails.append(Trail(name, scope, Thinned(seen.width_ms, looks)))
-        return History(tuple(trails))
+        for each in report.experiments:
+            name = each.experiment
+            seen = self._seen.get((name, each.scope), NOTHING).since(each.known_from_ms)
+            reports = ((at, build_report(view.measures_of(kept), view.policy(name), kept, frozen[name])) for at, kept in seen.kept)
+            looks: tuple[tuple[int, Look], ...] = tuple((at, look_at(told)) for at, told in reports)
+            if looks:
+                trails.append(Trail(name, each.scope, Thinned(seen.width_ms, looks)))
+        return History(tuple(sorted(trails, key=lambda trail: (trail.experiment, trail.scope))))

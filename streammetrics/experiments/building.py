@@ -23,7 +23,8 @@ class Stored:
 
     moments: by variant, of users who saw this variant only. first_exposures: users by the variant of their first final list,
     all users. multi_exposed_users: those who saw several variants. joined: see `verdict.health`. credits: moments of
-    credit for the second team of a pair against the first, of users who saw the interleaved variant only.
+    credit for the second team of a pair against the first, of users who saw the interleaved variant only. known_from_ms: see
+    `ExperimentReport`.
     """
 
     experiment: str
@@ -33,6 +34,7 @@ class Stored:
     multi_exposed_users: int
     joined: Joined = NO_FEEDBACK
     credits: Mapping[tuple[str, str], Sequence[int]] = field(default_factory=dict)
+    known_from_ms: int | None = None
 
 
 def choose_scales(
@@ -95,6 +97,7 @@ def build_report(measures: Measures, policy: Policy, stored: Stored, scales: Map
         verdict=_overall(policy, state, control, variants, preferences),
         variants=variants,
         preferences=preferences,
+        known_from_ms=stored.known_from_ms,
     )
 
 

@@ -132,7 +132,8 @@ class PreferenceRow(NamedTuple):
 class ExperimentReport:
     """One experiment in one scope. `verdict` is invalid, or the worst of its paging measures; when none is named, see `Policy.deciding`.
 
-    Where no arm is compared with another, it is the worst of the `preferences` between teams.
+    Where no arm is compared with another, it is the worst of the `preferences` between teams. `known_from_ms` is the least event time at
+    which something could be said of this life of the experiment, or of this day: what was said before was said of another one.
     """
 
     experiment: str
@@ -146,6 +147,7 @@ class ExperimentReport:
     verdict: Verdict
     variants: tuple[VariantReport, ...]
     preferences: tuple[PreferenceReport, ...] = ()
+    known_from_ms: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The report as plain JSON values."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -35,6 +36,12 @@ def test_the_report_itself_is_the_last_look() -> None:
     looks = findings_of(plain(WORSE), "here").looks(WORSE)
     assert [at for at, _ in looks] == [AT_MS - 120_000, AT_MS]
     assert looks[0][1] == looks[1][1]
+
+
+def test_looks_at_an_earlier_life_of_an_experiment_are_not_told() -> None:
+    anew = replace(WORSE, known_from_ms=AT_MS - 60_000)
+    assert [at for at, _ in findings_of(plain(anew), "here").looks(anew)] == [AT_MS]
+    assert findings_of(plain(replace(WORSE, known_from_ms=AT_MS - 120_000)), "here").history == findings_of(plain(WORSE), "here").history
 
 
 def test_of_an_input_that_has_ended_the_newest_window_says_when() -> None:

@@ -23,6 +23,9 @@ SETTINGS = ["--set", "windows.pane_ms=10000", "--set", "windows.windows=1m,5m", 
 QUICK = ["--set", "join.gap_ms=120000", "--set", "join.attribution_ms=60000"]
 """Sessions that end within the traffic, so that panes become final before the flush too."""
 
+DAY_MS = 86_400_000
+NOON_MS = 20_000 * DAY_MS + DAY_MS // 2
+
 CLEAN = Traffic(users=60, seed=4, impressions_per_second=3, lists_per_visit=3, list_gap_ms=20_000)
 FAULTY = Traffic(users=60, seed=5, impressions_per_second=3, late_rate=0.02, malformed_rate=0.03, duplicate_rate=0.02, late_ms=400_000)
 
@@ -356,6 +359,39 @@ def test_the_looks_at_an_experiment_do_not_depend_on_how_the_file_comes_or_on_co
     _, begun, _ = replayed(tmp_path, write(tmp_path / "begun.ndjson", sent(traffic, 6_000)))
     assert [users_and_scale(each)[1] for each in (report, begun)] == [users_and_scale(begun)[1]] * 2, "frozen at the first look"
     assert users_and_scale(begun)[0] < users_and_scale(report)[0]
+
+
+def test_looks_are_of_the_life_that_is_shown_of_an_experiment_run_again_under_its_name(tmp_path: Path) -> None:
+    first, again = (Traffic(users=300, seed=4, impressions_per_second=3, start_ms=NOON_MS + days * DAY_MS) for days in (0, 3))
+    words = ["--set", "experiments.idle_days=1"]
+    path = write(tmp_path / "events.ndjson", [*sent(first), *sent(again)])
+    _, report, _ = replayed(tmp_path, path, words=words)
+    assert [(trail["scope"], min(days_of(trail))) for trail in report["history"]] == [("day", 3), ("start", 3)]  # type: ignore[attr-defined]
+    ends = [write(tmp_path / name, sent(traffic)) for name, traffic in (("first", first), ("again", again))]
+    _, report, _ = replayed(tmp_path, *ends, words=words)
+    assert report["history"] == [], "all of the second file became final at the end, when nobody looked"
+
+
+def test_experiments_that_are_over_leave_their_places_to_later_ones(tmp_path: Path) -> None:
+    def shown(ts: int, *names: str) -> str:
+        arms = dict.fromkeys(names, "control")
+        return json.dumps(
+            {"type": "impression", "impression_id": str(ts), "user_id": f"u{ts}", "ts": ts, "items": ["x"], "experiments": arms}
+        )
+
+    early = [f"early{number}" for number in range(40)]
+    lines = [shown(NOON_MS, *early[:20]), shown(NOON_MS + 1, *early[20:])]
+    lines += [shown(NOON_MS + second * 1_000) for second in range(1, 6_000)]  # as many as are read in several turns
+    lines += [shown(NOON_MS + 3 * DAY_MS + second * 1_000, *(["late"] if second == 0 else [])) for second in range(6_000)]
+    path = tmp_path / "events.ndjson"
+    path.write_text("\n".join(lines))
+    _, report, _ = replayed(tmp_path, path, words=["--set", "experiments.idle_days=1", "--set", "events.experiments_max=20"])
+    assert [(trail["experiment"], trail["scope"]) for trail in report["history"]] == [("late", "day"), ("late", "start")]  # type: ignore[attr-defined]
+
+
+def days_of(trail: dict[str, dict[str, list[tuple[int, object]]]]) -> list[int]:
+    """The UTC days that looks were about, counted from the first."""
+    return [(at - 1) // DAY_MS - NOON_MS // DAY_MS for at, _ in trail["looks"]["kept"]]
 
 
 def users_and_scale(report: dict[str, object]) -> tuple[int, float]:
