@@ -23,7 +23,7 @@ from streammetrics.commands.terminal import FittingTable
 from streammetrics.experiments import ExperimentReport, MeasureReport
 from streammetrics.experiments.verdict import Word
 from streammetrics.history import main_measures
-from streammetrics.shown_text import fit
+from streammetrics.shown_text import counted, fit
 
 STYLES: dict[Word, str] = {
     "regressed": "bold red",
@@ -57,7 +57,7 @@ def _numbers(experiment: ExperimentReport, all_measures: bool) -> Iterator[Rende
         yield _reduced(experiment, shown)
     measured = {(each.metric, each.k) for variant in experiment.variants for each in variant.measures}
     if shown is not None and len(measured) > len(shown):
-        yield Text(f"{len(measured) - len(shown)} measures more: --all", style="dim")
+        yield Text(f"{counted(len(measured) - len(shown), 'measure')} more: --all", style="dim")
 
 
 def _arms(experiment: ExperimentReport) -> FittingTable:
@@ -80,7 +80,7 @@ def _measures(experiment: ExperimentReport, shown: tuple[tuple[str, int], ...] |
     }
     for variant, each in _compared(experiment, shown):
         verdict = Text(each.verdict.word, style=STYLES[each.verdict.word]) if each.verdict else Text("-")
-        if each.paging:
+        if each.paging and each.verdict:
             verdict.append(" (pages)", style="dim")
         interval = interval_text(each.lift_lower, each.lift_upper)
         mean = number(of_control.get((each.metric, each.k)))

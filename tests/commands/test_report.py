@@ -206,6 +206,7 @@ def test_interleaved_lists_tell_which_ranker_people_prefer(quality: float, word:
     assert (arm["variant"], arm["role"], arm["lists"]) == ("interleaved", "interleaved", preference["lists"])
     told = called("report", report, "--html", tmp_path / "page.html").stdout
     assert f"{preference['credit']:+.4f}" in told
+    assert "(pages)" not in told
     assert told.startswith("ranker · since it began · ")
     assert f"{word.upper()}  {preference['verdict']['reason'][:60]}" in told
     assert "Interleaved lists" in (tmp_path / "page.html").read_text(encoding="utf-8")

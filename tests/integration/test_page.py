@@ -25,7 +25,7 @@ from streammetrics.adapters.http.views import HttpViews
 from streammetrics.events.model import Feedback, Impression
 from streammetrics.ports import Input
 from streammetrics.report import Report
-from streammetrics.shown_text import fit
+from streammetrics.shown_text import counted, fit
 from streammetrics.vitals import Trouble
 from tests.adapters.pipeline import HOUR_MS, MINUTE_MS, Pipeline
 from tests.command_line import started
@@ -799,6 +799,16 @@ class TestNames:
                }"""
         )
         assert found == [code for code in range(0x110000) if fit(chr(code)) != chr(code)]
+
+    def test_one_of_something_is_told_as_one(self, visit: Open, still: Served) -> None:
+        page = visit(still.base).page
+        found = page.evaluate(
+            """async () => {
+                 const { countedText } = await import("/page_words.js");
+                 return [0, 1, 12_000].map((count) => countedText(count, "rebalance"));
+               }"""
+        )
+        assert found == [counted(count, "rebalance") for count in (0, 1, 12_000)]
 
     def test_long_names_do_not_break_a_narrow_screen(self, visit: Open, told: tuple[World, list[Report]]) -> None:
         now_ms = int(time.time() * 1_000) // MINUTE_MS * MINUTE_MS

@@ -1,7 +1,7 @@
 // How the numbers came about: lag, watermarks, what was refused and why. Counters are of committed state; lag is of this process.
 
 import { fine, folded, make, table } from "./page_parts.js";
-import { MISSING, countText, isNumber, reasonText, roundCountText, shareText, spanText, timeText } from "./page_words.js";
+import { MISSING, countText, countedText, isNumber, reasonText, roundCountText, shareText, spanText, timeText } from "./page_words.js";
 
 const FEEDBACK = ["matched", "orphan", "out_of_list", "too_old", "unknown_action"];
 export const LAG_LONG_SECONDS = 60;
@@ -54,7 +54,7 @@ function ageTile(view, name, end, note) {
 function processTile(pulse) {
   if (!pulse || pulse.lag === null) return null;
   const failed = Object.entries(pulse.commits).filter(([status]) => !["written", "already"].includes(status));
-  const note = `${countText(total(failed))} not written; ${countText(pulse.rebalances)} rebalances; ${countText(pulse.dead_letters)} dead letters`;
+  const note = `${countText(total(failed))} not written; ${countedText(pulse.rebalances, "rebalance")}; ${countedText(pulse.dead_letters, "dead letter")}`;
   return tile("Commits", roundCountText(pulse.commits.written ?? 0), note, "");
 }
 

@@ -37,6 +37,8 @@ export const metricName = (name) => METRICS[name] ?? name;
 export const reasonText = (reason) => REASONS[reason] ?? reason.replaceAll("_", " ");
 export const countText = (value) => (isNumber(value) ? whole.format(value) : MISSING);
 export const roundCountText = (value) => (!isNumber(value) ? MISSING : value < 100000 ? whole.format(value) : compact.format(value));
+/** So many of something, whose plural ends in s. */
+export const countedText = (count, what) => `${countText(count)} ${what}${count === 1 ? "" : "s"}`;
 export const valueText = (value) => (isNumber(value) ? value.toFixed(4) : MISSING);
 
 export function windowText(ms) {
