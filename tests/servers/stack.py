@@ -160,8 +160,9 @@ class Stack:
         }
 
     def configuration(self) -> str:
-        """What its processes have in common, as a configuration file for commands beside them."""
-        return render_effective(load(None, {}, self._settings))
+        """What its processes have in common and is no default, as a configuration file for commands beside them."""
+        effective = render_effective(load(None, {}, self._settings)).splitlines()
+        return "".join(line.partition("  # ")[0] + "\n" for line in effective if not line.endswith("  # default"))
 
     def __exit__(self, *_: object) -> None:
         self._undo.close()
