@@ -167,9 +167,11 @@ def read_ts(name: str, raw: msgspec.Raw) -> int:
     """An event time: an integer literal of epoch milliseconds in 0 … TS_MAX, or ISO-8601 with a zone (see `iso_ms`)."""
     rule = f"{name} must be an integer of epoch milliseconds in 0 … {TS_MAX}, or ISO-8601 with a zone"
     advice = "send milliseconds without fraction or exponent"
-    ts = ts_of(_decoded(_time, raw, "bad_ts", rule, advice))
+    found = _decoded(_time, raw, "bad_ts", rule, advice)
+    ts = ts_of(found)
     if ts is None:
-        raise malformed("bad_ts", rule, raw, advice)
+        as_text = "send a number, or write the time as 2026-01-31T09:00:00Z"
+        raise malformed("bad_ts", rule, raw, as_text if isinstance(found, str) else advice)
     return ts
 
 

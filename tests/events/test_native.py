@@ -194,6 +194,13 @@ def test_any_other_time_is_malformed(text: str):
     assert reason(spliced(FEEDBACK, "ts", text)) == "bad_ts"
 
 
+@pytest.mark.parametrize(("text", "cure"), [("1.5", "send milliseconds"), ('"2024-11-21T10:00:00"', "2026-01-31T09:00:00Z")])
+def test_a_time_that_is_malformed_is_told_how_to_be_written(text: str, cure: str):
+    found = only(spliced(FEEDBACK, "ts", text))
+    assert isinstance(found, MalformedEvent)
+    assert cure in found.detail.rpartition(";")[2]
+
+
 # What is refused
 
 
