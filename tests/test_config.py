@@ -381,6 +381,11 @@ def test_an_unknown_key_unlike_any_other_is_refused_without_a_guess():
     assert problem_of(zzz__qqq=1).allowed == "there is no such key"
 
 
+def test_a_part_of_a_value_is_no_key_and_the_value_is_told():
+    whole = "experiments.named is a table of tables; in the environment or by --set, a JSON object of objects"
+    assert problem_of(**{"experiments.named.x.control": "a"}).allowed == f"there is no such key; {whole}"
+
+
 @pytest.mark.parametrize("toml", ["redis = 'x'", "[[redis]]\nurl = 'x'"])
 def test_a_section_that_is_no_table_is_refused(tmp_path, toml):
     with pytest.raises(ConfigError, match=r"redis = .*: must be a table: write \[redis\]"):

@@ -113,7 +113,7 @@ class ExperimentSettings(Section):
         " start, end, cuped_days (the days before the start whose lists reduce the variance, 1 to 366; needs start), and any of"
         " paging, alpha, margin, min_users, minimum_lift, cuped_verdict, sample_ratio_alpha, multi_exposed_share_max,"
         " unmatched_share_max.",
-        "a table of tables; in the environment, a JSON object of objects",
+        "a table of tables; in the environment or by --set, a JSON object of objects",
     )
 
     def policy(self, experiment: str) -> Policy:

@@ -173,8 +173,10 @@ def _no_variable(name: str, known: list[str]) -> str:
 
 
 def _meant(key: str) -> str:
-    """What somebody who wrote an unknown key probably meant: nearly the same, or the same under another table."""
+    """What somebody who wrote an unknown key probably meant: a part of a value, nearly the same, or the same under another table."""
     leaf = key.rpartition(".")[2]
+    if whole := next((name for name in keys() if key.startswith(f"{name}.")), None):
+        return f"; {whole} is {keys()[whole].allowed}"
     near = difflib.get_close_matches(key, keys(), 1, 0.8)
     near += [name for name, known in keys().items() if known.leaf == leaf]
     if "." not in key:
