@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import DownloadColumn, TaskProgressColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from streammetrics.adapters.file_source import FIRST_LINE, STDIN, FileSource
+from streammetrics.commands.findings import moment
 from streammetrics.commands.logs import configure_quiet_logs
 from streammetrics.commands.output_paths import require_distinct
 from streammetrics.commands.progress import progress_bar
@@ -21,6 +22,8 @@ from streammetrics.metrics import TallyLayout
 from streammetrics.report import Report
 
 LOOK = "is it a file of events, and events.format the right one? --dead-letters says of each line that was refused why"
+SECONDS_BELOW = 10_000_000_000
+"""Epoch milliseconds of April 1970, and seconds of the year 2286."""
 
 
 def replay_and_show(settings: Settings, files: Sequence[str], outputs: Outputs, *, flush: bool, quiet: bool) -> None:
@@ -36,15 +39,20 @@ def replay_and_show(settings: Settings, files: Sequence[str], outputs: Outputs, 
             update(completed=source.bytes_read, total=source.bytes_total)
 
         report, engine = replay(settings, files, outputs, flush=flush, progress=told)
-    for name in _barren(report):
-        click.echo(f"streammetrics: warning: no line of {'standard input' if name == STDIN else name} holds an event: {LOOK}", err=True)
+    for warning in _warnings(report):
+        click.echo(f"streammetrics: warning: {warning}", err=True)
     if console is not None:
         _show(console, settings, report, engine.layout, flush)
 
 
-def _barren(report: Report) -> list[str]:
-    """The files of which lines were read, and no event was found in any."""
-    return [each.topic for each in report.inputs if each.watermark_ms is None and (each.offset or FIRST_LINE) > FIRST_LINE]
+def _warnings(report: Report) -> Iterator[str]:
+    """What of an input cannot be as it was meant, though each line alone may."""
+    for each in report.inputs:
+        where = "standard input" if each.topic == STDIN else each.topic
+        if each.watermark_ms is None and (each.offset or FIRST_LINE) > FIRST_LINE:
+            yield f"no line of {where} holds an event: {LOOK}"
+        elif each.watermark_ms is not None and 0 < each.watermark_ms < SECONDS_BELOW:
+            yield f"the events of {where} are of {moment(each.watermark_ms)} and before: ts is milliseconds, not seconds"
 
 
 def _show(console: Console, settings: Settings, report: Report, layout: TallyLayout, flush: bool) -> None:

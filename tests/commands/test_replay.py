@@ -341,6 +341,13 @@ def test_a_file_of_late_events_holds_events(tmp_path: Path) -> None:
     assert called("replay", write(tmp_path / "good", sent(CLEAN, 200)), old).stderr == ""
 
 
+def test_times_that_seem_to_be_seconds_are_told_of(tmp_path: Path) -> None:
+    path = tmp_path / "events"
+    path.write_text('{"type":"impression","impression_id":"a","user_id":"u","ts":1732183200,"items":["x"]}\n')
+    told = f"the events of {path} are of 1970-01-21 01:09 UTC and before: ts is milliseconds, not seconds"
+    assert called("replay", path, "--quiet").stderr == f"streammetrics: warning: {told}\n"
+
+
 def test_the_looks_at_an_experiment_do_not_depend_on_how_the_file_comes_or_on_commits(tmp_path: Path) -> None:
     traffic = Traffic(users=600, seed=4, impressions_per_second=6, lists_per_visit=3, list_gap_ms=20_000)
     path = write(tmp_path / "events.ndjson", sent(traffic, 8_000))
