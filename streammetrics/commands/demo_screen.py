@@ -93,7 +93,8 @@ class Screen:
         report, now_ms = self._report, self._clock.wall_ms()
         bounds = (("live", report.watermark_ms), ("final", report.final_ms)) if report else ()
         ages = [f"{view} up to {'-' if ms is None else f'{(now_ms - ms) / 1_000:.1f} s ago'}" for view, ms in bounds]
-        return " · ".join([f"{self._events:,} events", f"{self._events_per_second or 0:,.0f} events/s", *ages])
+        rate = [] if self._events_per_second is None else [f"{self._events_per_second:,.0f} events/s"]
+        return " · ".join([f"{self._events:,} events", *rate, *ages])
 
     def _table(self, report: Report) -> FittingTable:
         numbers = tuple(f"{view}\n{heading}" for view in SHOWN_VIEWS for heading in (CONTROL, TREATMENT, "change"))

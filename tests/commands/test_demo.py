@@ -21,11 +21,15 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from streammetrics.adapters.simulated_source import SimulatedSource, time_lapse
-from streammetrics.commands.demo import USUAL, load_demo
+from streammetrics.commands.assembly import build_engine, build_ledger
+from streammetrics.commands.demo import TOPICS, USUAL, load_demo
+from streammetrics.commands.demo_screen import LINE_SECONDS, Screen
 from streammetrics.errors import ConfigError
 from streammetrics.ports import Input
 from streammetrics.simulate import Traffic, generate
+from streammetrics.vitals import Vitals
 from tests.command_line import COMMAND, ROOT, called, environment, started
+from tests.faults import HandClock
 from tests.servers.process import wait_until
 
 NUMBERS_SECONDS = 10.0
@@ -271,3 +275,17 @@ def test_a_time_lapse_moves_times_and_nothing_else() -> None:
     assert [sent.ts - traffic.start_ms for sent in lapsed] == [(sent.ts - traffic.start_ms) // 10 for sent in wanted]
     untimed = [re.sub(rb'"ts":\d{13}', b"", sent.value) for sent in wanted]
     assert [re.sub(rb'"ts":\d{13}', b"", sent.value) for sent in lapsed] == untimed
+
+
+def test_a_rate_is_told_from_the_second_look_on(capsys: pytest.CaptureFixture[str]) -> None:
+    settings, vitals, clock = load_demo(None, {}, {}).settings, Vitals(), HandClock(0, look_seconds=0)
+    engine = build_engine(settings, TOPICS)
+    screen = Screen(settings, engine.layout, vitals, clock)
+    screen.take(build_ledger(settings, engine).report(1))
+    for count in (10_000, 10_500):
+        vitals.records[Input("impressions", 0)] = count
+        screen.refresh()
+        clock.sleep(LINE_SECONDS)
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith("10,000 events · live up to")
+    assert second.startswith(f"10,500 events · {500 / LINE_SECONDS:,.0f} events/s · live up to")
