@@ -34,12 +34,22 @@ CALENDAR_MS: Final = 146_097 * DAY_MS
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """All experiments of a report, by name and scope. `at_ms` is the event time up to which all is in them, None where unknown."""
+    """All experiments of a report, by name and scope. `at_ms` is the event time up to which all is in them, None where unknown.
+
+    `enabled` is False where experiments were switched off.
+    """
 
     experiments: tuple[ExperimentReport, ...]
     history: History
     at_ms: int | None
     version: str
+    enabled: bool = True
+
+    def none_told(self) -> str:
+        """Why there is no experiment to tell of."""
+        if not self.enabled:
+            return "Experiments are switched off: experiments.enabled is false"
+        return f"No experiment has final lists yet, up to {moment(self.at_ms)}"
 
     def looks(self, experiment: ExperimentReport) -> list[tuple[int, Look]]:
         """The looks at an experiment in the order of time, that of the report itself the last."""
@@ -80,7 +90,13 @@ def findings_of(plain: object, where: str) -> Findings:
         raise StreammetricsError(f"{where} is a damaged report: got the time {odd[0]}, {allowed}")
     order = list(SCOPE_WORDS)
     ordered = sorted(experiments, key=lambda each: (each.experiment, order.index(each.scope) if each.scope in order else len(order)))
-    return Findings(tuple(ordered), history.about(experiments), at_ms, str(plain.get("version", "")))
+    enabled = not _switched_off(plain.get("settings"))
+    return Findings(tuple(ordered), history.about(experiments), at_ms, str(plain.get("version", "")), enabled)
+
+
+def _switched_off(settings: object) -> bool:
+    experiments = settings.get("experiments") if isinstance(settings, Mapping) else None
+    return isinstance(experiments, Mapping) and experiments.get("enabled") is False
 
 
 def to_json(findings: Findings) -> dict[str, Any]:

@@ -46,7 +46,7 @@ def page(findings: Findings, where: str) -> bytes:
     _text(header, "p", [f"All lists up to {moment(findings.at_ms)}, from ", Name(where), f". streammetrics {findings.version}"])
     main = SubElement(body, "main")
     if not findings.experiments:
-        _text(main, "p", "No experiment has final lists yet.")
+        _text(main, "p", f"{findings.none_told()}.")
     for experiment in findings.told():
         _section(main, experiment, findings.looks(experiment))
     return f"<!doctype html>\n{tostring(root, encoding='unicode', method='html')}\n".encode()

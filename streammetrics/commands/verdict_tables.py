@@ -37,7 +37,7 @@ STYLES: dict[Word, str] = {
 def verdict_lines(findings: Findings, all_measures: bool) -> Iterator[RenderableType]:
     """Everything that is told of each experiment and scope, or that there is none."""
     if not findings.experiments:
-        yield Text(f"no experiment has final lists yet, up to {moment(findings.at_ms)}")
+        yield Text(findings.none_told())
     for experiment in findings.told():
         scope = SCOPE_WORDS.get(experiment.scope, experiment.scope)
         yield Text.assemble((fit(experiment.experiment), "bold"), f" · {fit(scope)} · up to {moment(findings.at_ms)}")

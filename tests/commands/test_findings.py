@@ -103,6 +103,18 @@ def test_times_that_a_sound_report_may_hold_are_read_and_told(at_ms: int, told: 
     assert moment(at_ms) == told
 
 
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"experiments": {"enabled": False}}, "Experiments are switched off: experiments.enabled is false"),
+        ({"experiments": {"enabled": True}}, "No experiment has final lists yet, up to 1970-01-01 00:00 UTC"),
+        (["another shape"], "No experiment has final lists yet, up to 1970-01-01 00:00 UTC"),
+    ],
+)
+def test_why_there_is_no_experiment_is_told(settings: object, told: str) -> None:
+    assert findings_of({"experiments": [], "experiments_entered_ms": 0, "settings": settings}, "here").none_told() == told
+
+
 def test_health_is_told_in_words() -> None:
     assert health_lines(WORSE) == [
         "split of users: as it should be (p = 1)",

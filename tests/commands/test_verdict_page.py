@@ -112,7 +112,7 @@ def test_all_but_the_heading_is_in_the_main_landmark(experiments: tuple[Experime
 
 
 def test_a_page_without_experiments_says_so() -> None:
-    assert "No experiment has final lists yet." in Read(page(findings(), "x")).text
+    assert "No experiment has final lists yet, up to " in Read(page(findings(), "x")).text
 
 
 def places(points: list[tuple[int, Point]], tag: str, kind: str) -> list[tuple[float, float]]:
