@@ -1,4 +1,4 @@
-"""The stored form of what a session is made of, event by event: a commit then has only bytes to gather.
+"""What a session is made of in its stored form, event by event: a commit then has only bytes to copy.
 
 Pure. None of a session's events ever changes, and most were part of the last commit already. Each is packed as it comes, while the
 processor has it at hand: that costs a fraction of finding it again later among the events of all users.
@@ -8,15 +8,25 @@ from __future__ import annotations
 
 import msgspec
 
-_pack = msgspec.msgpack.Encoder().encode
+pack = msgspec.msgpack.Encoder().encode
+"""One value as MessagePack."""
 
 
-def packed(value: msgspec.Struct) -> msgspec.Raw:
-    """MessagePack that goes into any other as it is.
+def array_of(count: int, pieces: list[bytes]) -> msgspec.Raw:
+    """So many values, packed one after the other in some pieces, as an array that goes into any other MessagePack as it is.
 
-    >>> from streammetrics.copies import Facts
-    >>> whole = msgspec.msgpack.encode([packed(Facts("i", 0, ("a", "b"), (), (), (), 0))])
-    >>> msgspec.msgpack.decode(whole)
-    [['i', 0, ['a', 'b'], [], [], [], 0]]
+    The pieces become one, so that the next time there is only what is new to look for.
+
+    >>> pieces = [pack("a"), pack(7) + pack("b")]
+    >>> whole = pack([array_of(3, pieces), array_of(20, [pack(7) * 20]), array_of(0, [])])
+    >>> msgspec.msgpack.decode(whole) == [["a", 7, "b"], [7] * 20, []], len(pieces)
+    (True, 1)
     """
-    return msgspec.Raw(_pack(value))
+    if count < 1 << 4:
+        head = bytes((0x90 | count,))
+    elif count < 1 << 16:
+        head = b"\xdc" + count.to_bytes(2)
+    else:
+        head = b"\xdd" + count.to_bytes(4)
+    pieces[:] = (b"".join(pieces),)
+    return msgspec.Raw(head + pieces[0])

@@ -10,7 +10,7 @@ A session stays until it closes, with all that a final list must still answer. T
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -19,7 +19,7 @@ import msgspec
 from streammetrics.copies import Duplicates, Facts, Fragment, Parts, resolved, united
 from streammetrics.events.model import Impression
 from streammetrics.item_index import Copies, ItemIndex
-from streammetrics.packing import packed
+from streammetrics.packing import array_of, pack
 
 Hits: TypeAlias = Mapping[int, float]
 """Grades above 0 by 0-based position in the list."""
@@ -63,8 +63,7 @@ class ShownList(msgspec.Struct, gc=False, eq=False):
     """One list of an open session with the grades it has earned. `ts` and `items` are those of its facts.
 
     `hits` is replaced, never changed in place; None once the list is no more. `before` holds the hits as they were last
-    tallied while the list is touched: None for a list that no tally knows. `stored` are the facts, packed; None where they were
-    read from a store and have not been needed since.
+    tallied while the list is touched: None for a list that no tally knows.
     """
 
     facts: Facts
@@ -72,17 +71,16 @@ class ShownList(msgspec.Struct, gc=False, eq=False):
     items: tuple[str, ...]
     hits: Hits | None
     before: Hits | Untouched | None
-    stored: msgspec.Raw | None
 
     @classmethod
     def new(cls, facts: Facts) -> ShownList:
         """A list that was shown just now."""
-        return cls(facts, facts.ts, facts.items, NO_HITS, None, packed(facts))
+        return cls(facts, facts.ts, facts.items, NO_HITS, None)
 
     @classmethod
     def read(cls, facts: Facts) -> ShownList:
         """A list that was stored, and tallied, before its session is joined."""
-        return cls(facts, facts.ts, facts.items, NO_HITS, UNTOUCHED, None)
+        return cls(facts, facts.ts, facts.items, NO_HITS, UNTOUCHED)
 
 
 Touched: TypeAlias = list[ShownList]
@@ -98,11 +96,22 @@ def touch(shown: ShownList, touched: Touched) -> None:
 class Session:
     """One user's events joined by a gap. `size` counts its admitted events; `first` and `last` are inclusive.
 
-    `stored` is feedback, packed: as much of it, in its order, as was added so; the rest was read or came with another session.
-    `orphans` is the feedback that names a list which is not there, by that name.
+    `orphans` is the feedback that names a list which is not there, by that name. What is packed is None while it is to be packed anew.
     """
 
-    __slots__ = ("_item_index", "feedback", "first", "idless_last", "last", "lists", "orphans", "parts", "size", "stored")
+    __slots__ = (
+        "_item_index",
+        "_packed_feedback",
+        "_packed_lists",
+        "feedback",
+        "first",
+        "idless_last",
+        "last",
+        "lists",
+        "orphans",
+        "parts",
+        "size",
+    )
 
     def __init__(self, first: int, last: int, size: int = 0) -> None:
         self.first = first
@@ -110,11 +119,33 @@ class Session:
         self.size = size
         self.lists: dict[str, ShownList] = {}
         self.feedback: list[StoredFeedback] = []
-        self.stored: list[msgspec.Raw] = []
         self.parts: dict[str, Parts] = {}
         self.orphans: dict[str, list[StoredFeedback]] = {}
         self.idless_last = -1
         self._item_index: ItemIndex | None = None
+        self._packed_lists: list[bytes] | None = []
+        self._packed_feedback: list[bytes] | None = []
+
+    @classmethod
+    def read(cls, first: int, last: int, size: int, lists: Sequence[Facts], feedback: list[StoredFeedback]) -> Session:
+        """A session that was stored, to be completed by its parts and then joined by `restore`."""
+        session = cls(first, last, size)
+        session.lists = {facts.impression_id: ShownList.read(facts) for facts in lists}
+        session.feedback = feedback
+        session._packed_lists = session._packed_feedback = None
+        return session
+
+    def pack_lists(self) -> msgspec.Raw:
+        """The facts of all lists, as they are stored."""
+        if self._packed_lists is None:
+            self._packed_lists = [pack(shown.facts) for shown in self.lists.values()]
+        return array_of(len(self.lists), self._packed_lists)
+
+    def pack_feedback(self) -> msgspec.Raw:
+        """All feedback, as it is stored."""
+        if self._packed_feedback is None:
+            self._packed_feedback = [pack(feedback) for feedback in self.feedback]
+        return array_of(len(self.feedback), self._packed_feedback)
 
     def extend(self, ts: int) -> None:
         """Count one more event of this session."""
@@ -126,9 +157,9 @@ class Session:
 
     def add_feedback(self, feedback: StoredFeedback, attribution_ms: int, touched: Touched) -> None:
         """Join one feedback. It moves no other feedback, so the short way is always the right one."""
-        if len(self.stored) == len(self.feedback):
-            self.stored.append(packed(feedback))
         self.feedback.append(feedback)
+        if self._packed_feedback is not None:
+            self._packed_feedback.append(pack(feedback))
         self._note(feedback)
         if feedback.grade > 0:
             found = self.find(feedback, attribution_ms)
@@ -164,7 +195,7 @@ class Session:
         self.feedback.extend(other.feedback)
         for feedback in other.feedback:
             self._note(feedback)
-        self._item_index = None
+        self._item_index = self._packed_lists = self._packed_feedback = None
         duplicates: Duplicates = Counter()
         for identity in {*other.lists, *other.parts}:
             if identity in self.lists or identity in self.parts:
@@ -271,10 +302,13 @@ class Session:
         shown = ShownList.new(facts)
         touched.append(shown)
         self.lists[facts.impression_id] = shown
+        if self._packed_lists is not None:
+            self._packed_lists.append(pack(facts))
 
     def _hide(self, identity: str, touched: Touched) -> None:
         shown = self.lists.pop(identity, None)
         if shown is not None:
+            self._packed_lists = None
             touch(shown, touched)
             shown.hits = None
 

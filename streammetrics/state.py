@@ -16,10 +16,9 @@ from streammetrics.copies import Facts, Fragment, Parts
 from streammetrics.errors import StateError
 from streammetrics.event_time import NEVER
 from streammetrics.experiment_lives import WHOLE, Earlier, Scope
-from streammetrics.packing import packed
 from streammetrics.presence import StoredPresence
 from streammetrics.reach import Reach, flat, from_flat
-from streammetrics.sessions import JoinRules, Session, ShownList, StoredFeedback, User
+from streammetrics.sessions import JoinRules, Session, StoredFeedback, User
 from streammetrics.windows import Group, Pane
 
 VERSION = 4
@@ -125,25 +124,14 @@ def encode_user(user: User) -> bytes:
                     session.first,
                     session.last,
                     session.size,
-                    [shown.stored or _store(shown) for shown in session.lists.values()],
-                    _store_feedback(session),
+                    session.pack_lists(),
+                    session.pack_feedback(),
                     [(identity, *parts) for identity, parts in session.parts.items()] if session.parts else (),
                 )
                 for session in user.sessions
             ],
         )
     )
-
-
-def _store(shown: ShownList) -> msgspec.Raw:
-    stored = shown.stored = packed(shown.facts)
-    return stored
-
-
-def _store_feedback(session: Session) -> list[msgspec.Raw]:
-    stored = session.stored
-    stored.extend([packed(feedback) for feedback in session.feedback[len(stored) :]])
-    return stored
 
 
 def decode_user(stored: bytes, rules: JoinRules, misplaced: bool = False) -> User:
@@ -155,10 +143,7 @@ def decode_user(stored: bytes, rules: JoinRules, misplaced: bool = False) -> Use
     _check(version, "a user's sessions")
     user = User(misplaced, entered)
     for first, last, size, lists, feedback, parts in sessions:
-        session = Session(first, last, size)
-        for facts in lists:
-            session.lists[facts.impression_id] = ShownList.read(facts)
-        session.feedback = feedback
+        session = Session.read(first, last, size, lists, feedback)
         for identity, whole, seen, fragments in parts:
             session.parts[identity] = Parts(whole, seen, fragments)
         if feedback:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from streammetrics.errors import StateError
 from streammetrics.sessions import JoinRules, User
@@ -23,7 +24,7 @@ from streammetrics.state import (
     encode_user,
 )
 from streammetrics.windows import Group
-from tests.strategies import Case, cases
+from tests.strategies import Case, batches, cases
 from tests.test_engine import machine_for
 
 
@@ -43,14 +44,15 @@ def facts_of(user: User) -> list[object]:
     ]
 
 
-@given(cases())
-def test_a_user_is_read_back_with_the_same_hits_and_the_same_memory(case: Case) -> None:
+@given(st.data(), cases())
+def test_a_user_is_read_back_with_the_same_hits_and_the_same_memory_whenever_stored(data: st.DataObject, case: Case) -> None:
     machine = machine_for(case)
-    machine.take(case.steps)
-    for user in machine.state.users.values():
-        for session in user.sessions:
-            session.rejoin(case.settings.attribution_ms, [])
-        assert facts_of(decode_user(encode_user(user), machine.engine.rules.join)) == facts_of(user)
+    for batch in data.draw(batches(case.steps)):
+        machine.take(batch)
+        for user in machine.state.users.values():
+            for session in user.sessions:
+                session.rejoin(case.settings.attribution_ms, [])
+            assert facts_of(decode_user(encode_user(user), machine.engine.rules.join)) == facts_of(user)
 
 
 def test_tallies_beyond_64_bits_are_read_back_whole() -> None:
