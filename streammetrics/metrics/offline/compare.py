@@ -138,6 +138,9 @@ def check_choices(unpaired: str, level: float, samples: int, seed: int, correcti
 
 
 def _require_alike(a: Evaluation, b: Evaluation) -> None:
+    for name, side in (("a", a), ("b", b)):
+        if not isinstance(side, Evaluation):
+            raise MetricError(name, f"got {type(side).__name__}; allowed is what evaluate returns")
     a.spec.require_same(b.spec)
     if a.metrics != b.metrics:
         ours, theirs = (", ".join(map(str, side.metrics)) for side in (a, b))

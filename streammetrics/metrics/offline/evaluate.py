@@ -28,7 +28,7 @@ def evaluate(judged: Judged, metrics: Iterable[str | Metric], spec: Spec | None 
     (`ties="average"`), a value is the mean over all orders of the tied items, right to 2**-40 for each group of ties; this exists for
     metrics that are sums over places, so mrr, hit_rate, map, err and item_hit_rate are refused by name.
 
-    Raises MetricError for unknown metrics and for grades that the scorer cannot hold, naming the list.
+    Raises MetricError for what is no judged lists, for unknown metrics and for grades that the scorer cannot hold, naming the list.
 
     >>> from streammetrics.metrics.inputs.judged import from_run
     >>> result = evaluate(from_run({"q1": {"a": 2.0, "b": 1.0}, "q2": {"a": 1.0}}, {"q1": {"b": 1}, "q2": {"a": 3}}), ["mrr@10"])
@@ -37,6 +37,8 @@ def evaluate(judged: Judged, metrics: Iterable[str | Metric], spec: Spec | None 
     >>> result.frame()
     {'list_id': ['q1', 'q2'], 'mrr@10': array([0.5, 1. ])}
     """
+    if not isinstance(judged, Judged):
+        raise MetricError("judged", f"got {type(judged).__name__}; allowed is what from_run, from_lists, from_grades and their like return")
     scorer, scored = score(judged, metrics, spec)
     return Evaluation(scorer.metrics, scorer.spec, scorer.columns, judged, scored)
 

@@ -221,3 +221,11 @@ ONE = evaluate(from_grades([[1], [0]]), ["mrr@5"])
 def test_what_does_not_belong_together_is_refused(call: Callable[[], Comparison | Any], message: str) -> None:
     with pytest.raises(MetricError, match=re.escape(message)):
         call()
+
+
+def test_what_is_not_evaluated_yet_is_refused() -> None:
+    judged: Any = from_grades([[0, 1], [1, 0]])
+    evaluated = evaluate(judged, ["mrr@5"])
+    for sides, told in (((judged, evaluated), "a: got Judged"), ((evaluated, judged), "b: got Judged")):
+        with pytest.raises(MetricError, match=f"{told}; allowed is what evaluate returns"):
+            compare(*sides)

@@ -185,3 +185,9 @@ def test_a_grade_beyond_the_scorer_names_its_list(where: str) -> None:
 def test_a_metric_that_was_not_evaluated_is_refused() -> None:
     with pytest.raises(MetricError, match=re.escape("metric: got ndcg@7; allowed are those evaluated: mrr@5")):
         evaluate(from_grades([[1]]), ["mrr@5"]).values("ndcg@7")
+
+
+def test_what_is_not_judged_yet_is_refused_by_the_way_to_judge_it() -> None:
+    run: Any = {"q": {"d": 1.0}}
+    with pytest.raises(MetricError, match=re.escape("judged: got dict; allowed is what from_run, from_lists, from_grades")):
+        evaluate(run, ["ndcg@10"])
