@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -183,9 +184,17 @@ def check_unseen(unseen: object, lists: int) -> tuple[Ints, AnyArray]:
     return rows, grades
 
 
-def check_one_unseen(shown: int, unseen: object, items_max: int) -> None:
-    """The grades of one list's items that were never shown: a sequence, with the graded ones no longer than items_max."""
-    if not isinstance(unseen, Sequence):
-        raise MetricError("unseen", f"got {type(unseen).__name__}; allowed is a sequence of grades")
-    if shown + len(unseen) > items_max:
-        raise MetricError("unseen", f"got {shown + len(unseen)} graded items, with those shown; allowed are {items_max} (items_max)")
+def check_one_unseen(shown: int, unseen: int, items_max: int) -> None:
+    """One list's graded items, shown and never shown, are no more than items_max."""
+    if shown + unseen > items_max:
+        raise MetricError("unseen", f"got {shown + unseen} graded items, with those shown; allowed are {items_max} (items_max)")
+
+
+def in_order(name: str, grades: Any) -> Sequence[float]:
+    """Grades in the order in which they stand: a pandas Series, asked for its places one by one, would tell what its index calls so."""
+    if isinstance(grades, Sequence):
+        return grades
+    given = grades.tolist() if hasattr(grades, "tolist") else grades
+    if not (isinstance(given, Iterable) and hasattr(given, "__getitem__")) or isinstance(given, Mapping):
+        raise MetricError(name, f"got {type(grades).__name__}; allowed is a sequence of grades")
+    return list(given)

@@ -19,6 +19,7 @@ from streammetrics.metrics.plan import compile_plan
 from streammetrics.metrics.spec import Spec
 
 UnseenItems: TypeAlias = tuple[npt.ArrayLike, npt.ArrayLike]
+Grades: TypeAlias = Sequence[float] | npt.NDArray[Any]
 
 
 class Scorer:
@@ -204,28 +205,28 @@ class Scorer:
             out[first : first + facts.lengths.size] = columns_of_facts(facts).T
         return out
 
-    def score_list(self, grades: Sequence[float] | npt.NDArray[Any], unseen: Sequence[float] = ()) -> tuple[int, ...]:
+    def score_list(self, grades: Grades, unseen: Grades = ()) -> tuple[int, ...]:
         """Score one list of grades in rank order, without numpy's overhead. Returns one int a column.
 
-        unseen: the grades of items that were never shown.
+        grades: as they stand, whatever an index calls them (that of a pandas Series). unseen: those of items that were never shown.
 
         >>> Scorer(["mrr@2", "mrr@3"]).score_list([0, 0, 1])
         (0, 366503875925)
         """
-        items: Sequence[float] = grades.tolist() if isinstance(grades, np.ndarray) else grades
+        items = grades if type(grades) is list or type(grades) is tuple else checks.in_order("grades", grades)
+        if type(unseen) is not tuple:
+            unseen = checks.in_order("unseen", unseen)
         if len(items) > self.items_max:
             checks.check_length(len(items), self.items_max)
         places = [place for place, grade in enumerate(items) if grade != 0]
         if unseen:
-            checks.check_one_unseen(len(places), unseen, self.items_max)
+            checks.check_one_unseen(len(places), len(unseen), self.items_max)
         try:
             return self._one.score(len(items), places, [items[place] for place in places], unseen)
         except TypeError as error:
             raise self._bad_grade((*items, *unseen), error) from None
 
-    def score_list_hits(
-        self, length: int, hits: Mapping[int, float] | Iterable[tuple[int, float]], unseen: Sequence[float] = ()
-    ) -> tuple[int, ...]:
+    def score_list_hits(self, length: int, hits: Mapping[int, float] | Iterable[tuple[int, float]], unseen: Grades = ()) -> tuple[int, ...]:
         """Score one list of `length` items of which only the graded ones are given: position (from 0) to grade, in any order.
 
         unseen: the grades of items that were never shown. Returns one int a column.
@@ -234,6 +235,8 @@ class Scorer:
         >>> scorer.score_list_hits(1000, {1: 2, 0: 0.5}) == scorer.score_list([0.5, 2, *[0] * 998])
         True
         """
+        if type(unseen) is not tuple:
+            unseen = checks.in_order("unseen", unseen)
         if type(hits) is dict and len(hits) == 1 and not unseen and type(length) is int:
             ((place, grade),) = hits.items()
             if type(place) is int and 0 <= place < length <= self.items_max:
@@ -250,7 +253,7 @@ class Scorer:
             checks.check_length(length, self.items_max)
         self._check_places(length, places)
         if unseen:
-            checks.check_one_unseen(len(places), unseen, self.items_max)
+            checks.check_one_unseen(len(places), len(unseen), self.items_max)
         try:
             return self._one.score(int(length), places, grades, unseen)
         except TypeError as error:

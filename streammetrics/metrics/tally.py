@@ -148,7 +148,7 @@ class TallyLayout:
 
     def of_list(self, grades: Sequence[float], unseen: Sequence[float] = ()) -> Tally:
         """The tally of one list of grades in rank order: takes what `Scorer.score_list` takes."""
-        return self.of_ragged(np.asarray(grades, dtype=np.float64), [0, len(grades)], ([0] * len(unseen), unseen) if unseen else None)
+        return self.of_ragged(np.asarray(grades, dtype=np.float64), [0, len(grades)], ([0] * len(unseen), unseen) if len(unseen) else None)
 
     def empty(self) -> Tally:
         """The tally of no list."""

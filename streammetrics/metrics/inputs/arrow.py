@@ -71,15 +71,23 @@ _Stream._fields_ = [
 ]
 
 
+class NoStream(Exception):
+    """A source does not give its stream, for reasons of its own."""
+
+
 def read_columns(source: Any, wanted: Collection[str]) -> dict[str, AnyArray]:
     """The named columns of anything with `__arrow_c_stream__`: an array of rows each, chunks joined.
 
     Numbers and booleans keep their dtype (a column with missing numbers becomes float64 with NaN there); text becomes an object
     array of str with None where a value is missing. Dictionary encoding (categories) is resolved.
 
-    Raises MetricError for a column that is not there, that is there twice, or whose type is neither numbers, booleans nor text.
+    Raises MetricError for a column that is not there, that is there twice, or whose type is neither numbers, booleans nor text; NoStream
+    when the source does not give its stream.
     """
-    capsule = source.__arrow_c_stream__()
+    try:
+        capsule = source.__arrow_c_stream__()
+    except Exception as error:
+        raise NoStream(f"its Arrow stream cannot be had ({type(error).__name__}: {error})") from error
     get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
     get_pointer.restype, get_pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     stream = _Stream.from_address(get_pointer(capsule, b"arrow_array_stream"))

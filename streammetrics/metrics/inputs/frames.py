@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from streammetrics.metrics.arrays import AnyArray, Ints, Numbers
-from streammetrics.metrics.inputs.arrow import read_columns
+from streammetrics.metrics.inputs.arrow import NoStream, read_columns
 from streammetrics.metrics.inputs.judged import Judged, Users, from_padded, from_ragged, judge
 from streammetrics.metrics.inputs.numbers import comparable, require_in_range, require_not_rounded, told
 from streammetrics.metrics.inputs.ranking import NegativeGrades, Shown, TieRule
@@ -198,8 +198,9 @@ def _columns(frame: Any, names: Sequence[str]) -> dict[str, AnyArray]:
     if hasattr(frame, "__arrow_c_stream__"):
         try:
             return read_columns(frame, dict.fromkeys(names))
-        except ImportError:  # pandas has the method, and needs pyarrow for it
-            pass
+        except NoStream as error:  # pandas needs pyarrow for it, which takes a frame only if it can take every column
+            if not hasattr(frame, "__getitem__"):
+                raise MetricError("frame", f"{error}; allowed is a frame that can be read") from None
     if not hasattr(frame, "__getitem__"):
         raise MetricError("frame", f"got {type(frame).__name__}; allowed is what has __arrow_c_stream__, or columns by name")
     columns = {name: _column(frame, name) for name in names}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import math
+import random
 import re
 import subprocess
 import sys
@@ -18,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streammetrics.metrics import MetricError
+from streammetrics.metrics import MetricError, Scorer, TallyLayout
 from streammetrics.metrics.inputs.arrow import read_columns
 from streammetrics.metrics.inputs.frames import from_frame, from_frames, from_wide_frame
 from streammetrics.metrics.inputs.judged import from_grades, from_run
@@ -203,6 +204,39 @@ def test_pandas_without_pyarrow_is_read_too() -> None:
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert said.stdout == "('a', 'b') [0 1] [1 0] [2. 1.]\n"
+
+
+@pytest.mark.parametrize("beside", [[1, "a", 2], [{1: 2}, {}, {}], [object(), 1, 2], [1j, 2j, 3j]])
+def test_columns_that_are_not_asked_for_may_hold_anything(beside: list[Any]) -> None:
+    frame = pd.DataFrame({"list_id": ["a", "b", "a"], "grade": [0, 1, 2], "beside": beside})
+    assert facts(from_frame(frame)) == {"a": (2, {1: 2.0}, []), "b": (1, {0: 1.0}, [])}
+    assert facts(from_frame(pd.concat([frame, frame[["beside"]]], axis=1))) == facts(from_frame(frame))
+
+
+def test_a_column_that_is_there_twice_is_refused_whatever_pandas_makes_of_it() -> None:
+    frame = pd.DataFrame({"list_id": ["a"], "grade": [1]})
+    with pytest.raises(MetricError, match="column 'grade': got 2 dimensions; allowed is 1"):
+        from_frame(pd.concat([frame, frame[["grade"]]], axis=1))
+
+
+def test_who_gives_neither_a_stream_nor_columns_is_told_why() -> None:
+    class Silent:
+        def __arrow_c_stream__(self) -> object:
+            raise OSError("gone")
+
+    with pytest.raises(MetricError, match=r"frame: its Arrow stream cannot be had \(OSError: gone\); allowed is"):
+        from_frame(Silent())
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=8), st.randoms(use_true_random=False))
+def test_one_list_stands_in_its_order_whatever_its_index_says(grades: list[int], chance: random.Random) -> None:
+    scorer = Scorer(["ndcg@5", "mrr", "recall@3"])
+    index = chance.sample(range(len(grades)), len(grades))
+    for labelled in (pd.Series(grades, index=index), pd.Series(grades, index=[7] * len(grades)), pl.Series(grades), np.array(grades)):
+        assert scorer.score_list(labelled) == scorer.score_list(grades)
+        assert scorer.score_list([1, 0], labelled) == scorer.score_list([1, 0], grades)
+        assert scorer.score_list_hits(2, {0: 1}, labelled) == scorer.score_list([1, 0], grades)
+        assert TallyLayout(scorer).of_list([1, 0], labelled) == TallyLayout(scorer).of_list([1, 0], grades)
 
 
 def test_a_missing_grade_ends_a_wide_list() -> None:
