@@ -31,7 +31,7 @@ class Difference:
     mean_a, mean_b, difference: over these lists; difference = mean_b - mean_a.
     standard_error: of the difference, by user. lower, upper: the interval of Student's t with clusters - 1 degrees of freedom.
     t, t_p_value: the paired t test. randomisation_p_value: the paired randomisation test; `exact` when all outcomes were tried.
-    Two-sided, both. NaN with fewer than two clusters, but for the randomisation test.
+    Two-sided, both. NaN with fewer than two clusters, but for the randomisation test, for which there must be one.
     """
 
     metric: str
@@ -208,6 +208,8 @@ def _student(gap: float, error: float, clusters: int, level: float) -> tuple[flo
 
 def _randomised(of_a: tuple[Ints, ...], of_b: tuple[Ints, ...], clusters: Clusters, *, is_ratio: bool, chance: tuple[int, int]) -> Chance:
     samples, seed = chance
+    if not clusters.count:
+        return Chance(math.nan, True)
     if not is_ratio:
         return sign_flip_test(clusters.whole_sums(of_b[0] - of_a[0]), samples, seed)
     one, other = ((clusters.whole_sums(above), clusters.whole_sums(below)) for above, below in (of_a, of_b))

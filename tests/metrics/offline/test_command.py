@@ -174,7 +174,7 @@ def test_what_one_common_query_cannot_say_is_a_dash(command: Folder) -> None:
     (command.path / "other").write_text(OTHER.splitlines(keepends=True)[0])
     words = ("run", "qrels", "--compare", "other", "-m", "recip_rank", "--unpaired", "drop")
     assert command(*words).out.splitlines()[1].split() == ["recip_rank", "0.5000", "1.0000", "+0.5000", "-", "-", "1", "1", "1"]
-    assert command(*words, "--spec", "rectools", "-l", "9").out.splitlines()[1].split() == ["recip_rank", *"-----", "1", "0", "0"]
+    assert command(*words, "--spec", "rectools", "-l", "9").out.splitlines()[1].split() == ["recip_rank", *"------", "0", "0"]
 
 
 def test_pairs_that_are_none_are_refused_or_told(command: Folder) -> None:

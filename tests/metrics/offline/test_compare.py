@@ -137,8 +137,16 @@ def test_nothing_in_common_is_no_number() -> None:
     for found in compare(a, b, unpaired="drop").differences:
         assert (found.lists, found.clusters) == (0, 0)
         assert math.isnan(found.difference)
-    ratio = compare(a, b, unpaired="drop", correction="holm")["item_hit_rate@5"]
-    assert math.isnan(ratio.randomisation_p_value)
+        assert math.isnan(found.randomisation_p_value)
+
+
+def test_a_metric_that_no_list_defines_is_no_test_beside_others() -> None:
+    grades = [[[0, 1]] * 8, [[1, 0]] * 8]
+    a, b = (evaluate(from_grades(lists), ["ndcg@5", "mrr@5"], Spec(no_relevant="skip", relevance_threshold=2)) for lists in grades)
+    found = compare(a, b, correction="holm")
+    assert (found["mrr@5"].lists, found["ndcg@5"].lists) == (0, 8)
+    assert math.isnan(found["mrr@5"].randomisation_p_value)
+    assert found["ndcg@5"] == compare(a, b)["ndcg@5"]
 
 
 def test_sums_that_would_not_be_exact_are_refused() -> None:
