@@ -1145,6 +1145,22 @@ def test_users_are_counted_in_windows_where_that_is_wanted_and_by_default_with_e
     assert reach == (ReachRules(panes=60, patience_ms=7) if counted else None)
 
 
+def test_all_that_is_wrong_with_the_rules_of_experiments_is_told_at_once_and_where_it_was_said(tmp_path):
+    toml = "[experiments]\nalpha = 0\nmargin = 1\npaging = ['ndcg@7']\n"
+    toml += "[experiments.named.x]\nalpha = 5\nmin_users = 1\ncontrol = 'c'\n"
+    toml += "[experiments.named.y]\ncontrol = 'c'\nshares = { a = 1, b = 1 }\n"
+    with pytest.raises(ConfigError) as caught:
+        configured(tmp_path, toml)
+    assert [(problem.key.partition(".")[2], re.split(" got| is", problem.allowed)[0]) for problem in caught.value.problems] == [
+        ("alpha", "alpha:"),
+        ("margin", "margin:"),
+        ("paging", "ndcg@7"),
+        ("named", "x: alpha:"),
+        ("named", "x: min_users:"),
+        ("named", "y: control:"),
+    ]
+
+
 def test_experiments_are_named_in_the_environment_as_json():
     loaded = load(None, {"STREAMMETRICS_EXPERIMENTS_NAMED": '{"a b": {"control": "old"}}'}, {})
     assert loaded.settings.experiments.policy("a b").control == "old"

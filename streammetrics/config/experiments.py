@@ -67,6 +67,26 @@ class Trial(Section):
     unmatched_share_max: Number | None = None
 
 
+def _own(trial: Trial) -> dict[str, Any]:
+    """The rules that an experiment has for itself."""
+    return {name: value for name in Policy.__dataclass_fields__ if (value := getattr(trial, name)) is not None}
+
+
+def _wrong(rules: Mapping[str, Any]) -> Iterator[ExperimentError]:
+    """All that is wrong with rules of an experiment: each alone, and, where that is nothing, with them together."""
+    alone = [error for name, value in rules.items() if (error := _refused({name: value})) is not None]
+    together = None if alone else _refused(rules)
+    yield from alone if together is None else [together]
+
+
+def _refused(rules: Mapping[str, Any]) -> ExperimentError | None:
+    try:
+        Policy(**rules)
+    except ExperimentError as error:
+        return error
+    return None
+
+
 class ExperimentSettings(Section):
     enabled: bool = setting(
         True,
@@ -118,23 +138,22 @@ class ExperimentSettings(Section):
 
     def policy(self, experiment: str) -> Policy:
         """The rules of one experiment. Raises ExperimentError for values that cannot be meant."""
-        trial = self.named.get(experiment, Trial())
-        own = {name: value for name in Policy.__dataclass_fields__ if (value := getattr(trial, name)) is not None}
-        general: dict[str, Any] = {name: getattr(self, name) for name in Policy.__dataclass_fields__ if name not in ("shares", "control")}
-        return Policy(**(general | own))
+        return Policy(**(self._general() | _own(self.named.get(experiment, Trial()))))
+
+    def _general(self) -> dict[str, Any]:
+        """The rules of all experiments, as far as there are such."""
+        return {name: getattr(self, name) for name in Policy.__dataclass_fields__ if name not in ("shares", "control")}
 
     def clashes(self, metrics: tuple[str, ...], measures: tuple[str, ...]) -> Iterator[Clash]:
         """What cannot work together; `metrics` are computed of lists, `measures` are known of users."""
         if unknown := [name for name in self.metrics if name not in metrics]:
             yield Clash(("experiments.metrics", "metrics.names", "metrics.cutoffs"), f"{unknown[0]} is not computed: see metrics.names")
-        for name, key in (("", "experiments.paging"), *((name, "experiments.named") for name in self.named)):
-            try:
-                policy = self.policy(name)
-            except ExperimentError as error:
-                yield Clash((key if name else f"experiments.{error.subject}",), f"{name}: {error}" if name else str(error))
-                continue
-            if unknown := [measure for measure in policy.paging if measure not in measures]:
-                told = f"{name}: " if name else ""
+        for name, rules in (("", self._general()), *((name, _own(trial)) for name, trial in self.named.items())):
+            told = f"{name}: " if name else ""
+            for error in _wrong(rules):
+                yield Clash(("experiments.named" if name else f"experiments.{error.subject}",), f"{told}{error}")
+            if unknown := [measure for measure in rules.get("paging", ()) if measure not in measures]:
+                key = "experiments.named" if name else "experiments.paging"
                 yield Clash((key, "experiments.metrics"), f"{told}{unknown[0]} is not measured; allowed are {', '.join(measures)}")
         for name, trial in self.named.items():
             if trial.start is not None and trial.end is not None and trial.start >= trial.end:
