@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from streammetrics.errors import ConfigError
-from streammetrics.grades import DEFAULT_GRADES, GRADE_MAX, RULES_MAX, THRESHOLD_MAX, GradeRules, parse_grades
+from streammetrics.grades import ACTION_CHARS_MAX, DEFAULT_GRADES, GRADE_MAX, RULES_MAX, THRESHOLD_MAX, GradeRules, parse_grades
 
 numbers = st.integers(-50, 50) | st.decimals(-50, 50, places=3).map(float)
 conditions = st.none() | st.tuples(st.sampled_from([">=", ">"]), numbers)
@@ -179,10 +179,32 @@ def test_a_rule_behind_a_wider_one_that_gives_as_much_is_refused_in_any_order():
         assert [problem.value for problem in caught.value.problems] == ["watch>=60=2"]
 
 
-@pytest.mark.parametrize("text", ["click=1, click>=5=1", "watch>=30=2, watch>30=1", "watch>30=2, watch>31=2"])
-def test_a_narrower_rule_must_give_more(text):
-    with pytest.raises(ConfigError, match="can never decide"):
-        parse_grades(text)
+@pytest.mark.parametrize(
+    ("wide", "narrow"),
+    [
+        ("click=1", "click>=5=1"),
+        ("click=1", "click>5=0"),
+        ("click=1", "click>=-5=1"),
+        ("watch>=30=2", "watch>30=1"),
+        ("watch>30=2", "watch>31=2"),
+    ],
+)
+def test_a_narrower_rule_must_give_more(wide, narrow):
+    for order in permutations([wide, narrow]):
+        with pytest.raises(ConfigError) as caught:
+            parse_grades(", ".join(order))
+        (problem,) = caught.value.problems
+        assert (problem.value, problem.allowed) == (narrow, f"can never decide, because {wide} is wider and gives at least as much")
+
+
+def test_a_rule_without_a_condition_is_what_an_action_is_worth_at_least():
+    rules = parse_grades("watch=1, watch>=30=2")
+    assert [rules.grade("watch", value) for value in (None, 29, 30)] == [1, 1, 2]
+
+
+def test_an_action_may_be_as_long_as_its_limit():
+    action = "x" * ACTION_CHARS_MAX
+    assert parse_grades(f"{action}=1").grade(action, None) == 1
 
 
 def test_the_number_of_rules_is_limited():
