@@ -38,6 +38,11 @@ def test_the_report_itself_is_the_last_look() -> None:
     assert looks[0][1] == looks[1][1]
 
 
+def test_the_last_look_is_told_once_though_the_history_has_it_too() -> None:
+    history = History().take(AT_MS - 120_000, [WORSE]).take(AT_MS, [WORSE])
+    assert [at for at, _ in findings_of(plain(WORSE, history=history.to_json()), "here").looks(WORSE)] == [AT_MS - 120_000, AT_MS]
+
+
 def test_looks_at_an_earlier_life_of_an_experiment_are_not_told() -> None:
     anew = replace(WORSE, known_from_ms=AT_MS - 60_000)
     assert [at for at, _ in findings_of(plain(anew), "here").looks(anew)] == [AT_MS]

@@ -126,7 +126,15 @@ def test_who_is_waited_for_is_named() -> None:
 
 def test_codes_tell_alerts_apart() -> None:
     assert Verdict("regressed", "").code == -1
-    assert sorted(VERDICT_CODES, key=lambda word: VERDICT_CODES[word]) == ["invalid", "regressed", "inconclusive", "safe", "improved"]
+    assert VERDICT_CODES == {"invalid": -2, "regressed": -1, "inconclusive": 0, "safe": 1, "improved": 2}
+
+
+@pytest.mark.parametrize(("moved", "told"), [(180, "100"), (190, "200"), (230, "4,000"), (260, "60,000")])
+def test_how_rare_a_split_is_by_chance_is_told_in_round_numbers_and_never_as_rarer(moved: int, told: str) -> None:
+    state = health(Policy(), {"control": 5_000 - moved, "treatment": 5_000 + moved}, 0)
+    (trouble,) = state.troubles
+    assert f"by chance at most once in {told} tests)" in trouble
+    assert int(told.replace(",", "")) <= 1 / state.sample_ratio_p
 
 
 def test_the_control_is_named_or_goes_by_its_name() -> None:

@@ -91,6 +91,7 @@ def test_long_files_tell_how_far_they_are(tmp_path: Path, monkeypatch: pytest.Mo
         ("\n\nq Q0 d 1 NaN tag\n", "line 3: got score 'NaN'; allowed are numbers"),
         ("q Q0 d 1 1 tag\np Q0 d 1 1 tag\nq Q0 d 2 1 tag\n", "line 3: got document 'd' of query 'q' twice; allowed is once"),
         (b"q Q0 d 1 1 tag\nq Q0 \xff 1 1 tag\n", "line 2: got '\\\\xff', which is no UTF-8"),
+        (b"q Q0 d 1 1 tag\n\xff Q0 d 1 1 tag\n", "line 2: got '\\\\xff', which is no UTF-8"),
         ("", "got no lines; allowed is at least one with 6 columns"),
         (" \n", "got no lines"),
         (gzip.compress(RUN.encode(), mtime=0)[:-12], "broken gzip after line"),
