@@ -6,7 +6,6 @@ dicts of sequences or arrays and pandas without pyarrow.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
@@ -15,7 +14,7 @@ import numpy as np
 from streammetrics.metrics.arrays import AnyArray, Ints, Numbers
 from streammetrics.metrics.inputs.arrow import NoStream, read_columns
 from streammetrics.metrics.inputs.judged import Judged, Users, from_padded, from_ragged, judge
-from streammetrics.metrics.inputs.numbers import comparable, require_in_range, require_not_rounded, told
+from streammetrics.metrics.inputs.numbers import comparable, is_missing, require_in_range, require_not_rounded, told
 from streammetrics.metrics.inputs.ranking import NegativeGrades, Shown, TieRule
 from streammetrics.metrics.names import MetricError
 
@@ -249,7 +248,7 @@ def _of_objects(name: str, column: AnyArray) -> AnyArray:
         if isinstance(value, int | float | np.integer | np.floating):
             require_in_range(f"column {name!r}", value, _row(row))
             values[row] = value
-        elif not _is_missing(value):
+        elif not is_missing(value):
             raise MetricError(f"column {name!r}", f"got {value!r} at row {row}; allowed are numbers")
     require_not_rounded(f"column {name!r}", column, values, _row)
     return values
@@ -265,11 +264,6 @@ def _ids(name: str, column: AnyArray) -> list[Hashable]:
     if column.dtype == object:
         for row, value in enumerate(values):
             if not isinstance(value, str | int):
-                what = "a missing value" if _is_missing(value) else repr(value)
+                what = "a missing value" if is_missing(value) else repr(value)
                 raise MetricError(f"column {name!r}", f"got {what} at row {row}; allowed are text and whole numbers")
     return values
-
-
-def _is_missing(value: object) -> bool:
-    """None, NaN, and pandas' own marks, known by their names because pandas is not imported."""
-    return value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and math.isnan(value))

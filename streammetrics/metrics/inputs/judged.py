@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from streammetrics.metrics import checks
 from streammetrics.metrics.arrays import Floats, Ints, Numbers
-from streammetrics.metrics.inputs.numbers import GRADE_END, GRADES_ALLOWED, comparable, of_values, require_not_rounded
+from streammetrics.metrics.inputs.numbers import GRADE_END, GRADES_ALLOWED, comparable, is_missing, of_values, require_not_rounded
 from streammetrics.metrics.inputs.ranking import Found, NegativeGrades, Ranked, Shown, TieGroups, TieRule, find, rank
 from streammetrics.metrics.names import MetricError
 
@@ -271,9 +271,9 @@ def _users_of(lists: Sequence[Hashable], users: Users | None) -> tuple[Hashable,
         raise MetricError("users", f"got {len(given)}; allowed are {len(lists)}, one a list")
     for user, name in zip(given, lists, strict=True):
         # Lists of nobody known would otherwise all be one user's.
-        if user is None or not isinstance(user, Hashable):
+        if is_missing(user) or not isinstance(user, Hashable):
             raise MetricError(
-                "users", f"got {'none' if user is None else repr(user)} for list {name!r}; allowed is a hashable id for every list"
+                "users", f"got {'none' if is_missing(user) else repr(user)} for list {name!r}; allowed is a hashable id for every list"
             )
     return given
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -51,6 +52,11 @@ def _array(values: list[Any]) -> Numbers | None:
     except (ValueError, OverflowError):
         return None
     return comparable(array) if array.ndim == 1 and (array.dtype.kind in "biuf" or not values) else None
+
+
+def is_missing(value: object) -> bool:
+    """None, NaN, and pandas' own marks, known by their names because pandas is not imported."""
+    return value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and math.isnan(value))
 
 
 def require_in_range(what: str, value: Any, place: str) -> None:

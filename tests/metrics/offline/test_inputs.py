@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -212,6 +213,9 @@ def test_negative_grades_are_refused_or_count_as_nothing() -> None:
         (lambda: from_run({"q": {"a": 1}}, {"q": {}}, users={}), "users: got none for list 'q'"),
         (lambda: from_run({"q": {"a": 1}}, {"q": {}}, users=[]), "users: got 0; allowed are 1"),
         (lambda: from_ragged([1], [0, 1], users=[None]), "users: got none for list 0; allowed is a hashable id for every list"),
+        (lambda: from_ragged([1, 1], [0, 1, 2], users=["u", math.nan]), "users: got none for list 1; allowed is a hashable id for every"),
+        (lambda: from_ragged([1], [0, 1], users=pd.Series([pd.NA])), "users: got none for list 0; allowed is a hashable id for every list"),
+        (lambda: from_ragged([1], [0, 1], users=[pd.NaT]), "users: got none for list 0; allowed is a hashable id for every list"),
         (lambda: from_ragged([1], [0, 1], users=[["u"]]), "users: got ['u'] for list 0"),
         (lambda: from_ragged([1], [0, 1], lists=[["q"]]), "lists: got id ['q']; allowed are hashable ids"),
         (lambda: from_lists([["a", ["b"]]], [{"b"}]), "in list 0; allowed are hashable ids"),
