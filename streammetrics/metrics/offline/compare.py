@@ -211,7 +211,8 @@ def _randomised(of_a: tuple[Ints, ...], of_b: tuple[Ints, ...], clusters: Cluste
     if not clusters.count:
         return Chance(math.nan, True)
     if not is_ratio:
-        return sign_flip_test(clusters.whole_sums(of_b[0] - of_a[0]), samples, seed)
+        # Each list's two values are rounded to half a unit, so two sums of their differences are to one a list each.
+        return sign_flip_test(clusters.whole_sums(of_b[0] - of_a[0]), samples, seed, slack=2 * of_a[0].size)
     one, other = ((clusters.whole_sums(above), clusters.whole_sums(below)) for above, below in (of_a, of_b))
     return swap_test(one, other, samples, seed)
 

@@ -27,12 +27,14 @@ class Chance(NamedTuple):
     exact: bool
 
 
-def sign_flip_test(differences: Ints, samples: int, seed: int) -> Chance:
+def sign_flip_test(differences: Ints, samples: int, seed: int, slack: int = 0) -> Chance:
     """Two-sided test of paired differences (one total a cluster) that are as likely to have the other sign (Fisher 1935).
 
     differences: whole numbers, shape (G,); pairs without a difference change nothing. All sums are exact, so outcomes that equal the
-    observed one are counted as such. The p-value is the share of outcomes whose sum is at least as far from 0; of random outcomes the
-    observed one counts as one more, (1 + extreme) / (1 + samples), so that it is never 0 (Phipson and Smyth 2010).
+    observed one are counted as such. slack: how far apart two sums may be that were equal before the differences were rounded to whole
+    numbers, as thirds are: such outcomes count as equal, too. The p-value is the share of outcomes whose sum is at least as far from 0;
+    of random outcomes the observed one counts as one more, (1 + extreme) / (1 + samples), so that it is never 0 (Phipson and Smyth
+    2010).
 
     Raises MetricError when absolute differences add up beyond 2**61.
 
@@ -43,7 +45,7 @@ def sign_flip_test(differences: Ints, samples: int, seed: int) -> Chance:
     total = int(differences.sum())
 
     def extreme(flipped: Ints) -> Bools:
-        return np.abs(total - 2 * flipped[:, 0]) >= abs(total)
+        return np.abs(total - 2 * flipped[:, 0]) >= abs(total) - slack
 
     return _share(differences[:, None], samples, seed, extreme)
 

@@ -6,6 +6,8 @@ import math
 import random
 import re
 from collections.abc import Callable
+from fractions import Fraction
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -138,6 +140,15 @@ def test_nothing_in_common_is_no_number() -> None:
         assert (found.lists, found.clusters) == (0, 0)
         assert math.isnan(found.difference)
         assert math.isnan(found.randomisation_p_value)
+
+
+def test_outcomes_that_only_rounding_tells_from_the_observed_one_count_as_equal() -> None:
+    nothing, first, third, fifth = [0], [1], [0, 0, 1], [0, 0, 0, 0, 1]
+    lists = [(nothing, first), (third, nothing), (third, nothing), (third, nothing), (nothing, fifth)]
+    a, b = (evaluate(from_grades([pair[side] for pair in lists]), ["mrr@5"]) for side in (0, 1))
+    gains = [Fraction(1), *[Fraction(-1, 3)] * 3, Fraction(1, 5)]
+    outcomes = [abs(sum(sign * gain for sign, gain in zip(signs, gains, strict=True))) for signs in product((1, -1), repeat=5)]
+    assert compare(a, b)["mrr@5"].randomisation_p_value == sum(outcome >= sum(gains) for outcome in outcomes) / len(outcomes)
 
 
 def test_a_metric_that_no_list_defines_is_no_test_beside_others() -> None:
