@@ -168,6 +168,7 @@ def test_looks_at_two_lives_of_an_experiment_are_told_apart_by_their_times() -> 
     both = {"control": 1, "treatment": 1}
     old = [(each.known_from_ms, entered) for each, entered in looks if exposed(each) == both]
     new = [(each.known_from_ms, entered) for each, entered in looks if exposed(each) == {"control": 1}]
+    assert len(old) == 3, "shown for as long as another list could belong to it"
     (first_look_ms,) = {known_from_ms for known_from_ms, _ in new}
     assert max(entered for _, entered in old) < first_look_ms <= min(entered for _, entered in new)
     assert all(known_from_ms <= entered for known_from_ms, entered in old)
