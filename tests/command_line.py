@@ -9,7 +9,6 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-import structlog
 from click.testing import CliRunner
 
 from streammetrics.cli import main
@@ -37,10 +36,7 @@ def called(*words: str | Path, stdin: bytes = b"", environ: Mapping[str, str] | 
     """The same in this process: for commands that only read, compute and write."""
     words_given, source = list(map(str, words)), io.BufferedReader(io.BytesIO(stdin))
     hidden = dict.fromkeys((name for name in os.environ if name.startswith("STREAMMETRICS_")), None)
-    try:
-        done = CliRunner(env={**hidden, "COLUMNS": "100", **(environ or {})}).invoke(main, words_given, input=source)
-    finally:
-        structlog.reset_defaults()  # what the command logs to is gone
+    done = CliRunner(env={**hidden, "COLUMNS": "100", **(environ or {})}).invoke(main, words_given, input=source)
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
     return subprocess.CompletedProcess(words_given, done.exit_code, done.stdout, done.stderr)

@@ -1,12 +1,16 @@
 """What holds for all tests: how hard those of properties search (in a minute while one works, longer in CI, and with
-`--hypothesis-profile=deep` for an hour), that Ctrl-C reaches what they start, and what the garbage collector leaves alone."""
+`--hypothesis-profile=deep` for an hour), that Ctrl-C reaches what they start, where logs go, and what the garbage collector
+leaves alone."""
 
 from __future__ import annotations
 
 import gc
 import os
 import signal
+from collections.abc import Iterator
 
+import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 
 settings.register_profile("quick", max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -22,3 +26,10 @@ def pytest_collection_finish() -> None:
     """Some thousand tests with the libraries that they use stay to the end: the collector need not walk over them again and again."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def _logs_of_its_own() -> Iterator[None]:
+    """A command that ran in this process has logged to what is gone now."""
+    yield
+    structlog.reset_defaults()
