@@ -28,5 +28,6 @@ def array_of(count: int, pieces: list[bytes]) -> msgspec.Raw:
         head = b"\xdc" + count.to_bytes(2)
     else:
         head = b"\xdd" + count.to_bytes(4)
-    pieces[:] = (b"".join(pieces),)
+    if len(pieces) != 1:
+        pieces[:] = (b"".join(pieces),)
     return msgspec.Raw(head + pieces[0])
