@@ -13,8 +13,9 @@ from streammetrics.copies import Duplicates
 from streammetrics.errors import MalformedEvent
 from streammetrics.event_time import FOREVER, close_bound, final_bound, pane_start
 from streammetrics.events.model import Event, Feedback, Impression
-from streammetrics.sessions import REPEATS_MAX, Session, StoredFeedback, User
+from streammetrics.sessions import REPEATS_MAX, Session, StoredFeedback
 from streammetrics.task import EngineRules, Labelled, TaskState
+from streammetrics.users import User
 
 Decoded: TypeAlias = tuple[int, int, Sequence[Event | MalformedEvent]]
 """One record, decoded: its offset, its log's own time (epoch ms, -1 where unknown), and what it holds."""

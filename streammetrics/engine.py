@@ -23,7 +23,6 @@ from streammetrics.metrics import Scorer, TallyLayout
 from streammetrics.presence import PresenceRound
 from streammetrics.reach import ReachLayout
 from streammetrics.scoring import add, changes
-from streammetrics.sessions import User
 from streammetrics.state import (
     Signature,
     cell_name,
@@ -37,6 +36,7 @@ from streammetrics.state import (
 from streammetrics.task import EngineRules, TaskState
 from streammetrics.task_record import control_of, open_task
 from streammetrics.user_totals import TotalsRound, UserLayout
+from streammetrics.users import User
 from streammetrics.windows import Group, Pane, add_to, groups_of
 
 

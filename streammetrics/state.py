@@ -18,7 +18,8 @@ from streammetrics.event_time import NEVER
 from streammetrics.experiment_lives import WHOLE, Earlier, Scope
 from streammetrics.presence import StoredPresence
 from streammetrics.reach import Reach, flat, from_flat
-from streammetrics.sessions import JoinRules, Session, StoredFeedback, User
+from streammetrics.sessions import JoinRules, Session, StoredFeedback
+from streammetrics.users import User
 from streammetrics.windows import Group, Pane
 
 VERSION = 4

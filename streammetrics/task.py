@@ -12,7 +12,8 @@ from streammetrics.events.model import Labels
 from streammetrics.experiment_lives import ExperimentRules, Lives
 from streammetrics.grades import GradeRules
 from streammetrics.reach import Reaches, ReachRules
-from streammetrics.sessions import JoinRules, ShownList, Touched, User
+from streammetrics.sessions import JoinRules, ShownList, Touched
+from streammetrics.users import User
 from streammetrics.windows import Group, Panes, groups_of
 
 LABEL_SETS_MAX = 10_000

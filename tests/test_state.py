@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streammetrics.errors import StateError
-from streammetrics.sessions import JoinRules, User
+from streammetrics.sessions import JoinRules
 from streammetrics.state import (
     VERSION,
     decode_control,
@@ -23,6 +23,7 @@ from streammetrics.state import (
     encode_pane,
     encode_user,
 )
+from streammetrics.users import User
 from streammetrics.windows import Group
 from tests.strategies import Case, batches, cases
 from tests.test_engine import machine_for
