@@ -129,9 +129,8 @@ class History:
             known = self.of(each.experiment, each.scope).since(each.known_from_ms)
             new_day = each.scope == THIS_DAY and bool(known.looks.kept) and _day(at_ms) != _day(known.looks.kept[-1][0])
             if new_day or known.looks.wants(at_ms):
-                known = known.merge(Trail(each.experiment, each.scope, Thinned(LOOK_MS, ((at_ms, look_at(each)),)))).since(
-                    each.known_from_ms
-                )
+                look = Trail(each.experiment, each.scope, Thinned(LOOK_MS, ((at_ms, look_at(each)),)))
+                known = known.merge(look).since(each.known_from_ms)
             if known.looks.kept:
                 trails.append(known)
         found = _bounded(trails)

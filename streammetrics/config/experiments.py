@@ -72,11 +72,11 @@ def _own(trial: Trial) -> dict[str, Any]:
     return {name: value for name in Policy.__dataclass_fields__ if (value := getattr(trial, name)) is not None}
 
 
-def _wrong(rules: Mapping[str, Any]) -> Iterator[ExperimentError]:
+def _wrong(rules: Mapping[str, Any]) -> list[ExperimentError]:
     """All that is wrong with rules of an experiment: each alone, and, where that is nothing, with them together."""
     alone = [error for name, value in rules.items() if (error := _refused({name: value})) is not None]
     together = None if alone else _refused(rules)
-    yield from alone if together is None else [together]
+    return alone if together is None else [together]
 
 
 def _refused(rules: Mapping[str, Any]) -> ExperimentError | None:
