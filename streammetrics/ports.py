@@ -180,12 +180,12 @@ class Commit:
         return Outcome.WRITTEN if self.seq == seq + 1 else Outcome.CONFLICT
 
 
-DUE_SLICE = 20
-"""How many due users are read at a time, before a look at how large they are."""
+READ_SLICE = 20
+"""How many users are read at a time, before a look at how large they are."""
 
 
 class DueBefore(NamedTuple):
-    """Users to read because they are due before `ms`, the earliest first: DUE_SLICE at a time, as many as `users_max`, or until their
+    """Users to read because they are due before `ms`, the earliest first: READ_SLICE at a time, as many as `users_max`, or until their
     states and totals have `bytes_max` bytes."""
 
     ms: int
@@ -197,13 +197,15 @@ class DueBefore(NamedTuple):
 class Loaded:
     """Users read from the store: those asked for (absent: no state) and those due, and when the next one is due.
 
-    `totals` are those of the users that were asked for by them, and of the users that are due.
+    `totals` are those of the users that were asked for by them, and of the users that are due. `unread` are those asked for of whom
+    nothing is known yet, because the others were as large as was wanted.
     """
 
     users: Mapping[str, bytes]
     due: Sequence[str] = ()
     next_due_ms: int | None = None
     totals: Mapping[str, bytes] = field(default_factory=dict)
+    unread: Sequence[str] = ()
 
 
 class Mark(NamedTuple):
@@ -259,8 +261,18 @@ class Store(Protocol):
         """Raise the task's epoch, set its owner token, and return what the last commit left."""
         ...
 
-    def load(self, task: int, users: Collection[str], due: DueBefore | None = None, totals: Collection[str] = ()) -> Loaded:
-        """Read users, the totals of others, and both of those that are due, in one round trip."""
+    def load(
+        self,
+        task: int,
+        users: Collection[str],
+        due: DueBefore | None = None,
+        totals: Collection[str] = (),
+        bytes_max: int | None = None,
+    ) -> Loaded:
+        """Read users, the totals of others, and both of those that are due, in one round trip.
+
+        Users are read in the order in which they are given, READ_SLICE at a time, until their states have `bytes_max` bytes; None: all.
+        """
         ...
 
     def commit(self, commit: Commit) -> Outcome:

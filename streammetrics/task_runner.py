@@ -178,7 +178,10 @@ class TaskRunner:
         if needs.users or needs.totals or needs.due_before_ms is not None:
             loaded = Loaded({})
             if asked or needs.totals or needs.due_before_ms is not None:
-                loaded = self.store.load(work.task, asked, self.rules.due_wanted(needs.due_before_ms), needs.totals)
+                bytes_max = self.rules.commit_bytes_max if chunk is not None and len(chunk.records) > 1 else None
+                loaded = self.store.load(work.task, asked, self.rules.due_wanted(needs.due_before_ms), needs.totals, bytes_max)
+                if loaded.unread:
+                    return self._step_half(work, chunk)
             due = engine.take(state, needs, loaded.users, loaded.due, loaded.next_due_ms, self._placement(work.task), loaded.totals)
             work.weights.note(loaded.users)
         rest = None
@@ -190,6 +193,13 @@ class TaskRunner:
             self._note_heard(work, chunk.topic, timed)
             self._keep_letters(work, chunk, refused)
         return rest
+
+    def _step_half(self, work: Work, chunk: Chunk | None) -> Chunk:
+        """Take half of a chunk that concerns too many large users; answers the rest. A single record is taken whoever it concerns."""
+        assert chunk is not None
+        half, rest = chunk.cut(len(chunk.records) // 2)
+        left = self.step(work, half)
+        return rest if left is None else left.joined(rest)
 
     def _keep_letters(self, work: Work, chunk: Chunk, refused: Sequence[Refused]) -> None:
         if refused:

@@ -86,6 +86,10 @@ class Chunk(NamedTuple):
         first = Chunk(self.topic, self.records[:count], self.decoded[:count]) if count else None
         return first, Chunk(self.topic, self.records[count:], self.decoded[count:])
 
+    def joined(self, following: Chunk) -> Chunk:
+        """This chunk and the one that it was cut from."""
+        return Chunk(self.topic, [*self.records, *following.records], [*self.decoded, *following.decoded])
+
 
 class Answer(NamedTuple):
     """What the store said to a commit, and how long it took."""

@@ -184,6 +184,7 @@ class FaultyStore:
         self.away: set[int] = set()
         self.outcomes: list[Outcome] = []
         self.written: list[Commit] = []
+        self.loaded_bytes: list[int] = []
         self._chance = chance or Random(0)
         self._inner = MemoryStore()
         self._done: dict[int, list[str | Commit]] = {}
@@ -236,9 +237,18 @@ class FaultyStore:
                 else:
                     self._inner.claim(other, deed)
 
-    def load(self, task: int, users: Collection[str], due: DueBefore | None = None, totals: Collection[str] = ()) -> Loaded:
+    def load(
+        self,
+        task: int,
+        users: Collection[str],
+        due: DueBefore | None = None,
+        totals: Collection[str] = (),
+        bytes_max: int | None = None,
+    ) -> Loaded:
         with self._network(task):
-            return self._inner.load(task, users, due, totals)
+            loaded = self._inner.load(task, users, due, totals, bytes_max)
+            self.loaded_bytes.append(sum(map(len, loaded.users.values())))
+            return loaded
 
     def view(
         self,

@@ -20,7 +20,7 @@ from streammetrics.events import EventLimits, native_decoder
 from streammetrics.events.model import Event, Feedback, Impression
 from streammetrics.experiment_lives import ExperimentRules
 from streammetrics.ledger import Ledger
-from streammetrics.ports import DUE_SLICE, Commit, DeadLetter, Input, Outcome, Polled, Store
+from streammetrics.ports import READ_SLICE, Commit, DeadLetter, Input, Outcome, Polled, Store
 from streammetrics.reach import ReachBoard, ReachRules
 from streammetrics.report import Report
 from streammetrics.service import Worker
@@ -729,9 +729,26 @@ class TestCommits:
         assert bench.offsets == [users, 2 * users]
         assert_exact(bench.store, bench.logs, bench.engine)
 
+    def test_large_users_whom_the_stream_names_together_are_read_a_few_at_a_time(self) -> None:
+        bytes_max, users = 30_000, 10 * READ_SLICE
+        bench = Bench(commit_users_max=1_000, commit_bytes_max=bytes_max, commit_ms=1_000, records_max=5_000)
+        items = tuple(f"{number:0100}" for number in range(60))
+        for number in range(users):
+            shown = Impression(f"list-{number}", f"u{number}", START_MS, items)
+            bench.logs.append(Input(SETTINGS.inputs[0], 0), native(shown))
+        bench.turn(2, seconds=2.0)
+        bench.replace_worker()
+        for number in range(users):
+            bench.click(0, user=f"u{number}")
+        bench.store.loaded_bytes.clear()
+        bench.turn(2, seconds=2.0)
+        assert bench.offsets == [users, users]
+        assert 6_000 * READ_SLICE <= max(bench.store.loaded_bytes) < bytes_max + 7_000 * READ_SLICE
+        assert_exact(bench.store, bench.logs, bench.engine)
+
     def test_large_users_whose_sessions_end_together_are_looked_at_a_few_with_each_commit(self) -> None:
-        users = 5 * DUE_SLICE
-        bench = Bench(commit_users_max=1_000, commit_bytes_max=5_000 * DUE_SLICE, commit_ms=1_000, records_max=5_000)
+        users = 5 * READ_SLICE
+        bench = Bench(commit_users_max=1_000, commit_bytes_max=5_000 * READ_SLICE, commit_ms=1_000, records_max=5_000)
         items = tuple(f"{number:0100}" for number in range(60))
         for number in range(users):
             shown = Impression(f"list-{number}", f"u{number}", START_MS, items)
@@ -742,7 +759,7 @@ class TestCommits:
         for _ in bench.turns_until(lambda: settled(bench.store, bench.logs, sessions_open=1), seconds=2.0):
             pass
         gone = [len(commit.changes.users_gone) for commit in bench.store.written if commit.changes.users_gone]
-        assert gone == [DUE_SLICE] * 5
+        assert gone == [READ_SLICE] * 5
         assert_exact(bench.store, bench.logs, bench.engine)
 
     def test_a_record_that_is_larger_than_the_bound_is_committed_alone(self) -> None:

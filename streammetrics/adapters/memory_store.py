@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import heapq
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from streammetrics.ports import DUE_SLICE, NO_BOUNDS, Claim, Commit, DueBefore, Loaded, Mark, Outcome, StoreNode, TaskView
+from streammetrics.ports import NO_BOUNDS, READ_SLICE, Claim, Commit, DueBefore, Loaded, Mark, Outcome, StoreNode, TaskView
 
 STALE_MAX = 1_000
 """Room for users that have gone or have moved, besides as much as there are users, before all is built anew."""
@@ -78,7 +78,7 @@ class _Task:
         taken_bytes = 0
         self._drop_stale(taken)
         while self.queue and self.queue[0][0] < wanted.ms and len(taken) < wanted.users_max:
-            if len(taken) % DUE_SLICE == 0 and taken_bytes >= wanted.bytes_max:
+            if len(taken) % READ_SLICE == 0 and taken_bytes >= wanted.bytes_max:
                 break
             taken.append(heapq.heappop(self.queue))
             user = taken[-1][1]
@@ -88,6 +88,14 @@ class _Task:
         for entry in taken:  # they stay due until a commit says otherwise
             heapq.heappush(self.queue, entry)
         return [user for _, user in taken], next_due_ms
+
+    def first_read(self, users: Sequence[str], bytes_wanted: int) -> int:
+        """How many of these users are read until their states have so many bytes."""
+        for start in range(0, len(users), READ_SLICE):
+            if bytes_wanted <= 0:
+                return start
+            bytes_wanted -= sum(len(self.users.get(user, b"")) for user in users[start : start + READ_SLICE])
+        return len(users)
 
     def _drop_stale(self, taken: list[tuple[int, str]]) -> None:
         """Bring an entry that counts to the top. A due time that moved away and back left two equal ones: one counts."""
@@ -106,7 +114,7 @@ class MemoryStore:
     >>> store.commit(commit).value, store.commit(commit).value
     ('written', 'already')
     >>> store.load(0, [], DueBefore(91, users_max=10, bytes_max=1_000))
-    Loaded(users={'u7': b'state'}, due=['u7'], next_due_ms=None, totals={})
+    Loaded(users={'u7': b'state'}, due=['u7'], next_due_ms=None, totals={}, unread=())
     """
 
     def __init__(self) -> None:
@@ -126,12 +134,22 @@ class MemoryStore:
             reaches = _since(own.reaches, own.reaches_from_ms) if committed else {}
             return Claim(own.epoch, own.seq, own.control, panes, tuple(own.panes), dict(own.experiments), reaches)
 
-    def load(self, task: int, users: Collection[str], due: DueBefore | None = None, totals: Collection[str] = ()) -> Loaded:
+    def load(
+        self,
+        task: int,
+        users: Collection[str],
+        due: DueBefore | None = None,
+        totals: Collection[str] = (),
+        bytes_max: int | None = None,
+    ) -> Loaded:
+        asked = tuple(users)
         with self._lock:
             own = self._tasks.get(task, _Task())
             first, next_due_ms = ([], None) if due is None else own.first_due(due)
-            found = {user: own.users[user] for user in (*users, *first) if user in own.users}
-            return Loaded(found, first, next_due_ms, {user: own.totals[user] for user in (*totals, *first) if user in own.totals})
+            read = len(asked) if bytes_max is None else own.first_read(asked, bytes_max)
+            found = {user: own.users[user] for user in (*asked[:read], *first) if user in own.users}
+            sums = {user: own.totals[user] for user in (*totals, *first) if user in own.totals}
+            return Loaded(found, first, next_due_ms, sums, asked[read:])
 
     def commit(self, commit: Commit) -> Outcome:
         with self._lock:

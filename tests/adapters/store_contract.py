@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from streammetrics.changes import Changes
-from streammetrics.ports import DUE_SLICE, Claim, Commit, DueBefore, Loaded, Mark, Outcome, Store, TaskView
+from streammetrics.ports import READ_SLICE, Claim, Commit, DueBefore, Loaded, Mark, Outcome, Store, TaskView
 
 ODD_USERS = ["", "_", "u", "u_", " ", "\n", "\x00", "0", "a:b{c}", "\u00e9", "e\u0301", "日本", "\U0001f600", "\ufeff", "x" * 512]
 FOREVER = 1 << 62
@@ -50,8 +50,10 @@ class Owner:
     def must_commit(self, **changes: Any) -> None:
         assert self.commit(**changes) is Outcome.WRITTEN
 
-    def load(self, users: Collection[str] = (), due: DueBefore | None = None, totals: Collection[str] = ()) -> Loaded:
-        return self.store.load(self.task, users, due, totals)
+    def load(
+        self, users: Collection[str] = (), due: DueBefore | None = None, totals: Collection[str] = (), bytes_max: int | None = None
+    ) -> Loaded:
+        return self.store.load(self.task, users, due, totals, bytes_max)
 
     def view(self) -> TaskView:
         return self.store.view([self.task], {}, {})[self.task]
@@ -219,6 +221,30 @@ class StoreContract:
         assert owner.load([*users, "nobody"]).users == users
         assert owner.load([*users, "nobody"], due_before(0)).users == users
 
+    @pytest.mark.parametrize("asked", [None, due_before(0)])
+    @pytest.mark.parametrize(
+        ("bytes_max", "slices"),
+        [(0, 0), (1, 1), (READ_SLICE * 20, 1), (READ_SLICE * 20 + 1, 2), (READ_SLICE * 40 + 1, 3), (1 << 30, 3), (None, 3)],
+    )
+    def test_users_are_read_until_their_states_have_the_bytes_wanted(
+        self, store: Store, owner: Owner, asked: DueBefore | None, bytes_max: int | None, slices: int
+    ) -> None:
+        users = [f"user-{number:02}" for number in range(2 * READ_SLICE + 5)]
+        found = users[: slices * READ_SLICE]
+        owner.must_commit(users=dict.fromkeys(users, bytes(20)), totals={"u": b"t"})
+        for reader in (owner, Owner(store, owner.task)):  # one who has not written them knows as well
+            loaded = reader.load(users, asked, ["u"], bytes_max)
+            assert loaded == Loaded(dict.fromkeys(found, bytes(20)), [], None, {"u": b"t"}, unread=tuple(users[len(found) :]))
+
+    def test_one_large_user_does_not_hide_behind_many_small_ones(self, store: Store, owner: Owner) -> None:
+        users = {f"user-{number:03}": bytes(1) for number in range(5 * READ_SLICE)}
+        owner.must_commit(users={**users, "large": bytes(10_000)})
+        owner.must_commit(users=dict.fromkeys(users, bytes(2)))
+        for reader in (owner, Owner(store, owner.task)):
+            loaded = reader.load(["large", *users], bytes_max=1_000)
+            assert list(loaded.users) == ["large", *users][:READ_SLICE]
+            assert reader.load(list(users), bytes_max=1_000).unread == ()
+
     def test_tasks_do_not_see_each_other(self, store: Store, tasks: itertools.count[int]) -> None:
         one, other = Owner(store, next(tasks)), Owner(store, next(tasks))
         one.must_commit(users={"u": b"1"}, due={"u": 10}, panes={0: b"p"})
@@ -247,13 +273,13 @@ class StoreContract:
             assert loaded == Loaded({user: users[user] for user in due}, due, next_due_ms)
 
     @pytest.mark.parametrize(
-        ("bytes_max", "slices"), [(0, 0), (1, 1), (DUE_SLICE * 30, 1), (DUE_SLICE * 30 + 1, 2), (DUE_SLICE * 60 + 1, 3), (1 << 30, 3)]
+        ("bytes_max", "slices"), [(0, 0), (1, 1), (READ_SLICE * 30, 1), (READ_SLICE * 30 + 1, 2), (READ_SLICE * 60 + 1, 3), (1 << 30, 3)]
     )
     def test_due_users_come_until_their_states_and_totals_have_the_bytes_wanted(self, owner: Owner, bytes_max: int, slices: int) -> None:
-        users = [f"user-{number:02}" for number in range(2 * DUE_SLICE + 5)]
+        users = [f"user-{number:02}" for number in range(2 * READ_SLICE + 5)]
         due = {user: number for number, user in enumerate(users)}
         owner.must_commit(users=dict.fromkeys(users, bytes(20)), totals=dict.fromkeys(users, bytes(10)), due=due)
-        found = users[: slices * DUE_SLICE]
+        found = users[: slices * READ_SLICE]
         next_due_ms = len(found) if len(found) < len(users) else None
         expected = Loaded(dict.fromkeys(found, bytes(20)), found, next_due_ms, dict.fromkeys(found, bytes(10)))
         assert owner.load([], DueBefore(1_000, 1_000, bytes_max)) == expected

@@ -3,7 +3,7 @@
 -- KEYS  ctl, users, due, panes, totals, experiments of one task (one hash tag, so one slot)
 -- ARGV  the owner's token, the version of the keys' layout
 -- Answers {version}, if the stored layout is another; else {version, epoch, seq, control or nil, starts, fields of panes read, their
--- values, fields and values of experiments}.
+-- values, fields and values of experiments, the bytes of the largest user ever written or nil}.
 
 local CHUNK = 4000 -- arguments of one call: Lua's stack ends at 8000
 
@@ -12,7 +12,8 @@ local token, version = ARGV[1], ARGV[2]
 
 -- Every key is read before the first write: a key that somebody else made with another type shows here, not half way through this or
 -- a commit, which is not rolled back then.
-local stored = redis.call('HMGET', ctl, 'version', 'epoch', 'token', 'seq', 'control', 'panes_from_ms', 'reaches_from_ms')
+local stored = redis.call('HMGET', ctl, 'version', 'epoch', 'token', 'seq', 'control', 'panes_from_ms', 'reaches_from_ms',
+    'user_bytes_max')
 if stored[1] and stored[1] ~= version then
     return { stored[1] }
 end
@@ -58,4 +59,4 @@ if stored[3] ~= token then
     epoch = string.format('%.0f', redis.call('HINCRBY', ctl, 'epoch', 1))
     redis.call('HSET', ctl, 'token', token, 'version', version)
 end
-return { version, epoch, stored[4] or '0', stored[5], starts, wanted, read, cells }
+return { version, epoch, stored[4] or '0', stored[5], starts, wanted, read, cells, stored[8] }

@@ -2,9 +2,9 @@
 Nothing here decodes a value.
 
 Task p of namespace n has six keys with the hash tag {n:p}, which so share a slot: `ctl` (hash: epoch, token, seq, control,
-panes_from_ms, reaches_from_ms, version), `users` (hash: "u" + user -> state), `due` (sorted set: "u" + user by due time in ms),
-`panes` (hash: start in ms -> pane, "r" + start -> its reach), `totals` (hash: "u" + user -> totals), `experiments` (hash: "e" + name
--> cell). From its first claim on, each of them but `ctl` holds a placeholder `_`, which no other field can equal.
+panes_from_ms, reaches_from_ms, user_bytes_max, version), `users` (hash: "u" + user -> state), `due` (sorted set: "u" + user by due
+time in ms), `panes` (hash: start in ms -> pane, "r" + start -> its reach), `totals` (hash: "u" + user -> totals), `experiments` (hash:
+"e" + name -> cell). From its first claim on, each of them but `ctl` holds a placeholder `_`, which no other field can equal.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from importlib import resources
 from itertools import chain
+from math import inf
 from typing import Any, NamedTuple, TypeVar
 
 import redis
@@ -22,7 +23,7 @@ from streammetrics.adapters.redis.client import Client, LazyClient, RedisConnect
 from streammetrics.adapters.redis.facts import RedisFacts, merged, read_facts
 from streammetrics.adapters.redis.transaction import Command, transact
 from streammetrics.errors import StateError
-from streammetrics.ports import DUE_SLICE, NO_BOUNDS, Claim, Commit, DueBefore, Loaded, Mark, Outcome, StoreNode, TaskView
+from streammetrics.ports import NO_BOUNDS, READ_SLICE, Claim, Commit, DueBefore, Loaded, Mark, Outcome, StoreNode, TaskView
 
 Answer = TypeVar("Answer")
 
@@ -35,6 +36,9 @@ ARGUMENTS_MAX = 256
 """Of one command of a commit; even, as they may be pairs. The client copies what it packs, so longer ones cost it more."""
 FIELDS_MAX = 5_000
 """Users asked for by one HMGET, so that other clients get their turn."""
+NOBODY_DUE = DueBefore(0, 0, 0)
+BYTES_MAX = 1 << 50
+"""More than any answer has: no bound."""
 VIEWS_MAX = 32
 """Tasks read by one pipeline: bounds the memory of the answers."""
 
@@ -89,36 +93,52 @@ class RedisStore:
         self._client = LazyClient(settings)
         names = ("claim", "load", "view", "settle")
         self._claim, self._load, self._view, self._settle = (Script(f"{name}.lua") for name in names)
+        self._largest: dict[int, float] = {}
+        """By task that was claimed here: the bytes of the largest state that one of its users ever had."""
         self._meta, self._settled = (f"{{{settings.namespace}:meta}}:{name}" for name in ("meta", "settled"))
 
     def claim(self, task: int, token: str) -> Claim:
         keys = self._keys(task)
         answer = self._ask(lambda client: self._claim(client, keys, (token, LAYOUT_VERSION)))
         self._require_layout(task, answer[0])
-        _, epoch, seq, control, starts, fields_read, values, cells = answer
+        _, epoch, seq, control, starts, fields_read, values, cells, largest = answer
+        self._largest[task] = int(largest) if largest is not None else 0 if control is None else inf
         panes, reaches = _panes(fields_read, values)
         return Claim(int(epoch), int(seq), control, panes, tuple(map(int, starts)), _cells(cells), reaches)
 
-    def load(self, task: int, users: Collection[str], due: DueBefore | None = None, totals: Collection[str] = ()) -> Loaded:
-        """See `Store.load`. Users alone are read in slices without a script, which costs Redis less: only their owner writes them."""
+    def load(
+        self,
+        task: int,
+        users: Collection[str],
+        due: DueBefore | None = None,
+        totals: Collection[str] = (),
+        bytes_max: int | None = None,
+    ) -> Loaded:
+        """See `Store.load`. Users alone are read without a script, which costs Redis less, where none of them can be too large: only
+        their owner writes them."""
         keys, asked, wanted = self._keys(task), list(users), list(totals)
         fields, total_fields = [_field(user) for user in asked], [_field(user) for user in wanted]
-        if due is None:
+        if due is None and (bytes_max is None or not asked or self._largest.get(task, inf) <= bytes_max // len(asked)):
             states, sums = self._ask(lambda client: _read(client, ((keys.users, fields), (keys.totals, total_fields))))
             return Loaded(_present(asked, states), [], None, _present(wanted, sums))
-        args: tuple[str | int, ...] = (*due, DUE_SLICE, len(fields), *fields, *total_fields)
+        bounds = (*(due or NOBODY_DUE), BYTES_MAX if bytes_max is None else bytes_max)
+        args: tuple[str | int, ...] = (READ_SLICE, *bounds, len(fields), *fields, *total_fields)
         members, due_parts, due_sums, parts, sum_parts, next_due = self._ask(
             lambda client: self._load(client, (keys.users, keys.due, keys.totals), args)
         )
         first = [_user(member) for member in members]
-        found = _present(asked, chain.from_iterable(parts)) | _present(first, chain.from_iterable(due_parts))
+        read = sum(map(len, parts))
+        found = _present(asked[:read], chain.from_iterable(parts)) | _present(first, chain.from_iterable(due_parts))
         found_sums = _present(wanted, chain.from_iterable(sum_parts)) | _present(first, chain.from_iterable(due_sums))
-        return Loaded(found, first, None if next_due is None else int(float(next_due)), found_sums)
+        next_due_ms = None if next_due is None or due is None else int(float(next_due))
+        return Loaded(found, first, next_due_ms, found_sums, tuple(asked[read:]))
 
     def commit(self, commit: Commit) -> Outcome:
         """See `Store.commit`. What is queued by MULTI goes through whole, or not at all when `ctl` has changed since it was judged."""
         keys = self._keys(commit.task)
-        writes = _writes(keys, commit)
+        largest = max(self._largest.get(commit.task, inf), *map(len, commit.changes.users.values()), 0)
+        self._largest[commit.task] = largest
+        writes = _writes(keys, commit, largest)
 
         def judge(stored: Sequence[bytes | None]) -> tuple[Outcome, Sequence[Command]]:
             epoch, token, seq = stored
@@ -240,8 +260,11 @@ def _read(client: Client, questions: Sequence[tuple[str, Sequence[str]]]) -> lis
     return answers
 
 
-def _writes(keys: TaskKeys, commit: Commit) -> list[Command]:
-    """The commands that carry out a commit. What is both written and gone is gone; a user may be gone and due."""
+def _writes(keys: TaskKeys, commit: Commit, largest: float) -> list[Command]:
+    """The commands that carry out a commit. What is both written and gone is gone; a user may be gone and due.
+
+    `largest`: the bytes of the largest state that a user of the task ever had, this commit among it; inf where nobody knows.
+    """
     changes = commit.changes
     users = [piece for user, state in changes.users.items() for piece in (_field(user), state)]
     due = [piece for user, due_ms in changes.due.items() for piece in (due_ms, _field(user))]
@@ -255,6 +278,7 @@ def _writes(keys: TaskKeys, commit: Commit) -> list[Command]:
         (
             *("HSET", keys.ctl, "control", changes.control, "panes_from_ms", changes.panes_from_ms),
             *("reaches_from_ms", changes.reaches_from_ms, "seq", commit.seq),
+            *(("user_bytes_max", int(largest)) if largest < inf else ()),
         ),
         *_slices("HSET", keys.users, users),
         *_slices("HSET", keys.panes, panes),
