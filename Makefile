@@ -55,7 +55,7 @@ test: setup servers golden lint test-unit test-golden test-deploy test-integrati
 APART := --ignore tests/integration --ignore tests/deploy --ignore tests/metrics/golden
 
 test-unit: setup ## the tests that need no server, with the examples of the docstrings (a minute)
-	$(RUN) pytest --numprocesses $(WORKERS) $(APART) $(PYTEST_FLAGS)
+	$(RUN) pytest --numprocesses $(WORKERS) --dist worksteal $(APART) $(PYTEST_FLAGS)
 
 test-golden: setup golden ## the metric core against trec_eval, scikit-learn, ranx, LensKit, torchmetrics and RecTools themselves
 	$(RUN) pytest tests/metrics/golden $(PYTEST_FLAGS)

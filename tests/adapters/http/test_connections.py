@@ -141,8 +141,9 @@ class TestSlowClients:
             wait_until(is_dropped, what="the server drops answers for a client that reads nothing", deadline_seconds=20)
 
     def test_who_has_not_taken_his_answer_when_the_port_closes_is_hung_up_on(
-        self, views: HttpViews, caplog: pytest.LogCaptureFixture
+        self, views: HttpViews, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        monkeypatch.setattr("streammetrics.adapters.http.server.STOP_SECONDS", SHORT_SECONDS)
         refusals = 0
 
         def is_stuck(client: socket.socket) -> bool:
