@@ -171,12 +171,6 @@ class Measures:
         return Measures(self.columns) if self.covariates else self
 
     @cached_property
-    def paired_at(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Where the pairs of the layout without covariates stand among `pairs`, and where those stand that have a covariate."""
-        other = self.pair_sides[1]
-        return np.array([self._at[pair] for pair in self.plain.pairs]), np.flatnonzero(other >= self._first_covariate)
-
-    @cached_property
     def with_covariates(self) -> Measures:
         """The layout with covariates."""
         return self if self.covariates else Measures(self.columns, covariates=True)

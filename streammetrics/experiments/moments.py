@@ -16,16 +16,13 @@ import numpy.typing as npt
 from streammetrics.experiments.measures import ExperimentError, Measures
 
 WORD_BITS: Final = 21
-"""A total is cut into three words of this size, so that a block's products add up to less than 2**53, where doubles are whole."""
-BLOCK_USERS_MAX: Final = 1 << 11
-BLOCK_PRODUCTS: Final = 200_000
-"""Products of one block: small enough for a matrix product on one thread, where many threads would wait for each other."""
-CHUNK_USERS: Final = 1 << 20
-"""Users whose products of words add up within int64."""
+"""A total is cut into three words of this size, so that a block's products add up within int64."""
+BLOCK_USERS: Final = 1 << 8
+"""So many are multiplied at once that their words stay in the processor's caches."""
 TOTAL_MAX: Final = 1 << 62
 """Totals that are cut into words stay below this: 2**22 lists of the greatest value, 1 in units of 2**-40."""
-FEW_USERS: Final = 12
-"""So few are summed one by one, for numpy's calls cost as much as twenty users."""
+FEW_USERS: Final = 8
+"""So few are summed one by one, for numpy's calls cost more."""
 
 
 def zero(measures: Measures) -> list[int]:
@@ -73,11 +70,7 @@ def of_users(
         large = any(abs(value) >= TOTAL_MAX for row in rows for value in row)
     if large or len(rows) <= FEW_USERS:
         return _one_by_one(measures, rows.tolist() if isinstance(rows, np.ndarray) else rows)
-    matrix = np.asarray(rows, dtype=np.int64)
-    result = zero(measures)
-    for start in range(0, len(matrix), CHUNK_USERS):
-        result = add(result, _products(measures, matrix[start : start + CHUNK_USERS]))
-    return result
+    return _products(measures, np.asarray(rows, dtype=np.int64))
 
 
 def _rows(measures: Measures, totals: npt.NDArray[np.int64], covariates: npt.NDArray[np.int64] | None) -> npt.NDArray[np.int64]:
@@ -102,46 +95,17 @@ def _one_by_one(measures: Measures, rows: Iterable[Sequence[int]]) -> list[int]:
 
 
 def _products(measures: Measures, rows: npt.NDArray[np.int64]) -> list[int]:
-    """The sums of products of at most CHUNK_USERS rows of magnitude below TOTAL_MAX."""
-    if not measures.covariates:
-        return _of_all_pairs(measures, rows)
-    result = zero(measures)
-    plain, with_covariate = measures.paired_at
-    for at, sums in zip(plain.tolist(), _of_all_pairs(measures.plain, rows[:, : measures.plain.row_width]), strict=True):
-        result[at] = sums
-    left, right = measures.pair_sides[:, with_covariate]
-    for at, sums in zip(with_covariate.tolist(), _of_few_pairs(left, right, rows), strict=True):
-        result[at] = sums
-    return result
-
-
-def _of_few_pairs(left: npt.NDArray[np.int64], right: npt.NDArray[np.int64], rows: npt.NDArray[np.int64]) -> list[int]:
-    """The sums of products of some pairs of columns, one by one: a covariate is multiplied with few of the other columns."""
+    """The sums of products of rows of magnitude below TOTAL_MAX."""
+    left, right = measures.pair_sides
     mask = (1 << WORD_BITS) - 1
-    result = [0] * len(left)
-    for start in range(0, len(rows), BLOCK_USERS_MAX):
-        block = rows[start : start + BLOCK_USERS_MAX]
-        words = (block & mask, (block >> WORD_BITS) & mask, block >> (2 * WORD_BITS))
-        used = [np.asarray(word.any(axis=0)) for word in words]
+    result = zero(measures)
+    for start in range(0, len(rows), BLOCK_USERS):
+        columns = np.ascontiguousarray(rows[start : start + BLOCK_USERS].T)
+        words = (columns & mask, (columns >> WORD_BITS) & mask, columns >> (2 * WORD_BITS))
+        used = [np.asarray(word.any(axis=1)) for word in words]
         for one, other in product(range(3), repeat=2):
             pairs = np.flatnonzero(used[one][left] & used[other][right])  # few numbers fill all their words
-            sums = np.einsum("up,up->p", words[one][:, left[pairs]], words[other][:, right[pairs]])
+            sums = np.einsum("pu,pu->p", words[one][left[pairs]], words[other][right[pairs]])
             for at, value in zip(pairs.tolist(), sums.tolist(), strict=True):
                 result[at] += value << (WORD_BITS * (one + other))
     return result
-
-
-def _of_all_pairs(measures: Measures, rows: npt.NDArray[np.int64]) -> list[int]:
-    """The same by a matrix product: most pairs of columns are among those that are asked for."""
-    width = rows.shape[1]
-    mask = (1 << WORD_BITS) - 1
-    words = np.concatenate([rows & mask, (rows >> WORD_BITS) & mask, rows >> (2 * WORD_BITS)], axis=1).astype(np.float64)
-    block = min(max(BLOCK_PRODUCTS // (3 * width) ** 2, 16), BLOCK_USERS_MAX)
-    products = np.zeros((3 * width, 3 * width), dtype=np.int64)
-    for start in range(0, len(words), block):
-        part = words[start : start + block]
-        products += (part.T @ part).astype(np.int64)
-    left, right = measures.pair_sides
-    by_words = [products[left + one * width, right + other * width].tolist() for one in range(3) for other in range(3)]
-    shifts = [WORD_BITS * (one + other) for one in range(3) for other in range(3)]
-    return [sum(value << shift for value, shift in zip(values, shifts, strict=True)) for values in zip(*by_words, strict=True)]
