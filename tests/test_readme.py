@@ -11,7 +11,8 @@ import pytest
 from streammetrics.cli import main
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted(path for path in ROOT.rglob("*.md") if not {".venv", ".cache"} & set(path.relative_to(ROOT).parts))
+FOLDERS = (".github", "deploy", "grafana", "streammetrics", "tests")
+PAGES = sorted([*ROOT.glob("*.md"), *(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.md"))])
 
 
 def test_the_python_in_the_readme_runs() -> None:

@@ -14,7 +14,6 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.metrics import dcg_score, ndcg_score
 
 from streammetrics.metrics import MetricError, Scorer, Spec
 from streammetrics.metrics.inputs.judged import from_grades, from_lists, from_padded, from_ragged, from_run
@@ -148,6 +147,8 @@ def test_averages_over_ties_are_means_over_all_orders(lists: list[list[tuple[int
 
 
 def test_averages_over_ties_are_those_of_scikit_learn() -> None:
+    from sklearn.metrics import dcg_score, ndcg_score  # noqa: PLC0415 (takes seconds: not in every process that collects tests)
+
     chance = np.random.default_rng(3)
     truth, scores = chance.integers(0, 4, (300, 12)).astype(float), chance.integers(0, 5, (300, 12)).astype(float)
     for k in (1, 3, 12):
