@@ -327,6 +327,19 @@ def committed(broker: KafkaBroker, group_id: str, place: Input) -> int | None:
     return None if found is None else int(found.offset)
 
 
+@contextmanager
+def client_told() -> Iterator[list[str]]:
+    """What the client warns of meanwhile, before any of it is held back."""
+    told: list[str] = []
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: told.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger("kafka").addHandler(handler)
+    try:
+        yield told
+    finally:
+        logging.getLogger("kafka").removeHandler(handler)
+
+
 def stock_records(broker: KafkaBroker, place: Input, count: int) -> list[Record]:
     consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest", group_id=None)
     try:
@@ -641,6 +654,22 @@ class TestOutages:
             assert time.monotonic() - began < 3
             turn_until(lambda: second.tasks == {0, 1, 2, 3}, second, seconds=15)  # well below the session timeout
             first.source.close()
+
+    def test_closing_leaves_the_last_acknowledgement_behind_and_says_nothing_of_trouble(
+        self, kafka_broker: KafkaBroker, topics: tuple[str, str]
+    ) -> None:
+        """Lag tools read it while the worker is away. A static member says no farewell: its client would cancel what is under way,
+        and call that an error and its coordinator dead."""
+        place = Input(topics[0], 0)
+        settings = settings_for(kafka_broker, *topics, group_instance_id="static")
+        send(kafka_broker, place, numbered(50))
+        for offset in range(20, 25):
+            with running(settings, {place: offset}) as member, client_told() as told:
+                turn_until(lambda member=member: member.tasks == {0, 1, 2, 3}, member)
+                member.source.acknowledge({place: offset})
+                member.source.close()
+            assert committed(kafka_broker, settings.group_id, place) == offset
+            assert told == []
 
     def test_closing_without_a_broker_is_quick_too(self, kafka_broker: KafkaBroker, topics: tuple[str, str]) -> None:
         with running(settings_for(kafka_broker, *topics)) as member:

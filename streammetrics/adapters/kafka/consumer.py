@@ -83,6 +83,13 @@ def position_of(consumer: Any, place: Input) -> int | None:
     return position
 
 
+def await_done(future: Any, seconds: float) -> None:
+    """Wait for what the client was asked to do meanwhile, whatever comes of it, but no longer than this."""
+    done = threading.Event()
+    future.add_both(lambda _: done.set())
+    done.wait(seconds)
+
+
 def close_consumer(consumer: Any) -> None:
     """Leave the group at once, whether or not a broker hears of it."""
     with contextlib.suppress(KafkaError, RuntimeError):

@@ -20,7 +20,7 @@ from kafka.structs import OffsetAndMetadata, TopicPartition
 from streammetrics.adapters.kafka import records as kafka_records
 from streammetrics.adapters.kafka.beginnings import Beginnings
 from streammetrics.adapters.kafka.client import KafkaConnection, client_log, unreachable_reason
-from streammetrics.adapters.kafka.consumer import await_metadata, close_consumer, ends_of, new_consumer, position_of
+from streammetrics.adapters.kafka.consumer import await_done, await_metadata, close_consumer, ends_of, new_consumer, position_of
 from streammetrics.adapters.kafka.errors import explained
 from streammetrics.adapters.kafka.fencing import note_fencing
 from streammetrics.adapters.kafka.joining import keep_joins
@@ -33,6 +33,8 @@ from streammetrics.ports import Input, Polled, Record, SourceHealth
 
 log = structlog.get_logger("streammetrics.kafka")
 
+ACKNOWLEDGED_SECONDS = 1.0
+"""How long a source that is closed waits for its last acknowledgement: a static member's client would cancel it, and call it an error."""
 REBUILDS_WITHOUT_RECORD_MAX = 3
 """Of clients that stayed deaf while brokers answered. One that hears no broker, or cannot start, is an outage: that may last."""
 
@@ -66,6 +68,7 @@ class KafkaSource:
         self._deaf_clients = 0
         self._ownership = Ownership(settings.topics, self._hold)
         self._consumer: Any = None
+        self._acknowledgement: Any = None
         self._cluster: Any = None
         self._as_records = False
         self._fenced = threading.Event()
@@ -138,12 +141,14 @@ class KafkaSource:
         }
         if self._consumer is not None and places:
             with contextlib.suppress(KafkaError, RuntimeError):  # only lag tools read it; the next one carries the same and more
-                self._consumer.commit_async(places)
+                self._acknowledgement = self._consumer.commit_async(places)
 
     def close(self) -> None:
         """Leave the group at once. Does nothing the second time."""
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
+            if self._acknowledgement is not None and self.health.reachable:
+                await_done(self._acknowledgement, ACKNOWLEDGED_SECONDS)
             close_consumer(consumer)
         self._ownership.end_all()
 
