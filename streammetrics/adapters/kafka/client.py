@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import structlog
 from kafka import KafkaAdminClient
@@ -33,13 +33,19 @@ RECONNECT_MS_MAX = 1_000
 """The client's own default of 30 s would keep it silent for half a minute after a broker is back."""
 METADATA_MS_MAX = 10_000
 REPEAT_SECONDS = 10.0
-"""The client's log says the same thing up to 400 times a second in an outage; we pass it on this often."""
+"""The client's log says the same thing up to 400 times a second in an outage; we pass it on after this pause, and then after twice as
+long each time: a dozen such things in turn are a flood too."""
+REPEAT_SECONDS_MAX = 640.0
+CALM_SECONDS = 60.0
+"""What has not been said for so long is news when it is said again."""
 
 SUMMARY = "Bootstrap failed"
 """How the client's last words begin when it cannot start: they hide the cause, which it logged before."""
 CLOSED = "socket disconnected"
 UNTELLING = (CLOSED, "RequestTimedOutError")
 """All that the client says of a second login that was refused, or cut short by its own deadline; of the first it gave the reason."""
+OF_ITSELF = ("blocking the event loop", "Failed to build connection log_prefix")
+"""What the client says of its own inside: that a machine is busy, and that a connection had no name when it broke."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,8 +154,28 @@ def require_reachable(settings: KafkaConnection) -> None:
         raise SourceError(f"no Kafka broker can be reached ({reason})", "start it, or correct kafka.bootstrap_servers")
 
 
+def words_of(error: BaseException) -> str:
+    """What an error of the client says, with its name, which most of them bring along.
+
+    >>> from kafka.errors import KafkaTimeoutError, NotLeaderForPartitionError
+    >>> words_of(KafkaTimeoutError("no answer")), words_of(AssertionError("no answer")), words_of(NotLeaderForPartitionError())
+    ('KafkaTimeoutError: no answer', 'AssertionError: no answer', 'NotLeaderForPartitionError')
+    """
+    name, text = type(error).__name__, str(error)
+    return text[text.index(name) :] if name in text else f"{name}: {text}"
+
+
+class Passed(NamedTuple):
+    """When something was passed on, when it was heard last (epoch seconds), how often it was held back since, and for how long it is."""
+
+    at: float
+    heard_at: float
+    held: int
+    pause_seconds: float
+
+
 class ClientLog(logging.Handler):
-    """Takes over the client's own log: passes warnings on, each at most every few seconds, and remembers the last error.
+    """Takes over the client's own log: passes warnings on, each again after longer and longer pauses, and remembers the last error.
 
     The client raises the same "Unable to bootstrap" for a wrong password, a wrong authority and a plaintext port; only its
     log knows the cause.
@@ -158,7 +184,7 @@ class ClientLog(logging.Handler):
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self._lock = threading.Lock()
-        self._passed: dict[tuple[str, int], tuple[float, int]] = {}
+        self._passed: dict[tuple[str, int], Passed] = {}
         self._last = self._last_telling = (0.0, "")
         self._last_closed = 0.0
 
@@ -167,6 +193,8 @@ class ClientLog(logging.Handler):
             text = record.getMessage()
         except (TypeError, ValueError):
             text = str(record.msg)
+        if any(words in text for words in OF_ITSELF):
+            return
         with self._lock:
             if record.levelno >= logging.ERROR and not text.startswith(SUMMARY):
                 self._last = (record.created, text)
@@ -175,11 +203,16 @@ class ClientLog(logging.Handler):
                 if not any(words in text for words in UNTELLING):
                     self._last_telling = (record.created, text)
             key = (record.pathname, record.lineno)  # not the text: some messages carry their values in it
-            passed_at, held = self._passed.get(key, (0.0, 0))
-            if record.created - passed_at < REPEAT_SECONDS:
-                self._passed[key] = (passed_at, held + 1)
+            now, known = record.created, self._passed.get(key)
+            if known is None or now - known.heard_at > CALM_SECONDS:
+                pause_seconds = REPEAT_SECONDS
+            elif now - known.at < known.pause_seconds:
+                self._passed[key] = known._replace(heard_at=now, held=known.held + 1)
                 return
-            self._passed[key] = (record.created, 0)
+            else:
+                pause_seconds = min(2 * known.pause_seconds, REPEAT_SECONDS_MAX)
+            held = known.held if known is not None else 0
+            self._passed[key] = Passed(now, now, 0, pause_seconds)
         write = log.error if record.levelno >= logging.ERROR else log.warning
         write("kafka client", logger=record.name, message=text, held_back=held)
 

@@ -10,7 +10,7 @@ import structlog
 from kafka import KafkaProducer
 from kafka.errors import KafkaError, MessageSizeTooLargeError, RecordListTooLargeError
 
-from streammetrics.adapters.kafka.client import KafkaConnection, client_log, connection_options, require_reachable, starting
+from streammetrics.adapters.kafka.client import KafkaConnection, client_log, connection_options, require_reachable, starting, words_of
 from streammetrics.adapters.kafka.topics import describe_topics
 from streammetrics.errors import ConfigError, Problem, SourceError
 from streammetrics.ports import DeadLetter
@@ -95,7 +95,7 @@ class KafkaDeadLetters:
             self._producer.flush(timeout=WRITE_MS_MAX / 1_000)
             return [letter for letter, future in sent if not self._arrived(future)]
         except (KafkaError, AssertionError) as error:
-            raise SourceError(f"dead letters cannot be written to topic {self._topic!r}: {type(error).__name__}: {error}") from error
+            raise SourceError(f"dead letters cannot be written to topic {self._topic!r}: {words_of(error)}") from error
 
     @staticmethod
     def _arrived(future: Any) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 import structlog
 from kafka.errors import FencedInstanceIdError, KafkaError, LogTruncationError, OffsetOutOfRangeError, UnsupportedCodecError
 
-from streammetrics.adapters.kafka.client import BOOTSTRAP_MS, KafkaConnection, client_log
+from streammetrics.adapters.kafka.client import BOOTSTRAP_MS, KafkaConnection, client_log, words_of
 from streammetrics.adapters.kafka.consumer import bounds_of
 from streammetrics.adapters.kafka.topic_history import TopicHistory
 from streammetrics.adapters.kafka.watchdog import Watchdog
@@ -39,10 +39,10 @@ def explained(consumer: Any, settings: KafkaConnection, history: TopicHistory, w
             f"records are compressed in a way this Python cannot read ({error})", "install lz4, python-snappy or zstandard"
         ) from error
     except KafkaError as error:
-        watchdog.failed(f"{type(error).__name__}: {error}")
+        watchdog.failed(words_of(error))
         if not error.retriable:
             cause = client_log().last_error(time.time() - BOOTSTRAP_MS / 1_000)
-            raise SourceError(f"Kafka cannot be read: {type(error).__name__}: {error}{f' ({cause})' if cause else ''}") from error
+            raise SourceError(f"Kafka cannot be read: {words_of(error)}{f' ({cause})' if cause else ''}") from error
         log.warning("Kafka cannot be read just now", reason=repr(error))
 
 

@@ -10,7 +10,7 @@ from typing import Any, Self
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
-from streammetrics.adapters.kafka.client import KafkaConnection, client_log, connection_options, starting
+from streammetrics.adapters.kafka.client import KafkaConnection, client_log, connection_options, starting, words_of
 from streammetrics.adapters.kafka.topics import describe_topics
 from streammetrics.errors import SourceError
 from streammetrics.simulate import Sent
@@ -81,4 +81,4 @@ class KafkaSink:
 
 
 def _told(error: BaseException) -> SourceError:
-    return SourceError(f"Kafka does not take the traffic: {type(error).__name__}: {error}")
+    return SourceError(f"Kafka does not take the traffic: {words_of(error)}")

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 
-from streammetrics.adapters.kafka.client import ClientLog
+from structlog.testing import capture_logs
+from structlog.typing import EventDict
+
+from streammetrics.adapters.kafka.client import CALM_SECONDS, REPEAT_SECONDS_MAX, ClientLog
 
 BEGAN = 1_000.0
 
@@ -34,3 +38,35 @@ def test_what_was_logged_before_does_not_count() -> None:
     log = heard("<KafkaSSLTransport>: socket disconnected", "Authentication failed", at=BEGAN - 1)
     assert not log.was_closed(BEGAN)
     assert log.last_error(BEGAN) is None
+
+
+def passed_on(times: Iterable[float], *texts: str) -> list[EventDict]:
+    """What is passed on of a client that says all of these at each of the times."""
+    log = ClientLog()
+    with capture_logs() as lines:
+        for at in times:
+            for line, text in enumerate(texts):
+                record = logging.LogRecord("kafka.net", logging.ERROR, "connection.py", line, text, None, None)
+                record.created = at
+                log.emit(record)
+    return lines
+
+
+def test_an_outage_of_two_hours_is_a_few_lines_of_each_kind_that_tell_how_many_there_were() -> None:
+    lines = passed_on(range(7_200), "Connection failed", "Metadata refresh: failed")
+    of_one = [line["held_back"] for line in lines if line["message"] == "Connection failed"]
+    assert of_one[:4] == [0, 9, 19, 39]
+    assert len(of_one) + sum(of_one) > 7_200 - REPEAT_SECONDS_MAX
+    assert len(of_one) == len(lines) / 2 < 20
+
+
+def test_what_is_said_again_after_a_calm_is_news() -> None:
+    again = 600 + CALM_SECONDS
+    lines = passed_on([*range(600), again, again + 1, again + 10], "Connection failed")
+    assert [line["held_back"] for line in lines[-2:]] == [289, 1]
+
+
+def test_what_the_client_says_of_its_own_inside_is_not_passed_on() -> None:
+    busy = "Task <kafka.net.selector.Task object> ran for 0.106s (>0.100s threshold). It is blocking the event loop -- likely a tight sync loop"
+    assert passed_on([0.0], busy, "Failed to build connection log_prefix") == []
+    assert ClientLog().last_error(0.0) is None

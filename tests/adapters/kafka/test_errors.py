@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 from kafka.errors import (
     FencedInstanceIdError,
+    KafkaConnectionError,
     KafkaError,
     KafkaTimeoutError,
     LogTruncationError,
@@ -68,7 +69,8 @@ def test_an_instance_id_that_another_process_has_taken_is_an_error_of_the_config
 
 
 def test_what_mends_itself_is_kept_and_not_raised() -> None:
-    assert "NotLeaderForPartitionError" in health_after(NotLeaderForPartitionError("an election"))
+    assert health_after(NotLeaderForPartitionError("an election")) == "NotLeaderForPartitionError: an election"
+    assert health_after(KafkaConnectionError("ECONNRESET")) == "KafkaConnectionError: ECONNRESET"
 
 
 @pytest.mark.parametrize(("offset", "told"), [(7, r"shown \[1\]: 3 records \(7 to 9\)"), (25, "ends at 20, 5 records short")])
