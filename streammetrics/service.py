@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 
 import structlog
 
@@ -36,6 +37,8 @@ class Worker:
         self.source, self.rules, self.clock, self.vitals = runner.source, runner.rules, runner.clock, runner.vitals
         self._backoff = Backoff()
         self._failing: dict[str, Trouble] = {}
+        self._between = False
+        """Whether a rebalance has taken tasks, and has not given any yet."""
         self._polling: Trouble | None = None
         self._poll_failed_seconds = 0.0
 
@@ -105,18 +108,23 @@ class Worker:
         if self._polling is not None and began - self._poll_failed_seconds > CALM_SECONDS:
             log.info("source available again", failures=self._polling.failures)
             self._polling = None
-        for task in polled.revoked:
-            if self.works.pop(task, None) is not None:
-                log.info("task revoked", task=task)
-        for task in sorted(polled.assigned):
-            log.info("task assigned", task=task)
-            self.works[task] = Work(task, self.source.inputs_of(task))
         if polled.assigned or polled.revoked:
-            self.vitals.rebalances += 1
+            self._change_hands(polled.assigned, polled.revoked)
         for origin, records in polled.records.items():
             work = self.works.get(origin.partition)
             if work is not None and work.state is not None and records:
                 self._take_records(work, origin, records)
+
+    def _change_hands(self, assigned: AbstractSet[int], revoked: AbstractSet[int]) -> None:
+        """Drop and take tasks; one that is kept through a rebalance is in both, and claimed anew."""
+        had = {task for task in revoked if self.works.pop(task, None) is not None}
+        for task in assigned:
+            self.works[task] = Work(task, self.source.inputs_of(task))
+        is_rest = self._between and not had  # of a rebalance that was counted when it took what was here
+        self._between = bool(had) and not assigned
+        if not is_rest:
+            self.vitals.rebalances += 1
+        log.info("tasks changed hands", lost=sorted(had - assigned), kept=sorted(had & assigned), gained=sorted(assigned - had))
 
     def _take_records(self, work: Work, origin: Input, records: Sequence[Record]) -> None:
         topic = work.inputs.index(origin)

@@ -28,6 +28,10 @@ LETTERS_MAX = 1_000
 """How many dead letters wait for the next commit; more are written at once."""
 LETTERS_BYTES_MAX = 16 << 20
 """How many bytes of them wait: who sends nothing but what is refused, as large as the topics take it, fills no memory."""
+WHY_REFUSED = {
+    Outcome.FENCED: "another worker has claimed the task since: it is read there, and nothing is lost",
+    Outcome.CONFLICT: "the store has lost commits of the task: they are made again from where it stands",
+}
 
 log = structlog.get_logger("streammetrics.task_runner")
 
@@ -317,7 +321,7 @@ class TaskRunner:
 
     def _give_up(self, work: Work, outcome: Outcome) -> None:
         """Throw uncommitted state away: it is read again by whoever claims the task next."""
-        log.warning("commit refused", task=work.task, outcome=outcome.value, seq=work.seq, epoch=work.epoch)
+        log.warning(f"commit refused, for {WHY_REFUSED[outcome]}", task=work.task, outcome=outcome.value, seq=work.seq, epoch=work.epoch)
         work.state = None
         work.backlog.clear()
         work.letters.clear()

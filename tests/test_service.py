@@ -947,15 +947,63 @@ class TestOwnership:
         bench.turn()
         bench.store.steal(0, "somebody else")
         bench.show(1)
-        bench.turn()
+        with capture_logs() as lines:
+            bench.turn()
         assert bench.worker.vitals.commits["fenced"] == 1
         assert bench.worker.works[0].state is None
+        assert [line["event"] for line in lines if line["log_level"] == "warning"] == [
+            "commit refused, for another worker has claimed the task since: it is read there, and nothing is lost"
+        ]
         bench.turn(20, seconds=0.2)
         assert bench.worker.works[0].state is None
         assert bench.source.paused == set(bench.source.inputs_of(0))
         bench.turn(2, seconds=2.0)
         assert bench.offsets == [2, 0]
         assert_exact(bench.store, bench.logs, bench.engine)
+
+    def test_a_task_whose_store_has_gone_back_says_so_and_is_read_again(self) -> None:
+        bench = Bench()
+        bench.show(0)
+        bench.turn(2)
+        bench.store.forget_last(0, 1)
+        bench.show(1)
+        with capture_logs() as lines:
+            for _ in bench.turns_until(lambda: bench.offsets == [2, 0]):
+                pass
+        assert [line["event"] for line in lines if line["log_level"] == "warning"] == [
+            "commit refused, for the store has lost commits of the task: they are made again from where it stands"
+        ]
+
+    def test_a_rebalance_is_told_in_one_line(self) -> None:
+        source = LogSource(Logs(SETTINGS.inputs, TASKS))
+        worker = worker_over(engine_of(SETTINGS), source, FaultyStore(), KeptLetters(), RULES, HandClock(START_MS))
+        source.give(0, 1)
+        worker.turn()
+        source.take_away(0, 1)
+        source.give(1, 2)
+        with capture_logs() as lines:
+            worker.turn()
+        assert [line for line in lines if line["event"] != "task claimed"] == [
+            {"event": "tasks changed hands", "lost": [0], "kept": [1], "gained": [2], "log_level": "info"}
+        ]
+
+    def test_a_rebalance_that_takes_two_polls_counts_once(self) -> None:
+        """A member loses all that it has before the group has decided, and gets the new share with a later poll."""
+        source = LogSource(Logs(SETTINGS.inputs, TASKS))
+        worker = worker_over(engine_of(SETTINGS), source, FaultyStore(), KeptLetters(), RULES, HandClock(START_MS))
+
+        def counted(lost: Sequence[int] = (), gained: Sequence[int] = ()) -> int:
+            source.take_away(*lost)
+            source.give(*gained)
+            worker.turn()
+            return worker.vitals.rebalances
+
+        assert counted(gained=[0, 1]) == 1
+        assert counted(lost=[0, 1]) == 2
+        assert counted() == 2
+        assert counted(gained=[0]) == 2
+        assert counted(lost=[0], gained=[0, 1]) == 3
+        assert counted(gained=[2]) == 4
 
     def test_a_revoked_task_is_not_committed(self) -> None:
         bench = Bench(commit_ms=50)
