@@ -200,8 +200,9 @@ class Worker:
         vitals, states = self.vitals, [(work, work.state) for work in self.works.values()]
         health = self.source.health
         vitals.store_trouble, vitals.source_trouble = self._failing.get("store"), self._failing.get("source") or self._polling
-        if not health.reachable and vitals.source_trouble is None:
-            vitals.source_trouble = Trouble(health.since, 1, health.last_error)
+        if not health.reachable:  # what else fails of Kafka then, such as dead letters, is a consequence
+            trouble = vitals.source_trouble or Trouble(health.since, 1, "")
+            vitals.source_trouble = Trouble(trouble.since_seconds, trouble.failures, health.last_error)
             limit = self.rules.retry_seconds_max
             if limit and self.clock.monotonic() - health.since > limit:
                 raise GaveUp(f"the source has been away for more than worker.retry_seconds_max = {limit} s: {health.last_error}")

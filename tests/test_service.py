@@ -1133,6 +1133,19 @@ class TestTheWorldAway:
         assert bench.worker.vitals.source_trouble is None
         assert_exact(bench.store, bench.logs, bench.engine)
 
+    def test_brokers_that_are_away_are_told_of_before_what_fails_because_of_them(self) -> None:
+        bench = Bench()
+        bench.turn()
+        bench.letters.chance, bench.letters.failures = Random(1), 1.0
+        bench.logs.append(Input(SETTINGS.inputs[0], 0), b"{")
+        bench.turn(2)
+        trouble = bench.worker.vitals.source_trouble
+        assert trouble is not None
+        assert trouble.message == "the dead letters' log does not answer"
+        bench.source.health = replace(bench.source.health, reachable=False, last_error="connection refused")
+        bench.turn()
+        assert bench.worker.vitals.source_trouble == replace(trouble, message="connection refused")
+
     @pytest.mark.parametrize("fault", [StoreError, SourceError])
     def test_patience_ends_where_the_operator_says(self, fault: type[Exception]) -> None:
         bench = Bench(retry_seconds_max=30.0)
