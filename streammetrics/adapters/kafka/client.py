@@ -22,6 +22,7 @@ from kafka.errors import KafkaError
 from kafka.net.compat import KafkaNetClient
 
 from streammetrics.adapters.certificates import CertificateFiles
+from streammetrics.adapters.kafka.sockets import close_failed
 from streammetrics.errors import SourceError
 
 log = structlog.get_logger("streammetrics.kafka")
@@ -245,8 +246,10 @@ class Network:
         self.made: list[Any] = []
 
     def __call__(self, **options: Any) -> Any:
-        self.made.append(KafkaNetClient(**options))
-        return self.made[-1]
+        client = KafkaNetClient(**options)
+        close_failed(client)
+        self.made.append(client)
+        return client
 
     @property
     def cluster(self) -> Any:

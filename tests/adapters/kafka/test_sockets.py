@@ -1,0 +1,72 @@
+"""What is left of connections that fail: no broker is needed for that."""
+
+from __future__ import annotations
+
+import gc
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+from kafka.errors import KafkaConnectionError
+from kafka.net.compat import KafkaNetClient
+from structlog.testing import capture_logs
+
+from streammetrics.adapters.kafka.client import Network
+from streammetrics.adapters.kafka.sockets import close_failed
+from tests.servers.process import HOST, free_port
+
+TRIES = 20
+
+
+@contextmanager
+def hanging_up() -> Iterator[int]:
+    """The port of somebody who takes connections and ends each at once."""
+    with socket.create_server((HOST, 0)) as server:
+
+        def serve() -> None:
+            for _ in range(TRIES):
+                server.accept()[0].close()
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield int(server.getsockname()[1])
+        thread.join()
+
+
+def descriptors_left(port: int, security_protocol: str = "PLAINTEXT") -> int:
+    """How many more there are after some connections have failed, in a process that seldom looks for garbage."""
+    gc.collect()
+    gc.disable()
+    try:
+        with closing(Network()(bootstrap_servers=[f"{HOST}:{port}"], security_protocol=security_protocol)) as client:
+            before = len(os.listdir("/dev/fd"))
+            for _ in range(TRIES):
+                with pytest.raises(KafkaConnectionError):
+                    client._net.run(client._manager._build_transport, SimpleNamespace(host=HOST, port=port))
+            return len(os.listdir("/dev/fd")) - before
+    finally:
+        gc.enable()
+
+
+def test_connections_that_are_refused_leave_no_descriptor_behind() -> None:
+    assert descriptors_left(free_port()) == 0
+
+
+def test_connections_whose_handshake_fails_leave_no_descriptor_behind() -> None:
+    with hanging_up() as port:
+        assert descriptors_left(port, "SSL") == 0
+
+
+def test_a_client_whose_inner_names_have_changed_is_left_as_it_is() -> None:
+    changed = SimpleNamespace(_manager=SimpleNamespace())
+    with capture_logs() as lines:
+        close_failed(cast(KafkaNetClient, changed))
+    assert changed == SimpleNamespace(_manager=SimpleNamespace())
+    assert [line["event"] for line in lines] == [
+        "descriptors of failed connections are given back late: the client's inner names have changed"
+    ]
