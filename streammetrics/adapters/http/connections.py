@@ -10,14 +10,18 @@ import asyncio
 import contextlib
 import socket
 import ssl
+import time
 import weakref
 from dataclasses import dataclass, field
 from typing import Any
 
 import h11
+import structlog
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from streammetrics.adapters.certificates import CertificateFiles
+
+log = structlog.get_logger("streammetrics.http")
 
 IDLE_SECONDS_MAX = 5.0
 """A connection without a question is closed after this long."""
@@ -61,9 +65,16 @@ def tls_context(rules: HttpRules) -> ssl.SSLContext | None:
 
 
 class Doors(socket.socket):
-    """A listening socket that lets only so many in at once: a further one is closed as soon as it has come."""
+    """A listening socket that lets only so many in at once: a further one is closed as soon as it has come.
 
+    Who is beyond `connections_max` is not answered, but told so; that it has come to this, and that it is over, is logged once.
+    """
+
+    connections_max = 200
     descriptors_max = 250
+    calm_seconds = 10.0
+    """So long must there be room again before a crowd counts as over: one that comes and goes is one crowd."""
+    _crowded_at: float | None = None
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -72,11 +83,26 @@ class Doors(socket.socket):
     def accept(self) -> tuple[socket.socket, Any]:
         """As any socket's; raises ConnectionAbortedError for one too many, which whoever accepts takes for a client that has left."""
         connection, address = super().accept()
-        if sum(one.fileno() >= 0 for one in self._inside) >= self.descriptors_max:
+        inside = sum(one.fileno() >= 0 for one in self._inside)
+        self._tell(inside)
+        if inside >= self.descriptors_max:
             connection.close()
             raise ConnectionAbortedError("too many connections")
         self._inside.add(connection)
         return connection, address
+
+    def _tell(self, inside: int) -> None:
+        now = time.monotonic()
+        if inside >= self.connections_max:
+            if self._crowded_at is None:
+                log.warning(
+                    "more connections than http.connections_max: further ones are refused, scrapes and probes too",
+                    connections_max=self.connections_max,
+                )
+            self._crowded_at = now
+        elif self._crowded_at is not None and now - self._crowded_at > self.calm_seconds:
+            log.info("there is room for connections again")
+            self._crowded_at = None
 
 
 class Loop(asyncio.SelectorEventLoop):

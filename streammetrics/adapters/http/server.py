@@ -245,7 +245,7 @@ def _listen(host: str, port: int, rules: HttpRules) -> Doors:
         try:
             family, kind, protocol, _, address = resolved(host, port)
             listening = on_failure.enter_context(Doors(family, kind, protocol))
-            listening.descriptors_max = rules.descriptors_max
+            listening.connections_max, listening.descriptors_max = rules.connections_max, rules.descriptors_max
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listening.bind(address)
             listening.listen(rules.connections_max)

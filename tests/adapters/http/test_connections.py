@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, ExitStack, closing
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from streammetrics.adapters.http.connections import HttpRules, tls_context
 from streammetrics.adapters.http.server import HttpServer
@@ -190,6 +191,29 @@ class TestTooManyClients:
             silent[0].setblocking(False)
             with pytest.raises(BlockingIOError):
                 silent[0].recv(1)
+
+    def test_a_crowd_is_told_of_once_and_so_is_its_end(self, views: HttpViews) -> None:
+        """Who is refused learns it; who reads the log of a process that cannot be scraped must learn it, too."""
+        with serving(views, HttpRules(connections_max=4)) as server, capture_logs() as lines:
+            server._socket.calm_seconds = SHORT_SECONDS
+            for _ in range(3):
+                with ExitStack() as held:
+                    for _ in range(8):
+                        held.enter_context(connected(server)).sendall(b"GET")
+
+            def over() -> bool:
+                connected(server).close()
+                return len(lines) > 1
+
+            wait_until(over, what="the end of the crowd is told of")
+        assert lines == [
+            {
+                "event": "more connections than http.connections_max: further ones are refused, scrapes and probes too",
+                "connections_max": 4,
+                "log_level": "warning",
+            },
+            {"event": "there is room for connections again", "log_level": "info"},
+        ]
 
     def test_who_leaves_makes_room(self, views: HttpViews) -> None:
         with serving(views, HttpRules(connections_max=4)) as server:
