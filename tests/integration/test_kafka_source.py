@@ -19,7 +19,10 @@ from kafka.admin import NewPartitions
 from structlog.testing import capture_logs
 
 from streammetrics.adapters.kafka import client as kafka_client
+from streammetrics.adapters.kafka import source as kafka_source
+from streammetrics.adapters.kafka import watchdog as kafka_watchdog
 from streammetrics.adapters.kafka.client import KafkaConnection
+from streammetrics.adapters.kafka.consumer import new_consumer
 from streammetrics.adapters.kafka.dead_letters import CUT_VALUE_BYTES, KafkaDeadLetters
 from streammetrics.adapters.kafka.source import REBUILDS_WITHOUT_RECORD_MAX, KafkaSource
 from streammetrics.errors import ConfigError, GaveUp, SourceError, StateError
@@ -579,8 +582,11 @@ class TestOutages:
             kafka_broker.kill()
             with accept_only(kafka_broker.port):
                 turn_until(lambda: now.pass_by(20.0) and member.source.rebuilds == 1, member)
-                failed = "the Kafka client could not be built anew"
-                turn_until(lambda: [entry["event"] for entry in logs].count(failed) > REBUILDS_WITHOUT_RECORD_MAX, member)
+                tries: list[KafkaConnection] = []
+                monkeypatch.setattr(kafka_source, "new_consumer", lambda settings: tries.append(settings) or new_consumer(settings))
+                turn_until(lambda: len(tries) > REBUILDS_WITHOUT_RECORD_MAX, member)
+                told = [entry["event"] for entry in logs if entry["log_level"] == "warning" and entry["event"] != "kafka client"]
+                assert told[-2:] == ["the Kafka client is built anew", "the Kafka client could not be built anew, trying again"]
                 assert not member.source.health.reachable
                 assert "accepts connections" in member.source.health.last_error
             kafka_broker.start()
@@ -589,6 +595,21 @@ class TestOutages:
             assert member.values(place) == numbered(6)
             assert member.source.health.reachable
             assert member.source.rebuilds == 1
+
+    def test_an_outage_that_records_end_before_anybody_looks_is_told_to_its_end(
+        self, kafka_broker: KafkaBroker, topics: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(kafka_watchdog, "LOOK_AGAIN_SECONDS", HOUR_MS / 1_000)
+        place, now = Input(topics[0], 0), Clock()
+        with running(settings_for(kafka_broker, *topics), clock=now) as member, capture_logs() as logs:
+            turn_until(lambda: member.tasks == {0, 1, 2, 3}, member)
+            kafka_broker.hang()
+            turn_until(lambda: not member.source.health.reachable or not now.pass_by(1.0), member)
+            kafka_broker.resume()
+            send(kafka_broker, place, numbered(3))
+            turn_until(lambda: len(member.got[place]) == 3, member)
+            told = [entry["event"] for entry in logs if entry["event"] != "kafka client"]
+            assert told == ["no Kafka broker answers", "Kafka answers again"]
 
     def test_a_deaf_client_is_built_anew_and_reads_on_where_it_was(self, kafka_broker: KafkaBroker, topics: tuple[str, str]) -> None:
         place, now = Input(topics[0], 0), Clock()

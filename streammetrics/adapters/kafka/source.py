@@ -66,6 +66,7 @@ class KafkaSource:
         self._next: dict[Input, int] = {}
         self._ends: dict[Input, int] = {}
         self._deaf_clients = 0
+        self._told_unbuilt = False
         self._ownership = Ownership(settings.topics, self._hold)
         self._consumer: Any = None
         self._acknowledgement: Any = None
@@ -202,7 +203,11 @@ class KafkaSource:
             self._build()
         except SourceError as error:
             self._watchdog.unheard(self._clock(), str(error), connects=False)  # the client that comes of it gets its own minute
-            log.warning("the Kafka client could not be built anew", reason=str(error))
+            if not self._told_unbuilt:
+                self._told_unbuilt = True
+                log.warning("the Kafka client could not be built anew, trying again", reason=str(error))
+        else:
+            self._told_unbuilt = False
 
     # --- what came
 
@@ -223,7 +228,8 @@ class KafkaSource:
             self._next[place] = batch[-1].offset + 1
         if records:
             self._deaf_clients = 0
-            self._watchdog.records_came(self._clock())
+            self._tell_of_answer(now := self._clock())
+            self._watchdog.records_came(now)
         return Polled(records, gained, lost)
 
     def _records(self, batch: Sequence[Any]) -> Sequence[Record]:
@@ -252,6 +258,11 @@ class KafkaSource:
 
     # --- what the client does not say
 
+    def _tell_of_answer(self, now: float) -> None:
+        """Say that an outage is over, if there is one."""
+        if not self.health.reachable:
+            log.info("Kafka answers again", away_seconds=round(now - self.health.since, 1))
+
     def _look(self, now: float) -> bool:
         """Ask the brokers for end offsets. False if the client had to be given up."""
         servers = self._settings.bootstrap_servers
@@ -272,8 +283,7 @@ class KafkaSource:
                 self._drop_client(answer)
                 return False
             return True
-        if not self.health.reachable:
-            log.info("Kafka answers again", away_seconds=round(now - self.health.since, 1))
+        self._tell_of_answer(now)
         self._ends = {
             place: self._next.get(place, ends[place]) if positions.get(place, 0) >= ends[place] else ends[place] for place in inputs
         }

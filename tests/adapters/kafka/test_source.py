@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from structlog.testing import capture_logs
 
 from streammetrics.adapters.kafka import source as kafka_source
 from streammetrics.adapters.kafka.client import KafkaConnection
@@ -37,9 +38,10 @@ def clientless(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clientless]:
 
 
 def test_brokers_that_accept_connections_and_answer_nothing_are_an_outage_however_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    with clientless(monkeypatch) as source:
+    with clientless(monkeypatch) as source, capture_logs() as lines:
         for tries in range(1, 3 * REBUILDS_WITHOUT_RECORD_MAX):
             assert source.poll(0.01) == Polled({}, frozenset(), frozenset())
             assert source.tries == tries
         assert not source.health.reachable
+        assert [line["event"] for line in lines] == ["the Kafka client could not be built anew, trying again"]
         assert source.health.last_error == f"the Kafka consumer cannot be started, try {tries}"
