@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from streammetrics.board import Board
 from streammetrics.errors import StateError
 from streammetrics.event_time import DAY_MS, FOREVER, NEVER, final_bound
 from streammetrics.experiment_lives import WHOLE, Scope
@@ -21,7 +22,7 @@ from streammetrics.reach import ReachBoard, ReachLayout, UserWindow
 from streammetrics.report import InputStanding, Report, Total
 from streammetrics.scoring import add
 from streammetrics.state import Control, Signature, decode_control, decode_pane, decode_reach, decode_scope, differing, fit_of, parse_cell
-from streammetrics.windows import VIEWS, Board, Pane, View, Window, WindowRules, window_end
+from streammetrics.windows import VIEWS, View, Window, WindowRules, window_end
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class Ledger:
         self.signature = signature
         self.rules = rules
         self.settings = settings
-        self.board = Board(layout, rules)
+        self.board = Board(layout, rules, decode_pane)
         self.reach_board = ReachBoard(ReachLayout(layout.scorer), rules.pane_ms, decode_reach)
         self.marks: dict[int, Mark] = {}
         """What names the commits that are known, by task."""
@@ -99,8 +100,7 @@ class Ledger:
                 f"the state of task {task} was made by other rules than this process shows numbers by: give both the same configuration\n"
                 f"  stored: {then}\n  now:    {now}"
             )
-        decoded: dict[int, Pane] = {start: decode_pane(stored) for start, stored in view.panes.items()}
-        self.board.update(task, decoded, None if view.anew else self.panes_wanted(task), control.oldest_kept)
+        self.board.update(task, view.panes, None if view.anew else self.panes_wanted(task), control.oldest_kept)
         self.reach_board.update(task, view.reaches, control.oldest_kept, view.anew)
         self._controls[task] = control
         self.marks[task] = view.mark
