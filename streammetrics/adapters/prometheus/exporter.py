@@ -118,10 +118,10 @@ class Exposition:
 
     def show(self, report: Report) -> None:
         """Show this report from now on, in every format that anybody has asked for so far."""
-        rows, folded = self._report_rows.take(report)
         of_process = len(self._process_rows(0))
-        kept = rows[: max(0, self._limits.series_max - of_process)]
-        left_out = folded + len(rows) - len(kept) + max(0, of_process - self._limits.series_max)
+        room = self._limits.series_max - of_process
+        kept, left_out = self._report_rows.take(report, max(0, room))
+        left_out += max(0, -room)
         self._left_out_total += max(0, left_out - self._left_out)
         self._left_out = left_out
         with self._rendering:
@@ -155,7 +155,7 @@ class Exposition:
             Row("streammetrics_series_folded_total", (), self._left_out_total),
             *vitals_rows(self.vitals, self.loop),
         ]
-        return [Row("streammetrics_series", (), len(rows) + 1 + others), *rows]
+        return [Row("streammetrics_series", (), min(len(rows) + 1 + others, self._limits.series_max)), *rows]
 
 
 @dataclass(frozen=True, slots=True)

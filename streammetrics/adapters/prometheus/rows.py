@@ -6,7 +6,7 @@ No formats here, no clock, no client. Rows come with what matters most first, be
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from itertools import accumulate, chain
+from itertools import accumulate
 from typing import NamedTuple
 
 from streammetrics.adapters.prometheus.experiments import (
@@ -54,6 +54,26 @@ class Sum(NamedTuple):
         return Row(self.series, self.labels, value / (1 << self.scale_bits) if self.scale_bits else value)
 
 
+class _Kept:
+    """The rows of a page, by name, because a series that comes twice would make Prometheus refuse it; and how many were left out."""
+
+    def __init__(self, rows_max: int, left_out: int) -> None:
+        self._rows_max, self.left_out = rows_max, left_out
+        self.rows: dict[tuple[str, tuple[str, ...]], Row] = {}
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.rows) >= self._rows_max
+
+    def add(self, rows: Iterable[Row]) -> None:
+        for row in rows:
+            name = row.series, row.labels
+            if name in self.rows or len(self.rows) >= self._rows_max:
+                self.left_out += 1
+            else:
+                self.rows[name] = row
+
+
 class ReportRows:
     """Makes rows of one report after the other, so that names and counters stay steady between them."""
 
@@ -67,35 +87,23 @@ class ReportRows:
         self._control_of = control_of
         self._events, self._totals = Counters[Sum](), Counters[Sum]()
 
-    def take(self, report: Report) -> tuple[list[Row], int]:
-        """The rows of a report, each series once, and how many series were left out because their names are folded."""
+    def take(self, report: Report, rows_max: int) -> tuple[list[Row], int]:
+        """The first rows of a report, each series once, and how many series were left out: beyond the limit, or because of their names."""
         live = {values.group for window in report.windows for values in window.groups}
         live |= {Group(*reached.arm) for window in report.user_windows for reached in window.arms}
         resting = {Group(total.experiment, total.variant) for total in report.totals}
         groups = self._names.assign(live, resting | {*experiment_groups(report.experiments)})
-        plain: list[tuple[GroupValues, Window]] = []
-        by_segment: list[tuple[GroupValues, Window]] = []
         of_experiments, folded = experiment_rows(report.experiments, groups)
-        for values, window in _by_group(report.windows):
-            if groups[values.group].is_folded:  # means cannot be added
-                folded += 2 + len(values.values) + len(values.values_with_feedback)
-            else:
-                (by_segment if values.group.segment else plain).append((values, window))
         of_users, folded_users = _user_rows(report, self._window_names, groups)
-        folded += folded_users
-        rows = chain(
-            self._state_rows(report),
-            (Row(*row) for row in of_experiments),
-            self._value_rows(plain, groups),
-            of_users,
-            self._total_rows(report, groups),
-            self._value_rows(by_segment, groups),
-        )
-        # By name, because a series that comes twice would make Prometheus refuse the whole page.
-        kept: dict[tuple[str, tuple[str, ...]], Row] = {}
-        for row in rows:
-            folded += kept.setdefault((row.series, row.labels), row) is not row
-        return [*kept.values()], folded
+        by_group = _by_group(report.windows)
+        page = _Kept(rows_max, folded + folded_users)
+        page.add(self._state_rows(report))
+        page.add(Row(*row) for row in of_experiments)
+        self._add_values(page, (pair for pair in by_group if not pair[0].group.segment), groups)
+        page.add(of_users)
+        page.add(self._total_rows(report, groups))
+        self._add_values(page, (pair for pair in by_group if pair[0].group.segment), groups)
+        return [*page.rows.values()], page.left_out
 
     def _state_rows(self, report: Report) -> Iterator[Row]:
         yield Row("streammetrics_tasks", (), report.tasks)
@@ -140,9 +148,14 @@ class ReportRows:
             name, k = sum_series(column.metric.name, column.kind), str(column.metric.k)
             yield Sum(name, (*labels, k), column.scale_bits), value
 
-    def _value_rows(self, found: Iterable[tuple[GroupValues, Window]], groups: Mapping[Group, ShownGroup]) -> Iterator[Row]:
+    def _add_values(self, page: _Kept, found: Iterable[tuple[GroupValues, Window]], groups: Mapping[Group, ShownGroup]) -> None:
+        """Add the values of windows. Most rows by far are these, so those that find no room are counted and not made."""
         for values, window in found:
-            yield from self._group_rows(window, values, groups[values.group])
+            shown = groups[values.group]
+            if shown.is_folded or page.is_full:  # means cannot be added
+                page.left_out += 2 + len(values.values) + len(values.values_with_feedback)
+            else:
+                page.add(self._group_rows(window, values, shown))
 
     def _group_rows(self, window: Window, values: GroupValues, group: ShownGroup) -> Iterator[Row]:
         name = self._window_names[window.window_ms]

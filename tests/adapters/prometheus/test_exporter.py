@@ -525,6 +525,16 @@ class TestBounds:
         }
         assert value(found, "series_folded_total") == len(samples(whole)) - limit
 
+    def test_what_is_shown_and_what_is_left_out_make_the_same_whole_at_every_limit(self, pipeline: Pipeline) -> None:
+        report, whole = pipeline.report(), Pipeline().exposition(label_values_max=1)
+        whole.show(report)
+        series, folded = (value(samples(whole), name) for name in ("series", "series_left_out"))
+        for limit in range(10, int(series), 37):
+            exposition = pipeline.exposition(label_values_max=1, series_max=limit)
+            exposition.show(report)
+            found = samples(exposition)
+            assert value(found, "series") + value(found, "series_left_out") == series + folded
+
     def test_what_is_left_out_is_the_same_each_time_and_never_the_totals_of_all_traffic_first(self, pipeline: Pipeline) -> None:
         exposition = pipeline.exposition(series_max=200)
         pages = []
@@ -538,7 +548,7 @@ class TestBounds:
         vitals = Vitals(lag_records={Input("impressions", partition): 1 for partition in range(500)})
         exposition = pipeline.exposition(vitals, series_max=100)
         exposition.show(pipeline.report())
-        assert len(samples(exposition)) == 100
+        assert len(samples(exposition)) == 100 == value(samples(exposition), "series")
         assert value(samples(exposition), "series_folded_total") > 400
 
     @pytest.mark.parametrize("accept", ["", OPENMETRICS])
