@@ -6,6 +6,7 @@ whole numbers can be taken back, so a window that moves costs what comes and wha
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 
 from streammetrics.event_time import FOREVER, NEVER, final_bound
@@ -46,6 +47,8 @@ class Board:
         self.rules = rules
         self._decode = decode
         self._of_task: dict[int, dict[int, bytes]] = {}
+        self._holders: Counter[int] = Counter()
+        """By the start of a pane: how many tasks hold it; none that nobody holds."""
         self._revised: dict[int, Pane] = {}
         """Panes that are not final yet, merged over tasks: for as long as none of them has changed."""
         self._sums: dict[tuple[int, View], _Sums] = {}
@@ -61,9 +64,13 @@ class Board:
         gone = [start for start in mine if start < oldest_kept_ms or (start not in panes and (since is None or start >= since))]
         for start in gone:
             self._exchange(start, mine.pop(start), None)
+            self._holders[start] -= 1
+            if not self._holders[start]:
+                del self._holders[start]
         for start, stored in panes.items():
             if start >= oldest_kept_ms and mine.get(start) != stored:
                 self._exchange(start, mine.get(start), stored)
+                self._holders[start] += start not in mine
                 mine[start] = stored
         for start in [start for start in self._revised if start < self._final_end]:
             del self._revised[start]
@@ -94,7 +101,7 @@ class Board:
 
     def starts(self, first: int = NEVER, end: int = FOREVER) -> list[int]:
         """The starts of all panes in a span of time that any task holds, ascending."""
-        return sorted({start for panes in self._of_task.values() for start in panes if first <= start < end})
+        return sorted(start for start in self._holders if first <= start < end)
 
     def window(self, window_ms: int, view: View, watermark_ms: int, oldest_kept_ms: int, newest_ms: int) -> Window:
         """Read one window.
