@@ -13,6 +13,18 @@ NEVER: Final = -(1 << 62)
 FOREVER: Final = 1 << 62
 """After every event: where a watermark stands after a flush, when nothing more will come."""
 
+SECONDS_BELOW: Final = 10_000_000_000
+"""Epoch milliseconds of April 1970, and seconds of the year 2286."""
+
+
+def seems_seconds(ts: int) -> bool:
+    """Whether a time is one of today if it is in seconds, and one of 1970 in milliseconds; NEVER and 0 are neither.
+
+    >>> seems_seconds(1_732_183_200), seems_seconds(1_732_183_200_000), seems_seconds(NEVER)
+    (True, False, False)
+    """
+    return 0 < ts < SECONDS_BELOW
+
 
 def pane_start(ts: int, pane_ms: int) -> int:
     """The start of the pane that holds `ts`, counted from the epoch; the start belongs to the pane, the end does not.

@@ -16,7 +16,7 @@ import structlog
 from streammetrics.admission import Refused
 from streammetrics.engine import Engine, FinalPane
 from streammetrics.errors import StateError, StoreError
-from streammetrics.event_time import NEVER
+from streammetrics.event_time import NEVER, seems_seconds
 from streammetrics.events import Decoder
 from streammetrics.ports import Clock, Commit, DeadLetter, DeadLetters, Loaded, Outcome, Record, Source, Store
 from streammetrics.task import TaskState
@@ -64,6 +64,7 @@ class TaskRunner:
         self._topic_ids = list(topic_ids)
         self._on_final = on_final
         self._told_barren: set[str] = set()
+        self._told_seconds: set[str] = set()
 
     def advance(self, work: Work, commit_now: bool = False) -> bool:
         """Take a task as far as the world allows; False when its commit failed before, and has no answer yet either."""
@@ -244,6 +245,7 @@ class TaskRunner:
             and (looked - work.heard_seconds[origin]) * 1_000 >= idle_ms
         )
         self._tell_of_barren(work, state)
+        self._tell_of_seconds(work, state)
         if work.idle:
             unseen_ms = int((now - looked) * 1_000)
             self.step(work, None, tick_ms=self.clock.wall_ms() - unseen_ms - idle_ms - self.rules.out_of_orderness_ms)
@@ -258,6 +260,12 @@ class TaskRunner:
                 topic=topic,
                 task=work.task,
             )
+
+    def _tell_of_seconds(self, work: Work, state: TaskState) -> None:
+        seconds = {origin.topic for origin, watermark in zip(work.inputs, state.watermarks, strict=True) if seems_seconds(watermark)}
+        for topic in sorted(seconds - self._told_seconds):
+            self._told_seconds.add(topic)
+            log.warning("the events of an input are of 1970, and hold back all others: ts is milliseconds, not seconds", topic=topic)
 
     def _save(self, work: Work) -> None:
         """Write the dead letters, then send a commit: letters may be repeated after a crash, but never lost."""

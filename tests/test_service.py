@@ -576,6 +576,16 @@ class TestIdleInputs:
         assert bench.worker.works[0].idle == {0, 1}
         assert not [line for line in lines if line["log_level"] == "warning"]
 
+    def test_an_input_whose_times_seem_to_be_seconds_is_told_of_once(self) -> None:
+        bench = Bench(idle_ms=self.IDLE_MS)
+        with capture_logs() as lines:
+            bench.show(0)
+            bench.click(START_MS // 1_000 - START_MS)
+            bench.turn(3)
+            bench.click(START_MS // 1_000 - START_MS + 20)
+            bench.turn(3)
+        assert [line["topic"] for line in lines if "not seconds" in line["event"]] == [SETTINGS.inputs[1]]
+
     def test_time_passes_only_as_far_as_inputs_were_seen_to_be_silent(self) -> None:
         bench = Bench(idle_ms=self.IDLE_MS, settings=replace(SETTINGS, idle_ms=self.IDLE_MS))
         source = Glancing(bench)

@@ -18,12 +18,11 @@ from streammetrics.commands.replay_files import Outputs, replay
 from streammetrics.commands.tables import Arm, arms_of_totals, arms_of_window, counter_lines, main_metrics, values_table
 from streammetrics.commands.terminal import output_console
 from streammetrics.config import Settings
+from streammetrics.event_time import seems_seconds
 from streammetrics.metrics import TallyLayout
 from streammetrics.report import Report
 
 LOOK = "is it a file of events, and events.format the right one? --dead-letters says of each line that was refused why"
-SECONDS_BELOW = 10_000_000_000
-"""Epoch milliseconds of April 1970, and seconds of the year 2286."""
 
 
 def replay_and_show(settings: Settings, files: Sequence[str], outputs: Outputs, *, flush: bool, quiet: bool) -> None:
@@ -51,7 +50,7 @@ def _warnings(report: Report) -> Iterator[str]:
         where = "standard input" if each.topic == STDIN else each.topic
         if each.watermark_ms is None and (each.offset or FIRST_LINE) > FIRST_LINE:
             yield f"no line of {where} holds an event: {LOOK}"
-        elif each.watermark_ms is not None and 0 < each.watermark_ms < SECONDS_BELOW:
+        elif each.watermark_ms is not None and seems_seconds(each.watermark_ms):
             yield f"the events of {where} are of {moment(each.watermark_ms)} and before: ts is milliseconds, not seconds"
 
 
