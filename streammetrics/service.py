@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from typing import Any
 
 import structlog
 
@@ -41,6 +42,8 @@ class Worker:
         """Whether a rebalance has taken tasks, and has not given any yet."""
         self._polling: Trouble | None = None
         self._poll_failed_seconds = 0.0
+        self._fresh_at: dict[Input, float] = {}
+        """When (monotonic seconds) the last record read of an input came, or when it was last seen at its end."""
 
     def run(self, stop: threading.Event) -> None:
         """Turn until told to stop, then commit what is there and leave."""
@@ -133,7 +136,8 @@ class Worker:
         work.idle -= {topic}  # nobody knows yet what the records hold
         self.vitals.records[origin.topic] += len(records)
         stamp = records[-1].timestamp_ms
-        self.vitals.lag_seconds[origin] = max(0.0, (self.clock.wall_ms() - stamp) / 1_000) if stamp >= 0 else 0.0
+        age_seconds = max(0.0, (self.clock.wall_ms() - stamp) / 1_000) if stamp >= 0 else 0.0
+        self._fresh_at[origin] = self.clock.monotonic() - age_seconds
 
     def _advance(self, commit_now: bool = False) -> None:
         """Carry every task on, those that do well first, until one fails: a failure may take long, and the source must be polled.
@@ -211,13 +215,19 @@ class Worker:
         claimed = bool(states) and all(state is not None for _, state in states)
         vitals.ready = not vitals.store_trouble and not vitals.source_trouble and (claimed or stands_by)
         vitals.cached_users = sum(len(state.users) for _, state in states if state is not None)
-        ends = self.source.ends()
-        for work, state in states:
+        self._note_lag()
+
+    def _note_lag(self) -> None:
+        vitals, ends, now = self.vitals, self.source.ends(), self.clock.monotonic()
+        for work in self.works.values():
             for index, origin in enumerate(work.inputs):
-                if state is not None and origin in ends:
-                    lag = vitals.lag_records[origin] = max(0, ends[origin] - (state.offsets[index] or 0))
+                if work.state is not None and origin in ends:
+                    lag = vitals.lag_records[origin] = max(0, ends[origin] - (work.state.offsets[index] or 0))
                     if not lag:
-                        vitals.lag_seconds[origin] = 0.0
-        for origin in [origin for origin in vitals.lag_records if origin.partition not in self.works]:
-            del vitals.lag_records[origin]
-            vitals.lag_seconds.pop(origin, None)
+                        self._fresh_at[origin] = now
+                    if origin in self._fresh_at:
+                        vitals.lag_seconds[origin] = now - self._fresh_at[origin]
+        lags: tuple[dict[Input, Any], ...] = (vitals.lag_records, vitals.lag_seconds, self._fresh_at)
+        for by_input in lags:
+            for origin in [origin for origin in by_input if origin.partition not in self.works]:
+                del by_input[origin]

@@ -1143,6 +1143,29 @@ class TestTheWorldAway:
         assert bench.worker.vitals.source_trouble is None
         assert_exact(bench.store, bench.logs, bench.engine)
 
+    def test_lag_grows_while_records_wait_that_cannot_be_used(self) -> None:
+        """It is no less because nothing is read: a worker whose store is away must not look as if it kept up."""
+        bench = Bench()
+        shown = Input(SETTINGS.inputs[0], 0)
+        lag = bench.worker.vitals.lag_seconds
+        value = native(Impression("x", "u", START_MS, ("a", "b")))
+        bench.turn(seconds=50.0)
+        bench.logs.append(shown, value, bench.clock.wall_ms() - 7_000)
+        bench.store.failures = 1.0
+        bench.turn(5)
+        assert bench.source.ends()[shown] == 1
+        assert lag[shown] == pytest.approx(7.0, abs=0.2)
+        for _ in range(6):
+            bench.turn(seconds=10.0)
+        assert lag[shown] == pytest.approx(67.0, abs=0.5)
+        bench.store.failures = 0.0
+        bench.turn(3, seconds=10.0)
+        assert (bench.offsets, lag[shown]) == ([1, 0], 0.0)
+        bench.turn(seconds=600.0)
+        bench.logs.append(shown, value, bench.clock.wall_ms())
+        bench.turn()
+        assert lag[shown] < 1.0, "a record that has just come has not waited since the one before it"
+
     def test_brokers_that_are_away_are_told_of_before_what_fails_because_of_them(self) -> None:
         bench = Bench()
         bench.turn()
