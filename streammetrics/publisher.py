@@ -17,7 +17,7 @@ from streammetrics.ports import Clock, Store
 from streammetrics.reading import read_all, settle_due
 from streammetrics.report import Report
 from streammetrics.vitals import Vitals
-from streammetrics.work import one_more
+from streammetrics.work import Outage
 
 LOOK_SECONDS = 10.0
 """How often the servers of the store are asked about themselves: in a cluster these are several questions to each."""
@@ -44,6 +44,7 @@ class Publisher:
     ) -> None:
         self._ledger, self._store, self._clock, self._vitals, self._on_report = ledger, store, clock, vitals, on_report
         self._publish_seconds, self._retry_seconds_max = publish_ms / 1_000, retry_seconds_max
+        self._outage = Outage("committed state")
         self._tasks: int | None = None
         self._looked_seconds: float | None = None
 
@@ -81,11 +82,9 @@ class Publisher:
         try:
             self.publish()
         except StoreError as error:
-            now = self._clock.monotonic()
-            vitals.publish_trouble = one_more("committed state", vitals.publish_trouble, error, now, self._retry_seconds_max)
+            self._outage.failed(error, self._clock.monotonic(), self._retry_seconds_max)
             vitals.store_nodes, self._looked_seconds = (), None  # what they said before may hold no more
         else:
             self.look()
-            if vitals.publish_trouble is not None:
-                log.info("committed state available again", failures=vitals.publish_trouble.failures)
-            vitals.publish_trouble = None
+            self._outage.well(self._clock.monotonic())
+        vitals.publish_trouble = self._outage.trouble

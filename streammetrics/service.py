@@ -19,11 +19,9 @@ from streammetrics.task import TaskState
 from streammetrics.task_runner import TaskRunner
 from streammetrics.vitals import Trouble
 from streammetrics.windows import Pane
-from streammetrics.work import Backoff, Work, one_more
+from streammetrics.work import CALM_SECONDS, Backoff, Outage, Work
 
 FINISH_RETRY_SECONDS = 0.05
-CALM_SECONDS = 5.0
-"""So long must polling go well before it counts as mended: some failures come with every other poll only."""
 CHUNK_RECORDS_MAX = 1_000
 """How many records are decoded at once, and their users read: a step takes so many, or as many as the next commit has room for."""
 
@@ -37,10 +35,11 @@ class Worker:
         self.runner, self.works = runner, runner.works
         self.source, self.rules, self.clock, self.vitals = runner.source, runner.rules, runner.clock, runner.vitals
         self._backoff = Backoff()
-        self._failing: dict[str, Trouble] = {}
+        self._outages = {where: Outage(where) for where in ("store", "source")}
+        """What tasks suffer from."""
         self._between = False
         """Whether a rebalance has taken tasks, and has not given any yet."""
-        self._polling: Trouble | None = None
+        self._polling = Outage("source")
         self._poll_failed_seconds = 0.0
         self._fresh_at: dict[Input, float] = {}
         """When (monotonic seconds) the last record read of an input came, or when it was last seen at its end."""
@@ -54,7 +53,7 @@ class Worker:
     def turn(self, timeout_s: float = 0.2) -> None:
         """Poll once and carry every owned task as far as the world allows."""
         now = self.vitals.beat_seconds = self.clock.monotonic()
-        if self._failing:
+        if self._is_failing:
             soonest = min((work.retry_at for work in self.works.values() if work.failing), default=now)
             timeout_s = max(0.01, min(timeout_s, soonest - now))
         self._poll(timeout_s)
@@ -67,9 +66,9 @@ class Worker:
         deadline = self.clock.monotonic() + patience_seconds
         while any(work.backlog or self.runner.unsaved(work) for work in self.works.values()):
             self._advance(commit_now=True)
-            if self._failing:
+            if self._is_failing:
                 self.clock.sleep(FINISH_RETRY_SECONDS)
-            if self._failing and self.clock.monotonic() > deadline:
+            if self._is_failing and self.clock.monotonic() > deadline:
                 log.warning("stopped with uncommitted work, which will be read again", tasks=sorted(self.works))
                 break
         self.source.close()
@@ -105,12 +104,11 @@ class Worker:
             polled = self.source.poll(timeout_s)
         except SourceError as error:
             self._poll_failed_seconds = self.clock.monotonic()
-            self._polling = one_more("source", self._polling, error, self._poll_failed_seconds, self.rules.retry_seconds_max)
+            self._polling.failed(error, self._poll_failed_seconds, self.rules.retry_seconds_max)
             self.clock.sleep(max(0.0, timeout_s - (self._poll_failed_seconds - began)))  # it may fail at once, thousands of times a second
             return
-        if self._polling is not None and began - self._poll_failed_seconds > CALM_SECONDS:
-            log.info("source available again", failures=self._polling.failures)
-            self._polling = None
+        if began - self._poll_failed_seconds > CALM_SECONDS:  # some failures come with every other poll only
+            self._polling.well(began)
         if polled.assigned or polled.revoked:
             self._change_hands(polled.assigned, polled.revoked)
         for origin, records in polled.records.items():
@@ -191,19 +189,27 @@ class Worker:
     def _trouble(self, work: Work, where: str, error: Exception) -> None:
         """Note that a task cannot go on, and wait before its next try."""
         now = self.clock.monotonic()
-        self._failing[where] = one_more(where, self._failing.get(where), error, now, self.rules.retry_seconds_max)
+        self._outages[where].failed(error, now, self.rules.retry_seconds_max)
         work.failing, work.failures = where, work.failures + 1
         work.retry_at = now + self._backoff.delay(work.failures)
 
+    @property
+    def _is_failing(self) -> bool:
+        """Whether some task waits for the world."""
+        return any(outage.trouble for outage in self._outages.values())
+
     def _note_recovery(self) -> None:
-        """Say what no task suffers from any more; one that went elsewhere suffers there."""
-        for where in self._failing.keys() - {work.failing for work in self.works.values()}:
-            log.info(f"{where} available again", failures=self._failing.pop(where).failures)
+        """Note what no task suffers from any more; one that went elsewhere suffers there."""
+        suffered_from = {work.failing for work in self.works.values()}
+        for where, outage in self._outages.items():
+            if where not in suffered_from:
+                outage.well(self.clock.monotonic())
 
     def _note_vitals(self) -> None:
         vitals, states = self.vitals, [(work, work.state) for work in self.works.values()]
         health = self.source.health
-        vitals.store_trouble, vitals.source_trouble = self._failing.get("store"), self._failing.get("source") or self._polling
+        vitals.store_trouble = self._outages["store"].trouble
+        vitals.source_trouble = self._outages["source"].trouble or self._polling.trouble
         if not health.reachable:  # what else fails of Kafka then, such as dead letters, is a consequence
             trouble = vitals.source_trouble or Trouble(health.since, 1, "")
             vitals.source_trouble = Trouble(trouble.since_seconds, trouble.failures, health.last_error)

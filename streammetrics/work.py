@@ -19,6 +19,9 @@ from streammetrics.task import TaskState
 from streammetrics.vitals import Trouble
 from streammetrics.weights import Weights
 
+CALM_SECONDS = 5.0
+"""So long must all go well before it counts as mended."""
+
 log = structlog.get_logger("streammetrics.work")
 
 P = ParamSpec("P")
@@ -60,14 +63,36 @@ class Backoff:
         return random.uniform(0.5, 1.0) * min(self._cap, self._first * 2.0 ** min(failures - 1, 30))
 
 
-def one_more(where: str, known: Trouble | None, error: Exception, now_seconds: float, retry_seconds_max: float) -> Trouble:
-    """Count one more failure, say so once, and give up (raise the error) after so long; 0 means never."""
-    if known is None:
-        log.warning(f"{where} unavailable, trying again", error=str(error))
-        known = Trouble(now_seconds, 0, "")
-    if retry_seconds_max and now_seconds - known.since_seconds > retry_seconds_max:
-        raise error
-    return Trouble(known.since_seconds, known.failures + 1, str(error))
+class Outage:
+    """Something of the world that fails, told of in two lines: when that begins, and when all has been well for CALM_SECONDS.
+
+    In a network that flaps, each failure and each success between two of them would else be a line.
+    """
+
+    def __init__(self, where: str) -> None:
+        self.trouble: Trouble | None = None
+        """What fails now: None from the first success on."""
+        self._where = where
+        self._failures = 0
+        self._well_from = 0.0
+
+    def failed(self, error: Exception, now_seconds: float, retry_seconds_max: float) -> None:
+        """Count one more failure; give up (raise the error) after so long without a success, 0 means never."""
+        if not self._failures:
+            log.warning(f"{self._where} unavailable, trying again", error=str(error))
+        known = self.trouble or Trouble(now_seconds, 0, "")
+        if retry_seconds_max and now_seconds - known.since_seconds > retry_seconds_max:
+            raise error
+        self.trouble = Trouble(known.since_seconds, known.failures + 1, str(error))
+        self._failures += 1
+
+    def well(self, now_seconds: float) -> None:
+        """Nothing fails now. To be called again and again: the end is told by a later call."""
+        if self.trouble is not None:
+            self.trouble, self._well_from = None, now_seconds
+        elif self._failures and now_seconds - self._well_from > CALM_SECONDS:
+            log.info(f"{self._where} available again", failures=self._failures)
+            self._failures = 0
 
 
 class Chunk(NamedTuple):

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from streammetrics.admission import users_of
-from streammetrics.errors import MalformedEvent
+from streammetrics.errors import MalformedEvent, StoreError
 from streammetrics.events.model import Event, Feedback
 from streammetrics.ports import Record
+from streammetrics.vitals import Trouble
 from streammetrics.weights import LARGE_BYTES, Weights
-from streammetrics.work import Chunk, fitting
+from streammetrics.work import CALM_SECONDS, Chunk, Outage, fitting
 
 EVENTS: st.SearchStrategy[Event | MalformedEvent] = st.one_of(
     st.builds(Feedback, st.sampled_from("abcdefgh"), st.just(0), st.just("item"), st.just("click")),
@@ -72,3 +75,54 @@ def test_what_was_taken_before_leaves_less_room() -> None:
     assert weights.taken_bytes == 10
     assert fitting(chunk, weights, {"v"}, 1, 19) == (None, chunk)
     assert fitting(chunk, weights, {"v"}, 1, 20) == (chunk, None)
+
+
+AWAY = StoreError("nobody answers")
+
+
+def test_an_outage_is_two_lines_however_often_something_goes_well_in_between() -> None:
+    outage = Outage("store")
+    with capture_logs() as lines:
+        for second in range(0, 600, 2):
+            outage.failed(AWAY, second, 0)
+            outage.well(second + 0.5)
+            outage.well(second + 1.5)
+        for second in range(600, 620):
+            outage.well(second)
+    assert lines == [
+        {"event": "store unavailable, trying again", "error": "nobody answers", "log_level": "warning"},
+        {"event": "store available again", "failures": 300, "log_level": "info"},
+    ]
+
+
+def test_the_next_outage_is_told_of_again() -> None:
+    outage = Outage("store")
+    with capture_logs() as lines:
+        for began in (0.0, 100.0):
+            outage.failed(AWAY, began, 0)
+            outage.well(began + 1)
+            outage.well(began + 1 + CALM_SECONDS)
+            outage.well(began + 2 + CALM_SECONDS)
+    assert [line["log_level"] for line in lines] == ["warning", "info"] * 2
+
+
+def test_trouble_lasts_from_the_first_failure_to_the_first_success() -> None:
+    outage = Outage("store")
+    outage.failed(AWAY, 10.0, 0)
+    outage.failed(AWAY, 20.0, 0)
+    assert outage.trouble == Trouble(10.0, 2, "nobody answers")
+    outage.well(21.0)
+    assert outage.trouble is None
+    outage.failed(AWAY, 22.0, 0)
+    assert outage.trouble == Trouble(22.0, 1, "nobody answers")
+
+
+def test_patience_ends_only_where_nothing_goes_well_for_so_long() -> None:
+    outage = Outage("store")
+    for second in range(0, 100, 10):
+        outage.failed(AWAY, second, 30.0)
+        outage.well(second + 1)
+    outage.failed(AWAY, 100.0, 30.0)
+    outage.failed(AWAY, 130.0, 30.0)
+    with pytest.raises(StoreError, match="nobody answers"):
+        outage.failed(AWAY, 131.0, 30.0)
