@@ -39,11 +39,12 @@ def explained(consumer: Any, settings: KafkaConnection, history: TopicHistory, w
             f"records are compressed in a way this Python cannot read ({error})", "install lz4, python-snappy or zstandard"
         ) from error
     except KafkaError as error:
-        watchdog.failed(words_of(error))
+        is_news = watchdog.failed(words_of(error))
         if not error.retriable:
             cause = client_log().last_error(time.time() - BOOTSTRAP_MS / 1_000)
             raise SourceError(f"Kafka cannot be read: {words_of(error)}{f' ({cause})' if cause else ''}") from error
-        log.warning("Kafka cannot be read just now", reason=repr(error))
+        if is_news:
+            log.warning("Kafka cannot be read just now", reason=words_of(error))
 
 
 def _explain_gap(consumer: Any, positions: Mapping[Input, int], history: TopicHistory, watchdog: Watchdog) -> None:

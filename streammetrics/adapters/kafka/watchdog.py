@@ -19,6 +19,8 @@ STALL_SECONDS_PER_INPUT = 0.5
 """One client serves its inputs in turn, a fetched chunk each: with many, each waits longer for its turn."""
 HUNG_SECONDS = 60.0
 """A broker that accepts connections but answers nothing is given this long before the client itself is suspected."""
+NEWS_SECONDS = 60.0
+"""What has not failed for so long is news when it fails again; a client whose connections are reset fails ten times a second."""
 AWAY_SECONDS = 5.0
 """Nobody polled for this long: the service was busy elsewhere, and unmoved positions mean nothing."""
 
@@ -37,6 +39,7 @@ class Watchdog:
         self._polled_at = now
         self._still: dict[Input, tuple[int, float]] = {}
         self._hung_since: float | None = None
+        self._failed_at: float | None = None
 
     def polled(self, now: float) -> bool:
         """Note that a poll begins; whether it is time to look at the brokers."""
@@ -84,9 +87,11 @@ class Watchdog:
         self._hung_since = None
         self._look_at = now
 
-    def failed(self, reason: str) -> None:
-        """Keep the words of an error that says nothing about reachability."""
+    def failed(self, reason: str) -> bool:
+        """Keep the words of an error that says nothing about reachability. Whether it is news: nothing had failed for a while."""
         self.health = replace(self.health, last_error=reason)
+        before, self._failed_at = self._failed_at, self._polled_at
+        return self.health.reachable and (before is None or self._polled_at - before > NEWS_SECONDS)
 
     def _turn(self, now: float, reachable: bool, reason: str = "") -> None:
         since = now if reachable != self.health.reachable else self.health.since

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from streammetrics.adapters.kafka.watchdog import AWAY_SECONDS, HUNG_SECONDS, STALL_SECONDS, STALL_SECONDS_PER_INPUT, Watchdog
+from streammetrics.adapters.kafka.watchdog import (
+    AWAY_SECONDS,
+    HUNG_SECONDS,
+    NEWS_SECONDS,
+    STALL_SECONDS,
+    STALL_SECONDS_PER_INPUT,
+    Watchdog,
+)
 from streammetrics.ports import Input
 
 PLACE, OTHER = Input("clicked", 0), Input("shown", 0)
@@ -90,3 +97,23 @@ class TestReachability:
         dog.rebuilding(HUNG_SECONDS)
         assert dog.health.rebuilds == 1
         assert not dog.unheard(HUNG_SECONDS + 1, "silent", connects=True)
+
+
+def test_a_client_that_fails_again_and_again_is_news_once() -> None:
+    """Behind a load balancer that resets what it accepts it fails ten times a second."""
+    dog = Watchdog(0.0)
+    news = []
+    for tenth in range(1_000):
+        dog.polled(tenth / 10)
+        news.append(dog.failed("connection reset"))
+    assert news == [True] + 999 * [False]
+    dog.polled(100 + NEWS_SECONDS)
+    assert dog.failed("connection reset")
+
+
+def test_what_fails_while_brokers_are_known_to_be_away_is_no_news() -> None:
+    dog = Watchdog(0.0)
+    dog.unheard(1.0, "nobody answers", connects=False)
+    dog.polled(2.0)
+    assert not dog.failed("connection reset")
+    assert dog.health.last_error == "connection reset"
