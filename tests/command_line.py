@@ -48,3 +48,8 @@ def started(*words: str | Path, environ: Mapping[str, str] | None = None) -> sub
     return subprocess.Popen(
         [*COMMAND, *words], stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, cwd=ROOT, env=environment(environ), text=True
     )
+
+
+def is_asleep(process: subprocess.Popen[str]) -> bool:
+    """Whether a command waits for the system. A signal that comes just before it does so is only looked at when the wait is over."""
+    return Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"

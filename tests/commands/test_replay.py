@@ -16,7 +16,7 @@ import pytest
 
 from streammetrics.fates import MALFORMED
 from streammetrics.simulate import Sent, Traffic, generate
-from tests.command_line import called, started
+from tests.command_line import called, is_asleep, started
 from tests.servers.process import wait_until
 
 SETTINGS = ["--set", "windows.pane_ms=10000", "--set", "windows.windows=1m,5m", "--set", "windows.segments=surface"]
@@ -187,6 +187,7 @@ def test_a_replay_that_is_broken_off_leaves_no_partial_file_and_the_former_one_a
     report.write_text("former")
     with started("replay", pipe, "--report", report, "--panes", tmp_path / "panes") as process, pipe.open("wb"):
         wait_until(lambda: len(list(tmp_path.glob("*.part"))) == 2, what="the replay has opened what it writes")
+        wait_until(lambda: is_asleep(process), what="the replay waits for events")
         process.send_signal(number)
         assert process.wait(30) == 1
     assert report.read_text() == "former"

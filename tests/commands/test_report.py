@@ -14,7 +14,8 @@ import pytest
 
 from streammetrics.events.model import TS_MAX
 from streammetrics.simulate import Regression, Traffic, generate
-from tests.command_line import called, started, streammetrics
+from tests.command_line import called, is_asleep, started, streammetrics
+from tests.servers.process import wait_until
 
 JOIN = ["--set", "join.gap_ms=600000", "--set", "join.attribution_ms=600000"]
 SETTINGS = [*JOIN, "--set", "experiments.paging=ndcg@10", "--set", "experiments.patience_ms=0"]
@@ -104,6 +105,7 @@ def test_a_report_that_is_broken_off_ends_as_every_command_that_fails(number: si
     pipe = tmp_path / "report.json"
     os.mkfifo(pipe)
     with started("report", pipe, "--html", tmp_path / "page.html") as process, pipe.open("wb"):  # opens when the report is read
+        wait_until(lambda: is_asleep(process), what="the report is waited for")
         process.send_signal(number)
         assert process.wait(30) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["report.json"]
