@@ -122,7 +122,7 @@ class TaskRunner:
         return work.state is not None and bool(self.engine.needs(work.state, None).totals)
 
     def _claim(self, work: Work) -> None:
-        if self.clock.monotonic() < work.claim_after:
+        if not self._may_claim(work):
             return
         work.token = secrets.token_hex(8)
         claim = self.store.claim(work.task, work.token)
@@ -152,6 +152,17 @@ class TaskRunner:
         if len(known) < len(work.inputs):  # where an input begins must hold even if this process dies before its first commit
             self._save(work)
         log.info("task claimed", task=work.task, epoch=claim.epoch, seq=claim.seq, offsets=state.offsets)
+
+    def _may_claim(self, work: Work) -> bool:
+        """Who hears no broker cannot be told that a task is no longer his, and each claim of his would fence its owner.
+
+        Who was fenced waits until the group must have told him, from when he hears it again.
+        """
+        health, was_fenced = self.source.health, work.claim_after > 0
+        if not was_fenced:
+            return health.reachable
+        told_by = max(work.claim_after, health.since + self.rules.fenced_wait_seconds)
+        return health.reachable and self.clock.monotonic() >= told_by
 
     def _check_topics(self, work: Work, state: TaskState) -> None:
         """A topic that was created anew has other records at the stored offsets: never read on as if nothing had happened.

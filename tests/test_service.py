@@ -971,6 +971,26 @@ class TestOwnership:
         assert bench.offsets == [2, 0]
         assert_exact(bench.store, bench.logs, bench.engine)
 
+    def test_who_hears_no_broker_leaves_a_task_to_whom_the_group_has_given_it(self) -> None:
+        """He cannot be told that it is no longer his. Were he to claim it again and again, its owner would be fenced each time."""
+        bench = Bench(fenced_wait_seconds=5.0)
+        cut_off, his_source = bench.worker, bench.source
+        his_source.health = replace(his_source.health, reachable=False)
+        bench.replace_worker()
+
+        def go_on(seconds: int) -> None:
+            for _ in range(seconds):
+                bench.show(int(bench.clock.monotonic() * 1_000))
+                bench.turn(seconds=1.0)
+                cut_off.turn()
+
+        go_on(60)
+        assert (cut_off.vitals.commits["fenced"], bench.worker.vitals.commits["fenced"]) == (1, 0)
+        his_source.health = replace(his_source.health, reachable=True, since=bench.clock.monotonic())
+        go_on(4)  # the group tells him in a moment
+        assert bench.worker.vitals.commits["fenced"] == 0
+        assert bench.worker.vitals.commits["written"] > 60
+
     def test_a_task_whose_store_has_gone_back_says_so_and_is_read_again(self) -> None:
         bench = Bench()
         bench.show(0)
