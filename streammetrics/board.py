@@ -68,7 +68,7 @@ class Board:
             if not self._holders[start]:
                 del self._holders[start]
         for start, stored in panes.items():
-            if start >= oldest_kept_ms and mine.get(start) != stored:
+            if mine.get(start) != stored:
                 self._exchange(start, mine.get(start), stored)
                 self._holders[start] += start not in mine
                 mine[start] = stored
@@ -119,8 +119,8 @@ class Board:
         if shown is None or shown.end_ms != end:
             final_end = self._end("final", watermark_ms, newest_ms)
             self._final_end = NEVER if final_end is None else final_end
-            values = (self.values(group, tally) for group, tally in sorted(self._tallies(window_ms, view, start, end).items()))
-            shown = Window(window_ms, view, end, True, tuple(value for value in values if value.lists))
+            tallies = self._tallies(window_ms, view, start, end)
+            shown = Window(window_ms, view, end, True, tuple(self.values(group, tallies[group]) for group in sorted(tallies)))
             self._shown[window_ms, view] = shown
         return shown
 

@@ -141,24 +141,28 @@ CONTENTS = st.one_of(
 )
 CHANGES = st.dictionaries(st.integers(0, 11).map(lambda number: 10 * number), CONTENTS, max_size=6)
 DEEDS = st.lists(
-    st.tuples(st.integers(0, 2), CHANGES, st.booleans(), st.integers(-3, 8), st.sampled_from((NEVER, 0, 9, 27, 28, 58, 80, 117, FOREVER))),
+    st.tuples(
+        st.integers(0, 2), CHANGES, st.booleans(), st.integers(-3, 8), st.sampled_from((None, NEVER, 0, 28, None, 58, 117, FOREVER, None))
+    ),
     max_size=12,
 )
 
 
 @given(DEEDS)
 def test_however_panes_come_change_and_go_windows_are_the_sums_of_what_is_held(
-    deeds: list[tuple[int, dict[int, dict[Group, list[int]] | None], bool, int, int]],
+    deeds: list[tuple[int, dict[int, dict[Group, list[int]] | None], bool, int, int | None]],
 ) -> None:
-    """Watermarks go forth and back, as they do when a store has lost its last commits."""
-    made, held = board(), dict[int, dict[int, dict[Group, list[int]]]]()
-    for task, changes, anew, kept, watermark in deeds:
+    """Watermarks stay, and go forth and back, as they do when a store has lost its last commits."""
+    made, held, watermark = board(), dict[int, dict[int, dict[Group, list[int]]]](), 58
+    for task, changes, anew, kept, moved in deeds:
+        watermark = watermark if moved is None else moved
         mine = {} if anew else dict(held.get(task, {}))
         mine |= {start: pane for start, pane in changes.items() if pane is not None}
         for start in [start for start in mine if start < 10 * kept or (start in changes and changes[start] is None)]:
             del mine[start]
         held[task] = mine
         made.update(task, {start: encode_pane(pane) for start, pane in mine.items()}, None, 10 * kept)
+        assert made.starts() == sorted({start for panes in held.values() for start in panes})
         for window_ms, view in ((20, "final"), (20, "live"), (70, "live"), (50, "final")):
             window = made.window(window_ms, view, watermark, NEVER, 95)
             sums: dict[Group, list[int]] = {}

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from streammetrics.adapters.clock import SystemClock
 from streammetrics.adapters.memory_store import MemoryStore
 from streammetrics.events.model import Feedback, Impression
-from streammetrics.experiment_lives import ExperimentRules
-from streammetrics.experiments import SINCE_START, ExperimentReport, Policy
+from streammetrics.experiment_lives import WHOLE, ExperimentRules
+from streammetrics.experiments import SINCE_START, THIS_DAY, ExperimentReport, Joined, Policy
+from streammetrics.history import History
 from streammetrics.ledger import ExperimentView, Ledger
-from streammetrics.merged_lives import MergedLife, joined
+from streammetrics.merged_lives import MergedLife, SettledScales, joined
 from streammetrics.ports import NO_BOUNDS, TaskView
 from streammetrics.publisher import Publisher
 from streammetrics.reading import read_all
 from streammetrics.report import Report
-from streammetrics.state import Scales, decode_scales, scales_name
+from streammetrics.state import Scales, decode_scales, encode_scales, scales_name
 from streammetrics.vitals import Vitals
 from streammetrics.windows import WindowRules
 from tests.machine import Machine, engine_of
@@ -174,6 +177,92 @@ def test_looks_at_two_lives_of_an_experiment_are_told_apart_by_their_times() -> 
     assert all(known_from_ms <= entered for known_from_ms, entered in old)
 
 
+def read(tasks: Tasks) -> Ledger:
+    """One that has read all tasks."""
+    ledger = ledger_of()
+    read_all(tasks, ledger, len(tasks.machines))
+    return ledger
+
+
+def test_the_day_that_is_shown_is_that_of_the_task_furthest_behind_with_its_feedback_alone() -> None:
+    tasks, day = Tasks(), NOON_MS // DAY_MS
+    for task in (0, 1):
+        tasks.show(task, 0, f"{task}-c", f"{task}-t")
+        tasks.pass_time(task, 0)
+    tasks.show(0, 0.6, "next-c", "next-t", "other-c", "other-t")
+    tasks.pass_time(0, 0.6)
+
+    def today() -> tuple[dict[str, int], int | None]:
+        (found,) = (each for each in read(tasks).report(2).experiments if each.scope == THIS_DAY)
+        return exposed(found), found.known_from_ms
+
+    assert today() == ({"control": 2, "treatment": 2}, day * DAY_MS + 1)
+    kept = read(tasks).stored(2)
+    assert [kept["ranker", each].joined for each in (WHOLE, day, day + 1)] == [Joined(4, 0), Joined(2, 0), Joined(2, 0)]
+    tasks.pass_time(1, 0.6)
+    assert today() == ({"control": 2, "treatment": 2}, (day + 1) * DAY_MS + 1)
+
+
+def test_midnight_itself_still_shows_the_day_that_has_ended() -> None:
+    tasks = Tasks(1)
+    tasks.show(0, 0, "a-c")
+    tasks.machines[0].take([Arrival("events", Impression("clock", "clock", at(0.5, 500), ()))])
+    tasks.machines[0].finish(flush=False)
+    report = read(tasks).report(1)
+    assert report.entered_ms == at(0.5)
+    assert [(each.scope, exposed(each)) for each in report.experiments] == [(SINCE_START, {"control": 1}), (THIS_DAY, {"control": 1})]
+
+
+def test_a_day_of_which_some_task_has_let_go_is_not_shown_in_part() -> None:
+    tasks = Tasks()
+    engine = engine_of(SETTINGS, experiments=ExperimentRules(idle_ms=DAY_MS), retention_ms=1_000)
+    tasks.machines = [Machine(engine, SETTINGS) for _ in (0, 1)]
+    for task in (0, 1):
+        tasks.show(task, 0, f"{task}-c")
+        tasks.pass_time(task, 0)
+    assert [(each.scope, exposed(each)) for each in read(tasks).report(2).experiments] == [
+        (SINCE_START, {"control": 2}),
+        (THIS_DAY, {"control": 2}),
+    ]
+    tasks.show(0, 0.6, "next-c")
+    tasks.pass_time(0, 0.6)
+    assert [(each.scope, exposed(each)) for each in read(tasks).report(2).experiments] == [(SINCE_START, {"control": 3})]
+
+
+def test_users_of_several_variants_and_credits_of_teams_are_those_of_all_tasks() -> None:
+    tasks = Tasks()
+    for task in (0, 1):
+        for number, (user, arm) in enumerate((("both", "control"), ("both", "treatment"), ("mixed", "interleaved"))):
+            teams = ("control", "treatment") if arm == "interleaved" else ()
+            shown = Impression(f"{number}", user, at(0, number), ("i", "j"), (("ranker", arm),), teams=teams)
+            tasks.machines[task].take([Arrival("events", shown), Arrival("events", Feedback(user, at(0, number), "j", "click"))])
+        tasks.pass_time(task, 0)
+    kept = read(tasks).stored(2)["ranker", WHOLE]
+    assert kept.multi_exposed_users == 2
+    assert {pair: list(moments[:2]) for pair, moments in kept.credits.items()} == {("control", "treatment"): [2, 2]}
+
+
+@pytest.mark.parametrize("patience_ms", [0, 2_000])
+def test_the_first_look_at_a_life_is_about_it_though_all_is_known_only_up_to_a_time_before_its_first_list(patience_ms: int) -> None:
+    """Its session was over long before others' would have to be."""
+    settings = replace(SETTINGS, gap_ms=100)
+    engine = engine_of(settings, experiments=ExperimentRules(idle_ms=DAY_MS, patience_ms=patience_ms))
+    machine = Machine(engine, settings)
+    machine.take([Arrival("events", Impression("x", "u", NOON_MS, ("i",), (("ranker", "control"),)))])
+    machine.take([Arrival("events", Impression("clock", "clock", NOON_MS + 101, ()))])
+    machine.finish(flush=False)
+    assert engine.users is not None
+    rules = WindowRules(pane_ms=100, windows_ms=(100,), lateness_ms=0, attribution_ms=500)
+    ledger = Ledger(
+        engine.layout, rules, {}, engine.signature, ExperimentView(engine.users.measures, lambda _: Policy(), DAY_MS, patience_ms)
+    )
+    ledger.update(0, machine.store.view([0], {}, {})[0])
+    report = ledger.report(1)
+    assert report.entered_ms == NOON_MS - 400 - patience_ms
+    looks = History().take(report.entered_ms, report.experiments).about(report.experiments)
+    assert [(trail.scope, len(trail.looks.kept)) for trail in looks.trails] == [(THIS_DAY, 1), (SINCE_START, 1)]
+
+
 def scale_of(report: ExperimentReport) -> float | None:
     (treatment,) = (arm for arm in report.variants if arm.role == "treatment")
     return next(each.tau for each in treatment.measures if (each.metric, each.k) == ("hit_rate", 3))
@@ -213,6 +302,39 @@ def test_a_scale_leaves_when_no_task_could_bring_its_experiment_back() -> None:
     tasks.pass_time(1, 2)
     exporter.publish()
     assert settled(tasks) == {}
+
+
+def test_a_scale_stays_while_some_task_has_not_been_heard_of() -> None:
+    tasks = Tasks()
+    tasks.show(0, 0, *users("0"))
+    for days in (0, 3):
+        tasks.pass_time(0, days)
+        published(tasks)
+        assert list(settled(tasks)) == [scales_name("ranker")]
+
+
+def test_no_scale_is_settled_while_some_tasks_do_not_count_experiments() -> None:
+    tasks = Tasks()
+    tasks.machines[1] = Machine(engine_of(SETTINGS), SETTINGS)
+    for task in (0, 1):
+        tasks.show(task, 0, *users(str(task)))
+        tasks.pass_time(task, 0)
+    assert published(tasks) == {}
+    assert settled(tasks) == {}
+
+
+def test_scales_are_of_a_life_that_began_while_the_one_that_they_were_settled_for_could_go_on() -> None:
+    scales = SettledScales(10)
+    scales.take({scales_name("ranker"): encode_scales(Scales(100, {"mrr@1": 0.5}))})
+    assert [dict(scales.of("ranker", MergedLife(first, 200))) for first in (110, 111)] == [{"mrr@1": 0.5}, {}]
+
+
+def test_one_who_is_behind_adds_a_scale_and_leaves_how_long_the_life_has_lasted() -> None:
+    scales = SettledScales(10)
+    scales.take({scales_name("ranker"): encode_scales(Scales(100, {"mrr@1": 0.5}))})
+    ((_, after),) = scales.add("ranker", MergedLife(80, 95), {"mrr@3": 0.25}).values()
+    assert after is not None
+    assert decode_scales(after) == Scales(100, {"mrr@1": 0.5, "mrr@3": 0.25})
 
 
 def test_a_new_life_of_an_experiment_has_a_scale_of_its_own_though_nobody_removed_the_old_one() -> None:

@@ -12,11 +12,14 @@ from hypothesis import strategies as st
 from streammetrics.adapters.clock import SystemClock
 from streammetrics.adapters.memory_store import MemoryStore
 from streammetrics.errors import StateError, StoreError
-from streammetrics.events.model import Impression
-from streammetrics.ledger import Ledger
+from streammetrics.events.model import Feedback, Impression
+from streammetrics.experiment_lives import ExperimentRules
+from streammetrics.experiments import Policy
+from streammetrics.ledger import ExperimentView, Ledger
 from streammetrics.ports import Clock, Store, StoreNode
 from streammetrics.publisher import LOOK_SECONDS, Publisher
 from streammetrics.reach import ReachRules
+from streammetrics.reading import read_all
 from streammetrics.report import Report
 from streammetrics.state import Signature
 from streammetrics.vitals import Vitals
@@ -24,6 +27,8 @@ from streammetrics.windows import WindowRules
 from tests.faults import FaultyStore, HandClock
 from tests.machine import Machine, engine_of
 from tests.oracle import Arrival, Settings
+from tests.strategies import Case, cases
+from tests.test_engine import grades_text
 
 SETTINGS = Settings(inputs=("events",))
 ENGINE = engine_of(SETTINGS)
@@ -181,12 +186,67 @@ def test_a_server_that_does_not_tell_of_itself_is_no_trouble_for_what_can_be_rea
     assert (vitals.publish_trouble, vitals.store_nodes) == (None, ())
 
 
+def test_an_answer_in_the_oldest_pane_that_may_change_is_seen() -> None:
+    machine = Machine(ENGINE, SETTINGS)
+    rules = WindowRules(pane_ms=4, windows_ms=(12,), lateness_ms=2, attribution_ms=5)
+    ledger = Ledger(ENGINE.layout, rules, {}, ENGINE.signature)
+
+    def answered() -> list[int]:
+        read_all(machine.store, ledger, 1)
+        live = ledger.report(1).windows[1]
+        return [live.end_ms or 0, live.groups[0].lists, live.groups[0].lists_with_feedback]
+
+    machine.take([Arrival("events", Impression("x", "u", 23, ("a",))), Arrival("events", Impression("y", "v", 30, ("a",)))])
+    machine.commit()
+    assert answered() == [28, 1, 0]
+    assert ledger.panes_wanted(0) == 20
+    machine.take([Arrival("events", Feedback("u", 28, "a", "click", None, "x"))])
+    machine.commit()
+    assert answered() == [28, 1, 1]
+
+
 def test_state_that_other_rules_made_is_refused() -> None:
     store = MemoryStore()
     committed(store)
     with pytest.raises(StateError, match="other rules") as refused:
         publisher_of(store, [], signature=Signature("another", None))[0].publish()
     assert refused.value.told.splitlines()[2] == "  now:    another"
+
+
+@given(st.data(), cases(), st.sampled_from((0, 4, 12)), st.booleans())
+def test_who_has_read_commit_by_commit_shows_what_one_shows_who_starts_afresh(
+    data: st.DataObject, case: Case, patience_ms: int, flush: bool
+) -> None:
+    """He asks of each task for what may have changed since, and goes on with the rest as he knows it."""
+    settings = case.settings
+    reach = ReachRules(panes=max(settings.windows_ms) // settings.pane_ms, patience_ms=patience_ms)
+    experiments = ExperimentRules(patience_ms=patience_ms)
+    machine = Machine(engine_of(settings, grades_text(case), experiments=experiments, reach=reach), settings)
+    machine.store.announce(1)
+    assert machine.engine.users is not None
+    view = ExperimentView(machine.engine.users.measures, lambda name: Policy(min_users=2), experiments.idle_ms, patience_ms)
+    rules = WindowRules(
+        pane_ms=settings.pane_ms,
+        windows_ms=settings.windows_ms,
+        lateness_ms=settings.lateness_ms,
+        attribution_ms=settings.attribution_ms,
+    )
+
+    def starting() -> Publisher:
+        ledger = Ledger(machine.engine.layout, rules, {}, machine.engine.signature, view)
+        return Publisher(
+            ledger=ledger, store=machine.store, publish_ms=10, clock=SystemClock(), vitals=Vitals(), on_report=lambda report: None
+        )
+
+    living = starting()
+
+    def look() -> None:
+        if data.draw(st.booleans()):
+            assert living.publish() == starting().publish()
+
+    machine.live_through(case.steps, data, after_commit=look)
+    machine.finish(flush)
+    assert living.publish() == starting().publish()
 
 
 LOSING = Settings(inputs=("events",), windows_ms=(4, 12))

@@ -290,6 +290,18 @@ def test_where_a_user_was_is_kept_while_a_list_of_his_may_still_enter() -> None:
     assert shown_now(machine)[500, START_MS + 500]["", ""][0] == 2
 
 
+def test_who_was_counted_in_a_pane_before_a_restart_is_counted_with_who_comes_after_it() -> None:
+    settings = replace(SETTINGS, gap_ms=100, windows_ms=(100,))
+    machine = Machine(engine_of(settings, reach=ReachRules(panes=1)), settings)
+    answers = [clicked("v", START_MS + at) for at in range(140, 560, 90)]  # they hold his session open
+    take(machine, shown("u", START_MS + 10), shown("v", START_MS + 50), *answers, shown("clock", START_MS + 560))
+    assert machine.state.entered_before == START_MS
+    assert machine.state.reaches[START_MS] == {("", ""): {(0, 1): 1}}
+    machine.open()
+    take(machine, shown("clock", START_MS + 640))
+    assert shown_now(machine)[100, START_MS + 100]["", ""][0] == 2
+
+
 def test_where_users_are_not_counted_nothing_is_kept_of_them_and_no_window_is_shown() -> None:
     machine = Machine(engine_of(SETTINGS), SETTINGS)
     take(machine, shown("u", START_MS), shown("clock", START_MS + 10_000))
