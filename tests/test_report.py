@@ -5,6 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from streammetrics.events.model import Feedback, Impression
+from streammetrics.metrics import Scorer, TallyLayout
+from streammetrics.reach import Reached, UserWindow
+from streammetrics.report import InputStanding, Report
+from streammetrics.version import __version__
+from streammetrics.windows import Window
 from tests.machine import Machine, engine_of
 from tests.oracle import Arrival, Settings
 
@@ -24,3 +29,51 @@ def test_each_view_of_totals_and_windows_has_its_own_values() -> None:
     for group in (report["totals"][0], final["groups"][0]):
         assert (group["lists"], group["lists_with_feedback"]) == (2, 1)
         assert (group["values"]["ndcg@3"], group["values_with_feedback"]["ndcg@3"]) == (0.5, 1.0)
+
+
+def test_each_thing_that_a_report_holds_is_told_under_its_own_name() -> None:
+    report = Report(
+        rules="by rule",
+        settings={"gap_ms": 1},
+        tasks=2,
+        tasks_committed=3,
+        watermark_ms=4,
+        final_ms=5,
+        ended=True,
+        inputs=(InputStanding("feedback", 6, 7, 8),),
+        windows=(Window(9, "live", 10, False, ()),),
+        totals=(),
+        counts={("late", "feedback"): 11, ("events", "feedback"): 12, ("events", "impressions"): 13},
+        users_open=14,
+        sessions_open=15,
+        withheld=16,
+        entered_ms=17,
+        user_windows=(UserWindow(18, 19, True, (Reached(("ranker", "new"), 20, {5: 10}),)),),
+    )
+    of_users = {"experiment": "ranker", "variant": "new", "users": 20, "users_with_hit": {"user_hit_rate@5": 10}}
+    assert report.to_json(TallyLayout(Scorer(["mrr@5"]), moments=False)) == {
+        "version": __version__,
+        "settings": {"gap_ms": 1},
+        "rules": "by rule",
+        "tasks": 2,
+        "tasks_committed": 3,
+        "watermark_ms": 4,
+        "final_ms": 5,
+        "ended": True,
+        "inputs": [{"topic": "feedback", "partition": 6, "offset": 7, "watermark_ms": 8}],
+        "windows": [{"window_ms": 9, "view": "live", "end_ms": 10, "complete": False, "groups": []}],
+        "totals": [],
+        "counters": {"events": 25, "late": 11},
+        "refused": {"late": 11},
+        "counters_by_topic": [
+            {"reason": "events", "topic": "feedback", "count": 12},
+            {"reason": "events", "topic": "impressions", "count": 13},
+            {"reason": "late", "topic": "feedback", "count": 11},
+        ],
+        "users_open": 14,
+        "sessions_open": 15,
+        "windows_withheld": 16,
+        "experiments": [],
+        "experiments_entered_ms": 17,
+        "user_windows": [{"window_ms": 18, "end_ms": 19, "complete": True, "groups": [{**of_users, "values": {"user_hit_rate@5": 0.5}}]}],
+    }

@@ -156,7 +156,9 @@ def ending(end_ms: int | None) -> Engine:
     return engine_of(SETTINGS, experiments=ExperimentRules(idle_ms=DAY_MS, spans={"ranker": Span(None, end_ms)}))
 
 
-@pytest.mark.parametrize(("later", "told"), [(END_MS + 100_000, f"ends at {END_MS + 100_000}"), (None, "has none")])
+@pytest.mark.parametrize(
+    ("later", "told"), [(END_MS + 100_000, f"ends at {END_MS + 100_000}"), (END_MS + 1, f"ends at {END_MS + 1}"), (None, "has none")]
+)
 def test_an_experiment_that_has_ended_cannot_go_on(later: int | None, told: str) -> None:
     machine = Machine(ending(END_MS), SETTINGS)
     take(machine, shown("u", NOON_MS, RANKER), shown("clock", NOON_MS + 10_000))

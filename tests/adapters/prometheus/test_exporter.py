@@ -17,6 +17,7 @@ from streammetrics.commands.tables import counter_lines
 from streammetrics.errors import MalformedEvent
 from streammetrics.experiments import ExperimentReport
 from streammetrics.ports import Input, StoreNode
+from streammetrics.reach import Reached, UserWindow
 from streammetrics.report import Report
 from streammetrics.series import SERIES, TABLE
 from streammetrics.version import __version__
@@ -113,12 +114,19 @@ class TestNumbers:
 
     def test_a_window_that_is_withheld_has_no_end_and_is_counted(self, pipeline: Pipeline) -> None:
         report = pipeline.report()
-        withheld = replace(report, windows=tuple(replace(window, complete=False, groups=()) for window in report.windows), withheld=4)
+        windows = tuple(replace(window, complete=False, groups=()) for window in report.windows)
+        withheld = replace(report, windows=windows, user_windows=(UserWindow(300_000, START_MS, False),), withheld=4)
         exposition = pipeline.exposition()
         exposition.show(withheld)
         found = samples(exposition)
-        assert named(found, "window_end_timestamp_seconds") == []
+        assert named(found, "window_end_timestamp_seconds") == named(found, "window_users_end_timestamp_seconds") == []
         assert value(found, "windows_withheld_total") == 4
+
+    def test_the_users_of_a_variant_that_nothing_else_is_known_of_are_shown(self, pipeline: Pipeline) -> None:
+        of_users = UserWindow(300_000, START_MS, True, (Reached(("old", "control"), 3, {}),))
+        exposition = pipeline.exposition()
+        exposition.show(replace(pipeline.report(), windows=(), totals=(), user_windows=(of_users,)))
+        assert value(samples(exposition), "window_users", experiment="old", variant="control", window="5m") == 3
 
     def test_the_users_of_windows_are_shown_to_where_they_are_counted(self) -> None:
         pipeline = two_variants().move_on(START_MS + 45 * MINUTE_MS)
