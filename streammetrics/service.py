@@ -233,7 +233,8 @@ class Worker:
                         self._fresh_at[origin] = now
                     if origin in self._fresh_at:
                         vitals.lag_seconds[origin] = now - self._fresh_at[origin]
+        claimed = {task for task, work in self.works.items() if work.state is not None}
         lags: tuple[dict[Input, Any], ...] = (vitals.lag_records, vitals.lag_seconds, self._fresh_at)
         for by_input in lags:
-            for origin in [origin for origin in by_input if origin.partition not in self.works]:
+            for origin in [origin for origin in by_input if origin.partition not in claimed]:
                 del by_input[origin]

@@ -961,6 +961,8 @@ class TestOwnership:
             bench.turn()
         assert bench.worker.vitals.commits["fenced"] == 1
         assert bench.worker.works[0].state is None
+        assert not bench.worker.vitals.lag_records, "what somebody else reads is no lag of this worker"
+        assert not bench.worker.vitals.lag_seconds
         assert [line["event"] for line in lines if line["log_level"] == "warning"] == [
             "commit refused, for another worker has claimed the task since: it is read there, and nothing is lost"
         ]
