@@ -70,8 +70,10 @@ def test_a_value_that_is_missing_is_no_number() -> None:
 def test_the_same_end_told_again_counts_as_it_was_told_last() -> None:
     curves = Curves(METRICS)
     curves.take(report(START_MS, a=10))
+    once = curves.numbers
     curves.take(report(START_MS, a=20))
     assert (live(curves)["ends_ms"], live(curves)["lines"][0]["values"]) == ([START_MS], [0.2])
+    assert curves.numbers == once
 
 
 def test_ends_after_one_that_went_back_are_void() -> None:
