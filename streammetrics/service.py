@@ -48,6 +48,7 @@ class Worker:
         """Turn until told to stop, then commit what is there and leave."""
         while not stop.is_set():
             self.turn()
+        log.info("told to stop: what is there is committed, and the group is left")
         self.finish()
 
     def turn(self, timeout_s: float = 0.2) -> None:
