@@ -196,7 +196,7 @@ class TaskRunner:
             if asked or needs.totals or needs.due_before_ms is not None:
                 bytes_max = self.rules.commit_bytes_max if chunk is not None and len(chunk.records) > 1 else None
                 loaded = self.store.load(work.task, asked, self.rules.due_wanted(needs.due_before_ms), needs.totals, bytes_max)
-                if loaded.unread:
+                if chunk is not None and loaded.unread:
                     return self._step_half(work, chunk)
             due = engine.take(state, needs, loaded.users, loaded.due, loaded.next_due_ms, self._placement(work.task), loaded.totals)
             work.weights.note(loaded.users)
@@ -210,9 +210,8 @@ class TaskRunner:
             self._keep_letters(work, chunk, refused)
         return rest
 
-    def _step_half(self, work: Work, chunk: Chunk | None) -> Chunk:
+    def _step_half(self, work: Work, chunk: Chunk) -> Chunk:
         """Take half of a chunk that concerns too many large users; answers the rest. A single record is taken whoever it concerns."""
-        assert chunk is not None
         half, rest = chunk.cut(len(chunk.records) // 2)
         left = self.step(work, half)
         return rest if left is None else left.joined(rest)

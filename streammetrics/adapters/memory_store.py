@@ -89,7 +89,7 @@ class _Task:
             heapq.heappush(self.queue, entry)
         return [user for _, user in taken], next_due_ms
 
-    def first_read(self, users: Sequence[str], bytes_wanted: int) -> int:
+    def count_within(self, users: Sequence[str], bytes_wanted: int) -> int:
         """How many of these users are read until their states have so many bytes."""
         for start in range(0, len(users), READ_SLICE):
             if bytes_wanted <= 0:
@@ -146,7 +146,7 @@ class MemoryStore:
         with self._lock:
             own = self._tasks.get(task, _Task())
             first, next_due_ms = ([], None) if due is None else own.first_due(due)
-            read = len(asked) if bytes_max is None else own.first_read(asked, bytes_max)
+            read = len(asked) if bytes_max is None else own.count_within(asked, bytes_max)
             found = {user: own.users[user] for user in (*asked[:read], *first) if user in own.users}
             sums = {user: own.totals[user] for user in (*totals, *first) if user in own.totals}
             return Loaded(found, first, next_due_ms, sums, asked[read:])

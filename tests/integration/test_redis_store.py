@@ -19,7 +19,7 @@ from streammetrics.adapters.redis.client import RedisConnection
 from streammetrics.adapters.redis.store import RedisStore, TaskKeys
 from streammetrics.changes import Changes
 from streammetrics.errors import ConfigError, StateError, StoreError
-from streammetrics.ports import Commit, Outcome, Store
+from streammetrics.ports import READ_SLICE, Commit, Outcome, Store
 from tests.adapters.store_contract import ALL_DUE, Owner, StoreContract, due_before, everything
 from tests.servers.process import HOST, free_port, wait_until
 from tests.servers.redis import RedisCluster, RedisServer
@@ -150,6 +150,21 @@ def test_scripts_that_the_server_has_forgotten_are_sent_again(store: RedisStore,
         for ask in (owner.must_commit, lambda: owner.load(["a"], due_before(2)), owner.view, lambda: store.claim(0, "next")):
             client.script_flush()
             ask()
+
+
+def test_users_are_read_a_few_at_a_time_where_nobody_knows_how_large_they_ever_were(store: RedisStore, redis_url: str) -> None:
+    """By one who has not claimed the task, and by its owner where the store does not tell."""
+    users = [f"user-{number:02}" for number in range(2 * READ_SLICE)]
+    Owner(store, 0).must_commit(users=dict.fromkeys(users, bytes(20)))
+    stranger = RedisStore(store.settings)
+    assert list(stranger.load(0, users, bytes_max=1).users) == users[:READ_SLICE]
+    stranger.close()
+    with redis.from_url(redis_url) as client:
+        assert client.hdel(TaskKeys.of(store.settings.namespace, 0).ctl, "user_bytes_max") == 1
+    owner = Owner(store, 0)
+    for _ in range(2):
+        assert list(owner.load(users, bytes_max=1).users) == users[:READ_SLICE]
+        owner.must_commit(users={"small": b"1"})
 
 
 @pytest.mark.parametrize("end", ["restart", "kill"])
