@@ -174,15 +174,10 @@ class Worker:
 
     def _ahead(self, work: Work, state: TaskState) -> list[Input]:
         """The inputs that wait for the slowest of those with records to read; one that has held no event yet is slower than all others."""
-        ends = self.source.ends()
-        lagging = [
-            watermark
-            for index, (origin, watermark) in enumerate(zip(work.inputs, state.watermarks, strict=True))
-            if ends.get(origin, 0) > (state.offsets[index] or 0)
-        ]
+        lagging = work.lagging(self.source.ends())
         if not lagging:
             return []
-        slowest = min(lagging)
+        slowest = min(state.watermarks[index] for index in lagging)
         return [
             origin for origin, watermark in zip(work.inputs, state.watermarks, strict=True) if watermark - slowest > self.rules.skew_ms_max
         ]

@@ -85,8 +85,7 @@ class TaskRunner:
         self._tick(work)
         if self.due_left(work):
             self.step(work, None)
-        spaced = (self.clock.monotonic() - work.committed_seconds) * 1_000 >= self.rules.commit_ms
-        if self._changed(work) and (commit_now or (spaced and work.sent is None)):
+        if self._changed(work) and (commit_now or (work.sent is None and self._is_spaced(work))):
             self._save(work)
         if commit_now:
             self._take_answer(work, wait=True)
@@ -106,6 +105,13 @@ class TaskRunner:
         if len(work.letters) > LETTERS_MAX or sum(len(letter.value or b"") for letter in work.letters) > LETTERS_BYTES_MAX:
             self._write_letters(work)
         return rest
+
+    def _is_spaced(self, work: Work) -> bool:
+        """Whether the last commit was long enough ago. The first one since the claim is not put off: others wait for the task."""
+        passed_ms = (self.clock.monotonic() - work.committed_seconds) * 1_000
+        if passed_ms < self.rules.commit_ms or passed_ms >= self.rules.commit_behind_ms:
+            return passed_ms >= self.rules.commit_ms
+        return not (work.has_committed and work.lagging(self.source.ends()))
 
     def _changed(self, work: Work) -> bool:
         return work.state is not None and (work.state.changed or bool(work.letters))
@@ -147,7 +153,7 @@ class TaskRunner:
         work.paused = frozenset()  # the source has just let them flow
         work.barren.clear()
         work.idle = frozenset()  # what they hold may be read again, so they are not silent before they are found to be
-        work.committed_seconds = self.clock.monotonic()
+        work.committed_seconds, work.has_committed = self.clock.monotonic(), False
         work.heard_seconds = dict.fromkeys(work.inputs, work.committed_seconds)
         if len(known) < len(work.inputs):  # where an input begins must hold even if this process dies before its first commit
             self._save(work)
@@ -323,7 +329,7 @@ class TaskRunner:
             self._give_up(work, outcome)
             return
         assert work.state is not None
-        work.committed_seconds = self.clock.monotonic()
+        work.committed_seconds, work.has_committed = self.clock.monotonic(), True
         self.vitals.commit_times.observe(seconds)
         work.seq = sent.commit.seq
         tasks = max(1, len(self.works))

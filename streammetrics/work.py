@@ -33,7 +33,9 @@ class WorkerRules:
     """How the loop paces itself; nothing here changes a result but `idle_ms`, which decides when an input is idle."""
 
     commit_ms: int = 1_000
-    commit_users_max: int = 4_000
+    commit_behind_ms: int = 3_000
+    """The same while records wait to be read: nobody looks at what comes late, and a hot user is then written less often."""
+    commit_users_max: int = 8_000
     """How many users of the stream a commit takes; as many again, whose sessions may have ended, are looked at with it."""
     commit_bytes_max: int = 32 << 20
     """How many bytes the records of a commit, and the large users whom they concern, have; a single record may be more. So many bytes
@@ -168,6 +170,8 @@ class Work:
     failures: int = 0
     retry_at: float = 0.0
     committed_seconds: float = 0.0
+    has_committed: bool = False
+    """Since it was claimed."""
     ticked_seconds: float = 0.0
     heard_seconds: dict[Input, float] = field(default_factory=dict)
     """When each input last brought an event that counts for its time."""
@@ -175,6 +179,11 @@ class Work:
     """The inputs, by topic index, whose last records held no such event."""
     idle: frozenset[int] = frozenset()
     paused: frozenset[Input] = frozenset()
+
+    def lagging(self, ends: Mapping[Input, int]) -> list[int]:
+        """The inputs, by topic index, of which records wait to be read, as far as their ends are known."""
+        offsets = [] if self.state is None else self.state.offsets
+        return [index for index, offset in enumerate(offsets) if ends.get(self.inputs[index], 0) > (offset or 0)]
 
 
 def fitting(chunk: Chunk, weights: Weights, dirty: AbstractSet[str], users_max: int, bytes_max: int) -> tuple[Chunk | None, Chunk | None]:

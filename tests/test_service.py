@@ -47,7 +47,7 @@ NOTHING_READ = [0, 0]
 TURNS_MAX = 2_000
 SETTINGS = Settings(segments=("surface",), out_of_orderness_ms=1)
 RULES = WorkerRules(
-    commit_ms=3, commit_users_max=3, commit_bytes_max=700, cached_users_max=6, idle_ms=None,
+    commit_ms=3, commit_behind_ms=9, commit_users_max=3, commit_bytes_max=700, cached_users_max=6, idle_ms=None,
     out_of_orderness_ms=SETTINGS.out_of_orderness_ms, skew_ms_max=40, fenced_wait_seconds=0.02,
 )  # fmt: skip
 REACH = ReachRules(panes=max(SETTINGS.windows_ms) // SETTINGS.pane_ms)
@@ -798,11 +798,34 @@ class TestCommits:
         assert_exact(bench.store, bench.logs, bench.engine)
 
     def test_commits_are_spaced(self) -> None:
-        bench = Bench(commit_ms=1_000, commit_bytes_max=1 << 20)
+        bench = Bench(commit_ms=1_000, commit_behind_ms=60_000, commit_bytes_max=1 << 20)
         for turn in range(100):
             bench.show(turn)
             bench.turn(seconds=0.1)
         assert 9 <= len(bench.store.written) <= 11
+
+    def test_commits_are_fewer_while_records_wait(self) -> None:
+        bench = Bench(commit_ms=1_000, commit_behind_ms=3_000, commit_bytes_max=1 << 20, records_max=1)
+        bench.show(*range(75))  # read one each tenth of a second
+        bench.turn(85, seconds=0.1)
+        stands = [decode_control(commit.changes.control).offsets[0] for commit in bench.store.written]
+        assert stands == [0, pytest.approx(30, abs=2), pytest.approx(60, abs=4), 75]  # what came last did not wait: none was left
+
+    def test_who_takes_over_commits_soon_though_records_wait(self) -> None:
+        bench = Bench(commit_ms=1_000, commit_behind_ms=60_000, commit_bytes_max=1 << 20, records_max=1)
+        bench.show(*range(100))
+        bench.turn(5, seconds=0.1)
+        bench.replace_worker()
+        bench.turn(15, seconds=0.1)
+        assert 8 <= (bench.offsets[0] or 0) <= 12
+        bench.turn(30, seconds=0.1)
+        assert 8 <= (bench.offsets[0] or 0) <= 12
+
+    def test_the_time_between_commits_is_never_shorter_while_records_wait(self) -> None:
+        bench = Bench(commit_ms=3_000, commit_behind_ms=0, commit_bytes_max=1 << 20, records_max=1)
+        bench.show(*range(100))
+        bench.turn(100, seconds=0.1)
+        assert 3 <= len(bench.store.written) <= 5
 
     def test_the_next_events_are_taken_while_a_commit_is_on_its_way(self) -> None:
         bench = Bench()

@@ -127,6 +127,7 @@ def build_worker_rules(settings: Settings) -> WorkerRules:
     worker = settings.worker
     return WorkerRules(
         commit_ms=worker.commit_ms,
+        commit_behind_ms=worker.commit_behind_ms,
         commit_users_max=worker.commit_users_max,
         commit_bytes_max=worker.commit_bytes_max,
         cached_users_max=worker.cached_users_max,

@@ -44,6 +44,7 @@ USUAL: Mapping[str, str] = {
     "windows.windows": "10s,1m",
     "windows.segments": "surface",
     "worker.commit_ms": "250",
+    "worker.commit_behind_ms": "250",
     "exporter.publish_ms": "500",
 }
 """What a demo takes where the operator says nothing: final numbers about ten seconds after live ones."""

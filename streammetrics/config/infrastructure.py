@@ -188,7 +188,13 @@ class WorkerSettings(Section):
     )
     batch_events_max: Whole = whole(5_000, "Most records that one poll brings.", 1, 1_000_000)
     commit_ms: Whole = milliseconds(1_000, "Time between commits while events flow; a hot user is written once a commit.", most=60_000)
-    commit_users_max: Whole = whole(4_000, "Most users that one commit writes; reaching it commits early.", 1, 100_000)
+    commit_behind_ms: Whole = milliseconds(
+        3_000,
+        "The same while records wait to be read: a hot user is then written less often, and catching up takes less. No effect below"
+        " worker.commit_ms.",
+        most=60_000,
+    )
+    commit_users_max: Whole = whole(8_000, "Most users that one commit writes; reaching it commits early.", 1, 100_000)
     commit_bytes_max: Whole = whole(
         33_554_432,
         "Most bytes of the records of one commit and of the large users (4 KiB of state and more) whom they concern; reaching it commits"

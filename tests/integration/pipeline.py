@@ -164,7 +164,7 @@ class Pipeline:
             "join": {},
             "metrics": {"cutoffs": [3, 10]},
             "windows": {"windows": ["5m", "1h", "12h"]},
-            "worker": {"commit_ms": 200},
+            "worker": {"commit_ms": 200, "commit_behind_ms": 600},
             "exporter": {"publish_ms": 100},
             "log": {"format": "json"},
         }

@@ -220,7 +220,7 @@ def seconds_until_taken_over(pipeline: Pipeline, redis: RedisServer, tasks: set[
 def test_a_frozen_owner_that_wakes_up_is_fenced(pipeline: Pipeline, redis_of_its_own: RedisServer) -> None:
     """Whether a sleeper wakes up with a commit in hand is chance, so it sleeps until that has happened."""
     chance = Random(SEED)
-    with running(pipeline, 2, worker={"commit_ms": 20}) as services:
+    with running(pipeline, 2, worker={"commit_ms": 20, "commit_behind_ms": 60}) as services:
         with Stream(pipeline):
             fenced = 0.0
             for _ in range(10):

@@ -52,6 +52,7 @@ SETTINGS: Mapping[str, str] = {
     "metrics.names": "ndcg,mrr,hit_rate",
     "metrics.cutoffs": "10",
     "worker.commit_ms": "250",
+    "worker.commit_behind_ms": "250",
     "exporter.publish_ms": "250",
     "log.format": "json",
 }
