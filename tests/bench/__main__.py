@@ -59,11 +59,14 @@ def part_end_to_end(quick: bool, rounds: int, say: Say) -> None:
     checked = sum(each.integers_checked for each in outcomes)
     console.print(f"\n[bold]End to end[/bold] (answer checked: {checked:,} stored integers equal brute force over all events)")
     console.print(rates)
-    stages = Table("users", *outcomes[0].stages(), "other threads", "Redis", "sum", title="processor µs an event, by stage")
+    names = list(outcomes[0].stages())
+    stages = Table("users", *names, "other threads", "Redis", "sum", title="processor µs an event, by stage")
     for each in outcomes:
         others = each.per_million(lambda found: found.worker["other_seconds"])
         redis = each.per_million(lambda found: found.redis_seconds)
-        stages.add_row(f"{each.size.users:,}", *(f"{value:.2f}" for value in (*each.stages().values(), others, redis, cpu_of(each))))
+        of_stage = each.stages()  # in the order in which they began, which another size need not share
+        values = (*(of_stage.get(name, 0.0) for name in names), others, redis, cpu_of(each))
+        stages.add_row(f"{each.size.users:,}", *(f"{value:.2f}" for value in values))
     console.print(stages)
     for each in outcomes:
         if quick or each.size.users == 20_000:
