@@ -109,9 +109,9 @@ class TaskRunner:
     def _is_spaced(self, work: Work) -> bool:
         """Whether the last commit was long enough ago. The first one since the claim is not put off: others wait for the task."""
         passed_ms = (self.clock.monotonic() - work.committed_seconds) * 1_000
-        if passed_ms < self.rules.commit_ms or passed_ms >= self.rules.commit_behind_ms:
-            return passed_ms >= self.rules.commit_ms
-        return not (work.has_committed and work.lagging(self.source.ends()))
+        if passed_ms < self.rules.commit_ms:
+            return False
+        return passed_ms >= self.rules.commit_behind_ms or not work.has_committed or not work.lagging(self.source.ends())
 
     def _changed(self, work: Work) -> bool:
         return work.state is not None and (work.state.changed or bool(work.letters))
