@@ -500,7 +500,9 @@ def test_what_an_experiment_began_with_holds_whatever_is_set_later() -> None:
 def test_tasks_that_began_an_experiment_with_and_without_covariates_are_added_without() -> None:
     machines = [machine_with_past(earlier=earlier) for earlier in ((BEFORE,), ())]
     for machine in machines:
-        take(machine, shown("u", NOON_MS - 9_000), shown("u", NOON_MS + 10, RANKER), clock(NOON_MS + 5_000))
+        both = shown("both", NOON_MS + 20, RANKER), drafted("both", NOON_MS + 30, ("b", "a"))
+        once = shown("u", NOON_MS - 9_000), shown("u", NOON_MS + 10, RANKER), drafted("v", NOON_MS + 20, ("a", "b"))
+        take(machine, *once, *both, clock(NOON_MS + 5_000))
     engine = machines[0].engine
     assert engine.users is not None
     rules = WindowRules(pane_ms=100, windows_ms=(100,), lateness_ms=0, attribution_ms=500)
@@ -510,6 +512,8 @@ def test_tasks_that_began_an_experiment_with_and_without_covariates_are_added_wi
         ledger.update(task, view)
     scope = scopes_of(ledger, engine, 2)["ranker", None]
     assert (scope.sums["a", "ndcg@1"][:3], scope.covariates) == ((2, 0, 2), {})
+    assert (scope.first_exposures, scope.multi_exposed) == ({"a": 4, "interleaved": 2}, 2)
+    assert scope.credits == {("a", "b"): (2, 2, 2, 0, 0, 0)}
     assert scopes_of(ledger, engine, 1)["ranker", None].covariates["a", "ndcg@1"][0] == 1
 
 

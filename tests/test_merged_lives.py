@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, permutations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,12 +18,12 @@ from streammetrics.experiment_lives import WHOLE, ExperimentRules
 from streammetrics.experiments import SINCE_START, THIS_DAY, ExperimentReport, Joined, Policy
 from streammetrics.history import History
 from streammetrics.ledger import ExperimentView, Ledger
-from streammetrics.merged_lives import MergedLife, SettledScales, joined
+from streammetrics.merged_lives import MergedLife, SettledScales, begun_lives, joined
 from streammetrics.ports import NO_BOUNDS, TaskView
 from streammetrics.publisher import Publisher
 from streammetrics.reading import read_all
 from streammetrics.report import Report
-from streammetrics.state import Scales, decode_scales, encode_scales, scales_name
+from streammetrics.state import Scales, decode_control, decode_scales, encode_scales, scales_name
 from streammetrics.vitals import Vitals
 from streammetrics.windows import WindowRules
 from tests.machine import Machine, engine_of
@@ -240,6 +241,24 @@ def test_users_of_several_variants_and_credits_of_teams_are_those_of_all_tasks()
     kept = read(tasks).stored(2)["ranker", WHOLE]
     assert kept.multi_exposed_users == 2
     assert {pair: list(moments[:2]) for pair, moments in kept.credits.items()} == {("control", "treatment"): [2, 2]}
+
+
+def test_of_the_lives_that_lists_have_entered_the_latest_in_time_counts_whichever_was_known_first() -> None:
+    tasks = Tasks(1)
+    tasks.show(0, 0, "u-c")
+    control = decode_control(tasks.view([0], {}, {})[0].control)
+    lives = [(1, "ranker", 500, 600, ["a"], None), (2, "ranker", 0, 10, ["a"], None), (3, "ranker", 900, 900, ["a"], None)]
+    for known in permutations(lives):  # of the last one a day alone is known
+        assert begun_lives(msgspec.structs.replace(control, lives=list(known)), ["2", "1", "1:20000", "3:20000"]) == {1: "ranker"}
+
+
+def test_a_task_whose_input_has_ended_ends_no_life_of_the_others() -> None:
+    tasks = Tasks()
+    for task in (0, 1):
+        tasks.show(task, 0, f"{task}-c", f"{task}-t")
+        tasks.pass_time(task, 0.5)
+    tasks.machines[1].finish(flush=True)
+    assert exposed(published(tasks)["ranker"]) == {"control": 2, "treatment": 2}
 
 
 @pytest.mark.parametrize("patience_ms", [0, 2_000])
