@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from functools import wraps
@@ -46,4 +47,14 @@ def guarding(function: Callable[..., None]) -> Callable[..., None]:
 
 def _stop(code: int, message: str) -> NoReturn:
     click.echo(f"streammetrics: {message}", err=True)
+    _let_go_of_output()
     raise SystemExit(code)
+
+
+def _let_go_of_output() -> None:
+    """Forget what cannot be written: Python would try again at its end, complain, and end with a code of its own."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -19,8 +19,8 @@ SECONDS_MAX = 60
 
 
 def environment(given: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment without settings of whoever runs the tests, and with some more."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("STREAMMETRICS_")}
+    """The environment without settings of whoever runs the tests, for the product or for Python, and with some more."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("STREAMMETRICS_", "PYTHON"))}
     return {**kept, "COLUMNS": "100", **(given or {})}
 
 

@@ -239,12 +239,11 @@ def test_a_reader_that_has_enough_ends_a_command_without_a_word() -> None:
         assert process.wait() == 1
 
 
-@pytest.mark.parametrize("word", ["--help", "--version"])
-def test_help_that_the_disk_has_no_room_for_is_told_in_a_line(word: str) -> None:
+@pytest.mark.parametrize("words", ["--help", "--version", "check-config", "report --help", "simulate --out - --events 9"])
+def test_what_the_disk_has_no_room_for_is_told_in_a_line(words: str) -> None:
+    command = [sys.executable, "-m", "streammetrics", *words.split()]
     with Path("/dev/full").open("wb") as full:
-        done = subprocess.run(
-            [sys.executable, "-m", "streammetrics", word], stdout=full, stderr=subprocess.PIPE, env=environment(), cwd=ROOT, check=False
-        )
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, env=environment(), cwd=ROOT, check=False)
     assert (done.returncode, done.stderr) == (1, b"streammetrics: [Errno 28] No space left on device\n")
 
 
