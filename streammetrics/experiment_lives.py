@@ -84,9 +84,9 @@ EVER: Final = Span()
 
 
 def is_behind(last: int, pane_ms: int, entered_before: int) -> bool:
-    """Whether no list up to a time (ms) may still enter, because all of the panes up to there have.
+    """Whether no list up to a time (ms) may still enter, because all of the panes up to there, and the next one, have.
 
-    >>> [is_behind(last, 10, 70) for last in (59, 60, 61)]  # the panes that end at 70 have entered
+    >>> [is_behind(last, 10, 70) for last in (59, 60, 61)]
     [True, False, False]
     """
     return last + pane_ms < entered_before

@@ -34,7 +34,7 @@ class WorkerRules:
 
     commit_ms: int = 1_000
     commit_behind_ms: int = 3_000
-    """The same while records wait to be read: nobody looks at what comes late, and a hot user is then written less often."""
+    """The time between commits while records wait to be read, if that is longer."""
     commit_users_max: int = 8_000
     """How many users of the stream a commit takes; as many again, whose sessions may have ended, are looked at with it."""
     commit_bytes_max: int = 32 << 20

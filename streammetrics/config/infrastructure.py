@@ -190,8 +190,8 @@ class WorkerSettings(Section):
     commit_ms: Whole = milliseconds(1_000, "Time between commits while events flow; a hot user is written once a commit.", most=60_000)
     commit_behind_ms: Whole = milliseconds(
         3_000,
-        "The same while records wait to be read: a hot user is then written less often, and catching up takes less. No effect below"
-        " worker.commit_ms.",
+        "Time between commits while records wait to be read, if that is longer: a hot user is then written less often, and catching up"
+        " takes less.",
         most=60_000,
     )
     commit_users_max: Whole = whole(8_000, "Most users that one commit writes; reaching it commits early.", 1, 100_000)

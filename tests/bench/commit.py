@@ -1,4 +1,4 @@
-"""One commit of 2,000 users to a real Redis: how long it takes on the wall, with the append-only file on (everysec)."""
+"""One commit to a real Redis: how long it takes on the wall, with the append-only file on (everysec)."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ from streammetrics.ports import Commit, Outcome
 from tests.bench.parts import WrongAnswerError
 from tests.servers.redis import DeployedRedis
 
-USERS = 2_000
 STATE_BYTES = 600
 """About a session of a list with two feedbacks, in the events that the end-to-end run sends."""
 WARM_UP = 10
 
 
-def measure(commits: int) -> dict[str, float]:
-    """Milliseconds of commits that each write 2,000 users and their due times, out of 20,000."""
+def measure(users_each: int, commits: int) -> dict[str, float]:
+    """Milliseconds of commits that each write so many users and their due times, out of ten times as many."""
     with DeployedRedis() as redis:
         store = RedisStore(RedisConnection(url=redis.url, namespace="commit"))
         claim = store.claim(0, "bench")
         taken: list[float] = []
         for number in range(commits + WARM_UP):
-            users = {f"u{(number * USERS + index) % 20_000}": bytes([index % 251]) * STATE_BYTES for index in range(USERS)}
+            users = {
+                f"u{(number * users_each + index) % (10 * users_each)}": bytes([index % 251]) * STATE_BYTES for index in range(users_each)
+            }
             due = {user: number * 1_000 + index for index, user in enumerate(users)}
             changes = Changes(b"{}", 0, users=users, due=due, panes={number: b"x" * 4_000})
             commit = Commit(0, claim.epoch, "bench", number + 1, changes)
