@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import streammetrics
@@ -13,16 +14,19 @@ REFUSING = ("_refuse", "malformed", "_decoded", "read_object")
 """The functions that are given a reason why an event is refused."""
 
 
-def refused_reasons() -> set[str]:
+@cache
+def refused_reasons() -> frozenset[str]:
     """Those of the events that are refused one by one, each with the place that it came from."""
-    return {reason for tree in _trees() for reason in _refused(tree)}
+    return frozenset(reason for tree in _trees() for reason in _refused(tree))
 
 
-def counted_reasons() -> set[str]:
+@cache
+def counted_reasons() -> frozenset[str]:
     """All of them: those, the keys of `counts`, and what `Session.find` says of feedback that finds no list."""
     return refused_reasons() | {reason for tree in _trees() for reason in (*_keys_of_counts(tree), *_returned(tree, "find"))}
 
 
+@cache
 def _trees() -> list[ast.Module]:
     return [ast.parse(path.read_text(encoding="utf-8")) for path in sorted((*FOLDER.glob("*.py"), *FOLDER.glob("events/*.py")))]
 

@@ -66,9 +66,7 @@ def test_a_year_of_looks_stays_bounded_and_keeps_the_first_one() -> None:
 
 def test_looks_at_more_than_are_remembered_push_nobody_out() -> None:
     history = History()
-    several = [
-        experiment({"control": 0.5, "treatment": 0.4}, name=f"e{number:02}", scope=scope) for number in range(21) for scope in SCOPES
-    ]
+    several = [replace(WORSE, experiment=f"e{number:02}", scope=scope) for number in range(21) for scope in SCOPES]
     for minute in range(1, 300):
         history = history.take(START_MS + minute * LOOK_MS, several)
     looks = [len(each.looks.kept) for each in history.trails]

@@ -10,6 +10,7 @@ import os
 import random
 import signal
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -96,7 +97,7 @@ def test_however_input_without_late_events_is_split_the_numbers_are_the_same(tmp
 
 
 def test_how_often_the_replay_commits_changes_no_number(tmp_path: Path) -> None:
-    path = write(tmp_path / "events", sent(FAULTY, 2_500))
+    path = write(tmp_path / "events", sent(replace(FAULTY, impressions_per_second=1), 1_000))
     seldom = replayed(tmp_path, path, words=["--set", "worker.commit_ms=60000", "--set", "worker.commit_users_max=100000"])
     often = replayed(tmp_path, path, words=["--set", "worker.commit_ms=0", "--set", "worker.commit_users_max=1"])
     assert often == seldom

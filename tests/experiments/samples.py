@@ -17,10 +17,10 @@ def arm(users: int, chance: float, seed: int, with_covariates: bool = False) -> 
     random = np.random.default_rng(seed)
     lists = random.integers(1, 8, users)
     hits = random.binomial(lists, np.clip(random.normal(chance, 0.1, users), 0, 1))
-    rows = [[int(n), int(y) * ONE, int(y) * ONE, int(y), 5 * int(n), int(y) << 33] for n, y in zip(lists, hits, strict=True)]
+    rows = np.column_stack([lists, hits * ONE, hits * ONE, hits, 5 * lists, hits << 33])
     if not with_covariates:
         return of_users(MEASURES, rows)
-    before = [WITH_COVARIATES.covariate_values(row) if user % 2 else None for user, row in enumerate(rows)]
+    before = [WITH_COVARIATES.covariate_values(row) if user % 2 else None for user, row in enumerate(rows.tolist())]
     return of_users(WITH_COVARIATES, rows, before)
 
 
