@@ -251,7 +251,7 @@ def run_workers(
         return sum(offset or 0 for view in views.values() for offset in decode_control(view.control).offsets) == events
 
     try:
-        # Looked at so rarely that it costs the machine nothing; the time is the worker's own, up to its last commit.
+        # Looked at so rarely that it costs the machine nothing; the time is the worker's own, up to its last commit of records.
         deadline = time.monotonic() + SECONDS_MAX
         while not all_committed():
             if time.monotonic() > deadline:
@@ -272,7 +272,7 @@ def run_workers(
 
 
 def _together(found: list[dict[str, Any]]) -> dict[str, Any]:
-    """Workers as one: from the first record of any to the last commit of any. Raises WrongAnswerError when one of them did nothing."""
+    """Workers as one: from the first record of any to the last commit of records of any. Raises WrongAnswerError when one of them did nothing."""
     if not all(each["commits"] for each in found):
         raise WrongAnswerError("a worker took no part: the group had formed before it came")
     return {

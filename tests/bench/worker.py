@@ -12,7 +12,7 @@ import gc
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from streammetrics.adapters.kafka.source import KafkaSource
@@ -20,6 +20,7 @@ from streammetrics.adapters.redis.store import RedisStore
 from streammetrics.commands.run import run
 from streammetrics.config import Settings
 from streammetrics.engine import Engine
+from streammetrics.ports import Input
 from streammetrics.service import Worker
 from streammetrics.task_runner import TaskRunner
 from tests.bench.parts import peak_mb, read_given, reply
@@ -47,6 +48,7 @@ class Stopwatch:
         self._mark = 0.0
         self.first: dict[str, float] | None = None
         self.last: dict[str, float] = {}
+        self._committed: dict[Input, int] = {}
 
     def around(self, stage: str, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
@@ -84,8 +86,11 @@ class Stopwatch:
             self.commit_processor = 0.0
             self.first = moment()
 
-    def settled(self) -> None:
-        """The answer to a commit was taken, or looked for; called by the loop's thread."""
+    def settled(self, offsets: Mapping[Input, int]) -> None:
+        """A commit was written, up to these offsets; one that reads on in no input (sessions have ended meanwhile) does not count."""
+        if offsets.items() <= self._committed.items():
+            return
+        self._committed.update(offsets)
         stages = {**self.seconds, "commit": self.commit_processor}
         self.last = {**moment(), **{f"stage {stage}": seconds for stage, seconds in stages.items()}}
 
@@ -97,7 +102,7 @@ def moment() -> dict[str, float]:
 def install(watch: Stopwatch) -> None:
     for owner, name, stage in STAGES:
         setattr(owner, name, watch.around(stage, getattr(owner, name)))
-    take_records, commit, forget = Worker._take_records, RedisStore.commit, Engine.forget
+    take_records, commit, acknowledge = Worker._take_records, RedisStore.commit, KafkaSource.acknowledge
 
     @functools.wraps(take_records)
     def take(*args: Any) -> None:
@@ -112,14 +117,14 @@ def install(watch: Stopwatch) -> None:
         watch.commit_processor += time.thread_time() - began
         return outcome
 
-    @functools.wraps(forget)
-    def forgetting(*args: Any) -> None:
-        forget(*args)
-        watch.settled()
+    @functools.wraps(acknowledge)
+    def acknowledging(source: KafkaSource, offsets: Mapping[Input, int]) -> None:
+        acknowledge(source, offsets)
+        watch.settled(offsets)
 
     setattr(Worker, "_take_records", take)  # noqa: B010  (a type checker would ask for the same signature)
     setattr(RedisStore, "commit", committing)  # noqa: B010
-    setattr(Engine, "forget", forgetting)  # noqa: B010  (the last that is done when a commit has been written)
+    setattr(KafkaSource, "acknowledge", acknowledging)  # noqa: B010  (the last that is done when a commit has been written)
 
 
 def main() -> None:
