@@ -40,7 +40,8 @@ from streammetrics.grades import parse_grades
 from streammetrics.metrics.names import ALL_METRIC_NAMES, METRIC_NAMES
 from streammetrics.reach import ReachRules
 
-REFERENCE = Path(__file__).parent.parent / "deploy" / "streammetrics.toml"
+DEPLOY = Path(__file__).parent.parent / "deploy"
+REFERENCE = DEPLOY / "streammetrics.toml"
 SECRET = "hunter2-тайна"
 PASSWORD_HASH = hash_password("open sesame")
 SASL = {
@@ -1113,6 +1114,11 @@ def test_limits_that_let_one_user_outgrow_what_redis_takes_are_warned_of():
     (warning,) = by_flags({"join.session_events_max": 2_001}).warnings
     assert "join.session_events_max (2001) events of events.event_bytes_max (262144) bytes are more than 500 MiB" in warning
     assert "join.session_events_max (2000) events" in of_events
+
+
+@pytest.mark.parametrize("name", ["streammetrics.toml", "ubi.toml"])
+def test_no_settings_that_are_shipped_are_warned_of(name):
+    assert not load(DEPLOY / name, {}, {}).warnings
 
 
 def test_the_days_before_an_experiment_become_milliseconds(tmp_path):
