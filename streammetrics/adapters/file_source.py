@@ -12,10 +12,10 @@ import io
 import os
 import sys
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Self, cast
+from types import MappingProxyType
+from typing import IO, cast
 
 import msgspec
 
@@ -26,10 +26,13 @@ STDIN = "-"
 CHUNK_LINES_MAX = 1_000
 CHUNK_BYTES_MAX = 16 << 20
 """A chunk of long lines ends here, so that memory stays small."""
+LINE_BYTES_MAX = 16 << 20
+"""What is kept of a line at least, if it is so long: who was refused for its length can be read back whole. Above, memory matters more."""
 SKIP_BYTES = 1 << 16
 NO_TIMESTAMP = -1
 FIRST_LINE = 1
 
+_encode = msgspec.json.Encoder().encode
 _GZIP = b"\x1f\x8b"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -42,14 +45,16 @@ def standard_input() -> io.BufferedReader:
 
 
 class Lines:
-    """The lines of one file, each bounded: of a longer one only `line_bytes_max` + 1 bytes are kept, and memory stays small.
+    """The lines of one file, each bounded: of a longer one only the first `kept_bytes` are kept, and memory stays small.
 
     A byte order mark at the start of the file is no part of its first line.
     """
 
-    def __init__(self, path: str, line_bytes_max: int) -> None:
-        self.path, self._kept = path, line_bytes_max + 1
+    def __init__(self, path: str, kept_bytes: int) -> None:
+        self.path, self._kept = path, kept_bytes
         self.number = 0
+        self.cut: dict[int, int] = {}
+        """How many bytes the lines had that were cut, by number."""
         self.ended = False
         self._raw = standard_input() if path == STDIN else Path(path).open("rb")  # noqa: SIM115  (it outlives this function)
         self._text: io.BufferedReader | None = None
@@ -94,15 +99,23 @@ class Lines:
             line = line.removeprefix(_BYTE_ORDER_MARK)
         if line.endswith(b"\n"):
             line = line[:-2] if line.endswith(b"\r\n") else line[:-1]
-        elif len(line) > self._kept:
-            self._skip_rest(text)
+            full_bytes = len(line)
+        else:
+            full_bytes = len(line) + (self._skip_rest(text, line[-1:]) if len(line) > self._kept else 0)
+        if full_bytes > self._kept:
+            self.cut[self.number] = full_bytes
         return line[: self._kept]
 
-    def _skip_rest(self, text: io.BufferedReader) -> None:
+    def _skip_rest(self, text: io.BufferedReader, last: bytes) -> int:
+        """Read to the end of a line whose last byte so far was `last`; returns how many bytes it still has: -1 if that was its \\r."""
+        skipped = 0
         while part := text.readline(SKIP_BYTES):
             self._bytes_here += len(part)
+            skipped += len(part)
             if part.endswith(b"\n"):
-                return
+                return skipped - (2 if (last + part).endswith(b"\r\n") else 1)
+            last = part[-1:]
+        return skipped
 
     def close(self) -> None:
         if self.path != STDIN:
@@ -148,7 +161,7 @@ class FileSource:
                 problems.append(Problem("FILE", path, "is named twice: its events would count as duplicates"))
                 continue
             try:
-                self._lines[place] = Lines(path, event_bytes_max)
+                self._lines[place] = Lines(path, max(event_bytes_max + 1, LINE_BYTES_MAX))
             except OSError as error:
                 problems.append(Problem("FILE", path, _why_not(error)))
         self._turns = list(self._lines)
@@ -192,6 +205,11 @@ class FileSource:
     def ended(self) -> frozenset[Input]:
         """The inputs that have been read to their end."""
         return frozenset(place for place, lines in self._lines.items() if lines.ended)
+
+    @property
+    def cut(self) -> Mapping[Input, Mapping[int, int]]:
+        """How many bytes the lines had of which only the first were kept: by input and number, as far as it has been read."""
+        return {place: lines.cut for place, lines in self._lines.items()}
 
     @property
     def bytes_read(self) -> int:
@@ -241,62 +259,35 @@ def _why_not(error: OSError) -> str:
 
 
 class FileDeadLetters:
-    """The `DeadLetters` of a replay: one JSON object a line; an empty path keeps nothing. Overwrites the file.
+    """The `DeadLetters` of a replay: one JSON object a line, into a file that somebody else opens and closes; None keeps nothing.
 
     Keys: `key` (`topic:partition:offset`), `reason`, `detail`, `input` (the path), `line`, and the raw bytes as `value` where
-    they are UTF-8, else as `value_base64`. Raises ConfigError when the file cannot be created.
+    they are UTF-8, else as `value_base64`. `cut` tells how long the lines were of which only the first bytes are known: their
+    letters have `value_bytes`, the full length.
     """
 
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._file: IO[bytes] | None = None
-        if path:
-            try:
-                self._file = Path(path).open("wb")  # noqa: SIM115  (it outlives this function)
-            except OSError as error:
-                raise ConfigError([Problem("--dead-letters", path, f"cannot be written: {error.strerror}")]) from error
+    def __init__(self, file: IO[bytes] | None, cut: Mapping[Input, Mapping[int, int]] = MappingProxyType({})) -> None:
+        self._file, self._cut = file, cut
 
     def write(self, letters: Iterable[DeadLetter]) -> None:
-        if self._file is None:
-            return
-        try:
-            self._file.writelines(_packed(letters))
-            self._file.flush()
-        except OSError as error:
-            raise SourceError(f"dead letters cannot be written to {self._path}: {error.strerror}") from error
+        if self._file is not None:
+            self._file.writelines(map(self._packed, letters))
 
     def close(self) -> None:
-        """Write what is left to the disk itself. Raises SourceError."""
-        file, self._file = self._file, None
-        if file is None:
-            return
-        try:
-            with file:
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # a pipe or /dev/null has no disk
-                raise SourceError(f"dead letters cannot be written to {self._path}: {error.strerror}") from error
+        """Nothing to do: the file is another's."""
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
-
-
-def _packed(letters: Iterable[DeadLetter]) -> Iterator[bytes]:
-    encode = msgspec.json.Encoder().encode
-    for letter in letters:
+    def _packed(self, letter: DeadLetter) -> bytes:
+        full_bytes = self._cut.get(letter.input, {}).get(letter.offset)
         line: dict[str, object] = {
             "key": _sendable(letter.key),
             "reason": letter.reason,
             "detail": _sendable(letter.detail),
             "input": _sendable(letter.input.topic),
             "line": letter.offset,
+            **({} if full_bytes is None else {"value_bytes": full_bytes}),
             **_value(letter.value),
         }
-        yield encode(line) + b"\n"
+        return _encode(line) + b"\n"
 
 
 def _value(value: bytes | None) -> dict[str, str | None]:

@@ -7,8 +7,8 @@ unless the caller wants to see what a live process would show.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from streammetrics.errors import SourceError, StreammetricsError
 from streammetrics.event_time import FOREVER
 from streammetrics.ledger import Ledger
 from streammetrics.panes_file import pane_lines
-from streammetrics.ports import DeadLetter, Polled
+from streammetrics.ports import Polled
 from streammetrics.reading import read_all, settle_due
 from streammetrics.report import Report
 from streammetrics.service import Worker
@@ -45,25 +45,10 @@ class LocalFiles(FileSource):
     """Files that end the replay when they cannot be read on: another try would pass over the damage without a word."""
 
     def poll(self, timeout_s: float) -> Polled:
-        with _ending_all():
+        try:
             return super().poll(timeout_s)
-
-
-class LocalLetters(FileDeadLetters):
-    """Dead letters that end the replay when they cannot be written: another try could leave half a line behind."""
-
-    def write(self, letters: Iterable[DeadLetter]) -> None:
-        with _ending_all():
-            super().write(letters)
-
-
-@contextmanager
-def _ending_all() -> Iterator[None]:
-    """Let an error pass the loop, which waits for a world that may mend itself; files do not."""
-    try:
-        yield
-    except SourceError as error:
-        raise StreammetricsError(str(error)) from error
+        except SourceError as error:  # the loop waits for a world that may mend itself; files do not
+            raise StreammetricsError(str(error)) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +79,7 @@ def replay(
         stack.callback(source.close)
         panes = stack.enter_context(WrittenWhole("--panes", outputs.panes)) if outputs.panes else None
         report_file = stack.enter_context(WrittenWhole("--report", outputs.report)) if outputs.report else None
-        letters = stack.enter_context(LocalLetters(str(outputs.dead_letters or "")))
+        letters_file = stack.enter_context(WrittenWhole("--dead-letters", outputs.dead_letters)) if outputs.dead_letters else None
 
         def write_final(finals: list[FinalPane]) -> None:
             if panes is not None:
@@ -107,7 +92,7 @@ def replay(
                 decode=build_decoder(settings),
                 source=source,
                 store=store,
-                letters=letters,
+                letters=FileDeadLetters(letters_file, source.cut),
                 rules=dataclasses.replace(build_worker_rules(settings), idle_ms=None, skew_ms_max=FOREVER),
                 clock=LogicalClock(),
                 vitals=vitals,

@@ -18,6 +18,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
+from streammetrics.adapters import file_source
 from streammetrics.adapters.file_source import FileDeadLetters, FileSource
 from streammetrics.errors import ConfigError, SourceError
 from streammetrics.ports import DeadLetter, Input, Record
@@ -90,15 +91,35 @@ class TestLines:
     @pytest.mark.parametrize("mark", [b"", MARK], ids=["", "marked"])
     @pytest.mark.parametrize("line_end", [b"\n", b"\r\n", b""])
     @pytest.mark.parametrize(("size", "kept"), [(9, 9), (10, 10), (11, 11), (12, 11), (13, 11), (14, 11), (200_000, 11)])
-    def test_a_line_longer_than_the_limit_is_one_record_of_one_byte_more_than_the_limit(
-        self, tmp_path: Path, size: int, kept: int, line_end: bytes, mark: bytes
+    def test_of_a_line_longer_than_is_kept_the_first_bytes_are_a_record_and_its_length_is_known(
+        self, tmp_path: Path, size: int, kept: int, line_end: bytes, mark: bytes, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        monkeypatch.setattr(file_source, "LINE_BYTES_MAX", 11)
         after = b"next\n" if line_end else b""
         path = write(tmp_path / "events", mark + b"x" * size + line_end + after)
         expected = [(1, b"x" * kept)] + ([(2, b"next")] if line_end else [])
-        assert read_all(started([path], event_bytes_max=10)) == {path: expected}
+        source = started([path], event_bytes_max=10)
+        assert read_all(source) == {path: expected}
+        assert source.cut == {Input(path, 0): {1: size} if size > kept else {}}
 
-    def test_a_huge_line_does_not_fill_the_memory(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("size", range(11, 40))
+    def test_the_length_of_a_line_is_that_without_its_end_wherever_reading_it_pauses(
+        self, tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(file_source, "LINE_BYTES_MAX", 4)
+        monkeypatch.setattr(file_source, "SKIP_BYTES", 7)
+        path = write(tmp_path / "events", b"first\n" + b"x" * (size - 1) + b"\r\r\nnext\n")
+        source = started([path], event_bytes_max=10)
+        assert read_all(source)[path] == [(1, b"first"), (2, (b"x" * (size - 1) + b"\r")[:11]), (3, b"next")]
+        assert source.cut == {Input(path, 0): {2: size} if size > 11 else {}}
+
+    def test_a_line_that_is_too_long_for_an_event_is_kept_whole_all_the_same(self, tmp_path: Path) -> None:
+        path = write(tmp_path / "events", b"x" * 2_000_000 + b"\nnext\n")
+        source = started([path], event_bytes_max=1_000)
+        assert read_all(source) == {path: [(1, b"x" * 2_000_000), (2, b"next")]}
+
+    def test_a_huge_line_does_not_fill_the_memory(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(file_source, "LINE_BYTES_MAX", 1_001)
         path = write(tmp_path / "events", b"x" * 20_000_000 + b"\nnext\n")
         source = started([path], event_bytes_max=1_000)
         tracemalloc.start()
@@ -295,18 +316,16 @@ class TestWrongFiles:
 
 
 class TestDeadLetters:
-    def test_what_is_written_can_be_read_back(self, tmp_path: Path) -> None:
-        path = tmp_path / "letters"
-        letters = FileDeadLetters(str(path))
-        letters.write(
+    def test_what_is_written_can_be_read_back(self) -> None:
+        file = io.BytesIO()
+        FileDeadLetters(file, {Input("in.ndjson", 0): {8: 30_000_000}}).write(
             [
                 DeadLetter("bad_json", "at byte 3", Input("in.ndjson", 0), 7, '{"ä'.encode()),
-                DeadLetter("bad_json", "no UTF-8", Input("in.ndjson", 0), 8, b"\xff\x00"),
+                DeadLetter("oversized", "no UTF-8", Input("in.ndjson", 0), 8, b"\xff\x00"),
                 DeadLetter("empty", "lone \ud800", Input("in.ndjson", 0), 9, None),
             ]
         )
-        read = [json.loads(line) for line in path.read_text("utf-8").splitlines()]  # before close: kept already
-        letters.close()
+        read = [json.loads(line) for line in file.getvalue().splitlines()]
         assert read[0] == {
             "key": "in.ndjson:0:7",
             "reason": "bad_json",
@@ -316,34 +335,19 @@ class TestDeadLetters:
             "value": '{"ä',
         }
         assert base64.b64decode(read[1]["value_base64"]) == b"\xff\x00"
+        assert read[1]["value_bytes"] == 30_000_000
         assert "value" not in read[1]
         assert (read[2]["value"], read[2]["detail"]) == (None, r"lone \ud800")
 
     @given(value=st.binary(max_size=50))
-    def test_any_bytes_survive(self, tmp_path_factory: pytest.TempPathFactory, value: bytes) -> None:
-        path = tmp_path_factory.mktemp("letters") / "letters"
-        with FileDeadLetters(str(path)) as letters:
-            letters.write([DeadLetter("late", "", Input("in", 0), 1, value)])
-        (line,) = path.read_bytes().splitlines()
+    def test_any_bytes_survive(self, value: bytes) -> None:
+        file = io.BytesIO()
+        FileDeadLetters(file).write([DeadLetter("late", "", Input("in", 0), 1, value)])
+        (line,) = file.getvalue().splitlines()
         read = json.loads(line)
         assert value == (read["value"].encode() if "value" in read else base64.b64decode(read["value_base64"]))
 
-    def test_an_empty_path_keeps_nothing(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_without_a_file_nothing_is_kept(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(tmp_path)
-        letter = DeadLetter("late", "", Input("in", 0), 1, b"")
-        for path, kept in (("", []), ("letters", ["letters"])):
-            with FileDeadLetters(path) as letters:
-                letters.write([letter])
-            assert [found.name for found in tmp_path.iterdir()] == kept
-
-    def test_a_file_that_cannot_be_created_is_a_wrong_setting(self, tmp_path: Path) -> None:
-        with pytest.raises(ConfigError, match="cannot be written"):
-            FileDeadLetters(str(tmp_path / "nowhere" / "letters"))
-
-    @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
-    def test_a_full_disk_is_an_error_of_the_world(self) -> None:
-        letters = FileDeadLetters("/dev/full")
-        with pytest.raises(SourceError, match="No space left"):
-            letters.write([DeadLetter("late", "", Input("in", 0), 1, b"small enough to be buffered")])
-        with pytest.raises(SourceError, match="No space left"):
-            letters.close()
+        FileDeadLetters(None).write([DeadLetter("late", "", Input("in", 0), 1, b"")])
+        assert list(tmp_path.iterdir()) == []

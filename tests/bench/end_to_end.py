@@ -272,7 +272,7 @@ def run_workers(
 
 
 def _together(found: list[dict[str, Any]]) -> dict[str, Any]:
-    """Workers as one: from the first record of any to the last commit of records of any. Raises WrongAnswerError when one of them did nothing."""
+    """Workers as one: from the first record of any to the commit of the last. Raises WrongAnswerError when one of them did nothing."""
     if not all(each["commits"] for each in found):
         raise WrongAnswerError("a worker took no part: the group had formed before it came")
     return {
