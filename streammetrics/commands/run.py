@@ -12,7 +12,8 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import TypeVar
+from functools import partial
+from typing import Literal, TypeVar
 
 import structlog
 import tenacity
@@ -20,6 +21,7 @@ import tenacity
 from streammetrics.adapters.clock import SystemClock
 from streammetrics.adapters.http.server import HttpServer
 from streammetrics.adapters.http.views import HttpViews
+from streammetrics.adapters.kafka.client import unreachable_reason
 from streammetrics.adapters.kafka.dead_letters import KafkaDeadLetters
 from streammetrics.adapters.kafka.partitioner import partition_of
 from streammetrics.adapters.kafka.source import KafkaSource
@@ -98,7 +100,8 @@ def _serve(settings: Settings, engine: Engine, views: HttpViews, clock: Clock, v
         stack.callback(store.close)
         stack.callback(shelf.close)
         with contextlib.suppress(Stopped):
-            _keep_trying(lambda: _check_store(store, settings), "store", settings, vitals, clock, stop)
+            meanwhile = partial(_look_at_brokers, settings, vitals, clock) if settings.worker.role != "exporter" else lambda: None
+            _keep_trying(lambda: _check_store(store, settings), "store", settings, vitals, clock, stop, meanwhile)
             if settings.worker.role != "worker":
                 publisher = Publisher(
                     ledger=build_ledger(settings, engine),
@@ -180,16 +183,25 @@ def _announce(store: RedisStore, partitions: int, settings: Settings) -> None:
         )
 
 
-def _keep_trying(ask: Callable[[], T], where: str, settings: Settings, vitals: Vitals, clock: Clock, stop: threading.Event) -> T:
-    """Ask until the world answers; raises Stopped when told to stop meanwhile, the last error when it has been away for too long."""
-    began = clock.monotonic()
+def _keep_trying(
+    ask: Callable[[], T],
+    where: Literal["store", "source"],
+    settings: Settings,
+    vitals: Vitals,
+    clock: Clock,
+    stop: threading.Event,
+    meanwhile: Callable[[], None] = lambda: None,
+) -> T:
+    """Ask until the world answers; raises Stopped when told to stop meanwhile, the last error when it has been away for too long.
 
-    def note(state: tenacity.RetryCallState) -> None:
+    `meanwhile` is called after each time that it was asked in vain.
+    """
+
+    def failed(state: tenacity.RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome else None
         vitals.beat_seconds = clock.monotonic()
-        setattr(vitals, f"{where}_trouble", Trouble(began, state.attempt_number, str(error)))
-        if state.attempt_number == 1:
-            log.warning(f"{where} unavailable, trying again", error=str(error))
+        _tell(vitals, where, clock, str(error))
+        meanwhile()
 
     told_to_end = tenacity.stop_when_event_set(stop)
     patience_seconds = settings.worker.retry_seconds_max
@@ -198,16 +210,33 @@ def _keep_trying(ask: Callable[[], T], where: str, settings: Settings, vitals: V
         wait=tenacity.wait_random_exponential(multiplier=0.2, max=5),
         stop=tenacity.stop_any(told_to_end, tenacity.stop_after_delay(patience_seconds)) if patience_seconds else told_to_end,
         sleep=tenacity.sleep_using_event(stop),
-        before_sleep=note,
+        before_sleep=failed,
         reraise=True,
     )
     try:
         answer = retrying(ask)
     except (StoreError, SourceError) as error:
         if stop.is_set():
+            log.info(f"told to stop: the {where} has not been reached")
             raise Stopped from error
         raise
-    if getattr(vitals, f"{where}_trouble") is not None:
-        log.info(f"{where} available")
-        setattr(vitals, f"{where}_trouble", None)
+    _tell(vitals, where, clock, None)
     return answer
+
+
+def _look_at_brokers(settings: Settings, vitals: Vitals, clock: Clock) -> None:
+    """Say whether Kafka can be reached while the store is waited for, when nobody else asks it."""
+    _tell(vitals, "source", clock, unreachable_reason(settings.kafka.bootstrap_servers, 1.0))
+
+
+def _tell(vitals: Vitals, where: Literal["store", "source"], clock: Clock, error: str | None) -> None:
+    """Note that a part of the world is away, or None: that it is there; each change is a line of the log."""
+    known: Trouble | None = getattr(vitals, f"{where}_trouble")
+    trouble = None
+    if error is not None:
+        trouble = Trouble(clock.monotonic(), 1, error) if known is None else Trouble(known.since_seconds, known.failures + 1, error)
+    if known is None and trouble is not None:
+        log.warning(f"{where} unavailable, trying again", error=error)
+    elif known is not None and trouble is None:
+        log.info(f"{where} available")
+    setattr(vitals, f"{where}_trouble", trouble)

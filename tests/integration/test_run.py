@@ -349,12 +349,35 @@ class TestStartAndStop:
             try:
                 wait_until(lambda: answers(service, "/readyz", 503, "store: ", str(redis.port), "refused"), what="/readyz names the store")
                 assert answers(service, "/healthz", 200, "ok")
-                assert service.sample("streammetrics_store_up") == 0
+                assert (service.sample("streammetrics_store_up"), service.sample("streammetrics_source_up")) == (0, 1)
                 redis.start()
                 service.wait_ready()
                 wait_until(lambda: service.sample("streammetrics_store_up") == 1, what="the page says that the store is up")
                 service.signal(signal.SIGTERM)
                 assert service.wait_for_exit() == 0
+            finally:
+                service.close()
+        finally:
+            redis.close()
+
+    def test_with_both_away_at_the_start_both_are_told_and_each_change_once(self, kafka_broker: KafkaBroker, topic_name: str) -> None:
+        redis = RedisServer()
+        try:
+            pipeline = Pipeline(kafka_broker, redis.url, topic_name, ["impressions", "feedback"])
+            service = pipeline.service(kafka={"bootstrap_servers": [f"127.0.0.1:{free_port()}"]})
+            service.launch()
+            try:
+                wait_until(lambda: answers(service, "/readyz", 503, "store: ", "source: ", "refused"), what="/readyz names both")
+                assert (service.sample("streammetrics_store_up"), service.sample("streammetrics_source_up")) == (0, 0)
+                redis.start()
+                wait_until(lambda: service.sample("streammetrics_store_up") == 1, what="the store is there")
+                assert answers(service, "/readyz", 503, "source: ")
+                service.signal(signal.SIGTERM)
+                assert service.wait_for_exit() == 0
+                told = [line["event"] for line in map(json.loads, service.log.splitlines())]
+                changes = ["store unavailable, trying again", "source unavailable, trying again", "store available"]
+                assert [event for event in told if "available" in event] == changes
+                assert told[-2:] == ["told to stop: the source has not been reached", "stopped"]
             finally:
                 service.close()
         finally:

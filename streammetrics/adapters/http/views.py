@@ -131,4 +131,5 @@ class HttpViews:
 
     def _words(self, trouble: Trouble) -> str:
         message = " ".join(trouble.message.split())
-        return f"{message} (for {max(0.0, self._monotonic() - trouble.since_seconds):.0f} s, {trouble.failures} tries)"
+        tries = "1 try" if trouble.failures == 1 else f"{trouble.failures} tries"
+        return f"{message} (for {max(0.0, self._monotonic() - trouble.since_seconds):.0f} s, {tries})"

@@ -168,7 +168,7 @@ class TestReadiness:
         assert answer.text.splitlines() == [
             "source: no broker answers at b:9092 (for 12 s, 5 tries)",
             "store: connection refused (for 3 s, 2 tries)",
-            "publisher: timeout (for 0 s, 1 tries)",
+            "publisher: timeout (for 0 s, 1 try)",
         ]
 
     def test_an_exporter_needs_no_source(self, exporter_port: Port) -> None:
