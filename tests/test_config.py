@@ -1178,6 +1178,8 @@ def test_experiments_are_named_in_the_environment_as_json():
     ("toml", "key", "rule"),
     [
         ("[experiments.named.x]\nshares = { a = 1, b = 0 }", "experiments.named", r"x\.shares\.b"),
+        ("[experiments.named.x]\nshares = { a = 1, b = 'x' }", "experiments.named", r"objects; x\.shares\.b: must be a number$"),
+        ("[experiments.named.x]\nmin_users = 1.5", "experiments.named", r"objects; x\.min_users: "),
         ("[experiments.named.x]\nstart = 2026-01-31T09:00:00", "experiments.named", r"x\.start: a time needs its zone"),
         ("[experiments.named.x]\nmarign = 0.1", "experiments.named", r"x\.marign: there is no such key; did you mean margin\?$"),
         ("[experiments.named.x]\ncolour = 1", "experiments.named", r"x\.colour: there is no such key$"),

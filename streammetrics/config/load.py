@@ -113,6 +113,8 @@ def _reasons(details: Iterable[ErrorDetails]) -> Iterator[tuple[str, str]]:
 def _told_within(detail: ErrorDetails, reason: str) -> str:
     """A reason with the place in a table of tables that it is about: a name of it, or what stands under one."""
     *path, last = map(str, detail["loc"][2:])
+    if last in ("int", "float") and detail["type"].startswith(f"{last}_"):  # told once for each kind of number that it might have been
+        return f"{printable('.'.join(path))}: must be a number"
     told = reason or ("must be a table" if detail["type"] in ("model_type", "dict_type", "mapping_type") else detail["msg"])
     if last != "[key]":
         return f"{printable('.'.join([*path, last]))}: {told}"

@@ -573,6 +573,13 @@ def test_tls_that_fails_names_the_certificates(certificates: Path, tls_url: str,
     store.close()
 
 
+def test_tls_with_a_server_that_speaks_none_is_told(redis_server: RedisServer) -> None:
+    store = RedisStore(RedisConnection(url=f"rediss://{HOST}:{redis_server.port}/0", socket_timeout_ms=300))
+    with pytest.raises(StoreError, match=r"redis\.url must begin with redis:// if the server speaks no TLS"):
+        store.ping()
+    store.close()
+
+
 def test_certificates_that_cannot_be_read_are_all_named_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
         RedisStore(RedisConnection(url="rediss://localhost", ssl_cafile="/nonexistent/ca", ssl_keyfile="/nonexistent/key"))

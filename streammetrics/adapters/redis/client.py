@@ -229,4 +229,7 @@ def explained(error: Exception, settings: RedisConnection) -> StoreError | State
             f"Redis at {settings.place}, redis.namespace = {namespace}: keys of another program ({text})", "choose another namespace"
         )
     fitting = (meaning.advice for meaning in MEANINGS if isinstance(error, meaning.kinds) or any(word in text for word in meaning.words))
-    return StoreError(f"Redis at {settings.place}: {text}", next(fitting, ""))
+    advice = next(fitting, "")
+    if settings.url.startswith("rediss://") and "Timeout connecting" in text:  # who is greeted in TLS, and speaks none, waits for more
+        advice += "; redis.url must begin with redis:// if the server speaks no TLS"
+    return StoreError(f"Redis at {settings.place}: {text}", advice)
