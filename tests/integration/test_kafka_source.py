@@ -589,6 +589,9 @@ class TestOutages:
                 assert told[-2:] == ["the Kafka client is built anew", "the Kafka client could not be built anew, trying again"]
                 assert not member.source.health.reachable
                 assert "accepts connections" in member.source.health.last_error
+            outage = [entry["event"] for entry in logs].index("no Kafka broker answers")
+            of_client = [entry["log_level"] for entry in logs[outage + 1 :] if entry["event"] == "kafka client"]
+            assert {*of_client[2:]} == {"debug"}, "what is known is not told again, but for what is on its way at that moment"
             kafka_broker.start()
             send(kafka_broker, place, numbered(3, first=3))
             turn_until(lambda: len(member.got[place]) >= 6, member)

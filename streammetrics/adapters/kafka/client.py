@@ -179,7 +179,7 @@ class ClientLog(logging.Handler):
     """Takes over the client's own log: passes warnings on, each again after longer and longer pauses, and remembers the last error.
 
     The client raises the same "Unable to bootstrap" for a wrong password, a wrong authority and a plaintext port; only its
-    log knows the cause.
+    log knows the cause. `quiet`: an outage has been told of, to which it has nothing to add but for who wants every detail.
     """
 
     def __init__(self) -> None:
@@ -188,6 +188,7 @@ class ClientLog(logging.Handler):
         self._passed: dict[tuple[str, int], Passed] = {}
         self._last = self._last_telling = (0.0, "")
         self._last_closed = 0.0
+        self.quiet = False
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -214,7 +215,7 @@ class ClientLog(logging.Handler):
                 pause_seconds = min(2 * known.pause_seconds, REPEAT_SECONDS_MAX)
             held = known.held if known is not None else 0
             self._passed[key] = Passed(now, now, 0, pause_seconds)
-        write = log.error if record.levelno >= logging.ERROR else log.warning
+        write = log.debug if self.quiet else log.error if record.levelno >= logging.ERROR else log.warning
         write("kafka client", logger=record.name, message=text, held_back=held)
 
     def was_closed(self, since: float) -> bool:

@@ -85,6 +85,7 @@ class KafkaSource:
             return self._polled({})
         if self._watchdog.polled(now) and not self._look(now):
             return self._polled({})
+        client_log().quiet = not self.health.reachable
         self._history.check(self._cluster, now)
         kafka_records.release_parked(self._consumer)
         with explained(self._consumer, self._settings, self._history, self._watchdog):
@@ -147,6 +148,7 @@ class KafkaSource:
     def close(self) -> None:
         """Leave the group at once. Does nothing the second time."""
         consumer, self._consumer = self._consumer, None
+        client_log().quiet = False
         if consumer is not None:
             if self._acknowledgement is not None and self.health.reachable:
                 await_done(self._acknowledgement, ACKNOWLEDGED_SECONDS)

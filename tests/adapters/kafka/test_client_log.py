@@ -60,6 +60,18 @@ def test_an_outage_of_two_hours_is_a_few_lines_of_each_kind_that_tell_how_many_t
     assert len(of_one) == len(lines) / 2 < 20
 
 
+def test_in_an_outage_that_was_told_of_all_is_detail_and_still_remembered() -> None:
+    log = ClientLog()
+    with capture_logs() as lines:
+        for log.quiet in (False, True, False):
+            for line in range(3):
+                record = logging.LogRecord("kafka.net", logging.ERROR, f"{log.quiet}{len(lines)}.py", line, "no answer", None, None)
+                record.created = BEGAN
+                log.emit(record)
+    assert [entry["log_level"] for entry in lines] == ["error"] * 3 + ["debug"] * 3 + ["error"] * 3
+    assert log.last_error(BEGAN) == "no answer"
+
+
 def test_what_is_said_again_after_a_calm_is_news() -> None:
     again = 600 + CALM_SECONDS
     lines = passed_on([*range(600), again, again + 1, again + 10], "Connection failed")
