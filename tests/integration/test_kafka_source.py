@@ -308,6 +308,26 @@ class TestReading:
             assert member.values(place) == [b"kept"]
             turn_until(lambda: now.pass_by(1.0) and member.source.ends()[place] == 1, member)
 
+    def test_records_of_an_open_transaction_lie_before_the_end(self, kafka_broker: KafkaBroker, topics: tuple[str, str]) -> None:
+        place = Input(topics[0], 0)
+        send(kafka_broker, place, [b"plain"])
+        producer = KafkaProducer(bootstrap_servers=kafka_broker.bootstrap, transactional_id=f"tx-{topics[0]}")
+        producer.init_transactions()
+        now = Clock()
+        with running(settings_for(kafka_broker, *topics), clock=now) as member:
+            turn_until(lambda: len(member.got[place]) == 1 and now.pass_by(1.0) and member.source.ends()[place] == 1, member)
+            producer.begin_transaction()
+            for value in (b"one", b"two"):
+                producer.send(place.topic, value, partition=place.partition)
+            producer.flush()
+            turn_until(lambda: now.pass_by(1.0) and member.source.ends()[place] == 3, member)
+            turn_until(lambda: now.pass_by(1.0) and now.ahead > 100, member)  # longer than a client may be deaf
+            assert (member.values(place), member.source.rebuilds) == ([b"plain"], 0)
+            producer.commit_transaction()
+            turn_until(lambda: len(member.got[place]) == 3, member)
+            turn_until(lambda: now.pass_by(1.0) and member.source.ends()[place] == 3, member)
+        producer.close()
+
     @pytest.mark.parametrize("codec", [None, "gzip", "snappy", "lz4", "zstd"])
     def test_every_compression_reads_as_the_stock_client_reads_it(
         self, kafka_broker: KafkaBroker, topics: tuple[str, str], codec: str | None

@@ -83,6 +83,15 @@ def position_of(consumer: Any, place: Input) -> int | None:
     return position
 
 
+def written_of(consumer: Any, place: Input) -> int:
+    """The end of the log as the client's last fetch told it, with the records of transactions that are still open; 0 where unknown."""
+    try:
+        written: int | None = consumer.highwater(TopicPartition(*place))
+    except (KeyError, IllegalStateError):  # the input has just been taken away
+        return 0
+    return written or 0
+
+
 def await_done(future: Any, seconds: float) -> None:
     """Wait for what the client was asked to do meanwhile, whatever comes of it, but no longer than this."""
     done = threading.Event()

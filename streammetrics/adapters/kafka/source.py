@@ -20,7 +20,15 @@ from kafka.structs import OffsetAndMetadata, TopicPartition
 from streammetrics.adapters.kafka import records as kafka_records
 from streammetrics.adapters.kafka.beginnings import Beginnings
 from streammetrics.adapters.kafka.client import KafkaConnection, client_log, unreachable_reason
-from streammetrics.adapters.kafka.consumer import await_done, await_metadata, close_consumer, ends_of, new_consumer, position_of
+from streammetrics.adapters.kafka.consumer import (
+    await_done,
+    await_metadata,
+    close_consumer,
+    ends_of,
+    new_consumer,
+    position_of,
+    written_of,
+)
 from streammetrics.adapters.kafka.errors import explained
 from streammetrics.adapters.kafka.fencing import note_fencing
 from streammetrics.adapters.kafka.joining import keep_joins
@@ -132,7 +140,8 @@ class KafkaSource:
         """The end offset of every started input as of the last look (every few seconds, and at `start`).
 
         Markers of transactions, aborted records and compacted ones take offsets too, and no record of theirs arrives: once
-        the client has passed them, the end is given as the offset after the last record that did arrive.
+        the client has passed them, the end is given as the offset after the last record that did arrive. Records of a transaction
+        that is still open count, though none arrives before it is committed: an input that waits for them is not at its end.
         """
         return dict(self._ends)
 
@@ -265,6 +274,12 @@ class KafkaSource:
         if not self.health.reachable:
             log.info("Kafka answers again", away_seconds=round(now - self.health.since, 1))
 
+    def _end(self, place: Input, end: int, position: int) -> int:
+        if position < end:
+            return end
+        written = written_of(self._consumer, place)
+        return written if written > position else self._next.get(place, end)
+
     def _look(self, now: float) -> bool:
         """Ask the brokers for end offsets. False if the client had to be given up."""
         servers = self._settings.bootstrap_servers
@@ -286,9 +301,7 @@ class KafkaSource:
                 return False
             return True
         self._tell_of_answer(now)
-        self._ends = {
-            place: self._next.get(place, ends[place]) if positions.get(place, 0) >= ends[place] else ends[place] for place in inputs
-        }
+        self._ends = {place: self._end(place, ends[place], positions.get(place, 0)) for place in inputs}
         deaf = self._watchdog.heard(now, ends, {place: position for place, position in positions.items() if place not in self._paused})
         if deaf:
             self._deaf_clients += 1
