@@ -63,11 +63,14 @@ class TaskRunner:
         self._misplaced = misplaced
         self._topic_ids = list(topic_ids)
         self._on_final = on_final
+        self._look: tuple[float, int] | None = None
+        """When the source last asked for ends: monotonic seconds, and the wall clock of that time (ms)."""
         self._told_barren: set[str] = set()
         self._told_seconds: set[str] = set()
 
     def advance(self, work: Work, commit_now: bool = False) -> bool:
         """Take a task as far as the world allows; False when its commit failed before, and has no answer yet either."""
+        self._note_look()
         self._take_answer(work, wait=commit_now)
         if work.failing and work.sent is not None:
             return False
@@ -244,6 +247,12 @@ class TaskRunner:
         misplaced = self._misplaced
         return None if misplaced is None else lambda user_id: misplaced(task, user_id)
 
+    def _note_look(self) -> None:
+        """Read the wall clock for each look at the ends: in a machine that sleeps it goes on, while nobody asks for them."""
+        looked = self.source.health.looked
+        if looked is not None and self.rules.idle_ms is not None and (self._look is None or looked != self._look[0]):
+            self._look = looked, self.clock.wall_ms() - int((self.clock.monotonic() - looked) * 1_000)
+
     def _tick(self, work: Work) -> None:
         """Tell the engine which inputs are caught up and silent; paused or unreachable inputs are neither."""
         idle_ms, state, now = self.rules.idle_ms, work.state, self.clock.monotonic()
@@ -263,8 +272,8 @@ class TaskRunner:
         self._tell_of_barren(work, state)
         self._tell_of_seconds(work, state)
         if work.idle:
-            unseen_ms = int((now - looked) * 1_000)
-            self.step(work, None, tick_ms=self.clock.wall_ms() - unseen_ms - idle_ms - self.rules.out_of_orderness_ms)
+            seen_until_ms = self.clock.wall_ms() if self._look is None else self._look[1]
+            self.step(work, None, tick_ms=seen_until_ms - idle_ms - self.rules.out_of_orderness_ms)
 
     def _tell_of_barren(self, work: Work, state: TaskState) -> None:
         barren = {work.inputs[index].topic for index in work.idle & work.barren if state.watermarks[index] == NEVER}

@@ -48,6 +48,10 @@ class HandClock:
     def advance(self, seconds: float) -> None:
         self._passed += seconds
 
+    def sleep_of_machine(self, ms: int) -> None:
+        """The wall clock goes on, and nothing else."""
+        self._wall_ms += ms
+
     def monotonic(self) -> float:
         self._passed += self.look_seconds
         return self._passed

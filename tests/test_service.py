@@ -600,6 +600,26 @@ class TestIdleInputs:
             reached.add(bench.watermark)
         assert len(reached) > 5
 
+    def test_after_a_sleep_of_the_machine_time_waits_for_the_next_look(self) -> None:
+        """Of its two clocks only the one on the wall goes on in it, and so do those who send."""
+        bench = Bench(idle_ms=self.IDLE_MS, settings=replace(SETTINGS, idle_ms=self.IDLE_MS))
+        source = Glancing(bench)
+        bench.show(0)
+        bench.click(0)
+        bench.turn(10)
+        assert bench.worker.works[0].idle == {0, 1}
+        before = bench.watermark
+        bench.clock.sleep_of_machine(10_000)
+        source.pause(source.inputs_of(0))  # the first records take a moment
+        bench.show(*range(200, 10_000, 100))
+        bench.click(*range(200, 10_000, 100))
+        bench.turn(2)
+        assert bench.watermark <= before + 20
+        source.resume(source.inputs_of(0))
+        bench.turn(20)
+        assert bench.letters.kept == []
+        assert bench.watermark > 9_000
+
     def test_an_input_that_speaks_again_is_waited_for_from_its_first_record_on(self) -> None:
         bench = Bench(idle_ms=self.IDLE_MS, settings=replace(SETTINGS, lateness_ms=0))
         for ts in range(0, 100, 10):
