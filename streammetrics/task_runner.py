@@ -152,7 +152,7 @@ class TaskRunner:
         work.epoch, work.seq, work.state = claim.epoch, claim.seq, state
         work.backlog.clear()
         work.letters.clear()
-        work.weights = Weights()
+        work.weights, work.users_max = Weights(), self.rules.commit_users_max
         work.paused = frozenset()  # the source has just let them flow
         work.barren.clear()
         work.idle = frozenset()  # what they hold may be read again, so they are not silent before they are found to be
@@ -204,14 +204,15 @@ class TaskRunner:
             loaded = Loaded({})
             if asked or needs.totals or needs.due_before_ms is not None:
                 bytes_max = self.rules.commit_bytes_max if chunk is not None and len(chunk.records) > 1 else None
-                loaded = self.store.load(work.task, asked, self.rules.due_wanted(needs.due_before_ms), needs.totals, bytes_max)
+                due_wanted = self.rules.due_wanted(needs.due_before_ms, work.users_max)
+                loaded = self.store.load(work.task, asked, due_wanted, needs.totals, bytes_max)
                 if chunk is not None and loaded.unread:
                     return self._step_half(work, chunk)
             due = engine.take(state, needs, loaded.users, loaded.due, loaded.next_due_ms, self._placement(work.task), loaded.totals)
             work.weights.note(loaded.users)
         rest = None
         if chunk is not None:
-            chunk, rest = fitting(chunk, work.weights, state.dirty, self.rules.commit_users_max, self.rules.commit_bytes_max)
+            chunk, rest = fitting(chunk, work.weights, state.dirty, work.users_max, self.rules.commit_bytes_max)
             batch = None if chunk is None else chunk.arrived
         refused, timed = engine.step(state, batch, due, work.idle - {batch.topic} if batch else work.idle, tick_ms, flush)
         if chunk is not None:
@@ -302,6 +303,8 @@ class TaskRunner:
         self._write_letters(work)
         changes, finals = self.engine.save(work.state)
         work.weights.saved(changes.users, changes.users_gone)
+        if changes.totals:  # they are not weighed one by one: those of the next commit will be about as large
+            work.users_max = self.rules.users_max(sum(map(len, changes.totals.values())) // len(changes.totals))
         if finals and self._on_final is not None:
             self._on_final(finals)
         commit = Commit(work.task, work.epoch, work.token, work.seq + 1, changes)

@@ -36,7 +36,8 @@ class WorkerRules:
     commit_behind_ms: int = 3_000
     """The time between commits while records wait to be read, if that is longer."""
     commit_users_max: int = 8_000
-    """How many users of the stream a commit takes; as many again, whose sessions may have ended, are looked at with it."""
+    """How many users of the stream a commit takes; as many again, whose sessions may have ended, are looked at with it. Fewer of both
+    where their totals would make it larger than `commit_bytes_max`, by those of the last commit."""
     commit_bytes_max: int = 32 << 20
     """How many bytes the records of a commit, and the large users whom they concern, have; a single record may be more. So many bytes
     again of users whose sessions may have ended are looked at with it."""
@@ -50,9 +51,17 @@ class WorkerRules:
     retry_seconds_max: float = 0.0
     """How long the world may fail before the worker gives up; 0 means for ever."""
 
-    def due_wanted(self, before_ms: int | None) -> DueBefore | None:
+    def due_wanted(self, before_ms: int | None, users_max: int) -> DueBefore | None:
         """The users that are looked at with a commit because they are due; None: nobody is asked for."""
-        return None if before_ms is None else DueBefore(before_ms, self.commit_users_max, self.commit_bytes_max)
+        return None if before_ms is None else DueBefore(before_ms, users_max, self.commit_bytes_max)
+
+    def users_max(self, totals_bytes: int) -> int:
+        """How many users a commit takes when the totals of each, which are written anew, have so many bytes.
+
+        >>> WorkerRules().users_max(2_000), WorkerRules().users_max(100_000)
+        (8000, 335)
+        """
+        return max(1, min(self.commit_users_max, self.commit_bytes_max // max(1, totals_bytes)))
 
 
 class Backoff:
@@ -169,6 +178,8 @@ class Work:
     """What of the world it waits for: the store or the source; none when all is well."""
     failures: int = 0
     retry_at: float = 0.0
+    users_max: int = 0
+    """How many users the next commit takes, by `WorkerRules.users_max`."""
     committed_seconds: float = 0.0
     has_committed: bool = False
     """Since it was claimed."""

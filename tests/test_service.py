@@ -792,6 +792,26 @@ class TestCommits:
         assert gone == [READ_SLICE] * 5
         assert_exact(bench.store, bench.logs, bench.engine)
 
+    def test_commits_take_fewer_users_where_their_totals_are_large(self) -> None:
+        """A list of many experiments is small, and what is kept of its user for each of them is not."""
+        bytes_max, users, visits = 10_000, 100, 3
+        bench = Bench(commit_users_max=1_000, commit_bytes_max=bytes_max, commit_ms=1_000, records_max=10)
+        bench.engine = engine_of(SETTINGS, experiments=ExperimentRules(idle_ms=FOR_EVER_MS))
+        bench.replace_worker()
+        for visit in range(visits):
+            experiments = tuple((f"e{visit}-{number}", "a") for number in range(16))
+            for number in range(users):
+                shown = Impression(f"{visit}-{number}", f"u{number}", START_MS + visit * 1_000, ("a",), experiments)
+                bench.logs.append(Input(SETTINGS.inputs[0], 0), native(shown))
+            bench.click(visit * 1_000, user="end")
+        for _ in bench.turns_until(lambda: bench.offsets == [visits * users, visits], seconds=2.0):
+            pass
+        totals = [commit.changes.totals for commit in bench.store.written if commit.changes.totals]
+        sizes = [sum(map(len, each.values())) for each in totals]
+        assert sum(map(len, totals)) > users
+        assert max(sizes[1:]) < 3 * bytes_max, "what is due comes on top, and each visit adds experiments"
+        assert_exact(bench.store, bench.logs, bench.engine)
+
     def test_a_record_that_is_larger_than_the_bound_is_committed_alone(self) -> None:
         bench = Bench(commit_users_max=1_000, commit_bytes_max=100, commit_ms=1_000_000)
         bench.show(0, 1, 2)

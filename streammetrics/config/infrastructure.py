@@ -194,7 +194,13 @@ class WorkerSettings(Section):
         " takes less.",
         most=60_000,
     )
-    commit_users_max: Whole = whole(8_000, "Most users that one commit writes; reaching it commits early.", 1, 100_000)
+    commit_users_max: Whole = whole(
+        8_000,
+        "Most users that one commit writes; reaching it commits early. Fewer where their totals in experiments would have more than"
+        " commit_bytes_max, as those of the commit before tell.",
+        1,
+        100_000,
+    )
     commit_bytes_max: Whole = whole(
         33_554_432,
         "Most bytes of the records of one commit and of the large users (4 KiB of state and more) whom they concern; reaching it commits"

@@ -123,7 +123,7 @@ class Timed:
     """One task stepped by hand as the service does, with the engine's share of the time kept apart."""
 
     def __init__(self, engine: Engine, users_max: int) -> None:
-        self.engine, self.users_max = engine, users_max
+        self.engine, self.users_max, self.rules = engine, users_max, WorkerRules()
         self.store = MemoryStore()
         self.claim = self.store.claim(0, "bench")
         self.state: TaskState = engine.open(None, {}, ())
@@ -136,7 +136,8 @@ class Timed:
         began = time.process_time()
         needs = engine.needs(state, batch)
         asked = time.process_time()
-        loaded = self.store.load(0, needs.users, WorkerRules().due_wanted(needs.due_before_ms), needs.totals)
+        due_wanted = self.rules.due_wanted(needs.due_before_ms, self.rules.commit_users_max)
+        loaded = self.store.load(0, needs.users, due_wanted, needs.totals)
         answered = time.process_time()
         due = engine.take(state, needs, loaded.users, loaded.due, loaded.next_due_ms, totals=loaded.totals)
         engine.step(state, batch, due, flush=flush)

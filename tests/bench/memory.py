@@ -41,7 +41,7 @@ class Task:
         self.claim = store.claim(0, "bench")
         self.state = self.engine.open(None, {}, ())
         self.seq, self.offsets = 0, [0, 0]
-        self.cached_max = WorkerRules().cached_users_max
+        self.rules = WorkerRules()
 
     def take(self, topic: int, events: list[Event]) -> None:
         self.offsets[topic] += len(events)
@@ -50,7 +50,8 @@ class Task:
 
     def step(self, batch: Arrived | None) -> None:
         needs = self.engine.needs(self.state, batch)
-        loaded = self.store.load(0, needs.users, WorkerRules().due_wanted(needs.due_before_ms), needs.totals)
+        due_wanted = self.rules.due_wanted(needs.due_before_ms, self.rules.commit_users_max)
+        loaded = self.store.load(0, needs.users, due_wanted, needs.totals)
         due = self.engine.take(self.state, needs, loaded.users, loaded.due, loaded.next_due_ms, totals=loaded.totals)
         self.engine.step(self.state, batch, due)
 
@@ -61,7 +62,7 @@ class Task:
         self.seq += 1
         if self.store.commit(Commit(0, self.claim.epoch, "bench", self.seq, save.changes)) is not Outcome.WRITTEN:
             raise WrongAnswerError("a commit was refused")
-        self.engine.forget(self.state, self.cached_max)
+        self.engine.forget(self.state, self.rules.cached_users_max)
 
 
 def come(task: Task, users: int, start_ms: int) -> None:
