@@ -2,7 +2,7 @@
 
 PYTHON ?= python3
 PYTEST_FLAGS ?=
-# Processes for the unit tests.
+# Processes for the tests that need no server.
 WORKERS ?= auto
 # Processes for the integration tests, a file in one of them, each with servers of its own: much of their time is waiting. The files come
 # in order, because the one that waits longest is an early one.
@@ -21,7 +21,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup servers golden test test-unit test-golden test-deploy test-integration test-wheel test-lowest lint lint-deploy dist dashboards demo story stack stack-regress stack-down bench bench-aa bench-metrics clean
+.PHONY: help setup servers golden test test-unit test-commands test-golden test-deploy test-integration test-wheel test-lowest lint lint-deploy dist dashboards demo story stack stack-regress stack-down bench bench-aa bench-metrics clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,13 +49,16 @@ servers: setup ## install what the integration tests and benchmarks run against:
 golden: setup ## install the libraries that the metric core is compared with, in an environment of their own (2.4 GB)
 	@$(RUN) tests.metrics.golden.environment
 
-test: setup servers golden lint test-unit test-golden test-deploy test-integration ## everything: the line for a newcomer, and what CI runs
+test: setup servers golden lint test-unit test-commands test-golden test-deploy test-integration ## everything: the line for a newcomer, and what CI runs
 
 # Those of the tests that need something installed beyond pip.
 APART := --ignore tests/integration --ignore tests/deploy --ignore tests/metrics/golden
 
-test-unit: setup ## the tests that need no server, with the examples of the docstrings (a minute)
-	$(RUN) pytest --numprocesses $(WORKERS) --dist worksteal $(APART) $(PYTEST_FLAGS)
+test-unit: setup ## the tests that need no server, with the examples of the docstrings (within a minute)
+	$(RUN) pytest --numprocesses $(WORKERS) --dist worksteal $(APART) --ignore tests/commands $(PYTEST_FLAGS)
+
+test-commands: setup ## each command as people start it, without servers (half a minute)
+	$(RUN) pytest tests/commands --numprocesses $(WORKERS) --dist worksteal $(PYTEST_FLAGS)
 
 test-golden: setup golden ## the metric core against trec_eval, scikit-learn, ranx, LensKit, torchmetrics and RecTools themselves
 	$(RUN) pytest tests/metrics/golden $(PYTEST_FLAGS)
@@ -79,10 +82,10 @@ dist: setup ## the sdist and the wheel, in dist
 	rm -rf dist
 	$(RUN) build --no-isolation --outdir dist
 
-test-wheel: setup dist ## the unit tests against the wheel of dist, away from the sources
+test-wheel: setup dist ## the tests that need no server against the wheel of dist, away from the sources
 	$(RUN) tests.deploy.wheel dist/*.whl
 
-test-lowest: ## the unit tests with the least versions that pyproject.toml allows (needs uv)
+test-lowest: ## the tests that need no server with the least versions that pyproject.toml allows (needs uv)
 	$(PYTHON) -m venv --clear .cache/lowest
 	uv pip install --quiet --python .cache/lowest/bin/python --resolution lowest-direct --editable '.[dev]'
 	.cache/lowest/bin/python -m pytest --numprocesses $(WORKERS) $(APART) $(PYTEST_FLAGS)
