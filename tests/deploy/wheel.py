@@ -1,4 +1,4 @@
-"""The unit tests against the wheel as it would be installed: `python -m tests.deploy.wheel dist/streammetrics-….whl [pytest's words]`.
+"""The tests without servers against the wheel as it is installed: `python -m tests.deploy.wheel dist/streammetrics-….whl [pytest's words]`.
 
 The tests are copied away from the sources, so that nothing but the installed package can be imported.
 """
