@@ -164,12 +164,12 @@ class Commit:
         >>> commit.judge(2, "another's", 7).value, commit.judge(3, "another's", 7).value
         ('fenced', 'fenced')
 
-        A store that has lost the claim itself, with the end of what it had written, must be read again:
+        A store that has lost the claim itself, with the end of what it had written or with all of it, must be read again:
 
         >>> commit.judge(1, "mine", 7).value, commit.judge(0, None, 0).value
-        ('conflict', 'fenced')
+        ('conflict', 'conflict')
         """
-        if epoch == 0 or self.epoch < epoch:
+        if self.epoch < epoch:
             return Outcome.FENCED
         if self.epoch > epoch:
             return Outcome.CONFLICT

@@ -7,6 +7,10 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Self
 
+import structlog
+
+log = structlog.get_logger("streammetrics.commands.threads")
+
 END_SECONDS: Final = 10.0
 """How long a thread is waited for that was told to end."""
 
@@ -28,6 +32,7 @@ class Part:
             self._body(self._stop)
         except BaseException as error:
             self._failure = error
+            log.error(f"the {self._thread.name} cannot go on, so all is told to stop", error=str(error))
             self._stop_all.set()
 
     def end(self) -> None:

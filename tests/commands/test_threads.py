@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 
 import pytest
+import structlog
 
 from streammetrics.commands.threads import Part
 
@@ -28,6 +30,12 @@ def test_what_one_cannot_go_on_after_stops_all_and_is_raised_at_its_end() -> Non
     stop_all = threading.Event()
     with pytest.raises(ValueError, match="cannot go on"), Part("failing", failing, stop_all):
         assert stop_all.wait(30)
+
+
+def test_why_all_is_told_to_stop_is_in_the_log() -> None:
+    with structlog.testing.capture_logs() as lines, contextlib.suppress(ValueError), Part("failing", failing, threading.Event()):
+        pass
+    assert [(line["event"], line["error"]) for line in lines] == [("the failing cannot go on, so all is told to stop", "cannot go on")]
 
 
 def test_an_error_of_the_block_itself_is_the_one_that_is_told() -> None:

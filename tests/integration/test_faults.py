@@ -24,7 +24,7 @@ from streammetrics.state import decode_control
 from tests.faults import EXECUTED, JUDGED, ReplyThief
 from tests.integration.pipeline import HOUR_MS, PARTITIONS, Pipeline, Service, start_ms
 from tests.servers.kafka import KafkaBroker
-from tests.servers.process import wait_until
+from tests.servers.process import ServerError, wait_until
 from tests.servers.redis import RedisCluster, RedisServer
 
 SEED = 20
@@ -321,6 +321,21 @@ def test_a_redis_that_loses_everything_stops_the_worker_with_the_reason(pipeline
             client.flushall()
         assert service.wait_for_exit() == 1
         assert "the store has lost all state of task" in service.log
+        assert "another worker" not in service.log
+
+
+@pytest.mark.parametrize("name", ["users", "due"])  # one that whoever shows numbers reads, and one that he does not
+def test_a_redis_that_loses_a_key_stops_the_worker_with_its_name(pipeline: Pipeline, redis_of_its_own: RedisServer, name: str) -> None:
+    with running(pipeline, 1) as (service,), Stream(pipeline):
+        wait_for_commits(pipeline, 100)
+        key = getattr(TaskKeys.of(pipeline.name, 0), name)
+        with redis_of_its_own.client() as client:
+            assert client.delete(key) == 1
+        assert service.wait_for_exit() == 1
+        assert f"Redis has lost a part of the state of task 0: {key} is gone" in service.log
+        for _ in range(2):
+            with pytest.raises(ServerError, match="lost a part of the state of task 0"):
+                service.start()
 
 
 def assert_same_process(service: Service) -> None:

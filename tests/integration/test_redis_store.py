@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import re
 import subprocess
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -200,13 +201,51 @@ def test_a_server_that_hangs_is_an_error_with_the_setting_to_look_at(store: Redi
     assert owner.view().mark.seq == 1
 
 
-def test_a_server_that_lost_all_fences_the_owner_and_is_claimed_anew(store: RedisStore, redis_url: str) -> None:
+def test_a_server_that_lost_all_is_a_conflict_and_is_claimed_anew(store: RedisStore, redis_url: str) -> None:
     owner = Owner(store, 0)
     owner.must_commit(users={"a": b"1"})
     with redis.from_url(redis_url) as client:
         client.flushdb()
-    assert owner.commit() is Outcome.FENCED
+    assert owner.commit() is Outcome.CONFLICT
     assert store.claim(0, "next").control is None
+
+
+@pytest.mark.parametrize("name", TaskKeys._fields[1:])
+def test_a_key_that_is_gone_is_an_error_and_is_not_made_anew(store: RedisStore, redis_url: str, namespace: str, name: str) -> None:
+    owner = Owner(store, 0)
+    owner.must_commit(users={"a": b"1"}, due={"a": 1}, panes={0: b"p"}, totals={"a": b"t"}, experiments={"x": b"e"})
+    lost = getattr(TaskKeys.of(namespace, 0), name)
+    commit = owner.next(users={"b": b"1"}, due={"b": 1}, panes={60: b"p"}, totals={"b": b"t"}, experiments={"y": b"e"})
+    asked: list[Callable[[], object]] = [lambda: store.commit(commit), lambda: store.claim(0, "next")]
+    if name in ("users", "panes", "experiments"):
+        asked.append(owner.view)
+    with redis.from_url(redis_url) as client:
+        assert client.delete(lost) == 1
+        for ask in asked:
+            with pytest.raises(StateError, match=rf"lost a part of the state of task 0: {re.escape(lost)} is gone.*new redis\.namespace"):
+                ask()
+        assert client.exists(lost) == 0
+
+
+def test_what_a_broken_off_deletion_left_is_not_counted_on(store: RedisStore, redis_url: str, namespace: str) -> None:
+    owner = Owner(store, 0)
+    owner.must_commit(users={"a": b"1"}, due={"a": 1}, panes={0: b"p"}, totals={"a": b"t"}, experiments={"x": b"e"})
+    keys = TaskKeys.of(namespace, 0)
+    with redis.from_url(redis_url) as client:
+        client.delete(keys.ctl)
+        assert owner.commit() is Outcome.CONFLICT
+        for ask in (lambda: store.claim(0, "next"), owner.view):
+            with pytest.raises(StateError, match=rf"{re.escape(keys.users)}.*streammetrics namespaces delete {namespace}"):
+                ask()
+        assert client.exists(keys.ctl) == 0
+
+
+def test_a_claim_that_was_broken_off_is_made_by_the_next(store: RedisStore, redis_url: str, namespace: str) -> None:
+    with redis.from_url(redis_url) as client:
+        client.hset(TaskKeys.of(namespace, 0).ctl, "seq", "0")
+        client.hset(TaskKeys.of(namespace, 0).users, "_", "")
+    assert store.view([0], {}, {}) == {}
+    Owner(store, 0).must_commit(users={"a": b"1"})
 
 
 def test_a_store_made_before_its_server_serves_once_the_server_runs(namespace: str) -> None:
@@ -349,6 +388,10 @@ def test_keys_of_another_program_are_refused_before_anything_is_written(store: R
             with pytest.raises(StateError, match=r"redis\.namespace"):
                 store.claim(0, "a")
             assert client.keys() == [key.encode()]
+            if key not in (TaskKeys.of(namespace, 0).due, TaskKeys.of(namespace, 0).totals):  # which readers do not look at
+                with pytest.raises(StateError, match="WRONGTYPE") as caught:
+                    store.view([0], {}, {})
+                assert "EVAL" not in str(caught.value)
 
 
 def test_another_layout_of_the_keys_is_refused_with_the_way_out(store: RedisStore, redis_url: str, namespace: str) -> None:

@@ -81,8 +81,9 @@ class Interrupted(Commit):
 def test_the_judge_sees_what_was_asked_for(server: RedisServer) -> None:
     with server.client() as client:
         client.hset("k", "f", "v")
-        assert transact(client, "k", ("HMGET", "k", "f", "g"), lambda seen: (seen, [("HSET", "k", "f", "w")])) == ["v", None]
-        assert transact(client, "k", ("HGET", "k", "f"), lambda seen: (seen, ())) == "w"
+        looks = [("HMGET", "k", "f", "g"), ("HLEN", "k")]
+        assert transact(client, "k", looks, lambda seen: (seen, [("HSET", "k", "f", "w")])) == [["v", None], 1]
+        assert transact(client, "k", [("HGET", "k", "f")], lambda seen: (seen, ())) == ["w"]
 
 
 def test_an_owner_who_loses_his_task_between_judgement_and_writing_writes_nothing(store: RedisStore, owner: Owner) -> None:
@@ -159,11 +160,14 @@ def test_a_right_taken_away_after_the_claim_leaves_a_commit_unwritten(server: Re
         reader.close()
 
 
-def test_what_is_carried_out_in_part_is_said_and_not_tried_again(owner: Owner, server: RedisServer, namespace: str) -> None:
+def test_what_is_carried_out_in_part_is_said_and_not_tried_again(
+    store: RedisStore, owner: Owner, server: RedisServer, namespace: str
+) -> None:
     with server.client() as other:
-        other.set(TaskKeys.of(namespace, 0).users, "another program's")
+        users = TaskKeys.of(namespace, 0).users
+        commit = Interrupted(owner.next(**CHANGES), lambda: other.set(users, "another program's"))
         with pytest.raises(StateError, match=r"carried out a commit in part \(.*WRONGTYPE.*begin anew with a new redis\.namespace"):
-            owner.commit(**CHANGES)
+            store.commit(commit)
 
 
 def test_a_connection_is_given_back_clean(store: RedisStore, owner: Owner, server: RedisServer) -> None:

@@ -2,8 +2,9 @@
 --
 -- KEYS  ctl, users, due, panes, totals, experiments of one task (one hash tag, so one slot)
 -- ARGV  the owner's token, the version of the keys' layout
--- Answers {version}, if the stored layout is another; else {version, epoch, seq, control or nil, starts, fields of panes read, their
--- values, fields and values of experiments, the bytes of the largest user ever written or nil}.
+-- Answers {version}, if the stored layout is another; {version, keys}, if these keys of a claimed task are gone; {nil, keys}, if nobody
+-- has claimed the task, and these hold something; else {version, epoch, seq, control or nil, starts, fields of panes read, their values,
+-- fields and values of experiments, the bytes of the largest user ever written or nil}.
 
 local CHUNK = 4000 -- arguments of one call: Lua's stack ends at 8000
 
@@ -17,9 +18,23 @@ local stored = redis.call('HMGET', ctl, 'version', 'epoch', 'token', 'seq', 'con
 if stored[1] and stored[1] ~= version then
     return { stored[1] }
 end
-redis.call('HLEN', users)
-redis.call('ZCARD', due)
-redis.call('HLEN', totals)
+local sizes = {
+    [users] = redis.call('HLEN', users), [due] = redis.call('ZCARD', due), [panes] = redis.call('HLEN', panes),
+    [totals] = redis.call('HLEN', totals), [experiments] = redis.call('HLEN', experiments)
+}
+local gone, left = {}, {}
+for _, key in ipairs({ users, due, panes, totals, experiments }) do
+    if sizes[key] == 0 then
+        gone[#gone + 1] = key
+    elseif sizes[key] > 1 then -- more than the placeholder
+        left[#left + 1] = key
+    end
+end
+if stored[2] and #gone > 0 then -- a claim makes all of them before it gives an epoch
+    return { stored[1], gone }
+elseif not stored[2] and #left > 0 then
+    return { false, left }
+end
 local cells = redis.call('HGETALL', experiments)
 local starts, wanted = {}, {}
 local from, reaches_from = tonumber(stored[6] or ''), tonumber(stored[7] or '')

@@ -154,6 +154,15 @@ def send(client: Client, *command: Any) -> Any:
     return client.execute_command(*command)  # type: ignore[no-untyped-call]  # the client's own types end here
 
 
+def answers_of(pipeline: Any) -> list[Any]:
+    """What a single server answers to a pipeline. Raises the first error as the server gave it; the client would add the command to it."""
+    answers: list[Any] = pipeline.execute(raise_on_error=False)
+    for answer in answers:
+        if isinstance(answer, Exception):
+            raise answer
+    return answers
+
+
 class Meaning(NamedTuple):
     """What an error means: known by its kind, or by words that it holds (inside scripts and cluster errors the kind is lost)."""
 

@@ -58,13 +58,9 @@ class Namespace:
         return [key for keys in self.keys.values() for key in keys]
 
     def in_order_of_deletion(self) -> Iterator[Sequence[str]]:
-        """Keys of one slot each: first those that a commit looks at, so that none comes half way, and last what names the namespace."""
-        for tag, keys in self.keys.items():
-            if tag != META and (first := [key for key in keys if key.endswith(":ctl")]):
-                yield first
+        """The keys of one slot each, so that of a task all go at once or none does, and last what names the namespace."""
         for tag in sorted(self.keys, key=lambda tag: tag == META):
-            if rest := [key for key in self.keys[tag] if tag == META or not key.endswith(":ctl")]:
-                yield rest
+            yield self.keys[tag]
 
 
 class RedisNamespaces:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 import redis
 from redis.exceptions import NoScriptError
 
-from streammetrics.adapters.redis.client import Client, LazyClient, RedisConnection, require_files, send, speaking
+from streammetrics.adapters.redis.client import Client, LazyClient, RedisConnection, answers_of, require_files, send, speaking
 from streammetrics.adapters.redis.facts import RedisFacts, merged, read_facts
 from streammetrics.adapters.redis.transaction import Command, transact
 from streammetrics.errors import StateError
@@ -84,7 +84,7 @@ class RedisStore:
     """A `Store` in Redis >= 6.2, Valkey or Redis Cluster; see `streammetrics.ports`. Usable from several threads.
 
     Nothing is sent before the first call. Raises ConfigError when it is made with a certificate file that cannot be read;
-    later StoreError when Redis cannot serve, StateError when keys of another program or layout stand in the way.
+    later StoreError when Redis cannot serve, StateError when keys of another program or layout stand in the way, or some are gone.
     """
 
     def __init__(self, settings: RedisConnection) -> None:
@@ -100,7 +100,7 @@ class RedisStore:
     def claim(self, task: int, token: str) -> Claim:
         keys = self._keys(task)
         answer = self._ask(lambda client: self._claim(client, keys, (token, LAYOUT_VERSION)))
-        self._require_layout(task, answer[0])
+        self._require_whole(task, answer)
         _, epoch, seq, control, starts, fields_read, values, cells, largest = answer
         self._largest[task] = int(largest) if largest is not None else 0 if control is None else inf
         panes, reaches = _panes(fields_read, values)
@@ -134,18 +134,29 @@ class RedisStore:
         return Loaded(found, first, next_due_ms, found_sums, tuple(asked[read:]))
 
     def commit(self, commit: Commit) -> Outcome:
-        """See `Store.commit`. What is queued by MULTI goes through whole, or not at all when `ctl` has changed since it was judged."""
+        """See `Store.commit`. What is queued by MULTI goes through whole, or not at all when `ctl` has changed since it was judged.
+
+        Raises StateError when one of the other keys is gone, which a claim has made and nobody deletes: it would be made again with
+        what this commit changes in it.
+        """
         keys = self._keys(commit.task)
         largest = max(self._largest.get(commit.task, inf), *map(len, commit.changes.users.values()), 0)
         self._largest[commit.task] = largest
         writes = _writes(keys, commit, largest)
 
-        def judge(stored: Sequence[bytes | None]) -> tuple[Outcome, Sequence[Command]]:
-            epoch, token, seq = stored
-            outcome = commit.judge(int(epoch or 0), None if token is None else token.decode(), int(seq or 0))
-            return outcome, writes if outcome is Outcome.WRITTEN else ()
+        sized = keys[1:]
+        looks = [("HMGET", keys.ctl, "epoch", "token", "seq"), *(("ZCARD" if key == keys.due else "HLEN", key) for key in sized)]
 
-        return self._ask(lambda client: transact(client, keys.ctl, ("HMGET", keys.ctl, "epoch", "token", "seq"), judge))
+        def judge(stored: Sequence[Any]) -> tuple[Outcome, Sequence[Command]]:
+            (epoch, token, seq), *sizes = stored
+            outcome = commit.judge(int(epoch or 0), None if token is None else token.decode(), int(seq or 0))
+            if outcome is not Outcome.WRITTEN:
+                return outcome, ()
+            if gone := [key for key, size in zip(sized, sizes, strict=True) if not size]:
+                raise _lost(commit.task, gone)
+            return outcome, writes
+
+        return self._ask(lambda client: transact(client, keys.ctl, looks, judge))
 
     def view(
         self,
@@ -157,7 +168,11 @@ class RedisStore:
         """See `Store.view`; each task is seen as of one instant, several tasks as of several."""
         asked, bounds = list(tasks), (panes_from_ms, reaches_from_ms)
         questions = [
-            (self._keys(task), [*map(str, since.get(task, ("", ""))), *(_or_empty(bound.get(task)) for bound in bounds)]) for task in asked
+            (
+                self._keys(task),
+                [*map(str, since.get(task, ("", ""))), *(_or_empty(bound.get(task)) for bound in bounds), LAYOUT_VERSION],
+            )
+            for task in asked
         ]
         answers = self._ask(
             lambda client: self._views(client, [((keys.ctl, keys.users, keys.panes, keys.experiments), args) for keys, args in questions])
@@ -165,8 +180,8 @@ class RedisStore:
         views = {}
         for task, answer in zip(asked, answers, strict=True):
             if answer is not None:
-                version, token, seq, anew, control, users, fields, values, cells = answer
-                self._require_layout(task, version)
+                self._require_whole(task, answer)
+                _, token, seq, anew, control, users, fields, values, cells = answer
                 panes, reaches = _panes(fields, values)
                 views[task] = TaskView(Mark(token.decode(), int(seq)), control, panes, users, _cells(cells), reaches, bool(anew))
         return views
@@ -179,7 +194,7 @@ class RedisStore:
             with client.pipeline(transaction=False) as pipeline:
                 for keys, args in questions[start : start + VIEWS_MAX]:
                     send(pipeline, "EVAL", self._view.text, len(keys), *keys, *args)
-                answers += pipeline.execute()
+                answers += answers_of(pipeline)
         return answers
 
     def announce(self, partitions: int) -> int | None:
@@ -231,13 +246,43 @@ class RedisStore:
     def _keys(self, task: int) -> TaskKeys:
         return TaskKeys.of(self.settings.namespace, task)
 
-    def _require_layout(self, task: int, version: bytes) -> None:
-        if version.decode() != LAYOUT_VERSION:
+    def _require_whole(self, task: int, answer: Sequence[Any]) -> None:
+        """Raise StateError for what `claim.lua` and `view.lua` answer instead of what they read."""
+        version, *keys = answer
+        if not keys:
             raise StateError(
                 f"the keys of task {task} under redis.namespace = {self.settings.namespace} have layout {version.decode()}, this program "
                 f"knows layout {LAYOUT_VERSION}",
                 "run the version that wrote them, or begin anew with a new redis.namespace",
             )
+        if len(answer) == 2:
+            names = [key.decode() for key in keys[0]]
+            raise _lost(task, names) if version is not None else _left(task, names, self.settings.namespace)
+
+
+def _lost(task: int, keys: Sequence[str]) -> StateError:
+    return StateError(
+        f"Redis has lost a part of the state of task {task}: {_named(keys)} gone, by eviction or by hand, and what would be counted on "
+        "without would be wrong",
+        "restore it from a backup, or begin anew with a new redis.namespace",
+    )
+
+
+def _left(task: int, keys: Sequence[str], namespace: str) -> StateError:
+    return StateError(
+        f"Redis holds a part of the state of task {task}: {_named(keys)} there, and the key that says how far it was counted is not; a "
+        "deletion was broken off, or Redis has lost it",
+        f"delete what is left with `streammetrics namespaces delete {namespace}`, or restore all of it from a backup",
+    )
+
+
+def _named(keys: Sequence[str]) -> str:
+    """Keys with their verb.
+
+    >>> _named(["{sm:0}:due"]), _named(["{sm:0}:due", "{sm:0}:panes"])
+    ('{sm:0}:due is', '{sm:0}:due, {sm:0}:panes are')
+    """
+    return f"{', '.join(keys)} {'is' if len(keys) == 1 else 'are'}"
 
 
 def _read(client: Client, questions: Sequence[tuple[str, Sequence[str]]]) -> list[list[bytes | None]]:

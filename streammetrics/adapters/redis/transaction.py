@@ -31,6 +31,8 @@ from streammetrics.errors import StateError
 
 Command = Sequence[str | bytes | int]
 Verdict = TypeVar("Verdict")
+Judge = Callable[[list[Any]], tuple[Verdict, Sequence[Command]]]
+"""From what was read to a verdict on it and the commands to carry out."""
 
 PASSING = (ConnectionError, TimeoutError, WatchError, AskError, TryAgainError, ClusterDownError, SlotNotCoveredError)
 """Troubles after which all is sent again, from WATCH on; whether the last time took effect is for the judge to see. MOVED is an ASK."""
@@ -39,14 +41,14 @@ ASKING: Command = ("ASKING",)
 """Opens the way to keys that are moving here, for the command after it; before MULTI, for all up to EXEC."""
 
 
-def transact(client: Client, key: str, look: Command, judge: Callable[[Any], tuple[Verdict, Sequence[Command]]]) -> Verdict:
-    """Ask `look`, which reads `key`; give its answer to `judge`; carry out the commands it returns, if `key` is still the same.
+def transact(client: Client, key: str, looks: Sequence[Command], judge: Judge[Verdict]) -> Verdict:
+    """Ask `looks`, which read; give their answers to `judge`; carry out the commands it returns, if `key` is still the same.
 
-    All keys lie in the slot of `key`. Returns the judge's verdict on what was there. The judge may be asked several times. Raises
-    StateError when some of the commands were carried out and others not.
+    All that is read and written lies in the slot of `key`. Returns the judge's verdict on what was there. The judge may be asked several
+    times. Raises what it raises, and StateError when some of the commands were carried out and others not.
     """
     route = _Route(client, key)
-    return resending(*PASSING).call_with_retry(lambda: _once(route, look, judge), route.find)
+    return resending(*PASSING).call_with_retry(lambda: _once(route, looks, judge), route.find)
 
 
 class _Route:
@@ -103,14 +105,14 @@ class _Watch:
         self._connection.deregister_connect_callback(self.refuse)
 
 
-def _once(route: _Route, look: Command, judge: Callable[[Any], tuple[Verdict, Sequence[Command]]]) -> Verdict:
+def _once(route: _Route, looks: Sequence[Command], judge: Judge[Verdict]) -> Verdict:
     route.reached = False
     pool: Any = route.server().connection_pool
     connection = pool.get_connection()
     route.reached, clean = True, False
     try:
         with _Watch(connection):
-            verdict, commands = judge(_begin(connection, [("WATCH", route.key), look, ("MULTI",)], route.asking))
+            verdict, commands = judge(_begin(connection, [("WATCH", route.key), *looks, ("MULTI",)], route.asking))
             if commands:
                 _execute(connection, [*commands, ("EXEC",)])
                 clean = True
@@ -121,11 +123,14 @@ def _once(route: _Route, look: Command, judge: Callable[[Any], tuple[Verdict, Se
         pool.release(connection)
 
 
-def _begin(connection: Any, commands: Sequence[Command], asking: bool) -> Any:
-    """Watch and read. MULTI is answered before anything is to be queued: without it, all that follows would be carried out at once."""
+def _begin(connection: Any, commands: Sequence[Command], asking: bool) -> list[Any]:
+    """Watch and read: what was read.
+
+    MULTI is answered before anything is to be queued: without it, all that follows would be carried out at once.
+    """
     answers = _talk(connection, [part for command in commands for part in ((ASKING, command) if asking else (command,))])
     _raise_first(answers)
-    return answers[-3 if asking else -2]
+    return answers[3:-1:2] if asking else answers[1:-1]
 
 
 def _execute(connection: Any, commands: Sequence[Command]) -> None:

@@ -1,16 +1,35 @@
 -- Reads one task's committed state as of one instant, for display.
 --
 -- KEYS  ctl, users, panes, experiments of one task (one hash tag, so one slot)
--- ARGV  the owner's token and the seq that the reader has already or '' twice, the least start wanted of panes or '', that of reaches or ''
--- Answers nil, if there is nothing new; else {version, token, seq, 1 or 0, control, number of users, fields of panes, their values, fields
--- and values of experiments}. With 1, what the reader has is of another claim, or lost, and the least starts do not count.
+-- ARGV  the owner's token and the seq that the reader has already or '' twice, the least start wanted of panes or '', that of reaches or
+-- '', the version of the keys' layout
+-- Answers nil, if there is nothing new; {version}, if the stored layout is another; {version, keys}, if these keys of a claimed task are
+-- gone; {nil, keys}, if nobody has claimed the task, and these hold something; else {version, token, seq, 1 or 0, control, number of
+-- users, fields of panes, their values, fields and values of experiments}. With 1, what the reader has is of another claim, or lost, and
+-- the least starts do not count.
 
 local CHUNK = 4000 -- arguments of one call: Lua's stack ends at 8000
 
 local ctl, users, panes, experiments = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local stored = redis.call('HMGET', ctl, 'version', 'token', 'seq', 'control')
+local stored = redis.call('HMGET', ctl, 'version', 'token', 'seq', 'control', 'epoch')
 local token, seq = ARGV[1], ARGV[2]
-if not stored[4] or (stored[2] == token and stored[3] == seq) then
+if stored[1] and stored[1] ~= ARGV[5] then
+    return { stored[1] }
+end
+local sizes = { [users] = redis.call('HLEN', users), [panes] = redis.call('HLEN', panes), [experiments] = redis.call('HLEN', experiments) }
+local gone, left = {}, {}
+for _, key in ipairs({ users, panes, experiments }) do
+    if sizes[key] == 0 then
+        gone[#gone + 1] = key
+    elseif sizes[key] > 1 then -- more than the placeholder
+        left[#left + 1] = key
+    end
+end
+if stored[5] and #gone > 0 then -- a claim makes all of them before it gives an epoch
+    return { stored[1], gone }
+elseif not stored[5] and #left > 0 then
+    return { false, left }
+elseif not stored[4] or (stored[2] == token and stored[3] == seq) then
     return false
 end
 local anew = seq ~= '' and (stored[2] ~= token or tonumber(stored[3]) < tonumber(seq))
@@ -34,6 +53,6 @@ for first = 1, #fields, CHUNK do
     end
 end
 return {
-    stored[1], stored[2], stored[3], anew and 1 or 0, stored[4], redis.call('HLEN', users) - 1, fields, read,
+    stored[1], stored[2], stored[3], anew and 1 or 0, stored[4], sizes[users] - 1, fields, read,
     redis.call('HGETALL', experiments)
 }
