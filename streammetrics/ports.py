@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from streammetrics.changes import Changes
+from streammetrics.errors import StateError
 
 NO_BOUNDS: Mapping[int, int | None] = MappingProxyType({})
 
@@ -241,6 +242,14 @@ class TaskView:
     anew: bool = False
 
 
+def lost_view(task: int) -> StateError:
+    """What every store says to a reader who knows a commit of a task of which nothing is committed any more."""
+    return StateError(
+        f"the store has lost all state of task {task}, which was shown: it was flushed, or the namespace deleted",
+        "restore it and start again, or start again to show what is counted anew",
+    )
+
+
 class StoreNode(NamedTuple):
     """One server of a store, and how safe state is there; None for what it would not say. A limit of 0 bytes is none.
 
@@ -289,7 +298,8 @@ class Store(Protocol):
         """Read committed state for display. A task whose mark equals `since[task]`, or that was never committed, is absent.
 
         `panes_from_ms[task]`: panes with start >= it are returned; None or absent: all that are stored. So with `reaches_from_ms`.
-        Where `since[task]` is of another claim, or of a later commit, the bounds do not count: see `TaskView.anew`.
+        Where `since[task]` is of another claim, or of a later commit, the bounds do not count: see `TaskView.anew`. Raises StateError
+        where there is a mark, and nothing committed any more.
         """
         ...
 

@@ -11,11 +11,12 @@ from collections.abc import Callable
 
 import structlog
 
-from streammetrics.errors import StoreError
+from streammetrics.errors import StateError, StoreError
 from streammetrics.ledger import Ledger
 from streammetrics.ports import Clock, Store
 from streammetrics.reading import read_all, settle_due
 from streammetrics.report import Report
+from streammetrics.shown_text import counted
 from streammetrics.vitals import Vitals
 from streammetrics.work import Outage
 
@@ -49,14 +50,23 @@ class Publisher:
         self._looked_seconds: float | None = None
 
     def publish(self) -> Report | None:
-        """Read what has changed and publish; None while nobody has said how many tasks there are."""
-        if self._tasks is None:
-            self._tasks = self._store.partitions()
-            if self._tasks is None:
-                return None
-        read_all(self._store, self._ledger, self._tasks)
-        settle_due(self._store, self._ledger, self._tasks)
-        report = self._ledger.report(self._tasks)
+        """Read what has changed and publish; None while nobody has said how many tasks there are.
+
+        Raises StateError when what was shown before is not there any more: what is left of it would be shown as the whole.
+        """
+        tasks = self._store.partitions()
+        if tasks != self._tasks is not None:
+            raise StateError(
+                f"the namespace was made for {counted(self._tasks, 'task')}, and now "
+                f"{'for no number' if tasks is None else f'for {tasks}'}: it was deleted or flushed while it was shown",
+                "start again to show what is counted anew",
+            )
+        if tasks is None:
+            return None
+        self._tasks = tasks
+        read_all(self._store, self._ledger, tasks)
+        settle_due(self._store, self._ledger, tasks)
+        report = self._ledger.report(tasks)
         self._on_report(report)
         return report
 

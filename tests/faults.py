@@ -233,7 +233,9 @@ class FaultyStore:
         """Take back the last claims and commits of a task; all others stand."""
         done = self._done.get(task, [])
         del done[max(0, len(done) - count) :]
-        self._inner = MemoryStore()
+        tasks, self._inner = self._inner.partitions(), MemoryStore()
+        if tasks is not None:
+            self._inner.announce(tasks)
         for other, deeds in self._done.items():
             for deed in deeds:
                 if isinstance(deed, Commit):

@@ -94,6 +94,21 @@ def test_nothing_is_published_before_anybody_said_how_many_tasks_there_are() -> 
     assert shown == []
 
 
+@pytest.mark.parametrize("tasks", [None, 1, 3])
+def test_a_namespace_that_was_made_anew_meanwhile_is_not_shown_as_the_former_one(tasks: int | None) -> None:
+    class Anew(MemoryStore):
+        def partitions(self) -> int | None:
+            return tasks if shown else super().partitions()
+
+    store, shown = Anew(), []
+    committed(store, tasks=2)
+    publisher = publisher_of(store, shown)[0]
+    publisher.publish()
+    with pytest.raises(StateError, match=r"for 2 tasks, and now .*deleted or flushed"):
+        publisher.publish()
+    assert len(shown) == 1
+
+
 def test_windows_wait_for_the_tasks_that_have_not_committed() -> None:
     store, shown = MemoryStore(), []
     committed(store, tasks=2)
@@ -274,8 +289,10 @@ def test_who_lives_through_a_loss_of_commits_shows_what_one_shows_who_starts_afr
             if deed == "lose and claim":
                 machine.open()
         if publishes:
+            if lives.marks and not store.view([0], {}, {}):
+                with pytest.raises(StateError, match="lost all state of task 0"):
+                    publisher.publish()
+                return
             shown = publisher.publish()
             assert shown is not None
-            if lives.marks and not store.view([0], {}, {}):
-                continue  # all of it is lost: the last that was known stands until the next commit
             assert replace(shown, withheld=0) == replace(machine.report(), withheld=0)

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from streammetrics.ports import NO_BOUNDS, READ_SLICE, Claim, Commit, DueBefore, Loaded, Mark, Outcome, StoreNode, TaskView
+from streammetrics.ports import NO_BOUNDS, READ_SLICE, Claim, Commit, DueBefore, Loaded, Mark, Outcome, StoreNode, TaskView, lost_view
 
 STALE_MAX = 1_000
 """Room for users that have gone or have moved, besides as much as there are users, before all is built anew."""
@@ -170,11 +170,12 @@ class MemoryStore:
         views: dict[int, TaskView] = {}
         for task in tasks:
             with self._lock:
-                own = self._tasks.get(task)
+                own, known = self._tasks.get(task), since.get(task)
                 if own is None or own.control is None:
+                    if known is not None:
+                        raise lost_view(task)
                     continue
                 mark = Mark(own.token or "", own.seq)
-                known = since.get(task)
                 if known == mark:
                     continue
                 anew = known is not None and not mark.follows(known)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from streammetrics.changes import Changes
+from streammetrics.errors import StateError
 from streammetrics.ports import READ_SLICE, Claim, Commit, DueBefore, Loaded, Mark, Outcome, Store, TaskView
 
 ODD_USERS = ["", "_", "u", "u_", " ", "\n", "\x00", "0", "a:b{c}", "\u00e9", "e\u0301", "日本", "\U0001f600", "\ufeff", "x" * 512]
@@ -367,9 +368,16 @@ class StoreContract:
         changed, unchanged, lost, claimed = (Owner(store, next(tasks)) for _ in range(4))
         for owner in (changed, unchanged, lost):
             owner.must_commit()
-        since = {owner.task: Mark(owner.token, seq) for owner, seq in ((changed, 0), (unchanged, 1), (lost, 9), (claimed, 0))}
+        since = {owner.task: Mark(owner.token, seq) for owner, seq in ((changed, 0), (unchanged, 1), (lost, 9))}
         views = store.view([changed.task, unchanged.task, lost.task, claimed.task, next(tasks)], since, {})
         assert {task: (view.mark.seq, view.anew) for task, view in views.items()} == {changed.task: (1, False), lost.task: (1, True)}
+
+    @pytest.mark.parametrize("claimed", [False, True])
+    def test_a_reader_of_what_is_lost_from_the_first_commit_on_is_told(self, store: Store, task: int, claimed: bool) -> None:
+        if claimed:
+            store.claim(task, "heir")
+        with pytest.raises(StateError, match=f"lost all state of task {task}, which was shown"):
+            store.view([task], {task: Mark("owner", 3)}, {})
 
     def test_to_a_reader_of_another_claim_or_a_lost_commit_everything_is_new(self, store: Store, owner: Owner) -> None:
         parts = {0: b"a", 10: b"b"}

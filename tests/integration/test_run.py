@@ -19,6 +19,7 @@ from streammetrics.adapters.kafka.sink import KafkaSink
 from streammetrics.commands.connections import kafka_connection
 from streammetrics.events.model import Feedback
 from streammetrics.simulate import Traffic, generate
+from tests.command_line import streammetrics
 from tests.integration.pipeline import HOUR_MS, PARTITIONS, Pipeline, Service, Truth, start_ms
 from tests.oracle import Group, Tick
 from tests.oracle.users import users_of_tasks
@@ -516,6 +517,18 @@ class TestStartAndStop:
             wait_until(
                 lambda: exporter.sample("streammetrics_events_total", topic=pipeline.topics[1]) == 1, what="the exporter shows the event"
             )
+
+    def test_an_exporter_that_outlives_its_namespace_does_not_show_it_on(self, pipeline: Pipeline) -> None:
+        with pipeline.producer() as producer:
+            producer.send(pipeline.topics[1], native(Feedback("u", start_ms(), "any", "click")), key=b"u")
+        with pipeline.service(worker={"role": "worker"}) as worker, pipeline.service(worker={"role": "exporter"}) as exporter:
+            wait_until(
+                lambda: exporter.sample("streammetrics_events_total", topic=pipeline.topics[1]) == 1, what="the exporter shows the event"
+            )
+            worker.stop()
+            assert streammetrics("namespaces", "delete", pipeline.name, "--yes", "--force", "--config", exporter.config).returncode == 0
+            assert exporter.wait_for_exit() == 1
+            assert "it was deleted or flushed while it was shown; start again" in exporter.log
 
 
 def answers(service: Service, path: str, status: int, *words: str) -> bool:

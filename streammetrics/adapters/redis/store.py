@@ -23,7 +23,7 @@ from streammetrics.adapters.redis.client import Client, LazyClient, RedisConnect
 from streammetrics.adapters.redis.facts import RedisFacts, merged, read_facts
 from streammetrics.adapters.redis.transaction import Command, transact
 from streammetrics.errors import StateError
-from streammetrics.ports import NO_BOUNDS, READ_SLICE, Claim, Commit, DueBefore, Loaded, Mark, Outcome, StoreNode, TaskView
+from streammetrics.ports import NO_BOUNDS, READ_SLICE, Claim, Commit, DueBefore, Loaded, Mark, Outcome, StoreNode, TaskView, lost_view
 
 Answer = TypeVar("Answer")
 
@@ -249,6 +249,8 @@ class RedisStore:
     def _require_whole(self, task: int, answer: Sequence[Any]) -> None:
         """Raise StateError for what `claim.lua` and `view.lua` answer instead of what they read."""
         version, *keys = answer
+        if not keys and version is None:
+            raise lost_view(task)
         if not keys:
             raise StateError(
                 f"the keys of task {task} under redis.namespace = {self.settings.namespace} have layout {version.decode()}, this program "

@@ -3,7 +3,7 @@
 -- KEYS  ctl, users, panes, experiments of one task (one hash tag, so one slot)
 -- ARGV  the owner's token and the seq that the reader has already or '' twice, the least start wanted of panes or '', that of reaches or
 -- '', the version of the keys' layout
--- Answers nil, if there is nothing new; {version}, if the stored layout is another; {version, keys}, if these keys of a claimed task are
+-- Answers nil, if there is nothing new; {nil}, if what the reader has is there no more; {version}, if the stored layout is another; {version, keys}, if these keys of a claimed task are
 -- gone; {nil, keys}, if nobody has claimed the task, and these hold something; else {version, token, seq, 1 or 0, control, number of
 -- users, fields of panes, their values, fields and values of experiments}. With 1, what the reader has is of another claim, or lost, and
 -- the least starts do not count.
@@ -29,7 +29,9 @@ if stored[5] and #gone > 0 then -- a claim makes all of them before it gives an 
     return { stored[1], gone }
 elseif not stored[5] and #left > 0 then
     return { false, left }
-elseif not stored[4] or (stored[2] == token and stored[3] == seq) then
+elseif not stored[4] then
+    return seq ~= '' and { false } or false
+elseif stored[2] == token and stored[3] == seq then
     return false
 end
 local anew = seq ~= '' and (stored[2] ~= token or tonumber(stored[3]) < tonumber(seq))
