@@ -318,6 +318,10 @@ class Store(Protocol):
         """
         ...
 
+    def clock_ms(self, task: int) -> int | None:
+        """What the clock says (epoch ms) of the server that has a task; None where there is none, or it does not say."""
+        ...
+
     def ping(self) -> None:
         """Raise StoreError when the store cannot serve."""
         ...

@@ -48,8 +48,8 @@ class HandClock:
     def advance(self, seconds: float) -> None:
         self._passed += seconds
 
-    def sleep_of_machine(self, ms: int) -> None:
-        """The wall clock goes on, and nothing else."""
+    def step(self, ms: int) -> None:
+        """The wall clock alone is set forward or back; so it is for a machine that wakes up."""
         self._wall_ms += ms
 
     def monotonic(self) -> float:
@@ -190,6 +190,7 @@ class FaultyStore:
         self.written: list[Commit] = []
         self.loaded_bytes: list[int] = []
         self._chance = chance or Random(0)
+        self.clock_of_servers: Callable[[], int | None] = lambda: None
         self._inner = MemoryStore()
         self._done: dict[int, list[str | Commit]] = {}
         self._thieves = 0
@@ -273,6 +274,10 @@ class FaultyStore:
 
     def settle(self, changes: Mapping[str, tuple[bytes | None, bytes | None]]) -> Mapping[str, bytes]:
         return self._inner.settle(changes)
+
+    def clock_ms(self, task: int) -> int | None:
+        with self._network(task):
+            return self.clock_of_servers()
 
     def ping(self) -> None:
         self._inner.ping()

@@ -609,7 +609,7 @@ class TestIdleInputs:
         bench.turn(10)
         assert bench.worker.works[0].idle == {0, 1}
         before = bench.watermark
-        bench.clock.sleep_of_machine(10_000)
+        bench.clock.step(10_000)
         source.pause(source.inputs_of(0))  # the first records take a moment
         bench.show(*range(200, 10_000, 100))
         bench.click(*range(200, 10_000, 100))
@@ -619,6 +619,38 @@ class TestIdleInputs:
         bench.turn(20)
         assert bench.letters.kept == []
         assert bench.watermark > 9_000
+
+    @pytest.mark.parametrize("both", [False, True])
+    def test_a_clock_that_is_ahead_for_a_moment_makes_nothing_late(self, both: bool) -> None:
+        bench = Bench(idle_ms=self.IDLE_MS, settings=replace(SETTINGS, idle_ms=self.IDLE_MS))
+        right = HandClock(START_MS)
+        bench.store.clock_of_servers = lambda: right.wall_ms() if not both else bench.clock.wall_ms()
+        bench.show(0)
+        bench.click(0)
+        bench.turn(10)
+        assert bench.worker.works[0].idle == {0, 1}
+        right.advance(bench.clock.monotonic())
+        with capture_logs() as lines:
+            bench.clock.step(7_200_000)
+            bench.turn(10)
+            bench.clock.step(-7_200_000)
+            bench.turn(3)
+        told = [line for line in lines if "clocks of this machine" in line["event"]]
+        assert [round(line["ahead_seconds"]) for line in told] == ([] if both else [7_200])
+        right.advance(bench.clock.monotonic() - right.monotonic())
+        now = right.wall_ms() - START_MS
+        bench.show(now)
+        bench.click(now)
+        bench.turn(3)
+        assert [letter.reason for letter in bench.letters.kept] == ["late", "late"] * both
+
+    def test_of_two_clocks_the_one_that_is_behind_says_how_far_silent_inputs_have_come(self) -> None:
+        bench = Bench(idle_ms=self.IDLE_MS, settings=replace(SETTINGS, idle_ms=self.IDLE_MS))
+        bench.store.clock_of_servers = lambda: START_MS + 500
+        bench.show(0)
+        bench.click(0)
+        bench.turn(100)
+        assert bench.watermark == 500 - self.IDLE_MS - SETTINGS.out_of_orderness_ms
 
     def test_an_input_that_speaks_again_is_waited_for_from_its_first_record_on(self) -> None:
         bench = Bench(idle_ms=self.IDLE_MS, settings=replace(SETTINGS, lateness_ms=0))

@@ -202,6 +202,9 @@ class MemoryStore:
                         self._settled[name] = after
             return dict(self._settled)
 
+    def clock_ms(self, task: int) -> None:
+        """Memory has the clock of its process, which is no second one."""
+
     def ping(self) -> None:
         """Memory always serves."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
@@ -500,6 +501,10 @@ class StoreContract:
         }
         assert store.settle({"b": (b"1", None), "\xe9 \n": (b"1", None)}) == {}
         assert store.settle({"a": (None, b"2")}) == {"a": b"2"}
+
+    def test_its_clock_if_it_has_one_of_its_own_tells_the_time(self, store: Store, task: int) -> None:
+        told = store.clock_ms(task)
+        assert told is None or abs(told - time.time() * 1_000) < 60_000
 
     def test_it_answers(self, store: Store) -> None:
         store.ping()

@@ -154,6 +154,14 @@ def send(client: Client, *command: Any) -> Any:
     return client.execute_command(*command)  # type: ignore[no-untyped-call]  # the client's own types end here
 
 
+def server_of(client: Client, key: str) -> redis.Redis:
+    """The client of the server that has a key: of the only one, or as a cluster's client knows its slots."""
+    if isinstance(client, redis.Redis):
+        return client
+    node = client.get_node_from_key(key)  # type: ignore[no-untyped-call]  # the client's own types end here
+    return client.get_redis_connection(node)
+
+
 def answers_of(pipeline: Any) -> list[Any]:
     """What a single server answers to a pipeline. Raises the first error as the server gave it; the client would add the command to it."""
     answers: list[Any] = pipeline.execute(raise_on_error=False)

@@ -9,6 +9,7 @@ time in ms), `panes` (hash: start in ms -> pane, "r" + start -> its reach), `tot
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from importlib import resources
@@ -17,9 +18,9 @@ from math import inf
 from typing import Any, NamedTuple, TypeVar
 
 import redis
-from redis.exceptions import NoScriptError
+from redis.exceptions import NoPermissionError, NoScriptError
 
-from streammetrics.adapters.redis.client import Client, LazyClient, RedisConnection, answers_of, require_files, send, speaking
+from streammetrics.adapters.redis.client import Client, LazyClient, RedisConnection, answers_of, require_files, send, server_of, speaking
 from streammetrics.adapters.redis.facts import RedisFacts, merged, read_facts
 from streammetrics.adapters.redis.transaction import Command, transact
 from streammetrics.errors import StateError
@@ -210,6 +211,17 @@ class RedisStore:
         args = [piece for name, (before, after) in changes.items() for piece in (name, *_said(before), *_said(after))]
         answer = self._ask(lambda client: send(client, "EVAL", self._settle.text, 1, self._settled, *args))
         return {name.decode(): value for name, value in zip(answer[::2], answer[1::2], strict=True)}
+
+    def clock_ms(self, task: int) -> int | None:
+        """See `Store.clock_ms`; a server that refuses the question does not say."""
+
+        def ask(client: Client) -> Any:
+            return send(server_of(client, self._keys(task).ctl), "TIME")
+
+        with contextlib.suppress(NoPermissionError):
+            seconds, microseconds = self._ask(ask)
+            return int(seconds) * 1_000 + int(microseconds) // 1_000
+        return None
 
     def ping(self) -> None:
         """See `Store.ping`; in a cluster every primary must answer."""
