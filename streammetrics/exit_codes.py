@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable
 from functools import wraps
-from io import TextIOWrapper
+from io import BufferedWriter, FileIO, TextIOWrapper
 from typing import Any, NoReturn
 
 import click
@@ -15,10 +15,32 @@ from streammetrics.errors import ConfigError, StreammetricsError
 from streammetrics.shown_text import counted
 
 
+class Unfailing(FileIO):
+    """A stream that drops what cannot be written: what is told on it must stop nothing, nor change how a command ends."""
+
+    def write(self, data: Any, /) -> int:
+        try:
+            written: int | None = super().write(data)
+        except OSError:
+            written = None
+        return memoryview(data).nbytes if written is None else written  # None: somebody else made it a stream that does not wait
+
+
+def _unfailing_stderr() -> None:
+    """Let standard error fail nobody, also where whoever started the process has closed it, or reads it no more."""
+    stderr = sys.stderr
+    if stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  for as long as there is a process
+    elif isinstance(stderr, TextIOWrapper) and stderr is sys.__stderr__:
+        raw = Unfailing(stderr.fileno(), "w", closefd=False)
+        sys.stderr = TextIOWrapper(BufferedWriter(raw), encoding=stderr.encoding, line_buffering=True)
+
+
 class Commands(click.Group):
     """The commands, on whatever streams they are given."""
 
     def main(self, *args: Any, **extra: Any) -> Any:
+        _unfailing_stderr()
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, TextIOWrapper):  # a character that its encoding does not have must stop nothing
                 stream.reconfigure(errors="backslashreplace")

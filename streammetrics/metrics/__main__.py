@@ -183,7 +183,7 @@ def _names(word: str) -> list[str]:
 
 
 def _answer(given: argparse.Namespace, labels: dict[Metric, str], spec: Spec) -> str:
-    progress = _progress if sys.stderr.isatty() else None
+    progress = _progress if sys.stderr is not None and sys.stderr.isatty() else None
     qrels = read_qrels(given.qrels, progress)
     users = read_users(given.by_user) if given.by_user else None
     sides = [_evaluated(path, qrels, users, given, labels, spec, progress) for path in (given.run, given.compare) if path]
@@ -265,7 +265,8 @@ def _progress(path: str, lines: int) -> None:
 
 
 def _tell(message: str) -> None:
-    print(message, file=sys.stderr)
+    if sys.stderr is not None:  # without it, print would take standard output
+        print(message, file=sys.stderr)
 
 
 if __name__ == "__main__":
