@@ -99,10 +99,13 @@ def run(config_path: Path | None, settings_given: tuple[str, ...], port: int | N
 
     SIGTERM or Ctrl-C finishes the batch, commits and leaves the group; a second one exits at once.
     """
-    from streammetrics.commands.run import run as run_service  # noqa: PLC0415
+    from streammetrics.commands.signals import stopping  # noqa: PLC0415
 
-    loaded = _load(config_path, settings_given, http__port=port, http__host=host, worker__role=role)
-    run_service(loaded.settings)
+    with stopping() as stop:  # before what takes a moment to import
+        from streammetrics.commands.run import run as run_service  # noqa: PLC0415
+
+        loaded = _load(config_path, settings_given, http__port=port, http__host=host, worker__role=role)
+        run_service(loaded.settings, stop)
 
 
 @command

@@ -47,7 +47,7 @@ class Commands(click.Group):
         try:
             return super().main(*args, **extra)
         except OSError as error:  # of what is told before a command runs, such as its help
-            _stop(1, str(error))
+            _stop(1, _words_of(error))
 
 
 def guarding(function: Callable[..., None]) -> Callable[..., None]:
@@ -61,10 +61,17 @@ def guarding(function: Callable[..., None]) -> Callable[..., None]:
             _stop(2, "\n  ".join([f"{counted(len(error.problems), 'problem')}:", *map(str, error.problems)]))
         except BrokenPipeError:
             raise  # whoever read our output has enough; click ends without a word
-        except (StreammetricsError, OSError) as error:
+        except StreammetricsError as error:
             _stop(1, str(error))
+        except OSError as error:
+            _stop(1, _words_of(error))
 
     return guarded
+
+
+def _words_of(error: OSError) -> str:
+    """What an operator is told; the system does not say of standard output that it is the one which is full."""
+    return f"standard output: {error.strerror}" if error.filename is None and _is_output_stuck() else str(error)
 
 
 def _stop(code: int, message: str) -> NoReturn:
@@ -75,8 +82,15 @@ def _stop(code: int, message: str) -> NoReturn:
 
 def _let_go_of_output() -> None:
     """Forget what cannot be written: Python would try again at its end, complain, and end with a code of its own."""
+    if _is_output_stuck():
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _is_output_stuck() -> bool:
+    """Whether standard output holds what cannot be written."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
     except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return True
+    return False

@@ -48,6 +48,7 @@ class Publisher:
         self._outage = Outage("committed state")
         self._tasks: int | None = None
         self._looked_seconds: float | None = None
+        self._told_withheld: set[int] = set()
 
     def publish(self) -> Report | None:
         """Read what has changed and publish; None while nobody has said how many tasks there are.
@@ -67,8 +68,19 @@ class Publisher:
         read_all(self._store, self._ledger, tasks)
         settle_due(self._store, self._ledger, tasks)
         report = self._ledger.report(tasks)
+        self._tell_of_withheld(report)
         self._on_report(report)
         return report
+
+    def _tell_of_withheld(self, report: Report) -> None:
+        withheld = {window.window_ms for window in report.windows if not window.complete}
+        for window_ms in sorted(withheld - self._told_withheld):
+            log.warning(
+                "a window is not shown, because some task has dropped panes of it: "
+                "do the workers keep as long (windows.retention_ms, windows.windows) as is shown here?",
+                window_ms=window_ms,
+            )
+        self._told_withheld = withheld
 
     def look(self) -> None:
         """Ask the servers of the store about themselves, unless that was done just now; nothing is known of them if one does not answer."""

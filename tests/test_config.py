@@ -187,6 +187,18 @@ def test_the_store_url_counts_as_a_secret(tmp_path):
     assert loaded.settings.redis.url.get_secret_value() == "redis://:p@cache/3"
 
 
+def test_a_file_may_begin_with_the_mark_that_some_editors_put_there(tmp_path):
+    path, secret = tmp_path / "config.toml", tmp_path / "password"
+    path.write_bytes(b"\xef\xbb\xbf[http]\nport = 5\n")
+    secret.write_bytes(b"\xef\xbb\xbfhunter2\n")
+    loaded = load(path, {"STREAMMETRICS_KAFKA_SASL_PASSWORD_FILE": str(secret)}, {})
+    assert loaded.settings.http.port == 5
+    assert loaded.settings.kafka.sasl_password is not None
+    assert loaded.settings.kafka.sasl_password.get_secret_value() == "hunter2"
+    path.write_bytes(b"\xef\xbb\xbf\n[http]\nhost = '\xff'\n")
+    assert "not UTF-8 text (line 3)" in str(problems_of(path))
+
+
 @pytest.mark.parametrize(
     ("content", "rule"),
     [

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from streammetrics.adapters.clock import SystemClock
 from streammetrics.adapters.memory_store import MemoryStore
@@ -199,6 +200,21 @@ def test_a_server_that_does_not_tell_of_itself_is_no_trouble_for_what_can_be_rea
     publisher.run(stop)
     assert len(shown) == 1
     assert (vitals.publish_trouble, vitals.store_nodes) == (None, ())
+
+
+def test_a_window_that_is_longer_than_what_workers_keep_is_told_of_once() -> None:
+    store, rules = MemoryStore(), WindowRules(pane_ms=4, windows_ms=(4, 400), lateness_ms=2, attribution_ms=5)
+    engine = engine_of(SETTINGS, retention_ms=40)
+    ledger = Ledger(engine.layout, rules, {}, engine.signature)
+    publisher = Publisher(ledger=ledger, store=store, publish_ms=10, clock=SystemClock(), vitals=Vitals(), on_report=lambda _: None)
+    store.announce(1)
+    machine = Machine(engine, SETTINGS, store)
+    with capture_logs() as lines:
+        for ts in (1, 500, 1_000, 1_500):
+            machine.take([Arrival("events", Impression(f"x{ts}", "u", ts, ("a",)))])
+            machine.commit()
+            publisher.publish()
+    assert [line["window_ms"] for line in lines] == [400]
 
 
 def test_an_answer_in_the_oldest_pane_that_may_change_is_seen() -> None:

@@ -39,7 +39,6 @@ from streammetrics.commands.assembly import (
 )
 from streammetrics.commands.connections import kafka_connection, redis_connection
 from streammetrics.commands.logs import configure_logs
-from streammetrics.commands.signals import stopping
 from streammetrics.commands.threads import Part
 from streammetrics.config import Settings
 from streammetrics.engine import Engine
@@ -64,8 +63,8 @@ class Stopped(Exception):
     """The process was told to stop while it waited for the world."""
 
 
-def run(settings: Settings) -> None:
-    """Run until SIGTERM or SIGINT; raises what the process cannot go on after."""
+def run(settings: Settings, stop: threading.Event) -> None:
+    """Run until told to stop; raises what the process cannot go on after."""
     configure_logs(settings.log.level, settings.log.format)
     tune_garbage_collection()
     clock, vitals = SystemClock(), Vitals()
@@ -76,13 +75,12 @@ def run(settings: Settings) -> None:
     exposition = Exposition(engine.layout, window_names(settings), vitals, limits, loop=role != "exporter", control_of=control_of(settings))
     views = HttpViews(exposition, clock.monotonic, publishes=role != "worker")
     server = HttpServer.from_settings(views, settings.http)
-    with stopping() as stop:
-        server.start()
-        log.info("started", version=__version__, role=role, http=server.url, topics=settings.kafka.topics)
-        try:
-            _serve(settings, engine, views, clock, vitals, stop)
-        finally:
-            server.stop()
+    server.start()
+    log.info("started", version=__version__, role=role, http=server.url, topics=settings.kafka.topics)
+    try:
+        _serve(settings, engine, views, clock, vitals, stop)
+    finally:
+        server.stop()
     log.info("stopped")
 
 

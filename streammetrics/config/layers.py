@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import difflib
 import re
 import tomllib
@@ -104,6 +105,7 @@ def _content(path: Path, bytes_max: int) -> str:
         content = stream.read(bytes_max + 1)
     if len(content) > bytes_max:
         raise ValueError(f"it has more than {bytes_max} bytes")
+    content = content.removeprefix(codecs.BOM_UTF8)  # which some editors put before a text
     try:
         return content.decode()
     except UnicodeDecodeError as error:

@@ -18,6 +18,7 @@ from typing import Any
 from streammetrics.adapters.kafka.source import KafkaSource
 from streammetrics.adapters.redis.store import RedisStore
 from streammetrics.commands.run import run
+from streammetrics.commands.signals import stopping
 from streammetrics.config import Settings
 from streammetrics.engine import Engine
 from streammetrics.ports import Input
@@ -131,7 +132,8 @@ def main() -> None:
     watch = Stopwatch()
     install(watch)
     gc.callbacks.append(watch.collecting)
-    run(Settings.model_validate(read_given()["settings"]))
+    with stopping() as stop:
+        run(Settings.model_validate(read_given()["settings"]), stop)
     first, last = watch.first or moment(), watch.last
     loop = last["loop"] - first["loop"]
     stages = {key.removeprefix("stage "): seconds for key, seconds in last.items() if key.startswith("stage ")}

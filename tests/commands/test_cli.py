@@ -244,7 +244,7 @@ def test_what_the_disk_has_no_room_for_is_told_in_a_line(words: str) -> None:
     command = [sys.executable, "-m", "streammetrics", *words.split()]
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, env=environment(), cwd=ROOT, check=False)
-    assert (done.returncode, done.stderr) == (1, b"streammetrics: [Errno 28] No space left on device\n")
+    assert (done.returncode, done.stderr) == (1, b"streammetrics: standard output: No space left on device\n")
 
 
 def test_python_runs_the_package_as_the_command() -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from streammetrics.commands.signals import SIGNALS, broken_off_by_sigterm, stopping
-from tests.command_line import ROOT
+from tests.command_line import COMMAND, ROOT, environment
+from tests.servers.process import wait_until
 
 WAITING = """
 import os, signal, sys, threading, time
@@ -45,6 +47,23 @@ def test_a_block_without_a_signal_ends_and_its_event_stays_unset() -> None:
     with stopping() as stop:
         pass
     assert not stop.is_set()
+
+
+def test_a_service_that_is_told_to_stop_while_it_is_still_being_read_in_ends_as_one_that_ran() -> None:
+    words = ("run", "--port", "0", "--set", "redis.url=redis://127.0.0.1:1/0")
+    with subprocess.Popen([*COMMAND, *words], stderr=subprocess.PIPE, cwd=ROOT, env=environment(), text=True) as process:
+        wait_until(lambda: catches(process.pid, signal.SIGTERM), what="it has a handler")
+        process.terminate()
+        _, told = process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert "Traceback" not in told
+    assert '"event": "stopped"' in told
+
+
+def catches(pid: int, number: signal.Signals) -> bool:
+    """Whether a process handles a signal, as the kernel knows it."""
+    (caught,) = [line.split()[1] for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("SigCgt")]
+    return bool(int(caught, 16) >> (number - 1) & 1)
 
 
 ENDING = """
