@@ -127,7 +127,8 @@ def replay(
     """Compute the same numbers from NDJSON files, without Kafka, Redis or a clock.
 
     A file may be gzipped, whatever its name; - is standard input. Each file is one input; files are read in step by event time, and
-    their order does not change a number.
+    their order does not change a number. An event is late by the newest one of its own file; lines have no time of their own, so
+    that none is refused as dated in the future.
 
     \b
     Examples:

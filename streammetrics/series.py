@@ -86,7 +86,7 @@ def sum_series(metric: str, kind: str) -> str:
 def _value_gauges() -> Iterator[Series]:
     for view, lists in (("final", "final lists of the window"), ("live", "lists of the window so far")):
         for with_feedback in (False, True):
-            over = lists + (", those with feedback" if with_feedback else "")
+            over = lists + (", those with a grade above 0" if with_feedback else "")
             for metric in METRIC_NAMES:
                 how = "ratio of sums over" if metric == RATIO_METRIC else "mean over"
                 yield Series(
@@ -163,14 +163,14 @@ def _gauge(name: str, says: str, *labels: str, origin: Origin = "state", unit: U
 TABLE: tuple[Series, ...] = (
     *_value_gauges(),
     _gauge("window_lists", "Lists of the window.", *_GROUP_LABELS),
-    _gauge("window_lists_with_feedback", "Lists of the window that have feedback.", *_GROUP_LABELS),
+    _gauge("window_lists_with_feedback", "Lists of the window with a grade above 0.", *_GROUP_LABELS),
     _gauge("window_end_timestamp_seconds", "Event time at which the shown window ends.", "window", "view", unit="seconds"),
     _gauge("window_users", "Distinct users of the final lists of the window.", "experiment", "variant", "window"),
     _gauge("user_hit_rate", "Users with a hit among the first k, by users of the window.", "experiment", "variant", "k", "window"),
     _gauge("window_users_end_timestamp_seconds", "Event time at which the window of users ends.", "window", unit="seconds"),
     _counter("windows_withheld", "Windows not shown because some task no longer holds all of their panes."),
     _counter("final_lists", "Final lists.", "experiment", "variant"),
-    _counter("final_lists_with_feedback", "Final lists that have feedback.", "experiment", "variant"),
+    _counter("final_lists_with_feedback", "Final lists with a grade above 0.", "experiment", "variant"),
     *_sum_counters(),
     Series(
         "streammetrics_variant_info", "info", "Role of a variant: control, treatment or interleaved.", ("experiment", "variant", "role")

@@ -338,6 +338,16 @@ def test_a_problem_says_key_value_origin_and_what_is_allowed():
     assert problem == Problem("http.port", "65536", "must be a whole number from 0 to 65535", "environment STREAMMETRICS_HTTP_PORT")
 
 
+@pytest.mark.parametrize("earned", [{"metrics.names": "ndcg_exp"}, {"metrics.gain": "exp2"}])
+def test_grades_whose_gains_would_overflow_are_told_with_the_greatest_that_would_not(earned):
+    assert by_flags({"join.grades": "click=100"}).settings.scorer()
+    assert by_flags({"join.grades": "click=15", **earned}).settings.scorer()
+    (problem,) = problems_of(flags={"join.grades": "click=16", **earned})
+    assert (problem.key, problem.value) == ("join.grades", "click=16")
+    assert "2^grade" in problem.allowed
+    assert "got 16; allowed at cut-off 20 are 0 < grade_max <= 15" in problem.allowed
+
+
 def test_a_clash_is_told_beside_other_problems_but_not_where_it_may_follow_from_them():
     given = {"windows.windows": "90s", "metrics.cutoffs": "2000", "events.items_max": "many"}
     assert [problem.key for problem in problems_of(flags=given)] == ["events.items_max", "windows.windows"]

@@ -9,13 +9,11 @@ from typing import Any
 from streammetrics.config import Settings
 from streammetrics.config.fields import epoch_ms
 from streammetrics.engine import Engine
-from streammetrics.errors import ConfigError, Problem
 from streammetrics.event_time import DAY_MS
 from streammetrics.events import Decoder, UbiSettings, decoder
 from streammetrics.experiment_lives import Earlier, ExperimentRules, Span
 from streammetrics.grades import parse_grades
 from streammetrics.ledger import ExperimentView, Ledger
-from streammetrics.metrics import MetricError, Scorer, Spec
 from streammetrics.reach import ReachRules
 from streammetrics.sessions import JoinRules
 from streammetrics.task import EngineRules
@@ -25,11 +23,10 @@ from streammetrics.work import WorkerRules
 
 def build_engine(settings: Settings, topics: Sequence[str]) -> Engine:
     """The engine for these inputs, in this order."""
-    join, windows, metrics = settings.join, settings.windows, settings.metrics
-    grades = parse_grades(join.grades)
+    join, windows = settings.join, settings.windows
     rules = EngineRules(
         topics=tuple(topics),
-        grades=grades,
+        grades=parse_grades(join.grades),
         join=JoinRules(
             gap_ms=join.gap_ms,
             attribution_ms=join.attribution_ms,
@@ -48,16 +45,7 @@ def build_engine(settings: Settings, topics: Sequence[str]) -> Engine:
         reach=_reach_rules(settings),
         decoding=" ".join(f"{name}={value}" for name, value in decoding(settings).items()),
     )
-    try:
-        scorer = Scorer(
-            [f"{name}@{k}" for name in metrics.names for k in metrics.cutoffs],
-            spec=Spec(gain=metrics.gain, relevance_threshold=metrics.relevant_grade),
-            items_max=settings.events.items_max,
-            grade_max=grades.grades[-1],
-        )
-    except MetricError as error:
-        raise ConfigError([Problem("metrics", f"with join.grades {grades.text!r}", str(error))]) from error
-    return Engine(rules, scorer)
+    return Engine(rules, settings.scorer())
 
 
 def _experiment_rules(settings: Settings) -> ExperimentRules | None:

@@ -17,6 +17,7 @@ from streammetrics.config.infrastructure import ExporterSettings, HttpSettings, 
 from streammetrics.config.semantics import EventSettings, JoinSettings, MetricSettings, WindowSettings, longest_ms
 from streammetrics.event_time import DAY_MS
 from streammetrics.grades import parse_grades
+from streammetrics.metrics import MetricError, Scorer, Spec
 
 PREFIX = "STREAMMETRICS_"
 STATE_BYTES_MAX = 500 << 20
@@ -64,8 +65,28 @@ class Settings(Section):
         if (best := parse_grades(self.join.grades).grades[-1]) < self.metrics.relevant_grade:
             rule = f"must be at most the greatest grade in join.grades, {best}: nothing could be relevant"
             yield Clash(("metrics.relevant_grade", "join.grades"), rule)
+        else:
+            yield from self._clashes_of_scores()
         yield from self._clashes_of_labels()
         yield from self._clashes_of_experiments()
+
+    def scorer(self) -> Scorer:
+        """The metrics at all cut-offs. Raises MetricError where their whole numbers could overflow, which `clashes` has told before."""
+        metrics = self.metrics
+        return Scorer(
+            [f"{name}@{k}" for name in metrics.names for k in metrics.cutoffs],
+            spec=Spec(gain=metrics.gain, relevance_threshold=metrics.relevant_grade),
+            items_max=self.events.items_max,
+            grade_max=parse_grades(self.join.grades).grades[-1],
+        )
+
+    def _clashes_of_scores(self) -> Iterator[Clash]:
+        try:
+            self.scorer()
+        except MetricError as error:
+            keys = ("join.grades", "metrics.names", "metrics.gain", "metrics.cutoffs", "events.items_max")
+            too_great = "the greatest grade is too great where 2^grade is earned (ndcg_exp, and metrics.gain = exp2)"
+            yield Clash(keys, f"{too_great}: {error.rule}" if error.subject == "grade_max" else str(error))
 
     def _clashes_of_labels(self) -> Iterator[Clash]:
         """Labels that no event can carry: what is said of them would never matter, and nobody would hear why."""

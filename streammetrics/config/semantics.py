@@ -81,7 +81,9 @@ class JoinSettings(Section):
     lateness_ms: Whole = milliseconds(60_000, "How far behind the watermark an event may be and still be joined.")
     idle_ms: Whole = milliseconds(30_000, "Silence after which an input that is read to its end no longer holds the watermark.")
     future_ms: WholeOrOff = milliseconds(
-        3_600_000, "How far an event may be dated after its record's own timestamp; beyond it is refused.", unless=", or off"
+        3_600_000,
+        "How far an event may be dated after its record's own timestamp; beyond it is refused. Lines of a file have no timestamp.",
+        unless=", or off",
     )
     skew_ms_max: Whole = milliseconds(3_600_000, "How far an input may run ahead of its task's slowest in event time; then it is paused.")
     session_events_max: Whole = whole(2_000, "Most events of a session; then it is sealed, and further ones are counted.", 1, 1_000_000)
@@ -89,7 +91,7 @@ class JoinSettings(Section):
     grades: Grades = setting(
         DEFAULT_GRADES,
         "What a feedback is worth to its item: action=grade, or action>=threshold=grade (or >) on the feedback's value."
-        " The greatest grade that holds counts.",
+        " The greatest grade that holds counts. Where 2^grade is earned (ndcg_exp, metrics.gain = exp2), grades go to about 15.",
         "rules separated by commas, with grades from 0 to 100",
     )
 
@@ -117,7 +119,7 @@ class MetricSettings(Section):
     relevant_grade: Number = setting(
         1,
         "The least grade that makes an item relevant, for the metrics that only tell relevant from not.",
-        "a number above 0, at most 100",
+        "a number above 0, at most the greatest grade of join.grades",
         gt=0,
         le=100,
     )
@@ -143,7 +145,8 @@ class WindowSettings(Section):
     users: Literal["auto", "on", "off"] = setting(
         "auto",
         "Whether the distinct users of every window are counted, in all traffic and in each variant: window_users and user_hit_rate."
-        " auto: where experiments.enabled has users looked at anyway, so that it costs little.",
+        " auto: where experiments.enabled has users looked at anyway, so that it costs little. user_hit_rate is there if hit_rate is in"
+        " metrics.names.",
     )
     segments: Annotated[Listed[Segment], Field(max_length=32)] = setting(
         (), "Segments that get tallies of their own, one at a time, never crossed.", "a list of at most 32 distinct names without ="
