@@ -56,7 +56,7 @@ class Publisher:
         Raises StateError when what was shown before is not there any more: what is left of it would be shown as the whole.
         """
         tasks = self._store.partitions()
-        if tasks != self._tasks is not None:
+        if self._tasks is not None and tasks != self._tasks:
             raise StateError(
                 f"the namespace was made for {counted(self._tasks, 'task')}, and now "
                 f"{'for no number' if tasks is None else f'for {tasks}'}: it was deleted or flushed while it was shown",

@@ -306,6 +306,14 @@ def limited(server: RedisServer, namespace: str, rights: Collection[str] = RIGHT
     return RedisStore(RedisConnection(url=server.url, namespace=namespace, username="limited", password=PASSWORD))
 
 
+def test_who_may_not_ask_for_the_time_is_told_none(small_redis: tuple[RedisServer, RedisStore], namespace: str) -> None:
+    server, _ = small_redis
+    for rights, answers in ((RIGHTS, False), ([*RIGHTS, "time"], True)):
+        store = limited(server, namespace, rights)
+        assert (store.clock_ms(0) is not None) is answers
+        store.close()
+
+
 def test_a_user_with_the_least_rights_can_do_all_that_a_store_does(small_redis: tuple[RedisServer, RedisStore], namespace: str) -> None:
     server, _ = small_redis
     store = limited(server, namespace)

@@ -9,7 +9,6 @@ time in ms), `panes` (hash: start in ms -> pane, "r" + start -> its reach), `tot
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from importlib import resources
@@ -18,7 +17,7 @@ from math import inf
 from typing import Any, NamedTuple, TypeVar
 
 import redis
-from redis.exceptions import NoPermissionError, NoScriptError
+from redis.exceptions import NoScriptError, ResponseError
 
 from streammetrics.adapters.redis.client import Client, LazyClient, RedisConnection, answers_of, require_files, send, server_of, speaking
 from streammetrics.adapters.redis.facts import RedisFacts, merged, read_facts
@@ -216,12 +215,13 @@ class RedisStore:
         """See `Store.clock_ms`; a server that refuses the question does not say."""
 
         def ask(client: Client) -> Any:
-            return send(server_of(client, self._keys(task).ctl), "TIME")
+            try:
+                return send(server_of(client, self._keys(task).ctl), "TIME")
+            except ResponseError:
+                return None
 
-        with contextlib.suppress(NoPermissionError):
-            seconds, microseconds = self._ask(ask)
-            return int(seconds) * 1_000 + int(microseconds) // 1_000
-        return None
+        answer = self._ask(ask)
+        return None if answer is None else int(answer[0]) * 1_000 + int(answer[1]) // 1_000
 
     def ping(self) -> None:
         """See `Store.ping`; in a cluster every primary must answer."""

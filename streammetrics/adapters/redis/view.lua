@@ -3,10 +3,10 @@
 -- KEYS  ctl, users, panes, experiments of one task (one hash tag, so one slot)
 -- ARGV  the owner's token and the seq that the reader has already or '' twice, the least start wanted of panes or '', that of reaches or
 -- '', the version of the keys' layout
--- Answers nil, if there is nothing new; {nil}, if what the reader has is there no more; {version}, if the stored layout is another; {version, keys}, if these keys of a claimed task are
--- gone; {nil, keys}, if nobody has claimed the task, and these hold something; else {version, token, seq, 1 or 0, control, number of
--- users, fields of panes, their values, fields and values of experiments}. With 1, what the reader has is of another claim, or lost, and
--- the least starts do not count.
+-- Answers nil, if there is nothing new; {nil}, if what the reader has is there no more; {version}, if the stored layout is another;
+-- {version, keys}, if these keys of a claimed task are gone; {nil, keys}, if nobody has claimed the task, and these hold something; else
+-- {version, token, seq, 1 or 0, control, number of users, fields of panes, their values, fields and values of experiments}. With 1, what
+-- the reader has is of another claim, or lost, and the least starts do not count.
 
 local CHUNK = 4000 -- arguments of one call: Lua's stack ends at 8000
 
