@@ -7,6 +7,7 @@ twice changes nothing but the question.
 from __future__ import annotations
 
 import contextlib
+import re
 import shutil
 import threading
 import time
@@ -314,13 +315,22 @@ def test_a_redis_that_loses_its_last_writes(pipeline: Pipeline, redis_of_its_own
         assert_nothing_lost_nothing_twice(pipeline)
 
 
-def test_a_redis_that_loses_everything_stops_the_worker_with_the_reason(pipeline: Pipeline, redis_of_its_own: RedisServer) -> None:
-    with running(pipeline, 1) as (service,), Stream(pipeline):
+@pytest.mark.parametrize(
+    ("role", "reason"),
+    [
+        ("worker", "the store has lost all state of task"),
+        ("all", "the store has lost all state of task|it was deleted or flushed while it was shown"),  # as who notices first says
+    ],
+)
+def test_a_redis_that_loses_everything_stops_the_worker_with_the_reason(
+    pipeline: Pipeline, redis_of_its_own: RedisServer, role: str, reason: str
+) -> None:
+    with running(pipeline, 1, worker={"role": role}) as (service,), Stream(pipeline):
         wait_for_commits(pipeline, 100)
         with redis_of_its_own.client() as client:
             client.flushall()
         assert service.wait_for_exit() == 1
-        assert "the store has lost all state of task" in service.log
+        assert re.search(reason, service.log)
         assert "another worker" not in service.log
 
 
