@@ -18,22 +18,12 @@ local stored = redis.call('HMGET', ctl, 'version', 'epoch', 'token', 'seq', 'con
 if stored[1] and stored[1] ~= version then
     return { stored[1] }
 end
-local sizes = {
-    [users] = redis.call('HLEN', users), [due] = redis.call('ZCARD', due), [panes] = redis.call('HLEN', panes),
-    [totals] = redis.call('HLEN', totals), [experiments] = redis.call('HLEN', experiments)
-}
-local gone, left = {}, {}
-for _, key in ipairs({ users, due, panes, totals, experiments }) do
-    if sizes[key] == 0 then
-        gone[#gone + 1] = key
-    elseif sizes[key] > 1 then -- more than the placeholder
-        left[#left + 1] = key
-    end
-end
-if stored[2] and #gone > 0 then -- a claim makes all of them before it gives an epoch
-    return { stored[1], gone }
-elseif not stored[2] and #left > 0 then
-    return { false, left }
+local refused = unfit(stored[2], stored[1], {
+    { users, redis.call('HLEN', users) }, { due, redis.call('ZCARD', due) }, { panes, redis.call('HLEN', panes) },
+    { totals, redis.call('HLEN', totals) }, { experiments, redis.call('HLEN', experiments) }
+})
+if refused then
+    return refused
 end
 local cells = redis.call('HGETALL', experiments)
 local starts, wanted = {}, {}

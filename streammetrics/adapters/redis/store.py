@@ -68,8 +68,9 @@ class Script:
     The client's own `register_script` would load it on every primary of a cluster, and so fail while any of them is away.
     """
 
-    def __init__(self, name: str) -> None:
-        self.text = resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+    def __init__(self, *names: str) -> None:
+        """The files of these names, one after the other."""
+        self.text = "\n".join(resources.files(__package__).joinpath(name).read_text(encoding="utf-8") for name in names)
         self._digest = hashlib.sha1(self.text.encode()).hexdigest()
 
     def __call__(self, client: Client, keys: Sequence[str], args: Iterable[str | bytes | int]) -> Any:
@@ -91,8 +92,8 @@ class RedisStore:
         require_files(settings)
         self.settings = settings
         self._client = LazyClient(settings)
-        names = ("claim", "load", "view", "settle")
-        self._claim, self._load, self._view, self._settle = (Script(f"{name}.lua") for name in names)
+        self._claim, self._view = Script("unfit.lua", "claim.lua"), Script("unfit.lua", "view.lua")
+        self._load, self._settle = Script("load.lua"), Script("settle.lua")
         self._largest: dict[int, float] = {}
         """By task that was claimed here: the bytes of the largest state that one of its users ever had."""
         self._meta, self._settled = (f"{{{settings.namespace}:meta}}:{name}" for name in ("meta", "settled"))
@@ -259,7 +260,7 @@ class RedisStore:
         return TaskKeys.of(self.settings.namespace, task)
 
     def _require_whole(self, task: int, answer: Sequence[Any]) -> None:
-        """Raise StateError for what `claim.lua` and `view.lua` answer instead of what they read."""
+        """Raise StateError for what `claim.lua` and `view.lua`, and `unfit.lua` for them, answer instead of what was read."""
         version, *keys = answer
         if not keys and version is None:
             raise lost_view(task)

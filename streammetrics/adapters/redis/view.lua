@@ -16,19 +16,12 @@ local token, seq = ARGV[1], ARGV[2]
 if stored[1] and stored[1] ~= ARGV[5] then
     return { stored[1] }
 end
-local sizes = { [users] = redis.call('HLEN', users), [panes] = redis.call('HLEN', panes), [experiments] = redis.call('HLEN', experiments) }
-local gone, left = {}, {}
-for _, key in ipairs({ users, panes, experiments }) do
-    if sizes[key] == 0 then
-        gone[#gone + 1] = key
-    elseif sizes[key] > 1 then -- more than the placeholder
-        left[#left + 1] = key
-    end
-end
-if stored[5] and #gone > 0 then -- a claim makes all of them before it gives an epoch
-    return { stored[1], gone }
-elseif not stored[5] and #left > 0 then
-    return { false, left }
+local users_size = redis.call('HLEN', users)
+local refused = unfit(stored[5], stored[1], {
+    { users, users_size }, { panes, redis.call('HLEN', panes) }, { experiments, redis.call('HLEN', experiments) }
+})
+if refused then
+    return refused
 elseif not stored[4] then
     return seq ~= '' and { false } or false
 elseif stored[2] == token and stored[3] == seq then
@@ -55,6 +48,6 @@ for first = 1, #fields, CHUNK do
     end
 end
 return {
-    stored[1], stored[2], stored[3], anew and 1 or 0, stored[4], sizes[users] - 1, fields, read,
+    stored[1], stored[2], stored[3], anew and 1 or 0, stored[4], users_size - 1, fields, read,
     redis.call('HGETALL', experiments)
 }
