@@ -229,6 +229,7 @@ class Engine:
         rounds = Rounds()
         if rules.experiments is not None and self.users is not None:
             self._end_lives(state)
+            state.forget_joined()
             rounds = rounds._replace(experiments=TotalsRound(state, rules.experiments, self.users, pane_ms))
         if rules.reach is not None and self.reach is not None:
             rounds = rounds._replace(reach=PresenceRound(self.reach, rules.reach.panes, pane_ms, state.reach_from // pane_ms))
@@ -344,4 +345,3 @@ class Engine:
         if state.watermark not in (NEVER, FOREVER):
             kept = pane_start(state.watermark - self.rules.retention_ms, self.rules.pane_ms)
             state.oldest_kept = max(state.oldest_kept, min(kept, state.final_before))
-            state.forget_joined()
