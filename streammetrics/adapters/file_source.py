@@ -53,6 +53,8 @@ class Lines:
     def __init__(self, path: str, kept_bytes: int) -> None:
         self.path, self._kept = path, kept_bytes
         self.number = 0
+        self.following = FIRST_LINE
+        """The number after the last line that was taken."""
         self.cut: dict[int, int] = {}
         """How many bytes the lines had that were cut, by number."""
         self.ended = False
@@ -82,6 +84,7 @@ class Lines:
             while len(records) < count and self._bytes_here < chunk_ends and (line := self._next_line(text)) is not None:
                 if self.number >= first and not line.isspace() and line:
                     records.append(Record(self.number, NO_TIMESTAMP, line))
+                    self.following = self.number + 1
         except (OSError, EOFError, zlib.error) as error:  # a damaged gzip is each of them, by where the damage is
             raise SourceError(f"{self.path} cannot be read on after line {self.number}: {error}") from error
         return records
@@ -237,8 +240,9 @@ class FileSource:
         self._paused.difference_update(inputs)
 
     def ends(self) -> Mapping[Input, int]:
-        """The line number after the last one read; one more for an input that has not ended, which so is never caught up."""
-        return {place: lines.number + (1 if lines.ended else 2) for place, lines in self._lines.items()}
+        """The line number after the last one that is not blank; beyond what has been read of an input that has not ended, so that it
+        is never caught up."""
+        return {place: lines.following if lines.ended else lines.number + 2 for place, lines in self._lines.items()}
 
     def acknowledge(self, offsets: Mapping[Input, int]) -> None:
         """Nothing to tell: a file keeps no readers' places."""

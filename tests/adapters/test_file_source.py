@@ -288,6 +288,18 @@ class TestOrder:
         assert source.ends()[place] == 3
         source.close()
 
+    @pytest.mark.parametrize("content", [b"", b"\n \n\n", b"{}\n\n{}\n\n\n"])
+    def test_blank_lines_do_not_count_as_waiting_to_be_read(self, tmp_path: Path, content: bytes) -> None:
+        path = write(tmp_path / "a", content)
+        source = FileSource([path])
+        source.poll(0)
+        (place, offset), *_ = source.start(0, {}).items()
+        offsets = [offset]
+        while not source.exhausted:
+            offsets += [record.offset + 1 for records in source.poll(0).records.values() for record in records]
+        assert source.ends()[place] == offsets[-1]
+        source.close()
+
     def test_progress_goes_from_nothing_to_all(self, tmp_path: Path) -> None:
         source = started([write(tmp_path / "a", b"1\n" * 50), write(tmp_path / "b", b"2\n" * 50)], chunk_lines_max=10)
         seen = [source.bytes_read]
