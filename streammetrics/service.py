@@ -7,7 +7,7 @@ ownership stays known. How one task is carried on is said in `streammetrics.task
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
@@ -74,6 +74,14 @@ class Worker:
                 break
         self.source.close()
         self.runner.letters.close()
+
+    def pass_over(self, ended: Collection[Input]) -> None:
+        """Let inputs that have ended hold back no other. Once all have, a task has come as far as the one that came furthest."""
+        for work in self.works.values():
+            idle = frozenset(index for index, origin in enumerate(work.inputs) if origin in ended)
+            if work.state is not None and idle != work.idle:
+                work.idle = idle
+                self.runner.step(work, None, tick_ms=max(work.state.watermarks))
 
     def drain(self, flush: bool) -> None:
         """Finish inputs that have ended: commit all, close all sessions that are due; `flush` makes everything final."""

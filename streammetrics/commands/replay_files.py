@@ -1,6 +1,6 @@
 """Events from files through the very same engine and loop, without a wall clock: for checks, backfills and shadow runs.
 
-The store is in memory, every file is one input of task 0, no input is ever idle, and at the end everything becomes final
+The store is in memory, every file is one input of task 0, none is idle before it has ended, and at the end everything becomes final
 unless the caller wants to see what a live process would show.
 """
 
@@ -118,6 +118,7 @@ def _read_all(worker: Worker, source: FileSource, looks: ReplayLooks, progress: 
     """Read in step: the input furthest behind in event time comes next, so that no file opens days of sessions."""
     while not source.exhausted:
         worker.turn(timeout_s=0)
+        worker.pass_over(source.ended)
         looks.after_turn(worker)
         source.prefer(worker.inputs_by_event_time())
         progress(source)
