@@ -17,6 +17,7 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import NewPartitions
 from structlog.testing import capture_logs
+from structlog.typing import EventDict
 
 from streammetrics.adapters.kafka import client as kafka_client
 from streammetrics.adapters.kafka import source as kafka_source
@@ -351,16 +352,15 @@ def committed(broker: KafkaBroker, group_id: str, place: Input) -> int | None:
 
 
 @contextmanager
-def client_told() -> Iterator[list[str]]:
-    """What the client warns of meanwhile, before any of it is held back."""
-    told: list[str] = []
-    handler = logging.Handler(logging.WARNING)
-    handler.emit = lambda record: told.append(record.getMessage())  # type: ignore[method-assign]
-    logging.getLogger("kafka").addHandler(handler)
+def client_told() -> Iterator[list[EventDict]]:
+    """What of the client's own log is passed on meanwhile, as if none of it had been said before."""
+    log = kafka_client.ClientLog()
+    logging.getLogger("kafka").addHandler(log)
     try:
-        yield told
+        with capture_logs() as lines:
+            yield lines
     finally:
-        logging.getLogger("kafka").removeHandler(handler)
+        logging.getLogger("kafka").removeHandler(log)
 
 
 def stock_records(broker: KafkaBroker, place: Input, count: int) -> list[Record]:
@@ -714,6 +714,18 @@ class TestOutages:
                 member.source.close()
             assert committed(kafka_broker, settings.group_id, place) == offset
             assert told == []
+
+    def test_what_closing_itself_cuts_short_is_no_trouble(self, kafka_broker: KafkaBroker, topics: tuple[str, str]) -> None:
+        """Of topics and brokers the client asks anew at any time, the moment it is closed at included."""
+        with running(settings_for(kafka_broker, *topics)) as member, client_told() as told:
+            turn_until(lambda: member.tasks == {0, 1, 2, 3}, member)
+            cluster = member.source._cluster
+            kafka_broker.hang()
+            cluster.request_update()
+            wait_until(lambda: cluster.metadata_refresh_in_progress, what="the client has asked")
+            member.source.close()
+            kafka_broker.resume()
+        assert all("LeaveGroup" in line["message"] for line in told)
 
     def test_closing_without_a_broker_is_quick_too(self, kafka_broker: KafkaBroker, topics: tuple[str, str]) -> None:
         with running(settings_for(kafka_broker, *topics)) as member:

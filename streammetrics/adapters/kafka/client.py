@@ -45,8 +45,9 @@ SUMMARY = "Bootstrap failed"
 CLOSED = "socket disconnected"
 UNTELLING = (CLOSED, "RequestTimedOutError")
 """All that the client says of a second login that was refused, or cut short by its own deadline; of the first it gave the reason."""
-OF_ITSELF = ("blocking the event loop", "Failed to build connection log_prefix")
-"""What the client says of its own inside: that a machine is busy, and that a connection had no name when it broke."""
+OF_ITSELF = ("blocking the event loop", "Failed to build connection log_prefix", "Metadata refresh: failed Cancelled")
+"""What the client says of its own inside: that a machine is busy, that a connection had no name when it broke, and that it closed one
+itself while it asked there for topics and brokers, which it does again elsewhere if it goes on at all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -80,5 +80,5 @@ def test_what_is_said_again_after_a_calm_is_news() -> None:
 
 def test_what_the_client_says_of_its_own_inside_is_not_passed_on() -> None:
     busy = "Task <kafka.net.selector.Task> ran for 0.106s (>0.100s threshold). It is blocking the event loop -- likely a tight sync loop"
-    assert passed_on([0.0], busy, "Failed to build connection log_prefix") == []
+    assert passed_on([0.0], busy, "Failed to build connection log_prefix", "Metadata refresh: failed Cancelled") == []
     assert ClientLog().last_error(0.0) is None
