@@ -97,7 +97,7 @@ def run(config_path: Path | None, settings_given: tuple[str, ...], port: int | N
       streammetrics run --set kafka.bootstrap_servers=broker:9092 --set redis.url=redis://cache:6379/0
       STREAMMETRICS_KAFKA_TOPICS=impressions,feedback streammetrics run --port 9464
 
-    SIGTERM or Ctrl-C finishes the batch, commits and leaves the group; a second one exits at once.
+    SIGTERM, Ctrl-C or a closed terminal finishes the batch, commits and leaves the group; a second signal exits at once.
     """
     from streammetrics.commands.signals import stopping  # noqa: PLC0415
 
@@ -139,10 +139,10 @@ def replay(
     """
     from streammetrics.commands.replay import replay_and_show  # noqa: PLC0415
     from streammetrics.commands.replay_files import Outputs  # noqa: PLC0415
-    from streammetrics.commands.signals import broken_off_by_sigterm  # noqa: PLC0415
+    from streammetrics.commands.signals import broken_off_by_signals  # noqa: PLC0415
 
     loaded = _load(config_path, settings_given)
-    with broken_off_by_sigterm():
+    with broken_off_by_signals():
         replay_and_show(loaded.settings, files, Outputs(**outputs), flush=flush, quiet=quiet)
 
 
@@ -177,10 +177,10 @@ def report(
       curl -s http://127.0.0.1:9464/api/report | streammetrics report - --format json
     """
     from streammetrics.commands.report import show_report  # noqa: PLC0415
-    from streammetrics.commands.signals import broken_off_by_sigterm  # noqa: PLC0415
+    from streammetrics.commands.signals import broken_off_by_signals  # noqa: PLC0415
 
     loaded = _load(config_path, settings_given)
-    with broken_off_by_sigterm():
+    with broken_off_by_signals():
         show_report(loaded.settings, file, form=form, html=html, names=names, all_measures=all_measures)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Callable
@@ -13,6 +14,9 @@ import click
 
 from streammetrics.errors import ConfigError, StreammetricsError
 from streammetrics.shown_text import counted
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""What the system says where no more can be written. Of all that is written without a name, this can meet standard output only."""
 
 
 class Unfailing(FileIO):
@@ -36,11 +40,20 @@ def _unfailing_stderr() -> None:
         sys.stderr = TextIOWrapper(BufferedWriter(raw), encoding=stderr.encoding, line_buffering=True)
 
 
+def _whole_stdout() -> None:
+    """Let standard output take all of a text or fail: unbuffered, Python forgets without a word what one write leaves over."""
+    stdout = sys.stdout
+    if isinstance(stdout, TextIOWrapper) and isinstance(stdout.buffer, FileIO):
+        raw = FileIO(stdout.fileno(), "w", closefd=False)
+        sys.stdout = TextIOWrapper(BufferedWriter(raw), encoding=stdout.encoding, line_buffering=True)
+
+
 class Commands(click.Group):
     """The commands, on whatever streams they are given."""
 
     def main(self, *args: Any, **extra: Any) -> Any:
         _unfailing_stderr()
+        _whole_stdout()
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, TextIOWrapper):  # a character that its encoding does not have must stop nothing
                 stream.reconfigure(errors="backslashreplace")
@@ -71,7 +84,8 @@ def guarding(function: Callable[..., None]) -> Callable[..., None]:
 
 def _words_of(error: OSError) -> str:
     """What an operator is told; the system does not say of standard output that it is the one which is full."""
-    return f"standard output: {error.strerror}" if error.filename is None and _is_output_stuck() else str(error)
+    of_output = error.filename is None and (error.errno in FULL or _is_output_stuck())
+    return f"standard output: {error.strerror}" if of_output else str(error)
 
 
 def _stop(code: int, message: str) -> NoReturn:

@@ -1,24 +1,27 @@
-"""SIGINT and SIGTERM as one event to wait for, where the first asks for a clean end and the second ends the process at once; and
-SIGTERM as what Ctrl-C is, for what cannot wait for an event."""
+"""The signals that ask a process to end: as one event to wait for, where the first asks for a clean end and the second ends the process
+at once; and as an error, for what cannot wait for an event."""
 
 from __future__ import annotations
 
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from queue import SimpleQueue
 from types import FrameType
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+from streammetrics.errors import StreammetricsError
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Ctrl-C, a supervisor's wish, and a terminal that is closed, which may tell of it twice."""
 
 
 @contextmanager
 def stopping() -> Iterator[threading.Event]:
-    """An event that is set by the first SIGINT or SIGTERM while the block runs. For the main thread only.
+    """An event that is set by the first of SIGNALS while the block runs. For the main thread only.
 
-    A second signal exits with 128 + its number, as a shell shows it, without any clean-up.
+    A second SIGINT or SIGTERM exits with 128 + its number, as a shell shows it, without any clean-up.
     """
     stop = threading.Event()
     # A signal's handler runs in the middle of whatever the main thread does, which may be to wait for this very event and to hold its
@@ -28,7 +31,7 @@ def stopping() -> Iterator[threading.Event]:
 
     def handle(number: int, frame: FrameType | None) -> None:
         nonlocal asked
-        if asked:
+        if asked and number != signal.SIGHUP:
             os._exit(128 + number)
         asked = True
         heard.put(True)
@@ -39,21 +42,44 @@ def stopping() -> Iterator[threading.Event]:
 
     teller = threading.Thread(target=tell, name="streammetrics-signals", daemon=True)
     teller.start()
-    before = {number: signal.signal(number, handle) for number in SIGNALS}
     try:
-        yield stop
+        with _handled_by(handle):
+            yield stop
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
         heard.put(False)
         teller.join()
 
 
 @contextmanager
-def broken_off_by_sigterm() -> Iterator[None]:
-    """SIGTERM breaks the block off as SIGINT does, by KeyboardInterrupt, so that what cleans up after itself does. For the main thread."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+def broken_off_by_signals() -> Iterator[None]:
+    """The first of SIGNALS breaks the block off, which then raises StreammetricsError. For the main thread only.
+
+    A second one ends the process as in `stopping`.
+    """
+    asked = False
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        nonlocal asked
+        if not asked:
+            asked = True
+            raise KeyboardInterrupt
+        if number != signal.SIGHUP:
+            os._exit(128 + number)
+
+    try:
+        with _handled_by(handle):
+            yield
+    except KeyboardInterrupt:
+        raise StreammetricsError("broken off; files that it was to write are as they were before") from None
+
+
+@contextmanager
+def _handled_by(handle: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Whoever starts a process may want it to outlive its terminal (nohup): then a SIGHUP stays ignored."""
+    numbers = [number for number in SIGNALS if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, handle) for number in numbers}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -60,6 +60,9 @@ _OPTIONS: Final = {
 }
 """What the library calls something, and which option sets it."""
 
+_OF_COMPARISONS: Final = ("unpaired", "confidence", "samples", "seed", "holm")
+"""The options that say how two runs are compared."""
+
 
 class _Wrapped(argparse.RawDescriptionHelpFormatter):
     """Wraps what is said before and after the options line by line, so that examples stay lines of their own."""
@@ -109,6 +112,8 @@ def main(words: Sequence[str] | None = None, prog: str = "python -m streammetric
     asked = parser(prog)
     given = asked.parse_args(words)
     try:
+        if alone := _without_effect(asked, given):
+            raise MetricError(alone, "got no --compare beside it; allowed are both or neither")
         with _in_words_of_the_command({}):
             labels, spec = _request(given)
     except MetricError as error:
@@ -119,13 +124,17 @@ def main(words: Sequence[str] | None = None, prog: str = "python -m streammetric
         asked.exit(1, f"{prog}: standard output is closed\n")
     try:
         text = _answer(given, labels, spec)
-        sys.stdout.write(text)
-        sys.stdout.flush()
-    except BrokenPipeError:  # whoever read our output has enough
-        with suppress(BrokenPipeError):
-            sys.stdout.close()  # else the interpreter would try to write the rest when it ends
     except (MetricError, OSError) as error:
         _tell(f"{prog}: {error}")
+        return 1
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except OSError as error:
+        if not isinstance(error, BrokenPipeError):  # else whoever read our output has enough
+            _tell(f"{prog}: standard output: {error.strerror}")
+        with suppress(OSError):
+            sys.stdout.close()  # else the interpreter would try to write the rest when it ends
         return 1
     return 0
 
@@ -147,6 +156,13 @@ def _request(given: argparse.Namespace) -> tuple[dict[Metric, str], Spec]:
         raise MetricError("--compare", "got --per-query or --format trec beside it; allowed are table, json and csv, without --per-query")
     check_choices(given.unpaired, given.confidence, given.samples, given.seed, "none")
     return labels, spec
+
+
+def _without_effect(asked: argparse.ArgumentParser, given: argparse.Namespace) -> str | None:
+    """An option that says how to compare where nothing is compared: whoever sets it believes that something is."""
+    if given.compare:
+        return None
+    return next((f"--{name}" for name in _OF_COMPARISONS if getattr(given, name) != asked.get_default(name)), None)
 
 
 def _unreadable(given: argparse.Namespace) -> Iterator[str]:

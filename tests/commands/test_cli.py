@@ -228,23 +228,49 @@ def test_warnings_go_to_standard_error_and_do_not_stop() -> None:
     assert "warning" not in result.stdout
 
 
-def test_a_reader_that_has_enough_ends_a_command_without_a_word() -> None:
-    words = [sys.executable, "-m", "streammetrics", "simulate", "--out", "-", "--events", "50000"]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT, env=environment()) as process:
+def started(words: str, unbuffered: str) -> tuple[list[str], dict[str, str]]:
+    """A command, and the environment for it, in whatever folder it runs and however Python writes."""
+    around = environment() | {"PYTHONUNBUFFERED": unbuffered, "PYTHONPATH": str(ROOT)}
+    return [sys.executable, "-m", "streammetrics", *words.split()], around
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("words", ["simulate --out - --events 50000", "evaluate R Q --per-query --format csv"])
+def test_a_reader_that_has_enough_ends_a_command_without_a_word(words: str, unbuffered: str, tmp_path: Path) -> None:
+    (tmp_path / "R").write_text("".join(f"q{number} Q0 d1 1 1.0 t\n" for number in range(20_000)))
+    (tmp_path / "Q").write_text("".join(f"q{number} 0 d1 1\n" for number in range(20_000)))
+    command, around = started(words, unbuffered)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path, env=around) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        assert process.stdout.readline().startswith(b'{"type":"impression"')
+        assert process.stdout.readline() != b""
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait() == 1
 
 
-@pytest.mark.parametrize("words", ["--help", "--version", "check-config", "report --help", "simulate --out - --events 9"])
-def test_what_the_disk_has_no_room_for_is_told_in_a_line(words: str) -> None:
-    command = [sys.executable, "-m", "streammetrics", *words.split()]
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_what_a_file_takes_only_the_beginning_of_is_not_told_as_done(unbuffered: str, tmp_path: Path) -> None:
+    """The system takes what fits of a long text, and says so by a number that Python's unbuffered output does not look at."""
+    command, around = started("check-config", unbuffered)
+    out = tmp_path / "out"
+    shell = ["sh", "-c", 'ulimit -f 1; exec "$@"', "sh", *command]
+    with out.open("wb") as file:
+        done = subprocess.run(shell, stdout=file, stderr=subprocess.PIPE, env=around, check=False, text=True)
+    assert 0 < out.stat().st_size <= 1024
+    assert (done.returncode, done.stderr) == (1, "streammetrics: standard output: File too large\n")
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("words", ["--help", "--version", "check-config", "report --help", "simulate --out - --events 9", "evaluate R Q"])
+def test_what_the_disk_has_no_room_for_is_told_in_a_line(words: str, unbuffered: str, tmp_path: Path) -> None:
+    (tmp_path / "R").write_text("q1 Q0 d1 1 1.0 t\n")
+    (tmp_path / "Q").write_text("q1 0 d1 1\n")
+    command, around = started(words, unbuffered)
     with Path("/dev/full").open("wb") as full:
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, env=environment(), cwd=ROOT, check=False)
-    assert (done.returncode, done.stderr) == (1, b"streammetrics: standard output: No space left on device\n")
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, env=around, cwd=tmp_path, check=False, text=True)
+    name = "streammetrics evaluate" if "evaluate" in words else "streammetrics"
+    assert (done.returncode, done.stderr) == (1, f"{name}: standard output: No space left on device\n")
 
 
 def test_python_runs_the_package_as_the_command() -> None:

@@ -24,6 +24,7 @@ from streammetrics.adapters.simulated_source import SimulatedSource, time_lapse
 from streammetrics.commands.assembly import build_engine, build_ledger
 from streammetrics.commands.demo import TOPICS, USUAL, load_demo
 from streammetrics.commands.demo_screen import LINE_SECONDS, Screen
+from streammetrics.commands.signals import SIGNALS
 from streammetrics.errors import ConfigError
 from streammetrics.ports import Input
 from streammetrics.simulate import Traffic, generate
@@ -120,7 +121,7 @@ def test_final_numbers_follow_the_clock_within_seconds(shown: Shown) -> None:
     wait_until(lambda: end() >= first + 1, what="final windows move on")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", SIGNALS)
 def test_a_signal_ends_it_with_0_and_a_last_word(number: signal.Signals) -> None:
     with running("--rate", "5") as (process, address):
         wait_until(lambda: "streammetrics_live_ndcg{" in page(f"{address}metrics"), what="numbers are there")

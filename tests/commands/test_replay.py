@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from streammetrics.commands.signals import SIGNALS
 from streammetrics.fates import MALFORMED
 from streammetrics.simulate import Sent, Traffic, generate
 from tests.command_line import called, is_asleep, started
@@ -257,7 +258,7 @@ def test_a_replay_that_fails_leaves_no_partial_file_and_the_former_one_as_it_was
     assert sorted(each.name for each in tmp_path.iterdir()) == ["cut.ndjson.gz", "events", "letters", "panes"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", SIGNALS)
 def test_a_replay_that_is_broken_off_leaves_no_partial_file_and_the_former_one_as_it_was(number: signal.Signals, tmp_path: Path) -> None:
     pipe, report = tmp_path / "events", tmp_path / "report.json"
     os.mkfifo(pipe)
@@ -267,7 +268,9 @@ def test_a_replay_that_is_broken_off_leaves_no_partial_file_and_the_former_one_a
         wait_until(lambda: len(list(tmp_path.glob("*.part"))) == 3, what="the replay has opened what it writes")
         wait_until(lambda: is_asleep(process), what="the replay waits for events")
         process.send_signal(number)
-        assert process.wait(30) == 1
+        _, told = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert told.endswith("streammetrics: broken off; files that it was to write are as they were before\n")
     assert report.read_text() == "former"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["events", "report.json"]
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from streammetrics.commands.signals import SIGNALS
 from streammetrics.events.model import TS_MAX
 from streammetrics.simulate import Regression, Traffic, generate
 from tests.command_line import called, is_asleep, started, streammetrics
@@ -100,7 +101,7 @@ def test_what_cannot_be_read_or_written_is_said(saved: Path, tmp_path: Path) -> 
     assert (unwritable.returncode, "--html" in unwritable.stderr) == (2, True)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", SIGNALS)
 def test_a_report_that_is_broken_off_ends_as_every_command_that_fails(number: signal.Signals, tmp_path: Path) -> None:
     pipe = tmp_path / "report.json"
     os.mkfifo(pipe)

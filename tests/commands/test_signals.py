@@ -5,11 +5,14 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from streammetrics.commands.signals import SIGNALS, broken_off_by_sigterm, stopping
+from streammetrics.commands.signals import SIGNALS, broken_off_by_signals, stopping
+from streammetrics.errors import StreammetricsError
 from tests.command_line import COMMAND, ROOT, environment
 from tests.servers.process import wait_until
 
@@ -89,21 +92,55 @@ def test_a_signal_in_the_middle_of_a_wait_is_told() -> None:
 
 TWICE = """
 import signal
-from streammetrics.commands.signals import stopping
+from streammetrics.commands.signals import broken_off_by_signals, stopping
 
-with stopping():
+with BLOCK():
     for _ in range(2):
-        signal.raise_signal(signal.SIGTERM)
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        except KeyboardInterrupt:
+            pass
 """
 
 
-def test_the_second_signal_ends_the_process_at_once() -> None:
-    done = subprocess.run([sys.executable, "-c", TWICE], cwd=ROOT, timeout=60, check=False)
+@pytest.mark.parametrize("block", [stopping, broken_off_by_signals])
+def test_the_second_signal_ends_the_process_at_once(block: Callable[[], object]) -> None:
+    done = subprocess.run([sys.executable, "-c", TWICE.replace("BLOCK", block.__name__)], cwd=ROOT, timeout=60, check=False)
     assert done.returncode == 128 + signal.SIGTERM
 
 
-def test_a_block_that_sigterm_breaks_off_cleans_up_as_after_ctrl_c() -> None:
-    before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(KeyboardInterrupt), broken_off_by_sigterm():
-        signal.raise_signal(signal.SIGTERM)
-    assert signal.getsignal(signal.SIGTERM) is before
+def test_a_terminal_that_tells_twice_that_it_is_closed_asks_for_a_clean_end_once() -> None:
+    with stopping() as stop:
+        for _ in range(2):
+            signal.raise_signal(signal.SIGHUP)
+        assert stop.wait(10)
+
+
+def test_what_is_to_outlive_its_terminal_does() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        for block in (stopping(), broken_off_by_signals()):
+            with block as stop:
+                signal.raise_signal(signal.SIGHUP)
+                assert stop is None or not stop.is_set()
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_block_that_a_signal_breaks_off_cleans_up_whatever_becomes_of_the_terminal(number: signal.Signals) -> None:
+    before, cleaned = signal.getsignal(number), []
+
+    @contextmanager
+    def cleaning() -> Iterator[None]:
+        try:
+            yield
+        finally:
+            signal.raise_signal(signal.SIGHUP)
+            cleaned.append(True)
+
+    with pytest.raises(StreammetricsError, match=r"^broken off; files"), broken_off_by_signals(), cleaning():
+        signal.raise_signal(number)
+    assert cleaned
+    assert signal.getsignal(number) is before

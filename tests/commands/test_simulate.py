@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from streammetrics.cli import main
+from streammetrics.commands.signals import SIGNALS
 from streammetrics.commands.simulate_plan import FILE_START_MS, STDOUT, Wishes, plan_of
 from streammetrics.errors import ConfigError
 from streammetrics.events import EventLimits, MalformedEvent, decoder
@@ -187,7 +188,7 @@ def test_more_topics_than_two_are_refused() -> None:
         plan_of(Wishes(kafka=True), ["a", "b", "c"], NOW_MS)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", SIGNALS)
 def test_an_interrupted_simulation_leaves_no_file(number: signal.Signals, tmp_path: Path) -> None:
     path = tmp_path / "events"
     process = started("simulate", "--out", path, "--minutes", "100000")
