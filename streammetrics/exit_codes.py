@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import sys
 from collections.abc import Callable
@@ -14,9 +13,6 @@ import click
 
 from streammetrics.errors import ConfigError, StreammetricsError
 from streammetrics.shown_text import counted
-
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""What the system says where no more can be written. Of all that is written without a name, this can meet standard output only."""
 
 
 class Unfailing(FileIO):
@@ -84,8 +80,7 @@ def guarding(function: Callable[..., None]) -> Callable[..., None]:
 
 def _words_of(error: OSError) -> str:
     """What an operator is told; the system does not say of standard output that it is the one which is full."""
-    of_output = error.filename is None and (error.errno in FULL or _is_output_stuck())
-    return f"standard output: {error.strerror}" if of_output else str(error)
+    return f"standard output: {error.strerror}" if error.filename is None and _is_output_stuck() else str(error)
 
 
 def _stop(code: int, message: str) -> NoReturn:
