@@ -1,5 +1,5 @@
 """What holds for all tests: how hard those of properties search (in a minute while one works, longer in CI, and with
-`--hypothesis-profile=deep` for an hour), that Ctrl-C reaches what they start, where logs go, and what the garbage collector
+`--hypothesis-profile=deep` for an hour), that signals reach what they start, where logs go, and what the garbage collector
 leaves alone."""
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ settings.load_profile("ci" if os.environ.get("CI") else "quick")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as for what a script runs in the background: its children would ignore it, too
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # as under nohup, which only the tests themselves are to heed
+    signal.signal(signal.SIGHUP, lambda number, frame: None)
 
 
 def pytest_collection_finish() -> None:
