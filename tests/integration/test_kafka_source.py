@@ -859,3 +859,25 @@ class TestDeadLetters:
         letters.write([letter])
         assert {record.key for record in self.read(kafka_broker, topic_name, 2)} == {b"clicks:0:1"}
         letters.close()
+
+    def test_what_a_broker_that_hangs_has_not_taken_is_given_up_when_they_are_closed(
+        self, kafka_broker: KafkaBroker, topic_name: str
+    ) -> None:
+        kafka_broker.create_topic(topic_name)
+        before = set(threading.enumerate())
+        letters = KafkaDeadLetters(settings_for(kafka_broker, "input"), topic_name)
+        letter = DeadLetter("late", "", Input("clicks", 0), 1, b"kept")
+        letters.write([letter])
+        kafka_broker.hang()
+
+        def write() -> None:
+            with contextlib.suppress(SourceError):
+                letters.write([letter])
+
+        threading.Thread(target=write).start()
+        accumulator = letters._producer._accumulator
+        wait_until(lambda: accumulator.has_incomplete, what="the letter is under way")
+        began = time.monotonic()
+        letters.close()
+        assert time.monotonic() - began < 4
+        wait_until(lambda: set(threading.enumerate()) <= before, what="its threads have ended", deadline_seconds=15)

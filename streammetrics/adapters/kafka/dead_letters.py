@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -11,6 +10,7 @@ from kafka import KafkaProducer
 from kafka.errors import KafkaError, MessageSizeTooLargeError, RecordListTooLargeError
 
 from streammetrics.adapters.kafka.client import KafkaConnection, client_log, connection_options, require_reachable, starting, words_of
+from streammetrics.adapters.kafka.producer import close_producer
 from streammetrics.adapters.kafka.topics import describe_topics
 from streammetrics.errors import ConfigError, Problem, SourceError
 from streammetrics.ports import DeadLetter
@@ -108,8 +108,7 @@ class KafkaDeadLetters:
     def close(self) -> None:
         producer, self._producer = self._producer, None
         if producer is not None:
-            with contextlib.suppress(KafkaError):
-                producer.close(timeout=1)
+            close_producer(producer)
 
 
 def _parcels(letters: Iterable[DeadLetter]) -> Iterator[list[DeadLetter]]:

@@ -11,6 +11,7 @@ from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
 from streammetrics.adapters.kafka.client import KafkaConnection, client_log, connection_options, starting, words_of
+from streammetrics.adapters.kafka.producer import close_producer
 from streammetrics.adapters.kafka.topics import describe_topics
 from streammetrics.errors import SourceError
 from streammetrics.simulate import Sent
@@ -76,8 +77,7 @@ class KafkaSink:
             if kind is None:
                 self.flush()
         finally:
-            with contextlib.suppress(KafkaError):
-                self._producer.close(timeout=1)
+            close_producer(self._producer)
 
 
 def _told(error: BaseException) -> SourceError:
