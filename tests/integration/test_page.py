@@ -12,7 +12,7 @@ import time
 import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -123,7 +123,14 @@ def chromium() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def visit(chromium: Browser) -> Iterator[Open]:
+def serve() -> Iterator[Serve]:
+    """Shows views with reports on a port, until the test's pages are closed: one that asks again at the end must find its server."""
+    with ExitStack() as ports:
+        yield lambda views, *reports: ports.enter_context(serving(views, *reports))
+
+
+@pytest.fixture
+def visit(chromium: Browser, serve: Serve) -> Iterator[Open]:
     """Opens pages: `visit(base, "?window=5m", expected=("words of console errors that belong to the test",), **options of the browser)`."""
     visits: list[Visit] = []
 
@@ -167,6 +174,9 @@ class Served:
         self.server.start()
 
 
+Serve = Callable[..., Served]
+
+
 @contextmanager
 def serving(views: HttpViews, *reports: Report) -> Iterator[Served]:
     for report in reports:
@@ -188,12 +198,11 @@ def still(told: tuple[World, list[Report]]) -> Iterator[Served]:
 
 
 @pytest.fixture
-def fresh(told: tuple[World, list[Report]]) -> Iterator[Served]:
+def fresh(serve: Serve, told: tuple[World, list[Report]]) -> Iterator[Served]:
     """The end of the story on a port of the test's own."""
     story, reports = told
     vitals = story.vitals
-    with serving(story.views(), *reports[-5:]) as port:
-        yield port
+    yield serve(story.views(), *reports[-5:])
     vitals.source_trouble = vitals.store_trouble = vitals.publish_trouble = None
     vitals.lag_records.clear()
     vitals.lag_seconds.clear()
@@ -351,40 +360,40 @@ class TestNumbers:
                 expect(found.cell("Users of", variant, section=section)).to_have_text(f"{reached['users']:,}{share}")
 
     def test_users_of_a_window_are_withheld_missing_or_not_there_as_the_report_says(
-        self, visit: Open, told: tuple[World, list[Report]]
+        self, visit: Open, serve: Serve, told: tuple[World, list[Report]]
     ) -> None:
         story, reports = told
         (five, hour) = reports[-1].user_windows
         for windows, words in (((five, replace(hour, complete=False, arms=())), "withheld: not all of it was counted"), ((), None)):
-            with serving(story.views(), replace(reports[-1], user_windows=windows)) as port:
-                found = visit(port.base)
-                expect(found.cell("Final", "treatment").locator(".value")).to_be_visible()
-                head = found.sides().locator("tbody th", has_text="Users of")
-                if words is None:
-                    expect(head).to_have_count(0)
-                else:
-                    expect(head).to_contain_text(words)
-                    expect(found.cell("Users of", "treatment")).to_have_text(MISSING)
-                found.page.goto("about:blank")  # it would go on asking a port that is closed
+            port = serve(story.views(), replace(reports[-1], user_windows=windows))
+            found = visit(port.base)
+            expect(found.cell("Final", "treatment").locator(".value")).to_be_visible()
+            head = found.sides().locator("tbody th", has_text="Users of")
+            if words is None:
+                expect(head).to_have_count(0)
+            else:
+                expect(head).to_contain_text(words)
+                expect(found.cell("Users of", "treatment")).to_have_text(MISSING)
+            found.page.goto("about:blank")  # it would go on asking a port that is closed
 
     def test_less_variance_and_the_teams_of_interleaved_lists_stand_beside_the_plain_numbers(
-        self, visit: Open, told: tuple[World, list[Report]]
+        self, visit: Open, serve: Serve, told: tuple[World, list[Report]]
     ) -> None:
         story, reports = told
         arms = {"control": 0.5, "treatment": 0.45, "interleaved": 0.5}
         stats = experiment(arms, name=EXPERIMENT, whole=True)
-        with serving(story.views(), telling(reports[-1], stats)) as port:
-            found = visit(port.base)
-            treatment = next(each for each in stats.variants if each.variant == "treatment").measures[0]
-            assert treatment.reduced is not None
-            removed = f"{100 * treatment.reduced.variance_reduction:.1f}\u00a0% of the variance gone"
-            expect(found.cell("Against the control", "treatment")).to_contain_text(removed)
-            (preference,) = stats.preferences
-            row = found.section(EXPERIMENT).locator(".preferences tbody tr")
-            expect(row).to_contain_text(f"{preference.team} against {preference.against}{MINUS}{-preference.credit:.4f}")
-            expect(row).to_contain_text(f"{preference.users:,}{preference.lists:,} lists")
-            expect(row.locator(".badge")).to_have_text("\N{BLACK DOWN-POINTING TRIANGLE} Regressed")
-            expect(found.cell("Against the control", "interleaved")).to_have_text("both rankers in one list")
+        port = serve(story.views(), telling(reports[-1], stats))
+        found = visit(port.base)
+        treatment = next(each for each in stats.variants if each.variant == "treatment").measures[0]
+        assert treatment.reduced is not None
+        removed = f"{100 * treatment.reduced.variance_reduction:.1f}\u00a0% of the variance gone"
+        expect(found.cell("Against the control", "treatment")).to_contain_text(removed)
+        (preference,) = stats.preferences
+        row = found.section(EXPERIMENT).locator(".preferences tbody tr")
+        expect(row).to_contain_text(f"{preference.team} against {preference.against}{MINUS}{-preference.credit:.4f}")
+        expect(row).to_contain_text(f"{preference.users:,}{preference.lists:,} lists")
+        expect(row.locator(".badge")).to_have_text("\N{BLACK DOWN-POINTING TRIANGLE} Regressed")
+        expect(found.cell("Against the control", "interleaved")).to_have_text("both rankers in one list")
 
     def test_the_verdict_stands_with_its_reason_in_words(self, visit: Open, still: Served) -> None:
         found, report = visit(still.base), fetched(still.base)
@@ -395,12 +404,14 @@ class TestNumbers:
         expect(found.section(EXPERIMENT).locator(".verdict .reason")).to_have_text(f"{verdict['reason']}.")  # a name is never another
         expect(found.cell("Verdict", "treatment")).to_have_text("▼ Regressed")
 
-    def test_a_reason_that_begins_with_a_word_begins_as_a_sentence(self, visit: Open, told: tuple[World, list[Report]]) -> None:
+    def test_a_reason_that_begins_with_a_word_begins_as_a_sentence(
+        self, visit: Open, serve: Serve, told: tuple[World, list[Report]]
+    ) -> None:
         split = experiment({"control": 0.5, "treatment": 0.5}, name=EXPERIMENT, users={"control": 1_000, "treatment": 2_000})
-        with serving(told[0].views(), telling(told[1][-1], split)) as port:
-            reason = visit(port.base).section(EXPERIMENT).locator(".verdict .reason")
-            said = "Users are not split as they should be (control 1,000, treatment 2,000; practically never by chance)."
-            expect(reason).to_have_text(said)
+        port = serve(told[0].views(), telling(told[1][-1], split))
+        reason = visit(port.base).section(EXPERIMENT).locator(".verdict .reason")
+        said = "Users are not split as they should be (control 1,000, treatment 2,000; practically never by chance)."
+        expect(reason).to_have_text(said)
 
     def test_a_fresh_page_has_curves_at_once_with_every_point_that_the_server_remembers(self, visit: Open, still: Served) -> None:
         found = visit(still.base)
@@ -415,21 +426,21 @@ class TestNumbers:
         assert figure.locator("path.band.color-1").count() == 1
         expect(figure.locator("tbody tr").first.locator("th")).to_have_text(clock(known["ends_ms"][-1]))
 
-    def test_a_page_that_slept_takes_up_what_it_missed(self, visit: Open, told: tuple[World, list[Report]]) -> None:
+    def test_a_page_that_slept_takes_up_what_it_missed(self, visit: Open, serve: Serve, told: tuple[World, list[Report]]) -> None:
         story, reports = told
-        with serving(story.views(), *reports[:-6]) as port:
-            found = visit(port.base)
-            figure = found.section(EXPERIMENT).locator("figure").filter(has_text="Lift of")
-            figure.get_by_text("The curves as numbers").click()
-            rows = figure.locator("tbody tr")
-            expect(rows).to_have_count(lifts(port.base))
-            before = lifts(port.base)
-            for report in reports[-6:]:
-                port.views.show(report)
-            found.page.clock.fast_forward(6 * MINUTE_MS)
-            expect(rows.first.locator("th")).to_have_text(clock(reports[-1].entered_ms or 0))
-            expect(rows).to_have_count(before + 6)
-            assert lifts(port.base) == before + 6
+        port = serve(story.views(), *reports[:-6])
+        found = visit(port.base)
+        figure = found.section(EXPERIMENT).locator("figure").filter(has_text="Lift of")
+        figure.get_by_text("The curves as numbers").click()
+        rows = figure.locator("tbody tr")
+        expect(rows).to_have_count(lifts(port.base))
+        before = lifts(port.base)
+        for report in reports[-6:]:
+            port.views.show(report)
+        found.page.clock.fast_forward(6 * MINUTE_MS)
+        expect(rows.first.locator("th")).to_have_text(clock(reports[-1].entered_ms or 0))
+        expect(rows).to_have_count(before + 6)
+        assert lifts(port.base) == before + 6
 
     def test_final_and_live_are_told_apart_in_words_and_in_the_curves(self, visit: Open, still: Served) -> None:
         found = visit(still.base)
@@ -467,35 +478,35 @@ class TestNumbers:
         expect(section.locator("tr", has_text="impressions 0").locator("td").nth(2)).to_have_text("1,234")
 
     def test_events_a_second_are_of_the_time_between_reports_however_often_one_is_read(
-        self, visit: Open, told: tuple[World, list[Report]]
+        self, visit: Open, serve: Serve, told: tuple[World, list[Report]]
     ) -> None:
         story, report = told[0], told[1][-1]
         seconds = [time.monotonic()]
         views = HttpViews(story.pipeline.exposition(story.vitals), lambda: seconds[0])
-        with serving(views, report) as port:
-            found = visit(port.base)
-            tile = found.section("Pipeline").locator(".tile", has_text="Events read").locator("dd")
+        port = serve(views, report)
+        found = visit(port.base)
+        tile = found.section("Pipeline").locator(".tile", has_text="Events read").locator("dd")
 
-            expect(tile.last).to_have_text("in all")
+        expect(tile.last).to_have_text("in all")
+        seconds[0] += 10
+        views.show(replace(report, counts=Counter(report.counts) + Counter({("events", "impressions"): 1_000})))
+        found.ask_again()
+        expect(tile.last).to_have_text("100 a second now")
+        for age in ("1[0-9]", "2[0-9]"):
             seconds[0] += 10
-            views.show(replace(report, counts=Counter(report.counts) + Counter({("events", "impressions"): 1_000})))
-            found.ask_again()
+            found.page.clock.fast_forward(10_000)
+            expect(found.page.locator("#state")).to_contain_text(re.compile(f"report {age} s old"))
             expect(tile.last).to_have_text("100 a second now")
-            for age in ("1[0-9]", "2[0-9]"):
-                seconds[0] += 10
-                found.page.clock.fast_forward(10_000)
-                expect(found.page.locator("#state")).to_contain_text(re.compile(f"report {age} s old"))
-                expect(tile.last).to_have_text("100 a second now")
 
     def test_before_a_user_has_a_final_list_the_windows_are_shown_without_a_verdict(
-        self, visit: Open, told: tuple[World, list[Report]]
+        self, visit: Open, serve: Serve, told: tuple[World, list[Report]]
     ) -> None:
         story, _ = told
-        with serving(story.views()) as port:
-            port.views.show(story.pipeline.report())
-            found = visit(port.base)
-            expect(found.section(EXPERIMENT)).to_contain_text("No verdict: no user of it has a final list yet.")
-            expect(found.cell("Final", "treatment").locator(".value")).to_have_text(re.compile(r"^0\.\d{4}$"))
+        port = serve(story.views())
+        port.views.show(story.pipeline.report())
+        found = visit(port.base)
+        expect(found.section(EXPERIMENT)).to_contain_text("No verdict: no user of it has a final list yet.")
+        expect(found.cell("Final", "treatment").locator(".value")).to_have_text(re.compile(r"^0\.\d{4}$"))
 
 
 class TestChoices:
@@ -597,29 +608,29 @@ class TestStates:
         expect(said).to_have_text("This page needs JavaScript; /api/report has the same numbers.")
         expect(said).to_be_visible()
 
-    def test_before_the_first_report_it_says_what_is_missing(self, visit: Open, told: tuple[World, list[Report]]) -> None:
+    def test_before_the_first_report_it_says_what_is_missing(self, visit: Open, serve: Serve, told: tuple[World, list[Report]]) -> None:
         story, reports = told
         story.vitals.store_trouble = Trouble(story.now.seconds - 3, 2, "connection refused")
-        with serving(story.views()) as port:
-            found = visit(port.base, expected=("status of 503",))
-            expect(found.page.locator(".pill")).to_have_text("Not ready")
-            said = "The server has not read any committed state yet.store: connection refused (for 3 s, 2 tries)"
-            expect(found.page.locator(".banner")).to_have_text(said)
-            expect(found.page.locator("main")).to_have_text("There are no numbers to show yet.")
-            story.vitals.store_trouble = None
-            port.views.show(reports[-1])
-            found.ask_again()
-            live(found.page)
+        port = serve(story.views())
+        found = visit(port.base, expected=("status of 503",))
+        expect(found.page.locator(".pill")).to_have_text("Not ready")
+        said = "The server has not read any committed state yet.store: connection refused (for 3 s, 2 tries)"
+        expect(found.page.locator(".banner")).to_have_text(said)
+        expect(found.page.locator("main")).to_have_text("There are no numbers to show yet.")
+        story.vitals.store_trouble = None
+        port.views.show(reports[-1])
+        found.ask_again()
+        live(found.page)
 
-    def test_without_events_it_says_what_it_waits_for(self, visit: Open, told: tuple[World, list[Report]]) -> None:
+    def test_without_events_it_says_what_it_waits_for(self, visit: Open, serve: Serve, told: tuple[World, list[Report]]) -> None:
         only_lists = Pipeline().feed("impressions", Impression("r", "u", int(time.time() * 1_000), ("a",)))
-        with serving(told[0].views()) as port:
-            port.views.show(only_lists.report())
-            found = visit(port.base)
-            expect(found.page.locator(".pill")).to_have_text("No data yet")
-            expect(found.page.locator(".banner")).to_contain_text("1 of 1 have committed. No events yet on feedback 0.")
-            expect(found.section("All traffic").locator("tbody th").first).to_have_text("Final last 1 hourhas not begun")
-            expect(found.cell("Final", "All traffic", section="All traffic")).to_have_text(f"{MISSING}no lists")
+        port = serve(told[0].views())
+        port.views.show(only_lists.report())
+        found = visit(port.base)
+        expect(found.page.locator(".pill")).to_have_text("No data yet")
+        expect(found.page.locator(".banner")).to_contain_text("1 of 1 have committed. No events yet on feedback 0.")
+        expect(found.section("All traffic").locator("tbody th").first).to_have_text("Final last 1 hourhas not begun")
+        expect(found.cell("Final", "All traffic", section="All traffic")).to_have_text(f"{MISSING}no lists")
 
     def test_numbers_stay_when_the_server_is_gone_and_it_goes_on_when_another_comes(
         self, visit: Open, fresh: Served, told: tuple[World, list[Report]]
@@ -659,17 +670,19 @@ class TestStates:
         expect(found.page.locator(".pill")).to_have_text("Not ready")
         expect(found.page.locator(".banner")).to_contain_text("source: no broker answers at <b>:9092 (for 12 s, 5 tries)")
 
-    def test_event_time_that_is_far_behind_is_told(self, visit: Open, told: tuple[World, list[Report]]) -> None:
+    def test_event_time_that_is_far_behind_is_told(self, visit: Open, serve: Serve, told: tuple[World, list[Report]]) -> None:
         story, reports = told
-        with serving(story.views(), reports[-12]) as port:
-            found = visit(port.base)
-            expect(found.page.locator(".pill")).to_have_text("Behind")
-            expect(found.page.locator(".banner")).to_contain_text(re.compile(r"which is 1[123] min ago. \w+ 0 is the furthest behind."))
+        port = serve(story.views(), reports[-12])
+        found = visit(port.base)
+        expect(found.page.locator(".pill")).to_have_text("Behind")
+        expect(found.page.locator(".banner")).to_contain_text(re.compile(r"which is 1[123] min ago. \w+ 0 is the furthest behind."))
 
-    def test_an_exporters_page_is_not_to_be_looked_for_at_a_worker(self, visit: Open, told: tuple[World, list[Report]]) -> None:
-        with serving(told[0].views(publishes=False)) as port:
-            found = visit(port.base, expected=("status of 503",))
-            expect(found.page.locator(".banner")).to_contain_text("This process only consumes.")
+    def test_an_exporters_page_is_not_to_be_looked_for_at_a_worker(
+        self, visit: Open, serve: Serve, told: tuple[World, list[Report]]
+    ) -> None:
+        port = serve(told[0].views(publishes=False))
+        found = visit(port.base, expected=("status of 503",))
+        expect(found.page.locator(".banner")).to_contain_text("This process only consumes.")
 
     def test_who_must_log_in_is_told_and_asked_once(self, visit: Open, fresh: Served) -> None:
         found = visit(fresh.base, expected=("status of 401",))
@@ -810,7 +823,7 @@ class TestNames:
         )
         assert found == [counted(count, "rebalance") for count in (0, 1, 12_000)]
 
-    def test_long_names_do_not_break_a_narrow_screen(self, visit: Open, told: tuple[World, list[Report]]) -> None:
+    def test_long_names_do_not_break_a_narrow_screen(self, visit: Open, serve: Serve, told: tuple[World, list[Report]]) -> None:
         now_ms = int(time.time() * 1_000) // MINUTE_MS * MINUTE_MS
         experiment, variant = "e" * 128, "v" * 128
         pipeline = (
@@ -818,11 +831,11 @@ class TestNames:
             .feed("impressions", Impression("r", "u", now_ms - 3 * MINUTE_MS, ("a", "b"), ((experiment, variant),)))
             .move_on(now_ms)
         )
-        with serving(told[0].views()) as port:
-            port.views.show(pipeline.report())
-            found = visit(port.base, viewport=NARROW)
-            expect(found.page.locator("h2", has_text="eee")).to_be_visible()
-            assert found.page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]
+        port = serve(told[0].views())
+        port.views.show(pipeline.report())
+        found = visit(port.base, viewport=NARROW)
+        expect(found.page.locator("h2", has_text="eee")).to_be_visible()
+        assert found.page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]
 
 
 CONTRAST = """
