@@ -67,7 +67,7 @@ class TaskRunner:
         self._on_final = on_final
         self._look: tuple[float, int] | None = None
         """When the source last asked for ends: monotonic seconds, and the wall clock of that time (ms)."""
-        self._told_clocks = False
+        self._told_clocks: set[int] = set()
         self._told_barren: set[str] = set()
         self._told_seconds: set[str] = set()
 
@@ -291,13 +291,15 @@ class TaskRunner:
         if stored_ms is None:
             return FOREVER
         ahead_ms = self.clock.wall_ms() - stored_ms
-        differ = abs(ahead_ms) > CLOCKS_APART_MS
-        if differ and not self._told_clocks:
+        if abs(ahead_ms) <= CLOCKS_APART_MS:
+            self._told_clocks.discard(task)
+        elif task not in self._told_clocks:
+            self._told_clocks.add(task)
             log.warning(
                 "the clocks of this machine and of the store differ: silent inputs are judged by the one that is behind; set both by NTP",
+                task=task,
                 ahead_seconds=round(ahead_ms / 1_000, 1),
             )
-        self._told_clocks = differ
         return stored_ms - int((self.clock.monotonic() - looked) * 1_000)
 
     def _tell_of_barren(self, work: Work, state: TaskState) -> None:

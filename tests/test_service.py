@@ -350,19 +350,24 @@ class OneAtATime(LogSource):
 
 
 class Bench:
-    """One worker, one task, nothing that fails by itself; a test moves the clock and decides what the logs hold."""
+    """One worker, one task or a few, nothing that fails by itself; a test moves the clock and decides what the logs hold."""
 
-    def __init__(self, *, records_max: int = 1_000, settings: Settings = SETTINGS, **rules: Any) -> None:
+    def __init__(self, *, tasks: int = 1, records_max: int = 1_000, settings: Settings = SETTINGS, **rules: Any) -> None:
         self.settings = settings
         self.engine = engine_of(settings)
         self.rules = replace(RULES, **rules)
         self.clock = HandClock(START_MS)
-        self.logs = Logs(settings.inputs, 1)
+        self.logs = Logs(settings.inputs, tasks)
         self.store = FaultyStore()
         self.letters = KeptLetters()
-        self.source = LogSource(self.logs, records_max=records_max)
-        self.source.give(0)
+        self.source = self._read(records_max)
         self.worker = self.hire()
+
+    def _read(self, records_max: int) -> LogSource:
+        source = LogSource(self.logs, records_max=records_max)
+        for task in range(self.logs.partitions):
+            source.give(task)
+        return source
 
     def hire(self, **options: Any) -> Worker:
         """A worker who has claimed the task; records come with his next turn."""
@@ -372,8 +377,7 @@ class Bench:
 
     def replace_worker(self, **options: Any) -> None:
         """The former worker is no more, and told nobody."""
-        self.source = LogSource(self.logs, records_max=self.source.records_max)
-        self.source.give(0)
+        self.source = self._read(self.source.records_max)
         self.worker = self.hire(**options)
 
     def show(self, *times: int, user: str = "u") -> None:
@@ -586,8 +590,12 @@ class TestIdleInputs:
             bench.turn(3)
         assert [line["topic"] for line in lines if "not seconds" in line["event"]] == [SETTINGS.inputs[1]]
 
-    def test_time_passes_only_as_far_as_inputs_were_seen_to_be_silent(self) -> None:
+    @pytest.mark.parametrize("ahead_ms", [0, 5_000])
+    def test_time_passes_only_as_far_as_inputs_were_seen_to_be_silent(self, ahead_ms: int) -> None:
+        """By the clock of the store as well, which alone says how far that is when this machine's is ahead."""
         bench = Bench(idle_ms=self.IDLE_MS, settings=replace(SETTINGS, idle_ms=self.IDLE_MS))
+        bench.store.clock_of_servers = lambda: bench.clock.wall_ms() - ahead_ms
+        bench.clock.step(ahead_ms)
         source = Glancing(bench)
         bench.show(0)
         bench.click(0)
@@ -595,7 +603,7 @@ class TestIdleInputs:
         for _ in range(60):
             bench.turn(seconds=0.007)
             unseen_ms = (bench.clock.monotonic() - (source.health.looked or 0)) * 1_000
-            seen_ms = bench.clock.wall_ms() - START_MS - unseen_ms
+            seen_ms = bench.clock.wall_ms() - ahead_ms - START_MS - unseen_ms
             assert bench.watermark <= max(0, seen_ms - self.IDLE_MS) + 2  # each look at the clock takes a moment
             reached.add(bench.watermark)
         assert len(reached) > 5
@@ -643,6 +651,14 @@ class TestIdleInputs:
         bench.click(now)
         bench.turn(3)
         assert [letter.reason for letter in bench.letters.kept] == ["late", "late"] * both
+
+    def test_of_the_clocks_of_several_servers_each_that_differs_is_told_of_once(self) -> None:
+        bench = Bench(idle_ms=self.IDLE_MS, tasks=3, settings=replace(SETTINGS, idle_ms=self.IDLE_MS))
+        bench.store.clock_ms = lambda task: bench.clock.wall_ms() - 15_000 * task  # type: ignore[method-assign]
+        with capture_logs() as lines:
+            bench.turn(200)
+        told = [(line["task"], line["ahead_seconds"]) for line in lines if "clocks of this machine" in line["event"]]
+        assert told == [(1, 15.0), (2, 30.0)]
 
     def test_of_two_clocks_the_one_that_is_behind_says_how_far_silent_inputs_have_come(self) -> None:
         bench = Bench(idle_ms=self.IDLE_MS, settings=replace(SETTINGS, idle_ms=self.IDLE_MS))

@@ -550,23 +550,12 @@ def test_commits_go_on_while_the_slot_of_their_task_moves(cluster_store: RedisSt
     kin = {"totals": {"a": b"t"}, "experiments": {"1": b"e"}}
     owner.must_commit(users={"a": b"1"}, due={"a": 1}, panes={0: b"p"}, **kin)
     owner.must_commit(users_gone=["a"], panes_gone=[0], totals_gone=["a"], experiments_gone=["1"])
-    client = redis_cluster.client()
-    slot, source_port = client.keyslot(TaskKeys.of(namespace, 0).ctl), client.get_node_from_key(TaskKeys.of(namespace, 0).ctl).port
-    client.close()
-    source = next(node for node in redis_cluster.nodes if node.port == source_port)
-    target = next(node for node in redis_cluster.nodes if node.port != source_port)
-    with source.client() as old, target.client() as new:
-        old_id, new_id = old.execute_command("CLUSTER MYID"), new.execute_command("CLUSTER MYID")
-        new.execute_command("CLUSTER SETSLOT", slot, "IMPORTING", old_id)
-        old.execute_command("CLUSTER SETSLOT", slot, "MIGRATING", new_id)
+    keys = TaskKeys.of(namespace, 0)
+    with redis_cluster.moving(keys.ctl) as move:
         owner.must_commit(users={"b": b"2"}, due={"b": 2}, panes={1: b"q"}, totals={"b": b"u"}, experiments={"2": b"f"})
-        keys = old.execute_command("CLUSTER GETKEYSINSLOT", slot, 100)
-        old.execute_command("MIGRATE", HOST, target.port, "", 0, 5_000, "KEYS", *keys)
+        move(*keys)
         owner.must_commit(users={"c": b"3"}, due={"c": 3})
-        for node in redis_cluster.nodes:
-            with node.client() as client_of_node:
-                client_of_node.execute_command("CLUSTER SETSLOT", slot, "NODE", new_id)
-        owner.must_commit(users={"d": b"4"}, due={"d": 4}, totals={"d": b"v"})
+    owner.must_commit(users={"d": b"4"}, due={"d": 4}, totals={"d": b"v"})
     loaded = owner.load([], ALL_DUE)
     assert (loaded.users, loaded.totals) == ({"b": b"2", "c": b"3", "d": b"4"}, {"b": b"u", "d": b"v"})
     assert (owner.view().panes, owner.view().experiments) == ({1: b"q"}, {"2": b"f"})

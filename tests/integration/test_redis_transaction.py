@@ -7,8 +7,6 @@ from dataclasses import fields
 from typing import Any
 
 import pytest
-import redis
-from redis.exceptions import MovedError
 
 from streammetrics.adapters.redis.client import RedisConnection
 from streammetrics.adapters.redis.store import RedisStore, TaskKeys
@@ -17,7 +15,7 @@ from streammetrics.errors import StateError, StoreError
 from streammetrics.ports import Commit, Outcome
 from tests.adapters.store_contract import Owner, everything
 from tests.faults import EXECUTED, JUDGED, ReplyThief
-from tests.servers.process import HOST, wait_until
+from tests.servers.process import HOST
 from tests.servers.redis import RedisCluster, RedisServer
 
 CHANGES: dict[str, Any] = {
@@ -82,8 +80,8 @@ def test_the_judge_sees_what_was_asked_for(server: RedisServer) -> None:
     with server.client() as client:
         client.hset("k", "f", "v")
         looks = [("HMGET", "k", "f", "g"), ("HLEN", "k")]
-        assert transact(client, "k", looks, lambda seen: (seen, [("HSET", "k", "f", "w")])) == [["v", None], 1]
-        assert transact(client, "k", [("HGET", "k", "f")], lambda seen: (seen, ())) == ["w"]
+        assert transact(client, ["k"], looks, lambda seen: (seen, [("HSET", "k", "f", "w")])) == [["v", None], 1]
+        assert transact(client, ["k"], [("HGET", "k", "f")], lambda seen: (seen, ())) == ["w"]
 
 
 def test_an_owner_who_loses_his_task_between_judgement_and_writing_writes_nothing(store: RedisStore, owner: Owner) -> None:
@@ -160,14 +158,32 @@ def test_a_right_taken_away_after_the_claim_leaves_a_commit_unwritten(server: Re
         reader.close()
 
 
-def test_what_is_carried_out_in_part_is_said_and_not_tried_again(
-    store: RedisStore, owner: Owner, server: RedisServer, namespace: str
+def test_what_is_carried_out_in_part_is_said_and_not_tried_again(server: RedisServer) -> None:
+    judgements = []
+
+    def judge(seen: list[Any]) -> tuple[None, list[tuple[str, ...]]]:
+        judgements.append(seen)
+        return None, [("HSET", "k", "f", "v"), ("HSET", "unwatched", "f", "v")]
+
+    with server.client() as client:
+        client.set("unwatched", "another program's")
+        with pytest.raises(StateError, match=r"carried out a commit in part \(.*WRONGTYPE.*begin anew with a new redis\.namespace"):
+            transact(client, ["k"], [], judge)
+        assert client.hgetall("k") == {"f": "v"}
+    assert judgements == [[]]
+
+
+@pytest.mark.parametrize("name", TaskKeys._fields)
+def test_a_key_that_becomes_another_programs_after_the_judgement_stops_all(
+    store: RedisStore, owner: Owner, server: RedisServer, namespace: str, name: str
 ) -> None:
     with server.client() as other:
-        users = TaskKeys.of(namespace, 0).users
-        commit = Interrupted(owner.next(**CHANGES), lambda: other.set(users, "another program's"))
-        with pytest.raises(StateError, match=r"carried out a commit in part \(.*WRONGTYPE.*begin anew with a new redis\.namespace"):
+        keys = TaskKeys.of(namespace, 0)
+        before = {key: other.dump(key) for key in keys}
+        commit = Interrupted(owner.next(**CHANGES), lambda: other.set(getattr(keys, name), "another program's"))
+        with pytest.raises(StateError, match=r"keys of another program \(WRONGTYPE"):
             store.commit(commit)
+        assert {key for key in keys if other.dump(key) != before[key]} == {getattr(keys, name)}
 
 
 def test_a_connection_is_given_back_clean(store: RedisStore, owner: Owner, server: RedisServer) -> None:
@@ -220,7 +236,7 @@ def test_a_slot_that_moves_between_judgement_and_writing_is_followed(redis_clust
     store = RedisStore(RedisConnection(url=redis_cluster.url, namespace=namespace, cluster=True))
     owner = Owner(store, 0)
     owner.must_commit(users={"c": b"1"})
-    commit = Interrupted(owner.next(**CHANGES), lambda: move(redis_cluster, TaskKeys.of(namespace, 0).ctl))
+    commit = Interrupted(owner.next(**CHANGES), lambda: redis_cluster.move(TaskKeys.of(namespace, 0).ctl))
     assert store.commit(commit) is Outcome.WRITTEN
     assert commit.judgements == [Outcome.WRITTEN] * 2
     owner.seq += 1
@@ -233,34 +249,52 @@ def test_a_store_that_knows_the_slots_of_yesterday_learns_where_they_are(redis_c
     store = RedisStore(RedisConnection(url=redis_cluster.url, namespace=namespace, cluster=True))
     owner = Owner(store, 1)
     for _ in range(3):
-        move(redis_cluster, TaskKeys.of(namespace, 1).ctl)
+        redis_cluster.move(TaskKeys.of(namespace, 1).ctl)
         owner.must_commit(users={"c": b"1"})
     store.close()
 
 
-def move(cluster: RedisCluster, key: str) -> None:
-    """Give the slot of a key to another node."""
-    client = cluster.client()
-    slot, port = client.keyslot(key), client.get_node_from_key(key).port  # type: ignore[no-untyped-call]
-    client.close()
-    source = next(node for node in cluster.nodes if node.port == port)
-    target = next(node for node in cluster.nodes if node.port != port)
-    with source.client() as old, target.client() as new:
-        old_id, new_id = old.execute_command("CLUSTER MYID"), new.execute_command("CLUSTER MYID")
-        new.execute_command("CLUSTER SETSLOT", slot, "IMPORTING", old_id)
-        old.execute_command("CLUSTER SETSLOT", slot, "MIGRATING", new_id)
-        old.execute_command("MIGRATE", HOST, target.port, "", 0, 5_000, "KEYS", *old.execute_command("CLUSTER GETKEYSINSLOT", slot, 100))
-        for node in (target, source):
-            with node.client() as client_of_node:
-                client_of_node.execute_command("CLUSTER SETSLOT", slot, "NODE", new_id)
-        for node in cluster.nodes:
-            with node.client() as client_of_node:
-                wait_until(lambda: told(client_of_node, key, target.port), what="every node knows who has the slot")
+@pytest.mark.parametrize("moved", TaskKeys._fields)
+def test_while_a_part_of_the_keys_has_moved_nothing_seems_lost(redis_cluster: RedisCluster, namespace: str, moved: str) -> None:
+    """Each of the two nodes answers for the keys that it has not as if they were gone."""
+    store = RedisStore(RedisConnection(url=redis_cluster.url, namespace=namespace, cluster=True))
+    owner, keys = Owner(store, 0), TaskKeys.of(namespace, 0)
+    owner.must_commit(users={"c": b"1"}, due={"c": 1}, panes={0: b"p"}, totals={"c": b"1"}, experiments={"1": b"e"})
+    before = everything(store, 0, USERS)
+    refused = {
+        "commit": lambda: store.commit(owner.next(**CHANGES)),
+        "claim": lambda: store.claim(0, "heir"),
+        "view": owner.view,
+    }
+    with redis_cluster.moving(keys.ctl) as move:
+        move(getattr(keys, moved))
+        for name, ask in refused.items():
+            if name != "view" or moved in ("ctl", "users", "panes", "experiments"):  # all that a view reads
+                with pytest.raises(StoreError, match="it goes on by itself when it has moved them all"):
+                    ask()
+    assert everything(store, 0, USERS) == before
+    owner.must_commit(**CHANGES)
+    assert owner.load(USERS).users == {"a": b"2", "b": b"2"}
+    store.close()
 
 
-def told(client: redis.Redis, key: str, port: int) -> bool:
-    try:
-        client.hlen(key)
-    except MovedError as moved:
-        return bool(moved.port == port)
-    return bool(client.connection_pool.connection_kwargs["port"] == port)
+def test_a_key_that_is_deleted_between_judgement_and_writing_is_missed(
+    store: RedisStore, owner: Owner, server: RedisServer, namespace: str
+) -> None:
+    with server.client() as other:
+        commit = Interrupted(owner.next(**CHANGES), lambda: other.delete(TaskKeys.of(namespace, 0).totals))
+        with pytest.raises(StateError, match="totals"):
+            store.commit(commit)
+    assert owner.load(USERS).users == {"a": b"1", "c": b"1"}
+
+
+def test_the_clock_of_a_task_is_asked_for_where_its_keys_are(namespace: str) -> None:
+    with RedisCluster(3, append_only=False, settings={"cluster-require-full-coverage": "no"}) as cluster:
+        store, key = RedisStore(RedisConnection(url=cluster.url, namespace=namespace, cluster=True)), TaskKeys.of(namespace, 0).ctl
+        owner, former = Owner(store, 0), cluster.node_of(key)
+        assert store.clock_ms(0) is not None
+        cluster.move(key)
+        former.kill()
+        assert store.clock_ms(0) is not None
+        owner.must_commit()
+        store.close()

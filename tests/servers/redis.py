@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import redis
 from redis.cluster import ClusterNode
+from redis.exceptions import MovedError
 
-from tests.servers.process import HOST, NotReadyError, Server, free_port
+from tests.servers.process import HOST, NotReadyError, Server, free_port, wait_until
 from tests.servers.tools import find_tool
 
 if TYPE_CHECKING:
@@ -204,6 +206,39 @@ class RedisCluster:
             node.resume()
         self.start()
 
+    def node_of(self, key: str) -> ClusterNodeServer:
+        with self.client() as client:
+            port = client.get_node_from_key(key).port  # type: ignore[no-untyped-call]
+        return next(node for node in self.nodes if node.port == port)
+
+    def move(self, key: str) -> None:
+        """Give the slot of a key to another node."""
+        with self.moving(key):
+            pass
+
+    @contextmanager
+    def moving(self, key: str) -> Iterator[Callable[..., None]]:
+        """While the slot of a key moves to another node: gives what moves keys of it. In the end all are moved, and every node knows."""
+        source = self.node_of(key)
+        target = next(node for node in self.nodes if node is not source)
+        with source.client() as old, target.client() as new:
+            slot = old.execute_command("CLUSTER KEYSLOT", key)
+            old_id, new_id = old.execute_command("CLUSTER MYID"), new.execute_command("CLUSTER MYID")
+            new.execute_command("CLUSTER SETSLOT", slot, "IMPORTING", old_id)
+            old.execute_command("CLUSTER SETSLOT", slot, "MIGRATING", new_id)
+
+            def move(*keys: str) -> None:
+                old.execute_command("MIGRATE", HOST, target.port, "", 0, 5_000, "KEYS", *keys)
+
+            yield move
+            move(*old.execute_command("CLUSTER GETKEYSINSLOT", slot, 100))
+            for node in (target, source, *self.nodes):
+                with node.client() as client:
+                    client.execute_command("CLUSTER SETSLOT", slot, "NODE", new_id)
+        for node in self.nodes:
+            with node.client() as client:
+                wait_until(lambda: _owner(client, key) == target.port, what="every node knows who has the slot")
+
     def close(self) -> None:
         for node in self.nodes:
             node.close()
@@ -217,3 +252,12 @@ class RedisCluster:
 
     def __exit__(self, *_: Any) -> None:
         self.close()
+
+
+def _owner(client: redis.Redis, key: str) -> int:
+    """The port of the node that has a key, as the node of this client knows it."""
+    try:
+        client.exists(key)
+    except MovedError as moved:
+        return int(moved.port)
+    return int(client.connection_pool.connection_kwargs["port"])

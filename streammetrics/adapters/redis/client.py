@@ -27,6 +27,7 @@ from redis.exceptions import (
     RedisClusterException,
     RedisError,
     TimeoutError,
+    TryAgainError,
 )
 from redis.retry import Retry
 
@@ -154,14 +155,6 @@ def send(client: Client, *command: Any) -> Any:
     return client.execute_command(*command)  # type: ignore[no-untyped-call]  # the client's own types end here
 
 
-def server_of(client: Client, key: str) -> redis.Redis:
-    """The client of the server that has a key: of the only one, or as a cluster's client knows its slots."""
-    if isinstance(client, redis.Redis):
-        return client
-    node = client.get_node_from_key(key)  # type: ignore[no-untyped-call]  # the client's own types end here
-    return client.get_redis_connection(node)
-
-
 def answers_of(pipeline: Any) -> list[Any]:
     """What a single server answers to a pipeline. Raises the first error as the server gave it; the client would add the command to it."""
     answers: list[Any] = pipeline.execute(raise_on_error=False)
@@ -198,6 +191,11 @@ MEANINGS = (
     Meaning((MovedError,), ("MOVED ",), "the server belongs to a cluster: set redis.cluster to true"),
     Meaning((), ("Cluster mode is not enabled", "cluster support disabled"), "the server is not a cluster: set redis.cluster to false"),
     Meaning((ReadOnlyError,), ("READONLY",), "redis.url leads to a replica; name the primary, or wait for a failover to end"),
+    Meaning(
+        (TryAgainError,),
+        ("TTL exhausted",),
+        "the cluster has moved a part of the keys of a task to another node; it goes on by itself when it has moved them all",
+    ),
     Meaning((), ("NOREPLICAS",), "too few replicas are in step for min-replicas-to-write; bring them back"),
     Meaning((BusyLoadingError,), ("LOADING",), "Redis is reading its data; wait"),
     Meaning((), ("MISCONF",), "Redis cannot save to its disk and refuses writes; see its log"),

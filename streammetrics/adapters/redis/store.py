@@ -17,9 +17,9 @@ from math import inf
 from typing import Any, NamedTuple, TypeVar
 
 import redis
-from redis.exceptions import NoScriptError, ResponseError
+from redis.exceptions import ClusterError, NoScriptError, ResponseError
 
-from streammetrics.adapters.redis.client import Client, LazyClient, RedisConnection, answers_of, require_files, send, server_of, speaking
+from streammetrics.adapters.redis.client import Client, LazyClient, RedisConnection, answers_of, require_files, send, speaking
 from streammetrics.adapters.redis.facts import RedisFacts, merged, read_facts
 from streammetrics.adapters.redis.transaction import Command, transact
 from streammetrics.errors import StateError
@@ -32,6 +32,8 @@ __all__ = ["RedisConnection", "RedisFacts", "RedisStore", "TaskKeys"]
 LAYOUT_VERSION = "3"
 """Of the keys and fields named above; what their values mean has versions of its own."""
 PLACEHOLDER = b"_"
+CLOCK = "return redis.call('TIME')"
+"""Asked of the server that has a key: by itself TIME names none, and a cluster's client would not learn where the key has gone."""
 ARGUMENTS_MAX = 256
 """Of one command of a commit; even, as they may be pairs. The client copies what it packs, so longer ones cost it more."""
 FIELDS_MAX = 5_000
@@ -135,7 +137,7 @@ class RedisStore:
         return Loaded(found, first, next_due_ms, found_sums, tuple(asked[read:]))
 
     def commit(self, commit: Commit) -> Outcome:
-        """See `Store.commit`. What is queued by MULTI goes through whole, or not at all when `ctl` has changed since it was judged.
+        """See `Store.commit`. What is queued by MULTI goes through whole, or not at all when a key has changed since it was judged.
 
         Raises StateError when one of the other keys is gone, which a claim has made and nobody deletes: it would be made again with
         what this commit changes in it.
@@ -157,7 +159,7 @@ class RedisStore:
                 raise _lost(commit.task, gone)
             return outcome, writes
 
-        return self._ask(lambda client: transact(client, keys.ctl, looks, judge))
+        return self._ask(lambda client: transact(client, keys, looks, judge))
 
     def view(
         self,
@@ -217,7 +219,9 @@ class RedisStore:
 
         def ask(client: Client) -> Any:
             try:
-                return send(server_of(client, self._keys(task).ctl), "TIME")
+                return send(client, "EVAL", CLOCK, 1, self._keys(task).ctl)
+            except ClusterError:
+                raise
             except ResponseError:
                 return None
 

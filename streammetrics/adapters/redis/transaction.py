@@ -1,11 +1,11 @@
-"""A transaction that is judged before it is written: WATCH a key, read it, MULTI, judge, write, EXEC, all on one connection.
+"""A transaction that is judged before it is written: WATCH keys, read them, MULTI, judge, write, EXEC, all on one connection.
 
-What the key holds, how it is judged and what is written are the caller's; no key is named here. It costs Redis about half of what a
+What the keys hold, how it is judged and what is written are the caller's; no key is named here. It costs Redis about half of what a
 script costs, which copies every argument into Lua and back.
 
-All that is queued is carried out, or nothing: if the key has changed since it was read, EXEC does nothing and the judge is asked
+All that is queued is carried out, or nothing: if a key has changed since it was read, EXEC does nothing and the judge is asked
 anew; if one command is refused while it is queued (memory, rights, a replica, a moved slot), so is the whole. Errors of commands that
-are carried out are not rolled back; only keys of another type, and rights taken away between the queueing and EXEC, make some.
+are carried out are not rolled back; only rights taken away between the queueing and EXEC make some.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from redis.exceptions import (
     WatchError,
 )
 
-from streammetrics.adapters.redis.client import Client, resending, send, server_of
+from streammetrics.adapters.redis.client import Client, resending, send
 from streammetrics.errors import StateError
 
 Command = Sequence[str | bytes | int]
@@ -41,14 +41,16 @@ ASKING: Command = ("ASKING",)
 """Opens the way to keys that are moving here, for the command after it; before MULTI, for all up to EXEC."""
 
 
-def transact(client: Client, key: str, looks: Sequence[Command], judge: Judge[Verdict]) -> Verdict:
-    """Ask `looks`, which read; give their answers to `judge`; carry out the commands it returns, if `key` is still the same.
+def transact(client: Client, keys: Sequence[str], looks: Sequence[Command], judge: Judge[Verdict]) -> Verdict:
+    """Ask `looks`, which read; give their answers to `judge`; carry out the commands it returns, if all `keys` are still the same.
 
-    All that is read and written lies in the slot of `key`. Returns the judge's verdict on what was there. The judge may be asked several
-    times. Raises what it raises, and StateError when some of the commands were carried out and others not.
+    The keys are all that is read and written, and lie in one slot. While a cluster moves it, each of its nodes has some of them and would
+    answer for the others as if they were gone; it refuses WATCH then, because that names them together. Returns the judge's verdict on
+    what was there. The judge may be asked several times. Raises what it raises, and StateError when some of the commands were carried out
+    and others not.
     """
-    route = _Route(client, key)
-    return resending(*PASSING).call_with_retry(lambda: _once(route, looks, judge), route.find)
+    route, watch = _Route(client, keys[0]), ("WATCH", *keys)
+    return resending(*PASSING).call_with_retry(lambda: _once(route, [watch, *looks, ("MULTI",)], judge), route.find)
 
 
 class _Route:
@@ -64,7 +66,12 @@ class _Route:
         return self._asked is not None
 
     def server(self) -> redis.Redis:
-        return server_of(self.client, self.key) if self._asked is None else self._asked
+        if self._asked is not None:
+            return self._asked
+        if isinstance(self.client, redis.Redis):
+            return self.client
+        node = self.client.get_node_from_key(self.key)  # type: ignore[no-untyped-call]  # the client's own types end here
+        return self.client.get_redis_connection(node)
 
     def find(self, error: Exception) -> None:
         """Where to go after an error. Any command of the client's own makes it learn again who holds the slot."""
@@ -100,14 +107,14 @@ class _Watch:
         self._connection.deregister_connect_callback(self.refuse)
 
 
-def _once(route: _Route, looks: Sequence[Command], judge: Judge[Verdict]) -> Verdict:
+def _once(route: _Route, opening: Sequence[Command], judge: Judge[Verdict]) -> Verdict:
     route.reached = False
     pool: Any = route.server().connection_pool
     connection = pool.get_connection()
     route.reached, clean = True, False
     try:
         with _Watch(connection):
-            verdict, commands = judge(_begin(connection, [("WATCH", route.key), *looks, ("MULTI",)], route.asking))
+            verdict, commands = judge(_begin(connection, opening, route.asking))
             if commands:
                 _execute(connection, [*commands, ("EXEC",)])
                 clean = True
@@ -138,8 +145,7 @@ def _execute(connection: Any, commands: Sequence[Command]) -> None:
         _raise_first([*queued, *done])
     except ResponseError as error:
         raise StateError(
-            f"Redis has carried out a commit in part ({error}): another program has changed keys of redis.namespace, or the rights of "
-            "redis.username were changed just then",
+            f"Redis has carried out a commit in part ({error}): the rights of redis.username were changed just then",
             "begin anew with a new redis.namespace",
         ) from error
 
