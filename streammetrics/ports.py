@@ -246,7 +246,7 @@ def lost_view(task: int) -> StateError:
     """What every store says to a reader who knows a commit of a task of which nothing is committed any more."""
     return StateError(
         f"the store has lost all state of task {task}, which was shown: it was flushed, or the namespace deleted",
-        "restore it and start again, or start again to show what is counted anew",
+        "start again to show what is counted anew; if that was not meant, restore a backup first",
     )
 
 

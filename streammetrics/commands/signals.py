@@ -70,7 +70,7 @@ def broken_off_by_signals() -> Iterator[None]:
         with _handled_by(handle):
             yield
     except KeyboardInterrupt:
-        raise StreammetricsError("broken off; files that it was to write are as they were before") from None
+        raise StreammetricsError("broken off; no file was written in part") from None
 
 
 @contextmanager

@@ -270,7 +270,7 @@ def test_a_replay_that_is_broken_off_leaves_no_partial_file_and_the_former_one_a
         process.send_signal(number)
         _, told = process.communicate(timeout=30)
     assert process.returncode == 1
-    assert told.endswith("streammetrics: broken off; files that it was to write are as they were before\n")
+    assert told.endswith("streammetrics: broken off; no file was written in part\n")
     assert report.read_text() == "former"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["events", "report.json"]
 

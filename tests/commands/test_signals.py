@@ -140,7 +140,7 @@ def test_a_block_that_a_signal_breaks_off_cleans_up_whatever_becomes_of_the_term
             signal.raise_signal(signal.SIGHUP)
             cleaned.append(True)
 
-    with pytest.raises(StreammetricsError, match=r"^broken off; files"), broken_off_by_signals(), cleaning():
+    with pytest.raises(StreammetricsError, match=r"^broken off; no file"), broken_off_by_signals(), cleaning():
         signal.raise_signal(number)
     assert cleaned
     assert signal.getsignal(number) is before
