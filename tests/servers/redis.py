@@ -208,7 +208,7 @@ class RedisCluster:
 
     def node_of(self, key: str) -> ClusterNodeServer:
         with self.client() as client:
-            port = client.get_node_from_key(key).port  # type: ignore[no-untyped-call]
+            port = client.get_node_from_key(key).port
         return next(node for node in self.nodes if node.port == port)
 
     def move(self, key: str) -> None:
