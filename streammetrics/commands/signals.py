@@ -75,8 +75,9 @@ def broken_off_by_signals() -> Iterator[None]:
 
 @contextmanager
 def _handled_by(handle: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Whoever starts a process may want it to outlive its terminal (nohup): then a SIGHUP stays ignored."""
-    numbers = [number for number in SIGNALS if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN]
+    """What is ignored stays so: whoever starts a process may want it to outlive its terminal (nohup), or keep from it the Ctrl-C that
+    is meant for another, as a script does for what it runs in the background."""
+    numbers = [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
     before = {number: signal.signal(number, handle) for number in numbers}
     try:
         yield

@@ -116,16 +116,18 @@ def test_a_terminal_that_tells_twice_that_it_is_closed_asks_for_a_clean_end_once
         assert stop.wait(10)
 
 
-def test_what_is_to_outlive_its_terminal_does() -> None:
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_that_was_ignored_stays_ignored(number: signal.Signals) -> None:
+    """As nohup wants it of a closed terminal, and a script of a Ctrl-C while something runs in its background."""
+    before = signal.signal(number, signal.SIG_IGN)
     try:
         for block in (stopping(), broken_off_by_signals()):
             with block as stop:
-                signal.raise_signal(signal.SIGHUP)
-                assert stop is None or not stop.is_set()
-        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+                signal.raise_signal(number)
+            assert stop is None or not stop.is_set()
+        assert signal.getsignal(number) is signal.SIG_IGN
     finally:
-        signal.signal(signal.SIGHUP, before)
+        signal.signal(number, before)
 
 
 @pytest.mark.parametrize("number", SIGNALS)
