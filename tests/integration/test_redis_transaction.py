@@ -270,7 +270,7 @@ def test_while_a_part_of_the_keys_has_moved_nothing_seems_lost(redis_cluster: Re
         move(getattr(keys, moved))
         for name, ask in refused.items():
             if name != "view" or moved in ("ctl", "users", "panes", "experiments"):  # all that a view reads
-                with pytest.raises(StoreError, match="it goes on by itself when it has moved them all"):
+                with pytest.raises(StoreError, match="it goes on by itself when all are there"):
                     ask()
     assert everything(store, 0, USERS) == before
     owner.must_commit(**CHANGES)

@@ -15,6 +15,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import redis
 from redis.backoff import ExponentialWithJitterBackoff
 from redis.exceptions import (
+    AskError,
     AuthenticationError,
     BusyLoadingError,
     ConnectionError,
@@ -172,6 +173,7 @@ class Meaning(NamedTuple):
     advice: str
 
 
+OUTSIDE_A_CLUSTER = Meaning((MovedError,), ("MOVED ",), "the server belongs to a cluster: set redis.cluster to true")
 MEANINGS = (
     Meaning(
         (AuthenticationError,),
@@ -188,13 +190,12 @@ MEANINGS = (
         ("OOM command not allowed",),
         "nothing was written; raise Redis' maxmemory or free memory, then it goes on by itself",
     ),
-    Meaning((MovedError,), ("MOVED ",), "the server belongs to a cluster: set redis.cluster to true"),
     Meaning((), ("Cluster mode is not enabled", "cluster support disabled"), "the server is not a cluster: set redis.cluster to false"),
     Meaning((ReadOnlyError,), ("READONLY",), "redis.url leads to a replica; name the primary, or wait for a failover to end"),
     Meaning(
-        (TryAgainError,),
+        (TryAgainError, AskError),  # MOVED is one as well
         ("TTL exhausted",),
-        "the cluster has moved a part of the keys of a task to another node; it goes on by itself when it has moved them all",
+        "the cluster moves the keys of a task to another node; it goes on by itself when all are there",
     ),
     Meaning((), ("NOREPLICAS",), "too few replicas are in step for min-replicas-to-write; bring them back"),
     Meaning((BusyLoadingError,), ("LOADING",), "Redis is reading its data; wait"),
@@ -238,12 +239,15 @@ def explained(error: Exception, settings: RedisConnection) -> StoreError | State
     Redis at 127.0.0.1:6379: Connection refused; check that Redis runs, and redis.url
     """
     text = settings.mask(str(error)).rstrip(".") or type(error).__name__
+    if isinstance(error, AskError):
+        text = f"slot {error.slot_id} is to be found at {error.host}:{error.port}"
     if "WRONGTYPE" in text:
         namespace = settings.namespace
         return StateError(
             f"Redis at {settings.place}, redis.namespace = {namespace}: keys of another program ({text})", "choose another namespace"
         )
-    fitting = (meaning.advice for meaning in MEANINGS if isinstance(error, meaning.kinds) or any(word in text for word in meaning.words))
+    meanings = MEANINGS if settings.cluster else (OUTSIDE_A_CLUSTER, *MEANINGS)
+    fitting = (meaning.advice for meaning in meanings if isinstance(error, meaning.kinds) or any(word in text for word in meaning.words))
     advice = next(fitting, "")
     if settings.url.startswith("rediss://") and "Timeout connecting" in text:  # who is greeted in TLS, and speaks none, waits for more
         advice += "; redis.url must begin with redis:// if the server speaks no TLS"

@@ -10,7 +10,16 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
-from redis.exceptions import ConnectionError, InvalidResponse, RedisClusterException, ResponseError, TimeoutError
+from redis.exceptions import (
+    AskError,
+    ConnectionError,
+    InvalidResponse,
+    MovedError,
+    RedisClusterException,
+    ResponseError,
+    TimeoutError,
+    TryAgainError,
+)
 
 from streammetrics.adapters.redis.client import RESENDS_MAX, Client, LazyClient, RedisConnection, connect, explained, hang_up, send
 
@@ -70,6 +79,37 @@ def mute(*, hangs_up: bool) -> Iterator[tuple[Mute, Client]]:
 def test_an_answer_that_refuses_every_command_is_told_with_what_to_mend(error: Exception, advice: str) -> None:
     found = explained(error, RedisConnection())
     assert (found.told, found.mend) == (f"Redis at 127.0.0.1:6379: {error}", advice)
+
+
+WAIT = "the cluster moves the keys of a task to another node; it goes on by itself when all are there"
+
+
+@pytest.mark.parametrize(
+    ("error", "cluster", "told", "advice"),
+    [
+        (
+            MovedError("7 cache:6380"),
+            False,
+            "slot 7 is to be found at cache:6380",
+            "the server belongs to a cluster: set redis.cluster to true",
+        ),
+        (
+            ResponseError("MOVED 7 cache:6380 script: f00"),
+            False,
+            "MOVED 7 cache:6380 script: f00",
+            "the server belongs to a cluster: set redis.cluster to true",
+        ),
+        (MovedError("7 cache:6380"), True, "slot 7 is to be found at cache:6380", WAIT),
+        (AskError("7 cache:6380"), True, "slot 7 is to be found at cache:6380", WAIT),
+        (TryAgainError("Multiple keys request during rehashing of slot"), True, "Multiple keys request during rehashing of slot", WAIT),
+        (RedisClusterException("TTL exhausted."), True, "TTL exhausted", WAIT),
+    ],
+)
+def test_keys_that_are_on_another_node_are_a_setting_to_mend_or_a_move_to_wait_for(
+    error: Exception, cluster: bool, told: str, advice: str
+) -> None:
+    found = explained(error, RedisConnection(cluster=cluster))
+    assert (found.told, found.mend) == (f"Redis at 127.0.0.1:6379: {told}", advice)
 
 
 def test_an_answer_that_does_not_come_in_time_is_not_asked_for_again() -> None:
