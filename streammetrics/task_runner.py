@@ -67,7 +67,8 @@ class TaskRunner:
         self._on_final = on_final
         self._look: tuple[float, int] | None = None
         """When the source last asked for ends: monotonic seconds, and the wall clock of that time (ms)."""
-        self._told_clocks: set[int] = set()
+        self._clocks_apart: set[int] = set()
+        """Tasks whose store has a clock that differs; it is told of when the first one does."""
         self._told_barren: set[str] = set()
         self._told_seconds: set[str] = set()
 
@@ -292,14 +293,16 @@ class TaskRunner:
             return FOREVER
         ahead_ms = self.clock.wall_ms() - stored_ms
         if abs(ahead_ms) <= CLOCKS_APART_MS:
-            self._told_clocks.discard(task)
-        elif task not in self._told_clocks:
-            self._told_clocks.add(task)
-            log.warning(
-                "the clocks of this machine and of the store differ: silent inputs are judged by the one that is behind; set both by NTP",
-                task=task,
-                ahead_seconds=round(ahead_ms / 1_000, 1),
-            )
+            self._clocks_apart.discard(task)
+        else:
+            if not self._clocks_apart & self.works.keys():
+                log.warning(
+                    "the clocks of this machine and of the store differ: silent inputs are judged by the one that is behind; "
+                    "set both by NTP",
+                    task=task,
+                    ahead_seconds=round(ahead_ms / 1_000, 1),
+                )
+            self._clocks_apart.add(task)
         return stored_ms - int((self.clock.monotonic() - looked) * 1_000)
 
     def _tell_of_barren(self, work: Work, state: TaskState) -> None:
