@@ -114,11 +114,15 @@ class TaskRunner:
         return rest
 
     def _is_spaced(self, work: Work) -> bool:
-        """Whether the last commit was long enough ago. The first one since the claim is not put off: others wait for the task."""
+        """Whether the last commit was long enough ago. The first one since the claim is not put off: others wait for the task. Nor is
+        the first one of a task that has caught up: while it was behind, its numbers stood still."""
+        is_behind = work.is_behind(self.source.ends())
+        if work.was_behind and not is_behind:
+            return True
         passed_ms = (self.clock.monotonic() - work.committed_seconds) * 1_000
         if passed_ms < self.rules.commit_ms:
             return False
-        return passed_ms >= self.rules.commit_behind_ms or not work.has_committed or not work.lagging(self.source.ends())
+        return passed_ms >= self.rules.commit_behind_ms or not work.has_committed or not is_behind
 
     def _changed(self, work: Work) -> bool:
         return work.state is not None and (work.state.changed or bool(work.letters))
@@ -160,7 +164,7 @@ class TaskRunner:
         work.paused = frozenset()  # the source has just let them flow
         work.barren.clear()
         work.idle = frozenset()  # what they hold may be read again, so they are not silent before they are found to be
-        work.committed_seconds, work.has_committed = self.clock.monotonic(), False
+        work.committed_seconds, work.has_committed, work.was_behind = self.clock.monotonic(), False, False
         work.heard_seconds = dict.fromkeys(work.inputs, work.committed_seconds)
         if len(known) < len(work.inputs):  # where an input begins must hold even if this process dies before its first commit
             self._save(work)
@@ -338,6 +342,7 @@ class TaskRunner:
             self._on_final(finals)
         commit = Commit(work.task, work.epoch, work.token, work.seq + 1, changes)
         offsets = zip(work.inputs, work.state.offsets, strict=True)
+        work.was_behind = work.is_behind(self.source.ends())
         work.sent = Sent(commit, {origin: offset for origin, offset in offsets if offset is not None}, frozenset(changes.users_gone))
         self._take_answer(work, wait=False)
 

@@ -183,6 +183,8 @@ class Work:
     committed_seconds: float = 0.0
     has_committed: bool = False
     """Since it was claimed."""
+    was_behind: bool = False
+    """Whether records waited to be read when the last commit was made."""
     ticked_seconds: float = 0.0
     heard_seconds: dict[Input, float] = field(default_factory=dict)
     """When each input last brought an event that counts for its time."""
@@ -190,6 +192,10 @@ class Work:
     """The inputs, by topic index, whose last records held no such event."""
     idle: frozenset[int] = frozenset()
     paused: frozenset[Input] = frozenset()
+
+    def is_behind(self, ends: Mapping[Input, int]) -> bool:
+        """Whether records wait to be read, as far as the ends are known."""
+        return bool(self.lagging(ends))
 
     def lagging(self, ends: Mapping[Input, int]) -> list[int]:
         """The inputs, by topic index, of which records wait to be read, as far as their ends are known."""

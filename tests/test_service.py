@@ -899,6 +899,15 @@ class TestCommits:
         stands = [decode_control(commit.changes.control).offsets[0] for commit in bench.store.written]
         assert stands == [0, pytest.approx(30, abs=2), pytest.approx(60, abs=4), 75]  # what came last did not wait: none was left
 
+    def test_who_has_caught_up_commits_at_once(self) -> None:
+        bench = Bench(commit_ms=1_000, commit_behind_ms=3_000, commit_bytes_max=1 << 20, records_max=1)
+        bench.show(*range(65))
+        bench.turn(66, seconds=0.1)
+        assert bench.offsets[0] == 65  # the commit before was made half a second ago
+        bench.show(65)
+        bench.turn(2, seconds=0.1)
+        assert bench.offsets[0] == 65  # what comes then is spaced as ever
+
     def test_who_takes_over_commits_soon_though_records_wait(self) -> None:
         bench = Bench(commit_ms=1_000, commit_behind_ms=60_000, commit_bytes_max=1 << 20, records_max=1)
         bench.show(*range(100))

@@ -191,7 +191,7 @@ class WorkerSettings(Section):
     commit_behind_ms: Whole = milliseconds(
         3_000,
         "Time between commits while records wait to be read, if that is longer: a hot user is then written less often, and catching up"
-        " takes less.",
+        " takes less. Who has caught up commits at once.",
         most=60_000,
     )
     commit_users_max: Whole = whole(
