@@ -263,7 +263,10 @@ class TaskRunner:
             self._look = looked, self.clock.wall_ms() - int((self.clock.monotonic() - looked) * 1_000)
 
     def _tick(self, work: Work) -> None:
-        """Tell the engine which inputs are caught up and silent; paused or unreachable inputs are neither."""
+        """Tell the engine which inputs are caught up and silent; paused or unreachable inputs are neither.
+
+        Silence is counted from when the source answers again: those who send were without it as well.
+        """
         idle_ms, state, now = self.rules.idle_ms, work.state, self.clock.monotonic()
         if idle_ms is None or state is None or (now - work.ticked_seconds) * 1_000 < self.rules.commit_ms:
             return
@@ -276,7 +279,7 @@ class TaskRunner:
             for index, origin in enumerate(work.inputs)
             if origin in ends
             and ends[origin] <= (state.offsets[index] or 0)  # there may be more by now, and some of it read
-            and (looked - work.heard_seconds[origin]) * 1_000 >= idle_ms
+            and (looked - max(work.heard_seconds[origin], health.since)) * 1_000 >= idle_ms
         )
         self._tell_of_barren(work, state)
         self._tell_of_seconds(work, state)

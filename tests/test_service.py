@@ -546,6 +546,24 @@ class TestIdleInputs:
         bench.turn(2)
         assert bench.watermark >= 0
 
+    def test_silence_is_counted_from_when_the_source_answers_again(self) -> None:
+        """Who sends was without it, too: what it could not send comes a little later, and from one topic before the other."""
+        bench = Bench(idle_ms=self.IDLE_MS, commit_bytes_max=1 << 20, commit_users_max=1_000)
+        bench.show(0)
+        bench.click(0)
+        bench.turn(2)
+        bench.source.health = replace(bench.source.health, reachable=False)
+        bench.turn(100)
+        bench.source.health = replace(bench.source.health, reachable=True, since=bench.clock.monotonic())
+        bench.turn()
+        assert bench.worker.works[0].idle == frozenset()
+        bench.click(*range(10, 1_000, 10))
+        bench.turn()
+        bench.show(*range(10, 1_000, 10))
+        bench.turn(20)
+        assert bench.letters.kept == []
+        assert bench.watermark > 900
+
     @pytest.mark.parametrize("records", ["without an event", "malformed", "from the future"])
     def test_records_in_which_no_event_counts_are_silence(self, records: str) -> None:
         bench = Bench(idle_ms=self.IDLE_MS)
