@@ -22,6 +22,8 @@ from streammetrics.windows import Pane
 from streammetrics.work import CALM_SECONDS, Backoff, Outage, Work
 
 FINISH_RETRY_SECONDS = 0.05
+ANSWER_SECONDS = 0.02
+"""How long a poll takes at most while a commit is on its way: only after the poll its answer is looked for, and the next one sent."""
 CHUNK_RECORDS_MAX = 1_000
 """How many records are decoded at once, and their users read: a step takes so many, or as many as the next commit has room for."""
 
@@ -57,6 +59,8 @@ class Worker:
         if self._is_failing:
             soonest = min((work.retry_at for work in self.works.values() if work.failing), default=now)
             timeout_s = max(0.01, min(timeout_s, soonest - now))
+        if any(work.awaits_answer for work in self.works.values()):
+            timeout_s = min(timeout_s, ANSWER_SECONDS)
         self._poll(timeout_s)
         self._advance()
         self._pace()

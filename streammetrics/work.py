@@ -193,6 +193,11 @@ class Work:
     idle: frozenset[int] = frozenset()
     paused: frozenset[Input] = frozenset()
 
+    @property
+    def awaits_answer(self) -> bool:
+        """Whether a commit is on its way, and does not wait to be sent again."""
+        return self.sent is not None and self.sent.answer is not None
+
     def is_behind(self, ends: Mapping[Input, int]) -> bool:
         """Whether records wait to be read, as far as the ends are known."""
         return bool(self.lagging(ends))

@@ -23,7 +23,7 @@ from streammetrics.ledger import Ledger
 from streammetrics.ports import READ_SLICE, Commit, DeadLetter, Input, Outcome, Polled, Store
 from streammetrics.reach import ReachBoard, ReachRules
 from streammetrics.report import Report
-from streammetrics.service import Worker
+from streammetrics.service import ANSWER_SECONDS, Worker
 from streammetrics.state import decode_control, decode_reach
 from streammetrics.task_runner import TaskRunner
 from streammetrics.vitals import Vitals
@@ -961,6 +961,23 @@ class TestCommits:
         assert bench.offsets == [1, 0]
         bench.worker.finish()
         assert_exact(bench.store, bench.logs, bench.engine)
+
+    def test_a_poll_is_short_while_a_commit_is_on_its_way(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        bench = Bench()
+        underway = Underway(Slow())
+        bench.replace_worker(commits=underway)
+        underway.let_all_arrive()
+        bench.turn()
+        polls: list[float] = []
+        poll = bench.source.poll
+        monkeypatch.setattr(bench.source, "poll", lambda timeout_s: polls.append(timeout_s) or poll(timeout_s))
+        bench.turn()
+        bench.show(0)
+        bench.turn(2)
+        underway.let_all_arrive()
+        bench.turn(2)
+        assert bench.offsets == [1, 0]
+        assert polls == [0.2, 0.2, ANSWER_SECONDS, ANSWER_SECONDS, 0.2]
 
     def test_shutdown_commits_what_was_taken_and_closes_what_was_opened(self) -> None:
         bench = Bench(commit_ms=1_000_000)

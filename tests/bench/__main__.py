@@ -20,7 +20,7 @@ from tests.bench import commit, end_to_end, importing, parts
 from tests.bench.end_to_end import Outcome, Size, Turns, Way
 
 COMMIT_USERS = 2_000
-PARTS = ("end-to-end", "workers", "experiments", "engine", "commit", "memory", "import")
+PARTS = ("end-to-end", "skew", "workers", "experiments", "engine", "commit", "memory", "import")
 Say = Callable[[str], None]
 
 console = Console(width=None if sys.stdout.isatty() else 130, highlight=False)
@@ -79,6 +79,17 @@ def part_end_to_end(quick: bool, rounds: int, say: Say) -> None:
 def cpu_of(outcome: Outcome) -> float:
     """Our process and Redis together, in seconds a million events."""
     return outcome.per_million(lambda each: each.worker["processor_seconds"] + each.redis_seconds)
+
+
+def part_skew(quick: bool, rounds: int, say: Say) -> None:
+    even, skewed = (Size(2_000, 60_000), Size(2_000, 60_000, 1)) if quick else (Size(8_000, 200_000), Size(8_000, 200_000, 1))
+    found = {size.partitions: end_to_end.measure(size, rounds, say) for size in (even, skewed)}
+    table = Table("partitions with records", "events/s", "floor")
+    for partitions, each in found.items():
+        table.add_row(f"{partitions} of {end_to_end.PARTITIONS}", f"{each.rate():,.0f}", f"{each.floor_rate():,.0f}")
+    checked = sum(each.integers_checked for each in found.values())
+    console.print(f"\n[bold]Skew[/bold] (answer checked: {checked:,} stored integers equal brute force over all events)")
+    console.print(table)
 
 
 def part_experiments(quick: bool, rounds: int, say: Say) -> None:
@@ -203,6 +214,7 @@ def chosen(context: click.Context, parameter: click.Parameter, value: str) -> li
 def main(quick: bool, rounds: int | None, only: list[str]) -> None:
     run: dict[str, Callable[[bool, int, Say], None]] = {
         "end-to-end": part_end_to_end,
+        "skew": part_skew,
         "workers": part_workers,
         "experiments": part_experiments,
         "engine": part_engine,

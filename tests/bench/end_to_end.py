@@ -14,11 +14,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from kafka import KafkaProducer
 
+from streammetrics.adapters.kafka.partitioner import partition_of
 from streammetrics.adapters.redis.store import RedisStore
 from streammetrics.commands.assembly import build_decoder, build_engine, build_ledger
 from streammetrics.commands.connections import redis_connection
@@ -46,8 +48,11 @@ JOINING_MS = 5_000
 
 @dataclass(frozen=True)
 class Size:
+    """How many users there are, and events; and of how many partitions the users are whose events are sent, the others stay empty."""
+
     users: int
     events: int
+    partitions: int = PARTITIONS
 
 
 @dataclass(frozen=True)
@@ -129,6 +134,12 @@ def traffic_of(users: int) -> Traffic:
     return Traffic(users=users, seed=7, item_id_chars=35, impressions_per_second=rate)
 
 
+def events_of(size: Size) -> list[Sent]:
+    """The events that are sent: those of the whole traffic, or of some partitions' users among more."""
+    placed = (record for record in generate(traffic_of(size.users)) if partition_of(record.key.decode(), PARTITIONS) < size.partitions)
+    return list(islice(placed, size.events))
+
+
 def settings_of(broker: KafkaBroker, url: str, namespace: str, topics: list[str], experiments: bool = True) -> dict[str, Any]:
     """The defaults, but for addresses; silence must not tick, so that the run depends on the records alone."""
     return {
@@ -185,7 +196,7 @@ class Scene(NamedTuple):
 def _scene(size: Size, say: Callable[[str], None], properties: Mapping[str, str] | None = None) -> Iterator[Scene]:
     """Each size has servers of its own: a broker that has compiled itself for long serves later sizes faster."""
     say(f"{size.users:,} users: simulating {size.events:,} events")
-    sent = list(generate(traffic_of(size.users), size.events))
+    sent = events_of(size)
     say(f"{size.users:,} users: brute force")
     expected = truth(sent)
     with (

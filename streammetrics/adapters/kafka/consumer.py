@@ -17,6 +17,9 @@ from streammetrics.ports import Input
 
 ASK_MS = 2_000
 CLOSE_MS = 1_000
+FETCH_WAIT_MS = 100
+"""How long a broker keeps a question for records that it does not have yet. The client asks a broker one thing at a time: while it waits
+for inputs at their end, no other of that broker is read."""
 
 
 def new_consumer(settings: KafkaConnection) -> tuple[KafkaConsumer, Any]:
@@ -39,6 +42,7 @@ def new_consumer(settings: KafkaConnection) -> tuple[KafkaConsumer, Any]:
             heartbeat_interval_ms=max(100, min(2_000, settings.session_timeout_ms // 5)),
             max_partition_fetch_bytes=settings.partition_fetch_bytes_max,
             max_poll_records=settings.poll_records_max,
+            fetch_max_wait_ms=FETCH_WAIT_MS,
             allow_auto_create_topics=False,
             metrics_enabled=False,
         )
