@@ -31,7 +31,7 @@ class Arrived(NamedTuple):
 
 def users_of(records: Iterable[Decoded]) -> set[str]:
     """The users of all events of these records."""
-    return {event.user_id for _, _, events in records for event in events if not isinstance(event, MalformedEvent)}
+    return {event.user_id for _, _, events in records for event in events if type(event) is not MalformedEvent}
 
 
 class Refused(NamedTuple):
@@ -64,13 +64,30 @@ def close_ended(user_id: str, user: User, state: TaskState, rules: EngineRules) 
 class Step:
     """One batch on its way through a task: admission by watermark, then the join."""
 
-    __slots__ = ("counts", "idle", "join", "refused", "rules", "state", "timed", "touched", "waiting_ms")
+    __slots__ = (
+        "counts",
+        "dirty",
+        "gap_ms",
+        "idle",
+        "join",
+        "lists_max",
+        "refused",
+        "rules",
+        "size_max",
+        "state",
+        "timed",
+        "touched",
+        "users",
+        "waiting_ms",
+    )
 
     def __init__(self, rules: EngineRules, state: TaskState, idle: frozenset[int]) -> None:
         self.rules = rules
         self.join = rules.join
         self.state = state
         self.idle = idle
+        self.gap_ms, self.size_max, self.lists_max = rules.join.gap_ms, rules.join.session_events_max, rules.join.lists_open_max
+        self.users, self.dirty = state.users, state.dirty
         self.counts = state.counts
         self.touched = state.touched
         self.refused: list[Refused] = []
@@ -99,9 +116,9 @@ class Step:
         oldest_admitted = max(own, task) - lateness_ms
         events_seen = untimed = 0
         for offset, record_ts, events in batch.records:
+            events_seen += len(events)
             for event in events:
-                events_seen += 1
-                if isinstance(event, MalformedEvent):
+                if type(event) is MalformedEvent:
                     untimed += 1
                     self._refuse(topic, offset, event.reason, event.detail)
                     continue
@@ -122,7 +139,7 @@ class Step:
                         topic, offset, "late", f"ts {ts} is older than the watermark less the allowed lateness of {lateness_ms} ms"
                     )
                     continue
-                joined = self._impression(event, topic, offset) if isinstance(event, Impression) else self._feedback(event, topic)
+                joined = self._feedback(event, topic) if type(event) is Feedback else self._impression(event, topic, offset)
                 if joined and ts > newest:
                     newest = state.newest = ts
         state.watermarks[topic] = own
@@ -131,43 +148,49 @@ class Step:
 
     def _feedback(self, event: Feedback, topic: int) -> bool:
         """Join a feedback; False when its session is full."""
-        session = self._session(self.state.users[event.user_id], event.user_id, event.ts, topic)
+        user_id, ts, action = event.user_id, event.ts, event.action
+        session = self._session(self.users[user_id], user_id, ts, topic)
         if session is None:
             return False
-        grade = self.rules.grades.grade(event.action, event.value)
+        grade = self.rules.grades.grade(action, event.value)
         if grade is None:
             self.counts["unknown_action", topic] += 1
             return True
-        feedback = StoredFeedback(event.ts, event.impression_id, event.item_id, event.action, grade, topic)
+        feedback = StoredFeedback(ts, event.impression_id, event.item_id, action, grade, topic)
         session.add_feedback(feedback, self.join.attribution_ms, self.touched)
         return True
 
     def _impression(self, event: Impression, topic: int, offset: int) -> bool:
         """Join a list or fragment; False when a limit refuses it."""
-        labelled = held = self.state.labelled.get((event.experiments, event.segments))
+        state, user_id, ts = self.state, event.user_id, event.ts
+        labelled = held = state.labelled.get((event.experiments, event.segments))
         if labelled is None:
-            labelled = self.state.label(event.experiments, event.segments, self.rules)
+            labelled = state.label(event.experiments, event.segments, self.rules)
             if labelled is None:
                 limit = self.rules.groups_max
                 self._refuse(topic, offset, "too_many_groups", f"its labels would make more than groups_max = {limit} groups")
                 return False
-        user = self.state.users[event.user_id]
-        if beyond := self._beyond(user, event):
+        user = self.users[user_id]
+        if (event.positions is not None or user.may_reach(self.lists_max)) and (beyond := self._beyond(user, event)):
             self._refuse(topic, offset, *beyond)
             return False
-        known = labelled.known_from <= event.ts <= labelled.known_until
-        if not known and not self._has_room(labelled, event.ts):
+        known = labelled.known_from <= ts <= labelled.known_until
+        if not known and not self._has_room(labelled, ts):
             self._refuse(topic, offset, "too_many_variants", "its experiments would make more than variants_max variants")
             return False
-        session = self._session(user, event.user_id, event.ts, topic)
+        session = self._session(user, user_id, ts, topic)
         if session is None:
             return False
         if held is None:
-            self.state.hold(labelled, event.experiments, event.segments, event.ts, self.rules)
+            state.hold(labelled, event.experiments, event.segments, ts, self.rules)
         if not known:  # before it is noted: what lies between it and the others may join them
-            self.state.enliven(labelled, event.ts)
-        labelled.newest, labelled.oldest = max(labelled.newest, event.ts), min(labelled.oldest, event.ts)
-        if session.last >= pane_start(event.ts, self.rules.pane_ms) + self.waiting_ms and self.rules.counts_users(labelled.arms):
+            state.enliven(labelled, ts)
+        if ts > labelled.newest:
+            labelled.newest = ts
+        if ts < labelled.oldest:
+            labelled.oldest = ts
+        pane_ms = self.rules.pane_ms
+        if session.last >= ts - ts % pane_ms + self.waiting_ms and self.rules.counts_users(labelled.arms):  # `pane_start`, written out
             self._note_due(user, event)
         duplicates = session.add_impression(event, topic, self.join, self.touched)
         if duplicates:
@@ -219,15 +242,16 @@ class Step:
 
     def _session(self, user: User, user_id: str, ts: int, topic: int) -> Session | None:
         """The session that an event extends, or None (and counted) when it is full."""
-        state, join = self.state, self.join
-        state.dirty.add(user_id)
+        self.dirty.add(user_id)
         if user.misplaced:
             self.counts["key_mismatch", topic] += 1
         if user.sessions:
             # Sessions are more than a gap apart, so what is not before the newest one can belong to no other.
             session = user.sessions[-1]
-            if session.first <= ts <= session.last + join.gap_ms and session.size < join.session_events_max:
-                session.extend(ts)
+            if session.first <= ts <= session.last + self.gap_ms and session.size < self.size_max:
+                session.size += 1  # `Session.extend`, written out
+                if ts > session.last:
+                    session.last = ts
                 return session
         return self._other_session(user, user_id, ts, topic)
 

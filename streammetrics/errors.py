@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import final
 
 
 class StreammetricsError(Exception):
@@ -34,6 +35,7 @@ class CallerError(StreammetricsError, ValueError):
         self.subject, self.rule = subject, rule
 
 
+@final
 class MalformedEvent(StreammetricsError):
     """The sender's fault: these bytes hold no usable event. Counted by `reason` and dead-lettered, never fatal.
 

@@ -160,7 +160,8 @@ class Session:
         self.feedback.append(feedback)
         if self._packed_feedback is not None:
             self._packed_feedback.append(pack(feedback))
-        self._note(feedback)
+        if feedback.impression_id not in self.lists:
+            self._note(feedback)
         if feedback.grade > 0:
             found = self.find(feedback, attribution_ms)
             if type(found) is tuple:
@@ -170,7 +171,7 @@ class Session:
         """Join one list or fragment; returns the duplicates that this brought to light, None for none."""
         facts = Facts.of(impression, topic)
         identity = facts.impression_id
-        if impression.positions is None and identity not in self.lists and identity not in self.parts:
+        if impression.positions is None and identity not in self.lists and not (self.parts and identity in self.parts):
             self._show(facts, touched)
             if self._item_index is not None:
                 self._item_index.add(facts)
@@ -242,21 +243,24 @@ class Session:
         Answers how much feedback counts for a list, and how much for none.
         """
         matched: dict[int, int] = {}
-        distinct: dict[tuple[str, str, str], int] = {}
-        answers = self.feedback
+        distinct: dict[tuple[str | None, str, str], int] = {}
+        answers, lists = self.feedback, self.lists
         if len({feedback.topic for feedback in answers}) > 1:  # of equal answers from two topics the first one is not repeated
             answers = sorted(answers, key=lambda stored: (stored.ts, stored.topic))
         for feedback in answers:
-            topic = feedback.topic
-            found = self.find(feedback, attribution_ms)
-            if type(found) is not tuple:
-                counts[str(found), topic] += 1
-                continue
+            topic, identity, item_id = feedback.topic, feedback.impression_id, feedback.item_id
+            shown = None if identity is None else lists.get(identity)
+            if shown is None or item_id not in shown.items or feedback.ts - shown.ts > attribution_ms:  # `find`, at once where it matched
+                found = self.find(feedback, attribution_ms)
+                if type(found) is not tuple:
+                    counts[str(found), topic] += 1
+                    continue
+                identity = found[0].facts.impression_id
             matched[topic] = matched.get(topic, 0) + 1
-            distinct.setdefault((found[0].facts.impression_id, feedback.item_id, feedback.action), topic)
+            distinct.setdefault((identity, item_id, feedback.action), topic)
         for topic, count in matched.items():
             counts["matched", topic] += count
-            repeated = count - sum(first == topic for first in distinct.values())
+            repeated = count - (len(distinct) if len(matched) == 1 else sum(first == topic for first in distinct.values()))
             if repeated:
                 counts["repeated", topic] += repeated
         for identity, parts in self.parts.items():
@@ -359,5 +363,7 @@ def _grade(shown: ShownList, position: int, grade: float, touched: Touched) -> N
     hits = shown.hits
     assert hits is not None
     if grade > hits.get(position, 0):
-        touch(shown, touched)
+        if shown.before is UNTOUCHED:  # `touch`, written out
+            shown.before = hits
+            touched.append(shown)
         shown.hits = {**hits, position: grade}

@@ -41,6 +41,13 @@ class User:
         self.sessions.remove(near[1])
         return near[0], near[0].absorb(near[1], rules, touched)
 
+    def may_reach(self, limit: int) -> bool:
+        """Whether so many lists may be open, as far as the number of events says: no list is open that was not one of them."""
+        sessions = self.sessions
+        if len(sessions) == 1:
+            return sessions[0].size >= limit
+        return sum([session.size for session in sessions]) >= limit
+
     def lists_reach(self, limit: int, impression_id: str, ts: int, gap_ms: int) -> bool:
         """Whether a list at `ts` would exceed the limit of open lists; another copy of a list of its session is not one more.
 

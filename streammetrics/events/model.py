@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import TypeAlias, final
 
 import msgspec
 
@@ -13,6 +13,7 @@ Labels: TypeAlias = tuple[tuple[str, str], ...]
 """(name, value) pairs sorted by name."""
 
 
+@final
 class Impression(msgspec.Struct, frozen=True, gc=False):
     """One ranked list, or a fragment of one, shown to one user at one time.
 
@@ -31,6 +32,7 @@ class Impression(msgspec.Struct, frozen=True, gc=False):
     teams: tuple[str, ...] = ()
 
 
+@final
 class Feedback(msgspec.Struct, frozen=True, gc=False):
     """One reaction of a user to one item. `impression_id` is None when the sender does not know the list."""
 
