@@ -18,8 +18,9 @@ from streammetrics.engine import Engine, FinalPane
 from streammetrics.errors import StateError, StoreError
 from streammetrics.event_time import FOREVER, NEVER, seems_seconds
 from streammetrics.events import Decoder
-from streammetrics.ports import Clock, Commit, DeadLetter, DeadLetters, Loaded, Outcome, Record, Source, Store
+from streammetrics.ports import Clock, Commit, DeadLetter, DeadLetters, Outcome, Record, Source, Store
 from streammetrics.task import TaskState
+from streammetrics.users_at_hand import UsersAtHand
 from streammetrics.vitals import Vitals
 from streammetrics.weights import Weights
 from streammetrics.work import Answer, AtOnce, Chunk, Sent, Work, WorkerRules, fitting
@@ -53,6 +54,7 @@ class TaskRunner:
         clock: Clock,
         vitals: Vitals,
         commits: Executor | None = None,
+        reads: Executor | None = None,
         misplaced: Callable[[int, str], bool] | None = None,
         topic_ids: Sequence[str] = (),
         on_final: Callable[[list[FinalPane]], None] | None = None,
@@ -62,6 +64,7 @@ class TaskRunner:
         self.works: dict[int, Work] = {}
         """The tasks at hand, by number; who owns them is the worker's business."""
         self._commits = commits or AtOnce()
+        self._users = UsersAtHand(store, rules, reads)
         self._misplaced = misplaced
         self._topic_ids = list(topic_ids)
         self._on_final = on_final
@@ -82,7 +85,7 @@ class TaskRunner:
             self._claim(work)
             return True
         while work.backlog:
-            chunk: Chunk | None = self._decoded(*work.backlog[0])
+            chunk: Chunk | None = self._next(work)
             while chunk is not None:
                 chunk = self._take(work, chunk)
                 if chunk is not None:
@@ -97,6 +100,21 @@ class TaskRunner:
         if commit_now:
             self._take_answer(work, wait=True)
         return True
+
+    def _next(self, work: Work) -> Chunk:
+        """What a step takes next: it may have been decoded while the one before was taken."""
+        topic, records = work.backlog[0]
+        if work.ahead is not None and work.ahead.chunk.records is records:
+            return work.ahead.chunk
+        work.ahead = None  # it was read ahead of what has been given up since
+        return self._decoded(topic, records)
+
+    def _look_ahead(self, work: Work) -> None:
+        """Have the users of the chunk after this one read, while this one is taken."""
+        assert work.state is not None
+        if len(work.backlog) > 1 and work.ahead is None:
+            chunk = self._decoded(*work.backlog[1])
+            self._users.read_ahead(work, chunk, self.engine.needs(work.state, chunk.arrived))
 
     def _decoded(self, topic: int, records: Sequence[Record]) -> Chunk:
         """Decode what a step takes next: just before it, while bytes take less room than events, and it finds them in the cache."""
@@ -202,24 +220,18 @@ class TaskRunner:
         assert state is not None
         batch = None if chunk is None else chunk.arrived
         needs = engine.needs(state, batch)
-        asked = needs.users
-        if work.sent is not None:  # until it is written, the store tells of users that it ends, not all that are due, and former totals
-            asked, needs = needs.users - work.sent.gone, needs._replace(due_before_ms=None, totals=frozenset())
+        if work.sent is not None:  # until it is written, the store does not tell of all that are due, and tells of former totals
+            needs = needs._replace(due_before_ms=None, totals=frozenset())
         elif batch is not None:  # totals are asked for once a commit
             needs = needs._replace(totals=frozenset())
-        due: list[str] = []
-        if needs.users or needs.totals or needs.due_before_ms is not None:
-            loaded = Loaded({})
-            if asked or needs.totals or needs.due_before_ms is not None:
-                bytes_max = self.rules.commit_bytes_max if chunk is not None and len(chunk.records) > 1 else None
-                due_wanted = self.rules.due_wanted(needs.due_before_ms, work.users_max)
-                loaded = self.store.load(work.task, asked, due_wanted, needs.totals, bytes_max)
-                if chunk is not None and loaded.unread:
-                    return self._step_half(work, chunk)
-            due = engine.take(state, needs, loaded.users, loaded.due, loaded.next_due_ms, self._placement(work.task), loaded.totals)
-            work.weights.note(loaded.users)
+        loaded = self._users.read(work, chunk, needs)
+        if chunk is not None and loaded.unread:
+            return self._step_half(work, chunk)
+        due = engine.take(state, needs, loaded.users, loaded.due, loaded.next_due_ms, self._placement(work.task), loaded.totals)
+        work.weights.note(loaded.users)
         rest = None
         if chunk is not None:
+            self._look_ahead(work)
             chunk, rest = fitting(chunk, work.weights, state.dirty, work.users_max, self.rules.commit_bytes_max)
             batch = None if chunk is None else chunk.arrived
         refused, timed = engine.step(state, batch, due, work.idle - {batch.topic} if batch else work.idle, tick_ms, flush)
@@ -343,6 +355,8 @@ class TaskRunner:
             work.users_max = self.rules.users_max(sum(map(len, changes.totals.values())) // len(changes.totals))
         if finals and self._on_final is not None:
             self._on_final(finals)
+        if work.ahead is not None:  # its users may be among those whom this changes
+            work.ahead = work.ahead._replace(answer=None)
         commit = Commit(work.task, work.epoch, work.token, work.seq + 1, changes)
         offsets = zip(work.inputs, work.state.offsets, strict=True)
         work.was_behind = work.is_behind(self.source.ends())

@@ -14,7 +14,7 @@ from typing import NamedTuple, ParamSpec, TypeVar
 import structlog
 
 from streammetrics.admission import Arrived, Decoded, users_of
-from streammetrics.ports import Commit, DeadLetter, DueBefore, Input, Outcome, Record
+from streammetrics.ports import Commit, DeadLetter, DueBefore, Input, Loaded, Outcome, Record
 from streammetrics.task import TaskState
 from streammetrics.vitals import Trouble
 from streammetrics.weights import Weights
@@ -146,6 +146,17 @@ class Sent(NamedTuple):
     answer: Future[Answer] | None = None
 
 
+class Ahead(NamedTuple):
+    """A chunk that is next, decoded while another is taken, and those of its users whom the store was asked for then.
+
+    `answer` is None where nobody was asked for, or where a commit was made since.
+    """
+
+    chunk: Chunk
+    users: frozenset[str]
+    answer: Future[Loaded] | None
+
+
 class AtOnce(Executor):
     """Runs what it is given before it returns: for a store in this process, which makes nobody wait."""
 
@@ -174,6 +185,7 @@ class Work:
     letters: list[DeadLetter] = field(default_factory=list)
     weights: Weights = field(default_factory=Weights)
     sent: Sent | None = None
+    ahead: Ahead | None = None
     failing: str = ""
     """What of the world it waits for: the store or the source; none when all is well."""
     failures: int = 0
@@ -214,8 +226,8 @@ def fitting(chunk: Chunk, weights: Weights, dirty: AbstractSet[str], users_max: 
     A commit has room for so many users and bytes, and for one record whatever it holds. What a record adds to it is at most its own
     bytes, and once for each user the state that is written anew.
     """
-    sizes = [len(value) if value else 0 for _, _, value in chunk.records]
-    taken_bytes, events = sum(sizes), sum([len(events) for _, _, events in chunk.decoded])
+    sizes = [len(record[2] or b"") for record in chunk.records]
+    taken_bytes, events = sum(sizes), sum([len(record[2]) for record in chunk.decoded])
     fits = len(dirty) + events <= users_max and weights.taken_bytes + taken_bytes + weights.total_bytes <= bytes_max
     if not fits:  # usually it does, whoever they are
         room = bytes_max - weights.taken_bytes - weights.of(dirty)

@@ -14,6 +14,7 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
+from streammetrics import service
 from streammetrics.engine import Engine
 from streammetrics.errors import MalformedEvent, SourceError, StateError, StoreError
 from streammetrics.events import EventLimits, native_decoder
@@ -109,7 +110,8 @@ class Simulation:
         source = LogSource(self.logs, records_max=5, chance=self.chance, failures=0.03)
         self.told[number] = {task for task, owner in self.owner.items() if owner == number}
         source.give(*self.told[number])
-        return worker_over(self.engine, source, self.store, self.letters, rules, self.clock, commits=self.underway)
+        underway = {"commits": self.underway, "reads": self.underway}
+        return worker_over(self.engine, source, self.store, self.letters, rules, self.clock, **underway)
 
     def happen(self) -> None:
         """One thing that the seed chooses."""
@@ -302,6 +304,11 @@ def letter_places(letters: Iterable[DeadLetter]) -> set[tuple[str, Input, int, b
 
 
 class TestSimulation:
+    @pytest.fixture(autouse=True)
+    def small_chunks(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """So that most chunks have one after them, whose users are read ahead."""
+        monkeypatch.setattr(service, "CHUNK_RECORDS_MAX", 2)
+
     @pytest.mark.parametrize("seed", SEEDS)
     def test_what_fails_moves_and_crashes_changes_no_integer(self, seed: int) -> None:
         world = Simulation(seed)
@@ -876,6 +883,20 @@ class TestCommits:
         sizes = [sum(map(len, each.values())) for each in totals]
         assert sum(map(len, totals)) > users
         assert max(sizes[1:]) < 3 * bytes_max, "what is due comes on top, and each visit adds experiments"
+        assert_exact(bench.store, bench.logs, bench.engine)
+
+    def test_a_user_whose_session_ends_while_the_next_chunk_is_read_ahead_begins_anew(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(service, "CHUNK_RECORDS_MAX", 3)
+        bench = Bench(commit_users_max=1, cached_users_max=10)
+        bench.show(0)
+        bench.click(0)
+        bench.click(FAR_MS, user="v")
+        bench.turn(3)
+        bench.replace_worker()  # who has to read u
+        for user in ("v", "w", "y", "u", "x"):  # the first one ends the session of u, whom the second chunk names
+            bench.show(FAR_MS, user=user)
+        bench.turn(20)
+        bench.worker.finish()
         assert_exact(bench.store, bench.logs, bench.engine)
 
     def test_a_record_that_is_larger_than_the_bound_is_committed_alone(self) -> None:
