@@ -52,7 +52,7 @@ from streammetrics.events import fields
 from streammetrics.events.fields import POSITION_MAX, Fields, sorted_labels
 from streammetrics.events.model import TS_MAX, Event, EventLimits, Feedback, Impression
 from streammetrics.events.refusal import kept, malformed
-from streammetrics.events.text import NESTING_MAX, has_control, may_hold_control, read_document, too_deep
+from streammetrics.events.text import FLAT_BYTES_MAX, has_control, is_shallow, may_hold_control, read_document, too_deep
 
 IdT = TypeVar("IdT", bound=str)
 TeamT = TypeVar("TeamT", bound=str)
@@ -157,7 +157,7 @@ def _event(sent: Any, value: bytes, objects: bool) -> Event:
     """The event of a struct as sent. Raises ValueError or MalformedEvent where the careful way must tell."""
     if may_hold_control(value) and has_control(_strings(sent)):
         raise ValueError("a control character")
-    if too_deep(value, _item_objects(sent) if objects and len(value) > 2 * NESTING_MAX else 0):
+    if len(value) > FLAT_BYTES_MAX and not is_shallow(value) and too_deep(value, _item_objects(sent) if objects else 0):
         raise ValueError("nested too deep")
     ts = sent.ts
     if type(ts) is str:

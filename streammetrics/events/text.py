@@ -16,7 +16,14 @@ from streammetrics.events.refusal import malformed
 NESTING_MAX: Final = 256
 """Deepest nesting of an event's JSON. Far below what the parser's stack holds, so that no stack decides what is refused."""
 
-_BACKSLASH, _DELETE, _C1_LEAD = 0x5C, 0x7F, 0xC2
+BACKSLASH: Final = 0x5C
+DELETE: Final = 0x7F
+"""The bytes of ASCII text by which a control character may come into JSON."""
+
+FLAT_BYTES_MAX: Final = 2 * NESTING_MAX
+"""JSON of no more bytes than this nests no deeper than NESTING_MAX, because each level takes two brackets."""
+
+_C1_LEAD = 0xC2
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 _NO_BRACKETS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[^"\[\]{}]+', re.DOTALL)
@@ -43,7 +50,29 @@ def may_hold_control(value: bytes) -> bool:
     """
     if not value.isascii():
         value.decode()
-    return _BACKSLASH in value or _DELETE in value or _C1_LEAD in value
+    return BACKSLASH in value or DELETE in value or _C1_LEAD in value
+
+
+def is_shallow(value: bytes) -> bool:
+    """Whether JSON text that a parser has read is surely not too deep, told from where its brackets are. False tells nothing.
+
+    Of the levels of one place in it, each array has a `[` of its own, and each object but the innermost takes five bytes at
+    least (`{"":}`), four of them before the next. So what is short, or has its brackets close together, cannot be deep.
+
+    >>> is_shallow(b'{"items":[' + b'"item",' * 1000 + b'""],"experiments":{},"segments":{}}')
+    True
+    >>> is_shallow(b"[" * 257 + b"]" * 257) or is_shallow(b'{"":' * 257 + b"1" + b"}" * 257)
+    False
+    """
+    last, objects = value.rfind(b"["), len(value) // 5 + 1
+    if last + 1 + objects <= NESTING_MAX:  # even if there were nothing but arrays up to the last one
+        return True
+    arrays = last - value.find(b"[") + 1
+    if arrays > NESTING_MAX // 4:
+        arrays = value.count(b"[")  # exact, but it takes several times as long
+    if arrays + objects > NESTING_MAX:
+        objects = (value.rfind(b"{") - value.find(b"{", 1)) // 4 + 2
+    return arrays + objects <= NESTING_MAX
 
 
 def too_deep(value: bytes, flat: int = 0) -> bool:
@@ -55,7 +84,7 @@ def too_deep(value: bytes, flat: int = 0) -> bool:
     >>> too_deep(b"[" * 256 + b"]" * 256), too_deep(b"[" * 257 + b"]" * 257)
     (False, True)
     """
-    if len(value) <= 2 * NESTING_MAX or value.count(b"[") + value.count(b"{") - flat < NESTING_MAX:
+    if len(value) <= FLAT_BYTES_MAX or value.count(b"[") + value.count(b"{") - flat < NESTING_MAX:
         return False
     depth = 0
     for bracket in _NO_BRACKETS.sub(b"", value):
