@@ -49,7 +49,8 @@ from msgspec import Meta, Struct
 
 from streammetrics.errors import MalformedEvent
 from streammetrics.events import fields
-from streammetrics.events.fields import POSITION_MAX, Fields, sorted_labels
+from streammetrics.events.fields import POSITION_MAX, Fields
+from streammetrics.events.label_sets import ABSENT, LabelSets
 from streammetrics.events.model import TS_MAX, Event, EventLimits, Feedback, Impression
 from streammetrics.events.refusal import kept, malformed
 from streammetrics.events.text import FLAT_BYTES_MAX, has_control, is_shallow, may_hold_control, read_document, too_deep
@@ -59,9 +60,6 @@ TeamT = TypeVar("TeamT", bound=str)
 TsT = TypeVar("TsT", bound="int | str")
 ItemsT = TypeVar("ItemsT")
 ActionT = TypeVar("ActionT", bound=str)
-ExperimentsT = TypeVar("ExperimentsT", bound="dict[str, str]")
-SegmentsT = TypeVar("SegmentsT", bound="dict[str, str]")
-
 
 _NO_TEAMS: tuple[str, ...] = ()
 
@@ -74,15 +72,15 @@ class _Item(Struct, Generic[IdT, TeamT], frozen=True, gc=False):
     team: TeamT | None = None
 
 
-class _Impression(Struct, Generic[IdT, TsT, ItemsT, ExperimentsT, SegmentsT], tag="impression", tag_field="type", gc=False):
-    """An impression as sent; the type variables stand for types that know the limits."""
+class _Impression(Struct, Generic[IdT, TsT, ItemsT], tag="impression", tag_field="type", gc=False):
+    """An impression as sent; the type variables stand for types that know the limits. Labels stay JSON until looked up."""
 
     impression_id: IdT
     user_id: IdT
     ts: TsT
     items: ItemsT
-    experiments: ExperimentsT | None = None
-    segments: SegmentsT | None = None
+    experiments: msgspec.Raw = ABSENT
+    segments: msgspec.Raw = ABSENT
     fragment: bool | None = None
 
 
@@ -110,16 +108,16 @@ def native_decoder(limits: EventLimits) -> Callable[[bytes | None], Sequence[Eve
     'bad_id'
     """
     of_strings, of_objects = _typed_decoders(limits)
-    bytes_max = limits.event_bytes_max
+    bytes_max, label_sets = limits.event_bytes_max, LabelSets(limits)
 
     def decode(value: bytes | None) -> Sequence[Event | MalformedEvent]:
         if value is not None and len(value) <= bytes_max:
             try:
-                return (_event(of_strings(value), value, False),)
+                return (_event(of_strings(value), value, False, label_sets),)
             except (msgspec.MsgspecError, ValueError, RecursionError, MalformedEvent):
                 pass
             try:
-                return (_event(of_objects(value), value, True),)
+                return (_event(of_objects(value), value, True, label_sets),)
             except (msgspec.MsgspecError, ValueError, RecursionError, MalformedEvent):
                 pass
         try:
@@ -134,15 +132,12 @@ def _typed_decoders(limits: EventLimits) -> tuple[Callable[[bytes], Any], Callab
     """The quick way's parsers: for items that are all strings, and for items that may be objects."""
     identity: Any = Annotated[str, Meta(min_length=1, max_length=limits.id_chars_max)]
     label: Any = Annotated[str, Meta(min_length=1, max_length=limits.label_chars_max)]
-    segment: Any = Annotated[str, Meta(max_length=limits.label_chars_max)]
     time: Any = Annotated[int, Meta(ge=0, le=TS_MAX)] | str
-    experiments: Any = Annotated[dict[label, label], Meta(max_length=limits.experiments_max)]
-    segments: Any = Annotated[dict[label, segment], Meta(max_length=limits.segments_max)]
     item, impression, feedback = (_generic(kind) for kind in (_Item, _Impression, _Feedback))
 
     def parser(element: Any) -> Callable[[bytes], Any]:
         items = Annotated[tuple[element, ...], Meta(max_length=limits.items_max)]
-        kinds: Any = impression[identity, time, items, experiments, segments] | feedback[identity, time, label]
+        kinds: Any = impression[identity, time, items] | feedback[identity, time, label]
         return msgspec.json.Decoder(kinds).decode
 
     return parser(identity), parser(identity | item[identity, label])
@@ -153,7 +148,7 @@ def _generic(kind: Any) -> Any:
     return kind
 
 
-def _event(sent: Any, value: bytes, objects: bool) -> Event:
+def _event(sent: Any, value: bytes, objects: bool, label_sets: LabelSets) -> Event:
     """The event of a struct as sent. Raises ValueError or MalformedEvent where the careful way must tell."""
     if may_hold_control(value) and has_control(_strings(sent)):
         raise ValueError("a control character")
@@ -170,17 +165,16 @@ def _event(sent: Any, value: bytes, objects: bool) -> Event:
         items, positions, teams = sent.items, None, _NO_TEAMS
     else:
         items, positions, teams = ranked(sent.items, bool(sent.fragment))
-    experiments, segments = sorted_labels(sent.experiments), sorted_labels(sent.segments)
+    experiments, segments = label_sets.of(sent.experiments, sent.segments)
     return Impression(sent.impression_id, sent.user_id, ts, items, experiments, segments, positions, teams)
 
 
 def _strings(sent: Any) -> str:
-    """All strings of a struct as sent that must not hold control characters, joined."""
+    """All strings that must not hold control characters, but labels of lists, which are looked at when they are read; joined."""
     if type(sent) is _Feedback:
         return "".join((sent.user_id, sent.item_id, sent.action, sent.impression_id or ""))
     ids = [item if type(item) is str else item.id + (item.team or "") for item in sent.items]
-    labels = [text for pairs in (sent.experiments, sent.segments) if pairs for pair in pairs.items() for text in pair]
-    return "".join([sent.impression_id, sent.user_id, *ids, *labels])
+    return "".join([sent.impression_id, sent.user_id, *ids])
 
 
 def _item_objects(sent: Any) -> int:
