@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias, final
+from typing import Annotated, TypeAlias, final
 
 import msgspec
+from msgspec import Meta
 
 TS_MAX = 253_402_300_799_999
 """The last millisecond of the year 9999 (UTC), in epoch milliseconds; the first is 0."""
 
 Labels: TypeAlias = tuple[tuple[str, str], ...]
 """(name, value) pairs sorted by name."""
+
+
+Text: TypeAlias = Annotated[str, Meta(min_length=1)]
+Time: TypeAlias = Annotated[int, Meta(ge=0, le=TS_MAX)]
+"""A text that is not empty, and an event's time. Only a parser holds values against these types."""
 
 
 @final
@@ -33,15 +39,19 @@ class Impression(msgspec.Struct, frozen=True, gc=False):
 
 
 @final
-class Feedback(msgspec.Struct, frozen=True, gc=False):
-    """One reaction of a user to one item. `impression_id` is None when the sender does not know the list."""
+class Feedback(msgspec.Struct, tag="feedback", tag_field="type", frozen=True, gc=False):
+    """One reaction of a user to one item. `impression_id` is None when the sender does not know the list.
 
-    user_id: str
-    ts: int
-    item_id: str
-    action: str
+    Its fields are those of the native schema, and their types what that asks of them whatever the limits are, so that the
+    parser makes most feedback itself, and nothing is copied.
+    """
+
+    user_id: Text
+    ts: Time
+    item_id: Text
+    action: Text
     value: float | None = None
-    impression_id: str | None = None
+    impression_id: Text | None = None
 
 
 Event: TypeAlias = Impression | Feedback

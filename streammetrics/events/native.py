@@ -1,6 +1,6 @@
 """The native schema: one JSON object in UTF-8 is one impression or one feedback. Bytes in, values out; nothing else.
 
-Two ways lead to the same event. The quick way decodes into typed structs at the parser's speed and takes whole what it
+Two ways lead to the same event. The quick way (`native_quick`) decodes at the parser's speed and takes whole what it
 understands. What it does not take goes the careful way, which reads field by field and names the rule broken. So the
 careful way is the law, and the quick way may only ever take less.
 
@@ -42,57 +42,17 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Generic, TypeVar
 
 import msgspec
-from msgspec import Meta, Struct
 
 from streammetrics.errors import MalformedEvent
 from streammetrics.events import fields
-from streammetrics.events.fields import POSITION_MAX, Fields
-from streammetrics.events.label_sets import ABSENT, LabelSets
-from streammetrics.events.model import TS_MAX, Event, EventLimits, Feedback, Impression
-from streammetrics.events.refusal import kept, malformed
-from streammetrics.events.text import FLAT_BYTES_MAX, has_control, is_shallow, may_hold_control, read_document, too_deep
-
-IdT = TypeVar("IdT", bound=str)
-TeamT = TypeVar("TeamT", bound=str)
-TsT = TypeVar("TsT", bound="int | str")
-ItemsT = TypeVar("ItemsT")
-ActionT = TypeVar("ActionT", bound=str)
-
-_NO_TEAMS: tuple[str, ...] = ()
-
-
-class _Item(Struct, Generic[IdT, TeamT], frozen=True, gc=False):
-    """An item given as an object."""
-
-    id: IdT
-    position: Annotated[int, Meta(ge=0, le=POSITION_MAX)] | None = None
-    team: TeamT | None = None
-
-
-class _Impression(Struct, Generic[IdT, TsT, ItemsT], tag="impression", tag_field="type", gc=False):
-    """An impression as sent; the type variables stand for types that know the limits. Labels stay JSON until looked up."""
-
-    impression_id: IdT
-    user_id: IdT
-    ts: TsT
-    items: ItemsT
-    experiments: msgspec.Raw = ABSENT
-    segments: msgspec.Raw = ABSENT
-    fragment: bool | None = None
-
-
-class _Feedback(Struct, Generic[IdT, TsT, ActionT], tag="feedback", tag_field="type", gc=False):
-    """A feedback as sent."""
-
-    user_id: IdT
-    ts: TsT
-    item_id: IdT
-    action: ActionT
-    value: float | None = None
-    impression_id: IdT | None = None
+from streammetrics.events.fields import Fields
+from streammetrics.events.items import Item, ranked
+from streammetrics.events.model import Event, EventLimits, Feedback, Impression
+from streammetrics.events.native_quick import quick_decoder
+from streammetrics.events.refusal import kept
+from streammetrics.events.text import read_document
 
 
 def native_decoder(limits: EventLimits) -> Callable[[bytes | None], Sequence[Event | MalformedEvent]]:
@@ -107,78 +67,14 @@ def native_decoder(limits: EventLimits) -> Callable[[bytes | None], Sequence[Eve
     >>> decode(b'{"type":"feedback","user_id":7,"ts":0,"item_id":"b","action":"click"}')[0].reason
     'bad_id'
     """
-    of_strings, of_objects = _typed_decoders(limits)
-    bytes_max, label_sets = limits.event_bytes_max, LabelSets(limits)
 
-    def decode(value: bytes | None) -> Sequence[Event | MalformedEvent]:
-        if value is not None and len(value) <= bytes_max:
-            try:
-                return (_event(of_strings(value), value, False, label_sets),)
-            except (msgspec.MsgspecError, ValueError, RecursionError, MalformedEvent):
-                pass
-            try:
-                return (_event(of_objects(value), value, True, label_sets),)
-            except (msgspec.MsgspecError, ValueError, RecursionError, MalformedEvent):
-                pass
+    def careful(value: bytes | None) -> Event | MalformedEvent:
         try:
-            return (read_event(fields.check_value(value, limits), limits),)
+            return read_event(fields.check_value(value, limits), limits)
         except MalformedEvent as error:
-            return (kept(error),)
+            return kept(error)
 
-    return decode
-
-
-def _typed_decoders(limits: EventLimits) -> tuple[Callable[[bytes], Any], Callable[[bytes], Any]]:
-    """The quick way's parsers: for items that are all strings, and for items that may be objects."""
-    identity: Any = Annotated[str, Meta(min_length=1, max_length=limits.id_chars_max)]
-    label: Any = Annotated[str, Meta(min_length=1, max_length=limits.label_chars_max)]
-    time: Any = Annotated[int, Meta(ge=0, le=TS_MAX)] | str
-    item, impression, feedback = (_generic(kind) for kind in (_Item, _Impression, _Feedback))
-
-    def parser(element: Any) -> Callable[[bytes], Any]:
-        items = Annotated[tuple[element, ...], Meta(max_length=limits.items_max)]
-        kinds: Any = impression[identity, time, items] | feedback[identity, time, label]
-        return msgspec.json.Decoder(kinds).decode
-
-    return parser(identity), parser(identity | item[identity, label])
-
-
-def _generic(kind: Any) -> Any:
-    """A generic struct to be parametrised with types made at run time, which no type checker can follow."""
-    return kind
-
-
-def _event(sent: Any, value: bytes, objects: bool, label_sets: LabelSets) -> Event:
-    """The event of a struct as sent. Raises ValueError or MalformedEvent where the careful way must tell."""
-    if may_hold_control(value) and has_control(_strings(sent)):
-        raise ValueError("a control character")
-    if len(value) > FLAT_BYTES_MAX and not is_shallow(value) and too_deep(value, _item_objects(sent) if objects else 0):
-        raise ValueError("nested too deep")
-    ts = sent.ts
-    if type(ts) is str:
-        ts = fields.ts_of(ts)
-        if ts is None:
-            raise ValueError("no time")
-    if type(sent) is _Feedback:
-        return Feedback(sent.user_id, ts, sent.item_id, sent.action, sent.value, sent.impression_id)
-    if not (objects or sent.fragment):
-        items, positions, teams = sent.items, None, _NO_TEAMS
-    else:
-        items, positions, teams = ranked(sent.items, bool(sent.fragment))
-    experiments, segments = label_sets.of(sent.experiments, sent.segments)
-    return Impression(sent.impression_id, sent.user_id, ts, items, experiments, segments, positions, teams)
-
-
-def _strings(sent: Any) -> str:
-    """All strings that must not hold control characters, but labels of lists, which are looked at when they are read; joined."""
-    if type(sent) is _Feedback:
-        return "".join((sent.user_id, sent.item_id, sent.action, sent.impression_id or ""))
-    ids = [item if type(item) is str else item.id + (item.team or "") for item in sent.items]
-    return "".join([sent.impression_id, sent.user_id, *ids])
-
-
-def _item_objects(sent: Any) -> int:
-    return 0 if type(sent) is _Feedback else sum(type(item) is _Item for item in sent.items)
+    return quick_decoder(limits, careful)
 
 
 def read_event(value: bytes, limits: EventLimits) -> Event:
@@ -217,28 +113,8 @@ def _read_feedback(event: Fields) -> Feedback:
     )
 
 
-def _read_item(name: str, raw: msgspec.Raw, limits: EventLimits) -> str | _Item[str, str]:
+def _read_item(name: str, raw: msgspec.Raw, limits: EventLimits) -> str | Item[str, str]:
     if not bytes(raw).startswith(b"{"):
         return fields.read_id(name, raw, limits)
     item = Fields(fields.read_object(name, raw, "bad_id"), limits, f"{name}.")
-    return _Item(item.identity("id"), item.position("position"), item.optional_label("team"))
-
-
-def ranked(items: Sequence[str | _Item[str, str]], fragment: bool) -> tuple[tuple[str, ...], tuple[int, ...] | None, tuple[str, ...]]:
-    """The ids in rank order; for a fragment also their positions, ascending; and their teams, none when no item has one.
-
-    bad_position where some rule is broken.
-    """
-    ids = [item if isinstance(item, str) else item.id for item in items]
-    positions = [None if isinstance(item, str) else item.position for item in items]
-    teams = ["" if isinstance(item, str) else item.team or "" for item in items]
-    placed = sorted((position, name, team) for position, name, team in zip(positions, ids, teams, strict=True) if position is not None)
-    if len(placed) < len(ids) and (placed or fragment):
-        rule = "every item of a fragment must carry a position" if fragment else "either every item carries a position or none does"
-        raise malformed("bad_position", rule, None, "send items as objects with id and position")
-    if not placed:
-        return tuple(ids), () if fragment else None, tuple(teams) if any(teams) else ()
-    if len({position for position, _, _ in placed}) < len(placed):
-        raise malformed("bad_position", "the positions of a list must be distinct", None, "send each position once")
-    names, in_order = tuple(name for _, name, _ in placed), tuple(team for _, _, team in placed) if any(teams) else ()
-    return names, tuple(position for position, _, _ in placed) if fragment else None, in_order
+    return Item(item.identity("id"), item.position("position"), item.optional_label("team"))

@@ -370,6 +370,51 @@ def test_a_refusal_keeps_no_frames_alive():
     assert (found.__traceback__, found.__context__, found.__cause__) == (None, None, None)
 
 
+# The form of the event before
+
+
+def test_a_form_is_read_alike_after_any_other():
+    forms = [
+        sent(FEEDBACK),
+        sent(FEEDBACK, ts="2024-11-21T10:00:00.123Z"),
+        sent(IMPRESSION),
+        sent(IMPRESSION, ts="2024-11-21T10:00:00.123Z"),
+        sent(IMPRESSION, items=[{"id": "c", "position": 7}, {"id": "a", "position": 2, "team": "new"}]),
+        sent(IMPRESSION, items=[{"id": "c", "position": 7}], fragment=True),
+        sent(IMPRESSION, items=["a", {"id": "b"}]),
+        sent(IMPRESSION, items=[]),
+        sent(IMPRESSION, items=[], fragment=True),
+    ]
+    refused = [sent(FEEDBACK, user_id=7), sent(FEEDBACK, item_id="\x7f"), sent(IMPRESSION, fragment=True), b"{", b""]
+    for before in [*forms, *refused]:
+        for value in forms:
+            only(before)
+            assert only(value) == read_event(value, LIMITS)
+        for value in refused:
+            only(before)
+            assert isinstance(only(value), MalformedEvent)
+
+
+def test_a_feedback_is_nothing_but_a_feedback_in_any_form():
+    for ts in (1732183200123, "2024-11-21T10:00:00.123Z"):
+        assert type(feedback(ts=ts)) is Feedback
+
+
+@pytest.mark.parametrize("ids_max", [3, 9, 30])
+@pytest.mark.parametrize("labels_max", [3, 9, 30])
+@pytest.mark.parametrize("field", ["user_id", "item_id", "impression_id", "action"])
+@pytest.mark.parametrize("char", ["x", "\u00e9", "\U0001f600"])
+def test_a_string_of_a_feedback_is_held_against_its_own_limit_however_short_the_rest(ids_max: int, labels_max: int, field: str, char: str):
+    limits = EventLimits(id_chars_max=ids_max, label_chars_max=labels_max)
+    narrow = native_decoder(limits)
+    most = labels_max if field == "action" else ids_max
+    shortest = {"type": "feedback", "user_id": "u", "ts": 0, "item_id": "i", "action": "a"}
+    for value in (..., 1.5):
+        at, beyond = (sent(shortest, value=value, **{field: char * chars}) for chars in (most, most + 1))
+        assert narrow(at) == (read_event(at, limits),)
+        assert isinstance(narrow(beyond)[0], MalformedEvent)
+
+
 # Laws
 
 
