@@ -7,6 +7,7 @@ that is still admitted could touch it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 from streammetrics.copies import Duplicates
@@ -21,17 +22,22 @@ Decoded: TypeAlias = tuple[int, int, Sequence[Event | MalformedEvent]]
 """One record, decoded: its offset, its log's own time (epoch ms, -1 where unknown), and what it holds."""
 
 
-class Arrived(NamedTuple):
-    """Records of one input, in its order: the index of its topic and the offset that follows them."""
+def users_of(records: Iterable[Decoded]) -> set[str]:
+    """The users of all events of these records."""
+    return {event.user_id for _, _, events in records for event in events if type(event) is not MalformedEvent}
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """Records of one input, in its order: the index of its topic, the offset that follows them, and all their users."""
 
     topic: int
     records: Sequence[Decoded]
     next_offset: int
+    users: set[str] = field(init=False, repr=False)
 
-
-def users_of(records: Iterable[Decoded]) -> set[str]:
-    """The users of all events of these records."""
-    return {event.user_id for _, _, events in records for event in events if type(event) is not MalformedEvent}
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "users", users_of(self.records))
 
 
 class Refused(NamedTuple):

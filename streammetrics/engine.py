@@ -13,7 +13,7 @@ from itertools import islice
 from types import MappingProxyType
 from typing import NamedTuple
 
-from streammetrics.admission import Arrived, Step, Taken, close_ended, users_of
+from streammetrics.admission import Arrived, Step, Taken, close_ended
 from streammetrics.changes import Changes
 from streammetrics.entering import Entered, Rounds, enter_lists
 from streammetrics.event_time import DAY_MS, FOREVER, NEVER, close_bound, final_bound, pane_start
@@ -95,10 +95,10 @@ class Engine:
 
     def needs(self, state: TaskState, batch: Arrived | None) -> Needs:
         """Which users to load before a step; asks for users that are due once between two commits."""
-        users = set() if batch is None else users_of(batch.records)
+        users: AbstractSet[str] = frozenset() if batch is None else batch.users.difference(state.users)
         bound = close_bound(state.watermark, self.rules.lateness_ms)
         due = bound if bound > state.next_due and not state.due_asked and bound > NEVER else None
-        return Needs(users.difference(state.users), due, state.leaving.keys() - state.records.keys())
+        return Needs(users, due, state.leaving.keys() - state.records.keys())
 
     def take(
         self,

@@ -119,14 +119,14 @@ class TaskRunner:
     def _decoded(self, topic: int, records: Sequence[Record]) -> Chunk:
         """Decode what a step takes next: just before it, while bytes take less room than events, and it finds them in the cache."""
         decode = self.decode
-        return Chunk(topic, records, [(offset, stamp, decode(value)) for offset, stamp, value in records])
+        return Chunk.of(topic, records, [(offset, stamp, decode(value)) for offset, stamp, value in records])
 
     def _take(self, work: Work, chunk: Chunk) -> Chunk | None:
         """Take what is decoded of the records that are next, as far as the next commit has room; answers the rest of it."""
         rest = self.step(work, chunk)
         work.backlog.popleft()
         if rest is not None:
-            work.backlog.appendleft((rest.topic, rest.records))
+            work.backlog.appendleft((rest.arrived.topic, rest.records))
         if len(work.letters) > LETTERS_MAX or sum(len(letter.value or b"") for letter in work.letters) > LETTERS_BYTES_MAX:
             self._write_letters(work)
         return rest
@@ -236,7 +236,7 @@ class TaskRunner:
             batch = None if chunk is None else chunk.arrived
         refused, timed = engine.step(state, batch, due, work.idle - {batch.topic} if batch else work.idle, tick_ms, flush)
         if chunk is not None:
-            self._note_heard(work, chunk.topic, timed)
+            self._note_heard(work, chunk.arrived.topic, timed)
             self._keep_letters(work, chunk, refused)
         return rest
 
@@ -249,7 +249,7 @@ class TaskRunner:
     def _keep_letters(self, work: Work, chunk: Chunk, refused: Sequence[Refused]) -> None:
         if refused:
             values = {record.offset: record.value for record in chunk.records}
-            origin = work.inputs[chunk.topic]
+            origin = work.inputs[chunk.arrived.topic]
             # A record that holds many events is kept once for each reason, or its sender would decide how often it is written.
             letters = {(event.offset, event.reason): event for event in reversed(refused)}
             work.letters.extend(

@@ -109,22 +109,23 @@ class Outage:
 class Chunk(NamedTuple):
     """Some records of one input that a step takes: decoded, and as they came for the dead letters."""
 
-    topic: int
     records: Sequence[Record]
-    decoded: list[Decoded]
+    arrived: Arrived
 
-    @property
-    def arrived(self) -> Arrived:
-        return Arrived(self.topic, self.decoded, self.records[-1].offset + 1)
+    @classmethod
+    def of(cls, topic: int, records: Sequence[Record], decoded: Sequence[Decoded]) -> Chunk:
+        return cls(records, Arrived(topic, decoded, records[-1].offset + 1))
 
     def cut(self, count: int) -> tuple[Chunk | None, Chunk]:
         """The first so many records, fewer than there are, and the rest; None for no record."""
-        first = Chunk(self.topic, self.records[:count], self.decoded[:count]) if count else None
-        return first, Chunk(self.topic, self.records[count:], self.decoded[count:])
+        topic, decoded = self.arrived.topic, self.arrived.records
+        first = Chunk.of(topic, self.records[:count], decoded[:count]) if count else None
+        return first, Chunk.of(topic, self.records[count:], decoded[count:])
 
     def joined(self, following: Chunk) -> Chunk:
         """This chunk and the one that it was cut from."""
-        return Chunk(self.topic, [*self.records, *following.records], [*self.decoded, *following.decoded])
+        decoded = [*self.arrived.records, *following.arrived.records]
+        return Chunk.of(self.arrived.topic, [*self.records, *following.records], decoded)
 
 
 class Answer(NamedTuple):
@@ -226,18 +227,18 @@ def fitting(chunk: Chunk, weights: Weights, dirty: AbstractSet[str], users_max: 
     A commit has room for so many users and bytes, and for one record whatever it holds. What a record adds to it is at most its own
     bytes, and once for each user the state that is written anew.
     """
-    sizes = [len(record[2] or b"") for record in chunk.records]
-    taken_bytes, events = sum(sizes), sum([len(record[2]) for record in chunk.decoded])
-    fits = len(dirty) + events <= users_max and weights.taken_bytes + taken_bytes + weights.total_bytes <= bytes_max
+    sizes, users = [len(record[2] or b"") for record in chunk.records], chunk.arrived.users
+    taken_bytes = sum(sizes)
+    fits = len(dirty) + len(users) <= users_max and weights.taken_bytes + taken_bytes + weights.total_bytes <= bytes_max
     if not fits:  # usually it does, whoever they are
         room = bytes_max - weights.taken_bytes - weights.of(dirty)
-        users = users_of(chunk.decoded) - dirty
+        users = users - dirty
         fits = len(dirty) + len(users) <= users_max and taken_bytes + weights.of(users) <= room
     if fits:
         weights.taken_bytes += taken_bytes
         return chunk, None
     empty, seen = not (dirty or weights.taken_bytes), set(dirty)
-    for count, (size, record) in enumerate(zip(sizes, chunk.decoded, strict=True)):
+    for count, (size, record) in enumerate(zip(sizes, chunk.arrived.records, strict=True)):
         users = users_of((record,)) - seen
         seen |= users
         room -= size + weights.of(users)

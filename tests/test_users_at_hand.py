@@ -15,7 +15,7 @@ from tests.faults import Underway
 from tests.test_service import Slow
 
 STATES = {name: name.encode() * 10 for name in "abc"}
-CHUNK = Chunk(0, [Record(0, -1, b""), Record(1, -1, b"")], [(0, -1, ()), (1, -1, ())])
+CHUNK = Chunk.of(0, [Record(0, -1, b""), Record(1, -1, b"")], [(0, -1, ()), (1, -1, ())])
 
 
 def store_of(states: dict[str, bytes] = STATES) -> MemoryStore:
@@ -92,7 +92,7 @@ def test_what_was_read_before_a_commit_is_read_again() -> None:
 def test_what_was_read_ahead_of_another_chunk_stays_for_that_one() -> None:
     work = work_of("a", Loaded({"a": b"of then"}))
     users = UsersAtHand(store_of(), WorkerRules())
-    assert users.read(work, CHUNK._replace(topic=1, records=CHUNK.records[:1]), needs("a")).users == {"a": STATES["a"]}
+    assert users.read(work, CHUNK.cut(1)[1], needs("a")).users == {"a": STATES["a"]}
     assert users.read(work, CHUNK, needs("a")).users == {"a": b"of then"}
 
 

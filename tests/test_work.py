@@ -24,7 +24,7 @@ LARGE = st.dictionaries(st.sampled_from("abcdefgh"), st.integers(LARGE_BYTES, 2 
 
 
 def chunk_of(records: list[tuple[list[Event | MalformedEvent], int]]) -> Chunk:
-    return Chunk(
+    return Chunk.of(
         0,
         [Record(offset, -1, bytes(size) or None) for offset, (_, size) in enumerate(records)],
         [(offset, -1, events) for offset, (events, _) in enumerate(records)],
@@ -41,7 +41,7 @@ def commits(chunk: Chunk, large: dict[str, bytes], users_max: int, bytes_max: in
         taken, rest = fitting(rest, weights, dirty, users_max, bytes_max)
         if taken is not None:
             made[-1] += [record.offset for record in taken.records]
-            dirty |= users_of(taken.decoded)
+            dirty |= taken.arrived.users
         if rest is not None:
             weights.saved({}, ())
             dirty.clear()
@@ -56,7 +56,7 @@ def test_a_commit_takes_what_it_has_room_for_and_one_record_whatever_it_holds(
     chunk = chunk_of(records)
 
     def has_room(offsets: list[int]) -> bool:
-        users = users_of([chunk.decoded[offset] for offset in offsets])
+        users = users_of([chunk.arrived.records[offset] for offset in offsets])
         size = sum(len(chunk.records[offset].value or b"") for offset in offsets) + sum(len(large.get(user, b"")) for user in users)
         return len(users) <= users_max and size <= bytes_max
 
