@@ -15,8 +15,10 @@ import numpy.typing as npt
 
 from streammetrics.experiments.measures import ExperimentError, Measures
 
-WORD_BITS: Final = 21
-"""A total is cut into three words of this size, so that a block's products add up within int64."""
+WORD_BITS: Final = 24
+"""A total is cut into three words of this size. Most fill two: those of some thousand lists, in units of 2**-40."""
+SUMMED_USERS: Final = 1 << 13
+"""The products of the words of so many users, three of one weight together, add up within int64."""
 BLOCK_USERS: Final = 1 << 8
 """So many are multiplied at once that their words stay in the processor's caches."""
 TOTAL_MAX: Final = 1 << 62
@@ -60,7 +62,7 @@ def of_users(
     rows: list[list[int]] | npt.NDArray[np.int64]
     if isinstance(totals, np.ndarray) and isinstance(covariates, np.ndarray) == measures.covariates:
         rows = _rows(measures, totals, covariates if isinstance(covariates, np.ndarray) else None)
-        large = bool(((rows >= TOTAL_MAX) | (rows <= -TOTAL_MAX)).any())
+        large = bool(rows.max(initial=0) >= TOTAL_MAX or rows.min(initial=0) <= -TOTAL_MAX)
     else:
         listed = [[int(value) for value in each] for each in totals]
         if any(each and each[0] < 0 for each in listed):
@@ -96,16 +98,24 @@ def _one_by_one(measures: Measures, rows: Iterable[Sequence[int]]) -> list[int]:
 
 def _products(measures: Measures, rows: npt.NDArray[np.int64]) -> list[int]:
     """The sums of products of rows of magnitude below TOTAL_MAX."""
+    result = zero(measures)
+    for start in range(0, len(rows), SUMMED_USERS):
+        for weight, sums in enumerate(_by_weight(measures, rows[start : start + SUMMED_USERS])):
+            result = [known + (more << (WORD_BITS * weight)) for known, more in zip(result, sums.tolist(), strict=True)]
+    return result
+
+
+def _by_weight(measures: Measures, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The sums of products of words, by the places of the two words together: shape (5, moments_width)."""
     left, right = measures.pair_sides
     mask = (1 << WORD_BITS) - 1
-    result = zero(measures)
+    sums = np.zeros((5, measures.moments_width), dtype=np.int64)
     for start in range(0, len(rows), BLOCK_USERS):
         columns = np.ascontiguousarray(rows[start : start + BLOCK_USERS].T)
         words = (columns & mask, (columns >> WORD_BITS) & mask, columns >> (2 * WORD_BITS))
-        used = [np.asarray(word.any(axis=1)) for word in words]
+        used = [word.any(axis=1) for word in words]
         for one, other in product(range(3), repeat=2):
             pairs = np.flatnonzero(used[one][left] & used[other][right])  # few numbers fill all their words
-            sums = np.einsum("pu,pu->p", words[one][left[pairs]], words[other][right[pairs]])
-            for at, value in zip(pairs.tolist(), sums.tolist(), strict=True):
-                result[at] += value << (WORD_BITS * (one + other))
-    return result
+            if len(pairs):
+                sums[one + other, pairs] += np.einsum("pu,pu->p", words[one][left[pairs]], words[other][right[pairs]])
+    return sums

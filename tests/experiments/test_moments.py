@@ -77,7 +77,7 @@ def test_covariates_are_summed_at_once_as_one_by_one(everyone: list[tuple[list[i
     assert of_users(WITH_COVARIATES, [each for each, _ in everyone], [extra for _, extra in everyone]) == expected
 
 
-@pytest.mark.parametrize("size", [256, 257, 2_469])
+@pytest.mark.parametrize("size", [256, 257, 2_469, 8_192, 8_193])
 def test_words_full_of_ones_add_up_without_rounding(size: int) -> None:
     narrow = Measures(Scorer(["mrr@10"]).columns)
     top = (1 << 62) - 1
