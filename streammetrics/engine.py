@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from streammetrics.admission import Arrived, Step, Taken, close_ended
 from streammetrics.changes import Changes
-from streammetrics.entering import Entered, Rounds, enter_lists
+from streammetrics.entering import Entered, Rounds, enter_lists, waiting
 from streammetrics.event_time import DAY_MS, FOREVER, NEVER, close_bound, final_bound, pane_start
 from streammetrics.events.model import Labels
 from streammetrics.experiment_lives import WHOLE
@@ -226,16 +226,17 @@ class Engine:
     def _enter_lists(self, state: TaskState) -> Entered:
         """Let what has become final enter the experiments, after those that are over have gone, and the reach of its panes."""
         rules, pane_ms, bound = self.rules, self.rules.pane_ms, close_bound(state.watermark, self.rules.lateness_ms)
-        rounds = Rounds()
+        if (rules.experiments is None or self.users is None) and (rules.reach is None or self.reach is None):
+            left, state.records = list(state.records), {}  # what is left of users is from when they were counted
+            return Entered({}, left, {})
+        lists = waiting(state)
+        rounds = Rounds(lists)
         if rules.experiments is not None and self.users is not None:
             self._end_lives(state)
             state.forget_joined()
-            rounds = rounds._replace(experiments=TotalsRound(state, rules.experiments, self.users, pane_ms))
+            rounds = rounds._replace(experiments=TotalsRound(state, rules.experiments, self.users, pane_ms, lists))
         if rules.reach is not None and self.reach is not None:
-            rounds = rounds._replace(reach=PresenceRound(self.reach, rules.reach.panes, pane_ms, state.reach_from // pane_ms))
-        if rounds == Rounds():  # what is left of users is from when they were counted
-            left, state.records = list(state.records), {}
-            return Entered({}, left, {})
+            rounds = rounds._replace(reach=PresenceRound(self.reach, rules.reach.panes, pane_ms, state.reach_from // pane_ms, lists))
         return enter_lists(state, rounds, pane_ms=pane_ms, waiting_ms=pane_ms + self.entering_ms, bound=bound)
 
     def _end_lives(self, state: TaskState) -> None:

@@ -6,15 +6,17 @@ more; of one user's lists the earlier never enter after the later. All users tha
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from streammetrics.event_time import FOREVER
 from streammetrics.experiment_lives import Earlier, ExperimentRules, Life
-from streammetrics.presence import PresenceRound
-from streammetrics.sessions import ShownList
-from streammetrics.state import decode_totals, encode_totals
+from streammetrics.final_lists import FinalLists
+from streammetrics.presence import PresenceRound, StoredPresence
+from streammetrics.state import StoredEarlier, StoredTotals, decode_totals, encode_totals
 from streammetrics.task import TaskState
 from streammetrics.user_totals import TotalsRound, UserRecord
+
+_NOTHING: Final[tuple[list[StoredTotals], list[StoredEarlier], list[StoredPresence]]] = ([], [], [])
 
 
 class Entered(NamedTuple):
@@ -26,19 +28,25 @@ class Entered(NamedTuple):
 
 
 class Rounds(NamedTuple):
-    """What users are looked at for: experiments, the reach of panes, or both."""
+    """What users are looked at for: experiments, the reach of panes, or both. `lists` are those that enter, by user of the records."""
 
+    lists: FinalLists
     experiments: TotalsRound | None = None
     reach: PresenceRound | None = None
 
 
-def enter_lists(state: TaskState, rounds: Rounds, *, pane_ms: int, waiting_ms: int, bound: int) -> Entered:
-    """Let all lists that wait enter; afterwards nobody is looked at any more. `bound` is that of sessions that are over (ms).
+def waiting(state: TaskState) -> FinalLists:
+    """The lists that wait to enter.
 
     Every user whose lists wait must have been looked at, so that his totals are known.
     """
     assert state.leaving.keys() <= state.records.keys(), "lists of a user entered whose totals are not known"
-    known = {user_id: _enter(state, rounds, user_id, stored, pane_ms, bound) for user_id, stored in state.records.items()}
+    return FinalLists([state.leaving.get(user_id, ()) for user_id in state.records])
+
+
+def enter_lists(state: TaskState, rounds: Rounds, *, pane_ms: int, waiting_ms: int, bound: int) -> Entered:
+    """Let all lists that wait enter; afterwards nobody is looked at any more. `bound` is that of sessions that are over (ms)."""
+    known = [_enter(state, rounds, user, *record, pane_ms, bound) for user, record in enumerate(state.records.items())]
     until: dict[int, int] = {}
     until_earlier: dict[Earlier, int] = {}
     if rounds.experiments is not None:
@@ -50,14 +58,14 @@ def enter_lists(state: TaskState, rounds: Rounds, *, pane_ms: int, waiting_ms: i
     if rounds.reach is not None:
         state.reaches_dirty |= rounds.reach.sum(state.reaches)
     entered = Entered({}, [], {})
-    for user_id, record in known.items():
+    for user_id, record in zip(state.records, known, strict=True):
         nothing_comes = bound == FOREVER and not state.users[user_id].sessions  # after a flush
         if nothing_comes or not (record.entries or record.earlier or record.presence):
             if state.records[user_id] is not None:
                 entered.gone.append(user_id)
             continue
         if record.changed:
-            entered.totals[user_id] = encode_totals(*record.stored(), [] if rounds.reach is None else rounds.reach.stored(record.presence))
+            entered.totals[user_id] = encode_totals(*record.stored())
         ends = [*(until[number] for number, _ in record.entries), *(until_earlier[time] for time in record.earlier)]
         if not ends and rounds.reach is not None:  # beside others, it may stay as long as they do
             ends = [rounds.reach.matters_until(record.presence)]
@@ -66,27 +74,21 @@ def enter_lists(state: TaskState, rounds: Rounds, *, pane_ms: int, waiting_ms: i
     return entered
 
 
-def _enter(state: TaskState, rounds: Rounds, user_id: str, stored: bytes | None, pane_ms: int, bound: int) -> UserRecord:
+def _enter(state: TaskState, rounds: Rounds, user: int, user_id: str, stored: bytes | None, pane_ms: int, bound: int) -> UserRecord:
     """Let the lists of a user enter, if any wait; returns what he has then."""
-    totals, earlier, presences = ([], [], []) if stored is None else decode_totals(stored)
-    waiting = sorted(state.leaving.get(user_id, ()), key=_in_order)
-    record = UserRecord()
-    if rounds.experiments is not None:
-        rounds.experiments.read(record, totals, earlier)
+    totals, earlier, presences = _NOTHING if stored is None else decode_totals(stored)
+    runs = rounds.lists.runs(user)
+    record = UserRecord({}, {}) if stored is None or rounds.experiments is None else rounds.experiments.read(totals, earlier)
     if rounds.reach is not None and presences:
-        oldest = waiting[0].ts if waiting else state.entered_before if state.users[user_id].sessions else bound
+        oldest = rounds.lists.times[runs[0][1]] if runs else state.entered_before if state.users[user_id].sessions else bound
         record.presence = rounds.reach.read(presences, oldest // pane_ms)
     left = len(record.entries) + len(record.earlier) + len(record.presence)
-    record.changed = bool(waiting) or left < len(totals) + len(earlier) + len(presences)
-    if waiting and rounds.experiments is not None:
-        rounds.experiments.enter(record, waiting)
-    if waiting and rounds.reach is not None:
-        rounds.reach.enter(record.presence, waiting)
+    record.changed = bool(runs) or left < len(totals) + len(earlier) + len(presences)
+    if runs and rounds.experiments is not None:
+        rounds.experiments.enter(record, runs)
+    if runs and rounds.reach is not None:
+        rounds.reach.enter(record.presence, runs)
     return record
-
-
-def _in_order(shown: ShownList) -> tuple[int, str]:
-    return shown.ts, shown.facts.impression_id
 
 
 def _until(life: Life, rules: ExperimentRules, waiting_ms: int) -> int:

@@ -6,112 +6,147 @@ arm in which he was seen within the longest window.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Final, TypeAlias
 
 import numpy as np
 
 from streammetrics.events.model import Labels
 from streammetrics.experiments.user_windows import NOWHERE, Ints, occurrences
+from streammetrics.final_lists import FinalLists, Run
 from streammetrics.reach import ALL, Arm, Reaches, ReachLayout
-from streammetrics.sessions import ShownList
 
 StoredPresence: TypeAlias = tuple[str, str, int, bytes]
 """An arm in which a user was seen: experiment, variant, his last pane there; and packed, for each cut-off, the greatest first, how many
 panes before that one he last had a hit, NO_HIT for none that still matters."""
 NO_HIT: Final = -1
 AGO: Final = np.dtype("<i4")
+CLOSE: Final = 8
+"""Values are counted by their place where there are no more places than this many a value, for sorting them takes longer."""
 
-Presence: TypeAlias = dict[Arm, int]
-"""A user's arms, each with its row in the round."""
+Presence: TypeAlias = dict[Arm, StoredPresence]
+"""All arms in which a user was seen, as they are stored."""
 
 
 class PresenceRound:
     """All users that were looked at since the last commit. Lists before the pane `first` are not counted."""
 
-    def __init__(self, layout: ReachLayout, panes_max: int, pane_ms: int, first: int) -> None:
-        self._layout, self._panes_max, self._pane_ms, self._first = layout, panes_max, pane_ms, first
-        self._arms: dict[Arm, int] = {}
-        self._arm_of: list[int] = []
-        self._pane: list[int] = []
-        self._ago: list[bytes] = []
+    def __init__(self, layout: ReachLayout, panes_max: int, pane_ms: int, first: int, lists: FinalLists) -> None:
+        self._layout, self._panes_max, self._pane_ms, self._first, self._lists = layout, panes_max, pane_ms, first, lists
+        self._first_ms = first * pane_ms
         self._never = np.full(layout.kinds - 1, NO_HIT, dtype=AGO).tobytes()
-        self._rows: list[int] = []
-        """By list and arm: the row that it counts for; by list: how many those are, its pane, and the kinds that it counts for."""
-        self._widths: list[int] = []
-        self._panes: list[int] = []
-        self._levels: list[int] = []
+        self._arms: dict[Arm, int] = {}
+        self._arms_of: dict[Labels, list[tuple[Arm, int]]] = {}
+        """By the experiments of lists: the arms that they count for, and the numbers of these."""
+        self._rows: list[tuple[Presence, int, int, bytes]] = []
+        """By row, an arm of a user: all that is known of him, the number of the arm, his last pane there, and when he had hits."""
+        self._seen: list[tuple[int, int, int]] = []
+        """Lists that count for a row: the row, the number of the first, and that of the last + 1."""
 
     def read(self, told: Iterable[StoredPresence], oldest_open: int) -> Presence:
         """What still matters of a user's past; `oldest_open` is the oldest pane of which a list of his may still enter."""
         least = max(self._first, oldest_open - self._panes_max + 1)
-        return {
-            (experiment, variant): self._row((experiment, variant), pane, ago) for experiment, variant, pane, ago in told if pane >= least
-        }
+        return {(seen[0], seen[1]): seen for seen in told if seen[2] >= least}
 
-    def enter(self, mine: Presence, lists: Iterable[ShownList]) -> None:
+    def enter(self, mine: Presence, runs: Iterable[Run]) -> None:
         """Let the lists of a user enter."""
-        rows, widths, panes, levels = self._rows, self._widths, self._panes, self._levels
-        pane_ms, first, level = self._pane_ms, self._first, self._layout.level
-        known: dict[Labels, list[int]] = {}
-        for shown in lists:
-            pane, labels = shown.ts // pane_ms, shown.facts.experiments
-            if pane < first:
+        rows: dict[int, int] = {}
+        for labels, first, end in runs:
+            if self._lists.times[end - 1] < self._first_ms:
                 continue
-            targets = known.get(labels)
-            if targets is None:
-                targets = known[labels] = [self._target(mine, arm) for arm in (ALL, *labels)]
-            assert shown.hits is not None
-            rows += targets
-            widths.append(len(targets))
-            panes.append(pane)
-            levels.append(level(shown.hits) if shown.hits else 0)
+            for arm, number in self._arms_of.get(labels) or self._number(labels):
+                row = rows.get(number)
+                if row is None:
+                    row = rows[number] = len(self._rows)
+                    told = mine.get(arm)
+                    self._rows.append((mine, number, NOWHERE, self._never) if told is None else (mine, number, told[2], told[3]))
+                self._seen.append((row, first, end))
 
-    def _target(self, mine: Presence, arm: Arm) -> int:
-        row = mine.get(arm)
-        if row is None:
-            row = mine[arm] = self._row(arm, NOWHERE, self._never)
-        return row
-
-    def _row(self, arm: Arm, pane: int, ago: bytes) -> int:
-        self._arm_of.append(self._arms.setdefault(arm, len(self._arms)))
-        self._pane.append(pane)
-        self._ago.append(ago)
-        return len(self._pane) - 1
+    def _number(self, labels: Labels) -> list[tuple[Arm, int]]:
+        numbered = self._arms_of[labels] = [(arm, self._arms.setdefault(arm, len(self._arms))) for arm in (ALL, *labels)]
+        return numbered
 
     def sum(self, reaches: Reaches) -> set[int]:
-        """Bring reaches, and all users' last panes, up to date; returns the starts of the panes that have changed."""
+        """Bring reaches, and what is to be stored of users, up to date; returns the starts of the panes that have changed."""
         if not self._rows:
             return set()
-        pane = np.array(self._pane, dtype=np.int64)[:, None]
-        ago = np.frombuffer(b"".join(self._ago), dtype=AGO).reshape(len(pane), self._layout.kinds - 1)
+        _, arms, known_pane, known_ago = zip(*self._rows, strict=True)
+        pane = np.array(known_pane, dtype=np.int64)[:, None]
+        ago = np.frombuffer(b"".join(known_ago), dtype=AGO).reshape(len(pane), self._layout.kinds - 1)
         last = np.hstack([pane, np.where(ago == NO_HIT, NOWHERE, pane - ago)])
-        panes, levels = (np.repeat(np.array(column, dtype=np.int64), self._widths) for column in (self._panes, self._levels))
-        rows = np.array(self._rows, dtype=np.int64)
+        rows, panes, levels = self._lists_of_rows()
         # A user who was there already later than his list was written by the task's next owner: the store will refuse this commit.
-        ours = panes >= last[rows, 0]
+        ours = panes >= np.maximum(last[rows, 0], self._first)
         rows, panes, kinds, gaps = occurrences(rows[ours], panes[ours], levels[ours], last, self._panes_max)
+        self._store(last)
+        return self._count(reaches, np.array(arms, dtype=np.int64)[rows], panes, kinds, gaps)
+
+    def _lists_of_rows(self) -> tuple[Ints, Ints, Ints]:
+        """Of each list that counts for a row: the row, the list's pane, and the kinds that it counts for."""
+        rows, firsts, ends = (np.array(column, dtype=np.int64) for column in zip(*self._seen, strict=True))
+        sizes = ends - firsts
+        lists = np.arange(sizes.sum()) + np.repeat(ends - np.cumsum(sizes), sizes)
+        levels = np.array([self._layout.level(dict(shape[1:])) for shape in self._lists.shapes], dtype=np.int64)[self._lists.shape_of]
+        panes = np.array(self._lists.times, dtype=np.int64) // self._pane_ms
+        return np.repeat(rows, sizes), panes[lists], levels[lists]
+
+    def _store(self, last: Ints) -> None:
+        """Bring users' records up to date."""
         since = last[:, :1] - last[:, 1:]
-        self._pane = last[:, 0].tolist()
         packed, size = np.where(since < self._panes_max, since, NO_HIT).astype(AGO).tobytes(), len(self._never)
-        self._ago = [packed[start : start + size] for start in range(0, len(packed), size)] if size else self._ago
-        return self._count(reaches, np.array(self._arm_of, dtype=np.int64)[rows], panes, kinds, gaps)
+        arms, start = [(arm, *arm) for arm in self._arms], 0
+        for (mine, number, _, _), pane in zip(self._rows, last[:, 0].tolist(), strict=True):
+            arm, experiment, variant = arms[number]
+            mine[arm] = experiment, variant, pane, packed[start : start + size]
+            start += size
 
     def _count(self, reaches: Reaches, arms: Ints, panes: Ints, kinds: Ints, gaps: Ints) -> set[int]:
         """Add occurrences to the panes' reach, those that are alike together."""
-        starts, place = np.unique(panes * self._pane_ms, return_inverse=True)
-        shape = (len(starts), len(self._arms), self._layout.kinds, self._panes_max + 1)
-        alike, counts = np.unique(np.ravel_multi_index((place, arms, kinds, gaps), shape), return_counts=True)
-        start_of, arm_of = starts.tolist(), list(self._arms)
-        for pane, arm, kind, gap, count in zip(*(each.tolist() for each in np.unravel_index(alike, shape)), counts.tolist(), strict=True):
-            of_arm = reaches.setdefault(start_of[pane], {}).setdefault(arm_of[arm], {})
-            of_arm[kind, gap] = of_arm.get((kind, gap), 0) + count
-        return set(start_of)
-
-    def stored(self, mine: Presence) -> list[StoredPresence]:
-        """What is to be kept of a user, once all are summed."""
-        return [(*arm, self._pane[row], self._ago[row]) for arm, row in mine.items()]
+        if not len(panes):
+            return set()
+        known, place = _numbered(panes)
+        shape = (len(known), len(self._arms), self._layout.kinds, self._panes_max + 1)
+        alike, counts = _counted(np.ravel_multi_index((place, arms, kinds, gaps), shape), math.prod(shape))
+        place, arms, kinds, gaps = np.unravel_index(alike, shape)
+        starts, arm_of = [pane * self._pane_ms for pane in known.tolist()], list(self._arms)
+        keys, numbers = list(zip(kinds.tolist(), gaps.tolist(), strict=True)), counts.tolist()
+        cuts = [0, *(np.flatnonzero((place[1:] != place[:-1]) | (arms[1:] != arms[:-1])) + 1).tolist(), len(keys)]
+        for first, end in pairwise(cuts):
+            of_arm = reaches.setdefault(starts[place[first]], {}).setdefault(arm_of[arms[first]], {})
+            for key, number in zip(keys[first:end], numbers[first:end], strict=True):
+                of_arm[key] = of_arm.get(key, 0) + number
+        return set(starts)
 
     def matters_until(self, mine: Presence) -> int:
         """The time (ms) from which a list that enters finds nothing of this in its longest window."""
-        return (max([self._pane[row] for row in mine.values()]) + self._panes_max) * self._pane_ms
+        return (max(pane for _, _, pane, _ in mine.values()) + self._panes_max) * self._pane_ms
+
+
+def _numbered(values: Ints) -> tuple[Ints, Ints]:
+    """The values that there are, ascending, and which of them each is. Where they lie close together, none is sorted.
+
+    >>> [column.tolist() for column in _numbered(np.array([7, 5, 7]))]
+    [[5, 7], [1, 0, 1]]
+    """
+    least = values.min()
+    above = values - least
+    if above.max() >= CLOSE * len(values):
+        known, place = np.unique(values, return_inverse=True)
+        return known, place
+    there = np.bincount(above) > 0
+    return np.flatnonzero(there) + least, (np.cumsum(there) - 1)[above]
+
+
+def _counted(values: Ints, size: int) -> tuple[Ints, Ints]:
+    """The values that there are, ascending, and how often each is there; all are from 0 on and below `size`.
+
+    >>> [column.tolist() for column in _counted(np.array([7, 5, 7]), 9)]
+    [[5, 7], [1, 2]]
+    """
+    if size > CLOSE * len(values):
+        return np.unique(values, return_counts=True)
+    counts = np.bincount(values)
+    known = np.flatnonzero(counts)
+    return known, counts[known]

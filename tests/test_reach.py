@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from streammetrics.copies import Facts
 from streammetrics.engine import Engine
 from streammetrics.experiment_lives import ExperimentRules
+from streammetrics.final_lists import FinalLists
 from streammetrics.ledger import Ledger
 from streammetrics.metrics import Scorer
 from streammetrics.ports import Store
@@ -347,14 +348,16 @@ def reached(lists: list[tuple[str, int, int | None]], cuts: list[int]) -> Reache
     reaches: Reaches = {}
     stored: dict[str, list[StoredPresence]] = {}
     for start, end in pairwise([0, *sorted(cuts), len(in_order)]):
-        looked = PresenceRound(LAYOUT, panes_max=4, pane_ms=10, first=0)
+        users = sorted({user for user, _, _ in in_order[start:end]})
+        lists = FinalLists([[list_of(pane, place) for who, pane, place in in_order[start:end] if who == user] for user in users])
+        looked = PresenceRound(LAYOUT, panes_max=4, pane_ms=10, first=0, lists=lists)
         mine = {}
-        for user in {user for user, _, _ in in_order[start:end]}:
-            of_user = [list_of(pane, place) for who, pane, place in in_order[start:end] if who == user]
-            mine[user] = looked.read(stored.get(user, ()), of_user[0].ts // 10)
-            looked.enter(mine[user], of_user)
+        for number, user in enumerate(users):
+            runs = lists.runs(number)
+            mine[user] = looked.read(stored.get(user, ()), lists.times[runs[0][1]] // 10)
+            looked.enter(mine[user], runs)
         looked.sum(reaches)
-        stored |= {user: looked.stored(presence) for user, presence in mine.items()}
+        stored |= {user: list(presence.values()) for user, presence in mine.items()}
     return reaches
 
 
@@ -377,8 +380,9 @@ def test_a_hit_at_each_end_of_the_longest_window_is_one_user_though_he_was_store
 
 
 def test_the_first_pane_that_is_counted_is_counted_whole() -> None:
-    looked = PresenceRound(LAYOUT, panes_max=4, pane_ms=10, first=5)
-    looked.enter({}, [list_of(4, None), list_of(5, None)])
+    lists = FinalLists([[list_of(4, None), list_of(5, None)]])
+    looked = PresenceRound(LAYOUT, panes_max=4, pane_ms=10, first=5, lists=lists)
+    looked.enter({}, lists.runs(0))
     reaches: Reaches = {}
     assert looked.sum(reaches) == {50}
 
@@ -387,9 +391,10 @@ def test_what_the_next_owner_of_a_task_has_written_already_does_not_stop_the_for
     """He reads a user's presence that is ahead of his own lists; his commit will be refused, and until then he must live."""
     machine = machine_of()
     assert machine.engine.reach is not None
-    looked = PresenceRound(machine.engine.reach, panes_max=10, pane_ms=100, first=0)
+    lists = FinalLists([[ShownByUser.new(Facts("w", at, ("i",), (), (), (), 0)) for at in (1_250, 2_150)]])
+    looked = PresenceRound(machine.engine.reach, panes_max=10, pane_ms=100, first=0, lists=lists)
     mine = looked.read([("", "", 20, b"\xff" * 8)], oldest_open=12)
-    looked.enter(mine, [ShownByUser.new(Facts("w", at, ("i",), (), (), (), 0)) for at in (1_250, 2_150)])
+    looked.enter(mine, lists.runs(0))
     reaches: Reaches = {}
     assert looked.sum(reaches) == {2_100}
     assert reaches == {2_100: {("", ""): {(0, 1): 1}}}

@@ -113,7 +113,7 @@ def _by_weight(measures: Measures, rows: npt.NDArray[np.int64]) -> npt.NDArray[n
     for start in range(0, len(rows), BLOCK_USERS):
         columns = np.ascontiguousarray(rows[start : start + BLOCK_USERS].T)
         words = (columns & mask, (columns >> WORD_BITS) & mask, columns >> (2 * WORD_BITS))
-        used = [word.any(axis=1) for word in words]
+        used = [np.asarray(word.any(axis=1)) for word in words]
         for one, other in product(range(3), repeat=2):
             pairs = np.flatnonzero(used[one][left] & used[other][right])  # few numbers fill all their words
             if len(pairs):

@@ -1,0 +1,79 @@
+"""The lists that enter between two commits, as columns: one user's after the other's, each user's in order of time.
+
+Pure. What is looked up for lists is looked up once for all that are alike: by shape for their values and hits, by run for whom they
+count for.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections import defaultdict
+from collections.abc import Sequence
+from itertools import accumulate, chain, count, pairwise
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from streammetrics.events.model import Labels
+from streammetrics.metrics.arrays import Ints
+from streammetrics.scoring import Shape
+from streammetrics.sessions import ShownList
+
+Run: TypeAlias = tuple[Labels, int, int]
+"""Lists of one user that follow each other and have the same experiments: those, the number of the first list, and that of the last + 1."""
+
+
+class FinalLists:
+    """All lists that enter, by number. `of_users`: the lists of each user, in any order; they are sorted by (ts, impression_id).
+
+    `times` are those of the lists, `shape_of` the numbers of their shapes.
+    """
+
+    def __init__(self, of_users: Sequence[Sequence[ShownList]]) -> None:
+        self.lists = list(chain.from_iterable(of_users))
+        self._ends = list(accumulate(map(len, of_users), initial=0))
+        self.times = [shown.ts for shown in self.lists]
+        self._sort()
+        self.shapes, self.shape_of = _shapes(self.lists)
+        self._runs, self._runs_from = self._cut()
+
+    def _sort(self) -> None:
+        """Put the lists of each user in order: most are already, for that is how they are shown."""
+        times = np.array(self.times, dtype=np.int64)
+        late = np.flatnonzero(times[1:] <= times[:-1]) + 1  # also the first lists of most users, which follow another's
+        ends = np.array(self._ends, dtype=np.int64)
+        users = np.searchsorted(ends, late, side="right") - 1
+        for user in dict.fromkeys(users[ends[users] != late].tolist()):
+            first, end = self._ends[user], self._ends[user + 1]
+            self.lists[first:end] = sorted(self.lists[first:end], key=_in_order)
+            self.times[first:end] = [shown.ts for shown in self.lists[first:end]]
+
+    def _cut(self) -> tuple[list[Run], list[int]]:
+        """All runs, and for each user the number of his first."""
+        labels = [facts.experiments for facts in [shown.facts for shown in self.lists]]
+        begins = np.zeros(len(labels) + 1, dtype=bool)
+        begins[1:-1] = list(map(operator.ne, labels, labels[1:]))
+        begins[self._ends] = True
+        starts = np.flatnonzero(begins)
+        firsts = starts.tolist()
+        runs = [(labels[first], first, end) for first, end in pairwise(firsts)]
+        return runs, np.searchsorted(starts, self._ends).tolist()
+
+    def runs(self, user: int) -> list[Run]:
+        """The runs of a user, told by his number."""
+        return self._runs[self._runs_from[user] : self._runs_from[user + 1]]
+
+
+def _shapes(lists: Sequence[ShownList]) -> tuple[list[Shape], Ints]:
+    """The shapes of lists, each once, and which of them each list has. Lists without hits, about half of all, are told by their length."""
+    numbers: defaultdict[Any, int] = defaultdict(count().__next__)
+    hits = [shown.hits for shown in lists]
+    assert None not in hits, "a list that is no more entered"
+    lengths = map(len, [shown.items for shown in lists])
+    shape_of = [numbers[length, tuple(earned.items())] if earned else numbers[length] for length, earned in zip(lengths, hits, strict=True)]
+    shapes = [(known,) if isinstance(known, int) else (known[0], *known[1]) for known in numbers]
+    return shapes, np.array(shape_of, dtype=np.int64)
+
+
+def _in_order(shown: ShownList) -> tuple[int, str]:
+    return shown.ts, shown.facts.impression_id
