@@ -6,11 +6,13 @@ users who ask the same.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from streammetrics.event_time import DAY_MS, FOREVER, NEVER
 from streammetrics.events.model import Labels
 from streammetrics.experiment_lives import WHOLE, Earlier, ExperimentRules, Life, is_behind
+from streammetrics.experiments.interleaving import INTERLEAVED
 from streammetrics.state import StoredTotals
 from streammetrics.task import TaskState
 
@@ -19,12 +21,13 @@ Cell: TypeAlias = tuple[int, int]
 
 
 class Arm:
-    """A variant in one scope of a life, with the rows of its users: of those who change in the round, and of those who were there before.
+    """A variant in one scope of a life, and the rows of those of its users who change in the round.
 
-    `newcomer` is what a user begins with there, and `newcomers` how many do so.
+    `newcomer` is what a user begins with there, and `newcomers` how many do so. It is `special` where more is known of users than lists
+    and sums: a time before, or credit for teams.
     """
 
-    __slots__ = ("before", "cell", "changed", "life", "newcomer", "newcomers", "scope", "variant")
+    __slots__ = ("cell", "changed", "life", "newcomer", "newcomers", "scope", "special", "variant")
 
     def __init__(self, life: Life, day: int, variant: str) -> None:
         self.life, self.variant, self.scope = life, variant, life.scope(day)
@@ -32,7 +35,7 @@ class Arm:
         self.newcomer: StoredTotals = (life.number, day, variant, 0, b"", [])
         self.newcomers = 0
         self.changed: list[int] = []
-        self.before: list[int] = []
+        self.special = life.earlier is not None or variant == INTERLEAVED
 
 
 class Course(NamedTuple):
@@ -49,19 +52,20 @@ _NO_COURSE: Final = Course(FOREVER, NEVER, [])
 class Courses:
     """All that are found in one round."""
 
-    def __init__(self, state: TaskState, rules: ExperimentRules, pane_ms: int) -> None:
+    def __init__(self, state: TaskState, rules: ExperimentRules, pane_ms: int, labels: Sequence[Labels]) -> None:
+        self.labels = labels
         self.state, self.rules, self.pane_ms = state, rules, pane_ms
         self.day_from = NEVER if state.oldest_kept == NEVER else state.oldest_kept // DAY_MS
-        self._known: dict[tuple[Labels, int], Course] = {}
+        self._known: dict[tuple[int, int], Course] = {}
         self._arms: dict[tuple[int, int, str], Arm] = {}
         self._lasting: dict[Cell | Earlier, bool] = {}
 
-    def at(self, labels: Labels, ts: int) -> Course:
-        """The course of a list."""
-        key = (labels, ts // DAY_MS)
+    def at(self, number: int, ts: int) -> Course:
+        """The course of a list; `number` is that of its experiments among `labels`."""
+        key = (number, ts // DAY_MS)
         course = self._known.get(key, _NO_COURSE)
         if not course.first <= ts <= course.last:
-            course = self._known[key] = self._find(labels, ts)
+            course = self._known[key] = self._find(self.labels[number], ts)
         return course
 
     def _find(self, labels: Labels, ts: int) -> Course:

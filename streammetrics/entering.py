@@ -6,17 +6,16 @@ more; of one user's lists the earlier never enter after the later. All users tha
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from streammetrics.event_time import FOREVER
 from streammetrics.experiment_lives import Earlier, ExperimentRules, Life
-from streammetrics.final_lists import FinalLists
-from streammetrics.presence import PresenceRound, StoredPresence
-from streammetrics.state import StoredEarlier, StoredTotals, decode_totals, encode_totals
+from streammetrics.final_lists import FinalLists, Run
+from streammetrics.presence import PresenceRound
+from streammetrics.state import decode_totals, encode_totals
 from streammetrics.task import TaskState
 from streammetrics.user_totals import TotalsRound, UserRecord
-
-_NOTHING: Final[tuple[list[StoredTotals], list[StoredEarlier], list[StoredPresence]]] = ([], [], [])
 
 
 class Entered(NamedTuple):
@@ -46,7 +45,8 @@ def waiting(state: TaskState) -> FinalLists:
 
 def enter_lists(state: TaskState, rounds: Rounds, *, pane_ms: int, waiting_ms: int, bound: int) -> Entered:
     """Let all lists that wait enter; afterwards nobody is looked at any more. `bound` is that of sessions that are over (ms)."""
-    known = [_enter(state, rounds, user, *record, pane_ms, bound) for user, record in enumerate(state.records.items())]
+    users = zip(state.records.items(), rounds.lists.runs, strict=True)
+    known = [_enter(state, rounds, *user, runs, pane_ms, bound) for user, runs in users]
     until: dict[int, int] = {}
     until_earlier: dict[Earlier, int] = {}
     if rounds.experiments is not None:
@@ -66,7 +66,9 @@ def enter_lists(state: TaskState, rounds: Rounds, *, pane_ms: int, waiting_ms: i
             continue
         if record.changed:
             entered.totals[user_id] = encode_totals(*record.stored())
-        ends = [*(until[number] for number, _ in record.entries), *(until_earlier[time] for time in record.earlier)]
+        ends = [until[number] for number, _ in record.entries]
+        if record.earlier:
+            ends += [until_earlier[time] for time in record.earlier]
         if not ends and rounds.reach is not None:  # beside others, it may stay as long as they do
             ends = [rounds.reach.matters_until(record.presence)]
         entered.until[user_id] = max(bound, min(ends))
@@ -74,20 +76,25 @@ def enter_lists(state: TaskState, rounds: Rounds, *, pane_ms: int, waiting_ms: i
     return entered
 
 
-def _enter(state: TaskState, rounds: Rounds, user: int, user_id: str, stored: bytes | None, pane_ms: int, bound: int) -> UserRecord:
+def _enter(
+    state: TaskState, rounds: Rounds, user_id: str, stored: bytes | None, runs: Sequence[Run], pane_ms: int, bound: int
+) -> UserRecord:
     """Let the lists of a user enter, if any wait; returns what he has then."""
-    totals, earlier, presences = _NOTHING if stored is None else decode_totals(stored)
-    runs = rounds.lists.runs(user)
-    record = UserRecord({}, {}) if stored is None or rounds.experiments is None else rounds.experiments.read(totals, earlier)
-    if rounds.reach is not None and presences:
-        oldest = rounds.lists.times[runs[0][1]] if runs else state.entered_before if state.users[user_id].sessions else bound
-        record.presence = rounds.reach.read(presences, oldest // pane_ms)
-    left = len(record.entries) + len(record.earlier) + len(record.presence)
-    record.changed = bool(runs) or left < len(totals) + len(earlier) + len(presences)
-    if runs and rounds.experiments is not None:
-        rounds.experiments.enter(record, runs)
-    if runs and rounds.reach is not None:
-        rounds.reach.enter(record.presence, runs)
+    lists, experiments, reach = rounds
+    record = UserRecord({}, {}, {}, bool(runs))
+    if stored is not None:
+        totals, earlier, presences = decode_totals(stored)
+        if experiments is not None:
+            experiments.read(record, totals, earlier)
+        if reach is not None and presences:
+            oldest = lists.times[runs[0][1]] if runs else state.entered_before if state.users[user_id].sessions else bound
+            record.presence = reach.read(presences, oldest // pane_ms)
+        left = len(record.entries) + len(record.earlier) + len(record.presence)
+        record.changed = record.changed or left < len(totals) + len(earlier) + len(presences)
+    if runs and experiments is not None:
+        experiments.enter(record, runs)
+    if runs and reach is not None:
+        reach.enter(record.presence, runs)
     return record
 
 

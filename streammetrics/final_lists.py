@@ -19,14 +19,16 @@ from streammetrics.metrics.arrays import Ints
 from streammetrics.scoring import Shape
 from streammetrics.sessions import ShownList
 
-Run: TypeAlias = tuple[Labels, int, int]
-"""Lists of one user that follow each other and have the same experiments: those, the number of the first list, and that of the last + 1."""
+Run: TypeAlias = tuple[int, int, int]
+"""Lists of one user that follow each other and have the same experiments: the number of these, that of the first list, and that of the
+last + 1."""
 
 
 class FinalLists:
     """All lists that enter, by number. `of_users`: the lists of each user, in any order; they are sorted by (ts, impression_id).
 
-    `times` are those of the lists, `shape_of` the numbers of their shapes.
+    `times` are those of the lists, `shape_of` the numbers of their shapes among `shapes`, and `runs` the runs of each user; `labels` are
+    the experiments that runs have.
     """
 
     def __init__(self, of_users: Sequence[Sequence[ShownList]]) -> None:
@@ -35,7 +37,7 @@ class FinalLists:
         self.times = [shown.ts for shown in self.lists]
         self._sort()
         self.shapes, self.shape_of = _shapes(self.lists)
-        self._runs, self._runs_from = self._cut()
+        self.runs, self.labels = self._cut()
 
     def _sort(self) -> None:
         """Put the lists of each user in order: most are already, for that is how they are shown."""
@@ -48,20 +50,18 @@ class FinalLists:
             self.lists[first:end] = sorted(self.lists[first:end], key=_in_order)
             self.times[first:end] = [shown.ts for shown in self.lists[first:end]]
 
-    def _cut(self) -> tuple[list[Run], list[int]]:
-        """All runs, and for each user the number of his first."""
+    def _cut(self) -> tuple[list[list[Run]], list[Labels]]:
+        """The runs of each user, and all experiments that some list has."""
         labels = [facts.experiments for facts in [shown.facts for shown in self.lists]]
         begins = np.zeros(len(labels) + 1, dtype=bool)
         begins[1:-1] = list(map(operator.ne, labels, labels[1:]))
         begins[self._ends] = True
         starts = np.flatnonzero(begins)
         firsts = starts.tolist()
-        runs = [(labels[first], first, end) for first, end in pairwise(firsts)]
-        return runs, np.searchsorted(starts, self._ends).tolist()
-
-    def runs(self, user: int) -> list[Run]:
-        """The runs of a user, told by his number."""
-        return self._runs[self._runs_from[user] : self._runs_from[user + 1]]
+        numbers: defaultdict[Labels, int] = defaultdict(count().__next__)
+        runs = [(numbers[labels[first]], first, end) for first, end in pairwise(firsts)]
+        froms = np.searchsorted(starts, self._ends).tolist()
+        return [runs[first:end] for first, end in pairwise(froms)], list(numbers)
 
 
 def _shapes(lists: Sequence[ShownList]) -> tuple[list[Shape], Ints]:

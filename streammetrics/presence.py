@@ -7,13 +7,12 @@ arm in which he was seen within the longest window.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Final, TypeAlias
 
 import numpy as np
 
-from streammetrics.events.model import Labels
 from streammetrics.experiments.user_windows import NOWHERE, Ints, occurrences
 from streammetrics.final_lists import FinalLists, Run
 from streammetrics.reach import ALL, Arm, Reaches, ReachLayout
@@ -36,12 +35,13 @@ class PresenceRound:
     def __init__(self, layout: ReachLayout, panes_max: int, pane_ms: int, first: int, lists: FinalLists) -> None:
         self._layout, self._panes_max, self._pane_ms, self._first, self._lists = layout, panes_max, pane_ms, first, lists
         self._first_ms = first * pane_ms
-        self._never = np.full(layout.kinds - 1, NO_HIT, dtype=AGO).tobytes()
-        self._arms: dict[Arm, int] = {}
-        self._arms_of: dict[Labels, list[tuple[Arm, int]]] = {}
-        """By the experiments of lists: the arms that they count for, and the numbers of these."""
+        self._unseen = NOWHERE, np.full(layout.kinds - 1, NO_HIT, dtype=AGO).tobytes()
+        self._arms_of = [(ALL, *labels) for labels in lists.labels]
+        self._groups: dict[tuple[Arm, ...], int] = {}
+        """Arms that are counted together, by number."""
         self._rows: list[tuple[Presence, int, int, bytes]] = []
-        """By row, an arm of a user: all that is known of him, the number of the arm, his last pane there, and when he had hits."""
+        """By row, arms in which a user was seen alike: all that is known of him, the group of the arms, his last pane there, and when he
+        had hits."""
         self._seen: list[tuple[int, int, int]] = []
         """Lists that count for a row: the row, the number of the first, and that of the last + 1."""
 
@@ -50,29 +50,36 @@ class PresenceRound:
         least = max(self._first, oldest_open - self._panes_max + 1)
         return {(seen[0], seen[1]): seen for seen in told if seen[2] >= least}
 
-    def enter(self, mine: Presence, runs: Iterable[Run]) -> None:
+    def enter(self, mine: Presence, runs: Sequence[Run]) -> None:
         """Let the lists of a user enter."""
-        rows: dict[int, int] = {}
-        for labels, first, end in runs:
+        rows: dict[Arm, int] = {}
+        for number, first, end in runs:
             if self._lists.times[end - 1] < self._first_ms:
                 continue
-            for arm, number in self._arms_of.get(labels) or self._number(labels):
-                row = rows.get(number)
-                if row is None:
-                    row = rows[number] = len(self._rows)
-                    told = mine.get(arm)
-                    self._rows.append((mine, number, NOWHERE, self._never) if told is None else (mine, number, told[2], told[3]))
-                self._seen.append((row, first, end))
+            arms = self._arms_of[number]
+            if len(runs) == 1:
+                self._seen += [(row, first, end) for row in self._alike(mine, arms)]
+                continue
+            for arm in arms:
+                if arm not in rows:
+                    (rows[arm],) = self._alike(mine, (arm,))
+                self._seen.append((rows[arm], first, end))
 
-    def _number(self, labels: Labels) -> list[tuple[Arm, int]]:
-        numbered = self._arms_of[labels] = [(arm, self._arms.setdefault(arm, len(self._arms))) for arm in (ALL, *labels)]
-        return numbered
+    def _alike(self, mine: Presence, arms: tuple[Arm, ...]) -> Sequence[int]:
+        """Rows of arms in which a user is seen at the same times from now on: one for all where he was seen at the same times before."""
+        pasts = [self._unseen if told is None else told[2:] for told in map(mine.get, arms)]
+        alike = {pasts[0]: arms}
+        if pasts.count(pasts[0]) < len(pasts):
+            alike = {past: tuple(arm for arm, known in zip(arms, pasts, strict=True) if known == past) for past in pasts}
+        groups, first = self._groups, len(self._rows)
+        self._rows += [(mine, groups.setdefault(of, len(groups)), *past) for past, of in alike.items()]
+        return range(first, len(self._rows))
 
     def sum(self, reaches: Reaches) -> set[int]:
         """Bring reaches, and what is to be stored of users, up to date; returns the starts of the panes that have changed."""
         if not self._rows:
             return set()
-        _, arms, known_pane, known_ago = zip(*self._rows, strict=True)
+        _, groups, known_pane, known_ago = zip(*self._rows, strict=True)
         pane = np.array(known_pane, dtype=np.int64)[:, None]
         ago = np.frombuffer(b"".join(known_ago), dtype=AGO).reshape(len(pane), self._layout.kinds - 1)
         last = np.hstack([pane, np.where(ago == NO_HIT, NOWHERE, pane - ago)])
@@ -81,7 +88,7 @@ class PresenceRound:
         ours = panes >= np.maximum(last[rows, 0], self._first)
         rows, panes, kinds, gaps = occurrences(rows[ours], panes[ours], levels[ours], last, self._panes_max)
         self._store(last)
-        return self._count(reaches, np.array(arms, dtype=np.int64)[rows], panes, kinds, gaps)
+        return self._count(reaches, np.array(groups, dtype=np.int64)[rows], panes, kinds, gaps)
 
     def _lists_of_rows(self) -> tuple[Ints, Ints, Ints]:
         """Of each list that counts for a row: the row, the list's pane, and the kinds that it counts for."""
@@ -95,28 +102,32 @@ class PresenceRound:
     def _store(self, last: Ints) -> None:
         """Bring users' records up to date."""
         since = last[:, :1] - last[:, 1:]
-        packed, size = np.where(since < self._panes_max, since, NO_HIT).astype(AGO).tobytes(), len(self._never)
-        arms, start = [(arm, *arm) for arm in self._arms], 0
-        for (mine, number, _, _), pane in zip(self._rows, last[:, 0].tolist(), strict=True):
-            arm, experiment, variant = arms[number]
-            mine[arm] = experiment, variant, pane, packed[start : start + size]
+        packed, size = np.where(since < self._panes_max, since, NO_HIT).astype(AGO).tobytes(), len(self._unseen[1])
+        groups, start = list(self._groups), 0
+        for (mine, group, _, _), pane in zip(self._rows, last[:, 0].tolist(), strict=True):
+            ago = packed[start : start + size]
             start += size
+            for arm in groups[group]:
+                experiment, variant = arm
+                mine[arm] = experiment, variant, pane, ago
 
-    def _count(self, reaches: Reaches, arms: Ints, panes: Ints, kinds: Ints, gaps: Ints) -> set[int]:
+    def _count(self, reaches: Reaches, groups: Ints, panes: Ints, kinds: Ints, gaps: Ints) -> set[int]:
         """Add occurrences to the panes' reach, those that are alike together."""
         if not len(panes):
             return set()
         known, place = _numbered(panes)
-        shape = (len(known), len(self._arms), self._layout.kinds, self._panes_max + 1)
-        alike, counts = _counted(np.ravel_multi_index((place, arms, kinds, gaps), shape), math.prod(shape))
-        place, arms, kinds, gaps = np.unravel_index(alike, shape)
-        starts, arm_of = [pane * self._pane_ms for pane in known.tolist()], list(self._arms)
+        shape = (len(known), len(self._groups), self._layout.kinds, self._panes_max + 1)
+        alike, counts = _counted(np.ravel_multi_index((place, groups, kinds, gaps), shape), math.prod(shape))
+        place, groups, kinds, gaps = np.unravel_index(alike, shape)
         keys, numbers = list(zip(kinds.tolist(), gaps.tolist(), strict=True)), counts.tolist()
-        cuts = [0, *(np.flatnonzero((place[1:] != place[:-1]) | (arms[1:] != arms[:-1])) + 1).tolist(), len(keys)]
+        starts, arms_of = [pane * self._pane_ms for pane in known.tolist()], list(self._groups)
+        cuts = [0, *(np.flatnonzero((place[1:] != place[:-1]) | (groups[1:] != groups[:-1])) + 1).tolist(), len(keys)]
         for first, end in pairwise(cuts):
-            of_arm = reaches.setdefault(starts[place[first]], {}).setdefault(arm_of[arms[first]], {})
-            for key, number in zip(keys[first:end], numbers[first:end], strict=True):
-                of_arm[key] = of_arm.get(key, 0) + number
+            reach = reaches.setdefault(starts[place[first]], {})
+            for arm in arms_of[groups[first]]:
+                of_arm = reach.setdefault(arm, {})
+                for key, number in zip(keys[first:end], numbers[first:end], strict=True):
+                    of_arm[key] = of_arm.get(key, 0) + number
         return set(starts)
 
     def matters_until(self, mine: Presence) -> int:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import combinations
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 import numpy as np
@@ -70,8 +70,8 @@ class UserRecord(msgspec.Struct, gc=False):
 
     entries: dict[Cell, StoredTotals]
     earlier: dict[Earlier, StoredEarlier]
-    presence: Presence = {}
-    changed: bool = False
+    presence: Presence
+    changed: bool
 
     def stored(self) -> tuple[list[StoredTotals], list[StoredEarlier], list[StoredPresence]]:
         """What is to be kept, once all users are summed."""
@@ -87,7 +87,7 @@ class TotalsRound:
 
     def __init__(self, state: TaskState, rules: ExperimentRules, layout: UserLayout, pane_ms: int, lists: FinalLists) -> None:
         self.state, self.rules, self.layout, self.lists = state, rules, layout, lists
-        self.courses = Courses(state, rules, pane_ms)
+        self.courses = Courses(state, rules, pane_ms, lists.labels)
         self.arms: list[Arm] = []
         """Those that have rows, in the order in which they got the first."""
         self.rows: list[tuple[dict[Cell, StoredTotals], int, bytes, int, int]] = []
@@ -106,26 +106,26 @@ class TotalsRound:
         self.withdrawn: set[int] = set()
         """Rows of users who turned out to have seen several variants."""
 
-    def read(self, told: Iterable[StoredTotals], earlier: Iterable[StoredEarlier]) -> UserRecord:
-        """What may still be of use of a user's record."""
+    def read(self, record: UserRecord, told: Iterable[StoredTotals], earlier: Iterable[StoredEarlier]) -> None:
+        """Take what may still be of use of what is stored of a user."""
         lasts, is_wanted = self.courses.lasts, self.courses.is_wanted
-        return UserRecord(
-            {cell: entry for entry in told if lasts(cell := entry[:2])},
-            {entry[0]: entry for entry in earlier if is_wanted(entry[0])} if earlier else {},
-        )
+        record.entries = {cell: entry for entry in told if lasts(cell := entry[:2])}
+        if earlier:
+            record.earlier = {entry[0]: entry for entry in earlier if is_wanted(entry[0])}
 
     def enter(self, record: UserRecord, runs: Sequence[Run]) -> None:
         """Let the lists of a user enter."""
-        rows: dict[Cell, int] = {}
-        rows_before = self._enter_before(record, runs[0][1], runs[-1][2]) if self.rules.earlier else {}
         times, course_at = self.lists.times, self.courses.at
-        for labels, first, end in runs:
+        rows_before = self._enter_before(record, runs[0][1], runs[-1][2]) if self.rules.earlier else {}
+        rows: dict[Cell, int] = {}
+        for number, first, end in runs:
             begin = first
             while begin < end:
-                course = course_at(labels, times[begin])
+                course = course_at(number, times[begin])
                 stop = end if times[end - 1] <= course.last else bisect_right(times, course.last, begin, end)
                 if course.arms:
-                    self._enter_arms(record, course.arms, rows, rows_before, begin, stop)
+                    alone = len(runs) == 1 and stop - begin == end - first
+                    self._enter_arms(record, course.arms, rows, rows_before, begin, stop, alone)
                 begin = stop
 
     def _enter_before(self, record: UserRecord, first: int, end: int) -> dict[Earlier, int]:
@@ -141,54 +141,67 @@ class TotalsRound:
         return rows
 
     def _enter_arms(
-        self, record: UserRecord, arms: Iterable[Arm], rows: dict[Cell, int], rows_before: dict[Earlier, int], first: int, end: int
+        self, record: UserRecord, arms: Iterable[Arm], rows: dict[Cell, int], before: dict[Earlier, int], first: int, end: int, alone: bool
     ) -> None:
-        """Let lists enter that all go to the same arms. `rows` are those that the user has by now.
+        """Let lists enter that all go to the same arms. `rows` are those that the user has by now; `alone`: no other lists of his enter.
 
-        A variant that is not the user's first takes out what he added, and he adds nothing more.
+        A variant that is not the user's first takes out what he added, and he adds nothing more. Lists that are alone come to the same
+        wherever he had the same before: there, one row is enough.
         """
         entries, interleaved = record.entries, []
+        alike: dict[tuple[Any, ...], int] = {}
         for arm in arms:
-            cell, variant = arm.cell, arm.variant
+            cell = arm.cell
             told = entries.get(cell)
             if told is None:
                 told = entries[cell] = arm.newcomer
                 arm.newcomers += 1
-            his, row = told[2], rows.get(cell)
-            if his is None:
+            if told[2] is None:
                 continue
-            if his != variant:
-                if row is None:
-                    row = self._join(record, self.courses.arm(arm.life, cell[1], his), told, rows_before, first, first)
-                self.withdrawn.add(row)
-                entries[cell] = (*cell, None, 0, b"", [])
-                arm.scope.multi_exposed += 1
+            if told[2] != arm.variant:
+                self._withdraw(record, arm, told, rows.get(cell), before, first)
                 continue
-            before = told[3] if row is None else self.sizes[row]
-            if row is None:
-                row = rows[cell] = self._join(record, arm, told, rows_before, first, end)
-            else:
+            row, lists = rows.get(cell), told[3]
+            if row is not None:
+                lists = self.sizes[row]
                 self._add(row, first, end)
-            if variant == INTERLEAVED:
-                interleaved.append((arm, row, before))
+            else:
+                past = told[3:5]
+                row = None if arm.special else alike.get(past)
+                if row is None:
+                    row = self._row(entries, lists, told[4], first, end)
+                    if alone and not arm.special and self.sizes[row] == lists + end - first:
+                        alike[past] = row
+                rows[cell] = row
+                self._join(arm, row, record, told, before)
+            if arm.variant == INTERLEAVED:
+                interleaved.append((arm, row, lists))
         if interleaved:
             self._enter_credits(interleaved, first, end)
 
-    def _join(self, record: UserRecord, arm: Arm, told: StoredTotals, rows_before: dict[Earlier, int], first: int, end: int) -> int:
-        """The row of what a user adds to an arm, with some lists added."""
-        row = self._row(record.entries, told[3], told[4], first, end)
+    def _withdraw(self, record: UserRecord, arm: Arm, told: StoredTotals, row: int | None, before: dict[Earlier, int], first: int) -> None:
+        """Take out what a user added, for a list has shown him another variant."""
+        if row is None:
+            row = self._row(record.entries, told[3], told[4], first, first)
+            assert told[2] is not None
+            self._join(self.courses.arm(arm.life, arm.cell[1], told[2]), row, record, told, before)
+        self.withdrawn.add(row)
+        record.entries[arm.cell] = (*arm.cell, None, 0, b"", [])
+        arm.scope.multi_exposed += 1
+
+    def _join(self, arm: Arm, row: int, record: UserRecord, told: StoredTotals, before: dict[Earlier, int]) -> None:
+        """Count a row in an arm from now on, with the user's time before the experiment and the credit that he has there."""
         if not arm.changed:
             self.arms.append(arm)
         arm.changed.append(row)
-        if told[3]:
-            arm.before.append(row)
+        if not arm.special:
+            return
         past = arm.life.earlier
         if past is not None and past in record.earlier:
-            self.pasts[row] = rows_before.get(past, record.earlier[past])
+            self.pasts[row] = before.get(past, record.earlier[past])
         if arm.variant == INTERLEAVED:
             credits = self.credits[row] = {(one, other): (shown, credit) for one, other, shown, credit in told[5]}
             add_credits(arm.scope.credits, credits, -1)
-        return row
 
     def _row(self, entries: dict[Cell, StoredTotals], lists: int, packed: bytes, first: int, end: int) -> int:
         """A new row, with some lists added."""
@@ -243,11 +256,11 @@ class TotalsRound:
             if arm.newcomers:
                 exposures = arm.scope.first_exposures
                 exposures[arm.variant] = exposures.get(arm.variant, 0) + arm.newcomers
+            known = arm.scope.moments.get(arm.variant) or zero(self.layout.measures_of(arm.life))
+            left = self._moments(arm.life, arm.changed, before, covariates)
             if self.withdrawn:
                 arm.changed = [row for row in arm.changed if row not in self.withdrawn]
-            known = arm.scope.moments.get(arm.variant) or zero(self.layout.measures_of(arm.life))
             joined = self._moments(arm.life, arm.changed, after, covariates)
-            left = self._moments(arm.life, arm.before, before, covariates)
             arm.scope.moments[arm.variant] = add(known, subtract(joined, left))
             if arm.variant == INTERLEAVED:
                 for row in arm.changed:

@@ -353,7 +353,7 @@ def reached(lists: list[tuple[str, int, int | None]], cuts: list[int]) -> Reache
         looked = PresenceRound(LAYOUT, panes_max=4, pane_ms=10, first=0, lists=lists)
         mine = {}
         for number, user in enumerate(users):
-            runs = lists.runs(number)
+            runs = lists.runs[number]
             mine[user] = looked.read(stored.get(user, ()), lists.times[runs[0][1]] // 10)
             looked.enter(mine[user], runs)
         looked.sum(reaches)
@@ -382,7 +382,7 @@ def test_a_hit_at_each_end_of_the_longest_window_is_one_user_though_he_was_store
 def test_the_first_pane_that_is_counted_is_counted_whole() -> None:
     lists = FinalLists([[list_of(4, None), list_of(5, None)]])
     looked = PresenceRound(LAYOUT, panes_max=4, pane_ms=10, first=5, lists=lists)
-    looked.enter({}, lists.runs(0))
+    looked.enter({}, lists.runs[0])
     reaches: Reaches = {}
     assert looked.sum(reaches) == {50}
 
@@ -394,7 +394,7 @@ def test_what_the_next_owner_of_a_task_has_written_already_does_not_stop_the_for
     lists = FinalLists([[ShownByUser.new(Facts("w", at, ("i",), (), (), (), 0)) for at in (1_250, 2_150)]])
     looked = PresenceRound(machine.engine.reach, panes_max=10, pane_ms=100, first=0, lists=lists)
     mine = looked.read([("", "", 20, b"\xff" * 8)], oldest_open=12)
-    looked.enter(mine, lists.runs(0))
+    looked.enter(mine, lists.runs[0])
     reaches: Reaches = {}
     assert looked.sum(reaches) == {2_100}
     assert reaches == {2_100: {("", ""): {(0, 1): 1}}}
