@@ -58,19 +58,20 @@ def enter_lists(state: TaskState, rounds: Rounds, *, pane_ms: int, waiting_ms: i
     if rounds.reach is not None:
         state.reaches_dirty |= rounds.reach.sum(state.reaches)
     entered = Entered({}, [], {})
-    for user_id, record in zip(state.records, known, strict=True):
+    for (user_id, stored), record in zip(state.records.items(), known, strict=True):
+        entries, earlier, presence = record.entries, record.earlier, record.presence
         nothing_comes = bound == FOREVER and not state.users[user_id].sessions  # after a flush
-        if nothing_comes or not (record.entries or record.earlier or record.presence):
-            if state.records[user_id] is not None:
+        if nothing_comes or not (entries or earlier or presence):
+            if stored is not None:
                 entered.gone.append(user_id)
             continue
         if record.changed:
-            entered.totals[user_id] = encode_totals(*record.stored())
-        ends = [until[number] for number, _ in record.entries]
-        if record.earlier:
-            ends += [until_earlier[time] for time in record.earlier]
+            entered.totals[user_id] = encode_totals(list(entries.values()), list(earlier.values()), list(presence.values()))
+        ends = [until[number] for number, _ in entries]
+        if earlier:
+            ends += [until_earlier[time] for time in earlier]
         if not ends and rounds.reach is not None:  # beside others, it may stay as long as they do
-            ends = [rounds.reach.matters_until(record.presence)]
+            ends = [rounds.reach.matters_until(presence)]
         entered.until[user_id] = max(bound, min(ends))
     state.leaving, state.records = {}, {}
     return entered

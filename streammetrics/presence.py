@@ -36,9 +36,11 @@ class PresenceRound:
         self._layout, self._panes_max, self._pane_ms, self._first, self._lists = layout, panes_max, pane_ms, first, lists
         self._first_ms = first * pane_ms
         self._unseen = NOWHERE, np.full(layout.kinds - 1, NO_HIT, dtype=AGO).tobytes()
-        self._arms_of = [(ALL, *labels) for labels in lists.labels]
+        self._arms_of: list[tuple[Arm, ...]] = []
         self._groups: dict[tuple[Arm, ...], int] = {}
         """Arms that are counted together, by number."""
+        self._groups_of = [self._group((ALL, *labels)) for labels in lists.labels]
+        """Those of the lists of a run, by the number of their experiments."""
         self._rows: list[tuple[Presence, int, int, bytes]] = []
         """By row, arms in which a user was seen alike: all that is known of him, the group of the arms, his last pane there, and when he
         had hits."""
@@ -52,28 +54,42 @@ class PresenceRound:
 
     def enter(self, mine: Presence, runs: Sequence[Run]) -> None:
         """Let the lists of a user enter."""
+        if len(runs) == 1:
+            number, first, end = runs[0]
+            if self._lists.times[end - 1] >= self._first_ms:
+                self._seen += [(row, first, end) for row in self._alike(mine, self._groups_of[number])]
+            return
         rows: dict[Arm, int] = {}
         for number, first, end in runs:
             if self._lists.times[end - 1] < self._first_ms:
                 continue
-            arms = self._arms_of[number]
-            if len(runs) == 1:
-                self._seen += [(row, first, end) for row in self._alike(mine, arms)]
-                continue
-            for arm in arms:
+            for arm in self._arms_of[self._groups_of[number]]:
                 if arm not in rows:
-                    (rows[arm],) = self._alike(mine, (arm,))
+                    (rows[arm],) = self._alike(mine, self._group((arm,)))
                 self._seen.append((rows[arm], first, end))
 
-    def _alike(self, mine: Presence, arms: tuple[Arm, ...]) -> Sequence[int]:
+    def _group(self, arms: tuple[Arm, ...]) -> int:
+        """The number of arms that are counted together."""
+        group = self._groups.setdefault(arms, len(self._groups))
+        if group == len(self._arms_of):
+            self._arms_of.append(arms)
+        return group
+
+    def _alike(self, mine: Presence, group: int) -> Sequence[int]:
         """Rows of arms in which a user is seen at the same times from now on: one for all where he was seen at the same times before."""
-        pasts = [self._unseen if told is None else told[2:] for told in map(mine.get, arms)]
-        alike = {pasts[0]: arms}
-        if pasts.count(pasts[0]) < len(pasts):
-            alike = {past: tuple(arm for arm, known in zip(arms, pasts, strict=True) if known == past) for past in pasts}
-        groups, first = self._groups, len(self._rows)
-        self._rows += [(mine, groups.setdefault(of, len(groups)), *past) for past, of in alike.items()]
-        return range(first, len(self._rows))
+        row, unseen = len(self._rows), self._unseen
+        if not mine:
+            self._rows.append((mine, group, *unseen))
+            return (row,)
+        arms = self._arms_of[group]
+        pasts = [unseen if told is None else told[2:] for told in map(mine.get, arms)]
+        if pasts.count(pasts[0]) == len(pasts):
+            self._rows.append((mine, group, *pasts[0]))
+            return (row,)
+        for past in dict.fromkeys(pasts):
+            alike = self._group(tuple(arm for arm, known in zip(arms, pasts, strict=True) if known == past))
+            self._rows.append((mine, alike, *past))
+        return range(row, len(self._rows))
 
     def sum(self, reaches: Reaches) -> set[int]:
         """Bring reaches, and what is to be stored of users, up to date; returns the starts of the panes that have changed."""
@@ -103,11 +119,11 @@ class PresenceRound:
         """Bring users' records up to date."""
         since = last[:, :1] - last[:, 1:]
         packed, size = np.where(since < self._panes_max, since, NO_HIT).astype(AGO).tobytes(), len(self._unseen[1])
-        groups, start = list(self._groups), 0
+        start = 0
         for (mine, group, _, _), pane in zip(self._rows, last[:, 0].tolist(), strict=True):
             ago = packed[start : start + size]
             start += size
-            for arm in groups[group]:
+            for arm in self._arms_of[group]:
                 experiment, variant = arm
                 mine[arm] = experiment, variant, pane, ago
 
@@ -120,11 +136,11 @@ class PresenceRound:
         alike, counts = _counted(np.ravel_multi_index((place, groups, kinds, gaps), shape), math.prod(shape))
         place, groups, kinds, gaps = np.unravel_index(alike, shape)
         keys, numbers = list(zip(kinds.tolist(), gaps.tolist(), strict=True)), counts.tolist()
-        starts, arms_of = [pane * self._pane_ms for pane in known.tolist()], list(self._groups)
+        starts = [pane * self._pane_ms for pane in known.tolist()]
         cuts = [0, *(np.flatnonzero((place[1:] != place[:-1]) | (groups[1:] != groups[:-1])) + 1).tolist(), len(keys)]
         for first, end in pairwise(cuts):
             reach = reaches.setdefault(starts[place[first]], {})
-            for arm in arms_of[groups[first]]:
+            for arm in self._arms_of[groups[first]]:
                 of_arm = reach.setdefault(arm, {})
                 for key, number in zip(keys[first:end], numbers[first:end], strict=True):
                     of_arm[key] = of_arm.get(key, 0) + number

@@ -30,7 +30,7 @@ from streammetrics.final_lists import FinalLists, Run
 from streammetrics.metrics import TallyLayout
 from streammetrics.metrics.arrays import Ints
 from streammetrics.packed_sums import pack, unpack
-from streammetrics.presence import Presence, StoredPresence
+from streammetrics.presence import Presence
 from streammetrics.scoring import score
 from streammetrics.state import StoredEarlier, StoredTotals
 from streammetrics.task import TaskState
@@ -72,10 +72,6 @@ class UserRecord(msgspec.Struct, gc=False):
     earlier: dict[Earlier, StoredEarlier]
     presence: Presence
     changed: bool
-
-    def stored(self) -> tuple[list[StoredTotals], list[StoredEarlier], list[StoredPresence]]:
-        """What is to be kept, once all users are summed."""
-        return list(self.entries.values()), list(self.earlier.values()), list(self.presence.values())
 
 
 class TotalsRound:
