@@ -274,10 +274,7 @@ class TotalsRound:
         if len(known):
             before[known, 1:] = unpack([packed[row] for row in known.tolist()], width - 1)
         values = score(self.lists.shapes, self.layout.layout)[:, self.layout.places]
-        # What some lists that follow each other come to is a difference of sums over all lists before. These may exceed int64, and then
-        # wrap; the difference does not, and is exact all the same.
-        sums = np.zeros((len(self.lists.lists) + 1, width - 1), dtype=np.int64)
-        np.cumsum(values.take(self.lists.shape_of, axis=0), axis=0, out=sums[1:])
+        sums = _running_sums(values, self.lists.shape_of)
         after = before.copy()
         after[:, 0] = self.sizes
         after[:, 1:] += sums.take(ends, axis=0) - sums.take(firsts, axis=0)
@@ -291,8 +288,9 @@ class TotalsRound:
         for arm in self.arms:
             cell, variant = arm.cell, arm.variant
             number, day = cell
+            none = arm.newcomer[5]
             for row in arm.changed:
-                told = [(*pair, *sums) for pair, sums in credits[row].items()] if row in credits else []
+                told = [(*pair, *sums) for pair, sums in credits[row].items()] if row in credits else none
                 rows[row][0][cell] = number, day, variant, sizes[row], packed[row], told
         for earlier, time, row in self.times_before:
             earlier[time] = time, sizes[row], packed[row]
@@ -320,3 +318,17 @@ class TotalsRound:
             past[rows, 0] = [lists for _, (_, lists, _) in resting]
             past[rows, 1:] = unpack([packed for _, (_, _, packed) in resting], measures.totals_width - 1)
         return measures.covariate_columns(past)
+
+
+def _running_sums(values: Ints, rows: Ints) -> Ints:
+    """Row by row, the sum of all of `values[rows]` before it, and the sum of all: what some that follow each other come to is a difference.
+
+    Sums of many may exceed int64, and then wrap; a difference that does not is exact all the same.
+
+    >>> _running_sums(np.array([[1, 5], [1 << 62, 0]]), np.array([1, 1, 0])).tolist()
+    [[0, 0], [4611686018427387904, 0], [-9223372036854775808, 0], [-9223372036854775807, 5]]
+    """
+    sums = np.empty((len(rows) + 1, values.shape[1]), dtype=np.int64)
+    sums[0] = 0
+    np.take(values, rows, axis=0, out=sums[1:], mode="clip")  # all are in range; only so is nothing copied on the way
+    return np.cumsum(sums, axis=0, out=sums)
