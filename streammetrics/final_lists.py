@@ -12,16 +12,36 @@ from collections.abc import Sequence
 from itertools import accumulate, chain, count, pairwise
 from typing import Any, TypeAlias
 
+import msgspec
 import numpy as np
 
 from streammetrics.events.model import Labels
 from streammetrics.metrics.arrays import Ints
 from streammetrics.scoring import Shape
-from streammetrics.sessions import ShownList
+from streammetrics.sessions import Hits, ShownList
 
 Run: TypeAlias = tuple[int, int, int]
 """Lists of one user that follow each other and have the same experiments: the number of these, that of the first list, and that of the
 last + 1."""
+
+
+class FinalList(msgspec.Struct, gc=False, eq=False):
+    """What is needed of a list that changes no more: not its items, only how many there are."""
+
+    ts: int
+    impression_id: str
+    experiments: Labels
+    length: int
+    hits: Hits
+    teams: tuple[str, ...]
+    topic: int
+
+    @classmethod
+    def of(cls, shown: ShownList) -> FinalList:
+        """A list as it was shown, with all that it has earned."""
+        facts, hits = shown.facts, shown.hits
+        assert hits is not None, "a list that is no more is no final list"
+        return cls(shown.ts, facts.impression_id, facts.experiments, len(shown.items), hits, facts.teams, facts.topic)
 
 
 class FinalLists:
@@ -31,10 +51,10 @@ class FinalLists:
     the experiments that runs have.
     """
 
-    def __init__(self, of_users: Sequence[Sequence[ShownList]]) -> None:
+    def __init__(self, of_users: Sequence[Sequence[FinalList]]) -> None:
         self.lists = list(chain.from_iterable(of_users))
         self._ends = list(accumulate(map(len, of_users), initial=0))
-        self.times = [shown.ts for shown in self.lists]
+        self.times = [final.ts for final in self.lists]
         self._sort()
         self.shapes, self.shape_of = _shapes(self.lists)
         self.runs, self.labels = self._cut()
@@ -48,11 +68,11 @@ class FinalLists:
         for user in dict.fromkeys(users[ends[users] != late].tolist()):
             first, end = self._ends[user], self._ends[user + 1]
             self.lists[first:end] = sorted(self.lists[first:end], key=_in_order)
-            self.times[first:end] = [shown.ts for shown in self.lists[first:end]]
+            self.times[first:end] = [final.ts for final in self.lists[first:end]]
 
     def _cut(self) -> tuple[list[list[Run]], list[Labels]]:
         """The runs of each user, and all experiments that some list has."""
-        labels = [facts.experiments for facts in [shown.facts for shown in self.lists]]
+        labels = [final.experiments for final in self.lists]
         begins = np.zeros(len(labels) + 1, dtype=bool)
         begins[1:-1] = list(map(operator.ne, labels, labels[1:]))
         begins[self._ends] = True
@@ -64,16 +84,14 @@ class FinalLists:
         return [runs[first:end] for first, end in pairwise(froms)], list(numbers)
 
 
-def _shapes(lists: Sequence[ShownList]) -> tuple[list[Shape], Ints]:
+def _shapes(lists: Sequence[FinalList]) -> tuple[list[Shape], Ints]:
     """The shapes of lists, each once, and which of them each list has. Lists without hits, about half of all, are told by their length."""
     numbers: defaultdict[Any, int] = defaultdict(count().__next__)
-    hits = [shown.hits for shown in lists]
-    assert None not in hits, "a list that is no more entered"
-    lengths = map(len, [shown.items for shown in lists])
-    shape_of = [numbers[length, tuple(earned.items())] if earned else numbers[length] for length, earned in zip(lengths, hits, strict=True)]
+    earned = [(final.length, final.hits) for final in lists]
+    shape_of = [numbers[length, tuple(hits.items())] if hits else numbers[length] for length, hits in earned]
     shapes = [(known,) if isinstance(known, int) else (known[0], *known[1]) for known in numbers]
     return shapes, np.array(shape_of, dtype=np.int64)
 
 
-def _in_order(shown: ShownList) -> tuple[int, str]:
-    return shown.ts, shown.facts.impression_id
+def _in_order(final: FinalList) -> tuple[int, str]:
+    return final.ts, final.impression_id

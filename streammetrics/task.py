@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from streammetrics.event_time import DAY_MS, FOREVER, NEVER
 from streammetrics.events.model import Labels
 from streammetrics.experiment_lives import ExperimentRules, Lives
+from streammetrics.final_lists import FinalList
 from streammetrics.grades import GradeRules
 from streammetrics.reach import Reaches, ReachRules
 from streammetrics.sessions import JoinRules, ShownList, Touched
@@ -117,7 +118,7 @@ class TaskState:
         self.groups: dict[Group, int] = {}
         """The newest time at which each group was shown."""
         self.lives = Lives(0)
-        self.leaving: dict[str, list[ShownList]] = {}
+        self.leaving: dict[str, list[FinalList]] = {}
         """By user: lists that have become final since the last commit, and so enter the user's totals with the next one."""
         self.records: dict[str, bytes | None] = {}
         """The stored totals of the users that are looked at since the last commit; None: there are none."""
@@ -155,7 +156,11 @@ class TaskState:
             lists = [shown for shown in lists if shown.facts.experiments or experiments.is_earlier(shown.ts)]
         elif rules.reach is None:
             lists = [shown for shown in lists if shown.facts.experiments]
-        waiting += [shown for shown in lists if shown.ts - shown.ts % pane_ms + pane_ms > user.entered]  # `pane_start`, written out
+        waiting += [
+            FinalList.of(shown)
+            for shown in lists
+            if shown.ts - shown.ts % pane_ms + pane_ms > user.entered  # `pane_start`, written out
+        ]
 
     def note_joined(self, ended: int, matched: int, unmatched: int) -> None:
         """Remember how the feedback of a session fared whose last event was at `ended` (ms)."""

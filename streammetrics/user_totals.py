@@ -216,23 +216,22 @@ class TotalsRound:
     def _fitting(self, size: int, first: int, end: int) -> int:
         """The end of those lists that fit in beside so many; the others are counted."""
         fitting = min(first + max(self.layout.lists_max - size, 0), end)
-        for shown in self.lists.lists[fitting:end]:
-            self.state.counts["experiment_lists_full", shown.facts.topic] += 1
+        for final in self.lists.lists[fitting:end]:
+            self.state.counts["experiment_lists_full", final.topic] += 1
         return fitting
 
     def _enter_credits(self, targets: Sequence[tuple[Arm, int, int]], first: int, end: int) -> None:
         """Give the credit of interleaved lists to each pair of their teams. Each target is an arm, a row, and its lists before these."""
         for number in range(first, end):
-            facts, hits = self.lists.lists[number].facts, self.lists.lists[number].hits
+            final = self.lists.lists[number]
             wanted = [(arm, row) for arm, row, lists in targets if lists + number - first < self.layout.lists_max]
-            teams = sorted({*facts.teams} - {""}) if wanted else []
+            teams = sorted({*final.teams} - {""}) if wanted else []
             if len(teams) > TEAMS_MAX:
-                self.state.counts["too_many_teams", facts.topic] += 1
+                self.state.counts["too_many_teams", final.topic] += 1
                 continue
-            assert hits is not None
-            grades = [hits.get(position, 0) for position in range(len(facts.teams))]
+            grades = [final.hits.get(position, 0) for position in range(len(final.teams))]
             for one, other in combinations(teams, 2):
-                credit = list_credit(facts.teams, grades, one, other, self.layout.relevant_grade)
+                credit = list_credit(final.teams, grades, one, other, self.layout.relevant_grade)
                 assert credit is not None
                 for arm, row in wanted:
                     if (one, other) in arm.scope.credits or len(arm.scope.credits) < TEAM_PAIRS_MAX:
@@ -240,7 +239,7 @@ class TotalsRound:
                         shown, known = self.credits[row].get((one, other), (0, 0))
                         self.credits[row][one, other] = shown + 1, known + credit
                     else:
-                        self.state.counts["too_many_teams", facts.topic] += 1
+                        self.state.counts["too_many_teams", final.topic] += 1
 
     def sum(self) -> None:
         """Bring the moments, and what is to be stored of all users that changed, up to date."""

@@ -8,42 +8,37 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streammetrics.copies import Facts
-from streammetrics.final_lists import FinalLists
+from streammetrics.final_lists import FinalList, FinalLists
 from streammetrics.presence import CLOSE, _counted, _numbered
-from streammetrics.sessions import ShownList
 
 LABELS = ((), (("ranker", "a"),), (("ranker", "b"),), (("layout", "x"), ("ranker", "a")))
 HITS = st.dictionaries(st.integers(0, 2), st.sampled_from((1, 0.5)), max_size=2)
 
 
-def list_of(ts: int, identity: str, labels: tuple[tuple[str, str], ...], items: int, hits: dict[int, float]) -> ShownList:
-    made = ShownList.new(Facts(identity, ts, ("i",) * items, labels, (), (), 0))
-    made.hits = hits
-    return made
+def list_of(ts: int, identity: str, labels: tuple[tuple[str, str], ...], items: int, hits: dict[int, float]) -> FinalList:
+    return FinalList(ts, identity, labels, items, hits, (), 0)
 
 
 shown_lists = st.builds(list_of, st.integers(0, 4), st.sampled_from("abcd"), st.sampled_from(LABELS), st.integers(3, 4), HITS)
 
 
 @given(st.lists(st.lists(shown_lists, max_size=5), max_size=4))
-def test_every_user_has_his_lists_in_order_in_runs_of_the_same_experiments(of_users: list[list[ShownList]]) -> None:
+def test_every_user_has_his_lists_in_order_in_runs_of_the_same_experiments(of_users: list[list[FinalList]]) -> None:
     found = FinalLists(of_users)
     assert len(found.runs) == len(of_users)
     count = 0
     for lists, runs in zip(of_users, found.runs, strict=True):
-        in_order = sorted(lists, key=lambda shown: (shown.ts, shown.facts.impression_id))
+        in_order = sorted(lists, key=lambda shown: (shown.ts, shown.impression_id))
         mine = [found.lists[number] for _, first, end in runs for number in range(first, end)]
         assert [id(shown) for shown in mine] == [id(shown) for shown in in_order]
         told = [found.labels[labels] for labels, first, end in runs for _ in range(first, end)]
-        assert told == [shown.facts.experiments for shown in in_order]
+        assert told == [shown.experiments for shown in in_order]
         assert all(one[0] != other[0] for one, other in pairwise(runs))
         assert not runs or (runs[0][1], runs[-1][2]) == (count, count + len(lists))
         count += len(lists)
     assert found.times == [shown.ts for shown in found.lists]
     for shown, shape in zip(found.lists, found.shape_of.tolist(), strict=True):
-        assert shown.hits is not None
-        assert found.shapes[shape] == (len(shown.items), *shown.hits.items())
+        assert found.shapes[shape] == (shown.length, *shown.hits.items())
     assert len(set(found.shapes)) == len(found.shapes)
 
 

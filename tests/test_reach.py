@@ -11,16 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streammetrics.copies import Facts
 from streammetrics.engine import Engine
 from streammetrics.experiment_lives import ExperimentRules
-from streammetrics.final_lists import FinalLists
+from streammetrics.final_lists import FinalList, FinalLists
 from streammetrics.ledger import Ledger
 from streammetrics.metrics import Scorer
 from streammetrics.ports import Store
 from streammetrics.presence import PresenceRound, StoredPresence
 from streammetrics.reach import ALL, ReachBoard, Reaches, ReachLayout, ReachRules, UserWindow
-from streammetrics.sessions import ShownList as ShownByUser
 from streammetrics.state import decode_reach, encode_reach
 from streammetrics.windows import WindowRules
 from tests.adapters.store_contract import ALL_DUE
@@ -361,10 +359,8 @@ def reached(lists: list[tuple[str, int, int | None]], cuts: list[int]) -> Reache
     return reaches
 
 
-def list_of(pane: int, place: int | None) -> ShownByUser:
-    made = ShownByUser.new(Facts("w", 10 * pane + 5, ("i",) * 4, (("ranker", "ab"[pane % 2]),), (), (), 0))
-    made.hits = {} if place is None else {place: 1}
-    return made
+def list_of(pane: int, place: int | None) -> FinalList:
+    return FinalList(10 * pane + 5, "w", (("ranker", "ab"[pane % 2]),), 4, {} if place is None else {place: 1}, (), 0)
 
 
 @given(looks, st.lists(st.integers(0, 12), max_size=6))
@@ -391,7 +387,7 @@ def test_what_the_next_owner_of_a_task_has_written_already_does_not_stop_the_for
     """He reads a user's presence that is ahead of his own lists; his commit will be refused, and until then he must live."""
     machine = machine_of()
     assert machine.engine.reach is not None
-    lists = FinalLists([[ShownByUser.new(Facts("w", at, ("i",), (), (), (), 0)) for at in (1_250, 2_150)]])
+    lists = FinalLists([[FinalList(at, "w", (), 1, {}, (), 0) for at in (1_250, 2_150)]])
     looked = PresenceRound(machine.engine.reach, panes_max=10, pane_ms=100, first=0, lists=lists)
     mine = looked.read([("", "", 20, b"\xff" * 8)], oldest_open=12)
     looked.enter(mine, lists.runs[0])

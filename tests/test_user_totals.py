@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from streammetrics.copies import Facts
 from streammetrics.event_time import DAY_MS
 from streammetrics.events.model import Labels
 from streammetrics.experiment_lives import WHOLE, ExperimentRules
 from streammetrics.experiments.moments import of_users
-from streammetrics.final_lists import FinalLists
+from streammetrics.final_lists import FinalList, FinalLists
 from streammetrics.metrics import Scorer, Spec, TallyLayout
 from streammetrics.packed_sums import unpack
-from streammetrics.sessions import ShownList
 from streammetrics.task import TaskState
 from streammetrics.user_totals import TotalsRound, UserLayout, UserRecord
 from tests.test_entering import NOON_MS, RANKER, clock, found, machine_of, shown, take
@@ -19,18 +17,16 @@ MIDNIGHT_MS = NOON_MS + DAY_MS // 2
 BOTH: Labels = (("layout", "x"), ("ranker", "a"))
 
 
-def list_of(ts: int, labels: Labels, grade: float = 1) -> ShownList:
-    made = ShownList.new(Facts(f"{ts}", ts, ("i",), labels, (), (), 0))
-    made.hits = {0: grade}
-    return made
+def list_of(ts: int, labels: Labels, grade: float = 1) -> FinalList:
+    return FinalList(ts, f"{ts}", labels, 1, {0: grade}, (), 0)
 
 
-def entered(layout: UserLayout, of_users: list[list[ShownList]]) -> tuple[TaskState, list[UserRecord]]:
+def entered(layout: UserLayout, of_users: list[list[FinalList]]) -> tuple[TaskState, list[UserRecord]]:
     """What users have whose lists enter in one round."""
     state, rules, lists = TaskState(1), ExperimentRules(), FinalLists(of_users)
     state.lives.idle_ms = rules.idle_ms
     for each in lists.lists:
-        for experiment, variant in each.facts.experiments:
+        for experiment, variant in each.experiments:
             state.lives.extend(experiment, variant, each.ts)
     looked = TotalsRound(state, rules, layout, 100, lists)
     records = [UserRecord({}, {}, {}, True) for _ in of_users]
