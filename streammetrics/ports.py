@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 from streammetrics.changes import Changes
 from streammetrics.errors import StateError
@@ -209,6 +209,10 @@ class Loaded:
     unread: Sequence[str] = ()
 
 
+Asking: TypeAlias = Callable[[], Mapping[str, bytes] | None]
+"""Waits for what a store was asked, and tells it; None where it was lost on the way. Raises StoreError where it does not come."""
+
+
 class Mark(NamedTuple):
     """What names a commit: its owner's token, which no other claim has, and its number. A seq alone comes again after a loss."""
 
@@ -281,6 +285,14 @@ class Store(Protocol):
         """Read users, the totals of others, and both of those that are due, in one round trip.
 
         Users are read in the order in which they are given, READ_SLICE at a time, until their states have `bytes_max` bytes; None: all.
+        """
+        ...
+
+    def ask(self, task: int, users: Collection[str], bytes_max: int | None = None) -> Asking | None:
+        """Begin to read users, as they are now or will be by the time when that is told; only the thread that loads may ask.
+
+        None where they cannot be asked for so, perhaps because their states may have more than `bytes_max` bytes: whoever is not told
+        loads them.
         """
         ...
 

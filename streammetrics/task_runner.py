@@ -54,7 +54,6 @@ class TaskRunner:
         clock: Clock,
         vitals: Vitals,
         commits: Executor | None = None,
-        reads: Executor | None = None,
         misplaced: Callable[[int, str], bool] | None = None,
         topic_ids: Sequence[str] = (),
         on_final: Callable[[list[FinalPane]], None] | None = None,
@@ -64,7 +63,7 @@ class TaskRunner:
         self.works: dict[int, Work] = {}
         """The tasks at hand, by number; who owns them is the worker's business."""
         self._commits = commits or AtOnce()
-        self._users = UsersAtHand(store, rules, reads)
+        self._users = UsersAtHand(store, rules)
         self._misplaced = misplaced
         self._topic_ids = list(topic_ids)
         self._on_final = on_final
@@ -110,11 +109,11 @@ class TaskRunner:
         return self._decoded(topic, records)
 
     def _look_ahead(self, work: Work) -> None:
-        """Have the users of the chunk after this one read, while this one is taken."""
+        """Ask for the users of the chunk after this one, before this one is taken."""
         assert work.state is not None
         if len(work.backlog) > 1 and work.ahead is None:
             chunk = self._decoded(*work.backlog[1])
-            self._users.read_ahead(work, chunk, self.engine.needs(work.state, chunk.arrived))
+            self._users.ask_ahead(work, chunk, self.engine.needs(work.state, chunk.arrived))
 
     def _decoded(self, topic: int, records: Sequence[Record]) -> Chunk:
         """Decode what a step takes next: just before it, while bytes take less room than events, and it finds them in the cache."""

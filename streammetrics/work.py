@@ -14,7 +14,7 @@ from typing import NamedTuple, ParamSpec, TypeVar
 import structlog
 
 from streammetrics.admission import Arrived, Decoded, users_of
-from streammetrics.ports import Commit, DeadLetter, DueBefore, Input, Loaded, Outcome, Record
+from streammetrics.ports import Asking, Commit, DeadLetter, DueBefore, Input, Outcome, Record
 from streammetrics.task import TaskState
 from streammetrics.vitals import Trouble
 from streammetrics.weights import Weights
@@ -150,12 +150,12 @@ class Sent(NamedTuple):
 class Ahead(NamedTuple):
     """A chunk that is next, decoded while another is taken, and those of its users whom the store was asked for then.
 
-    `answer` is None where nobody was asked for, or where a commit was made since.
+    `answer` is None where nobody could be asked for, or where a commit was made since.
     """
 
     chunk: Chunk
     users: frozenset[str]
-    answer: Future[Loaded] | None
+    answer: Asking | None
 
 
 class AtOnce(Executor):

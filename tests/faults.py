@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -20,6 +21,7 @@ from streammetrics.adapters.memory_store import MemoryStore
 from streammetrics.errors import SourceError, StoreError
 from streammetrics.ports import (
     NO_BOUNDS,
+    Asking,
     Claim,
     Commit,
     DeadLetter,
@@ -256,6 +258,21 @@ class FaultyStore:
             loaded = self._inner.load(task, users, due, totals, bytes_max)
             self.loaded_bytes.append(sum(map(len, loaded.users.values())))
             return loaded
+
+    def ask(self, task: int, users: Collection[str], bytes_max: int | None = None) -> Asking | None:
+        """The answer tells of the time when it is read, or of now; on the way either may be lost."""
+        asked = partial(self._asked, task, frozenset(users), bytes_max)
+        if self._chance.random() < 0.5:
+            return asked
+        told = asked()
+        return None if told is None else lambda: told
+
+    def _asked(self, task: int, users: frozenset[str], bytes_max: int | None) -> Mapping[str, bytes] | None:
+        with contextlib.suppress(StoreError), self._network(task):
+            loaded = self._inner.load(task, users, bytes_max=bytes_max)
+            self.loaded_bytes.append(sum(map(len, loaded.users.values())))
+            return None if loaded.unread else loaded.users
+        return None
 
     def view(
         self,

@@ -110,8 +110,7 @@ class Simulation:
         source = LogSource(self.logs, records_max=5, chance=self.chance, failures=0.03)
         self.told[number] = {task for task, owner in self.owner.items() if owner == number}
         source.give(*self.told[number])
-        underway = {"commits": self.underway, "reads": self.underway}
-        return worker_over(self.engine, source, self.store, self.letters, rules, self.clock, **underway)
+        return worker_over(self.engine, source, self.store, self.letters, rules, self.clock, commits=self.underway)
 
     def happen(self) -> None:
         """One thing that the seed chooses."""
@@ -306,7 +305,7 @@ def letter_places(letters: Iterable[DeadLetter]) -> set[tuple[str, Input, int, b
 class TestSimulation:
     @pytest.fixture(autouse=True)
     def small_chunks(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """So that most chunks have one after them, whose users are read ahead."""
+        """So that most chunks have one after them, whose users are asked for ahead."""
         monkeypatch.setattr(service, "CHUNK_RECORDS_MAX", 2)
 
     @pytest.mark.parametrize("seed", SEEDS)

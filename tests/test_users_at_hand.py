@@ -1,110 +1,103 @@
-"""Users that are read ahead: what a step is told of them is what the store holds then, whoever was asked for before."""
+"""Users that are asked for ahead: what a step is told of them is what the store holds then, whatever was asked before."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from concurrent.futures import Future
+from collections.abc import Collection, Iterable, Mapping
+
+import pytest
 
 from streammetrics.adapters.memory_store import MemoryStore
 from streammetrics.changes import Changes
 from streammetrics.engine import Needs
-from streammetrics.ports import Commit, Input, Loaded, Record
+from streammetrics.ports import READ_SLICE, Commit, DueBefore, Input, Loaded, Record
 from streammetrics.users_at_hand import UsersAtHand
 from streammetrics.work import Ahead, Chunk, Sent, Work, WorkerRules
-from tests.faults import Underway
-from tests.test_service import Slow
 
 STATES = {name: name.encode() * 10 for name in "abc"}
 CHUNK = Chunk.of(0, [Record(0, -1, b""), Record(1, -1, b"")], [(0, -1, ()), (1, -1, ())])
-
-
-def store_of(states: dict[str, bytes] = STATES) -> MemoryStore:
-    store = MemoryStore()
-    claim = store.claim(0, "mine")
-    store.commit(Commit(0, claim.epoch, "mine", 1, Changes(b"control", 0, users=states)))
-    return store
 
 
 def needs(users: Iterable[str]) -> Needs:
     return Needs(frozenset(users), None)
 
 
-def work_of(users: Iterable[str] | None = None, loaded: Loaded | None = None) -> Work:
-    """A task, and what was read ahead of CHUNK."""
+def work_of(users: Iterable[str] = (), told: Mapping[str, bytes] | None = None) -> Work:
+    """A task, and what was asked for ahead of CHUNK."""
     work = Work(0, (Input("impressions", 0),))
-    if users is not None:
-        answer: Future[Loaded] | None = None
-        if loaded is not None:
-            answer = Future()
-            answer.set_result(loaded)
-        work.ahead = Ahead(CHUNK, frozenset(users), answer)
+    if users:
+        work.ahead = Ahead(CHUNK, frozenset(users), lambda: told)
     return work
 
 
 class CountingStore(MemoryStore):
-    def __init__(self) -> None:
+    def __init__(self, states: dict[str, bytes]) -> None:
         super().__init__()
-        self.asked: list[list[str]] = []
+        self.commit(Commit(0, self.claim(0, "mine").epoch, "mine", 1, Changes(b"control", 0, users=states)))
+        self.loaded: list[list[str]] = []
 
-    def load(self, task, users, due=None, totals=(), bytes_max=None):  # type: ignore[no-untyped-def]
-        self.asked.append(sorted(users))
+    def load(
+        self, task: int, users: Collection[str], due: DueBefore | None = None, totals: Collection[str] = (), bytes_max: int | None = None
+    ) -> Loaded:
+        self.loaded.append(sorted(users))
         return super().load(task, users, due, totals, bytes_max)
 
 
-def test_who_was_read_ahead_is_not_asked_for_again() -> None:
-    store = CountingStore()
-    store.commit(Commit(0, store.claim(0, "mine").epoch, "mine", 1, Changes(b"control", 0, users=STATES)))
-    users, work = UsersAtHand(store, WorkerRules()), work_of()
-    users.read_ahead(work, CHUNK, needs("ab"))
-    assert users.read(work, CHUNK, needs("abz")).users == {"a": STATES["a"], "b": STATES["b"]}
-    assert store.asked == [["a", "b"], ["z"]]
-    assert users.read(work_of("ab", Loaded({})), CHUNK, needs("")).users == {}
-    assert store.asked == [["a", "b"], ["z"]], "nobody is wanted any more"
+@pytest.fixture
+def store() -> CountingStore:
+    return CountingStore(STATES)
 
 
-def test_who_is_not_in_the_store_is_not_asked_for_twice() -> None:
-    store = CountingStore()
-    users, work = UsersAtHand(store, WorkerRules()), work_of()
-    users.read_ahead(work, CHUNK, needs("ab"))
-    assert users.read(work, CHUNK, needs("ab")).users == {}
-    assert store.asked == [["a", "b"]]
+@pytest.fixture
+def users(store: CountingStore) -> UsersAtHand:
+    return UsersAtHand(store, WorkerRules())
 
 
-def test_reading_goes_on_while_others_work() -> None:
-    underway = Underway(Slow())
-    users, work = UsersAtHand(store_of(), WorkerRules(), underway), work_of()
-    users.read_ahead(work, CHUNK, needs("a"))
-    assert len(underway.sent) == 1
-    assert not underway.sent[0].running()
+def test_who_was_asked_for_ahead_is_not_asked_for_again(store: CountingStore, users: UsersAtHand) -> None:
+    work = work_of()
+    users.ask_ahead(work, CHUNK, needs("abx"))
+    assert users.read(work, CHUNK, needs("abcx")).users == STATES
+    assert store.loaded == [["a", "b", "x"], ["c"]]
+
+
+def test_who_has_come_to_hand_since_is_not_asked_for_at_all(store: CountingStore, users: UsersAtHand) -> None:
+    assert users.read(work_of("ab", {"a": STATES["a"]}), CHUNK, needs("")) == Loaded({"a": STATES["a"]})
+    assert store.loaded == []
+
+
+def test_whose_answer_was_lost_on_the_way_is_loaded(users: UsersAtHand) -> None:
+    assert users.read(work_of("abc", None), CHUNK, needs("abc")).users == STATES
+
+
+def test_who_could_not_be_asked_for_ahead_is_loaded() -> None:
+    large = UsersAtHand(CountingStore(STATES), WorkerRules(commit_bytes_max=10))
+    work = work_of()
+    large.ask_ahead(work, CHUNK, needs([*"abc", *(f"{number}" for number in range(READ_SLICE))]))
+    assert work.ahead is not None
+    assert work.ahead.answer is None
+    assert large.read(work, CHUNK, needs("abc")).users == STATES
+
+
+def test_what_was_asked_before_a_commit_is_loaded_again(users: UsersAtHand) -> None:
+    work = work_of("a", {"a": b"of then"})
+    assert work.ahead is not None
+    work.ahead = work.ahead._replace(answer=None)
     assert users.read(work, CHUNK, needs("a")).users == {"a": STATES["a"]}
 
 
-def test_whom_the_bytes_left_unread_ahead_is_read_then() -> None:
-    work = work_of("abc", Loaded({"a": STATES["a"]}, unread=("b", "c")))
-    assert UsersAtHand(store_of(), WorkerRules()).read(work, CHUNK, needs("abc")).users == STATES
-
-
-def test_what_was_read_before_a_commit_is_read_again() -> None:
-    work = work_of("a", None)
-    assert UsersAtHand(store_of(), WorkerRules()).read(work, CHUNK, needs("a")).users == {"a": STATES["a"]}
-
-
-def test_what_was_read_ahead_of_another_chunk_stays_for_that_one() -> None:
-    work = work_of("a", Loaded({"a": b"of then"}))
-    users = UsersAtHand(store_of(), WorkerRules())
+def test_what_was_asked_for_another_chunk_stays_for_that_one(users: UsersAtHand) -> None:
+    work = work_of("a", {"a": b"of then"})
     assert users.read(work, CHUNK.cut(1)[1], needs("a")).users == {"a": STATES["a"]}
     assert users.read(work, CHUNK, needs("a")).users == {"a": b"of then"}
 
 
-def test_whom_the_commit_on_its_way_ends_nobody_asks_for() -> None:
+def test_whom_the_commit_on_its_way_ends_nobody_asks_for(store: CountingStore, users: UsersAtHand) -> None:
     """The store tells of him until it is written; afterwards it tells that nothing is left of him."""
-    store, work = CountingStore(), work_of()
+    work = work_of()
     work.sent = Sent(Commit(0, 1, "mine", 2, Changes(b"control", 0)), {}, frozenset("a"))
-    users = UsersAtHand(store, WorkerRules())
-    users.read_ahead(work, CHUNK, needs("ab"))
-    users.read(work, CHUNK, needs("ab"))
-    assert store.asked == [["b"]]
-    users.read_ahead(work, CHUNK, needs("ab"))
+    users.ask_ahead(work, CHUNK, needs("ab"))
+    assert users.read(work, CHUNK, needs("ab")).users == {"b": STATES["b"]}
+    assert store.loaded == [["b"]]
+    users.ask_ahead(work, CHUNK, needs("ab"))
     work.sent = None
-    users.read(work, CHUNK, needs("ab"))
-    assert store.asked == [["b"], ["b"], ["a"]]
+    assert users.read(work, CHUNK, needs("ab")).users == {"a": STATES["a"], "b": STATES["b"]}
+    assert store.loaded == [["b"], ["b"], ["a"]]

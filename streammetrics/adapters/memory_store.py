@@ -10,7 +10,20 @@ import threading
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from streammetrics.ports import NO_BOUNDS, READ_SLICE, Claim, Commit, DueBefore, Loaded, Mark, Outcome, StoreNode, TaskView, lost_view
+from streammetrics.ports import (
+    NO_BOUNDS,
+    READ_SLICE,
+    Asking,
+    Claim,
+    Commit,
+    DueBefore,
+    Loaded,
+    Mark,
+    Outcome,
+    StoreNode,
+    TaskView,
+    lost_view,
+)
 
 STALE_MAX = 1_000
 """Room for users that have gone or have moved, besides as much as there are users, before all is built anew."""
@@ -150,6 +163,11 @@ class MemoryStore:
             found = {user: own.users[user] for user in (*asked[:read], *first) if user in own.users}
             sums = {user: own.totals[user] for user in (*totals, *first) if user in own.totals}
             return Loaded(found, first, next_due_ms, sums, asked[read:])
+
+    def ask(self, task: int, users: Collection[str], bytes_max: int | None = None) -> Asking | None:
+        """See `Store.ask`: memory tells at once."""
+        loaded = self.load(task, users, bytes_max=bytes_max)
+        return None if loaded.unread else lambda: loaded.users
 
     def commit(self, commit: Commit) -> Outcome:
         with self._lock:

@@ -130,8 +130,6 @@ def _work(settings: Settings, engine: Engine, store: RedisStore, clock: Clock, v
         # In a cluster one primary that does not answer must not hold up the commits to others.
         commits = ThreadPoolExecutor(COMMITS_AT_ONCE if settings.redis.cluster else 1, "streammetrics-commit")
         stack.callback(commits.shutdown, wait=False, cancel_futures=True)  # whose patience is over: what they bring is read again
-        reads = ThreadPoolExecutor(1, "streammetrics-read")
-        stack.callback(reads.shutdown, wait=False, cancel_futures=True)
         worker = Worker(
             TaskRunner(
                 engine=engine,
@@ -143,7 +141,6 @@ def _work(settings: Settings, engine: Engine, store: RedisStore, clock: Clock, v
                 clock=clock,
                 vitals=vitals,
                 commits=commits,
-                reads=reads,
                 misplaced=lambda task, user_id: partition_of(user_id, partitions) != task,
                 topic_ids=[source.topic_ids[topic] for topic in settings.kafka.topics],
             )

@@ -274,6 +274,28 @@ class StoreContract:
             loaded = owner.load([], due_before(100, due_max))
             assert loaded == Loaded({user: users[user] for user in due}, due, next_due_ms)
 
+    def test_users_are_asked_for_first_and_told_of_later(self, store: Store, owner: Owner) -> None:
+        owner.must_commit(users={"a": b"1", "b": b"2"})
+        told = store.ask(owner.task, ["a", "x"])
+        assert told is not None
+        assert owner.load(["b"]).users == {"b": b"2"}
+        assert told() == {"a": b"1"}
+
+    def test_who_asks_for_others_before_he_was_told_is_told_of_both(self, store: Store, owner: Owner) -> None:
+        owner.must_commit(users={"a": b"1", "b": b"2"})
+        first, second = store.ask(owner.task, ["a"]), store.ask(owner.task, ["b"])
+        assert first is not None
+        assert second is not None
+        assert (second(), first(), second()) == ({"b": b"2"}, {"a": b"1"}, {"b": b"2"})
+
+    def test_users_whose_states_may_have_more_bytes_than_wanted_are_not_asked_for(self, store: Store, owner: Owner) -> None:
+        users = {f"u{number}": bytes(30) for number in range(2 * READ_SLICE)}
+        owner.must_commit(users=users)
+        assert store.ask(owner.task, list(users), 30 * READ_SLICE) is None
+        told = store.ask(owner.task, list(users), 60 * READ_SLICE)
+        assert told is not None
+        assert told() == users
+
     @pytest.mark.parametrize(
         ("bytes_max", "slices"), [(0, 0), (1, 1), (READ_SLICE * 30, 1), (READ_SLICE * 30 + 1, 2), (READ_SLICE * 60 + 1, 3), (1 << 30, 3)]
     )

@@ -1,8 +1,8 @@
 """The real worker, `streammetrics run`, in a child process of its own, with a stopwatch around each stage; ended by SIGTERM.
 
 A stage's time is the processor time of the loop's thread spent in it and not in a stage inside of it; commits are sent by a
-thread of their own, whose time is the stage `commit`, and users are read ahead by one whose time is among the other threads'. The
-stopwatch is looked at a few times a step of a thousand records, which costs nothing that shows.
+thread of their own, whose time is the stage `commit`. The stopwatch is looked at a few times a step of a thousand records, which
+costs nothing that shows.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from streammetrics.engine import Engine
 from streammetrics.ports import Input
 from streammetrics.service import Worker
 from streammetrics.task_runner import TaskRunner
+from streammetrics.users_at_hand import UsersAtHand
 from tests.bench.parts import peak_mb, read_given, reply
 
 STAGES: tuple[tuple[type, str, str], ...] = (
@@ -34,7 +35,8 @@ STAGES: tuple[tuple[type, str, str], ...] = (
     (Engine, "step", "step"),
     (Engine, "save", "save"),
     (Engine, "forget", "save"),
-    (RedisStore, "load", "load"),
+    (UsersAtHand, "read", "load"),
+    (UsersAtHand, "ask_ahead", "load"),
 )
 
 
@@ -54,8 +56,6 @@ class Stopwatch:
     def around(self, stage: str, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
         def timed(*args: Any, **kwargs: Any) -> Any:
-            if threading.current_thread() is not threading.main_thread():  # users that are read ahead
-                return function(*args, **kwargs)
             self._switch()
             self._running.append(stage)
             try:

@@ -6,8 +6,9 @@ import itertools
 import re
 import subprocess
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -199,6 +200,39 @@ def test_a_server_that_hangs_is_an_error_with_the_setting_to_look_at(store: Redi
     # What was sent in vain waits in the server's socket: whichever copy comes first counts, and only that one.
     assert served(store, owner.next()) in (Outcome.WRITTEN, Outcome.ALREADY)
     assert owner.view().mark.seq == 1
+
+
+def test_an_answer_that_was_lost_on_the_way_is_none_and_the_next_question_is_answered(store: RedisStore, redis_server: RedisServer) -> None:
+    owner = Owner(store, 0)
+    owner.must_commit(users={"a": b"1"})
+    redis_server.hang()
+    told = store.ask(0, ["a"])
+    redis_server.kill()
+    assert told is not None
+    assert (told(), told()) == (None, None)
+    assert store.ask(0, ["a"]) is None, "nobody is there"
+    redis_server.start()
+    again = store.ask(0, ["a"])
+    assert again is not None
+    assert again() == {"a": b"1"} == owner.load(["a"]).users
+
+
+@pytest.mark.parametrize("asked_for_others", [False, True])
+def test_an_answer_that_does_not_come_is_waited_for_once(store: RedisStore, redis_server: RedisServer, asked_for_others: bool) -> None:
+    Owner(store, 0).must_commit(users={"a": b"1"})
+    redis_server.hang()
+    told = store.ask(0, ["a"])
+    assert told is not None
+    wait = partial(store.ask, 0, ["b"]) if asked_for_others else told
+    began = time.monotonic()
+    with pytest.raises(StoreError, match=r"redis\.socket_timeout_ms"):
+        wait()
+    assert time.monotonic() - began < 1.4
+    redis_server.resume()
+    assert told() is None
+    again = store.ask(0, ["a"])
+    assert again is not None
+    assert again() == {"a": b"1"}
 
 
 def test_a_server_that_lost_all_is_a_conflict_and_is_claimed_anew(store: RedisStore, redis_url: str) -> None:
@@ -551,11 +585,20 @@ def test_commits_go_on_while_the_slot_of_their_task_moves(cluster_store: RedisSt
     owner.must_commit(users={"a": b"1"}, due={"a": 1}, panes={0: b"p"}, **kin)
     owner.must_commit(users_gone=["a"], panes_gone=[0], totals_gone=["a"], experiments_gone=["1"])
     keys = TaskKeys.of(namespace, 0)
+
+    def asked() -> Mapping[str, bytes] | None:
+        told = cluster_store.ask(0, ["b"])
+        assert told is not None
+        return told()
+
     with redis_cluster.moving(keys.ctl) as move:
         owner.must_commit(users={"b": b"2"}, due={"b": 2}, panes={1: b"q"}, totals={"b": b"u"}, experiments={"2": b"f"})
+        assert asked() == {"b": b"2"}
         move(*keys)
+        assert asked() is None, "the keys are elsewhere"
         owner.must_commit(users={"c": b"3"}, due={"c": 3})
     owner.must_commit(users={"d": b"4"}, due={"d": 4}, totals={"d": b"v"})
+    assert asked() == {"b": b"2"}
     loaded = owner.load([], ALL_DUE)
     assert (loaded.users, loaded.totals) == ({"b": b"2", "c": b"3", "d": b"4"}, {"b": b"u", "d": b"v"})
     assert (owner.view().panes, owner.view().experiments) == ({1: b"q"}, {"2": b"f"})

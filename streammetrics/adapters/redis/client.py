@@ -151,6 +151,13 @@ def resending(*errors: type[Exception]) -> Retry:
     return Retry(backoff, RESENDS_MAX, errors or (ConnectionError,))
 
 
+def server_of(client: Client, key: str) -> redis.Redis:
+    """The server that holds a key: the only one, or that of its slot, as far as the client knows."""
+    if isinstance(client, redis.Redis):
+        return client
+    return client.get_redis_connection(client.get_node_from_key(key))  # type: ignore[no-untyped-call]  # the client's own types end here
+
+
 def send(client: Client, *command: Any) -> Any:
     """One command as it is; a cluster's client finds the node by the command's keys."""
     return client.execute_command(*command)  # type: ignore[no-untyped-call]  # the client's own types end here

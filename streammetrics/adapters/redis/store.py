@@ -17,13 +17,27 @@ from math import inf
 from typing import Any, NamedTuple, TypeVar
 
 import redis
-from redis.exceptions import ClusterError, NoScriptError, ResponseError
+from redis.exceptions import ClusterError, NoScriptError, RedisClusterException, RedisError, ResponseError
 
+from streammetrics.adapters.redis.asked import Asked
 from streammetrics.adapters.redis.client import Client, LazyClient, RedisConnection, answers_of, require_files, send, speaking
 from streammetrics.adapters.redis.facts import RedisFacts, merged, read_facts
 from streammetrics.adapters.redis.transaction import Command, transact
 from streammetrics.errors import StateError
-from streammetrics.ports import NO_BOUNDS, READ_SLICE, Claim, Commit, DueBefore, Loaded, Mark, Outcome, StoreNode, TaskView, lost_view
+from streammetrics.ports import (
+    NO_BOUNDS,
+    READ_SLICE,
+    Asking,
+    Claim,
+    Commit,
+    DueBefore,
+    Loaded,
+    Mark,
+    Outcome,
+    StoreNode,
+    TaskView,
+    lost_view,
+)
 
 Answer = TypeVar("Answer")
 
@@ -96,6 +110,7 @@ class RedisStore:
         self._client = LazyClient(settings)
         self._claim, self._view = Script("unfit.lua", "claim.lua"), Script("unfit.lua", "view.lua")
         self._load, self._settle = Script("load.lua"), Script("settle.lua")
+        self._asked: Asked | None = None
         self._largest: dict[int, float] = {}
         """By task that was claimed here: the bytes of the largest state that one of its users ever had."""
         self._meta, self._settled = (f"{{{settings.namespace}:meta}}:{name}" for name in ("meta", "settled"))
@@ -121,7 +136,7 @@ class RedisStore:
         their owner writes them."""
         keys, asked, wanted = self._keys(task), list(users), list(totals)
         fields, total_fields = [_field(user) for user in asked], [_field(user) for user in wanted]
-        if due is None and (bytes_max is None or not asked or self._largest.get(task, inf) <= bytes_max // len(asked)):
+        if due is None and self._fit(task, len(asked), bytes_max):
             states, sums = self._ask(lambda client: _read(client, ((keys.users, fields), (keys.totals, total_fields))))
             return Loaded(_present(asked, states), [], None, _present(wanted, sums))
         bounds = (*(due or NOBODY_DUE), BYTES_MAX if bytes_max is None else bytes_max)
@@ -135,6 +150,30 @@ class RedisStore:
         found_sums = _present(wanted, chain.from_iterable(sum_parts)) | _present(first, chain.from_iterable(due_sums))
         next_due_ms = None if next_due is None or due is None else int(float(next_due))
         return Loaded(found, first, next_due_ms, found_sums, tuple(asked[read:]))
+
+    def ask(self, task: int, users: Collection[str], bytes_max: int | None = None) -> Asking | None:
+        """See `Store.ask`: for the users of a chunk, none of whom can be too large."""
+        if self._asked is not None:
+            with speaking(self.settings):
+                self._asked.answer()
+        if len(users) > FIELDS_MAX or not self._fit(task, len(users), bytes_max):
+            return None
+        key, wanted = self._keys(task).users, list(users)
+        try:
+            asked = self._asked = Asked(self._client.get(), key, ("HMGET", key, *map(_field, wanted)))
+        except (RedisError, RedisClusterException, OSError):
+            return None
+
+        def told() -> Mapping[str, bytes] | None:
+            with speaking(self.settings):
+                states = asked.answer()
+            return None if states is None else _present(wanted, states)
+
+        return told
+
+    def _fit(self, task: int, users: int, bytes_max: int | None) -> bool:
+        """Whether the states of so many users cannot have more bytes together than wanted, whoever they are."""
+        return bytes_max is None or not users or self._largest.get(task, inf) <= bytes_max // users
 
     def commit(self, commit: Commit) -> Outcome:
         """See `Store.commit`. What is queued by MULTI goes through whole, or not at all when a key has changed since it was judged.

@@ -26,7 +26,7 @@ from redis.exceptions import (
     WatchError,
 )
 
-from streammetrics.adapters.redis.client import Client, resending, send
+from streammetrics.adapters.redis.client import Client, resending, send, server_of
 from streammetrics.errors import StateError
 
 Command = Sequence[str | bytes | int]
@@ -66,12 +66,7 @@ class _Route:
         return self._asked is not None
 
     def server(self) -> redis.Redis:
-        if self._asked is not None:
-            return self._asked
-        if isinstance(self.client, redis.Redis):
-            return self.client
-        node = self.client.get_node_from_key(self.key)  # type: ignore[no-untyped-call]  # the client's own types end here
-        return self.client.get_redis_connection(node)
+        return server_of(self.client, self.key) if self._asked is None else self._asked
 
     def find(self, error: Exception) -> None:
         """Where to go after an error. Any command of the client's own makes it learn again who holds the slot."""
