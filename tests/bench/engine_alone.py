@@ -37,6 +37,8 @@ ITEMS = [f"i{number:05d}" for number in range(10_000)]
 LENGTH = 12
 COMMIT_EVENTS = 20_000
 """A commit comes at the latest after so many events: about the second after which the service commits."""
+VARIANTS, SEGMENTS = ((("ranker", "control"),), (("ranker", "treatment"),)), (("surface", "home"),)
+"""Equal label sets are one object, as the decoder makes them."""
 REACTIONS = (("click", None, 1), ("watch", 48.0, 2), ("click", None, 1), ("purchase", None, 3), ("skip", None, 0), ("watch", 3.0, 0))
 
 
@@ -64,9 +66,9 @@ def lists(users: int, visits: int) -> Iterator[Impression]:
     def of_turn(turn: int) -> Iterator[tuple[int, Impression]]:
         for visit in range(visits):
             ts, first = shown_at(visit, turn, users), (visit * 31 + turn * 997) % (len(ITEMS) - LENGTH)
-            labels = (("ranker", "treatment" if visit * 7_919 % users % 2 else "control"),)
+            labels = VARIANTS[visit * 7_919 % users % 2]
             items = tuple(ITEMS[first : first + LENGTH])
-            yield ts, Impression(f"r{visit}-{turn}", user_of(visit, users), ts, items, labels, (("surface", "home"),))
+            yield ts, Impression(f"r{visit}-{turn}", user_of(visit, users), ts, items, labels, SEGMENTS)
 
     for _, event in heapq.merge(*map(of_turn, range(LISTS_A_VISIT)), key=lambda pair: pair[0]):
         yield event
