@@ -291,8 +291,8 @@ class Store(Protocol):
     def ask(self, task: int, users: Collection[str], bytes_max: int | None = None) -> Asking | None:
         """Begin to read users, as they are now or will be by the time when that is told; only the thread that loads may ask.
 
-        None where they cannot be asked for so, perhaps because their states may have more than `bytes_max` bytes: whoever is not told
-        loads them.
+        None where they cannot be asked for so, perhaps because their states may have more than `bytes_max` bytes, or because nobody
+        answers: whoever is not told loads them. Raises nothing, for it is asked in the middle of a step.
         """
         ...
 

@@ -153,13 +153,12 @@ class RedisStore:
 
     def ask(self, task: int, users: Collection[str], bytes_max: int | None = None) -> Asking | None:
         """See `Store.ask`: for the users of a chunk, none of whom can be too large."""
-        if self._asked is not None:
-            with speaking(self.settings):
-                self._asked.answer()
-        if len(users) > FIELDS_MAX or not self._fit(task, len(users), bytes_max):
-            return None
         key, wanted = self._keys(task).users, list(users)
+        if len(wanted) > FIELDS_MAX or not self._fit(task, len(wanted), bytes_max):
+            return None
         try:
+            if self._asked is not None:
+                self._asked.answer()
             asked = self._asked = Asked(self._client.get(), key, ("HMGET", key, *map(_field, wanted)))
         except (RedisError, RedisClusterException, OSError):
             return None
