@@ -19,7 +19,7 @@ from kafka import KafkaConsumer
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 
 from streammetrics.adapters.kafka.partitioner import partition_of
-from streammetrics.adapters.redis.store import TaskKeys
+from streammetrics.adapters.redis.layout import TaskKeys
 from streammetrics.simulate import Sent
 from tests.servers.alertmanager import Told
 from tests.servers.process import HOST, wait_until

@@ -19,7 +19,7 @@ from typing import Any, Self
 import pytest
 from kafka import KafkaProducer
 
-from streammetrics.adapters.redis.store import TaskKeys
+from streammetrics.adapters.redis.layout import TaskKeys
 from streammetrics.simulate import Traffic, generate
 from streammetrics.state import decode_control
 from tests.faults import EXECUTED, JUDGED, ReplyThief

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from streammetrics.adapters.memory_store import MemoryStore
 from streammetrics.adapters.redis.client import RedisConnection
-from streammetrics.adapters.redis.store import RedisStore, TaskKeys
+from streammetrics.adapters.redis.layout import TaskKeys
+from streammetrics.adapters.redis.store import RedisStore
 from streammetrics.changes import Changes
 from streammetrics.errors import ConfigError, StateError, StoreError
 from streammetrics.ports import READ_SLICE, Commit, Outcome, Store

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from streammetrics.adapters.redis.client import RedisConnection
-from streammetrics.adapters.redis.store import RedisStore, TaskKeys
+from streammetrics.adapters.redis.layout import TaskKeys
+from streammetrics.adapters.redis.store import RedisStore
 from streammetrics.adapters.redis.transaction import transact
 from streammetrics.errors import StateError, StoreError
 from streammetrics.ports import Commit, Outcome

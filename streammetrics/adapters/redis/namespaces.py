@@ -18,7 +18,7 @@ from redis.cluster import ClusterNode
 from redis.exceptions import NoPermissionError, ResponseError
 
 from streammetrics.adapters.redis.client import LazyClient, RedisConnection, require_files, send, speaking
-from streammetrics.adapters.redis.store import TaskKeys
+from streammetrics.adapters.redis.layout import TaskKeys
 from streammetrics.errors import StoreError
 
 SCANNED_AT_ONCE = 1_000

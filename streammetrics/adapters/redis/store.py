@@ -1,20 +1,15 @@
-"""State in Redis or a Redis Cluster: the keys of a task, a transaction for its commits, a script for each other thing done to them.
-Nothing here decodes a value.
-
-Task p of namespace n has six keys with the hash tag {n:p}, which so share a slot: `ctl` (hash: epoch, token, seq, control,
-panes_from_ms, reaches_from_ms, user_bytes_max, version), `users` (hash: "u" + user -> state), `due` (sorted set: "u" + user by due
-time in ms), `panes` (hash: start in ms -> pane, "r" + start -> its reach), `totals` (hash: "u" + user -> totals), `experiments` (hash:
-"e" + name -> cell). From its first claim on, each of them but `ctl` holds a placeholder `_`, which no other field can equal.
+"""State in Redis or a Redis Cluster: a transaction for the commits of a task, a script for each other thing done to it; where it lies
+is said in `layout`. Nothing here decodes a value.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from importlib import resources
 from itertools import chain
 from math import inf
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import redis
 from redis.exceptions import ClusterError, NoScriptError, RedisClusterException, RedisError, ResponseError
@@ -22,6 +17,16 @@ from redis.exceptions import ClusterError, NoScriptError, RedisClusterException,
 from streammetrics.adapters.redis.asked import Asked
 from streammetrics.adapters.redis.client import Client, LazyClient, RedisConnection, answers_of, require_files, send, speaking
 from streammetrics.adapters.redis.facts import RedisFacts, merged, read_facts
+from streammetrics.adapters.redis.layout import (
+    LAYOUT_VERSION,
+    TaskKeys,
+    cells_of,
+    field_of,
+    panes_of,
+    present,
+    user_of,
+    writes,
+)
 from streammetrics.adapters.redis.transaction import Command, transact
 from streammetrics.errors import StateError
 from streammetrics.ports import (
@@ -41,15 +46,10 @@ from streammetrics.ports import (
 
 Answer = TypeVar("Answer")
 
-__all__ = ["RedisConnection", "RedisFacts", "RedisStore", "TaskKeys"]
+__all__ = ["RedisConnection", "RedisFacts", "RedisStore"]
 
-LAYOUT_VERSION = "3"
-"""Of the keys and fields named above; what their values mean has versions of its own."""
-PLACEHOLDER = b"_"
 CLOCK = "return redis.call('TIME')"
 """Asked of the server that has a key: by itself TIME names none, and a cluster's client would not learn where the key has gone."""
-ARGUMENTS_MAX = 256
-"""Of one command of a commit; even, as they may be pairs. The client copies what it packs, so longer ones cost it more."""
 FIELDS_MAX = 5_000
 """Users asked for by one HMGET, so that other clients get their turn."""
 NOBODY_DUE = DueBefore(0, 0, 0)
@@ -57,25 +57,6 @@ BYTES_MAX = 1 << 50
 """More than any answer has: no bound."""
 VIEWS_MAX = 32
 """Tasks read by one pipeline: bounds the memory of the answers."""
-
-
-class TaskKeys(NamedTuple):
-    """The keys of a task; the only place where one is spelt.
-
-    >>> TaskKeys.of("sm", 3).users
-    '{sm:3}:users'
-    """
-
-    ctl: str
-    users: str
-    due: str
-    panes: str
-    totals: str
-    experiments: str
-
-    @classmethod
-    def of(cls, namespace: str, task: int) -> TaskKeys:
-        return cls(*(f"{{{namespace}:{task}}}:{name}" for name in cls._fields))
 
 
 class Script:
@@ -121,8 +102,8 @@ class RedisStore:
         self._require_whole(task, answer)
         _, epoch, seq, control, starts, fields_read, values, cells, largest = answer
         self._largest[task] = int(largest) if largest is not None else 0 if control is None else inf
-        panes, reaches = _panes(fields_read, values)
-        return Claim(int(epoch), int(seq), control, panes, tuple(map(int, starts)), _cells(cells), reaches)
+        panes, reaches = panes_of(fields_read, values)
+        return Claim(int(epoch), int(seq), control, panes, tuple(map(int, starts)), cells_of(cells), reaches)
 
     def load(
         self,
@@ -135,19 +116,19 @@ class RedisStore:
         """See `Store.load`. Users alone are read without a script, which costs Redis less, where none of them can be too large: only
         their owner writes them."""
         keys, asked, wanted = self._keys(task), list(users), list(totals)
-        fields, total_fields = [_field(user) for user in asked], [_field(user) for user in wanted]
+        fields, total_fields = [field_of(user) for user in asked], [field_of(user) for user in wanted]
         if due is None and self._fit(task, len(asked), bytes_max):
             states, sums = self._ask(lambda client: _read(client, ((keys.users, fields), (keys.totals, total_fields))))
-            return Loaded(_present(asked, states), [], None, _present(wanted, sums))
+            return Loaded(present(asked, states), [], None, present(wanted, sums))
         bounds = (*(due or NOBODY_DUE), BYTES_MAX if bytes_max is None else bytes_max)
         args: tuple[str | int, ...] = (READ_SLICE, *bounds, len(fields), *fields, *total_fields)
         members, due_parts, due_sums, parts, sum_parts, next_due = self._ask(
             lambda client: self._load(client, (keys.users, keys.due, keys.totals), args)
         )
-        first = [_user(member) for member in members]
+        first = [user_of(member) for member in members]
         read = sum(map(len, parts))
-        found = _present(asked[:read], chain.from_iterable(parts)) | _present(first, chain.from_iterable(due_parts))
-        found_sums = _present(wanted, chain.from_iterable(sum_parts)) | _present(first, chain.from_iterable(due_sums))
+        found = present(asked[:read], chain.from_iterable(parts)) | present(first, chain.from_iterable(due_parts))
+        found_sums = present(wanted, chain.from_iterable(sum_parts)) | present(first, chain.from_iterable(due_sums))
         next_due_ms = None if next_due is None or due is None else int(float(next_due))
         return Loaded(found, first, next_due_ms, found_sums, tuple(asked[read:]))
 
@@ -159,14 +140,14 @@ class RedisStore:
         try:
             if self._asked is not None:
                 self._asked.answer()
-            asked = self._asked = Asked(self._client.get(), key, ("HMGET", key, *map(_field, wanted)))
+            asked = self._asked = Asked(self._client.get(), key, ("HMGET", key, *map(field_of, wanted)))
         except (RedisError, RedisClusterException, OSError):
             return None
 
         def told() -> Mapping[str, bytes] | None:
             with speaking(self.settings):
                 states = asked.answer()
-            return None if states is None else _present(wanted, states)
+            return None if states is None else present(wanted, states)
 
         return told
 
@@ -183,7 +164,7 @@ class RedisStore:
         keys = self._keys(commit.task)
         largest = max(self._largest.get(commit.task, inf), *map(len, commit.changes.users.values()), 0)
         self._largest[commit.task] = largest
-        writes = _writes(keys, commit, largest)
+        commands = writes(keys, commit, largest)
 
         sized = keys[1:]
         looks = [("HMGET", keys.ctl, "epoch", "token", "seq"), *(("ZCARD" if key == keys.due else "HLEN", key) for key in sized)]
@@ -195,7 +176,7 @@ class RedisStore:
                 return outcome, ()
             if gone := [key for key, size in zip(sized, sizes, strict=True) if not size]:
                 raise _lost(commit.task, gone)
-            return outcome, writes
+            return outcome, commands
 
         return self._ask(lambda client: transact(client, keys, looks, judge))
 
@@ -223,8 +204,8 @@ class RedisStore:
             if answer is not None:
                 self._require_whole(task, answer)
                 _, token, seq, anew, control, users, fields, values, cells = answer
-                panes, reaches = _panes(fields, values)
-                views[task] = TaskView(Mark(token.decode(), int(seq)), control, panes, users, _cells(cells), reaches, bool(anew))
+                panes, reaches = panes_of(fields, values)
+                views[task] = TaskView(Mark(token.decode(), int(seq)), control, panes, users, cells_of(cells), reaches, bool(anew))
         return views
 
     def _views(self, client: Client, questions: Sequence[tuple[Sequence[str], Sequence[str]]]) -> list[Any]:
@@ -360,76 +341,6 @@ def _read(client: Client, questions: Sequence[tuple[str, Sequence[str]]]) -> lis
             for (number, _, _), values in zip(slices, pipeline.execute(), strict=True):
                 answers[number] += values
     return answers
-
-
-def _writes(keys: TaskKeys, commit: Commit, largest: float) -> list[Command]:
-    """The commands that carry out a commit. What is both written and gone is gone; a user may be gone and due.
-
-    `largest`: the bytes of the largest state that a user of the task ever had, this commit among it; inf where nobody knows.
-    """
-    changes = commit.changes
-    users = [piece for user, state in changes.users.items() for piece in (_field(user), state)]
-    due = [piece for user, due_ms in changes.due.items() for piece in (due_ms, _field(user))]
-    panes: list[Any] = [piece for start, pane in changes.panes.items() for piece in (start, pane)]
-    panes += [piece for start, reach in changes.reaches.items() for piece in (_reach(start), reach)]
-    panes_gone = [field for start in changes.panes_gone for field in (start, _reach(start))]
-    totals = [piece for user, sums in changes.totals.items() for piece in (_field(user), sums)]
-    cells = [piece for name, cell in changes.experiments.items() for piece in (_cell(name), cell)]
-    users_gone, totals_gone = ([_field(user) for user in gone] for gone in (changes.users_gone, changes.totals_gone))
-    return [
-        (
-            *("HSET", keys.ctl, "control", changes.control, "panes_from_ms", changes.panes_from_ms),
-            *("reaches_from_ms", changes.reaches_from_ms, "seq", commit.seq),
-            *(("user_bytes_max", int(largest)) if largest < inf else ()),
-        ),
-        *_slices("HSET", keys.users, users),
-        *_slices("HSET", keys.panes, panes),
-        *_slices("HSET", keys.totals, totals),
-        *_slices("HSET", keys.experiments, cells),
-        *_slices("HDEL", keys.users, users_gone),
-        *_slices("ZREM", keys.due, users_gone),
-        *_slices("ZADD", keys.due, due),  # after it: a user whose state is gone may still be due
-        *_slices("HDEL", keys.panes, panes_gone),
-        *_slices("HDEL", keys.totals, totals_gone),
-        *_slices("HDEL", keys.experiments, [_cell(name) for name in changes.experiments_gone]),
-    ]
-
-
-def _slices(name: str, key: str, arguments: Sequence[str | bytes | int]) -> Iterator[Command]:
-    for start in range(0, len(arguments), ARGUMENTS_MAX):
-        yield (name, key, *arguments[start : start + ARGUMENTS_MAX])
-
-
-def _present(users: Iterable[str], states: Iterable[bytes | None]) -> dict[str, bytes]:
-    return {user: state for user, state in zip(users, states, strict=True) if state is not None}
-
-
-def _field(user: str) -> str:
-    return f"u{user}"
-
-
-def _user(member: bytes) -> str:
-    return member[1:].decode()
-
-
-def _reach(start: int) -> str:
-    return f"r{start}"
-
-
-def _panes(fields: Sequence[bytes], values: Sequence[bytes]) -> tuple[dict[int, bytes], dict[int, bytes]]:
-    """Panes and their reaches by start, from fields and values of the panes."""
-    pairs = list(zip(fields, values, strict=True))
-    panes = {int(field): pane for field, pane in pairs if not field.startswith(b"r")}
-    return panes, {int(field[1:]): reach for field, reach in pairs if field.startswith(b"r")}
-
-
-def _cell(name: str) -> str:
-    return f"e{name}"
-
-
-def _cells(flat: Sequence[bytes]) -> dict[str, bytes]:
-    """Cells by name, from fields and values in turn."""
-    return {field[1:].decode(): cell for field, cell in zip(flat[::2], flat[1::2], strict=True) if field != PLACEHOLDER}
 
 
 def _said(value: bytes | None) -> tuple[int, bytes]:
