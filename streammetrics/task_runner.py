@@ -16,9 +16,10 @@ import structlog
 from streammetrics.admission import Refused
 from streammetrics.engine import Engine, FinalPane
 from streammetrics.errors import StateError, StoreError
-from streammetrics.event_time import FOREVER, NEVER, seems_seconds
+from streammetrics.event_time import NEVER, seems_seconds
 from streammetrics.events import Decoder
 from streammetrics.ports import Clock, Commit, DeadLetter, DeadLetters, Outcome, Record, Source, Store
+from streammetrics.second_clock import SecondClock
 from streammetrics.task import TaskState
 from streammetrics.users_at_hand import UsersAtHand
 from streammetrics.vitals import Vitals
@@ -29,8 +30,6 @@ LETTERS_MAX = 1_000
 """How many dead letters wait for the next commit; more are written at once."""
 LETTERS_BYTES_MAX = 16 << 20
 """How many bytes of them wait: who sends nothing but what is refused, as large as the topics take it, fills no memory."""
-CLOCKS_APART_MS = 10_000
-"""By how much two clocks may differ without a word."""
 WHY_REFUSED = {
     Outcome.FENCED: "another worker has claimed the task since: it is read there, and nothing is lost",
     Outcome.CONFLICT: "the store has lost commits of the task: they are made again from where it stands",
@@ -69,8 +68,7 @@ class TaskRunner:
         self._on_final = on_final
         self._look: tuple[float, int] | None = None
         """When the source last asked for ends: monotonic seconds, and the wall clock of that time (ms)."""
-        self._clocks_apart: set[int] = set()
-        """Tasks whose store has a clock that differs; it is told of when the first one does."""
+        self._second_clock = SecondClock(store, clock)
         self._told_barren: set[str] = set()
         self._told_seconds: set[str] = set()
 
@@ -297,31 +295,8 @@ class TaskRunner:
         if work.idle:
             seen_until_ms = self.clock.wall_ms() if self._look is None else self._look[1]
             if len(work.idle) == len(work.inputs):  # then nothing but time moves the watermark
-                seen_until_ms = min(seen_until_ms, self._seen_by_store(work.task, looked))
+                seen_until_ms = min(seen_until_ms, self._second_clock.wall_ms(work.task, looked, self.works))
             self.step(work, None, tick_ms=seen_until_ms - idle_ms - self.rules.out_of_orderness_ms)
-
-    def _seen_by_store(self, task: int, looked: float) -> int:
-        """The time of the last look by the clock of the store, FOREVER where it has none.
-
-        It is a second witness: a watermark never goes back, and after a clock that is ahead, if only for a moment, all would be late
-        that comes until time has caught up with it.
-        """
-        stored_ms = self.store.clock_ms(task)
-        if stored_ms is None:
-            return FOREVER
-        ahead_ms = self.clock.wall_ms() - stored_ms
-        if abs(ahead_ms) <= CLOCKS_APART_MS:
-            self._clocks_apart.discard(task)
-        else:
-            if not self._clocks_apart & self.works.keys():
-                log.warning(
-                    "the clocks of this machine and of the store differ: silent inputs are judged by the one that is behind; "
-                    "set both by NTP",
-                    task=task,
-                    ahead_seconds=round(ahead_ms / 1_000, 1),
-                )
-            self._clocks_apart.add(task)
-        return stored_ms - int((self.clock.monotonic() - looked) * 1_000)
 
     def _tell_of_barren(self, work: Work, state: TaskState) -> None:
         barren = {work.inputs[index].topic for index in work.idle & work.barren if state.watermarks[index] == NEVER}
