@@ -16,7 +16,7 @@ from streammetrics.ports import Clock, Store
 APART_MS = 10_000
 """By how much two clocks may differ without a word."""
 
-log = structlog.get_logger("streammetrics.task_runner")
+log = structlog.get_logger("streammetrics.second_clock")
 
 
 class SecondClock:

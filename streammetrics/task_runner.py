@@ -103,7 +103,7 @@ class TaskRunner:
         topic, records = work.backlog[0]
         if work.ahead is not None and work.ahead.chunk.records is records:
             return work.ahead.chunk
-        work.ahead = None  # it was read ahead of what has been given up since
+        work.ahead = None  # its chunk has been given up since
         return self._decoded(topic, records)
 
     def _look_ahead(self, work: Work) -> None:

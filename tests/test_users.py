@@ -80,3 +80,14 @@ def test_a_list_of_too_many_items_counts_as_an_open_list() -> None:
     assert user.sessions[0].lists == {}
     assert user.lists_reach(1, "y", 0, RULES.gap_ms)
     assert not user.lists_reach(1, "x", 0, RULES.gap_ms)
+
+
+def test_who_has_had_fewer_events_than_the_limit_cannot_have_as_many_lists() -> None:
+    user = User()
+    assert not user.may_reach(1)
+    for ts in (0, 0, 10 * RULES.gap_ms):
+        session, _ = user.session_at(ts, RULES, [])
+        assert session is not None
+        session.extend(ts)
+    assert user.may_reach(3), "events of all sessions count"
+    assert not user.may_reach(4)
