@@ -186,7 +186,7 @@ READ_SLICE = 20
 
 
 class DueBefore(NamedTuple):
-    """Users to read because they are due before `ms`, the earliest first: READ_SLICE at a time, as many as `users_max`, or until their
+    """Who is wanted because he is due before `ms`, the earliest first: READ_SLICE users at a time, as many as `users_max`, or until their
     states and totals have `bytes_max` bytes."""
 
     ms: int
@@ -196,10 +196,11 @@ class DueBefore(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Users read from the store: those asked for (absent: no state) and those due, and when the next one is due.
+    """Users read from the store: those asked for (absent: no state), who is due, and when the next one is.
 
-    `totals` are those of the users that were asked for by them, and of the users that are due. `unread` are those asked for of whom
-    nothing is known yet, because the others were as large as was wanted.
+    Of who is due no states come: most are at hand where they are asked about. `totals` are those of the users that were asked for by
+    them, and of the users that are due. `unread` are those asked for of whom nothing is known yet, because the others were as large as
+    was wanted.
     """
 
     users: Mapping[str, bytes]
@@ -282,7 +283,7 @@ class Store(Protocol):
         totals: Collection[str] = (),
         bytes_max: int | None = None,
     ) -> Loaded:
-        """Read users, the totals of others, and both of those that are due, in one round trip.
+        """Read users, the totals of others, and who is due with his totals, in one round trip.
 
         Users are read in the order in which they are given, READ_SLICE at a time, until their states have `bytes_max` bytes; None: all.
         """

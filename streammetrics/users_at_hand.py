@@ -6,7 +6,8 @@ store was not asked for whom the commit on its way ends.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Container, Mapping, Set
+from dataclasses import replace
 
 from streammetrics.engine import Needs
 from streammetrics.ports import Loaded, Store
@@ -27,7 +28,8 @@ class UsersAtHand:
             return Loaded(states)
         due_wanted = self._rules.due_wanted(needs.due_before_ms, work.users_max)
         loaded = self._store.load(work.task, asked, due_wanted, needs.totals, self._bytes_max(chunk))
-        return Loaded({**states, **loaded.users}, loaded.due, loaded.next_due_ms, loaded.totals, loaded.unread)
+        at_hand = () if work.state is None else work.state.users
+        return with_due(self._store, work.task, replace(loaded, users={**states, **loaded.users}), at_hand)
 
     def ask_ahead(self, work: Work, chunk: Chunk, needs: Needs) -> None:
         """Begin to read the users of a chunk that is taken later, of whom nothing is at hand now."""
@@ -47,6 +49,12 @@ class UsersAtHand:
     def _bytes_max(self, chunk: Chunk | None) -> int | None:
         """How many bytes of users are read for a chunk; a single record is taken whoever it concerns."""
         return self._rules.commit_bytes_max if chunk is not None and len(chunk.records) > 1 else None
+
+
+def with_due(store: Store, task: int, loaded: Loaded, at_hand: Container[str]) -> Loaded:
+    """What was loaded, and the states of those who are due and neither at hand nor loaded: most are at hand."""
+    lacking = [user_id for user_id in loaded.due if user_id not in at_hand and user_id not in loaded.users]
+    return replace(loaded, users={**loaded.users, **store.load(task, lacking).users}) if lacking else loaded
 
 
 def _ending(work: Work) -> Set[str]:

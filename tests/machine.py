@@ -20,6 +20,7 @@ from streammetrics.reach import ReachRules
 from streammetrics.report import Report
 from streammetrics.sessions import JoinRules
 from streammetrics.task import EngineRules
+from streammetrics.users_at_hand import with_due
 from streammetrics.windows import Group, WindowRules
 from tests.adapters.store_contract import due_before
 from tests.oracle import Arrival, Idle, Settings, Step, Tick
@@ -124,7 +125,7 @@ class Machine:
     def _step(self, batch: Arrived | None, tick_ms: int | None = None, flush: bool = False) -> None:
         needs = self.engine.needs(self.state, batch)
         due_wanted = None if needs.due_before_ms is None else due_before(needs.due_before_ms, self.due_max)
-        loaded = self.store.load(0, needs.users, due_wanted, needs.totals)
+        loaded = with_due(self.store, 0, self.store.load(0, needs.users, due_wanted, needs.totals), self.state.users)
         due = self.engine.take(self.state, needs, loaded.users, loaded.due, loaded.next_due_ms, totals=loaded.totals)
         self.engine.step(self.state, batch, due, self._idle, tick_ms, flush)
 

@@ -10,7 +10,7 @@ from streammetrics.adapters.memory_store import MemoryStore
 from streammetrics.changes import Changes
 from streammetrics.engine import Needs
 from streammetrics.ports import READ_SLICE, Commit, DueBefore, Input, Loaded, Record
-from streammetrics.users_at_hand import UsersAtHand
+from streammetrics.users_at_hand import UsersAtHand, with_due
 from streammetrics.work import Ahead, Chunk, Sent, Work, WorkerRules
 
 STATES = {name: name.encode() * 10 for name in "abc"}
@@ -101,3 +101,21 @@ def test_whom_the_commit_on_its_way_ends_nobody_asks_for(store: CountingStore, u
     work.sent = None
     assert users.read(work, CHUNK, needs("ab")).users == {"a": STATES["a"], "b": STATES["b"]}
     assert store.loaded == [["b"], ["b"], ["a"]]
+
+
+def test_of_who_is_due_only_those_are_loaded_who_are_not_at_hand(store: CountingStore) -> None:
+    loaded = Loaded({"b": b"newer"}, due=["c", "b", "x", "a"], next_due_ms=7, totals={"a": b"sums"})
+    whole = with_due(store, 0, loaded, {"a"})
+    assert whole == Loaded({"b": b"newer", "c": STATES["c"]}, ["c", "b", "x", "a"], 7, {"a": b"sums"})
+    assert store.loaded == [["c", "x"]]
+    assert with_due(store, 0, loaded, set("acx")) is loaded
+
+
+def test_who_is_due_comes_to_a_step_with_his_state_unless_he_is_at_hand(store: CountingStore, users: UsersAtHand) -> None:
+    epoch = store.claim(0, "mine").epoch
+    store.commit(Commit(0, epoch, "mine", 2, Changes(b"control", 0, due={"a": 3, "b": 4, "c": 9}, totals={"b": b"sums"})))
+    work = work_of("c", {"c": b"told"})
+    work.users_max = 100
+    read = users.read(work, CHUNK, Needs(frozenset("a"), 9))
+    assert read == Loaded({"a": STATES["a"], "b": STATES["b"], "c": b"told"}, ["a", "b"], 9, {"b": b"sums"})
+    assert store.loaded == [["a"], ["b"]]

@@ -127,7 +127,7 @@ class MemoryStore:
     >>> store.commit(commit).value, store.commit(commit).value
     ('written', 'already')
     >>> store.load(0, [], DueBefore(91, users_max=10, bytes_max=1_000))
-    Loaded(users={'u7': b'state'}, due=['u7'], next_due_ms=None, totals={}, unread=())
+    Loaded(users={}, due=['u7'], next_due_ms=None, totals={}, unread=())
     """
 
     def __init__(self) -> None:
@@ -160,7 +160,7 @@ class MemoryStore:
             own = self._tasks.get(task, _Task())
             first, next_due_ms = ([], None) if due is None else own.first_due(due)
             read = len(asked) if bytes_max is None else own.count_within(asked, bytes_max)
-            found = {user: own.users[user] for user in (*asked[:read], *first) if user in own.users}
+            found = {user: own.users[user] for user in asked[:read] if user in own.users}
             sums = {user: own.totals[user] for user in (*totals, *first) if user in own.totals}
             return Loaded(found, first, next_due_ms, sums, asked[read:])
 

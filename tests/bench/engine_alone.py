@@ -24,6 +24,7 @@ from streammetrics.ledger import Ledger
 from streammetrics.ports import Commit
 from streammetrics.service import CHUNK_RECORDS_MAX
 from streammetrics.task import TaskState
+from streammetrics.users_at_hand import with_due
 from streammetrics.windows import WindowRules
 from streammetrics.work import WorkerRules
 from tests.bench.parts import WrongAnswerError, peak_mb, read_given, reply
@@ -139,7 +140,7 @@ class Timed:
         needs = engine.needs(state, batch)
         asked = time.process_time()
         due_wanted = self.rules.due_wanted(needs.due_before_ms, self.rules.commit_users_max)
-        loaded = self.store.load(0, needs.users, due_wanted, needs.totals)
+        loaded = with_due(self.store, 0, self.store.load(0, needs.users, due_wanted, needs.totals), state.users)
         answered = time.process_time()
         due = engine.take(state, needs, loaded.users, loaded.due, loaded.next_due_ms, totals=loaded.totals)
         engine.step(state, batch, due, flush=flush)

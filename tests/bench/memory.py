@@ -20,6 +20,7 @@ from streammetrics.config import Settings
 from streammetrics.events.model import Event, Feedback, Impression
 from streammetrics.ports import Commit, Outcome
 from streammetrics.service import CHUNK_RECORDS_MAX
+from streammetrics.users_at_hand import with_due
 from streammetrics.work import WorkerRules
 from tests.bench.parts import WrongAnswerError, read_given, reply
 from tests.bench.truth import INPUTS
@@ -51,7 +52,7 @@ class Task:
     def step(self, batch: Arrived | None) -> None:
         needs = self.engine.needs(self.state, batch)
         due_wanted = self.rules.due_wanted(needs.due_before_ms, self.rules.commit_users_max)
-        loaded = self.store.load(0, needs.users, due_wanted, needs.totals)
+        loaded = with_due(self.store, 0, self.store.load(0, needs.users, due_wanted, needs.totals), self.state.users)
         due = self.engine.take(self.state, needs, loaded.users, loaded.due, loaded.next_due_ms, totals=loaded.totals)
         self.engine.step(self.state, batch, due)
 

@@ -122,12 +122,12 @@ class RedisStore:
             return Loaded(present(asked, states), [], None, present(wanted, sums))
         bounds = (*(due or NOBODY_DUE), BYTES_MAX if bytes_max is None else bytes_max)
         args: tuple[str | int, ...] = (READ_SLICE, *bounds, len(fields), *fields, *total_fields)
-        members, due_parts, due_sums, parts, sum_parts, next_due = self._ask(
+        members, due_sums, parts, sum_parts, next_due = self._ask(
             lambda client: self._load(client, (keys.users, keys.due, keys.totals), args)
         )
         first = [user_of(member) for member in members]
         read = sum(map(len, parts))
-        found = present(asked[:read], chain.from_iterable(parts)) | present(first, chain.from_iterable(due_parts))
+        found = present(asked[:read], chain.from_iterable(parts))
         found_sums = present(wanted, chain.from_iterable(sum_parts)) | present(first, chain.from_iterable(due_sums))
         next_due_ms = None if next_due is None or due is None else int(float(next_due))
         return Loaded(found, first, next_due_ms, found_sums, tuple(asked[read:]))
