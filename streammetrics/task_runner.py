@@ -10,6 +10,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
+from itertools import islice
 
 import structlog
 
@@ -30,6 +31,10 @@ LETTERS_MAX = 1_000
 """How many dead letters wait for the next commit; more are written at once."""
 LETTERS_BYTES_MAX = 16 << 20
 """How many bytes of them wait: who sends nothing but what is refused, as large as the topics take it, fills no memory."""
+AHEAD_CHUNKS_MAX = 8
+"""For how many chunks after the one at hand users are asked for: Redis may be busy with a commit for as long as some of them take."""
+AHEAD_BYTES_MAX = 4 << 20
+"""How many bytes of them are decoded meanwhile; a chunk that is more is decoded all the same."""
 WHY_REFUSED = {
     Outcome.FENCED: "another worker has claimed the task since: it is read there, and nothing is lost",
     Outcome.CONFLICT: "the store has lost commits of the task: they are made again from where it stands",
@@ -101,16 +106,20 @@ class TaskRunner:
     def _next(self, work: Work) -> Chunk:
         """What a step takes next: it may have been decoded while the one before was taken."""
         topic, records = work.backlog[0]
-        if work.ahead is not None and work.ahead.chunk.records is records:
-            return work.ahead.chunk
-        work.ahead = None  # its chunk has been given up since
+        if work.ahead and work.ahead[0].chunk.records is records:
+            return work.ahead[0].chunk
         return self._decoded(topic, records)
 
     def _look_ahead(self, work: Work) -> None:
-        """Ask for the users of the chunk after this one, before this one is taken."""
+        """Ask for the users of chunks after this one, before this one is taken."""
         assert work.state is not None
-        if len(work.backlog) > 1 and work.ahead is None:
-            chunk = self._decoded(*work.backlog[1])
+        seen = len(work.ahead)
+        decoded_bytes = sum(sum(ahead.chunk.sizes) for ahead in work.ahead)
+        for topic, records in list(islice(work.backlog, 1 + seen, 1 + AHEAD_CHUNKS_MAX)):
+            if decoded_bytes > AHEAD_BYTES_MAX:
+                return
+            chunk = self._decoded(topic, records)
+            decoded_bytes += sum(chunk.sizes)
             self._users.ask_ahead(work, chunk, self.engine.needs(work.state, chunk.arrived))
 
     def _decoded(self, topic: int, records: Sequence[Record]) -> Chunk:
@@ -173,8 +182,7 @@ class TaskRunner:
             return
         state.offsets = [starts[origin] for origin in work.inputs]
         work.epoch, work.seq, work.state = claim.epoch, claim.seq, state
-        work.backlog.clear()
-        work.letters.clear()
+        work.forget()
         work.weights, work.users_max = Weights(), self.rules.commit_users_max
         work.paused = frozenset()  # the source has just let them flow
         work.barren.clear()
@@ -329,8 +337,7 @@ class TaskRunner:
             work.users_max = self.rules.users_max(sum(map(len, changes.totals.values())) // len(changes.totals))
         if finals and self._on_final is not None:
             self._on_final(finals)
-        if work.ahead is not None:  # its users may be among those whom this changes
-            work.ahead = work.ahead._replace(answer=None)
+        self._users.written(work, {*changes.users, *changes.users_gone})
         commit = Commit(work.task, work.epoch, work.token, work.seq + 1, changes)
         offsets = zip(work.inputs, work.state.offsets, strict=True)
         work.was_behind = work.is_behind(self.source.ends())
@@ -384,7 +391,6 @@ class TaskRunner:
         """Throw uncommitted state away: it is read again by whoever claims the task next."""
         log.warning(f"commit refused, for {WHY_REFUSED[outcome]}", task=work.task, outcome=outcome.value, seq=work.seq, epoch=work.epoch)
         work.state = None
-        work.backlog.clear()
-        work.letters.clear()
+        work.forget()
         if outcome is Outcome.FENCED:
             work.claim_after = self.clock.monotonic() + self.rules.fenced_wait_seconds

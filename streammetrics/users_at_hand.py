@@ -1,7 +1,7 @@
-"""Users that steps need, from the store to a task: those of the next chunk are asked for before the one at hand is taken.
+"""Users that steps need, from the store to a task: those of later chunks are asked for before the one at hand is taken.
 
-Touches the store. What was asked for ahead counts only as far as nothing can have changed it: no commit has been made since, and the
-store was not asked for whom the commit on its way ends.
+Touches the store. What was asked for ahead counts only as far as nothing can have changed it: of whom a commit has written since, and of
+whom the commit on its way ends, nothing is taken from it.
 """
 
 from __future__ import annotations
@@ -32,23 +32,38 @@ class UsersAtHand:
         return with_due(self._store, work.task, replace(loaded, users={**states, **loaded.users}), at_hand)
 
     def ask_ahead(self, work: Work, chunk: Chunk, needs: Needs) -> None:
-        """Begin to read the users of a chunk that is taken later, of whom nothing is at hand now."""
-        asked = needs.users - _ending(work)
-        answer = self._store.ask(work.task, asked, self._bytes_max(chunk)) if asked else None
-        work.ahead = Ahead(chunk, frozenset(asked), answer)
+        """Begin to read the users of a chunk that is taken after all those that were asked about before; not who is at hand now, or
+        will be by then."""
+        asked = frozenset(needs.users).difference(_ending(work), *(ahead.users for ahead in work.ahead))
+        answer = self._store.ask(work.task, asked, self._share_bytes(work, chunk, len(asked))) if asked else None
+        work.ahead.append(Ahead(chunk, asked, answer))
+
+    def written(self, work: Work, users: Set[str]) -> None:
+        """A commit is made that writes these users, or ends them: what the store told of them before counts no more."""
+        for index, ahead in enumerate(work.ahead):
+            if not ahead.users.isdisjoint(users):
+                work.ahead[index] = ahead._replace(users=ahead.users - users)
 
     def _told(self, work: Work, chunk: Chunk | None) -> tuple[Set[str], Mapping[str, bytes]]:
         """The users of a chunk who were asked for ahead, and the states of those who have one."""
-        ahead = work.ahead
-        if ahead is None or ahead.chunk is not chunk:
+        if not work.ahead or work.ahead[0].chunk is not chunk:
             return frozenset(), {}
-        work.ahead = None
+        ahead = work.ahead.popleft()
         states = None if ahead.answer is None else ahead.answer()
-        return (frozenset(), {}) if states is None else (ahead.users, states)
+        if states is None:
+            return frozenset(), {}
+        return ahead.users, {user_id: state for user_id, state in states.items() if user_id in ahead.users}
 
     def _bytes_max(self, chunk: Chunk | None) -> int | None:
         """How many bytes of users are read for a chunk; a single record is taken whoever it concerns."""
         return self._rules.commit_bytes_max if chunk is not None and len(chunk.records) > 1 else None
+
+    def _share_bytes(self, work: Work, chunk: Chunk, users: int) -> int | None:
+        """How many of those bytes so many more users may have, if all who were asked for ahead share them alike."""
+        bytes_max = self._bytes_max(chunk)
+        if bytes_max is None:
+            return None
+        return bytes_max * users // (users + sum(len(ahead.users) for ahead in work.ahead if ahead.answer is not None))
 
 
 def with_due(store: Store, task: int, loaded: Loaded, at_hand: Container[str]) -> Loaded:

@@ -111,10 +111,12 @@ class Chunk(NamedTuple):
 
     records: Sequence[Record]
     arrived: Arrived
+    sizes: Sequence[int]
+    """Of each record, in bytes."""
 
     @classmethod
     def of(cls, topic: int, records: Sequence[Record], decoded: Sequence[Decoded]) -> Chunk:
-        return cls(records, Arrived(topic, decoded, records[-1].offset + 1))
+        return cls(records, Arrived(topic, decoded, records[-1].offset + 1), [len(record[2] or b"") for record in records])
 
     def cut(self, count: int) -> tuple[Chunk | None, Chunk]:
         """The first so many records, fewer than there are, and the rest; None for no record."""
@@ -148,13 +150,14 @@ class Sent(NamedTuple):
 
 
 class Ahead(NamedTuple):
-    """A chunk that is next, decoded while another is taken, and those of its users whom the store was asked for then.
+    """A chunk that comes later, decoded while another is taken, and those of its users whom the store was asked for then.
 
-    `answer` is None where nobody could be asked for, or where a commit was made since.
+    Without those who were asked for with a chunk before it, and those whom a commit has written since. `answer` is None where nobody
+    could be asked for.
     """
 
     chunk: Chunk
-    users: frozenset[str]
+    users: AbstractSet[str]
     answer: Asking | None
 
 
@@ -186,7 +189,8 @@ class Work:
     letters: list[DeadLetter] = field(default_factory=list)
     weights: Weights = field(default_factory=Weights)
     sent: Sent | None = None
-    ahead: Ahead | None = None
+    ahead: deque[Ahead] = field(default_factory=deque)
+    """What is known of the chunks after the one at hand, as they stand in the backlog."""
     failing: str = ""
     """What of the world it waits for: the store or the source; none when all is well."""
     failures: int = 0
@@ -205,6 +209,12 @@ class Work:
     """The inputs, by topic index, whose last records held no such event."""
     idle: frozenset[int] = frozenset()
     paused: frozenset[Input] = frozenset()
+
+    def forget(self) -> None:
+        """Nothing waits to be taken or written any more."""
+        self.backlog.clear()
+        self.ahead.clear()
+        self.letters.clear()
 
     @property
     def awaits_answer(self) -> bool:
@@ -227,7 +237,7 @@ def fitting(chunk: Chunk, weights: Weights, dirty: AbstractSet[str], users_max: 
     A commit has room for so many users and bytes, and for one record whatever it holds. What a record adds to it is at most its own
     bytes, and once for each user the state that is written anew.
     """
-    sizes, users = [len(record[2] or b"") for record in chunk.records], chunk.arrived.users
+    sizes, users = chunk.sizes, chunk.arrived.users
     taken_bytes = sum(sizes)
     fits = len(dirty) + len(users) <= users_max and weights.taken_bytes + taken_bytes + weights.total_bytes <= bytes_max
     if not fits:  # usually it does, whoever they are

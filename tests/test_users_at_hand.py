@@ -9,12 +9,14 @@ import pytest
 from streammetrics.adapters.memory_store import MemoryStore
 from streammetrics.changes import Changes
 from streammetrics.engine import Needs
-from streammetrics.ports import READ_SLICE, Commit, DueBefore, Input, Loaded, Record
+from streammetrics.ports import READ_SLICE, Asking, Commit, DueBefore, Input, Loaded, Record
 from streammetrics.users_at_hand import UsersAtHand, with_due
 from streammetrics.work import Ahead, Chunk, Sent, Work, WorkerRules
 
 STATES = {name: name.encode() * 10 for name in "abc"}
-CHUNK = Chunk.of(0, [Record(0, -1, b""), Record(1, -1, b"")], [(0, -1, ()), (1, -1, ())])
+CHUNK, LATER = (
+    Chunk.of(0, [Record(first, -1, b""), Record(first + 1, -1, b"")], [(first, -1, ()), (first + 1, -1, ())]) for first in (0, 2)
+)
 
 
 def needs(users: Iterable[str]) -> Needs:
@@ -25,7 +27,7 @@ def work_of(users: Iterable[str] = (), told: Mapping[str, bytes] | None = None) 
     """A task, and what was asked for ahead of CHUNK."""
     work = Work(0, (Input("impressions", 0),))
     if users:
-        work.ahead = Ahead(CHUNK, frozenset(users), lambda: told)
+        work.ahead.append(Ahead(CHUNK, frozenset(users), lambda: told))
     return work
 
 
@@ -72,21 +74,43 @@ def test_who_could_not_be_asked_for_ahead_is_loaded() -> None:
     large = UsersAtHand(CountingStore(STATES), WorkerRules(commit_bytes_max=10))
     work = work_of()
     large.ask_ahead(work, CHUNK, needs([*"abc", *(f"{number}" for number in range(READ_SLICE))]))
-    assert work.ahead is not None
-    assert work.ahead.answer is None
+    assert work.ahead[0].answer is None
     assert large.read(work, CHUNK, needs("abc")).users == STATES
 
 
-def test_what_was_asked_before_a_commit_is_loaded_again(users: UsersAtHand) -> None:
-    work = work_of("a", {"a": b"of then"})
-    assert work.ahead is not None
-    work.ahead = work.ahead._replace(answer=None)
-    assert users.read(work, CHUNK, needs("a")).users == {"a": STATES["a"]}
+def test_whom_a_commit_has_written_since_is_loaded_again(store: CountingStore, users: UsersAtHand) -> None:
+    work = work_of("abx", {"a": b"of then", "b": b"of now"})
+    users.written(work, {"a", "y"})
+    assert users.read(work, CHUNK, needs("abx")).users == {"a": STATES["a"], "b": b"of now"}
+    assert store.loaded == [["a"]]
+
+
+def test_who_was_asked_for_with_an_earlier_chunk_is_not_asked_for_with_a_later_one(store: CountingStore, users: UsersAtHand) -> None:
+    work = work_of()
+    users.ask_ahead(work, CHUNK, needs("ab"))
+    users.ask_ahead(work, LATER, needs("bc"))
+    assert users.read(work, CHUNK, needs("ab")).users == {"a": STATES["a"], "b": STATES["b"]}
+    assert users.read(work, LATER, needs("bc")).users == {"b": STATES["b"], "c": STATES["c"]}, "b was let go in between"
+    assert store.loaded == [["a", "b"], ["c"], ["b"]]
+
+
+def test_the_bytes_of_a_commit_are_shared_by_all_who_are_asked_for_ahead() -> None:
+    bounds: list[int | None] = []
+
+    class Bounded(CountingStore):
+        def ask(self, task: int, users: Collection[str], bytes_max: int | None = None) -> Asking | None:
+            bounds.append(bytes_max)
+            return super().ask(task, users, bytes_max)
+
+    users, work = UsersAtHand(Bounded({}), WorkerRules(commit_bytes_max=1_200)), work_of()
+    for names in ("abc", "bcd", "efghi", "bcd"):
+        users.ask_ahead(work, CHUNK, needs(names))
+    assert bounds == [1_200, 300, 666], "all; one of four; five of nine; nobody is asked for"
 
 
 def test_what_was_asked_for_another_chunk_stays_for_that_one(users: UsersAtHand) -> None:
     work = work_of("a", {"a": b"of then"})
-    assert users.read(work, CHUNK.cut(1)[1], needs("a")).users == {"a": STATES["a"]}
+    assert users.read(work, LATER, needs("a")).users == {"a": STATES["a"]}
     assert users.read(work, CHUNK, needs("a")).users == {"a": b"of then"}
 
 

@@ -275,12 +275,17 @@ class StoreContract:
         assert owner.load(["b"]).users == {"b": b"2"}
         assert told() == {"a": b"1"}
 
-    def test_who_asks_for_others_before_he_was_told_is_told_of_both(self, store: Store, owner: Owner) -> None:
-        owner.must_commit(users={"a": b"1", "b": b"2"})
-        first, second = store.ask(owner.task, ["a"]), store.ask(owner.task, ["b"])
-        assert first is not None
-        assert second is not None
-        assert (second(), first(), second()) == ({"b": b"2"}, {"a": b"1"}, {"b": b"2"})
+    def test_who_asks_for_others_before_he_was_told_is_told_of_all(self, store: Store, owner: Owner) -> None:
+        users = {f"u{number}": b"%d" % number for number in range(9)}
+        owner.must_commit(users=users)
+        told = [store.ask(owner.task, [user]) for user in users]
+        for number in (4, 0, 8, 4):
+            answer = told[number]
+            assert answer is not None
+            assert answer() == {f"u{number}": b"%d" % number}
+        again = store.ask(owner.task, users)
+        assert again is not None
+        assert again() == users
 
     def test_users_whose_states_may_have_more_bytes_than_wanted_are_not_asked_for(self, store: Store, owner: Owner) -> None:
         users = {f"u{number}": bytes(30) for number in range(2 * READ_SLICE)}

@@ -1,10 +1,11 @@
-"""A question whose answer is not waited for: it is sent at once, and read when it is wanted, most likely from what has arrived since.
+"""Questions whose answers are not waited for: they are sent at once, and read when wanted, most likely from what has arrived since.
 
 One thread asks and reads, so that nobody waits for Python's lock in between, which another thread would have to get several times.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 
 from redis.exceptions import RedisError, TimeoutError
@@ -13,43 +14,70 @@ from streammetrics.adapters.redis.client import Client, server_of
 from streammetrics.adapters.redis.transaction import Command
 
 
-class Asked:
-    """One command about one key, on its way. Raises what the client raises when it cannot be sent.
+class Question:
+    """A command that was sent. `answer` is None while it has not been read, and where it was lost."""
 
-    The answer is to be read, wanted or not, before anything else is asked so: until then a connection is held.
+    __slots__ = ("answer",)
+
+    def __init__(self) -> None:
+        self.answer: Any = None
+
+
+class Asked:
+    """Commands on their way to one server, on a connection that is held until all are answered; they are answered in turn.
+
+    Whatever fails, all of them are lost and the connection is broken: then what was asked is to be asked in the usual way.
     """
 
-    def __init__(self, client: Client, key: str, command: Command) -> None:
-        self._pool: Any = server_of(client, key).connection_pool
-        connection: Any = self._pool.get_connection()
-        self._connection: Any = connection
-        self._told: Any = None
-        try:
-            connection.send_packed_command(connection.pack_command(*command), check_health=False)
-        except BaseException:
-            self._let_go(broken=True)
-            raise
+    def __init__(self) -> None:
+        self._open: deque[Question] = deque()
+        self._pool: Any = None
+        self._connection: Any = None
 
-    def answer(self) -> Any:
-        """The answer, waited for at most as long as any; None where it was lost: then it is to be asked in the usual way.
+    def ask(self, client: Client, key: str, command: Command) -> Question:
+        """Send a command about one key. Raises what the client raises when it cannot be sent."""
+        pool: Any = server_of(client, key).connection_pool
+        if self._open and pool is not self._pool:
+            self.read(self._open[-1])
+        if self._connection is None:
+            self._pool, self._connection = pool, pool.get_connection()
+        try:
+            self._connection.send_packed_command(self._connection.pack_command(*command), check_health=False)
+        except BaseException:
+            self._lose()
+            raise
+        question = Question()
+        self._open.append(question)
+        return question
+
+    def read(self, question: Question) -> Any:
+        """The answer, waited for at most as long as any; None where it was lost.
 
         Raises TimeoutError where it does not come, for nobody should wait for it twice.
         """
-        if self._connection is not None:
-            broken = True
+        while question in self._open:
             try:
-                self._told = self._connection.read_response()
-                broken = False
+                answer = self._connection.read_response()
             except TimeoutError:
+                self._lose()
                 raise
             except (RedisError, OSError):
+                self._lose()
                 return None
-            finally:
-                self._let_go(broken)
-        return self._told
+            except BaseException:
+                self._lose()
+                raise
+            self._open.popleft().answer = answer
+        if not self._open:
+            self._let_go()
+        return question.answer
 
-    def _let_go(self, broken: bool) -> None:
+    def _lose(self) -> None:
+        self._open.clear()
+        self._connection.disconnect()
+        self._let_go()
+
+    def _let_go(self) -> None:
         connection, self._connection = self._connection, None
-        if broken:
-            connection.disconnect()
-        self._pool.release(connection)
+        if connection is not None:
+            self._pool.release(connection)

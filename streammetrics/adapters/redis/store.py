@@ -91,7 +91,7 @@ class RedisStore:
         self._client = LazyClient(settings)
         self._claim, self._view = Script("unfit.lua", "claim.lua"), Script("unfit.lua", "view.lua")
         self._load, self._settle = Script("load.lua"), Script("settle.lua")
-        self._asked: Asked | None = None
+        self._asked = Asked()
         self._largest: dict[int, float] = {}
         """By task that was claimed here: the bytes of the largest state that one of its users ever had."""
         self._meta, self._settled = (f"{{{settings.namespace}:meta}}:{name}" for name in ("meta", "settled"))
@@ -138,15 +138,13 @@ class RedisStore:
         if len(wanted) > FIELDS_MAX or not self._fit(task, len(wanted), bytes_max):
             return None
         try:
-            if self._asked is not None:
-                self._asked.answer()
-            asked = self._asked = Asked(self._client.get(), key, ("HMGET", key, *map(field_of, wanted)))
+            question = self._asked.ask(self._client.get(), key, ("HMGET", key, *map(field_of, wanted)))
         except (RedisError, RedisClusterException, OSError):
             return None
 
         def told() -> Mapping[str, bytes] | None:
             with speaking(self.settings):
-                states = asked.answer()
+                states = self._asked.read(question)
             return None if states is None else present(wanted, states)
 
         return told
