@@ -186,7 +186,7 @@ class WorkerSettings(Section):
     role: Literal["all", "worker", "exporter"] = setting(
         "all", "all: consume and export in one process; worker or exporter: one of the two."
     )
-    batch_events_max: Whole = whole(5_000, "Most records that one poll brings.", 1, 1_000_000)
+    batch_events_max: Whole = whole(20_000, "Most records that one poll brings.", 1, 1_000_000)
     commit_ms: Whole = milliseconds(1_000, "Time between commits while events flow; a hot user is written once a commit.", most=60_000)
     commit_behind_ms: Whole = milliseconds(
         3_000,

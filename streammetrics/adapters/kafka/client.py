@@ -22,7 +22,7 @@ from kafka.errors import KafkaError
 from kafka.net.compat import KafkaNetClient
 
 from streammetrics.adapters.certificates import CertificateFiles
-from streammetrics.adapters.kafka.sockets import close_failed
+from streammetrics.adapters.kafka.sockets import close_failed, receive_large_pieces
 from streammetrics.errors import SourceError
 
 log = structlog.get_logger("streammetrics.kafka")
@@ -65,7 +65,7 @@ class KafkaConnection:
     start: Literal["earliest", "latest"] | int = "earliest"
     isolation_level: Literal["read_committed", "read_uncommitted"] = "read_committed"
     session_timeout_ms: int = 10_000
-    poll_records_max: int = 5_000
+    poll_records_max: int = 20_000
     partition_fetch_bytes_max: int = 4 << 20
     client_id: str = "streammetrics"
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
@@ -250,6 +250,7 @@ class Network:
     def __call__(self, **options: Any) -> Any:
         client = KafkaNetClient(**options)
         close_failed(client)
+        receive_large_pieces(client)
         self.made.append(client)
         return client
 

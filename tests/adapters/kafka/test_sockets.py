@@ -5,8 +5,9 @@ from __future__ import annotations
 import gc
 import os
 import socket
+import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from types import SimpleNamespace
 from typing import cast
@@ -17,7 +18,7 @@ from kafka.net.compat import KafkaNetClient
 from structlog.testing import capture_logs
 
 from streammetrics.adapters.kafka.client import Network
-from streammetrics.adapters.kafka.sockets import close_failed
+from streammetrics.adapters.kafka.sockets import close_failed, receive_large_pieces
 from tests.servers.process import HOST, free_port
 
 TRIES = 20
@@ -71,11 +72,64 @@ def test_connections_whose_handshake_fails_leave_no_socket_behind() -> None:
         assert sockets_left(port, "SSL") == 0
 
 
-def test_a_client_whose_inner_names_have_changed_is_left_as_it_is() -> None:
+class Hears:
+    """Stands where the client decodes: what a connection has received, until it was told how that ended."""
+
+    _sensors = None
+
+    def __init__(self) -> None:
+        self.pieces: list[bytes] = []
+        self.ended = threading.Event()
+        self.error: Exception | None = None
+
+    def data_received(self, data: bytes) -> None:
+        self.pieces.append(data)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.error = error
+        self.ended.set()
+
+
+@contextmanager
+def connected() -> Iterator[tuple[socket.socket, Hears]]:
+    """The other end of a connection of the client, and who hears what arrives; at last the connection has ended."""
+    with socket.create_server((HOST, 0)) as server, closing(Network()(bootstrap_servers=[f"{HOST}:{free_port()}"])) as client:
+        node, hears = SimpleNamespace(host=HOST, port=server.getsockname()[1]), Hears()
+        transport = client._net.run(client._manager._build_transport, node)
+        transport.set_protocol(hears)
+        client._net.start()
+        client._net.call_soon_threadsafe(transport.resume_reading)
+        yield server.accept()[0], hears
+        assert hears.ended.wait(10)
+
+
+def test_what_has_arrived_is_received_in_large_pieces_and_then_the_end_is_told() -> None:
+    sent = bytes(range(256)) * 12_000
+    with connected() as (other, hears):
+        other.sendall(sent)
+        other.close()
+    assert b"".join(hears.pieces) == sent
+    assert max(map(len, hears.pieces)) > 1 << 16
+    assert "socket disconnected" in str(hears.error)
+
+
+def test_a_connection_that_is_reset_ends_with_an_error() -> None:
+    with connected() as (other, hears):
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        other.close()
+    assert isinstance(hears.error, KafkaConnectionError)
+
+
+@pytest.mark.parametrize(
+    ("mend", "told"),
+    [
+        (close_failed, "descriptors of failed connections are given back late: the client's inner names have changed"),
+        (receive_large_pieces, "records are received in small pieces, which takes longer: the client's inner names have changed"),
+    ],
+)
+def test_a_client_whose_inner_names_have_changed_is_left_as_it_is(mend: Callable[[KafkaNetClient], None], told: str) -> None:
     changed = SimpleNamespace(_manager=SimpleNamespace())
     with capture_logs() as lines:
-        close_failed(cast(KafkaNetClient, changed))
+        mend(cast(KafkaNetClient, changed))
     assert changed == SimpleNamespace(_manager=SimpleNamespace())
-    assert [line["event"] for line in lines] == [
-        "descriptors of failed connections are given back late: the client's inner names have changed"
-    ]
+    assert [line["event"] for line in lines] == [told]
