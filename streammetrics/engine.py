@@ -43,7 +43,8 @@ from streammetrics.windows import Group, Pane, add_to, groups_of
 class Needs(NamedTuple):
     """What a step lacks: users that are not at hand, whether users due before a time are wanted, and users whose totals are.
 
-    Totals are wanted before the next commit, and may be read only while none is on its way: they are not kept from one to the next.
+    Totals are wanted before the next commit, with no batch, and may be read only while none is on its way: they are not kept from one to
+    the next.
     """
 
     users: AbstractSet[str]
@@ -95,10 +96,11 @@ class Engine:
 
     def needs(self, state: TaskState, batch: Arrived | None) -> Needs:
         """Which users to load before a step; asks for users that are due once between two commits."""
-        users: AbstractSet[str] = frozenset() if batch is None else batch.users.difference(state.users)
         bound = close_bound(state.watermark, self.rules.lateness_ms)
         due = bound if bound > state.next_due and not state.due_asked and bound > NEVER else None
-        return Needs(users, due, state.leaving.keys() - state.records.keys())
+        if batch is None:
+            return Needs(frozenset(), due, state.leaving.keys() - state.records.keys())
+        return Needs(batch.users.difference(state.users), due)
 
     def take(
         self,

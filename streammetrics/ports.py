@@ -212,6 +212,8 @@ class Loaded:
 
 Asking: TypeAlias = Callable[[], Mapping[str, bytes] | None]
 """Waits for what a store was asked, and tells it; None where it was lost on the way. Raises StoreError where it does not come."""
+AskingDue: TypeAlias = Callable[[], Loaded | None]
+"""Tells likewise who is due."""
 
 
 class Mark(NamedTuple):
@@ -295,6 +297,10 @@ class Store(Protocol):
         None where they cannot be asked for so, perhaps because their states may have more than `bytes_max` bytes, or because nobody
         answers: whoever is not told loads them. Raises nothing, for it is asked in the middle of a step.
         """
+        ...
+
+    def ask_due(self, task: int, due: DueBefore) -> AskingDue | None:
+        """Begin to read who is due, with his totals; as `ask` does."""
         ...
 
     def commit(self, commit: Commit) -> Outcome:

@@ -227,8 +227,8 @@ class TaskRunner:
         needs = engine.needs(state, batch)
         if work.sent is not None:  # until it is written, the store does not tell of all that are due, and tells of former totals
             needs = needs._replace(due_before_ms=None, totals=frozenset())
-        elif batch is not None:  # totals are asked for once a commit
-            needs = needs._replace(totals=frozenset())
+        elif batch is not None and needs.due_before_ms is not None and self._users.ask_due(work, needs.due_before_ms):
+            needs = needs._replace(due_before_ms=None)  # the next step is told
         loaded = self._users.read(work, chunk, needs)
         if chunk is not None and loaded.unread:
             return self._step_half(work, chunk)
@@ -331,6 +331,7 @@ class TaskRunner:
         if self.due_left(work) or self._totals_left(work):  # before the next commit is on its way, too
             self.step(work, None)
         self._write_letters(work)
+        assert work.due_ahead is None, "who is due was asked for, and has not been looked at"
         changes, finals = self.engine.save(work.state)
         work.weights.saved(changes.users, changes.users_gone)
         if changes.totals:  # they are not weighed one by one: those of the next commit will be about as large

@@ -23,11 +23,16 @@ class UsersAtHand:
     def read(self, work: Work, chunk: Chunk | None, needs: Needs) -> Loaded:
         """What a step needs, as far as the bytes of a commit allow: the rest of the users named is `unread`."""
         told, states = self._told(work, chunk)
+        due_told = self._due_told(work, needs)
+        before_ms = needs.due_before_ms if due_told is None else None
         asked = needs.users - _ending(work) - told
-        if not (asked or needs.totals or needs.due_before_ms is not None):
-            return Loaded(states)
-        due_wanted = self._rules.due_wanted(needs.due_before_ms, work.users_max)
-        loaded = self._store.load(work.task, asked, due_wanted, needs.totals, self._bytes_max(chunk))
+        loaded = Loaded({})
+        if asked or needs.totals or before_ms is not None:
+            due_wanted = self._rules.due_wanted(before_ms, work.users_max)
+            loaded = self._store.load(work.task, asked, due_wanted, needs.totals, self._bytes_max(chunk))
+        if due_told is not None:
+            sums = {**due_told.totals, **loaded.totals}
+            loaded = replace(loaded, due=due_told.due, next_due_ms=due_told.next_due_ms, totals=sums)
         at_hand = () if work.state is None else work.state.users
         return with_due(self._store, work.task, replace(loaded, users={**states, **loaded.users}), at_hand)
 
@@ -37,6 +42,14 @@ class UsersAtHand:
         asked = frozenset(needs.users).difference(_ending(work), *(ahead.users for ahead in work.ahead))
         answer = self._store.ask(work.task, asked, self._share_bytes(work, chunk, len(asked))) if asked else None
         work.ahead.append(Ahead(chunk, asked, answer))
+
+    def ask_due(self, work: Work, before_ms: int) -> bool:
+        """Begin to read who is due, for the next step. False where it was asked already, and where nobody can be asked so."""
+        wanted = self._rules.due_wanted(before_ms, work.users_max)
+        if work.due_ahead is not None or wanted is None:
+            return False
+        work.due_ahead = self._store.ask_due(work.task, wanted)
+        return work.due_ahead is not None
 
     def written(self, work: Work, users: Set[str]) -> None:
         """A commit is made that writes these users, or ends them: what the store told of them before counts no more."""
@@ -53,6 +66,13 @@ class UsersAtHand:
         if states is None:
             return frozenset(), {}
         return ahead.users, {user_id: state for user_id, state in states.items() if user_id in ahead.users}
+
+    def _due_told(self, work: Work, needs: Needs) -> Loaded | None:
+        """Who is due, where that was asked for ahead."""
+        if needs.due_before_ms is None or work.due_ahead is None:
+            return None
+        answer, work.due_ahead = work.due_ahead, None
+        return answer()
 
     def _bytes_max(self, chunk: Chunk | None) -> int | None:
         """How many bytes of users are read for a chunk; a single record is taken whoever it concerns."""

@@ -14,7 +14,7 @@ from typing import NamedTuple, ParamSpec, TypeVar
 import structlog
 
 from streammetrics.admission import Arrived, Decoded, users_of
-from streammetrics.ports import Asking, Commit, DeadLetter, DueBefore, Input, Outcome, Record
+from streammetrics.ports import Asking, AskingDue, Commit, DeadLetter, DueBefore, Input, Outcome, Record
 from streammetrics.task import TaskState
 from streammetrics.vitals import Trouble
 from streammetrics.weights import Weights
@@ -191,6 +191,8 @@ class Work:
     sent: Sent | None = None
     ahead: deque[Ahead] = field(default_factory=deque)
     """What is known of the chunks after the one at hand, as they stand in the backlog."""
+    due_ahead: AskingDue | None = None
+    """The store was asked who is due, while a step was taken; the next one looks at them."""
     failing: str = ""
     """What of the world it waits for: the store or the source; none when all is well."""
     failures: int = 0
@@ -214,6 +216,7 @@ class Work:
         """Nothing waits to be taken or written any more."""
         self.backlog.clear()
         self.ahead.clear()
+        self.due_ahead = None
         self.letters.clear()
 
     @property

@@ -22,6 +22,7 @@ from streammetrics.errors import SourceError, StoreError
 from streammetrics.ports import (
     NO_BOUNDS,
     Asking,
+    AskingDue,
     Claim,
     Commit,
     DeadLetter,
@@ -266,6 +267,19 @@ class FaultyStore:
             return asked
         told = asked()
         return None if told is None else lambda: told
+
+    def ask_due(self, task: int, due: DueBefore) -> AskingDue | None:
+        """As `ask` does: the caller makes no commit meanwhile, so that both times tell the same."""
+        asked = partial(self._asked_due, task, due)
+        if self._chance.random() < 0.5:
+            return asked
+        told = asked()
+        return None if told is None else lambda: told
+
+    def _asked_due(self, task: int, due: DueBefore) -> Loaded | None:
+        with contextlib.suppress(StoreError), self._network(task):
+            return self._inner.load(task, [], due)
+        return None
 
     def _asked(self, task: int, users: frozenset[str], bytes_max: int | None) -> Mapping[str, bytes] | None:
         with contextlib.suppress(StoreError), self._network(task):

@@ -143,3 +143,20 @@ def test_who_is_due_comes_to_a_step_with_his_state_unless_he_is_at_hand(store: C
     read = users.read(work, CHUNK, Needs(frozenset("a"), 9))
     assert read == Loaded({"a": STATES["a"], "b": STATES["b"], "c": b"told"}, ["a", "b"], 9, {"b": b"sums"})
     assert store.loaded == [["a"], ["b"]]
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_who_is_due_may_be_asked_for_before_the_step_that_looks_at_them(lost: bool) -> None:
+    store = CountingStore(STATES)
+    epoch = store.claim(0, "mine").epoch
+    store.commit(Commit(0, epoch, "mine", 2, Changes(b"control", 0, due={"a": 3, "b": 9}, totals={"a": b"sums", "c": b"more"})))
+    users, work = UsersAtHand(store, WorkerRules()), work_of()
+    work.users_max = 100
+    assert users.ask_due(work, 5)
+    assert not users.ask_due(work, 5), "once"
+    if lost:
+        work.due_ahead = lambda: None
+    assert users.read(work, CHUNK, needs("b")) == Loaded({"b": STATES["b"]}, []), "not wanted yet"
+    told = users.read(work, None, Needs(frozenset(), 5, frozenset("c")))
+    assert told == Loaded({"a": STATES["a"]}, ["a"], 9, {"a": b"sums", "c": b"more"})
+    assert work.due_ahead is None

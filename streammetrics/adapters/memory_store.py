@@ -14,6 +14,7 @@ from streammetrics.ports import (
     NO_BOUNDS,
     READ_SLICE,
     Asking,
+    AskingDue,
     Claim,
     Commit,
     DueBefore,
@@ -168,6 +169,11 @@ class MemoryStore:
         """See `Store.ask`: memory tells at once."""
         loaded = self.load(task, users, bytes_max=bytes_max)
         return None if loaded.unread else lambda: loaded.users
+
+    def ask_due(self, task: int, due: DueBefore) -> AskingDue | None:
+        """See `Store.ask_due`: memory tells at once."""
+        loaded = self.load(task, [], due)
+        return lambda: loaded
 
     def commit(self, commit: Commit) -> Outcome:
         with self._lock:

@@ -295,6 +295,23 @@ class StoreContract:
         assert told is not None
         assert told() == users
 
+    def test_who_is_due_is_asked_for_first_and_told_of_later(self, store: Store, owner: Owner) -> None:
+        sums = {user: user.encode() for user in "abc"}
+        owner.must_commit(users={"a": b"1", "b": b"2", "x": b"3"}, due={"a": 30, "b": 10, "c": 20}, totals=sums)
+        owner.load([], ALL_DUE)  # by now a server knows how to tell
+        who, state, all_of_them = (
+            store.ask_due(owner.task, due_before(25, 1)),
+            store.ask(owner.task, ["x"]),
+            store.ask_due(owner.task, ALL_DUE),
+        )
+        assert who is not None
+        assert state is not None
+        assert all_of_them is not None
+        assert owner.load(["b"]).users == {"b": b"2"}
+        assert state() == {"x": b"3"}
+        assert who() == Loaded({}, ["b"], 20, {"b": b"b"})
+        assert all_of_them() == Loaded({}, ["b", "c", "a"], None, sums)
+
     @pytest.mark.parametrize(
         ("bytes_max", "slices"), [(0, 0), (1, 1), (READ_SLICE * 30, 1), (READ_SLICE * 30 + 1, 2), (READ_SLICE * 60 + 1, 3), (1 << 30, 3)]
     )

@@ -218,6 +218,19 @@ def test_an_answer_that_was_lost_on_the_way_is_none_and_the_next_question_is_ans
     assert again() == {"a": b"1"} == owner.load(["a"]).users
 
 
+def test_a_server_that_has_forgotten_the_script_tells_not_who_is_due_but_all_else(store: RedisStore, redis_url: str) -> None:
+    owner = Owner(store, 0)
+    owner.must_commit(users={"a": b"1", "b": b"2"}, due={"a": 5})
+    with redis.from_url(redis_url) as client:
+        client.script_flush()
+    asked = [store.ask(0, ["a"]), store.ask_due(0, ALL_DUE), store.ask(0, ["b"])]
+    assert [told and told() for told in asked] == [{"a": b"1"}, None, {"b": b"2"}]
+    assert owner.load([], ALL_DUE).due == ["a"]
+    told = store.ask_due(0, ALL_DUE)
+    assert told is not None
+    assert told() == Loaded({}, ["a"], None)
+
+
 def test_an_answer_that_does_not_come_is_waited_for_once(store: RedisStore, redis_server: RedisServer) -> None:
     Owner(store, 0).must_commit(users={"a": b"1"})
     redis_server.hang()

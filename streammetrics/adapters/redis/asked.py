@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from redis.exceptions import RedisError, TimeoutError
+from redis.exceptions import RedisError, ResponseError, TimeoutError
 
 from streammetrics.adapters.redis.client import Client, server_of
 from streammetrics.adapters.redis.transaction import Command
 
 
 class Question:
-    """A command that was sent. `answer` is None while it has not been read, and where it was lost."""
+    """A command that was sent. `answer` is None while it has not been read, and where it was lost or refused."""
 
     __slots__ = ("answer",)
 
@@ -26,7 +26,7 @@ class Question:
 class Asked:
     """Commands on their way to one server, on a connection that is held until all are answered; they are answered in turn.
 
-    Whatever fails, all of them are lost and the connection is broken: then what was asked is to be asked in the usual way.
+    When the connection fails all of them are lost: then what was asked is to be asked in the usual way.
     """
 
     def __init__(self) -> None:
@@ -51,13 +51,15 @@ class Asked:
         return question
 
     def read(self, question: Question) -> Any:
-        """The answer, waited for at most as long as any; None where it was lost.
+        """The answer, waited for at most as long as any; None where it was lost or refused.
 
         Raises TimeoutError where it does not come, for nobody should wait for it twice.
         """
         while question in self._open:
             try:
                 answer = self._connection.read_response()
+            except ResponseError:  # a refusal, after which the other answers come all the same
+                answer = None
             except TimeoutError:
                 self._lose()
                 raise

@@ -5,7 +5,8 @@ is said in `layout`. Nothing here decodes a value.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from importlib import resources
 from itertools import chain
 from math import inf
@@ -33,6 +34,7 @@ from streammetrics.ports import (
     NO_BOUNDS,
     READ_SLICE,
     Asking,
+    AskingDue,
     Claim,
     Commit,
     DueBefore,
@@ -70,12 +72,15 @@ class Script:
         self.text = "\n".join(resources.files(__package__).joinpath(name).read_text(encoding="utf-8") for name in names)
         self._digest = hashlib.sha1(self.text.encode()).hexdigest()
 
-    def __call__(self, client: Client, keys: Sequence[str], args: Iterable[str | bytes | int]) -> Any:
-        sent = (len(keys), *keys, *args)
+    def __call__(self, client: Client, keys: Sequence[str], args: Command) -> Any:
         try:
-            return send(client, "EVALSHA", self._digest, *sent)
+            return send(client, *self.command(keys, args))
         except NoScriptError:
-            return send(client, "EVAL", self.text, *sent)
+            return send(client, "EVAL", self.text, len(keys), *keys, *args)
+
+    def command(self, keys: Sequence[str], args: Command) -> Command:
+        """What is sent to a server that knows the script."""
+        return ("EVALSHA", self._digest, len(keys), *keys, *args)
 
 
 class RedisStore:
@@ -122,30 +127,33 @@ class RedisStore:
             return Loaded(present(asked, states), [], None, present(wanted, sums))
         bounds = (*(due or NOBODY_DUE), BYTES_MAX if bytes_max is None else bytes_max)
         args: tuple[str | int, ...] = (READ_SLICE, *bounds, len(fields), *fields, *total_fields)
-        members, due_sums, parts, sum_parts, next_due = self._ask(
-            lambda client: self._load(client, (keys.users, keys.due, keys.totals), args)
-        )
-        first = [user_of(member) for member in members]
-        read = sum(map(len, parts))
-        found = present(asked[:read], chain.from_iterable(parts))
-        found_sums = present(wanted, chain.from_iterable(sum_parts)) | present(first, chain.from_iterable(due_sums))
-        next_due_ms = None if next_due is None or due is None else int(float(next_due))
-        return Loaded(found, first, next_due_ms, found_sums, tuple(asked[read:]))
+        loaded = _loaded(asked, wanted, self._ask(lambda client: self._load(client, _read_keys(keys), args)))
+        return loaded if due is not None else replace(loaded, next_due_ms=None)
 
     def ask(self, task: int, users: Collection[str], bytes_max: int | None = None) -> Asking | None:
         """See `Store.ask`: for the users of a chunk, none of whom can be too large."""
         key, wanted = self._keys(task).users, list(users)
         if len(wanted) > FIELDS_MAX or not self._fit(task, len(wanted), bytes_max):
             return None
+        return self._ask_ahead(key, ("HMGET", key, *map(field_of, wanted)), lambda states: present(wanted, states))
+
+    def ask_due(self, task: int, due: DueBefore) -> AskingDue | None:
+        """See `Store.ask_due`; a server that does not know the script, which happens once, does not tell."""
+        keys = self._keys(task)
+        command = self._load.command(_read_keys(keys), (READ_SLICE, *due, BYTES_MAX, 0))
+        return self._ask_ahead(keys.due, command, lambda answer: _loaded([], [], answer))
+
+    def _ask_ahead(self, key: str, command: Command, meaning: Callable[[Any], Answer]) -> Callable[[], Answer | None] | None:
+        """Send a command now; what is answered is read, and its meaning told, when that is called."""
         try:
-            question = self._asked.ask(self._client.get(), key, ("HMGET", key, *map(field_of, wanted)))
+            question = self._asked.ask(self._client.get(), key, command)
         except (RedisError, RedisClusterException, OSError):
             return None
 
-        def told() -> Mapping[str, bytes] | None:
+        def told() -> Answer | None:
             with speaking(self.settings):
-                states = self._asked.read(question)
-            return None if states is None else present(wanted, states)
+                answer = self._asked.read(question)
+            return None if answer is None else meaning(answer)
 
         return told
 
@@ -339,6 +347,23 @@ def _read(client: Client, questions: Sequence[tuple[str, Sequence[str]]]) -> lis
             for (number, _, _), values in zip(slices, pipeline.execute(), strict=True):
                 answers[number] += values
     return answers
+
+
+def _read_keys(keys: TaskKeys) -> tuple[str, str, str]:
+    return keys.users, keys.due, keys.totals
+
+
+def _loaded(asked: Sequence[str], wanted: Sequence[str], answer: Sequence[Any]) -> Loaded:
+    """What `load.lua` answers to who asks for users and for totals."""
+    members, due_sums, parts, sums, next_due = answer
+    due, read = [user_of(member) for member in members], sum(map(len, parts))
+    return Loaded(
+        present(asked[:read], chain.from_iterable(parts)),
+        due,
+        None if next_due is None else int(float(next_due)),
+        present(wanted, chain.from_iterable(sums)) | present(due, chain.from_iterable(due_sums)),
+        tuple(asked[read:]),
+    )
 
 
 def _said(value: bytes | None) -> tuple[int, bytes]:
