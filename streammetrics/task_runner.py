@@ -114,12 +114,12 @@ class TaskRunner:
         """Ask for the users of chunks after this one, before this one is taken."""
         assert work.state is not None
         seen = len(work.ahead)
-        decoded_bytes = sum(sum(ahead.chunk.sizes) for ahead in work.ahead)
+        decoded_bytes = sum(ahead.chunk.total_bytes for ahead in work.ahead)
         for topic, records in list(islice(work.backlog, 1 + seen, 1 + AHEAD_CHUNKS_MAX)):
             if decoded_bytes > AHEAD_BYTES_MAX:
                 return
             chunk = self._decoded(topic, records)
-            decoded_bytes += sum(chunk.sizes)
+            decoded_bytes += chunk.total_bytes
             self._users.ask_ahead(work, chunk, self.engine.needs(work.state, chunk.arrived))
 
     def _decoded(self, topic: int, records: Sequence[Record]) -> Chunk:

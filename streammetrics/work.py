@@ -113,10 +113,12 @@ class Chunk(NamedTuple):
     arrived: Arrived
     sizes: Sequence[int]
     """Of each record, in bytes."""
+    total_bytes: int
 
     @classmethod
     def of(cls, topic: int, records: Sequence[Record], decoded: Sequence[Decoded]) -> Chunk:
-        return cls(records, Arrived(topic, decoded, records[-1].offset + 1), [len(record[2] or b"") for record in records])
+        sizes = [len(record[2] or b"") for record in records]
+        return cls(records, Arrived(topic, decoded, records[-1].offset + 1), sizes, sum(sizes))
 
     def cut(self, count: int) -> tuple[Chunk | None, Chunk]:
         """The first so many records, fewer than there are, and the rest; None for no record."""
@@ -241,7 +243,7 @@ def fitting(chunk: Chunk, weights: Weights, dirty: AbstractSet[str], users_max: 
     bytes, and once for each user the state that is written anew.
     """
     sizes, users = chunk.sizes, chunk.arrived.users
-    taken_bytes = sum(sizes)
+    taken_bytes = chunk.total_bytes
     fits = len(dirty) + len(users) <= users_max and weights.taken_bytes + taken_bytes + weights.total_bytes <= bytes_max
     if not fits:  # usually it does, whoever they are
         room = bytes_max - weights.taken_bytes - weights.of(dirty)

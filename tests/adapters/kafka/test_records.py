@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kafka import codec as codecs
 from kafka.consumer.fetcher import Fetcher
@@ -14,6 +15,7 @@ from kafka.errors import CorruptRecordError
 from kafka.record import MemoryRecords, MemoryRecordsBuilder
 from kafka.structs import TopicPartition
 
+from streammetrics.adapters.kafka import batches
 from streammetrics.adapters.kafka import records as kafka_records
 from streammetrics.adapters.kafka.records import RecordsOfPartition, as_record
 from streammetrics.ports import Record
@@ -59,6 +61,11 @@ def values(reader: type, data: bytes, first: int, at_once: int) -> tuple[list[tu
 
 
 class TestEquality:
+    @pytest.fixture(params=[1, 1 << 30], ids=["columns", "one by one"], autouse=True)
+    def way(self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(batches, "COLUMNS_FROM", request.param)
+
+    @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])  # each way stays for all of its cases
     @given(
         batches=st.lists(rows, min_size=1, max_size=3),
         codec=st.sampled_from(CODECS),
@@ -90,7 +97,60 @@ class TestEquality:
         assert [as_record(record) for record in stock.take(10)] == expected
 
 
+class TestColumns:
+    @pytest.mark.parametrize("codec", CODECS)
+    def test_a_batch_of_hundreds_of_records_is_read_as_one_by_one(self, codec: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        records: list[Row] = []
+        for number in range(1_000):
+            key = None if number % 7 == 0 else b"k" * (number % 90)
+            value = None if number % 11 == 0 else b"v" * number
+            records.append((1_000 + number * (-1) ** number, key, value, []))
+        data = batch_of(records, codec)
+        read = values(RecordsOfPartition, data, 3, 400)
+        monkeypatch.setattr(batches, "walk", lambda batch: pytest.fail("so many are read one by one"))
+        assert values(RecordsOfPartition, data, 3, 400) == read
+        monkeypatch.undo()
+        monkeypatch.setattr(batches, "COLUMNS_FROM", 1 << 30)
+        assert values(RecordsOfPartition, data, 3, 400) == read
+
+    def test_the_time_of_the_broker_is_that_of_all_its_records(self) -> None:
+        data = bytearray(batch_of([(1_000, b"k", b"v", []), (2_000, b"k", b"v", [])]))
+        data[22] |= 0x08  # the attribute that says so
+        for way in (batches.columns, batches.walk):
+            assert [record.timestamp_ms for record in way(MemoryRecords(bytes(data)).next_batch())] == [2_000, 2_000]
+
+    @given(numbers=st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1))
+    def test_many_numbers_are_read_as_each_is(self, numbers: list[int]) -> None:
+        data, places = b"", []
+        for number in numbers:
+            places.append(len(data))
+            raw = (number << 1) ^ (number >> 63)
+            while raw > 0x7F:
+                data, raw = data + bytes([raw & 0x7F | 0x80]), raw >> 7
+            data += bytes([raw])
+        read, after = batches.varints(np.frombuffer(data, np.uint8), np.array(places))
+        assert read.tolist() == numbers == [batches.varint(data, place)[0] for place in places]
+        assert after.tolist() == [*places[1:], len(data)]
+
+    @given(damage=st.lists(st.tuples(st.integers(61, 400), st.integers(0, 255)), min_size=1, max_size=3))
+    def test_what_is_broken_is_told_as_one_by_one(self, damage: list[tuple[int, int]]) -> None:
+        data = bytearray(batch_of([(1_000, b"key", b"x" * 100, [])] * 3))
+        for at, byte in damage:
+            data[min(at, len(data) - 1)] = byte
+        told = []
+        for way in (batches.columns, lambda batch: list(batches.walk(batch))):
+            try:
+                told.append(way(MemoryRecords(bytes(data)).next_batch()))
+            except (IndexError, ValueError, CorruptRecordError):
+                told.append(None)
+        assert told[0] == told[1]
+
+
 class TestDamage:
+    @pytest.fixture(params=[1, 1 << 30], ids=["columns", "one by one"], autouse=True)
+    def way(self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(batches, "COLUMNS_FROM", request.param)
+
     def damaged(self, at: int, byte: int) -> MemoryRecords:
         data = bytearray(batch_of([(1_000, b"key", b"x" * 100, [])] * 3))
         data[at] = byte
@@ -123,7 +183,7 @@ class TestInstall:
         assert not kafka_records.install(object())
 
     def test_a_client_that_lays_records_out_otherwise_keeps_its_own_way(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(kafka_records, "walk", lambda batch: iter([Record(0, 0, b"something else")]))
+        monkeypatch.setattr(kafka_records, "records_of", lambda batch: iter([Record(0, 0, b"something else")]))
         consumer = self.Consumer()
         assert not kafka_records.install(consumer)
         assert "PartitionRecords" not in vars(consumer._fetcher)
