@@ -7,7 +7,6 @@ start is tried again with back-off; a configuration or a history that does not f
 from __future__ import annotations
 
 import contextlib
-import gc
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -38,6 +37,7 @@ from streammetrics.commands.assembly import (
     window_names,
 )
 from streammetrics.commands.connections import kafka_connection, redis_connection
+from streammetrics.commands.garbage import look_for_garbage, tune_garbage_collection
 from streammetrics.commands.logs import configure_logs
 from streammetrics.commands.threads import Part
 from streammetrics.config import Settings
@@ -84,19 +84,13 @@ def run(settings: Settings, stop: threading.Event) -> None:
     log.info("stopped")
 
 
-def tune_garbage_collection() -> None:
-    """Look for garbage less often: state is hundreds of thousands of live objects without cycles, looked through in vain."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(200_000, 50, 100)
-
-
 def _serve(settings: Settings, engine: Engine, views: HttpViews, clock: Clock, vitals: Vitals, stop: threading.Event) -> None:
     connection = replace(redis_connection(settings), client_name=client_name(settings.worker.role, settings.redis.namespace))
     with contextlib.ExitStack() as stack:
         store, shelf = RedisStore(connection), RedisShelf(connection, HISTORY_KEY)
         stack.callback(store.close)
         stack.callback(shelf.close)
+        stack.enter_context(Part("search for garbage", look_for_garbage, stop))
         with contextlib.suppress(Stopped):
             meanwhile = partial(_look_at_brokers, settings, vitals, clock) if settings.worker.role != "exporter" else lambda: None
             _keep_trying(lambda: _check_store(store, settings), "store", settings, vitals, clock, stop, meanwhile)

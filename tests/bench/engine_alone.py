@@ -16,7 +16,7 @@ from itertools import islice
 from streammetrics.adapters.memory_store import MemoryStore
 from streammetrics.admission import Arrived
 from streammetrics.commands.assembly import build_engine
-from streammetrics.commands.run import tune_garbage_collection
+from streammetrics.commands.garbage import tune_garbage_collection
 from streammetrics.config import Settings
 from streammetrics.engine import Engine
 from streammetrics.events.model import Event, Feedback, Impression

@@ -12,7 +12,7 @@ from kafka import KafkaConsumer, TopicPartition
 from streammetrics.adapters.kafka.client import KafkaConnection
 from streammetrics.adapters.kafka.source import KafkaSource
 from streammetrics.commands.assembly import build_decoder
-from streammetrics.commands.run import tune_garbage_collection
+from streammetrics.commands.garbage import tune_garbage_collection
 from streammetrics.config import Settings
 from streammetrics.events import Decoder
 from tests.bench.parts import peak_mb, read_given, reply

@@ -15,7 +15,7 @@ from streammetrics.adapters.redis.client import RedisConnection
 from streammetrics.adapters.redis.store import RedisStore
 from streammetrics.admission import Arrived
 from streammetrics.commands.assembly import build_engine
-from streammetrics.commands.run import tune_garbage_collection
+from streammetrics.commands.garbage import tune_garbage_collection
 from streammetrics.config import Settings
 from streammetrics.events.model import Event, Feedback, Impression
 from streammetrics.ports import Commit, Outcome

@@ -53,6 +53,8 @@ def columns(batch: Any) -> list[Record]:
 
 def _places(data: bytes, position: int, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Where each of so many records begins after its length, and where it ends: the last one where the bytes do."""
+    if position + count > len(data):
+        raise ValueError("more records than bytes")
     starts, ends = [], []
     for _ in range(count):
         raw, more = data[position], data[position + 1]
