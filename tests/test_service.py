@@ -14,8 +14,8 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from streammetrics import service
-from streammetrics.engine import Engine
+from streammetrics import service, task_runner
+from streammetrics.engine import Engine, Needs
 from streammetrics.errors import MalformedEvent, SourceError, StateError, StoreError
 from streammetrics.events import EventLimits, native_decoder
 from streammetrics.events.model import Event, Feedback, Impression
@@ -27,9 +27,10 @@ from streammetrics.report import Report
 from streammetrics.service import ANSWER_SECONDS, Worker
 from streammetrics.state import decode_control, decode_reach
 from streammetrics.task_runner import TaskRunner
+from streammetrics.users_at_hand import UsersAtHand
 from streammetrics.vitals import Vitals
 from streammetrics.windows import WindowRules
-from streammetrics.work import WorkerRules
+from streammetrics.work import Chunk, Work, WorkerRules
 from tests.faults import FaultyStore, HandClock, KeptLetters, Logs, LogSource, Underway
 from tests.machine import engine_of, oracle_group
 from tests.oracle import Arrival, Group, Result, Settings, Step, Tick, judge
@@ -896,6 +897,31 @@ class TestCommits:
             bench.show(FAR_MS, user=user)
         bench.turn(20)
         bench.worker.finish()
+        assert_exact(bench.store, bench.logs, bench.engine)
+
+    @pytest.mark.parametrize(("chunks_max", "bytes_in_records", "most"), [(3, 99, 3), (8, 2.5, 3), (8, 0, 1)])
+    def test_no_more_is_decoded_ahead_than_the_bounds_allow(
+        self, chunks_max: int, bytes_in_records: float, most: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The bytes are looked at before each further chunk."""
+        size = len(native(Feedback("u10", START_MS + 10, "a", "click")))
+        monkeypatch.setattr(service, "CHUNK_RECORDS_MAX", 1)
+        monkeypatch.setattr(task_runner, "AHEAD_CHUNKS_MAX", chunks_max)
+        monkeypatch.setattr(task_runner, "AHEAD_BYTES_MAX", int(bytes_in_records * size))
+        bench, seen = Bench(), []
+        for number in range(10, 22):
+            bench.click(number, user=f"u{number}")
+        ask_ahead = UsersAtHand.ask_ahead
+
+        def asking(users: UsersAtHand, work: Work, chunk: Chunk, needs: Needs) -> None:
+            ask_ahead(users, work, chunk, needs)
+            seen.append(len(work.ahead))
+
+        monkeypatch.setattr(UsersAtHand, "ask_ahead", asking)
+        bench.turn(2)
+        bench.worker.finish()
+        assert max(seen) == most
+        assert len(seen) == 11, "each chunk but the first, once"
         assert_exact(bench.store, bench.logs, bench.engine)
 
     def test_a_record_that_is_larger_than_the_bound_is_committed_alone(self) -> None:
