@@ -113,9 +113,8 @@ class TaskRunner:
     def _look_ahead(self, work: Work) -> None:
         """Ask for the users of chunks after this one, before this one is taken."""
         assert work.state is not None
-        seen = len(work.ahead)
         decoded_bytes = sum(ahead.chunk.total_bytes for ahead in work.ahead)
-        for topic, records in list(islice(work.backlog, 1 + seen, 1 + AHEAD_CHUNKS_MAX)):
+        for topic, records in islice(work.backlog, 1 + len(work.ahead), 1 + AHEAD_CHUNKS_MAX):
             if decoded_bytes > AHEAD_BYTES_MAX:
                 return
             chunk = self._decoded(topic, records)
@@ -227,7 +226,7 @@ class TaskRunner:
         needs = engine.needs(state, batch)
         if work.sent is not None:  # until it is written, the store does not tell of all that are due, and tells of former totals
             needs = needs._replace(due_before_ms=None, totals=frozenset())
-        elif batch is not None and needs.due_before_ms is not None and self._users.ask_due(work, needs.due_before_ms):
+        elif batch is not None and self._users.ask_due(work, needs):
             needs = needs._replace(due_before_ms=None)  # the next step is told
         loaded = self._users.read(work, chunk, needs)
         if chunk is not None and loaded.unread:

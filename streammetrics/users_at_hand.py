@@ -43,10 +43,10 @@ class UsersAtHand:
         answer = self._store.ask(work.task, asked, self._share_bytes(work, chunk, len(asked))) if asked else None
         work.ahead.append(Ahead(chunk, asked, answer))
 
-    def ask_due(self, work: Work, before_ms: int) -> bool:
-        """Begin to read who is due, for the next step. False where it was asked already, and where nobody can be asked so."""
-        wanted = self._rules.due_wanted(before_ms, work.users_max)
-        if work.due_ahead is not None or wanted is None:
+    def ask_due(self, work: Work, needs: Needs) -> bool:
+        """Begin to read who is due, for the next step. False where nobody is wanted, was asked for already, or can be asked for so."""
+        wanted = self._rules.due_wanted(needs.due_before_ms, work.users_max)
+        if wanted is None or work.due_ahead is not None:
             return False
         work.due_ahead = self._store.ask_due(work.task, wanted)
         return work.due_ahead is not None

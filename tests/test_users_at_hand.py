@@ -152,8 +152,9 @@ def test_who_is_due_may_be_asked_for_before_the_step_that_looks_at_them(lost: bo
     store.commit(Commit(0, epoch, "mine", 2, Changes(b"control", 0, due={"a": 3, "b": 9}, totals={"a": b"sums", "c": b"more"})))
     users, work = UsersAtHand(store, WorkerRules()), work_of()
     work.users_max = 100
-    assert users.ask_due(work, 5)
-    assert not users.ask_due(work, 5), "once"
+    assert not users.ask_due(work, needs("b")), "nobody is wanted"
+    assert users.ask_due(work, Needs(frozenset(), 5))
+    assert not users.ask_due(work, Needs(frozenset(), 5)), "once"
     if lost:
         work.due_ahead = lambda: None
     assert users.read(work, CHUNK, needs("b")) == Loaded({"b": STATES["b"]}, []), "not wanted yet"

@@ -18,7 +18,7 @@ from streammetrics.ports import Record
 
 LOG_APPEND_TIME = 1
 COLUMNS_FROM = 128
-"""In a batch of so many records or more it is quicker to read one number of all of them, then the next: half of the time for hundreds."""
+"""In a batch of so many records or more it is quicker to read one number of all of them, then the next."""
 
 
 def records_of(batch: Any) -> Iterable[Record]:

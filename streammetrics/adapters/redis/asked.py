@@ -60,15 +60,11 @@ class Asked:
                 answer = self._connection.read_response()
             except ResponseError:  # a refusal, after which the other answers come all the same
                 answer = None
-            except TimeoutError:
+            except BaseException as error:
                 self._lose()
-                raise
-            except (RedisError, OSError):
-                self._lose()
+                if isinstance(error, TimeoutError) or not isinstance(error, (RedisError, OSError)):
+                    raise
                 return None
-            except BaseException:
-                self._lose()
-                raise
             self._open.popleft().answer = answer
         if not self._open:
             self._let_go()

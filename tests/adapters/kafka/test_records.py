@@ -15,7 +15,7 @@ from kafka.errors import CorruptRecordError
 from kafka.record import MemoryRecords, MemoryRecordsBuilder
 from kafka.structs import TopicPartition
 
-from streammetrics.adapters.kafka import batches
+from streammetrics.adapters.kafka import batches as kafka_batches
 from streammetrics.adapters.kafka import records as kafka_records
 from streammetrics.adapters.kafka.records import RecordsOfPartition, as_record
 from streammetrics.ports import Record
@@ -63,7 +63,7 @@ def values(reader: type, data: bytes, first: int, at_once: int) -> tuple[list[tu
 class TestEquality:
     @pytest.fixture(params=[1, 1 << 30], ids=["columns", "one by one"], autouse=True)
     def way(self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(batches, "COLUMNS_FROM", request.param)
+        monkeypatch.setattr(kafka_batches, "COLUMNS_FROM", request.param)
 
     @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])  # each way stays for all of its cases
     @given(
@@ -106,17 +106,16 @@ class TestColumns:
             value = None if number % 11 == 0 else b"v" * number
             records.append((1_000 + number * (-1) ** number, key, value, []))
         data = batch_of(records, codec)
-        read = values(RecordsOfPartition, data, 3, 400)
-        monkeypatch.setattr(batches, "walk", lambda batch: pytest.fail("so many are read one by one"))
-        assert values(RecordsOfPartition, data, 3, 400) == read
-        monkeypatch.undo()
-        monkeypatch.setattr(batches, "COLUMNS_FROM", 1 << 30)
+        with monkeypatch.context() as patch:
+            patch.setattr(kafka_batches, "walk", lambda batch: pytest.fail("so many are read one by one"))
+            read = values(RecordsOfPartition, data, 3, 400)
+        monkeypatch.setattr(kafka_batches, "COLUMNS_FROM", 1 << 30)
         assert values(RecordsOfPartition, data, 3, 400) == read
 
     def test_the_time_of_the_broker_is_that_of_all_its_records(self) -> None:
         data = bytearray(batch_of([(1_000, b"k", b"v", []), (2_000, b"k", b"v", [])]))
         data[22] |= 0x08  # the attribute that says so
-        for way in (batches.columns, batches.walk):
+        for way in (kafka_batches.columns, kafka_batches.walk):
             assert [record.timestamp_ms for record in way(MemoryRecords(bytes(data)).next_batch())] == [2_000, 2_000]
 
     @given(numbers=st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1))
@@ -128,8 +127,8 @@ class TestColumns:
             while raw > 0x7F:
                 data, raw = data + bytes([raw & 0x7F | 0x80]), raw >> 7
             data += bytes([raw])
-        read, after = batches.varints(np.frombuffer(data, np.uint8), np.array(places))
-        assert read.tolist() == numbers == [batches.varint(data, place)[0] for place in places]
+        read, after = kafka_batches.varints(np.frombuffer(data, np.uint8), np.array(places))
+        assert read.tolist() == numbers == [kafka_batches.varint(data, place)[0] for place in places]
         assert after.tolist() == [*places[1:], len(data)]
 
     @given(damage=st.lists(st.tuples(st.integers(61, 400), st.integers(0, 255)), min_size=1, max_size=3))
@@ -138,7 +137,7 @@ class TestColumns:
         for at, byte in damage:
             data[min(at, len(data) - 1)] = byte
         told = []
-        for way in (batches.columns, lambda batch: list(batches.walk(batch))):
+        for way in (kafka_batches.columns, lambda batch: list(kafka_batches.walk(batch))):
             try:
                 told.append(way(MemoryRecords(bytes(data)).next_batch()))
             except (IndexError, ValueError, CorruptRecordError):
@@ -149,7 +148,7 @@ class TestColumns:
 class TestDamage:
     @pytest.fixture(params=[1, 1 << 30], ids=["columns", "one by one"], autouse=True)
     def way(self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(batches, "COLUMNS_FROM", request.param)
+        monkeypatch.setattr(kafka_batches, "COLUMNS_FROM", request.param)
 
     def damaged(self, at: int, byte: int) -> MemoryRecords:
         data = bytearray(batch_of([(1_000, b"key", b"x" * 100, [])] * 3))
@@ -182,8 +181,9 @@ class TestInstall:
     def test_a_client_with_other_inner_names_keeps_its_own_way(self) -> None:
         assert not kafka_records.install(object())
 
-    def test_a_client_that_lays_records_out_otherwise_keeps_its_own_way(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(kafka_records, "records_of", lambda batch: iter([Record(0, 0, b"something else")]))
+    @pytest.mark.parametrize("way", ["records_of", "columns"])
+    def test_a_client_that_lays_records_out_otherwise_keeps_its_own_way(self, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(kafka_records, way, lambda batch: [Record(0, 0, b"something else")])
         consumer = self.Consumer()
         assert not kafka_records.install(consumer)
         assert "PartitionRecords" not in vars(consumer._fetcher)

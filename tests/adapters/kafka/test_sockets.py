@@ -1,4 +1,4 @@
-"""What is left of connections that fail: no broker is needed for that."""
+"""What connections receive, and what is left of those that fail: no broker is needed for that."""
 
 from __future__ import annotations
 
