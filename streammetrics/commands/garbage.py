@@ -10,6 +10,10 @@ YOUNG_MAX: Final = 1_000_000
 """So many objects more than were freed are made before Python looks through them: most of an event's are gone by then."""
 LOOK_SECONDS: Final = 5.0
 """How long garbage is left meanwhile: clients leave some hundred objects a second in cycles, and now and then all that a fetch brought."""
+FEW: Final = 50_000
+"""So many young objects are looked through in some 30 ms, for which all threads wait."""
+LOOKS_LEFT_OUT_MAX: Final = 11
+"""Where there are more, garbage is left for a minute."""
 
 
 def tune_garbage_collection() -> None:
@@ -20,6 +24,12 @@ def tune_garbage_collection() -> None:
 
 
 def look_for_garbage(stop: threading.Event, every_seconds: float = LOOK_SECONDS) -> None:
-    """Look through the youngest objects again and again until told to stop."""
+    """Look through the youngest objects again and again until told to stop; where there are many, more seldom."""
+    left_out = 0
     while not stop.wait(every_seconds):
-        gc.collect(0)
+        young, _, _ = gc.get_count()
+        if young <= FEW or left_out == LOOKS_LEFT_OUT_MAX:
+            gc.collect(0)
+            left_out = 0
+        else:
+            left_out += 1

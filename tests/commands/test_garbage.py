@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from streammetrics.commands.garbage import look_for_garbage, tune_garbage_collection
+from streammetrics.commands.garbage import FEW, LOOKS_LEFT_OUT_MAX, look_for_garbage, tune_garbage_collection
 from tests.servers.process import wait_until
 
 
@@ -49,3 +49,30 @@ def test_python_itself_does_not_look_after_a_hundred_thousand_objects() -> None:
         gc.callbacks.remove(note)
     assert looks == []
     assert len(kept) == 100_000
+
+
+def test_where_there_are_many_young_objects_one_look_in_a_dozen_is_made() -> None:
+    class Stop(threading.Event):
+        """Tells to stop after some waits, and after how many of them Python has looked each time."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.waits = 0
+            self.looked_after: list[int] = []
+
+        def wait(self, timeout: float | None = None) -> bool:
+            self.waits += 1
+            return self.waits > 3 * (LOOKS_LEFT_OUT_MAX + 1)
+
+        def note(self, phase: str, _: dict[str, int]) -> None:
+            if phase == "stop":
+                self.looked_after.append(self.waits)
+                kept.extend([number] for number in range(2 * FEW))
+
+    stop, kept = Stop(), [[number] for number in range(2 * FEW)]
+    gc.callbacks.append(stop.note)
+    try:
+        look_for_garbage(stop)
+    finally:
+        gc.callbacks.remove(stop.note)
+    assert stop.looked_after == [number * (LOOKS_LEFT_OUT_MAX + 1) for number in (1, 2, 3)]
