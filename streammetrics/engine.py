@@ -249,18 +249,17 @@ class Engine:
 
     def _next_due(self, user: User) -> int:
         """When a user wants to be looked at: when a session may close, or a list of his becomes final that has not entered yet."""
-        pane_ms, entering_ms = self.rules.pane_ms, self.entering_ms
+        entering_ms, entered = self.entering_ms, user.entered
         due = user.next_due(self.rules.join.gap_ms)
         if user.sessions[0].first + entering_ms >= due:  # the first session closes before its first list enters
             return due
-        counts = self.rules.counts_users
-        waiting = [
-            shown.ts
-            for session in user.sessions
-            for shown in session.lists.values()
-            if counts(shown.facts.experiments) and pane_start(shown.ts, pane_ms) + pane_ms > user.entered
-        ]
-        return min(due, pane_start(min(waiting), pane_ms) + pane_ms + entering_ms - 1) if waiting else due
+        lists = [shown for session in user.sessions for shown in session.lists.values() if shown.ts >= entered]
+        if self.reach is None:
+            lists = [shown for shown in lists if self.rules.counts_users(shown.facts.experiments)]
+        if not lists:
+            return due
+        first = min([shown.ts for shown in lists])
+        return min(due, pane_start(first, self.rules.pane_ms) + self.rules.pane_ms + entering_ms - 1)
 
     def _note_entered(self, state: TaskState) -> None:
         """Everybody who was due before this has been looked at; so all lists of the panes that were final then have entered."""

@@ -151,16 +151,12 @@ class TaskState:
         are counted. Those of a time before wait for no look of their own: they enter with the first list after them that does, and
         nothing is asked of them before.
         """
-        pane_ms, waiting, experiments = rules.pane_ms, self.leaving.setdefault(user_id, []), rules.experiments
+        waiting, experiments, entered = self.leaving.setdefault(user_id, []), rules.experiments, user.entered
         if rules.reach is None and experiments is not None and experiments.earlier:
             lists = [shown for shown in lists if shown.facts.experiments or experiments.is_earlier(shown.ts)]
         elif rules.reach is None:
             lists = [shown for shown in lists if shown.facts.experiments]
-        waiting += [
-            FinalList.of(shown)
-            for shown in lists
-            if shown.ts - shown.ts % pane_ms + pane_ms > user.entered  # `pane_start`, written out
-        ]
+        waiting += [FinalList.of(shown) for shown in lists if shown.ts >= entered]
 
     def note_joined(self, ended: int, matched: int, unmatched: int) -> None:
         """Remember how the feedback of a session fared whose last event was at `ended` (ms)."""

@@ -12,7 +12,7 @@ from streammetrics.sessions import JoinRules, Session, Touched
 class User:
     """One user's open sessions in order of time. `misplaced`: the id does not hash to the partition that it comes on.
 
-    `entered`: the lists of panes that end at or before it (ms) are in the totals of their experiments already.
+    `entered`: the lists before it (ms, the start of a pane) are in the totals of their experiments already.
     """
 
     __slots__ = ("entered", "misplaced", "sessions")
