@@ -11,7 +11,7 @@ YOUNG_MAX: Final = 1_000_000
 LOOK_SECONDS: Final = 5.0
 """How long garbage is left meanwhile: clients leave some hundred objects a second in cycles, and now and then all that a fetch brought."""
 FEW: Final = 50_000
-"""So many young objects are looked through in some 30 ms, for which all threads wait."""
+"""How many young objects are looked through at once: all threads wait meanwhile."""
 LOOKS_LEFT_OUT_MAX: Final = 11
 """Where there are more, garbage is left for a minute."""
 

@@ -56,7 +56,7 @@ def _places(data: bytes, position: int, count: int) -> tuple[NDArray[np.int64], 
     if position + count > len(data):
         raise ValueError("more records than bytes")
     starts, ends = [], []
-    for _ in range(count):
+    for _ in range(count):  # as `walk` reads lengths, for the same reason
         raw, more = data[position], data[position + 1]
         if raw > 0x7F >= more:
             raw = raw & 0x7F | more << 7
