@@ -6,28 +6,47 @@ processor has it at hand: that costs a fraction of finding it again later among 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 import msgspec
 
-pack = msgspec.msgpack.Encoder().encode
+_encoder = msgspec.msgpack.Encoder()
+pack = _encoder.encode
 """One value as MessagePack."""
+pack_into = _encoder.encode_into
+"""One value as MessagePack, written into a bytearray from an index on; -1: after what it holds."""
 
 
-def array_of(count: int, pieces: list[bytes]) -> msgspec.Raw:
-    """So many values, packed one after the other in some pieces, as an array that goes into any other MessagePack as it is.
+def array_head(count: int) -> bytes:
+    """What makes an array of the so many packed values that follow it.
 
-    The pieces become one, so that the next time there is only what is new to look for.
-
-    >>> pieces = [pack("a"), pack(7) + pack("b")]
-    >>> whole = pack([array_of(3, pieces), array_of(20, [pack(7) * 20]), array_of(0, [])])
-    >>> msgspec.msgpack.decode(whole) == [["a", 7, "b"], [7] * 20, []], len(pieces)
-    (True, 1)
+    >>> values = array_head(3) + pack("a") + pack(7) + pack("b")
+    >>> msgspec.msgpack.decode(values), msgspec.msgpack.decode(array_head(20) + 20 * pack(7)) == 20 * [7]
+    (['a', 7, 'b'], True)
     """
     if count < 1 << 4:
-        head = bytes((0x90 | count,))
-    elif count < 1 << 16:
-        head = b"\xdc" + count.to_bytes(2)
-    else:
-        head = b"\xdd" + count.to_bytes(4)
-    if len(pieces) != 1:
-        pieces[:] = (b"".join(pieces),)
-    return msgspec.Raw(head + pieces[0])
+        return _SHORT_HEADS[count]
+    if count < 1 << 16:
+        return b"\xdc" + count.to_bytes(2)
+    return b"\xdd" + count.to_bytes(4)
+
+
+_SHORT_HEADS = [bytes((0x90 | count,)) for count in range(1 << 4)]
+
+
+def values_of(array: bytes, count: int) -> bytes:
+    """The packed values of an array of so many, without its head.
+
+    >>> values_of(pack(["a", 7]), 2) == pack("a") + pack(7), values_of(pack(20 * [7]), 20) == 20 * pack(7)
+    (True, True)
+    """
+    return array[len(array_head(count)) :]
+
+
+def packed(values: Iterable[Any]) -> bytearray:
+    """Values, packed one after the other."""
+    pieces = bytearray()
+    for value in values:
+        pack_into(value, pieces, -1)
+    return pieces

@@ -10,7 +10,7 @@ A session stays until it closes, with all that a final list must still answer. T
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -19,7 +19,7 @@ import msgspec
 from streammetrics.copies import Duplicates, Facts, Fragment, Parts, resolved, united
 from streammetrics.events.model import Impression
 from streammetrics.item_index import Copies, ItemIndex
-from streammetrics.packing import array_of, pack
+from streammetrics.packing import array_head, pack_into, packed, values_of
 
 Hits: TypeAlias = Mapping[int, float]
 """Grades above 0 by 0-based position in the list."""
@@ -50,6 +50,10 @@ class StoredFeedback(msgspec.Struct, frozen=True, array_like=True, gc=False):
     action: str
     grade: float | int
     topic: int
+
+
+_decode_lists = msgspec.msgpack.Decoder(list[Facts]).decode
+_decode_feedback = msgspec.msgpack.Decoder(list[StoredFeedback]).decode
 
 
 class Untouched:
@@ -96,14 +100,16 @@ def touch(shown: ShownList, touched: Touched) -> None:
 class Session:
     """One user's events joined by a gap. `size` counts its admitted events; `first` and `last` are inclusive.
 
-    `orphans` is the feedback that names a list which is not there, by that name. What is packed is None while it is to be packed anew.
+    Feedback is held as it is stored only: what it does to lists is done as it comes, and it is seldom looked at again before the session
+    closes. `orphans` is the feedback that names a list which is not there, by that name. Packed lists are None while they are to be packed
+    anew.
     """
 
     __slots__ = (
+        "_feedbacks",
         "_item_index",
         "_packed_feedback",
         "_packed_lists",
-        "feedback",
         "first",
         "idless_last",
         "last",
@@ -118,34 +124,48 @@ class Session:
         self.last = last
         self.size = size
         self.lists: dict[str, ShownList] = {}
-        self.feedback: list[StoredFeedback] = []
         self.parts: dict[str, Parts] = {}
         self.orphans: dict[str, list[StoredFeedback]] = {}
         self.idless_last = -1
         self._item_index: ItemIndex | None = None
-        self._packed_lists: list[bytes] | None = []
-        self._packed_feedback: list[bytes] | None = []
+        self._packed_lists: bytearray | None = bytearray()
+        self._packed_feedback = bytearray()
+        self._feedbacks = 0
 
     @classmethod
-    def read(cls, first: int, last: int, size: int, lists: Sequence[Facts], feedback: list[StoredFeedback]) -> Session:
-        """A session that was stored, to be completed by its parts and then joined by `restore`."""
+    def read(
+        cls, first: int, last: int, size: int, lists: bytes, feedback: bytes, parts: dict[str, Parts], attribution_ms: int
+    ) -> Session:
+        """A session as it was stored: its lists are tallied with the hits that follow from its events.
+
+        Raises msgspec.DecodeError where lists or feedback are none.
+        """
+        facts, answers = _decode_lists(lists), _decode_feedback(feedback)
         session = cls(first, last, size)
-        session.lists = {facts.impression_id: ShownList.read(facts) for facts in lists}
-        session.feedback = feedback
-        session._packed_lists = session._packed_feedback = None
+        session.lists = {each.impression_id: ShownList.read(each) for each in facts}
+        session.parts = parts
+        session._packed_lists = bytearray(values_of(lists, len(facts)))
+        session._packed_feedback = bytearray(values_of(feedback, len(answers)))
+        session._feedbacks = len(answers)
+        if answers:
+            for identity, earned in session._join(answers, attribution_ms).items():
+                session.lists[identity].hits = earned
         return session
 
-    def pack_lists(self) -> msgspec.Raw:
-        """The facts of all lists, as they are stored."""
-        if self._packed_lists is None:
-            self._packed_lists = [pack(shown.facts) for shown in self.lists.values()]
-        return array_of(len(self.lists), self._packed_lists)
+    @property
+    def feedback(self) -> list[StoredFeedback]:
+        """All feedback in the order in which it came, made anew from its stored form."""
+        return _decode_feedback(b"".join(self.packed_feedback()))
 
-    def pack_feedback(self) -> msgspec.Raw:
-        """All feedback, as it is stored."""
-        if self._packed_feedback is None:
-            self._packed_feedback = [pack(feedback) for feedback in self.feedback]
-        return array_of(len(self.feedback), self._packed_feedback)
+    def packed_lists(self) -> tuple[bytes, bytearray]:
+        """The facts of all lists as they are stored: the head of an array, and what it holds."""
+        if self._packed_lists is None:
+            self._packed_lists = packed(shown.facts for shown in self.lists.values())
+        return array_head(len(self.lists)), self._packed_lists
+
+    def packed_feedback(self) -> tuple[bytes, bytearray]:
+        """All feedback as it is stored: the head of an array, and what it holds."""
+        return array_head(self._feedbacks), self._packed_feedback
 
     def extend(self, ts: int) -> None:
         """Count one more event of this session."""
@@ -157,9 +177,8 @@ class Session:
 
     def add_feedback(self, feedback: StoredFeedback, attribution_ms: int, touched: Touched) -> None:
         """Join one feedback. It moves no other feedback, so the short way is always the right one."""
-        self.feedback.append(feedback)
-        if self._packed_feedback is not None:
-            self._packed_feedback.append(pack(feedback))
+        pack_into(feedback, self._packed_feedback, -1)
+        self._feedbacks += 1
         if feedback.impression_id not in self.lists:
             self._note(feedback)
         if feedback.grade > 0:
@@ -193,10 +212,11 @@ class Session:
     def absorb(self, other: Session, rules: JoinRules, touched: Touched) -> Duplicates:
         """Take in a session that a bridge has joined to this one; the bridge itself comes afterwards."""
         self.first, self.last, self.size = min(self.first, other.first), max(self.last, other.last), self.size + other.size
-        self.feedback.extend(other.feedback)
         for feedback in other.feedback:
             self._note(feedback)
-        self._item_index = self._packed_lists = self._packed_feedback = None
+        self._packed_feedback += other._packed_feedback
+        self._feedbacks += other._feedbacks
+        self._item_index = self._packed_lists = None
         duplicates: Duplicates = Counter()
         for identity in {*other.lists, *other.parts}:
             if identity in self.lists or identity in self.parts:
@@ -213,22 +233,17 @@ class Session:
 
     def rejoin(self, attribution_ms: int, touched: Touched) -> None:
         """Join all feedback anew: the law that every short way must equal."""
-        hits = self._join(attribution_ms)
+        hits = self._join(self.feedback, attribution_ms)
         for identity, shown in self.lists.items():
             earned = hits.get(identity, NO_HITS)
             if earned != shown.hits:
                 touch(shown, touched)
                 shown.hits = earned
 
-    def restore(self, attribution_ms: int) -> None:
-        """Join a session that was read back: its lists are tallied with the hits that follow from its events."""
-        for identity, earned in self._join(attribution_ms).items():
-            self.lists[identity].hits = earned
-
-    def _join(self, attribution_ms: int) -> dict[str, Hits]:
+    def _join(self, answers: Iterable[StoredFeedback], attribution_ms: int) -> dict[str, Hits]:
         hits: dict[str, dict[int, float]] = {}
         self.orphans.clear()
-        for feedback in self.feedback:
+        for feedback in answers:
             self._note(feedback)
             found = self.find(feedback, attribution_ms) if feedback.grade > 0 else ""
             if type(found) is tuple:
@@ -307,7 +322,7 @@ class Session:
         touched.append(shown)
         self.lists[facts.impression_id] = shown
         if self._packed_lists is not None:
-            self._packed_lists.append(pack(facts))
+            pack_into(facts, self._packed_lists, -1)
 
     def _hide(self, identity: str, touched: Touched) -> None:
         shown = self.lists.pop(identity, None)

@@ -16,9 +16,10 @@ from streammetrics.copies import Facts, Fragment, Parts
 from streammetrics.errors import StateError
 from streammetrics.event_time import NEVER
 from streammetrics.experiment_lives import WHOLE, Earlier, Scope
+from streammetrics.packing import array_head, pack
 from streammetrics.presence import StoredPresence
 from streammetrics.reach import Reach, flat, from_flat
-from streammetrics.sessions import JoinRules, Session, StoredFeedback
+from streammetrics.sessions import JoinRules, Session
 from streammetrics.users import User
 from streammetrics.windows import Group, Pane
 
@@ -26,7 +27,8 @@ VERSION = 4
 SCALES = "scales "
 
 _StoredParts = tuple[str, Facts | None, bool, tuple[Fragment, ...]]
-_StoredSession = tuple[int, int, int, list[Facts], list[StoredFeedback], list[_StoredParts]]
+_StoredSession = tuple[int, int, int, msgspec.Raw, msgspec.Raw, list[_StoredParts]]
+"""First and last time, number of events, lists, feedback, parts; what lists and feedback are is read by the session."""
 
 OTHER_MEASURES = (
     "set experiments.metrics back; or run all workers once with experiments.enabled = false, which drops what is known of users and keeps "
@@ -42,7 +44,6 @@ StoredTotals = tuple[int, int, str | None, int, bytes, list[StoredCredit]]
 StoredEarlier = tuple[Earlier, int, bytes]
 """A user's totals before an experiment: of which time, lists, packed sums."""
 
-_encode = msgspec.msgpack.Encoder().encode
 _decode_user = msgspec.msgpack.Decoder(tuple[int, int, list[_StoredSession]]).decode
 _decode_totals = msgspec.msgpack.Decoder(tuple[int, list[StoredTotals], list[StoredEarlier], list[StoredPresence]]).decode
 _decode_reach = msgspec.msgpack.Decoder(tuple[int, list[tuple[str, str, list[int]]]]).decode
@@ -116,41 +117,33 @@ _decode_control = msgspec.json.Decoder(Control).decode
 
 def encode_user(user: User) -> bytes:
     """One user's open sessions; hits are left out because they follow from the rest."""
-    return _encode(
-        (
-            VERSION,
-            user.entered,
-            [
-                (
-                    session.first,
-                    session.last,
-                    session.size,
-                    session.pack_lists(),
-                    session.pack_feedback(),
-                    [(identity, *parts) for identity, parts in session.parts.items()] if session.parts else (),
-                )
-                for session in user.sessions
-            ],
-        )
-    )
+    pieces: list[bytes | bytearray] = [_USER_HEAD, pack(user.entered), array_head(len(user.sessions))]
+    for session in user.sessions:
+        pieces += (_SESSION_HEAD, pack(session.first), pack(session.last), pack(session.size))
+        pieces += session.packed_lists()
+        pieces += session.packed_feedback()
+        pieces.append(pack([(identity, *parts) for identity, parts in session.parts.items()]) if session.parts else _NO_PARTS)
+    return b"".join(pieces)
+
+
+_USER_HEAD, _SESSION_HEAD, _NO_PARTS = array_head(3) + pack(VERSION), array_head(6), array_head(0)
 
 
 def decode_user(stored: bytes, rules: JoinRules, misplaced: bool = False) -> User:
     """The user that was stored, every session joined."""
     try:
         version, entered, sessions = _decode_user(stored)
+        _check(version, "a user's sessions")
+        return User(misplaced, entered, tuple([_session_of(*stored_session, rules) for stored_session in sessions]))
     except msgspec.DecodeError as error:
         raise _refusal(stored, _plain_msgpack, "a user's sessions", error) from error
-    _check(version, "a user's sessions")
-    user = User(misplaced, entered)
-    for first, last, size, lists, feedback, parts in sessions:
-        session = Session.read(first, last, size, lists, feedback)
-        for identity, whole, seen, fragments in parts:
-            session.parts[identity] = Parts(whole, seen, fragments)
-        if feedback:
-            session.restore(rules.attribution_ms)
-        user.sessions.append(session)
-    return user
+
+
+def _session_of(
+    first: int, last: int, size: int, lists: msgspec.Raw, feedback: msgspec.Raw, parts: list[_StoredParts], rules: JoinRules
+) -> Session:
+    copies = {identity: Parts(whole, seen, fragments) for identity, whole, seen, fragments in parts}
+    return Session.read(first, last, size, bytes(lists), bytes(feedback), copies, rules.attribution_ms)
 
 
 def encode_pane(pane: Pane) -> bytes:
@@ -167,7 +160,7 @@ def decode_pane(stored: bytes) -> Pane:
 
 
 def encode_totals(totals: list[StoredTotals], earlier: list[StoredEarlier], presence: list[StoredPresence]) -> bytes:
-    return _encode((VERSION, totals, earlier, presence))
+    return pack((VERSION, totals, earlier, presence))
 
 
 def decode_totals(stored: bytes) -> tuple[list[StoredTotals], list[StoredEarlier], list[StoredPresence]]:
@@ -180,7 +173,7 @@ def decode_totals(stored: bytes) -> tuple[list[StoredTotals], list[StoredEarlier
 
 
 def encode_reach(reach: Reach) -> bytes:
-    return _encode((VERSION, [(*arm, flat(of_arm)) for arm, of_arm in reach.items()]))
+    return pack((VERSION, [(*arm, flat(of_arm)) for arm, of_arm in reach.items()]))
 
 
 def decode_reach(stored: bytes) -> Reach:

@@ -17,8 +17,8 @@ class User:
 
     __slots__ = ("entered", "misplaced", "sessions")
 
-    def __init__(self, misplaced: bool = False, entered: int = -1) -> None:
-        self.sessions: list[Session] = []
+    def __init__(self, misplaced: bool = False, entered: int = -1, sessions: tuple[Session, ...] = ()) -> None:
+        self.sessions = sessions
         self.misplaced = misplaced
         self.entered = entered
 
@@ -33,12 +33,11 @@ class User:
             return None, None
         if not near:
             session = Session(ts, ts)
-            self.sessions.append(session)
-            self.sessions.sort(key=lambda opened: opened.first)
+            self.sessions = tuple(sorted([*self.sessions, session], key=lambda opened: opened.first))
             return session, None
         if len(near) == 1:
             return near[0], None
-        self.sessions.remove(near[1])
+        self.sessions = tuple([session for session in self.sessions if session is not near[1]])
         return near[0], near[0].absorb(near[1], rules, touched)
 
     def may_reach(self, limit: int) -> bool:
@@ -75,7 +74,7 @@ class User:
         """Take out the sessions that no admitted event can touch any more: those with last + gap < bound."""
         closed = [session for session in self.sessions if session.last + gap_ms < bound]
         if closed:
-            self.sessions = [session for session in self.sessions if session.last + gap_ms >= bound]
+            self.sessions = tuple([session for session in self.sessions if session.last + gap_ms >= bound])
         return closed
 
     def next_due(self, gap_ms: int) -> int:

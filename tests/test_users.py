@@ -52,7 +52,7 @@ def test_a_session_closes_only_one_past_its_gap() -> None:
     user = opened(10)
     assert user.close_before(17, RULES.gap_ms) == []
     assert len(user.close_before(18, RULES.gap_ms)) == 1
-    assert user.sessions == []
+    assert user.sessions == ()
 
 
 def test_an_open_list_may_come_again_where_one_more_list_may_not() -> None:
