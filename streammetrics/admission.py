@@ -207,7 +207,7 @@ class Step:
         """Which limit of a user or a list this one would exceed, as reason and detail; None for none."""
         gap_ms, limit = self.join.gap_ms, self.join.lists_open_max
         if user.lists_reach(limit, event.impression_id, event.ts, gap_ms):
-            self.state.dirty.add(event.user_id)
+            self.state.dirty[event.user_id] = user
             close_ended(event.user_id, user, self.state, self.rules)  # what is over must not count, whenever it is looked at
             if user.lists_reach(limit, event.impression_id, event.ts, gap_ms):
                 return "too_many_lists", f"user {event.user_id!r} has lists_open_max = {limit} open lists"
@@ -248,7 +248,7 @@ class Step:
 
     def _session(self, user: User, user_id: str, ts: int, topic: int) -> Session | None:
         """The session that an event extends, or None (and counted) when it is full."""
-        self.dirty.add(user_id)
+        self.dirty[user_id] = user
         if user.misplaced:
             self.counts["key_mismatch", topic] += 1
         if user.sessions:

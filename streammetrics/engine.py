@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import islice
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from streammetrics.admission import Arrived, Step, Taken, close_ended
 from streammetrics.changes import Changes
@@ -38,6 +38,9 @@ from streammetrics.task_record import control_of, open_task
 from streammetrics.user_totals import TotalsRound, UserLayout
 from streammetrics.users import User
 from streammetrics.windows import Group, Pane, add_to, groups_of
+
+PASSED_OVER: Final = 4
+"""How many users `forget` looks at for each one that is too many: it takes three calls or so when nearly all were saved lately."""
 
 
 class Needs(NamedTuple):
@@ -165,12 +168,12 @@ class Engine:
         users: dict[str, bytes] = {}
         due: dict[str, int] = {}
         gone: list[str] = []
-        for user_id in state.dirty:
-            user = state.users.pop(user_id)
+        for user_id, user in state.dirty.items():
             if user.sessions:
                 users[user_id] = encode_user(user)
-                state.users[user_id] = user
+                user.again = True
             else:
+                del state.users[user_id]
                 gone.append(user_id)
         for user_id in state.due_moved:
             if user_id in users:
@@ -186,7 +189,7 @@ class Engine:
         state.pane_starts.difference_update(expired, emptied)
         for start in expired:
             panes.pop(start, None)
-        state.dirty, state.due_moved, state.panes_dirty = set(), set(), set()
+        state.dirty, state.due_moved, state.panes_dirty = {}, set(), set()
         state.panes_leaving = {}
         state.due_asked = state.changed = False
         reaches = {start: encode_reach(state.reaches[start]) for start in state.reaches_dirty if start >= state.oldest_kept}
@@ -211,11 +214,23 @@ class Engine:
         return Save(changed, finals)
 
     def forget(self, state: TaskState, users_max: int) -> None:
-        """Let go of the users that were committed longest ago, down to a number; those not yet saved stay."""
-        excess = len(state.users) - users_max
-        if excess > 0:
-            for user_id in [user_id for user_id in islice(state.users, excess) if user_id not in state.dirty]:
-                del state.users[user_id]
+        """Let go of users that were not saved lately, down to a number or towards it; those not yet saved stay.
+
+        By second chance: from the one who came first, each goes, or to the end if he was saved since he was last passed over. The more
+        there are too many, the more are passed over at once; what is left of them goes the next time.
+        """
+        users, excess = state.users, len(state.users) - users_max
+        if excess <= 0:
+            return
+        for user_id in list(islice(users, PASSED_OVER * excess)):
+            if user_id in state.dirty:
+                continue
+            user = users.pop(user_id)
+            if user.again:
+                user.again = False
+                users[user_id] = user
+            elif (excess := excess - 1) == 0:
+                return
 
     def drop(self, state: TaskState, users: Iterable[str]) -> None:
         """Let go of these users; those not yet saved stay. May be given what looks at the state's users while it goes on."""
@@ -289,9 +304,8 @@ class Engine:
         """Close what can be touched no more among the users that are due; the others' time has not come."""
         for user_id in due:
             state.due_moved.add(user_id)
-            state.dirty.add(user_id)
+            user = state.dirty[user_id] = state.users[user_id]
             state.changed = True
-            user = state.users[user_id]
             close_ended(user_id, user, state, self.rules)
             if self.users is not None or self.reach is not None:
                 self._enter_final(user_id, user, state)

@@ -10,7 +10,7 @@ import operator
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import accumulate, chain, count, pairwise
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 import numpy as np
@@ -85,12 +85,10 @@ class FinalLists:
 
 
 def _shapes(lists: Sequence[FinalList]) -> tuple[list[Shape], Ints]:
-    """The shapes of lists, each once, and which of them each list has. Lists without hits, about half of all, are told by their length."""
-    numbers: defaultdict[Any, int] = defaultdict(count().__next__)
-    earned = [(final.length, final.hits) for final in lists]
-    shape_of = [numbers[length, tuple(hits.items())] if hits else numbers[length] for length, hits in earned]
-    shapes = [(known,) if isinstance(known, int) else (known[0], *known[1]) for known in numbers]
-    return shapes, np.array(shape_of, dtype=np.int64)
+    """The shapes of lists, each once, and which of them each list has."""
+    numbers: defaultdict[Shape, int] = defaultdict(count().__next__)
+    shape_of = [numbers[final.length, *final.hits] for final in lists]
+    return list(numbers), np.array(shape_of, dtype=np.int64)
 
 
 def _in_order(final: FinalList) -> tuple[int, str]:

@@ -111,7 +111,7 @@ class PresenceRound:
         rows, firsts, ends = (np.array(column, dtype=np.int64) for column in zip(*self._seen, strict=True))
         sizes = ends - firsts
         lists = np.arange(sizes.sum()) + np.repeat(ends - np.cumsum(sizes), sizes)
-        levels = np.array([self._layout.level(dict(shape[1:])) for shape in self._lists.shapes], dtype=np.int64)[self._lists.shape_of]
+        levels = np.array([self._layout.level(shape[1:]) for shape in self._lists.shapes], dtype=np.int64)[self._lists.shape_of]
         panes = np.array(self._lists.times, dtype=np.int64) // self._pane_ms
         return np.repeat(rows, sizes), panes[lists], levels[lists]
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from streammetrics.experiments.user_windows import Ints, are_first
 from streammetrics.metrics import Scorer
-from streammetrics.sessions import Hits
+from streammetrics.sessions import Hits, hits_of
 
 Arm: TypeAlias = tuple[str, str]
 """Experiment and variant; both empty: all traffic."""
@@ -49,12 +49,12 @@ class ReachLayout:
         """The greatest kind that a list counts for: at how many cut-offs it has a hit.
 
         >>> layout = ReachLayout(Scorer(["hit_rate@3", "hit_rate@10"]))
-        >>> [layout.level(hits) for hits in ({}, {10: 1}, {9: 1, 20: 1}, {2: 1}, {2: 0.5, 5: 1})]
+        >>> [layout.level(hits) for hits in ((), (10, 1), (9, 1, 20, 1), (2, 1), (2, 0.5, 5, 1))]
         [0, 0, 1, 2, 1]
         """
         relevant, of_place = self._relevant, self._of_place
-        places = [place for place, grade in hits.items() if grade >= relevant]
-        return of_place[first] if places and (first := min(places)) < len(of_place) else 0
+        places = [place for place, grade in hits_of(hits) if grade >= relevant]
+        return of_place[first] if places and (first := int(min(places))) < len(of_place) else 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from streammetrics.events.model import Labels
 from streammetrics.metrics import TallyLayout
 from streammetrics.metrics.arrays import Ints
 from streammetrics.metrics.units import TOTAL_MAX
-from streammetrics.sessions import UNTOUCHED, ShownList, Untouched
+from streammetrics.sessions import UNTOUCHED, ShownList, Untouched, hits_of
 
 GroupT = TypeVar("GroupT", bound=Hashable)
 Sums: TypeAlias = npt.NDArray[np.int64 | np.object_]
@@ -27,7 +27,7 @@ Cell: TypeAlias = tuple[int, Labels, Labels]
 Row: TypeAlias = tuple[Any, ...]
 """Lists of one cell that score alike: the cell's number, then their shape."""
 Shape: TypeAlias = tuple[Any, ...]
-"""What a list's values depend on: its length, and the (position, grade) pairs of its hits."""
+"""What a list's values depend on: its length, then its hits."""
 
 
 def add(one: Sequence[int], other: Sequence[int]) -> list[int]:
@@ -56,10 +56,10 @@ def changes(
         length = len(shown.items)
         if before is not None:
             assert not isinstance(before, Untouched)
-            row = (cell, length, *before.items())
+            row = (cell, length, *before)
             rows[row] = rows.get(row, 0) - 1
         if hits is not None:
-            row = (cell, length, *hits.items())
+            row = (cell, length, *hits)
             rows[row] = rows.get(row, 0) + 1
     sums = _sums(len(cells), [(row, weight) for row, weight in rows.items() if weight], layout)
     return {} if sums is None else _by_group(cells, sums, groups)
@@ -67,7 +67,7 @@ def changes(
 
 def score(shapes: Sequence[Shape], layout: TallyLayout) -> Ints:
     """The rows that lists of these shapes add to a tally: shape (lists, width)."""
-    hits = [(index, *hit) for index, shape in enumerate(shapes) for hit in shape[1:]]
+    hits = [(index, *hit) for index, shape in enumerate(shapes) for hit in hits_of(shape[1:])]
     return layout.rows_of_hits(
         np.array([shape[0] for shape in shapes], dtype=np.int64),
         np.array([index for index, _, _ in hits], dtype=np.int64),

@@ -10,8 +10,9 @@ A session stays until it closes, with all that a final list must still answer. T
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final, TypeAlias
 
 import msgspec
@@ -21,10 +22,20 @@ from streammetrics.events.model import Impression
 from streammetrics.item_index import Copies, ItemIndex
 from streammetrics.packing import array_head, pack_into, packed, values_of
 
-Hits: TypeAlias = Mapping[int, float]
-"""Grades above 0 by 0-based position in the list."""
+Hits: TypeAlias = tuple[float, ...]
+"""A list's 0-based positions with grades above 0, each followed by its grade, in the order in which they first got one: (2, 1, 0, 3.0)."""
 
-NO_HITS: Hits = {}
+NO_HITS: Hits = ()
+
+
+def hits_of(hits: Hits) -> Iterator[tuple[float, float]]:
+    """Each position with its grade.
+
+    >>> list(hits_of((2, 1, 0, 3.0)))
+    [(2, 1), (0, 3.0)]
+    """
+    return zip(hits[::2], hits[1::2], strict=True)
+
 
 REPEATS_MAX: Final = 10
 """How many times as many items as a list may have its fragments may hold, with those that come again: each one costs a look at all."""
@@ -133,9 +144,7 @@ class Session:
         self._feedbacks = 0
 
     @classmethod
-    def read(
-        cls, first: int, last: int, size: int, lists: bytes, feedback: bytes, parts: dict[str, Parts], attribution_ms: int
-    ) -> Session:
+    def read(cls, first: int, last: int, size: int, lists: bytes, feedback: bytes, parts: dict[str, Parts], attribution_ms: int) -> Session:
         """A session as it was stored: its lists are tallied with the hits that follow from its events.
 
         Raises msgspec.DecodeError where lists or feedback are none.
@@ -235,7 +244,7 @@ class Session:
         """Join all feedback anew: the law that every short way must equal."""
         hits = self._join(self.feedback, attribution_ms)
         for identity, shown in self.lists.items():
-            earned = hits.get(identity, NO_HITS)
+            earned = hits.get(identity, NO_HITS)  # perhaps the same in another order, which changes no tally
             if earned != shown.hits:
                 touch(shown, touched)
                 shown.hits = earned
@@ -250,7 +259,7 @@ class Session:
                 shown, position = found
                 grades = hits.setdefault(shown.facts.impression_id, {})
                 grades[position] = max(grades.get(position, 0), feedback.grade)
-        return dict(hits)
+        return {identity: tuple(chain.from_iterable(grades.items())) for identity, grades in hits.items()}
 
     def count_fates(self, attribution_ms: int, counts: Counter[tuple[str, int]]) -> tuple[int, int]:
         """Count the fates that are decided when a session closes, as (reason, topic index).
@@ -377,8 +386,14 @@ def _grade(shown: ShownList, position: int, grade: float, touched: Touched) -> N
     """An item's grade is the maximum over its matched feedback."""
     hits = shown.hits
     assert hits is not None
-    if grade > hits.get(position, 0):
-        if shown.before is UNTOUCHED:  # `touch`, written out
-            shown.before = hits
-            touched.append(shown)
-        shown.hits = {**hits, position: grade}
+    if position in hits[::2]:
+        at = 2 * hits[::2].index(position) + 1
+        if grade <= hits[at]:
+            return
+        graded = (*hits[:at], grade, *hits[at + 1 :])
+    else:
+        graded = (*hits, position, grade)
+    if shown.before is UNTOUCHED:  # `touch`, written out
+        shown.before = hits
+        touched.append(shown)
+    shown.hits = graded

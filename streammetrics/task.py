@@ -91,12 +91,12 @@ class Labelled:
 class TaskState:
     """One task between two commits: users at hand, panes that may still change, and where its inputs stand.
 
-    `users` is ordered by last commit, oldest first; users without sessions stay as tombstones until they are saved.
+    Users without sessions stay as tombstones until they are saved. `dirty` are those that the next commit writes.
     """
 
     def __init__(self, topics: int) -> None:
         self.users: dict[str, User] = {}
-        self.dirty: set[str] = set()
+        self.dirty: dict[str, User] = {}
         self.touched: Touched = []
         """Lists that have changed since the last commit, and so must be tallied with the next one."""
         self.due_moved: set[str] = set()

@@ -236,7 +236,7 @@ class TaskRunner:
         rest = None
         if chunk is not None:
             self._look_ahead(work)
-            chunk, rest = fitting(chunk, work.weights, state.dirty, work.users_max, self.rules.commit_bytes_max)
+            chunk, rest = fitting(chunk, work.weights, state.dirty.keys(), work.users_max, self.rules.commit_bytes_max)
             batch = None if chunk is None else chunk.arrived
         refused, timed = engine.step(state, batch, due, work.idle - {batch.topic} if batch else work.idle, tick_ms, flush)
         if chunk is not None:

@@ -32,6 +32,7 @@ from streammetrics.metrics.arrays import Ints
 from streammetrics.packed_sums import pack, unpack
 from streammetrics.presence import Presence
 from streammetrics.scoring import score
+from streammetrics.sessions import hits_of
 from streammetrics.state import StoredEarlier, StoredTotals
 from streammetrics.task import TaskState
 
@@ -229,7 +230,8 @@ class TotalsRound:
             if len(teams) > TEAMS_MAX:
                 self.state.counts["too_many_teams", final.topic] += 1
                 continue
-            grades = [final.hits.get(position, 0) for position in range(len(final.teams))]
+            earned = dict(hits_of(final.hits))
+            grades = [earned.get(position, 0) for position in range(len(final.teams))]
             for one, other in combinations(teams, 2):
                 credit = list_credit(final.teams, grades, one, other, self.layout.relevant_grade)
                 assert credit is not None

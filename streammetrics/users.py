@@ -12,14 +12,16 @@ from streammetrics.sessions import JoinRules, Session, Touched
 class User:
     """One user's open sessions in order of time. `misplaced`: the id does not hash to the partition that it comes on.
 
-    `entered`: the lists before it (ms, the start of a pane) are in the totals of their experiments already.
+    `entered`: the lists before it (ms, the start of a pane) are in the totals of their experiments already. `again`: he was saved since
+    somebody last looked for users to let go of.
     """
 
-    __slots__ = ("entered", "misplaced", "sessions")
+    __slots__ = ("again", "entered", "misplaced", "sessions")
 
     def __init__(self, misplaced: bool = False, entered: int = -1, sessions: tuple[Session, ...] = ()) -> None:
         self.sessions = sessions
         self.misplaced = misplaced
+        self.again = False
         self.entered = entered
 
     def session_at(self, ts: int, rules: JoinRules, touched: Touched) -> tuple[Session | None, Duplicates | None]:

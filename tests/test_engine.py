@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from streammetrics.errors import StateError
 from streammetrics.events.model import Feedback, Impression
 from streammetrics.metrics import Scorer
+from streammetrics.users import User
 from tests.machine import Machine, counts_of, engine_of
 from tests.oracle import Arrival, Result, Settings, Tally, judge
 from tests.strategies import Case, batches, cases, interleavings, tiny_session_cases
@@ -259,6 +260,41 @@ def test_a_user_is_let_go_only_once_he_is_saved() -> None:
     machine.prepare()
     machine.engine.drop(machine.state, ["u"])
     assert [*machine.state.users] == []
+
+
+def test_who_was_saved_again_stays_longer_than_who_was_not() -> None:
+    machine = Machine(engine_of(ONE_INPUT), ONE_INPUT)
+    engine, state = machine.engine, machine.state
+
+    def save(*users: str) -> None:
+        for number, user in enumerate(users):
+            state.users.setdefault(user, User()).session_at(number, machine.engine.rules.join, [])
+            state.dirty[user] = state.users[user]
+        engine.save(state)
+
+    save(*"abcdef")
+    engine.forget(state, 5)  # all were saved just now: the first four get their second chance
+    assert "".join(state.users) == "efabcd"
+    save("b")
+    engine.forget(state, 4)  # e and f get theirs; a and c were not saved since
+    assert "".join(state.users) == "defb"
+    save("d", "e", "f")
+    state.dirty["b"] = state.users["b"]
+    for _ in range(2):
+        engine.forget(state, 0)
+    assert "".join(state.users) == "b"
+
+
+@given(st.lists(st.tuples(st.sets(st.integers(0, 30), max_size=8)), max_size=60), st.integers(0, 12))
+def test_users_are_let_go_down_to_about_the_number_that_may_stay(saves: list[tuple[set[int]]], users_max: int) -> None:
+    machine = Machine(engine_of(ONE_INPUT), ONE_INPUT)
+    for (users,) in saves:
+        for user in map(str, users):
+            machine.state.users.setdefault(user, User()).session_at(0, machine.engine.rules.join, [])
+            machine.state.dirty[user] = machine.state.users[user]
+        machine.engine.save(machine.state)
+        machine.engine.forget(machine.state, users_max)
+        assert len(machine.state.users) <= users_max + 8 + 8  # those of this save, and of the one before
 
 
 def test_state_of_other_topics_is_refused_though_they_are_as_many() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import numpy as np
 from hypothesis import given
@@ -16,7 +16,7 @@ HITS = st.dictionaries(st.integers(0, 2), st.sampled_from((1, 0.5)), max_size=2)
 
 
 def list_of(ts: int, identity: str, labels: tuple[tuple[str, str], ...], items: int, hits: dict[int, float]) -> FinalList:
-    return FinalList(ts, identity, labels, items, hits, (), 0)
+    return FinalList(ts, identity, labels, items, tuple(chain.from_iterable(hits.items())), (), 0)
 
 
 shown_lists = st.builds(list_of, st.integers(0, 4), st.sampled_from("abcd"), st.sampled_from(LABELS), st.integers(3, 4), HITS)
@@ -38,7 +38,7 @@ def test_every_user_has_his_lists_in_order_in_runs_of_the_same_experiments(of_us
         count += len(lists)
     assert found.times == [shown.ts for shown in found.lists]
     for shown, shape in zip(found.lists, found.shape_of.tolist(), strict=True):
-        assert found.shapes[shape] == (shown.length, *shown.hits.items())
+        assert found.shapes[shape] == (shown.length, *shown.hits)
     assert len(set(found.shapes)) == len(found.shapes)
 
 

@@ -311,7 +311,7 @@ def test_where_users_are_not_counted_nothing_is_kept_of_them_and_no_window_is_sh
 
 def test_without_hit_rate_users_are_counted_and_no_hits() -> None:
     layout = ReachLayout(Scorer(["ndcg@10"]))
-    assert (layout.kinds, layout.cutoffs, layout.level({0: 3})) == (1, [], 0)
+    assert (layout.kinds, layout.cutoffs, layout.level((0, 3))) == (1, [], 0)
     engine = Engine(engine_of(SETTINGS, reach=ReachRules(panes=10)).rules, Scorer(["ndcg@10"], items_max=1_000, grade_max=10))
     machine = Machine(engine, SETTINGS)
     take(machine, shown("u", START_MS), clicked("u", START_MS + 1), shown("v", START_MS + 5), shown("clock", START_MS + 900))
@@ -360,7 +360,7 @@ def reached(lists: list[tuple[str, int, int | None]], cuts: list[int]) -> Reache
 
 
 def list_of(pane: int, place: int | None) -> FinalList:
-    return FinalList(10 * pane + 5, "w", (("ranker", "ab"[pane % 2]),), 4, {} if place is None else {place: 1}, (), 0)
+    return FinalList(10 * pane + 5, "w", (("ranker", "ab"[pane % 2]),), 4, () if place is None else (place, 1), (), 0)
 
 
 @given(looks, st.lists(st.integers(0, 12), max_size=6))
@@ -387,7 +387,7 @@ def test_what_the_next_owner_of_a_task_has_written_already_does_not_stop_the_for
     """He reads a user's presence that is ahead of his own lists; his commit will be refused, and until then he must live."""
     machine = machine_of()
     assert machine.engine.reach is not None
-    lists = FinalLists([[FinalList(at, "w", (), 1, {}, (), 0) for at in (1_250, 2_150)]])
+    lists = FinalLists([[FinalList(at, "w", (), 1, (), (), 0) for at in (1_250, 2_150)]])
     looked = PresenceRound(machine.engine.reach, panes_max=10, pane_ms=100, first=0, lists=lists)
     mine = looked.read([("", "", 20, b"\xff" * 8)], oldest_open=12)
     looked.enter(mine, lists.runs[0])

@@ -15,7 +15,7 @@ HIGHEST = TallyLayout(Scorer(["dcg@1"], Spec(gain="exp2"), grade_max=18), moment
 
 def shown(number: int, pane: int, variant: str) -> ShownList:
     facts = Facts(f"r{number}", pane * 60_000, ("a",), (("ranker", variant),), (), (), 0)
-    return ShownList(facts, facts.ts, facts.items, {0: 18}, None)
+    return ShownList(facts, facts.ts, facts.items, (0, 18), None)
 
 
 @pytest.mark.parametrize("count", [1, 30_000])

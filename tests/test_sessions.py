@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from streammetrics.events.model import Impression
-from streammetrics.sessions import JoinRules, Session, StoredFeedback
+from streammetrics.sessions import JoinRules, Session, StoredFeedback, hits_of
 
 RULES = JoinRules(gap_ms=7, attribution_ms=5, session_events_max=4, lists_open_max=2, items_max=3)
 
@@ -35,7 +35,7 @@ def fates(session: Session) -> Counter[tuple[str, int]]:
 
 
 def hits(session: Session, identity: str) -> dict[int, float]:
-    return dict(session.lists[identity].hits or {})
+    return {int(position): grade for position, grade in hits_of(session.lists[identity].hits or ())}
 
 
 def test_feedback_without_an_id_answers_the_latest_list_at_or_before_it_that_shows_the_item() -> None:

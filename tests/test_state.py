@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streammetrics.errors import StateError
-from streammetrics.sessions import JoinRules
+from streammetrics.sessions import JoinRules, hits_of
 from streammetrics.state import (
     VERSION,
     decode_control,
@@ -35,7 +35,7 @@ def facts_of(user: User) -> list[object]:
             session.first,
             session.last,
             session.size,
-            {identity: (shown.facts, dict(shown.hits or {})) for identity, shown in session.lists.items()},
+            {identity: (shown.facts, dict(hits_of(shown.hits or ()))) for identity, shown in session.lists.items()},
             session.feedback,
             session.parts,
             session.orphans,

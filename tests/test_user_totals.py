@@ -18,7 +18,7 @@ BOTH: Labels = (("layout", "x"), ("ranker", "a"))
 
 
 def list_of(ts: int, labels: Labels, grade: float = 1) -> FinalList:
-    return FinalList(ts, f"{ts}", labels, 1, {0: grade}, (), 0)
+    return FinalList(ts, f"{ts}", labels, 1, (0, grade), (), 0)
 
 
 def entered(layout: UserLayout, of_users: list[list[FinalList]]) -> tuple[TaskState, list[UserRecord]]:
