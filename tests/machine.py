@@ -145,7 +145,7 @@ class Machine:
     def committed(self) -> None:
         self._seq += 1
         self._saved_position, self._saved_finals, self._saved_idle = self.position, len(self.finals), self._idle
-        self.engine.drop(self.state, list(self.state.users))
+        self.engine.forget(self.state, 0)
 
     def finish(self, flush: bool) -> None:
         """End the input, and close what is due until nothing is."""

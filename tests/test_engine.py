@@ -280,8 +280,7 @@ def test_who_was_saved_again_stays_longer_than_who_was_not() -> None:
     assert "".join(state.users) == "defb"
     save("d", "e", "f")
     state.dirty["b"] = state.users["b"]
-    for _ in range(2):
-        engine.forget(state, 0)
+    engine.forget(state, 0)
     assert "".join(state.users) == "b"
 
 

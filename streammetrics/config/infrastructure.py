@@ -208,7 +208,12 @@ class WorkerSettings(Section):
         65_536,
         536_870_912,
     )
-    cached_users_max: Whole = whole(200_000, "Most users kept in memory; the longest unused go first.", 1, 100_000_000)
+    cached_users_max: Whole = whole(
+        200_000,
+        "About how many users are kept in memory, for a few commits an eighth more; who was not saved for long goes first.",
+        1,
+        100_000_000,
+    )
     cached_bytes_max: Whole = whole(
         268_435_456,
         "Most bytes of stored state of the large users (4 KiB and more) kept in memory, where they take four times as much; the longest"
