@@ -17,9 +17,11 @@ pack = _encoder.encode
 pack_into = _encoder.encode_into
 """One value as MessagePack, written into a bytearray from an index on; -1: after what it holds."""
 
+_SHORT_HEADS = [bytes((0x90 | count,)) for count in range(1 << 4)]
+
 
 def array_head(count: int) -> bytes:
-    """What makes an array of the so many packed values that follow it.
+    """What makes an array of the packed values that follow it, so many.
 
     >>> values = array_head(3) + pack("a") + pack(7) + pack("b")
     >>> msgspec.msgpack.decode(values), msgspec.msgpack.decode(array_head(20) + 20 * pack(7)) == 20 * [7]
@@ -30,9 +32,6 @@ def array_head(count: int) -> bytes:
     if count < 1 << 16:
         return b"\xdc" + count.to_bytes(2)
     return b"\xdd" + count.to_bytes(4)
-
-
-_SHORT_HEADS = [bytes((0x90 | count,)) for count in range(1 << 4)]
 
 
 def values_of(array: bytes, count: int) -> bytes:
@@ -46,7 +45,7 @@ def values_of(array: bytes, count: int) -> bytes:
 
 def packed(values: Iterable[Any]) -> bytearray:
     """Values, packed one after the other."""
-    pieces = bytearray()
+    whole = bytearray()
     for value in values:
-        pack_into(value, pieces, -1)
-    return pieces
+        pack_into(value, whole, -1)
+    return whole

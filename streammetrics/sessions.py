@@ -386,8 +386,9 @@ def _grade(shown: ShownList, position: int, grade: float, touched: Touched) -> N
     """An item's grade is the maximum over its matched feedback."""
     hits = shown.hits
     assert hits is not None
-    if position in hits[::2]:
-        at = 2 * hits[::2].index(position) + 1
+    places = hits[::2]
+    if position in places:
+        at = 2 * places.index(position) + 1
         if grade <= hits[at]:
             return
         graded = (*hits[:at], grade, *hits[at + 1 :])

@@ -115,6 +115,9 @@ class Control(msgspec.Struct, kw_only=True, array_like=True):
 _decode_control = msgspec.json.Decoder(Control).decode
 
 
+_USER_HEAD, _SESSION_HEAD, _NO_PARTS = array_head(3) + pack(VERSION), array_head(6), array_head(0)
+
+
 def encode_user(user: User) -> bytes:
     """One user's open sessions; hits are left out because they follow from the rest."""
     pieces: list[bytes | bytearray] = [_USER_HEAD, pack(user.entered), array_head(len(user.sessions))]
@@ -124,9 +127,6 @@ def encode_user(user: User) -> bytes:
         pieces += session.packed_feedback()
         pieces.append(pack([(identity, *parts) for identity, parts in session.parts.items()]) if session.parts else _NO_PARTS)
     return b"".join(pieces)
-
-
-_USER_HEAD, _SESSION_HEAD, _NO_PARTS = array_head(3) + pack(VERSION), array_head(6), array_head(0)
 
 
 def decode_user(stored: bytes, rules: JoinRules, misplaced: bool = False) -> User:
