@@ -38,6 +38,23 @@ def hits(session: Session, identity: str) -> dict[int, float]:
     return {int(position): grade for position, grade in hits_of(session.lists[identity].hits or ())}
 
 
+@pytest.mark.parametrize(
+    ("answers", "earned"),
+    [
+        ([("a", 1), ("a", 3), ("a", 2)], {0: 3}),
+        ([("c", 1), ("b", 2), ("b", 5), ("a", 2)], {2: 1, 1: 5, 0: 2}),  # a grade is no position, and a position no grade
+        ([("b", 0), ("a", 0.5)], {0: 0.5}),
+    ],
+)
+def test_an_item_has_the_greatest_of_its_grades(answers: list[tuple[str, float]], earned: dict[int, float]) -> None:
+    session = shown(("x", 1, ("a", "b", "c")))
+    for item, grade in answers:
+        session.add_feedback(StoredFeedback(2, "x", item, "click", grade, 0), RULES.attribution_ms, [])
+    assert hits(session, "x") == earned
+    session.rejoin(RULES.attribution_ms, [])
+    assert hits(session, "x") == earned
+
+
 def test_feedback_without_an_id_answers_the_latest_list_at_or_before_it_that_shows_the_item() -> None:
     session = shown(("x", 1, ("a", "b")), ("y", 3, ("a",)), ("z", 3, ("a",)), ("later", 4, ("a",)))
     answer(session, 3, "a")
