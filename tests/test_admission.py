@@ -56,6 +56,29 @@ def test_variants_beyond_the_limit_leave_room_for_the_labels_of_others() -> None
     assert told == ["", "too_many_variants", "too_many_variants", ""]
 
 
+def test_a_session_that_a_limit_has_closed_is_written_though_the_list_is_refused() -> None:
+    rules = EngineRules(
+        topics=("i",),
+        grades=GRADES,
+        join=JoinRules(lists_open_max=1, gap_ms=5),
+        lateness_ms=0,
+        out_of_orderness_ms=0,
+        experiments=ExperimentRules(variants_max=1),
+    )
+    engine = Engine(rules, SCORER)
+    state = engine.open(None, {}, ())
+    told = []
+    for ts, variant in ((0, "a"), (100, "b")):
+        batch = Arrived(0, [(ts, -1, (Impression(f"r{ts}", "u", ts, ("i",), (("e", variant),)),))], ts + 1)
+        engine.take(state, engine.needs(state, batch), {})
+        refused = [each.reason for each in engine.step(state, batch).refused]
+        engine.take(state, engine.needs(state, None), {})
+        changes = engine.save(state).changes
+        told.append((refused, [*changes.users], [*changes.users_gone]))
+    assert told == [([], ["u"], []), (["too_many_variants"], [], ["u"])]
+    assert state.users == {}
+
+
 def test_fragments_of_one_list_hold_no_more_items_than_ten_lists_may() -> None:
     rules = EngineRules(topics=("i",), grades=GRADES, join=JoinRules(items_max=2, gap_ms=100))
     shown = [Impression("x", "u", ts, ("a", f"i{ts}"), positions=(0, ts + 1)) for ts in range(12)]
