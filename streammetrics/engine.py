@@ -40,7 +40,8 @@ from streammetrics.users import User
 from streammetrics.windows import Group, Pane, add_to, groups_of
 
 PASSED_OVER: Final = 4
-"""How many users `forget` looks at for each one that is too many: no call takes long, even when all were saved lately."""
+"""How many users `forget` looks at for each one that is too many. No call takes long, even when all were saved lately; and less than a third
+of those who may stay are left beside them, for with so many it looks at all."""
 
 
 class Needs(NamedTuple):
@@ -214,7 +215,7 @@ class Engine:
         return Save(changed, finals)
 
     def forget(self, state: TaskState, users_max: int) -> None:
-        """Let go of users, down to a number or towards it; those not yet saved stay.
+        """Let go of users, down to a number, or to less than 4/3 of it for now; those not yet saved stay.
 
         By second chance: from the one who came first, each goes, or to the end if he was saved since he was last passed over. The more
         there are too many, the more are passed over at once, all of them twice in the end; what is left goes the next time.

@@ -221,8 +221,6 @@ class Session:
     def absorb(self, other: Session, rules: JoinRules, touched: Touched) -> Duplicates:
         """Take in a session that a bridge has joined to this one; the bridge itself comes afterwards."""
         self.first, self.last, self.size = min(self.first, other.first), max(self.last, other.last), self.size + other.size
-        for feedback in other.feedback:
-            self._note(feedback)
         self._packed_feedback += other._packed_feedback
         self._feedbacks += other._feedbacks
         self._item_index = self._packed_lists = None

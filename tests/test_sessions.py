@@ -20,11 +20,11 @@ def shown(*lists: tuple[str, int, tuple[str, ...]]) -> Session:
     return session
 
 
-def answer(session: Session, ts: int, item: str, identity: str | None = None) -> str:
-    """The fate of one more feedback, whether it repeats another or not."""
+def answer(session: Session, ts: int, item: str, identity: str | None = None, action: str = "click") -> str:
+    """The one fate of one more feedback."""
     before = fates(session)
-    session.add_feedback(StoredFeedback(ts, identity, item, "click", 1, 0), RULES.attribution_ms, [])
-    (reason,) = {reason for reason, _ in fates(session) - before} - {"repeated"}
+    session.add_feedback(StoredFeedback(ts, identity, item, action, 1, 0), RULES.attribution_ms, [])
+    ((reason, _),) = fates(session) - before
     return reason
 
 
@@ -150,4 +150,4 @@ def test_a_copy_costs_no_look_at_the_items_of_other_lists(positions: tuple[int, 
     assert answer(session, 5, "a") == "matched"
     looks = item.looks
     session.add_impression(Impression("x" if positions is None else "z", "u", 2, ("a",), positions=positions), 0, RULES, [])
-    assert (answer(session, 5, "a"), item.looks) == ("matched", looks)
+    assert (answer(session, 5, "a", action="watch"), item.looks) == ("matched", looks)

@@ -210,7 +210,7 @@ class WorkerSettings(Section):
     )
     cached_users_max: Whole = whole(
         200_000,
-        "About how many users are kept in memory, for a few commits an eighth more; who was not saved for long goes first.",
+        "About how many users are kept in memory, for a few commits up to a third more; who was not saved for long goes first.",
         1,
         100_000_000,
     )
