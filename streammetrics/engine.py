@@ -40,8 +40,8 @@ from streammetrics.users import User
 from streammetrics.windows import Group, Pane, add_to, groups_of
 
 PASSED_OVER: Final = 4
-"""How many users `forget` looks at for each one that is too many. No call takes long, even when all were saved lately; and less than a third
-of those who may stay are left beside them, for with so many it looks at all."""
+"""How many users `forget` looks at for each one that is too many. No call takes long, even when all were saved lately; and less than
+a third of those who may stay are left beside them, for with so many it looks at all."""
 
 
 class Needs(NamedTuple):
