@@ -172,8 +172,6 @@ def test_users_are_read_a_few_at_a_time_where_nobody_knows_how_large_they_ever_w
 
 @pytest.mark.parametrize("end", ["restart", "kill"])
 def test_state_and_number_outlive_a_restart(store: RedisStore, redis_server: RedisServer, end: str) -> None:
-    with redis_server.client() as client:
-        client.config_set("appendfsync", "always")  # with everysec Redis may answer before it writes, while its disk is slow
     owner = Owner(store, 0)
     last = owner.next(users={"a": b"1"}, due={"a": 1}, panes={0: b"p"})
     assert store.commit(last) is Outcome.WRITTEN
@@ -480,7 +478,7 @@ def test_another_layout_of_the_keys_is_refused_with_the_way_out(store: RedisStor
 def test_the_facts_of_a_server_fit_for_state(store: RedisStore) -> None:
     facts = store.facts()
     assert (facts.mode, facts.role, facts.maxmemory_policy, facts.appendonly, facts.appendfsync, facts.save) == (
-        "standalone", "master", "noeviction", "yes", "everysec", "",
+        "standalone", "master", "noeviction", "yes", "always", "",
     )  # fmt: skip
     assert facts.used_memory is not None
     assert facts.used_memory > 0

@@ -53,7 +53,11 @@ class Guard:
 
 
 class RedisServer(Server):
-    """One redis-server. With `append_only` its data outlive `kill` and `restart`; `settings` are lines of redis.conf."""
+    """One redis-server; `settings` are lines of redis.conf.
+
+    With `append_only` its data outlive `kill` and `restart`: a write is on the disk before it is answered. With `everysec`, which is
+    what is deployed, Redis puts writes off for up to two seconds while its disk is slow, answers them, and loses them when killed.
+    """
 
     name = "redis"
     not_ready = (NotReadyError, OSError, redis.RedisError)
@@ -75,6 +79,7 @@ class RedisServer(Server):
             "port": str(self.port),
             "save": "",
             "appendonly": "yes" if append_only else "no",
+            "appendfsync": "always",
             "maxmemory-policy": "noeviction",
             **({"cluster-enabled": "yes", "cluster-node-timeout": "1500"} if cluster else {"databases": str(DATABASES)}),
             **(guard.settings(self.port) if guard else {}),
