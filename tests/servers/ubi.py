@@ -9,85 +9,84 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from kafka import KafkaProducer
 
 from tests.servers.kafka import KafkaBroker
-from tests.servers.process import free_port, wait_until
+from tests.servers.process import HOST, NotReadyError, Server, free_port
 from tests.servers.redis import RedisServer
 
 CONFIG = Path(__file__).parents[2] / "deploy" / "ubi.toml"
 PARTITIONS = 4
 
 
-def send(bootstrap: str, topic: str, lines: list[bytes]) -> int:
-    """Send each UBI document as one record, keyed by client_id; lines that are no documents (bulk actions) stay behind."""
+def documents(file: Path) -> list[tuple[str, bytes]]:
+    """Each UBI document with its client_id, without the lines that are none (bulk actions). Raises ValueError for what is no such file."""
+    found = []
+    for number, line in enumerate(file.read_bytes().splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            document = json.loads(line)
+        except ValueError as error:
+            allowed = "allowed is one JSON object a line (a web page that shows the file is not the file)"
+            raise ValueError(f"line {number} is not JSON ({error}); {allowed}") from error
+        if isinstance(document, dict) and "client_id" in document:
+            found.append((str(document["client_id"]), line))
+    if not found:
+        raise ValueError("none of its lines is a UBI document, which is a JSON object with a client_id")
+    return found
+
+
+def send(bootstrap: str, topic: str, records: Sequence[tuple[str, bytes]]) -> None:
     producer = KafkaProducer(bootstrap_servers=bootstrap, acks="all", linger_ms=20)
-    sent = 0
-    for line in lines:
-        document = json.loads(line)
-        if "client_id" in document:
-            producer.send(topic, key=str(document["client_id"]).encode(), value=line)
-            sent += 1
+    for key, value in records:
+        producer.send(topic, key=key.encode(), value=value)
     producer.flush()
     producer.close()
-    return sent
 
 
-@contextmanager
-def running(*settings: str, port: int) -> Iterator[str]:
-    """A real `streammetrics run`; gives its address, and stops it as an operator would."""
-    words = [word for setting in settings for word in ("--set", setting)]
-    command = [sys.executable, "-m", "streammetrics", "run", "--config", str(CONFIG), "--port", str(port), *words]
-    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
-        try:
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            process.terminate()
-            process.wait(30)
+class Run(Server):
+    """A real `streammetrics run`, ready once it has taken so many records and has no session open; `report` is what it says then."""
 
+    name = "streammetrics"
+    ready_seconds = 120
 
-def fetch(url: str) -> bytes:
-    try:
-        with urllib.request.urlopen(url, timeout=5) as answer:
+    def __init__(self, records: int, *settings: str) -> None:
+        super().__init__()
+        self.records, self.settings = records, settings
+        self.port = free_port()
+        self.report: dict[str, Any] = {}
+
+    def command(self) -> Sequence[str | Path]:
+        words = [word for setting in self.settings for word in ("--set", setting)]
+        return [sys.executable, "-m", "streammetrics", "run", "--config", CONFIG, "--port", str(self.port), *words]
+
+    def fetch(self, path: str) -> str:
+        with urllib.request.urlopen(f"http://{HOST}:{self.port}{path}", timeout=5) as answer:
             body: bytes = answer.read()
-            return body
-    except OSError:
-        return b""
+        return body.decode()
+
+    def check_ready(self) -> None:
+        self.report = json.loads(self.fetch("/api/report"))
+        taken = sum(each["offset"] or 0 for each in self.report["inputs"])
+        if taken != self.records or self.report["sessions_open"]:
+            raise NotReadyError(f"{taken:,} of {self.records:,} records taken, {self.report['sessions_open']:,} sessions open")
 
 
-def closed_report(address: str, records: int) -> dict[str, Any] | None:
-    """The report once every record was taken and no session is open."""
-    text = fetch(f"{address}/api/report")
-    report = json.loads(text) if text else {}
-    taken = sum(each["offset"] or 0 for each in report.get("inputs", []))
-    return report if taken == records and report.get("sessions_open") == 0 else None
-
-
-def walk(file: Path) -> None:
-    lines = [line for line in file.read_bytes().splitlines() if line]
+def walk(records: Sequence[tuple[str, bytes]]) -> None:
     with KafkaBroker() as broker, RedisServer() as redis:
         broker.create_topic("ubi", PARTITIONS)
         broker.create_topic("ubi-dead-letters", 1)
-        sent = send(broker.bootstrap, "ubi", lines)
-        print(f"Kafka {broker.bootstrap}: {sent:,} records in topic ubi; Redis {redis.url}")
-        with running(f"kafka.bootstrap_servers={broker.bootstrap}", f"redis.url={redis.url}", port=free_port()) as address:
-            found: list[dict[str, Any]] = []
-
-            def closed() -> bool:
-                report = closed_report(address, sent)
-                found.extend([report] if report else [])
-                return bool(report)
-
-            wait_until(closed, what="every session has closed", deadline_seconds=120)
-            show(found[0], fetch(f"{address}/metrics").decode())
+        send(broker.bootstrap, "ubi", records)
+        print(f"Kafka {broker.bootstrap}: {len(records):,} records in topic ubi; Redis {redis.url}")
+        with Run(len(records), f"kafka.bootstrap_servers={broker.bootstrap}", f"redis.url={redis.url}") as run:
+            show(run.report, run.fetch("/metrics"))
 
 
 def show(report: dict[str, Any], metrics: str) -> None:
@@ -100,12 +99,16 @@ def show(report: dict[str, Any], metrics: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser("python -m tests.servers.ubi", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", type=Path, help="NDJSON of UBI documents, with or without bulk action lines between them")
     arguments = parser.parse_args()
-    if not arguments.file.is_file():
-        parser.error(f"{arguments.file} is not a file")
-    walk(arguments.file)
+    try:
+        records = documents(arguments.file)
+    except OSError as error:
+        parser.error(str(error))
+    except ValueError as error:
+        parser.error(f"{arguments.file}: {error}")
+    walk(records)
 
 
 if __name__ == "__main__":
