@@ -817,7 +817,18 @@ def test_panes_are_kept_for_the_longest_window_at_least():
 def test_the_number_of_kept_panes_is_limited():
     most = PANES_MAX * 60_000
     assert by_flags({"windows.retention_ms": most}).settings.windows.retention_ms == most
-    assert problem_of(windows__retention_ms=most + 1).key == "windows.retention_ms"
+    problem = problem_of(windows__retention_ms=most + 1)
+    assert problem.key == "windows.retention_ms"
+    assert problem.allowed.endswith("set windows.pane_ms to at least 60001")
+
+
+def test_windows_that_keep_too_many_panes_are_told_by_their_own_name_where_nobody_said_how_long():
+    most = f"{PANES_MAX * 1_000 - 86_400_000}ms"
+    assert by_flags({"windows.windows": most, "windows.pane_ms": 1_000}).settings.windows.retention_ms == PANES_MAX * 1_000
+    problem = problem_of(windows__windows=["25h"], windows__pane_ms=1_000)
+    assert (problem.key, problem.value) == ("windows.windows", '["25h"]')
+    assert "for the longest and a day, 176400000 ms" in problem.allowed
+    assert problem.allowed.endswith("set windows.pane_ms to at least 1764")
 
 
 # --------------------------------------------------------------------------------------------------- warnings
