@@ -126,9 +126,9 @@ def replay(
 ) -> None:
     """Compute the same numbers from NDJSON files, without Kafka, Redis or a clock.
 
-    A file may be gzipped, whatever its name; - is standard input. Each file is one input; files are read in step by event time, and
-    their order does not change a number. An event is late by the newest one of its own file; lines have no time of their own, so
-    that none is refused as dated in the future.
+    A file may be gzipped, whatever its name, and one named .gz must be; - is standard input. Each file is one input; files are read in
+    step by event time, and their order does not change a number. An event is late by the newest one of its own file; lines have no time
+    of their own, so that none is refused as dated in the future.
 
     \b
     Examples:
@@ -190,7 +190,7 @@ def report(
     "--out",
     type=click.Path(path_type=Path, allow_dash=True),
     multiple=True,
-    help="Write events here, - for standard output; twice: impressions, then feedback.",
+    help="Write events here, gzipped if the name ends with .gz; - for standard output. Twice: impressions, then feedback.",
 )
 @click.option("--kafka", is_flag=True, help="Send events to kafka.topics: impressions to the first, feedback to the last.")
 @click.option("--events", type=click.IntRange(1, RECORDS_MAX), help="Stop after this many records.")

@@ -129,10 +129,11 @@ class Lines:
 
 
 class FileSource:
-    """The `Source` of a replay; see `streammetrics.ports`. `paths` are NDJSON files (gzip too, known by its first bytes) or `-` for stdin.
+    """The `Source` of a replay; see `streammetrics.ports`. `paths` are NDJSON files or `-` for stdin.
 
-    Raises ConfigError, with all problems at once, for files that are missing, unreadable, folders, or named twice. A poll
-    reads a chunk of one input: the first that is not exhausted of those the service prefers, else each in turn.
+    A file may be gzipped, which its first bytes tell; one named .gz must be. Raises ConfigError, with all problems at once, for files
+    that are missing, unreadable, folders, or named twice. A poll reads a chunk of one input: the first that is not exhausted of those
+    the service prefers, else each in turn.
 
     >>> import tempfile
     >>> with tempfile.NamedTemporaryFile() as file:

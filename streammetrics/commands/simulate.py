@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import sys
 import threading
 import time
@@ -10,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO, Protocol, cast
 
 from rich.progress import TaskProgressColumn, TextColumn, TimeElapsedColumn
 
@@ -104,9 +105,22 @@ class FileSink:
 
 
 @contextmanager
+def _opened(path: Path) -> Iterator[IO[bytes]]:
+    if path == STDOUT:
+        yield standard_output().buffer
+        return
+    with WrittenWhole("--out", path) as file:
+        if path.suffix != ".gz":
+            yield file
+            return
+        with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:  # no name and no time in it: equal events are equal bytes
+            yield cast(IO[bytes], packed)
+
+
+@contextmanager
 def _to_files(paths: tuple[Path, ...]) -> Iterator[Sink]:
     with ExitStack() as stack:
-        files = [standard_output().buffer if path == STDOUT else stack.enter_context(WrittenWhole("--out", path)) for path in paths]
+        files = [stack.enter_context(_opened(path)) for path in paths]
         sink = FileSink(files)
         yield sink
         sink.flush()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import signal
 from collections import Counter
@@ -218,6 +219,14 @@ def test_a_file_that_cannot_be_written_is_named() -> None:
     done = called("simulate", "--out", "/no/such/folder/events", "--events", "1")
     assert done.returncode == 2
     assert "--out = /no/such/folder/events: cannot be written" in done.stderr
+
+
+def test_a_file_named_gz_is_gzipped_and_equal_events_are_equal_bytes(tmp_path: Path) -> None:
+    plain = simulated(tmp_path / "events", "--events", "2000")
+    packed = simulated(tmp_path / "events.gz", "--events", "2000")
+    assert gzip.decompress(packed) == plain
+    assert packed == simulated(tmp_path / "again.ndjson.gz", "--events", "2000")
+    assert called("replay", tmp_path / "events.gz").stdout == called("replay", tmp_path / "events").stdout
 
 
 def test_simulated_events_replay_without_a_complaint(tmp_path: Path) -> None:
