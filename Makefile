@@ -2,6 +2,7 @@
 
 PYTHON ?= python3
 PYTEST_FLAGS ?=
+DEMO_FLAGS ?=
 # Processes for the tests that need no server.
 WORKERS ?= auto
 # Processes for the integration tests, a file in one of them, each with servers of its own: much of their time is waiting. The files come
@@ -94,7 +95,7 @@ dashboards: setup ## write the Grafana dashboards anew from the table of series
 	@$(RUN) grafana.generate
 
 demo: setup ## simulated traffic through the whole engine: live numbers on the terminal and on /metrics
-	@$(VENV)/bin/streammetrics demo
+	@$(VENV)/bin/streammetrics demo $(DEMO_FLAGS)
 
 stack: setup servers ## Kafka, Redis, Prometheus, Alertmanager, workers and a steady A/B test on this machine, without containers
 	@$(RUN) tests.servers.stack_command up
