@@ -2,8 +2,8 @@
 
 Two arms that are the same (an A/A test) in four regimes of traffic and in five harder ones, looked at 400 times each; the share of
 experiments in which a rule is *ever* certain of a difference, for our rules and for the usual ones on the same data. And, with a true
-drop, how many users it takes to find it. Everything is drawn from a seed. Our boundaries and scales are the package's; moments are summed by
-numpy, and for one experiment in fifty they are compared with the package's own before anything is printed.
+drop, how many users it takes to find it. Everything is drawn from a seed. Our boundaries and scales are the package's; moments are summed
+by numpy, and for one experiment in fifty they are compared with the package's own before anything is printed.
 
 One regime goes through the product as well: events, engine, store, reports. What these reports said is compared with what numpy
 says of the same lists, look by look, before it is printed.

@@ -99,7 +99,8 @@ def show(report: dict[str, Any], metrics: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser("python -m tests.servers.ubi", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser("python -m tests.servers.ubi", description=__doc__, formatter_class=raw)
     parser.add_argument("file", type=Path, help="NDJSON of UBI documents, with or without bulk action lines between them")
     arguments = parser.parse_args()
     try:
