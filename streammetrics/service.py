@@ -185,11 +185,14 @@ class Worker:
         self.vitals.paused_inputs = sum(len(work.paused) for work in self.works.values())
 
     def _ahead(self, work: Work, state: TaskState) -> list[Input]:
-        """The inputs that wait for the slowest of those with records to read; one that has held no event yet is slower than all others."""
-        lagging = work.lagging(self.source.ends())
-        if not lagging:
+        """The inputs that wait for the slowest that is not idle; one that has held no event yet is slower than all others.
+
+        What the watermark has passed already waits for nobody: an input that comes back after a silence holds back nothing.
+        """
+        live = [watermark for index, watermark in enumerate(state.watermarks) if index not in work.idle]
+        if not live:
             return []
-        slowest = min(state.watermarks[index] for index in lagging)
+        slowest = max(min(live), state.watermark)
         return [
             origin for origin, watermark in zip(work.inputs, state.watermarks, strict=True) if watermark - slowest > self.rules.skew_ms_max
         ]

@@ -228,12 +228,8 @@ class Work:
 
     def is_behind(self, ends: Mapping[Input, int]) -> bool:
         """Whether records wait to be read, as far as the ends are known."""
-        return bool(self.lagging(ends))
-
-    def lagging(self, ends: Mapping[Input, int]) -> list[int]:
-        """The inputs, by topic index, of which records wait to be read, as far as their ends are known."""
         offsets = [] if self.state is None else self.state.offsets
-        return [index for index, offset in enumerate(offsets) if ends.get(self.inputs[index], 0) > (offset or 0)]
+        return any(ends.get(origin, 0) > (offset or 0) for origin, offset in zip(self.inputs, offsets, strict=False))
 
 
 def fitting(chunk: Chunk, weights: Weights, dirty: AbstractSet[str], users_max: int, bytes_max: int) -> tuple[Chunk | None, Chunk | None]:

@@ -17,6 +17,7 @@ from structlog.testing import capture_logs
 from streammetrics import service, task_runner
 from streammetrics.engine import Engine, Needs
 from streammetrics.errors import MalformedEvent, SourceError, StateError, StoreError
+from streammetrics.event_time import FOREVER, NEVER
 from streammetrics.events import EventLimits, native_decoder
 from streammetrics.events.model import Event, Feedback, Impression
 from streammetrics.experiment_lives import ExperimentRules
@@ -52,6 +53,8 @@ RULES = WorkerRules(
     commit_ms=3, commit_behind_ms=9, commit_users_max=3, commit_bytes_max=700, cached_users_max=6, idle_ms=None,
     out_of_orderness_ms=SETTINGS.out_of_orderness_ms, skew_ms_max=40, fenced_wait_seconds=0.02,
 )  # fmt: skip
+NEVER_AHEAD = FOREVER - NEVER
+"""A skew that no input ever exceeds, not even beside one that has held no event yet."""
 REACH = ReachRules(panes=max(SETTINGS.windows_ms) // SETTINGS.pane_ms)
 decode = native_decoder(EventLimits())
 
@@ -362,7 +365,7 @@ class Bench:
     def __init__(self, *, tasks: int = 1, records_max: int = 1_000, settings: Settings = SETTINGS, **rules: Any) -> None:
         self.settings = settings
         self.engine = engine_of(settings)
-        self.rules = replace(RULES, **rules)
+        self.rules = replace(RULES, **{"skew_ms_max": NEVER_AHEAD, **rules})
         self.clock = HandClock(START_MS)
         self.logs = Logs(settings.inputs, tasks)
         self.store = FaultyStore()
@@ -453,6 +456,7 @@ class Glancing(LogSource):
 
 class TestPacing:
     SKEW_MS = 40
+    IDLE_MS = 30
     RECORDS = 5
 
     @pytest.fixture
@@ -485,19 +489,39 @@ class TestPacing:
                 assert bench.ahead_ms() <= self.SKEW_MS + 10 * self.RECORDS
         assert_exact(bench.store, bench.logs, bench.engine)
 
-    def test_an_input_that_is_read_to_its_end_keeps_nobody_waiting(self) -> None:
-        bench = Bench(records_max=1, skew_ms_max=self.SKEW_MS)
-        bench.show(0, 1_000, 2_000)
+    def test_an_input_that_is_read_to_its_end_is_waited_for_until_it_is_idle(self) -> None:
+        """It holds back the watermark as long: a session would stay open for every user that the other one runs through."""
+        bench = Bench(records_max=1, skew_ms_max=self.SKEW_MS, idle_ms=self.IDLE_MS)
+        bench.show(0, 1_000, 2_000, 3_000)
         bench.click(0)
-        bench.turn(5)
-        assert bench.offsets == [3, 1]
+        bench.turn(10, seconds=self.IDLE_MS / 30_000)
+        assert bench.offsets == [2, 1]
+        assert bench.source.paused == {Input(SETTINGS.inputs[0], 0)}
+        bench.turn(10, seconds=self.IDLE_MS / 2_000)
+        assert bench.offsets == [4, 1]
+        assert not bench.source.paused
+        assert bench.watermark == 3_000 - SETTINGS.out_of_orderness_ms
+
+    def test_an_input_that_comes_back_behind_the_watermark_holds_back_nobody(self) -> None:
+        bench = Bench(records_max=1, skew_ms_max=self.SKEW_MS, idle_ms=self.IDLE_MS)
+        bench.show(0, 1_000)
+        bench.click(0)
+        bench.turn(10)
+        assert bench.offsets == [2, 1]
+        bench.click(5)
+        bench.turn()
+        assert bench.worker.works[0].idle == {0}
+        bench.show(1_000 + self.SKEW_MS)
+        bench.turn(2, seconds=self.IDLE_MS / 30_000)
+        assert bench.offsets == [3, 2]
+        assert not bench.source.paused
 
     def test_an_input_waits_for_a_backlog_that_has_held_no_event_yet(self) -> None:
         bench = Bench(records_max=self.RECORDS, skew_ms_max=self.SKEW_MS)
         bench.show(*range(0, 600, 10))
         for _ in range(600):
             bench.logs.append(Input(SETTINGS.inputs[1], 0), b"{")
-        bench.click(0)
+        bench.click(600)
         for _ in bench.turns_until(lambda: bench.offsets == [60, 601]):
             if bench.offsets and bench.offsets[1] != 601:
                 assert bench.offsets[0] == self.RECORDS
@@ -506,7 +530,7 @@ class TestPacing:
         assert_exact(bench.store, bench.logs, bench.engine)
 
     def test_inputs_that_have_held_no_event_yet_wait_for_nobody(self) -> None:
-        bench = Bench(records_max=1, skew_ms_max=self.SKEW_MS)
+        bench = Bench(records_max=1, skew_ms_max=self.SKEW_MS, idle_ms=self.IDLE_MS)
         for place in bench.logs.of:
             for _ in range(10):
                 bench.logs.append(place, b"{")
@@ -1285,7 +1309,7 @@ class TestPartOfTheStoreAway:
         logs = Logs(SETTINGS.inputs, 3)
         source = LogSource(logs, records_max=5)
         source.give(0, 1, 2)
-        worker = worker_over(engine, source, store, letters, RULES, clock)
+        worker = worker_over(engine, source, store, letters, replace(RULES, skew_ms_max=NEVER_AHEAD), clock)
 
         def carry_on(first: int) -> None:
             for number in range(first, first + 20):
