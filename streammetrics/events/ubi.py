@@ -12,9 +12,12 @@ What becomes of it:
 | document | `lists_from = "impressions"` | `lists_from = "hit_ids"` |
 |---|---|---|
 | event `impression` with an object | a fragment of one item: `query_id`, `object_id`, `position.ordinal` | no event |
-| query with `query_response_hit_ids` | no event | a whole list of them, also an empty one |
-| query without | no event | no event |
+| query with `query_response_hit_ids` | no event | a whole list of them |
+| query with none, or an empty array | no event | no event |
 | any other event | feedback | feedback |
+
+(A search back end may write several documents for what a user sees as one query, and only one of them with hits: the others ask for
+facets or suggestions. As a list without items the first of them would be the list of that `query_id`. Real traffic does so.)
 
 A feedback takes `action_name` as its action, `query_id` as its list (null or empty: none given) and
 `event_attributes.object.object_id` as its item. Without an object (a search, a page view) the item is NO_ITEM, which no
@@ -119,6 +122,8 @@ class _Reader:
         if self.settings.lists_from != "hit_ids" or self.top.get("query_response_hit_ids") is None:
             return None
         hits = self.top.array("query_response_hit_ids")
+        if not hits:
+            return None
         fields.check_count(len(hits), self.limits)
         items = tuple(self._shown(f"query_response_hit_ids[{index}]", raw) for index, raw in enumerate(hits))
         return self._impression(items, None)

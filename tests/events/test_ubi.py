@@ -129,11 +129,9 @@ def test_with_hit_ids_a_query_is_a_whole_list_and_an_impression_holds_no_event()
     assert only(sent(CLICKED), BY_HITS) == CLICK
 
 
-def test_with_hit_ids_no_hits_are_an_empty_list_and_no_hit_ids_are_no_event():
-    found = only(sent(QUERY, query_response_hit_ids=[]), BY_HITS)
-    assert isinstance(found, Impression)
-    assert (found.items, found.positions) == ((), None)
-    assert of(sent(QUERY, query_response_hit_ids=None), BY_HITS) == of(sent(QUERY, query_response_hit_ids=...), BY_HITS) == []
+@pytest.mark.parametrize("hits", [[], None, ...])
+def test_a_query_without_hits_is_no_event(hits: Any):
+    assert of(sent(QUERY, query_response_hit_ids=hits), BY_HITS) == []
 
 
 # Settings
