@@ -47,6 +47,7 @@ _MALFORMED = (
     "bad_label",
     "too_many_items",  # of fragments that are only too many together, not all can be read back
     "too_many_experiments",
+    "too_many_segments",
 )
 FATES: Final = (
     Fate("events", "read", "events"),

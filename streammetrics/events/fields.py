@@ -159,7 +159,7 @@ def read_segments(name: str, raw: msgspec.Raw, limits: EventLimits) -> Labels:
     values = read_labels(name, raw, limits, value_chars_min=0)
     if len(values) > limits.segments_max:
         rule = f"{name} has at most {limits.segments_max} entries, this one has {len(values)}"
-        raise malformed("bad_label", rule, None, "send only what is tallied or raise segments_max")
+        raise malformed("too_many_segments", rule, None, "send only what is tallied or raise segments_max")
     return sorted_labels(values)
 
 

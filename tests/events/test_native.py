@@ -291,7 +291,7 @@ def test_a_segment_may_be_empty():
         (IMPRESSION, {"items": ["i"] * 3}, {"items": ["i"] * 4}, "too_many_items"),
         (IMPRESSION, {"items": [{"id": "i"}] * 3}, {"items": [{"id": "i"}] * 4}, "too_many_items"),
         (IMPRESSION, {"experiments": {"a": "x", "b": "x"}}, {"experiments": {"a": "x", "b": "x", "c": "x"}}, "too_many_experiments"),
-        (IMPRESSION, {"segments": {"a": "x", "b": "x"}}, {"segments": {"a": "x", "b": "x", "c": "x"}}, "bad_label"),
+        (IMPRESSION, {"segments": {"a": "x", "b": "x"}}, {"segments": {"a": "x", "b": "x", "c": "x"}}, "too_many_segments"),
         (FEEDBACK, {"user_id": "\U0001f600" * 5}, {"user_id": "\U0001f600" * 6}, "bad_id"),
         (FEEDBACK, {"action": "watch"}, {"action": "watchy"}, "bad_label"),
     ],

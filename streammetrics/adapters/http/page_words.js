@@ -20,6 +20,7 @@ const REASONS = {
   bad_type: "neither impression nor feedback", missing_field: "a field is missing", bad_id: "an id is not usable",
   bad_ts: "time is not readable", bad_value: "its value is no number", bad_position: "its positions do not fit together",
   bad_label: "a label is not usable", too_many_items: "more items than the limit", too_many_experiments: "more experiments than the limit",
+  too_many_segments: "more segments than the limit",
   future: "dated in the future", late: "older than the allowed lateness", session_full: "its session has too many events",
   too_many_groups: "one group more than the limit", too_many_lists: "one open list more than the limit",
   too_many_variants: "one variant more than the limit", matched: "counts for a list", repeated: "said before",

@@ -452,7 +452,7 @@ class TestExperiments:
         assert {name for name, labels in samples(exposition) if "scope" in dict(labels)} == set()
 
     def test_what_exceeds_the_page_is_cut_from_its_measures_and_never_from_its_verdict(self, pipeline: Pipeline) -> None:
-        exposition = pipeline.exposition(series_max=110)
+        exposition = pipeline.exposition(series_max=112)
         exposition.show(with_experiments(pipeline.report(), ranker()))
         on_page = samples(exposition)
         assert value(on_page, "experiment_verdict", experiment="ranker", variant="", metric="", k="", scope="start") == -1
