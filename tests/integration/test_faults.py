@@ -177,11 +177,11 @@ def running(pipeline: Pipeline, count: int, **sections: Any) -> Iterator[list[Se
         yield services
 
 
-def test_twenty_kills_lose_nothing_and_count_nothing_twice(pipeline: Pipeline, redis_of_its_own: RedisServer) -> None:
-    """Twelve times one of two processes is killed and the other takes over, four times both are killed at once."""
+def test_two_dozen_kills_lose_nothing_and_count_nothing_twice(pipeline: Pipeline, redis_of_its_own: RedisServer) -> None:
+    """Twenty times one of two processes is killed and the other takes over, four times both are killed at once."""
     chance = Random(SEED)
     recoveries = []
-    fates = ["one"] * 12 + ["both"] * 4
+    fates = ["one"] * 20 + ["both"] * 4
     chance.shuffle(fates)
     with running(pipeline, 2) as services:
         with Stream(pipeline):
