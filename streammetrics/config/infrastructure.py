@@ -112,7 +112,9 @@ class KafkaSettings(Section):
     ssl_certfile: OptionalText = setting(None, "Our own certificate (PEM), where brokers ask for one.", _PATH)
     ssl_keyfile: OptionalText = setting(None, "The key of our own certificate (PEM).", _PATH)
     ssl_password: OptionalSecret = setting(None, "The password of that key.", "a text, or empty for none")
-    sasl_mechanism: Literal["", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = setting("", "How to log in, with a SASL_ protocol.")
+    sasl_mechanism: Literal["", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = setting(
+        "", "How to log in, with a SASL_ protocol. The others need a library or code of one's own."
+    )
     sasl_username: OptionalText = setting(None, "The user to log in as.", "a name, or empty for none")
     sasl_password: OptionalSecret = setting(None, "The password to log in with.", "a text, or empty for none")
 

@@ -50,7 +50,7 @@ _LIMITS = EventLimits()
 class EventSettings(Section):
     format: Literal["native", "ubi"] = setting("native", "Whose events: the native schema, or OpenSearch User Behavior Insights 1.3.")
     ubi_lists: Literal["impressions", "hit_ids"] = setting(
-        "impressions", "With ubi: lists from item-level impression events, or from the hit ids of a query's response."
+        "impressions", "With ubi: lists from item-level impression events, or from the hit ids of a query's response, where it has some."
     )
     ubi_user: Literal["client_id", "session_id", "user_id"] = setting("client_id", "With ubi: the field that says whose event it is.")
     ubi_experiment: OptionalText = setting(
@@ -85,7 +85,10 @@ class JoinSettings(Section):
         "How far an event may be dated after its record's own timestamp; beyond it is refused. Lines of a file have no timestamp.",
         unless=", or off",
     )
-    skew_ms_max: Whole = milliseconds(3_600_000, "How far an input may run ahead of its task's slowest in event time; then it is paused.")
+    skew_ms_max: Whole = milliseconds(
+        3_600_000,
+        "How far an input may run ahead of its task's slowest that is not idle, or of the watermark if that is later; then it is paused.",
+    )
     session_events_max: Whole = whole(2_000, "Most events of a session; then it is sealed, and further ones are counted.", 1, 1_000_000)
     lists_open_max: Whole = whole(1_000, "Most open lists of a user.", 1, 1_000_000)
     grades: Grades = setting(
