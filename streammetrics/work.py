@@ -228,8 +228,9 @@ class Work:
 
     def is_behind(self, ends: Mapping[Input, int]) -> bool:
         """Whether records wait to be read, as far as the ends are known."""
-        offsets = [] if self.state is None else self.state.offsets
-        return any(ends.get(origin, 0) > (offset or 0) for origin, offset in zip(self.inputs, offsets, strict=False))
+        return self.state is not None and any(
+            ends.get(origin, 0) > (offset or 0) for origin, offset in zip(self.inputs, self.state.offsets, strict=True)
+        )
 
 
 def fitting(chunk: Chunk, weights: Weights, dirty: AbstractSet[str], users_max: int, bytes_max: int) -> tuple[Chunk | None, Chunk | None]:

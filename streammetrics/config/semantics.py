@@ -168,12 +168,13 @@ class WindowSettings(Section):
             rule = f"must be at least the longest window in windows.windows, {longest_ms(self.windows)} ms"
             yield Clash(("windows.retention_ms", "windows.windows"), rule)
         if self.retention_ms > PANES_MAX * self.pane_ms:
-            keys = ("windows.retention_ms", "windows.windows", "windows.pane_ms")
-            kept, least_ms = f"{self.retention_ms} ms", -(-self.retention_ms // PANES_MAX)
-            if "retention_ms" not in self.model_fields_set:
-                keys, kept = (keys[1], keys[0], keys[2]), f"panes are kept for the longest and a day, {kept}, which"
-            most = f"must be at most {PANES_MAX} panes of windows.pane_ms = {self.pane_ms}"
-            yield Clash(keys, f"{kept} {most}; set windows.pane_ms to at least {least_ms}")
+            least_ms = -(-self.retention_ms // PANES_MAX)
+            rule = f"must be at most {PANES_MAX} panes of windows.pane_ms = {self.pane_ms}; set windows.pane_ms to at least {least_ms}"
+            if "retention_ms" in self.model_fields_set:
+                yield Clash(("windows.retention_ms", "windows.windows", "windows.pane_ms"), rule)
+            else:
+                rule = f"panes are kept for the longest and a day, {self.retention_ms} ms, which {rule}"
+                yield Clash(("windows.windows", "windows.retention_ms", "windows.pane_ms"), rule)
 
 
 def longest_ms(windows: tuple[Duration, ...]) -> int:

@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 import time
-import urllib.error
-import urllib.request
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -37,7 +34,8 @@ from tests.oracle import Arrival, Group, Result, Step, judge, parse_rules
 from tests.oracle import Settings as OracleSettings
 from tests.oracle.users import users_of_tasks
 from tests.servers.kafka import KafkaBroker
-from tests.servers.process import HOST, NotReadyError, Server, free_port, wait_until
+from tests.servers.process import wait_until
+from tests.servers.product import Product
 from tests.test_engine import row_of, scores_of
 from tests.test_reach import users_shown
 from tests.test_service import native
@@ -47,20 +45,13 @@ HOUR_MS = 3_600_000
 PATIENCE_SECONDS = 60.0
 
 
-class Answer(NamedTuple):
-    status: int
-    text: str
-
-
-class Service(Server):
-    """One `streammetrics run` process. Ready when /readyz says so; `launch` starts it without waiting."""
-
-    name = "streammetrics"
+class Service(Product):
+    """One `streammetrics run` process with a TOML file."""
 
     def __init__(self, settings: Mapping[str, Mapping[str, object]]) -> None:
         super().__init__()
-        self.port = free_port()
-        self.settings = {**settings, "http": {"port": self.port}}
+        self.settings = settings
+        self.flags = ("--config", self.config)
 
     @property
     def config(self) -> Path:
@@ -68,27 +59,6 @@ class Service(Server):
 
     def prepare(self) -> None:
         self.config.write_text(as_toml(self.settings), encoding="utf-8")
-
-    def command(self) -> Sequence[str | Path]:
-        return [sys.executable, "-m", "streammetrics", "run", "--config", self.config]
-
-    def check_ready(self) -> None:
-        answer = self.get("/readyz")
-        if answer.status != 200:
-            raise NotReadyError(answer.text)
-
-    def get(self, path: str) -> Answer:
-        """Raises OSError where nobody listens."""
-        try:
-            with urllib.request.urlopen(f"http://{HOST}:{self.port}{path}", timeout=10) as answer:
-                return Answer(answer.status, answer.read().decode())
-        except urllib.error.HTTPError as error:
-            with error:
-                return Answer(error.code, error.read().decode())
-
-    def report(self) -> dict[str, Any]:
-        answer = self.get("/api/report")
-        return dict(json.loads(answer.text)) if answer.status == 200 else {}
 
     def samples(self) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
         """Every sample of /metrics by name and sorted labels."""

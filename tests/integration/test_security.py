@@ -28,11 +28,12 @@ from streammetrics.vitals import Vitals
 from tests.adapters.pipeline import MINUTE_MS, START_MS, Now, served
 from tests.adapters.pipeline import Pipeline as EnginePipeline
 from tests.command_line import ROOT, environment, streammetrics
-from tests.integration.pipeline import PARTITIONS, Answer, Pipeline, Service, start_ms
+from tests.integration.pipeline import PARTITIONS, Pipeline, Service, start_ms
 from tests.integration.test_security_redis import with_passwords
 from tests.servers.certificates import Authority
 from tests.servers.kafka_secure import SecureKafkaBroker
 from tests.servers.process import HOST, wait_until
+from tests.servers.product import Answer
 from tests.servers.prometheus import PrometheusServer
 from tests.servers.redis import Guard, RedisServer
 from tests.test_service import native
@@ -65,20 +66,14 @@ class LockedService(Service):
 
     def __init__(self, settings: Mapping[str, Mapping[str, object]], cafile: Path) -> None:
         super().__init__(settings)
-        self.settings["http"] = {**settings["http"], "port": self.port}
-        self._context = ssl.create_default_context(cafile=str(cafile))
+        self.context = ssl.create_default_context(cafile=str(cafile))
         self.login: str | None = f"{USER}:{WORD}"
 
-    def get(self, path: str) -> Answer:
-        asked = urllib.request.Request(f"https://{HOST}:{self.port}{path}")
+    def request(self, path: str) -> urllib.request.Request:
+        request = super().request(path)
         if self.login is not None:
-            asked.add_header("Authorization", "Basic " + base64.b64encode(self.login.encode()).decode())
-        try:
-            with urllib.request.urlopen(asked, timeout=10, context=self._context) as answer:
-                return Answer(answer.status, answer.read().decode())
-        except urllib.error.HTTPError as error:
-            with error:
-                return Answer(error.code, error.read().decode())
+            request.add_header("Authorization", "Basic " + base64.b64encode(self.login.encode()).decode())
+        return request
 
 
 @dataclass(frozen=True, slots=True)

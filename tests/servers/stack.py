@@ -7,12 +7,8 @@ the command line, the tests of alerts are for proof; both use this.
 
 from __future__ import annotations
 
-import sys
-import urllib.error
-import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Self
 
 import yaml
@@ -23,7 +19,7 @@ from streammetrics.config import load, render_effective
 from tests.servers.alertmanager import AlertmanagerServer, Webhook
 from tests.servers.feeder import Feeder
 from tests.servers.kafka import KafkaBroker
-from tests.servers.process import HOST, NotReadyError, Server, free_port
+from tests.servers.product import Product, as_flags
 from tests.servers.prometheus import PrometheusServer
 from tests.servers.redis import RedisServer
 
@@ -67,33 +63,12 @@ def _outlasting(rules: str) -> str:
     return yaml.safe_dump(plain)
 
 
-class Product(Server):
-    """One `streammetrics run` of a role, on a port of its own. Ready when /readyz says so."""
+class Role(Product):
+    """A process of the product that has this one role."""
 
     def __init__(self, role: str, settings: Mapping[str, str]) -> None:
         self.name = f"streammetrics-{role}"
-        super().__init__()
-        self.port = free_port()
-        self._words = ["run", "--role", role, "--port", str(self.port)]
-        self._words += [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
-
-    @property
-    def target(self) -> str:
-        return f"{HOST}:{self.port}"
-
-    @property
-    def url(self) -> str:
-        return f"http://{self.target}/"
-
-    def command(self) -> Sequence[str | Path]:
-        return [sys.executable, "-m", "streammetrics", *self._words]
-
-    def check_ready(self) -> None:
-        try:
-            urllib.request.urlopen(f"{self.url}readyz", timeout=5).close()
-        except urllib.error.HTTPError as error:
-            with error:
-                raise NotReadyError(error.read().decode()) from error
+        super().__init__("--role", role, *as_flags(settings))
 
 
 class Stack:
@@ -106,7 +81,7 @@ class Stack:
         self._rules = {name: _outlasting(text) for name, text in files(Wishes(scale=scale, thresholds=thresholds or {})).items()}
         self._settings = {**SETTINGS, **(settings or {})}
         self._undo = ExitStack()
-        self.workers: list[Product] = []
+        self.workers: list[Role] = []
 
     def __enter__(self) -> Self:
         with self._undo as undo:
@@ -122,9 +97,9 @@ class Stack:
         self.broker.create_topic(DEAD_LETTERS)
         settings = self._settings = {"kafka.bootstrap_servers": self.broker.bootstrap, "redis.url": self.redis.url, **self._settings}
         for number in (1, 2):
-            self.workers.append(Product("worker", {**settings, "kafka.group_instance_id": f"worker-{number}"}))
+            self.workers.append(Role("worker", {**settings, "kafka.group_instance_id": f"worker-{number}"}))
             undo.callback(self.workers[-1].close)
-        self.exporter = Product("exporter", settings)
+        self.exporter = Role("exporter", settings)
         undo.callback(self.exporter.close)
         for process in self.processes:
             process.launch()
@@ -146,7 +121,7 @@ class Stack:
         return server
 
     @property
-    def processes(self) -> list[Product]:
+    def processes(self) -> list[Role]:
         return [*self.workers, self.exporter]
 
     def addresses(self) -> dict[str, str]:

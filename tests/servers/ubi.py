@@ -9,16 +9,15 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import sys
-import urllib.request
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from kafka import KafkaProducer
 
 from tests.servers.kafka import KafkaBroker
-from tests.servers.process import HOST, NotReadyError, Server, free_port
+from tests.servers.process import NotReadyError
+from tests.servers.product import Product, as_flags
 from tests.servers.redis import RedisServer
 
 CONFIG = Path(__file__).parents[2] / "deploy" / "ubi.toml"
@@ -51,32 +50,22 @@ def send(bootstrap: str, topic: str, records: Sequence[tuple[str, bytes]]) -> No
     producer.close()
 
 
-class Run(Server):
-    """A real `streammetrics run`, ready once it has taken so many records and has no session open; `report` is what it says then."""
+class Run(Product):
+    """A real `streammetrics run`, ready once it has taken so many records and has no session open."""
 
-    name = "streammetrics"
     ready_seconds = 120
 
-    def __init__(self, records: int, *settings: str) -> None:
-        super().__init__()
-        self.records, self.settings = records, settings
-        self.port = free_port()
-        self.report: dict[str, Any] = {}
-
-    def command(self) -> Sequence[str | Path]:
-        words = [word for setting in self.settings for word in ("--set", setting)]
-        return [sys.executable, "-m", "streammetrics", "run", "--config", CONFIG, "--port", str(self.port), *words]
-
-    def fetch(self, path: str) -> str:
-        with urllib.request.urlopen(f"http://{HOST}:{self.port}{path}", timeout=5) as answer:
-            body: bytes = answer.read()
-        return body.decode()
+    def __init__(self, records: int, settings: Mapping[str, str]) -> None:
+        super().__init__("--config", CONFIG, *as_flags(settings))
+        self.records = records
 
     def check_ready(self) -> None:
-        self.report = json.loads(self.fetch("/api/report"))
-        taken = sum(each["offset"] or 0 for each in self.report["inputs"])
-        if taken != self.records or self.report["sessions_open"]:
-            raise NotReadyError(f"{taken:,} of {self.records:,} records taken, {self.report['sessions_open']:,} sessions open")
+        report = self.report()
+        if not report:
+            raise NotReadyError("nothing is committed yet")
+        taken, open_now = sum(each["offset"] or 0 for each in report["inputs"]), report["sessions_open"]
+        if taken != self.records or open_now:
+            raise NotReadyError(f"{taken:,} of {self.records:,} records taken, {open_now:,} sessions open")
 
 
 def walk(records: Sequence[tuple[str, bytes]]) -> None:
@@ -85,8 +74,8 @@ def walk(records: Sequence[tuple[str, bytes]]) -> None:
         broker.create_topic("ubi-dead-letters", 1)
         send(broker.bootstrap, "ubi", records)
         print(f"Kafka {broker.bootstrap}: {len(records):,} records in topic ubi; Redis {redis.url}")
-        with Run(len(records), f"kafka.bootstrap_servers={broker.bootstrap}", f"redis.url={redis.url}") as run:
-            show(run.report, run.fetch("/metrics"))
+        with Run(len(records), {"kafka.bootstrap_servers": broker.bootstrap, "redis.url": redis.url}) as run:
+            show(run.report(), run.get("/metrics").text)
 
 
 def show(report: dict[str, Any], metrics: str) -> None:
