@@ -88,7 +88,15 @@ def _share(name: str, says: str) -> Callable[[Callable[..., None]], Callable[...
 @click.option(
     "--role", type=click.Choice(["all", "worker", "exporter"]), help="Consume and show (all), or only one of them.  [default: all]"
 )
-def run(config_path: Path | None, settings_given: tuple[str, ...], port: int | None, host: str | None, role: str | None) -> None:
+@click.option("--allow-eviction", is_flag=True, default=None, help="Go on with a Redis that may evict keys, and so lose state.")
+def run(
+    config_path: Path | None,
+    settings_given: tuple[str, ...],
+    port: int | None,
+    host: str | None,
+    role: str | None,
+    allow_eviction: bool | None,
+) -> None:
     """Consume from Kafka, keep state in Redis, serve /metrics.
 
     \b
@@ -104,7 +112,7 @@ def run(config_path: Path | None, settings_given: tuple[str, ...], port: int | N
     with stopping() as stop:  # before what takes a moment to import
         from streammetrics.commands.run import run as run_service  # noqa: PLC0415
 
-        loaded = _load(config_path, settings_given, http__port=port, http__host=host, worker__role=role)
+        loaded = _load(config_path, settings_given, http__port=port, http__host=host, worker__role=role, redis__allow_eviction=allow_eviction)
         run_service(loaded.settings, stop)
 
 

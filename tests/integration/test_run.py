@@ -350,6 +350,21 @@ class TestStartAndStop:
         finally:
             service.close()
 
+    def test_a_store_that_evicts_keys_ends_it_unless_it_is_allowed_to(self, kafka_broker: KafkaBroker, topic_name: str) -> None:
+        with RedisServer(settings={"maxmemory-policy": "allkeys-lru"}) as redis:
+            service = Pipeline(kafka_broker, redis.url, topic_name, ["impressions", "feedback"]).service()
+            try:
+                service.launch()
+                assert service.wait_for_exit() == 2
+                assert "allkeys-lru" in service.log
+                assert "--allow-eviction" in service.log
+                assert "state in Redis is at risk" not in service.log
+                service.flags += ("--allow-eviction",)
+                service.start()
+                assert "state in Redis is at risk" in service.log
+            finally:
+                service.close()
+
     def test_a_store_that_is_away_at_the_start_is_waited_for_and_told(self, kafka_broker: KafkaBroker, topic_name: str) -> None:
         redis = RedisServer()
         try:

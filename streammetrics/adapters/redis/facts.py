@@ -99,7 +99,7 @@ class RedisFacts:
         found = []
         if self.evicts:
             mend = "must be noeviction, or Redis deletes state when memory is short (CONFIG SET maxmemory-policy noeviction)"
-            mend += "" if allow_eviction else "; or set redis.allow_eviction to go on at that risk"
+            mend += "" if allow_eviction else "; or go on at that risk with --allow-eviction (redis.allow_eviction)"
             found.append(Risk("maxmemory-policy", str(self.maxmemory_policy), mend, not allow_eviction))
         if self.forgets:
             mend = "must be yes, or snapshots on (save), or a restart of Redis loses all state (CONFIG SET appendonly yes)"

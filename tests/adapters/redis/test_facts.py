@@ -10,7 +10,7 @@ EVICTING = RedisFacts(maxmemory_policy="allkeys-lru", appendonly="no", save="")
 def test_eviction_is_refused_until_it_is_allowed_and_its_mend_then_says_no_more_that_it_may_be() -> None:
     (refused, _), (allowed, _) = EVICTING.risks(allow_eviction=False), EVICTING.risks(allow_eviction=True)
     assert (refused.setting, refused.value, refused.is_refused) == ("maxmemory-policy", "allkeys-lru", True)
-    assert refused.mend.endswith("; or set redis.allow_eviction to go on at that risk")
+    assert refused.mend.endswith("; or go on at that risk with --allow-eviction (redis.allow_eviction)")
     assert allowed == refused._replace(mend=refused.mend.partition("; or set")[0], is_refused=False)
 
 
