@@ -112,7 +112,9 @@ def run(
     with stopping() as stop:  # before what takes a moment to import
         from streammetrics.commands.run import run as run_service  # noqa: PLC0415
 
-        loaded = _load(config_path, settings_given, http__port=port, http__host=host, worker__role=role, redis__allow_eviction=allow_eviction)
+        loaded = _load(
+            config_path, settings_given, http__port=port, http__host=host, worker__role=role, redis__allow_eviction=allow_eviction
+        )
         run_service(loaded.settings, stop)
 
 
