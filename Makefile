@@ -56,10 +56,10 @@ test: setup servers golden lint test-unit test-commands test-golden test-deploy 
 APART := --ignore tests/integration --ignore tests/deploy --ignore tests/metrics/golden
 
 test-unit: setup ## the tests that need no server, with the examples of the docstrings (within a minute)
-	$(RUN) pytest --numprocesses $(WORKERS) --dist worksteal $(APART) --ignore tests/commands $(PYTEST_FLAGS)
+	$(RUN) pytest --numprocesses $(WORKERS) --dist worksteal $(APART) --ignore tests/cli $(PYTEST_FLAGS)
 
 test-commands: setup ## each command as people start it, without servers (half a minute)
-	$(RUN) pytest tests/commands --numprocesses $(WORKERS) --dist worksteal $(PYTEST_FLAGS)
+	$(RUN) pytest tests/cli --numprocesses $(WORKERS) --dist worksteal $(PYTEST_FLAGS)
 
 test-golden: setup golden ## the metric core against trec_eval, scikit-learn, ranx, LensKit, torchmetrics and RecTools themselves
 	$(RUN) pytest tests/metrics/golden $(PYTEST_FLAGS)

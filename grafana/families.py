@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from streammetrics.series import SERIES, Kind, Series
+from streammetrics.exporters.prometheus.series import SERIES, Series, SeriesKind
 
 
 def _of_process(name: str, unit: str = "") -> Series:
     """A family that the client library adds for the process."""
-    kind: Kind = "counter" if name.endswith("_total") else "gauge"
+    kind: SeriesKind = "counter" if name.endswith("_total") else "gauge"
     return Series(name, kind, "Of the process.", unit="seconds" if unit == "seconds" else "", origin="loop")
 
 

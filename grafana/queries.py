@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from grafana.families import BUCKET, FAMILIES
-from streammetrics.series import Series
+from streammetrics.exporters.prometheus.series import Series
 
 RATE = "$__rate_interval"
 OF_TARGET = frozenset({"job", "instance"})

@@ -6,8 +6,8 @@ from grafana import variables
 from grafana.house import GREY, Block, Query, Section, build, dashed, fixed, lines, listing, number, of_field, of_query
 from grafana.queries import EXPERIMENT, KS, NONE, SEGMENTS, VARIANT, WINDOWS, state, state_rate
 from grafana.sdk import dashboard
+from streammetrics.exporters.prometheus.series import RATIO_METRIC, SERIES, sum_series, value_series
 from streammetrics.metrics.names import METRIC_NAMES
-from streammetrics.series import RATIO_METRIC, SERIES, sum_series, value_series
 
 UID = "streammetrics-ranking"
 SHARES = ("hit_rate", "item_hit_rate", "precision", "recall")

@@ -22,7 +22,6 @@ from streammetrics.metrics import (
     TallyLayout,
     parse_metric,
 )
-from streammetrics.version import __version__
 
 if TYPE_CHECKING:
     from streammetrics.metrics.inputs.frames import from_frame, from_frames, from_wide_frame
@@ -31,6 +30,9 @@ if TYPE_CHECKING:
     from streammetrics.metrics.offline.compare import compare
     from streammetrics.metrics.offline.evaluate import evaluate
     from streammetrics.metrics.presets import preset
+
+__version__ = "0.1.0"
+"""The one place of the version: packaging, `--version`, the report and `streammetrics_build_info` read it from here."""
 
 __all__ = [
     "ALL_METRIC_NAMES",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streammetrics.cli import main
+from streammetrics.cli.main import main
 
 if __name__ == "__main__":
     main(prog_name="streammetrics")

@@ -8,18 +8,18 @@ from typing import final
 
 
 class StreammetricsError(Exception):
-    """The base of every error that streammetrics raises on purpose. `told` is what is wrong; `mend` what to do, where that is said apart.
+    """The base of every error that streammetrics raises on purpose. `message` is what is wrong; `fix` what to do, where that is said apart.
 
     >>> print(StreammetricsError("no broker can be reached", "start one"))
     no broker can be reached; start one
     """
 
-    def __init__(self, told: str, mend: str = "") -> None:
-        super().__init__(*filter(None, (told, mend)))
-        self.told, self.mend = told, mend
+    def __init__(self, message: str, fix: str = "") -> None:
+        super().__init__(*filter(None, (message, fix)))
+        self.message, self.fix = message, fix
 
     def __str__(self) -> str:
-        return f"{self.told}; {self.mend}" if self.mend else self.told
+        return f"{self.message}; {self.fix}" if self.fix else self.message
 
 
 class CallerError(StreammetricsError, ValueError):
@@ -39,7 +39,7 @@ class CallerError(StreammetricsError, ValueError):
 class MalformedEvent(StreammetricsError):
     """The sender's fault: these bytes hold no usable event. Counted by `reason` and dead-lettered, never fatal.
 
-    `reason` is one of a small fixed set (`streammetrics.fates.MALFORMED`), because it becomes a label;
+    `reason` is one of a small fixed set (`streammetrics.events.outcomes.MALFORMED`), because it becomes a label;
     `detail` is for people.
     """
 
@@ -84,4 +84,4 @@ class GaveUp(StreammetricsError):
 
 
 class StateError(StreammetricsError):
-    """A former version's fault, or a topic's history: the stored state does not fit. Refused, with the way out; exit code 1."""
+    """A former version's fault, or a topic's history: the stored state does not fit. Rejected, with the way out; exit code 1."""

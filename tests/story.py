@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.command_line import streammetrics
-from tests.integration.pipeline import HOUR_MS, Pipeline, Service, start_ms
 from tests.servers.kafka import KafkaBroker
 from tests.servers.process import HOST
 from tests.servers.prometheus import PrometheusServer
 from tests.servers.redis import RedisServer
+from tests.support.command_line import streammetrics
+from tests.support.real_pipeline import HOUR_MS, Pipeline, Service, start_ms
 
 MINUTES = 30
 ENDS_MS = 3 * HOUR_MS

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from streammetrics.config.fields import Duration, MaskedUrl, mask_url
-from streammetrics.config.load import Loaded, load
+from streammetrics.config.load import LoadedSettings, load
 from streammetrics.config.model import Settings, environment_name, keys
 from streammetrics.config.password_hash import PasswordHash, hash_password
 from streammetrics.config.reference import reference_toml, render_effective
 
 __all__ = [
     "Duration",
-    "Loaded",
+    "LoadedSettings",
     "MaskedUrl",
     "PasswordHash",
     "Settings",

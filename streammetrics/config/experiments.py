@@ -149,12 +149,12 @@ class ExperimentSettings(Section):
         if unknown := [name for name in self.metrics if name not in metrics]:
             yield Clash(("experiments.metrics", "metrics.names", "metrics.cutoffs"), f"{unknown[0]} is not computed: see metrics.names")
         for name, rules in (("", self._general()), *((name, _own(trial)) for name, trial in self.named.items())):
-            told = f"{name}: " if name else ""
+            message = f"{name}: " if name else ""
             for error in _wrong(rules):
-                yield Clash(("experiments.named" if name else f"experiments.{error.subject}",), f"{told}{error}")
+                yield Clash(("experiments.named" if name else f"experiments.{error.subject}",), f"{message}{error}")
             if unknown := [measure for measure in rules.get("paging", ()) if measure not in measures]:
                 key = "experiments.named" if name else "experiments.paging"
-                yield Clash((key, "experiments.metrics"), f"{told}{unknown[0]} is not measured; allowed are {', '.join(measures)}")
+                yield Clash((key, "experiments.metrics"), f"{message}{unknown[0]} is not measured; allowed are {', '.join(measures)}")
         for name, trial in self.named.items():
             if trial.start is not None and trial.end is not None and trial.start >= trial.end:
                 yield Clash(("experiments.named",), f"{name}: start must lie before end")

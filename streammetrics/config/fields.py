@@ -13,8 +13,8 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from streammetrics.config.password_hash import PasswordHash
 from streammetrics.errors import ConfigError
-from streammetrics.event_time import DAY_MS
-from streammetrics.grades import parse_grades
+from streammetrics.events.event_time import DAY_MS
+from streammetrics.events.grades import parse_grades
 
 MASK = "***"
 MS_MAX = 366 * DAY_MS

@@ -54,9 +54,9 @@ def _redis_query(url: MaskedUrl) -> MaskedUrl:
     parts = urlsplit(url.get_secret_value())
     query = parse_qsl(parts.query, keep_blank_values=True)
     if foreign := [name for name, _ in query if name not in _REDIS_QUERY]:
-        told = [name for name in foreign if "@" not in parts.query and re.fullmatch(r"[a-z_]{1,40}", name)]
-        advice = "; ".join(f"{name}: {_INSTEAD_OF.get(name, 'leave it out')}" for name in told)
-        raise ValueError("only db, username and password may follow the ?" + (f"; {advice}" if told else ""))
+        message = [name for name in foreign if "@" not in parts.query and re.fullmatch(r"[a-z_]{1,40}", name)]
+        advice = "; ".join(f"{name}: {_INSTEAD_OF.get(name, 'leave it out')}" for name in message)
+        raise ValueError("only db, username and password may follow the ?" + (f"; {advice}" if message else ""))
     if any(name == "db" and not re.fullmatch(r"[0-9]{1,5}", value) for name, value in query):
         raise ValueError("db is a number of at most 5 digits")
     before = {"db": parts.scheme != "unix" and parts.path.strip("/"), "username": parts.username, "password": parts.password}

@@ -14,15 +14,15 @@ from pydantic_core import ErrorDetails
 
 from streammetrics.config.experiments import Trial
 from streammetrics.config.fields import Clash, printable
-from streammetrics.config.layers import CONFIG_VARIABLE, Given, did_you_mean, from_environment, from_file, from_flags
 from streammetrics.config.model import Settings, keys
+from streammetrics.config.sources import CONFIG_VARIABLE, Given, did_you_mean, from_environment, from_file, from_flags
 from streammetrics.errors import ConfigError, Problem
 
 DEFAULT_ORIGIN = "default"
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedSettings:
     """Settings, where each key's value comes from (every key is present), and what the operator should be told."""
 
     settings: Settings
@@ -32,7 +32,7 @@ class Loaded:
 
 def load(
     path: Path | None, environ: Mapping[str, str], flags: Mapping[str, object], usual: Mapping[str, object] = MappingProxyType({})
-) -> Loaded:
+) -> LoadedSettings:
     """Read the file (None: the one that STREAMMETRICS_CONFIG names, if any), the environment and the flags, in this order.
 
     `flags` maps dotted keys to texts or values; None means not given. A secret may come from a file that
@@ -58,7 +58,7 @@ def load(
     if settings is None or problems:
         raise ConfigError(problems)
     origins = {key: given[key].origin if key in given else DEFAULT_ORIGIN for key in keys()}
-    return Loaded(settings, origins, settings.warnings)
+    return LoadedSettings(settings, origins, settings.warnings)
 
 
 def _field_problems(given: Mapping[str, Given]) -> list[Problem]:
@@ -91,10 +91,10 @@ def _rules(details: Iterable[ErrorDetails]) -> dict[str, str]:
     """What each bad key must be, with the reasons that its own validators give. Clashes have no key of their own."""
     reasons: dict[str, list[str]] = {}
     for key, reason in _reasons(details):
-        told = reasons.setdefault(key, [])
-        if reason and reason not in told:
-            told.append(reason)
-    return {key: "; ".join([f"must be {keys()[key].allowed}", *told]) for key, told in reasons.items()}
+        message = reasons.setdefault(key, [])
+        if reason and reason not in message:
+            message.append(reason)
+    return {key: "; ".join([f"must be {keys()[key].allowed}", *message]) for key, message in reasons.items()}
 
 
 def _reasons(details: Iterable[ErrorDetails]) -> Iterator[tuple[str, str]]:
@@ -115,12 +115,12 @@ def _told_within(detail: ErrorDetails, reason: str) -> str:
     *path, last = map(str, detail["loc"][2:])
     if last in ("int", "float") and detail["type"].startswith(f"{last}_"):  # told once for each kind of number that it might have been
         return f"{printable('.'.join(path))}: must be a number"
-    told = reason or ("must be a table" if detail["type"] in ("model_type", "dict_type", "mapping_type") else detail["msg"])
+    message = reason or ("must be a table" if detail["type"] in ("model_type", "dict_type", "mapping_type") else detail["msg"])
     if last != "[key]":
-        return f"{printable('.'.join([*path, last]))}: {told}"
+        return f"{printable('.'.join([*path, last]))}: {message}"
     *above, name = path
     where = f"{printable('.'.join(above))}: " if above else ""
-    return f"{where}the name {json.dumps(name, ensure_ascii=not name.isprintable())}: {'must not be empty' if not name else told}"
+    return f"{where}the name {json.dumps(name, ensure_ascii=not name.isprintable())}: {'must not be empty' if not name else message}"
 
 
 def _clash_problem(clash: Clash, given: Mapping[str, Given]) -> Problem:

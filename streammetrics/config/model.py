@@ -14,9 +14,9 @@ from pydantic_core import PydanticCustomError
 from streammetrics.config.experiments import ExperimentSettings
 from streammetrics.config.fields import MASK, Clash, MaskedUrl, Section, mask_url, shown
 from streammetrics.config.infrastructure import ExporterSettings, HttpSettings, KafkaSettings, LogSettings, RedisSettings, WorkerSettings
-from streammetrics.config.semantics import EventSettings, JoinSettings, MetricSettings, WindowSettings, longest_ms
-from streammetrics.event_time import DAY_MS
-from streammetrics.grades import parse_grades
+from streammetrics.config.results import EventSettings, JoinSettings, MetricSettings, WindowSettings, longest_ms
+from streammetrics.events.event_time import DAY_MS
+from streammetrics.events.grades import parse_grades
 from streammetrics.metrics import MetricError, Scorer, Spec
 
 PREFIX = "STREAMMETRICS_"
@@ -135,7 +135,7 @@ class Settings(Section):
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class SettingKey:
     """What is known of one setting: the table behind validation messages, the environment, and the reference file."""
 
     name: str
@@ -164,7 +164,7 @@ class Key:
 
 
 @cache
-def keys() -> Mapping[str, Key]:
+def keys() -> Mapping[str, SettingKey]:
     """Every setting by its dotted name, in the order of the reference."""
     defaults = Settings()
     found = {}
@@ -184,9 +184,9 @@ def environment_name(key: str) -> str:
     return PREFIX + key.upper().replace(".", "_")
 
 
-def _key(name: str, info: FieldInfo, default: Any) -> Key:
+def _key(name: str, info: FieldInfo, default: Any) -> SettingKey:
     extra = info.json_schema_extra if isinstance(info.json_schema_extra, dict) else {}
-    return Key(
+    return SettingKey(
         name=name,
         describes=info.description or "",
         allowed=str(extra.get("allowed") or _allowed(info.annotation)),

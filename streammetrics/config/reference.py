@@ -9,9 +9,9 @@ from datetime import datetime
 
 from pydantic import BaseModel
 
-from streammetrics.config.layers import CONFIG_VARIABLE
-from streammetrics.config.load import Loaded
-from streammetrics.config.model import Key, Settings, environment_name, keys
+from streammetrics.config.load import LoadedSettings
+from streammetrics.config.model import SettingKey, Settings, environment_name, keys
+from streammetrics.config.sources import CONFIG_VARIABLE
 
 _WIDTH = 110
 _UNDERSCORES_FROM = 10_000
@@ -24,10 +24,10 @@ Lists are separated by commas in the environment. Durations whose name ends in _
 """
 
 
-def render_effective(loaded: Loaded) -> str:
+def render_effective(loaded: LoadedSettings) -> str:
     """Every key with its value and where that comes from, as a TOML document; secrets and the users of URLs are masked."""
 
-    def line(key: Key) -> Iterator[str]:
+    def line(key: SettingKey) -> Iterator[str]:
         value = getattr(getattr(loaded.settings, key.section), key.leaf)
         yield f"{key.leaf} = {_toml(value, key)}  # {loaded.origins[key.name]}"
 
@@ -43,7 +43,7 @@ def reference_toml() -> str:
     )
 
 
-def _document(lines: Callable[[Key], Iterable[str]], introduction: Callable[[str], Iterable[str]]) -> str:
+def _document(lines: Callable[[SettingKey], Iterable[str]], introduction: Callable[[str], Iterable[str]]) -> str:
     blocks = []
     for section in Settings.model_fields:
         body = [line for key in keys().values() if key.section == section for line in lines(key)]
@@ -51,7 +51,7 @@ def _document(lines: Callable[[Key], Iterable[str]], introduction: Callable[[str
     return "\n".join(blocks)
 
 
-def _reference(key: Key) -> Iterator[str]:
+def _reference(key: SettingKey) -> Iterator[str]:
     variable = environment_name(key.name)
     yield ""
     yield _comment(key.describes).rstrip()
@@ -67,7 +67,7 @@ def _comment(text: str) -> str:
     return "".join(f"# {line}".rstrip() + "\n" for line in lines)
 
 
-def _toml(value: object, key: Key) -> str:
+def _toml(value: object, key: SettingKey) -> str:
     """A value as TOML; a key that may be empty has the empty text (join.future_ms: off) where it has no value."""
     if value is None:
         return '""' if "empty" in key.allowed else '"off"'

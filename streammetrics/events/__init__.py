@@ -13,7 +13,7 @@ from streammetrics.errors import MalformedEvent
 from streammetrics.events.model import TS_MAX, Event, EventLimits, Feedback, Impression
 from streammetrics.events.native import native_decoder
 from streammetrics.events.ubi import ubi_decoder
-from streammetrics.events.ubi_settings import NO_ITEM, UbiSettings
+from streammetrics.events.ubi_options import NO_ITEM, UbiSettings
 
 __all__ = [
     "NO_ITEM",

@@ -11,9 +11,9 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from streammetrics.events.json_text import has_control, iso_ms
+from streammetrics.events.malformed import excerpt, malformed
 from streammetrics.events.model import TS_MAX, EventLimits, Labels
-from streammetrics.events.refusal import excerpt, malformed
-from streammetrics.events.text import has_control, iso_ms
 
 POSITION_MAX: Final = 2**63 - 1
 """Greatest position of an item: what a signed 64-bit integer holds, because stored state packs positions."""

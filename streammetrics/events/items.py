@@ -8,7 +8,7 @@ from typing import Annotated, Generic, TypeVar
 from msgspec import Meta, Struct
 
 from streammetrics.events.fields import POSITION_MAX
-from streammetrics.events.refusal import malformed
+from streammetrics.events.malformed import malformed
 
 IdT = TypeVar("IdT", bound=str)
 TeamT = TypeVar("TeamT", bound=str)

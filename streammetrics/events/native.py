@@ -49,10 +49,10 @@ from streammetrics.errors import MalformedEvent
 from streammetrics.events import fields
 from streammetrics.events.fields import Fields
 from streammetrics.events.items import Item, ranked
+from streammetrics.events.json_text import read_document
+from streammetrics.events.malformed import kept
 from streammetrics.events.model import Event, EventLimits, Feedback, Impression
-from streammetrics.events.native_quick import quick_decoder
-from streammetrics.events.refusal import kept
-from streammetrics.events.text import read_document
+from streammetrics.events.native_fast import quick_decoder
 
 
 def native_decoder(limits: EventLimits) -> Callable[[bytes | None], Sequence[Event | MalformedEvent]]:

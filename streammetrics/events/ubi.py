@@ -37,11 +37,11 @@ import msgspec
 from streammetrics.errors import MalformedEvent
 from streammetrics.events import fields
 from streammetrics.events.fields import Fields
+from streammetrics.events.json_text import read_document
+from streammetrics.events.malformed import kept, malformed
 from streammetrics.events.model import Event, EventLimits, Feedback, Impression, Labels
-from streammetrics.events.refusal import kept, malformed
-from streammetrics.events.text import read_document
-from streammetrics.events.ubi_quick import DOUBTS, quick_decoder
-from streammetrics.events.ubi_settings import NO_ITEM, UbiSettings
+from streammetrics.events.ubi_fast import DOUBTS, quick_decoder
+from streammetrics.events.ubi_options import NO_ITEM, UbiSettings
 
 _whole = msgspec.json.Decoder(int).decode
 _ACTION_LINES = frozenset({"index", "create", "update", "delete"})

@@ -61,9 +61,9 @@ from streammetrics.experiments.report import (
     THIS_DAY,
     ExperimentReport,
     MeasureReport,
+    MeasureRow,
     PreferenceReport,
     PreferenceRow,
-    Row,
     role_of,
 )
 from streammetrics.experiments.verdict import Joined
@@ -76,11 +76,11 @@ __all__ = [
     "ExperimentReport",
     "Joined",
     "MeasureReport",
+    "MeasureRow",
     "Measures",
     "Policy",
     "PreferenceReport",
     "PreferenceRow",
-    "Row",
     "Stored",
     "add",
     "add_credits",

@@ -73,7 +73,7 @@ def _spread(measures: Measures, measure: Measure, moments: Sequence[int], centre
     at, covariate = measures.places(measure), measures.covariate_places(measure)
     users, y, d = moments[at.users], moments[at.y], moments[at.d]
     h, x, xx = moments[covariate.h], moments[covariate.x], moments[covariate.xx]
-    # Sums over all users of z, z**2 and (y - m d) z, where z is x - centre for users who have x and 0 for the others.
+    # SumsArray over all users of z, z**2 and (y - m d) z, where z is x - centre for users who have x and 0 for the others.
     z = x - centre * h
     zz = xx - 2 * centre * x + centre * centre * h
     mean = Fraction(y, d)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from streammetrics.errors import CallerError
 
-Kind: TypeAlias = Literal["mean", "ratio", "users"]
+MeasureKind: TypeAlias = Literal["mean", "ratio", "users"]
 
 USERS: Final = 0
 """Place of the constant 1 in a user's row: its sum counts users."""
@@ -67,7 +67,7 @@ class Measure:
 
     name: str
     k: int
-    kind: Kind
+    kind: MeasureKind
     top: int
     bottom: int
     scale_bits: int

@@ -105,7 +105,7 @@ class VariantReport:
     measures: tuple[MeasureReport, ...]
 
 
-class Row(NamedTuple):
+class MeasureRow(NamedTuple):
     """One series: the end of its name after `streammetrics_experiment_`, its labels, its value."""
 
     series: str
@@ -154,15 +154,15 @@ class ExperimentReport:
         plain: dict[str, Any] = _plain(self)
         return plain
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[MeasureRow]:
         """Every series of this experiment and scope, absent values left out; unbounded ends are absent too.
 
         The verdict without variant, metric and k is that of the whole experiment: it is there before there are users enough, so
         that a broken experiment is seen at once. The paging measures that are shown have a 1, without a variant.
         """
 
-        def row(series: str, value: float, variant: str = "", metric: str = "", k: str = "") -> Row:
-            return Row(series, self.experiment, variant, metric, k, self.scope, value)
+        def row(series: str, value: float, variant: str = "", metric: str = "", k: str = "") -> MeasureRow:
+            return MeasureRow(series, self.experiment, variant, metric, k, self.scope, value)
 
         yield row("srm_p_value", self.health.sample_ratio_p)
         yield row("multi_exposed_users", self.multi_exposed_users)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from streammetrics.metrics.arrays import AnyArray, Floats, Ints
 from streammetrics.metrics.names import MetricError
-from streammetrics.metrics.plan import Plan
+from streammetrics.metrics.plan import ScoringPlan
 
 
 def whole_numbers(name: str, values: npt.ArrayLike) -> Ints:
@@ -60,7 +60,7 @@ def _require_numeric(name: str, array: AnyArray) -> None:
         raise MetricError(name, f"got dtype {array.dtype}; allowed are real numbers")
 
 
-def check_grade(grade: object, plan: Plan) -> None:
+def check_grade(grade: object, plan: ScoringPlan) -> None:
     """One grade: a finite number in 0..grade_max, whole if gains are a table."""
     number = isinstance(grade, int | float | np.integer | np.floating | np.bool_)
     if not number or not 0 <= grade <= plan.grade_max:  # type: ignore[operator]
@@ -69,7 +69,7 @@ def check_grade(grade: object, plan: Plan) -> None:
         raise MetricError("grade", f"got {grade!r}; {_allowed_whole(plan.grade_max)}")
 
 
-def check_grades(grades: AnyArray, rows: Ints, positions: Ints | None, plan: Plan, first: int = 0) -> Floats:
+def check_grades(grades: AnyArray, rows: Ints, positions: Ints | None, plan: ScoringPlan, first: int = 0) -> Floats:
     """Every grade is finite and in 0..grade_max, whole if gains are a table; returns them as doubles.
 
     `rows` and `positions` (None: never shown) say where they are; `first` is the number of the first list.

@@ -36,7 +36,7 @@ ALIASES: Final = {
 K_MAX: Final = 1_000_000
 """The largest cut-off: deeper lists than this are no ranked lists, and every table has one entry per rank."""
 
-Kind: TypeAlias = Literal["sum", "hits", "places"]
+ColumnKind: TypeAlias = Literal["sum", "hits", "places"]
 
 _PATTERN = re.compile(r"([A-Za-z][A-Za-z_]*?1?)(?:(?:@|_cut_|_)([1-9][0-9]{0,6}))?", re.ASCII)
 
@@ -105,5 +105,5 @@ class Column:
     """
 
     metric: Metric
-    kind: Kind
+    kind: ColumnKind
     scale_bits: int

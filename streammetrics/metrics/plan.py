@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from streammetrics.metrics.arrays import Floats, Ints
-from streammetrics.metrics.names import Column, Kind, Metric, MetricError, parse_metric
+from streammetrics.metrics.names import Column, ColumnKind, Metric, MetricError, parse_metric
 from streammetrics.metrics.spec import Gain, Spec
 from streammetrics.metrics.units import (
     AP_BITS,
@@ -61,7 +61,7 @@ class Family:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ScoringPlan:
     """The compiled request. Ranks from `depth` on earn nothing under any cut-off, so no table is longer."""
 
     metrics: tuple[Metric, ...]
@@ -172,7 +172,7 @@ def gains_of(metrics: Iterable[Metric], spec: Spec, names: tuple[str, ...]) -> t
 def columns_of(metric: Metric) -> tuple[Column, ...]:
     """The columns that hold a metric: one, or hits and places for a ratio of sums."""
     if metric.name == "item_hit_rate":
-        kinds: tuple[Kind, ...] = ("hits", "places")
+        kinds: tuple[ColumnKind, ...] = ("hits", "places")
         return tuple(Column(metric, kind, 0) for kind in kinds)
     return (Column(metric, "sum", SUM_BITS if metric.name in SUMS else VALUE_BITS),)
 
@@ -184,7 +184,7 @@ def depth_of(metrics: tuple[Metric, ...], spec: Spec, items_max: int) -> int:
     return max(full, min(max(ks), items_max))
 
 
-def compile_plan(metrics: Iterable[str | Metric], spec: Spec, items_max: int | None, grade_max: float | None) -> Plan:
+def compile_plan(metrics: Iterable[str | Metric], spec: Spec, items_max: int | None, grade_max: float | None) -> ScoringPlan:
     """Check the request against the arithmetic's limits. Raises MetricError that names the rule, the value and what is allowed."""
     parsed = _parse_all(metrics)
     if items_max is None:
@@ -204,7 +204,7 @@ def compile_plan(metrics: Iterable[str | Metric], spec: Spec, items_max: int | N
         raise MetricError("cut-off", f"got {depth}; at this depth not even grade 1 keeps sums within int64, ask for a smaller k")
     if grade_max is not None and not (math.isfinite(grade_max) and 0 < grade_max <= limit):
         raise MetricError("grade_max", f"got {grade_max!r}; allowed at cut-off {depth} are 0 < grade_max <= {limit}, or sums overflow")
-    return Plan(parsed, spec, items_max, float(limit if grade_max is None else grade_max))
+    return ScoringPlan(parsed, spec, items_max, float(limit if grade_max is None else grade_max))
 
 
 def _check_cutoffs(metrics: Iterable[Metric], spec: Spec) -> None:

@@ -10,11 +10,11 @@ import numpy.typing as npt
 
 from streammetrics.metrics import checks
 from streammetrics.metrics.arrays import Ints
+from streammetrics.metrics.kernels.dispatch import NOTHING_UNSEEN, KernelPart, Kernels, Unseen
+from streammetrics.metrics.kernels.formulas import columns_of_facts
+from streammetrics.metrics.kernels.packed import PackedLists
+from streammetrics.metrics.kernels.single import SingleList
 from streammetrics.metrics.names import Column, Metric, MetricError
-from streammetrics.metrics.paths.choice import NOTHING_UNSEEN, Part, Paths, Unseen
-from streammetrics.metrics.paths.packed import PackedLists
-from streammetrics.metrics.paths.single import OneList
-from streammetrics.metrics.paths.values import columns_of_facts
 from streammetrics.metrics.plan import compile_plan
 from streammetrics.metrics.spec import Spec
 
@@ -75,8 +75,8 @@ class Scorer:
         grade_max: float | None = None,
     ) -> None:
         self._plan = compile_plan(metrics, spec or Spec(), items_max, grade_max)
-        self._paths = Paths(self._plan)
-        self._one = OneList(self._plan)
+        self._paths = Kernels(self._plan)
+        self._one = SingleList(self._plan)
         self.metrics: tuple[Metric, ...] = self._plan.metrics
         self.columns: tuple[Column, ...] = self._plan.columns
         self.spec: Spec = self._plan.spec
@@ -154,7 +154,7 @@ class Scorer:
         positions: npt.ArrayLike,
         grades: npt.ArrayLike,
         unseen: UnseenItems | None = None,
-    ) -> tuple[int, Iterator[Part]]:
+    ) -> tuple[int, Iterator[KernelPart]]:
         """The number of lists, and what is known of them part by part: what `score_hits` and tallies read."""
         sizes = checks.whole_numbers("lengths", lengths)
         at_rows, at_positions = checks.whole_numbers("rows", rows), checks.whole_numbers("positions", positions)
@@ -165,7 +165,7 @@ class Scorer:
 
     def parts_of_ragged(
         self, grades: npt.ArrayLike, offsets: npt.ArrayLike, unseen: UnseenItems | None = None
-    ) -> tuple[int, Iterator[Part]]:
+    ) -> tuple[int, Iterator[KernelPart]]:
         """As `parts_of_hits`, of what `score_ragged` takes."""
         flat, ends = checks.numbers("grades", grades), checks.whole_numbers("offsets", offsets)
         checks.check_offsets(ends, flat.size)
@@ -174,7 +174,7 @@ class Scorer:
 
     def parts_of_padded(
         self, grades: npt.ArrayLike, lengths: npt.ArrayLike | None = None, unseen: UnseenItems | None = None
-    ) -> tuple[int, Iterator[Part]]:
+    ) -> tuple[int, Iterator[KernelPart]]:
         """As `parts_of_hits`, of what `score_padded` takes."""
         cells = checks.matrix("grades", grades)
         count, width = cells.shape
@@ -184,7 +184,7 @@ class Scorer:
         checks.check_lengths(sizes, min(width, self.items_max))
         return count, self._paths.of_padded(cells, sizes, self._unseen(unseen, count))
 
-    def parts_of_packed(self, lists: PackedLists, unseen: UnseenItems | None = None) -> tuple[int, Iterator[Part]]:
+    def parts_of_packed(self, lists: PackedLists, unseen: UnseenItems | None = None) -> tuple[int, Iterator[KernelPart]]:
         """As `parts_of_hits`, of what `score_packed` takes."""
         if not isinstance(lists, PackedLists):
             raise MetricError("lists", f"got {type(lists).__name__}; allowed are PackedLists, made by from_bytes or from_ragged")
@@ -199,7 +199,7 @@ class Scorer:
         order = np.argsort(rows, kind="stable")
         return Unseen(rows[order], grades[order])
 
-    def _columns(self, count: int, parts: Iterable[Part]) -> Ints:
+    def _columns(self, count: int, parts: Iterable[KernelPart]) -> Ints:
         out = np.empty((count, len(self.columns)), dtype=np.int64)
         for first, facts in parts:
             out[first : first + facts.lengths.size] = columns_of_facts(facts).T

@@ -13,9 +13,9 @@ from streammetrics.metrics.names import MetricError
 
 GainName: TypeAlias = Literal["linear", "exp2", "binary"]
 DiscountName: TypeAlias = Literal["log2(i+1)", "max(1,log2(i))"]
-Table: TypeAlias = tuple[float, ...]
-Gain: TypeAlias = GainName | Table
-Discount: TypeAlias = DiscountName | Table
+ValueTable: TypeAlias = tuple[float, ...]
+Gain: TypeAlias = GainName | ValueTable
+Discount: TypeAlias = DiscountName | ValueTable
 Ideal: TypeAlias = Literal["all", "shown", "first_k", "full"]
 ApDenominator: TypeAlias = Literal["min(R,k)", "R", "k", "hits", "min(R,n,k)"]
 RecallDenominator: TypeAlias = Literal["R", "min(R,k)"]
@@ -139,7 +139,7 @@ def _require_choice(field: str, value: object, allowed: tuple[str, ...]) -> None
         raise MetricError(f"spec field {field}", f"got {value!r}; allowed are {', '.join(allowed)}")
 
 
-def _name_or_table(field: str, value: object, allowed: tuple[str, ...]) -> str | Table:
+def _name_or_table(field: str, value: object, allowed: tuple[str, ...]) -> str | ValueTable:
     if isinstance(value, str) or not isinstance(value, Iterable):
         if value not in allowed:
             raise MetricError(f"spec field {field}", f"got {value!r}; allowed are {', '.join(allowed)}, or a table of numbers")
@@ -157,14 +157,14 @@ def _bad_entry(field: str, got: object, index: int, allowed: str) -> MetricError
     return MetricError(f"spec field {field}", f"got {got!r} at index {index} of the table; allowed are {allowed}")
 
 
-def _check_gains(table: Table) -> None:
+def _check_gains(table: ValueTable) -> None:
     if table[0] != 0:
         raise _bad_entry("gain", table[0], 0, "0 at its start, because grade 0 earns nothing")
     if max(table) > GAIN_MAX:
         raise _bad_entry("gain", max(table), table.index(max(table)), f"gains up to {GAIN_MAX:g}")
 
 
-def _check_divisors(table: Table) -> None:
+def _check_divisors(table: ValueTable) -> None:
     if table[0] < DIVISOR_MIN:
         raise _bad_entry("discount", table[0], 0, f"divisors >= {DIVISOR_MIN:g}")
     for index, (before, divisor) in enumerate(pairwise(table), 1):

@@ -16,16 +16,16 @@ import numpy as np
 import numpy.typing as npt
 
 from streammetrics.metrics.arrays import Ints
+from streammetrics.metrics.kernels.dispatch import KernelPart
+from streammetrics.metrics.kernels.formulas import ListFacts, columns_of_facts, defined, rows_of_family
+from streammetrics.metrics.kernels.packed import PackedLists
 from streammetrics.metrics.names import Metric, MetricError, parse_metric
-from streammetrics.metrics.paths.choice import Part
-from streammetrics.metrics.paths.packed import PackedLists
-from streammetrics.metrics.paths.values import Facts, columns_of_facts, defined, rows_of_family
 from streammetrics.metrics.plan import FIRST_RANKED, Family
 from streammetrics.metrics.scorer import Scorer, UnseenItems
 from streammetrics.metrics.spec import ARITHMETIC, NoRelevant, Spec
 from streammetrics.metrics.whole import read_numbers, sum_of_products, sum_of_row, write_numbers
 
-View: TypeAlias = NoRelevant | Literal["with_feedback"]
+TallyView: TypeAlias = NoRelevant | Literal["with_feedback"]
 
 VERSION: Final = 1
 """The first byte of a stored tally."""
@@ -154,14 +154,14 @@ class TallyLayout:
         """The tally of no list."""
         return Tally(self, tuple(self.zero()))
 
-    def _tally(self, lists: tuple[int, Iterable[Part]]) -> Tally:
+    def _tally(self, lists: tuple[int, Iterable[KernelPart]]) -> Tally:
         total = self.zero()
         for _, facts in lists[1]:
             part = self._moments(facts) if self.moments else self._sums(facts)
             total = [left + right for left, right in zip(total, part, strict=True)]
         return Tally(self, tuple(total))
 
-    def _sums(self, facts: Facts) -> list[int]:
+    def _sums(self, facts: ListFacts) -> list[int]:
         part = self.zero()
         part[_LISTS], part[_WITH_FEEDBACK] = facts.lengths.size, int(np.count_nonzero(facts.graded))
         for family in facts.plan.families:
@@ -169,7 +169,7 @@ class TallyLayout:
                 part[place] = total
         return part
 
-    def _sums_of_family(self, facts: Facts, family: Family) -> Iterator[tuple[int, int]]:
+    def _sums_of_family(self, facts: ListFacts, family: Family) -> Iterator[tuple[int, int]]:
         """Sums and where they stand. Each column is added up as soon as it is found, while it is in the cache."""
         if family.name in FIRST_RANKED:
             yield from zip((_LEAD + column for column in family.columns), facts.sums_by_first_rank(family.name), strict=True)
@@ -179,7 +179,7 @@ class TallyLayout:
             if column in self.place_columns:
                 yield self._first_extra + self.place_columns.index(column), int(row[facts.graded].sum())
 
-    def _moments(self, facts: Facts) -> list[int]:
+    def _moments(self, facts: ListFacts) -> list[int]:
         columns, graded = columns_of_facts(facts), facts.graded
         part = [facts.lengths.size, int(np.count_nonzero(graded)), *map(sum_of_row, columns)]
         part += [int(columns[index][graded].sum()) for index in self.place_columns]
@@ -187,7 +187,7 @@ class TallyLayout:
         part += [sum_of_products(row, row) for row in columns]
         return part + [sum_of_products(columns[one], columns[other]) for one, other in self.pairs]
 
-    def means(self, flat: Sequence[int], view: View | None = None) -> dict[str, float]:
+    def means(self, flat: Sequence[int], view: TallyView | None = None) -> dict[str, float]:
         """Each metric's value over the lists of a flat tally, by its name: one correctly rounded division of whole numbers.
 
         view: `zero` over all lists, `skip` over those that define the metric, `one` over all with 1 for those that do not,
@@ -205,7 +205,7 @@ class TallyLayout:
             raise MetricError("view", f"got {wanted!r} of a tally without moments; allowed are zero, with_feedback")
         return {label: top / below for label, top, below in self._ratios(flat, wanted) if below}
 
-    def _ratios(self, flat: Sequence[int], view: View) -> Iterator[tuple[str, int, int]]:
+    def _ratios(self, flat: Sequence[int], view: TallyView) -> Iterator[tuple[str, int, int]]:
         for index, column in enumerate(self.scorer.columns):
             total = flat[_LEAD + index]
             if column.kind == "places":
@@ -304,7 +304,7 @@ class Tally:
         """The tally with lists replaced by what they are now: they give their old numbers back and pay in the new ones."""
         return self.revert(before).merge(after)
 
-    def means(self, view: View | None = None) -> dict[str, float]:
+    def means(self, view: TallyView | None = None) -> dict[str, float]:
         """See `TallyLayout.means`."""
         return self.layout.means(self.numbers, view)
 

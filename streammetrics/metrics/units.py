@@ -86,7 +86,7 @@ def _exp2_minus_one(part: Floats) -> Floats:
 def weigh(gains: Ints, discounts: Ints) -> tuple[Ints, Ints]:
     """gain x discount without loss, elementwise: whole units of 2**-44, and the rest in units of 2**-84 (0 <= rest < 2**40).
 
-    Sums of both parts are combined by `carry`. The rest is zero for whole gains.
+    SumsArray of both parts are combined by `carry`. The rest is zero for whole gains.
     """
     half = (1 << _HALF_BITS) - 1
     factor = (discounts & ((1 << DISCOUNT_BITS) - 1)).astype(np.uint64)

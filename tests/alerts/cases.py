@@ -559,7 +559,7 @@ PIPELINE = (
             fired(
                 "critical",
                 "Redis does not serve 1 processes of streammetrics",
-                "Nothing is committed or shown anew; workers keep trying and lose nothing. Asked in vain by worker:9464.",
+                "Nothing is committed or shown anew; workers keep trying and lose nothing. PipelinedReads in vain by worker:9464.",
             ),
         ),
     ),
@@ -605,7 +605,7 @@ PIPELINE = (
             fired(
                 "critical",
                 "Kafka does not serve 1 workers of streammetrics",
-                "Nothing is read; workers keep trying and lose nothing. Asked in vain by worker:9464.",
+                "Nothing is read; workers keep trying and lose nothing. PipelinedReads in vain by worker:9464.",
             ),
         ),
     ),

@@ -10,12 +10,13 @@ import pytest
 
 from deploy.prometheus import generate
 from deploy.prometheus.table import ALERTS
-from streammetrics.cli import main
+from streammetrics.cli.main import main
 from streammetrics.config import keys
-from streammetrics.fates import names_of
-from streammetrics.series import SERIES
+from streammetrics.events.outcomes import names_of
+from streammetrics.exporters.prometheus.series import SERIES
+from tests.support.paths import ROOT
 
-RUNBOOKS = Path(__file__).parents[2] / "deploy" / "runbooks"
+RUNBOOKS = ROOT / "deploy" / "runbooks"
 PAGES = sorted(RUNBOOKS.glob("*.md"))
 SECTIONS = ["Meaning", "Impact", "Diagnosis", "Mitigation"]
 SETTINGS = {name.partition(".")[0] for name in keys()}

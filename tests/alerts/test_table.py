@@ -11,10 +11,11 @@ import pytest
 import streammetrics
 from deploy.prometheus.generate import HERE, PREFIX, Wishes, alerting_rules, files, main, recording_rules
 from deploy.prometheus.table import ALERTS, INHIBITIONS, RECORDED, THRESHOLDS, Inhibition
-from streammetrics.series import SERIES
+from streammetrics.exporters.prometheus.series import SERIES
 from tests.alerts.cases import CASES
+from tests.support.paths import ROOT
 
-TESTS = Path(__file__).parents[1]
+TESTS = ROOT / "tests"
 NAMES = {alert.name for alert in ALERTS}
 OF_PROMETHEUS = {"up"}
 SPAN_MS = {"s": 1_000, "m": 60_000}

@@ -15,9 +15,9 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from streammetrics.work import WorkerRules
+from streammetrics.runtime.owned_task import WorkerRules
 from tests.bench import commit, end_to_end, importing, parts
-from tests.bench.end_to_end import Outcome, Size, Turns, Way
+from tests.bench.end_to_end import CommitOutcome, Size, Turns, Way
 
 COMMIT_USERS = 2_000
 PARTS = ("end-to-end", "skew", "workers", "experiments", "engine", "commit", "memory", "import")
@@ -76,7 +76,7 @@ def part_end_to_end(quick: bool, rounds: int, say: Say) -> None:
             console.print(goal(cpu_of(each) <= 25, f"{cpu_of(each):.1f} CPU seconds a million events, wanted at most 25"))
 
 
-def cpu_of(outcome: Outcome) -> float:
+def cpu_of(outcome: CommitOutcome) -> float:
     """Our process and Redis together, in seconds a million events."""
     return outcome.per_million(lambda each: each.worker["processor_seconds"] + each.redis_seconds)
 

@@ -26,7 +26,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from streammetrics.commands.logs import configure_quiet_logs
+from streammetrics.cli.process.logs import configure_quiet_logs
 from streammetrics.experiments.estimates import Estimate, choose_tau
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.sequence import one_sided

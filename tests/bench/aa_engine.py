@@ -17,21 +17,21 @@ from zlib import crc32
 import msgspec
 import numpy as np
 
-from streammetrics.adapters.memory_store import MemoryStore
-from streammetrics.adapters.simulated_source import SimulatedSource
-from streammetrics.commands.assembly import build_decoder, build_engine, build_ledger, build_worker_rules
-from streammetrics.commands.demo import NoLetters
+from streammetrics.cli.demo import DiscardedLetters
+from streammetrics.cli.wiring import build_decoder, build_engine, build_report_builder, build_worker_rules
 from streammetrics.config import Settings
-from streammetrics.experiment_lives import WHOLE
+from streammetrics.connectors.memory import MemoryStore
+from streammetrics.connectors.simulated import SimulatedRecord
+from streammetrics.connectors.simulated.source import SimulatedSource
+from streammetrics.engine.experiment_runs import WHOLE
 from streammetrics.experiments import SINCE_START, ExperimentReport, MeasureReport, Stored
-from streammetrics.history import History
-from streammetrics.history_keeper import HistoryKeeper
-from streammetrics.publisher import Publisher
-from streammetrics.report import Report
-from streammetrics.service import Worker
-from streammetrics.simulate import Sent
-from streammetrics.task_runner import TaskRunner
-from streammetrics.vitals import Vitals
+from streammetrics.reports.history import History
+from streammetrics.reports.report import Report
+from streammetrics.runtime.consumer import Worker
+from streammetrics.runtime.history_store import HistoryStore
+from streammetrics.runtime.publisher import Publisher
+from streammetrics.runtime.status import ProcessStatus
+from streammetrics.runtime.task_runner import TaskRunner
 from tests.bench.aa_traffic import UNIT, Ints, Traffic
 
 TOPIC = "events"
@@ -116,7 +116,7 @@ def look_times(looks: int) -> list[int]:
     return [START_MS + (look + 1) * pane_ms + after for look in range(looks)]
 
 
-def events(traffic: Traffic, arms: Mapping[str, Ints], looks: int, tasks: int) -> Iterator[Sent]:
+def events(traffic: Traffic, arms: Mapping[str, Ints], looks: int, tasks: int) -> Iterator[SimulatedRecord]:
     """The traffic in order of time: a list for each of its lists, a click where it is worth something, and a clock for each task.
 
     A list that is worth 840 / rank has one click at that rank, so that its mrr@10 is its worth in units of 840.
@@ -127,17 +127,17 @@ def events(traffic: Traffic, arms: Mapping[str, Ints], looks: int, tasks: int) -
     within = np.minimum(((traffic.times * looks - cells) * pane_ms).astype(np.int64), pane_ms - 1)
     times = (START_MS + cells * pane_ms + within).tolist()
 
-    def lists() -> Iterator[Sent]:
+    def lists() -> Iterator[SimulatedRecord]:
         for number, (ts, user) in enumerate(zip(times, traffic.users.tolist(), strict=True)):
             yield _sent("impression", f"u{user}", ts, impression_id=f"r{number}", items=ITEMS, experiments=assigned[user])
 
-    def clicks() -> Iterator[Sent]:
+    def clicks() -> Iterator[SimulatedRecord]:
         for number, (ts, user, worth) in enumerate(zip(times, traffic.users.tolist(), traffic.worth.tolist(), strict=True)):
             if worth:
                 item = ITEMS[UNIT // int(worth) - 1]
                 yield _sent("feedback", f"u{user}", ts + CLICK_MS, impression_id=f"r{number}", item_id=item, action="click")
 
-    def clocks() -> Iterator[Sent]:
+    def clocks() -> Iterator[SimulatedRecord]:
         keys = [next(key for key in map("clock-{}".format, range(1_000)) if crc32(key.encode()) % tasks == task) for task in range(tasks)]
         for ts in look_times(looks):
             for key in keys:
@@ -147,8 +147,8 @@ def events(traffic: Traffic, arms: Mapping[str, Ints], looks: int, tasks: int) -
     yield from heapq.merge(*(sorted(each, key=lambda sent: sent.ts) for each in (lists(), clicks(), clocks())), key=lambda sent: sent.ts)
 
 
-def _sent(kind: str, user: str, ts: int, **rest: object) -> Sent:
-    return Sent(TOPIC, user.encode(), ts, encode({"type": kind, "user_id": user, "ts": ts, **rest}))
+def _sent(kind: str, user: str, ts: int, **rest: object) -> SimulatedRecord:
+    return SimulatedRecord(TOPIC, user.encode(), ts, encode({"type": kind, "user_id": user, "ts": ts, **rest}))
 
 
 def run(
@@ -164,7 +164,7 @@ def run(
     `on_look` is given the number of the look and what is stored of each experiment since its start.
     """
     engine = build_engine(SETTINGS, (TOPIC,))
-    ledger, store, clock, vitals = build_ledger(SETTINGS, engine), MemoryStore(), Now(), Vitals()
+    builder, store, clock, status = build_report_builder(SETTINGS, engine), MemoryStore(), Now(), ProcessStatus()
     found = {name: Findings() for name in arms}
     store.announce(tasks)
 
@@ -174,17 +174,17 @@ def run(
             if each.scope == SINCE_START:
                 found[each.experiment].take(look, each)
 
-    publisher = Publisher(ledger=ledger, store=store, publish_ms=1_000, clock=clock, vitals=vitals, on_report=HistoryKeeper(show).take)
+    publisher = Publisher(builder=builder, store=store, publish_ms=1_000, clock=clock, status=status, on_report=HistoryStore(show).take)
     worker = Worker(
         TaskRunner(
             engine=engine,
             decode=build_decoder(SETTINGS),
             source=SimulatedSource(events(traffic, arms, looks, tasks), (TOPIC,), tasks, clock),
             store=store,
-            letters=NoLetters(),
+            letters=DiscardedLetters(),
             rules=replace(build_worker_rules(SETTINGS), idle_ms=None),
             clock=clock,
-            vitals=vitals,
+            status=status,
         )
     )
     for _ in range(2):  # the tasks are assigned, then claimed
@@ -195,6 +195,6 @@ def run(
         worker.drain(flush=False)
         publisher.publish()
         if on_look is not None:
-            on_look(look, {name: stored for (name, day), stored in ledger.stored(tasks).items() if day == WHOLE})
-    assert not {reason for reason, _ in ledger.report(tasks).counts} - {"events", "matched"}, "the engine left something out"
+            on_look(look, {name: stored for (name, day), stored in builder.stored(tasks).items() if day == WHOLE})
+    assert not {reason for reason, _ in builder.report(tasks).counts} - {"events", "matched"}, "the engine left something out"
     return found

@@ -5,10 +5,10 @@ from __future__ import annotations
 import statistics
 import time
 
-from streammetrics.adapters.redis.client import RedisConnection
-from streammetrics.adapters.redis.store import RedisStore
-from streammetrics.changes import Changes
-from streammetrics.ports import Commit, Outcome
+from streammetrics.connectors.base import Commit, CommitOutcome
+from streammetrics.connectors.redis.client import RedisConnection
+from streammetrics.connectors.redis.store import RedisStore
+from streammetrics.engine.stored_state import StateChanges
 from tests.bench.parts import WrongAnswerError
 from tests.servers.redis import DeployedRedis
 
@@ -28,12 +28,12 @@ def measure(users_each: int, commits: int) -> dict[str, float]:
                 f"u{(number * users_each + index) % (10 * users_each)}": bytes([index % 251]) * STATE_BYTES for index in range(users_each)
             }
             due = {user: number * 1_000 + index for index, user in enumerate(users)}
-            changes = Changes(b"{}", 0, users=users, due=due, panes={number: b"x" * 4_000})
+            changes = StateChanges(b"{}", 0, users=users, due=due, panes={number: b"x" * 4_000})
             commit = Commit(0, claim.epoch, "bench", number + 1, changes)
             began = time.perf_counter()
             outcome = store.commit(commit)
             taken.append(1_000 * (time.perf_counter() - began))
-            if outcome is not Outcome.WRITTEN:
+            if outcome is not CommitOutcome.WRITTEN:
                 raise WrongAnswerError(f"commit {number + 1} was {outcome.value}")
         last = store.load(0, users).users
         if last != users:

@@ -1,6 +1,6 @@
 """End to end: from bytes on a real broker to tallies in a real Redis, by the real worker, beside the floor of the same records.
 
-Rounds take turns: floor, worker, floor, worker … over the same topics, the worker with a fresh namespace and database each
+EnrolmentRound take turns: floor, worker, floor, worker … over the same topics, the worker with a fresh namespace and database each
 time. After each round the tallies in Redis are compared with brute force over all events.
 """
 
@@ -20,16 +20,15 @@ from typing import Any, NamedTuple
 
 from kafka import KafkaProducer
 
-from streammetrics.adapters.kafka.partitioner import partition_of
-from streammetrics.adapters.redis.store import RedisStore
-from streammetrics.commands.assembly import build_decoder, build_engine, build_ledger
-from streammetrics.commands.connections import redis_connection
+from streammetrics.cli.wiring import build_decoder, build_engine, build_report_builder, redis_connection
 from streammetrics.config import Settings
+from streammetrics.connectors.kafka.partitioner import partition_of
+from streammetrics.connectors.redis.store import RedisStore
+from streammetrics.connectors.simulated import SimulatedRecord, Traffic, generate
+from streammetrics.engine.codec import decode_control
 from streammetrics.errors import MalformedEvent
 from streammetrics.events.model import Event
-from streammetrics.report import by_reason, refused_of
-from streammetrics.simulate import Sent, Traffic, generate
-from streammetrics.state import decode_control
+from streammetrics.reports.report import by_reason, refused_of
 from tests.bench import parts
 from tests.bench.parts import WrongAnswerError
 from tests.bench.truth import INPUTS, Rows, brute_force, require_equal, require_nothing_late
@@ -67,7 +66,7 @@ class Round:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CommitOutcome:
     size: Size
     bytes_mean: float
     integers_checked: int
@@ -134,7 +133,7 @@ def traffic_of(users: int) -> Traffic:
     return Traffic(users=users, seed=7, item_id_chars=35, impressions_per_second=rate)
 
 
-def events_of(size: Size) -> list[Sent]:
+def events_of(size: Size) -> list[SimulatedRecord]:
     """The events that are sent: those of the whole traffic, or of some partitions' users among more."""
     placed = (record for record in generate(traffic_of(size.users)) if partition_of(record.key.decode(), PARTITIONS) < size.partitions)
     return list(islice(placed, size.events))
@@ -152,7 +151,7 @@ def settings_of(broker: KafkaBroker, url: str, namespace: str, topics: list[str]
     }
 
 
-def produce(broker: KafkaBroker, sent: list[Sent], topics: dict[str, str]) -> None:
+def produce(broker: KafkaBroker, sent: list[SimulatedRecord], topics: dict[str, str]) -> None:
     # With fewer acks a batch that is sent again may come after its successor, or twice, and then events are late.
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap, linger_ms=50, batch_size=256 << 10, acks="all", enable_idempotence=True)
     for record in sent:
@@ -161,7 +160,7 @@ def produce(broker: KafkaBroker, sent: list[Sent], topics: dict[str, str]) -> No
     producer.close()
 
 
-def truth(sent: list[Sent]) -> Rows:
+def truth(sent: list[SimulatedRecord]) -> Rows:
     """Brute force over all events, and proof that all of them are admitted whatever the partitions."""
     settings = Settings()
     decode = build_decoder(settings)
@@ -182,7 +181,7 @@ class Scene(NamedTuple):
     broker: KafkaBroker
     redis: DeployedRedis
     log: Path
-    sent: list[Sent]
+    sent: list[SimulatedRecord]
     expected: Rows
     topics: list[str]
 
@@ -214,7 +213,7 @@ def _scene(size: Size, say: Callable[[str], None], properties: Mapping[str, str]
         yield scene
 
 
-def measure(size: Size, rounds: int, say: Callable[[str], None]) -> Outcome:
+def measure(size: Size, rounds: int, say: Callable[[str], None]) -> CommitOutcome:
     with _scene(size, say) as scene:
         found, checked = [], 0
         for number in range(rounds):
@@ -225,7 +224,7 @@ def measure(size: Size, rounds: int, say: Callable[[str], None]) -> Outcome:
             worker, redis_seconds, redis_peak_mb, rows = run_workers(given, len(scene.sent), scene.redis, scene.log)
             checked += require_equal(f"{size.users} users", rows, scene.expected)
             found.append(Round(worker, redis_seconds, redis_peak_mb, floor, own_floor))
-    return Outcome(size, statistics.fmean(len(record.value) for record in scene.sent), checked, found)
+    return CommitOutcome(size, statistics.fmean(len(record.value) for record in scene.sent), checked, found)
 
 
 def measure_ways(size: Size, rounds: int, ways: Sequence[Way], say: Callable[[str], None]) -> Turns:
@@ -297,13 +296,15 @@ def _together(found: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _stored_rows(settings: Settings, store: RedisStore) -> Rows:
     """Every stored tally, merged over tasks. Raises WrongAnswerError when events were refused, for all are to be admitted."""
-    ledger = build_ledger(settings, build_engine(settings, settings.kafka.topics))
+    builder = build_report_builder(settings, build_engine(settings, settings.kafka.topics))
     for task, view in store.view(range(PARTITIONS), {}, {}).items():
-        ledger.update(task, view)
-    if refused := refused_of(by_reason(ledger.report(PARTITIONS).counts)):
+        builder.update(task, view)
+    if refused := refused_of(by_reason(builder.report(PARTITIONS).counts)):
         raise WrongAnswerError(f"events were refused: {refused}")
-    board = ledger.board
-    return {(start, group.experiment, group.variant): tally for start in board.starts() for group, tally in board.pane(start).items()}
+    aggregator = builder.aggregator
+    return {
+        (start, group.experiment, group.variant): tally for start in aggregator.starts() for group, tally in aggregator.pane(start).items()
+    }
 
 
 def _redis_seconds(redis: DeployedRedis) -> float:

@@ -13,20 +13,20 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 
-from streammetrics.adapters.memory_store import MemoryStore
-from streammetrics.admission import Arrived
-from streammetrics.commands.assembly import build_engine
-from streammetrics.commands.garbage import tune_garbage_collection
+from streammetrics.cli.process.gc_tuning import tune_garbage_collection
+from streammetrics.cli.wiring import build_engine
 from streammetrics.config import Settings
-from streammetrics.engine import Engine
+from streammetrics.connectors.base import Commit
+from streammetrics.connectors.memory import MemoryStore
+from streammetrics.engine.engine import Engine
+from streammetrics.engine.ingest import Batch
+from streammetrics.engine.task_state import TaskState
 from streammetrics.events.model import Event, Feedback, Impression
-from streammetrics.ledger import Ledger
-from streammetrics.ports import Commit
-from streammetrics.service import CHUNK_RECORDS_MAX
-from streammetrics.task import TaskState
-from streammetrics.users_at_hand import with_due
-from streammetrics.windows import WindowRules
-from streammetrics.work import WorkerRules
+from streammetrics.reports.builder import ReportBuilder
+from streammetrics.runtime.consumer import CHUNK_RECORDS_MAX
+from streammetrics.runtime.owned_task import WorkerRules
+from streammetrics.runtime.prefetch import with_due
+from streammetrics.windows.panes import WindowRules
 from tests.bench.parts import WrongAnswerError, peak_mb, read_given, reply
 from tests.bench.truth import INPUTS, Rows, require_equal, scores
 
@@ -134,7 +134,7 @@ class Timed:
         self.step_seconds = self.save_seconds = 0.0
         self.saves = self.users_saved = 0
 
-    def step(self, batch: Arrived | None, flush: bool = False) -> None:
+    def step(self, batch: Batch | None, flush: bool = False) -> None:
         engine, state = self.engine, self.state
         began = time.process_time()
         needs = engine.needs(state, batch)
@@ -182,7 +182,7 @@ def feed(timed: Timed, users: int, visits: int, users_per_commit: int) -> int:
                 if len(timed.state.dirty) + len(records) // 2 > users_per_commit or events - saved > COMMIT_EVENTS:
                     timed.save()
                     saved = events
-                timed.step(Arrived(topic, records, offsets[topic]))
+                timed.step(Batch(topic, records, offsets[topic]))
         if events == before:
             return events
 
@@ -216,16 +216,16 @@ def main() -> None:
 
 def check(timed: Timed, users: int, visits: int, settings: Settings) -> int:
     windows = WindowRules(pane_ms=60_000, windows_ms=(60_000,), lateness_ms=0, attribution_ms=0)
-    ledger = Ledger(timed.engine.layout, windows, {}, timed.engine.signature)
+    builder = ReportBuilder(timed.engine.layout, windows, {}, timed.engine.signature)
     view = timed.store.view([0], {}, {})[0]
-    ledger.update(0, view)
+    builder.update(0, view)
     if (view.users, timed.state.sessions_open) != (0, 0):
         raise WrongAnswerError(f"{view.users} users and {timed.state.sessions_open} sessions are left after all have closed")
     kept = timed.state.oldest_kept
     found = {
         (start, group.experiment, group.variant): tally
-        for start in ledger.board.starts()
-        for group, tally in ledger.board.pane(start).items()
+        for start in builder.aggregator.starts()
+        for group, tally in builder.aggregator.pane(start).items()
     }
     expected = expected_rows(users, visits, timed.engine, settings.metrics.cutoffs)
     totals = {key: sum(row[0] for (_, *group), row in expected.items() if tuple(group) == key) for key in {key[1:] for key in expected}}

@@ -9,11 +9,11 @@ import time
 
 from kafka import KafkaConsumer, TopicPartition
 
-from streammetrics.adapters.kafka.client import KafkaConnection
-from streammetrics.adapters.kafka.source import KafkaSource
-from streammetrics.commands.assembly import build_decoder
-from streammetrics.commands.garbage import tune_garbage_collection
+from streammetrics.cli.process.gc_tuning import tune_garbage_collection
+from streammetrics.cli.wiring import build_decoder
 from streammetrics.config import Settings
+from streammetrics.connectors.kafka.client import KafkaConnection
+from streammetrics.connectors.kafka.source import KafkaSource
 from streammetrics.events import Decoder
 from tests.bench.parts import peak_mb, read_given, reply
 

@@ -11,17 +11,17 @@ import gc
 from pathlib import Path
 from typing import Any
 
-from streammetrics.adapters.redis.client import RedisConnection
-from streammetrics.adapters.redis.store import RedisStore
-from streammetrics.admission import Arrived
-from streammetrics.commands.assembly import build_engine
-from streammetrics.commands.garbage import tune_garbage_collection
+from streammetrics.cli.process.gc_tuning import tune_garbage_collection
+from streammetrics.cli.wiring import build_engine
 from streammetrics.config import Settings
+from streammetrics.connectors.base import Commit, CommitOutcome
+from streammetrics.connectors.redis.client import RedisConnection
+from streammetrics.connectors.redis.store import RedisStore
+from streammetrics.engine.ingest import Batch
 from streammetrics.events.model import Event, Feedback, Impression
-from streammetrics.ports import Commit, Outcome
-from streammetrics.service import CHUNK_RECORDS_MAX
-from streammetrics.users_at_hand import with_due
-from streammetrics.work import WorkerRules
+from streammetrics.runtime.consumer import CHUNK_RECORDS_MAX
+from streammetrics.runtime.owned_task import WorkerRules
+from streammetrics.runtime.prefetch import with_due
 from tests.bench.parts import WrongAnswerError, read_given, reply
 from tests.bench.truth import INPUTS
 from tests.servers.redis import DeployedRedis
@@ -46,10 +46,10 @@ class Task:
 
     def take(self, topic: int, events: list[Event]) -> None:
         self.offsets[topic] += len(events)
-        self.step(Arrived(topic, [(self.offsets[topic], -1, (event,)) for event in events], self.offsets[topic]))
+        self.step(Batch(topic, [(self.offsets[topic], -1, (event,)) for event in events], self.offsets[topic]))
         self.commit()
 
-    def step(self, batch: Arrived | None) -> None:
+    def step(self, batch: Batch | None) -> None:
         needs = self.engine.needs(self.state, batch)
         due_wanted = self.rules.due_wanted(needs.due_before_ms, self.rules.commit_users_max)
         loaded = with_due(self.store, 0, self.store.load(0, needs.users, due_wanted, needs.totals), self.state.users)
@@ -61,7 +61,7 @@ class Task:
             self.step(None)
         save = self.engine.save(self.state)
         self.seq += 1
-        if self.store.commit(Commit(0, self.claim.epoch, "bench", self.seq, save.changes)) is not Outcome.WRITTEN:
+        if self.store.commit(Commit(0, self.claim.epoch, "bench", self.seq, save.changes)) is not CommitOutcome.WRITTEN:
             raise WrongAnswerError("a commit was refused")
         self.engine.forget(self.state, self.rules.cached_users_max)
 

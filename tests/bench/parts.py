@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parent.parent.parent
+from tests.support.paths import ROOT
 
 
 class WrongAnswerError(AssertionError):

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import TypeAlias
 
-from streammetrics.commands.assembly import build_engine
+from streammetrics.cli.wiring import build_engine
 from streammetrics.config import Settings
-from streammetrics.engine import Engine
+from streammetrics.engine.engine import Engine
 from streammetrics.events.model import Event
 from streammetrics.metrics import Scorer, TallyLayout
 from tests.bench.parts import WrongAnswerError

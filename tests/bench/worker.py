@@ -15,16 +15,16 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from streammetrics.adapters.kafka.source import KafkaSource
-from streammetrics.adapters.redis.store import RedisStore
-from streammetrics.commands.run import run
-from streammetrics.commands.signals import stopping
+from streammetrics.cli.process.signals import stopping
+from streammetrics.cli.run import run
 from streammetrics.config import Settings
-from streammetrics.engine import Engine
-from streammetrics.ports import Input
-from streammetrics.service import Worker
-from streammetrics.task_runner import TaskRunner
-from streammetrics.users_at_hand import UsersAtHand
+from streammetrics.connectors.base import Input
+from streammetrics.connectors.kafka.source import KafkaSource
+from streammetrics.connectors.redis.store import RedisStore
+from streammetrics.engine.engine import Engine
+from streammetrics.runtime.consumer import Worker
+from streammetrics.runtime.prefetch import Prefetch
+from streammetrics.runtime.task_runner import TaskRunner
 from tests.bench.parts import peak_mb, read_given, reply
 
 STAGES: tuple[tuple[type, str, str], ...] = (
@@ -35,8 +35,8 @@ STAGES: tuple[tuple[type, str, str], ...] = (
     (Engine, "step", "step"),
     (Engine, "save", "save"),
     (Engine, "forget", "save"),
-    (UsersAtHand, "read", "load"),
-    (UsersAtHand, "ask_ahead", "load"),
+    (Prefetch, "read", "load"),
+    (Prefetch, "ask_ahead", "load"),
 )
 
 

@@ -19,7 +19,8 @@ from typing import Any
 
 import yaml
 
-from tests.deploy.tools import DEPLOY, ROOT, VALUES, program, read_yaml, run
+from tests.deploy.tools import DEPLOY, VALUES, program, read_yaml, run
+from tests.support.paths import ROOT
 
 MODULES = {
     "helm": "helm.sh/helm/v3/cmd/helm@v3.22.0",

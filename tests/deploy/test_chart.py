@@ -13,8 +13,8 @@ from typing import Any
 import jsonschema
 import pytest
 
+from streammetrics import __version__
 from streammetrics.config import keys, load
-from streammetrics.version import __version__
 from tests.deploy.tools import CHART, VALUES, read_yaml, table_rows
 
 DEFAULTS = read_yaml(CHART / "values.yaml")

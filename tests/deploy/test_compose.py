@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from streammetrics.cli import main
+from streammetrics.cli.main import main
 from streammetrics.config import load
 from tests.deploy.tools import DEPLOY, assert_clean, program, read_yaml
 

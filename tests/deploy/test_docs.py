@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
-from streammetrics.cli import main
+from streammetrics.cli.main import main
 from streammetrics.config import keys
 from tests.deploy.tools import DEPLOY
 

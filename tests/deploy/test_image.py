@@ -8,9 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.command_line import started
-from tests.deploy.tools import DEPLOY, ROOT, assert_clean, program
+from tests.deploy.tools import DEPLOY, assert_clean, program
 from tests.servers.process import free_port, wait_until
+from tests.support.command_line import started
+from tests.support.paths import ROOT
 
 DOCKERFILE = (DEPLOY / "Dockerfile").read_text(encoding="utf-8")
 FINAL_STAGE = re.split(r"^FROM .*$", DOCKERFILE, flags=re.MULTILINE)[-1]
@@ -59,4 +60,4 @@ def test_the_health_check_passes_while_the_process_serves_and_fails_when_it_is_g
 
 def test_the_entry_point_is_the_command_that_the_package_installs() -> None:
     assert 'ENTRYPOINT ["streammetrics"]' in FINAL_INSTRUCTIONS
-    assert 'streammetrics = "streammetrics.cli:main"' in Path(ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert 'streammetrics = "streammetrics.cli.main:main"' in Path(ROOT / "pyproject.toml").read_text(encoding="utf-8")

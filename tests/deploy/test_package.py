@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from streammetrics.version import __version__
-from tests.deploy.tools import ROOT, assert_clean
+from streammetrics import __version__
+from tests.deploy.tools import assert_clean
+from tests.support.paths import ROOT
 
 PACKAGE = ROOT / "streammetrics"
 IN_PACKAGE = {
@@ -63,5 +64,5 @@ def test_the_wheel_says_what_it_is(wheel: zipfile.ZipFile) -> None:
     assert told["Requires-Python"] == ">=3.11"
     assert "codecs" in told.get_all("Provides-Extra", [])
     entry_points = wheel.read(f"streammetrics-{__version__}.dist-info/entry_points.txt").decode()
-    assert "streammetrics = streammetrics.cli:main" in entry_points
+    assert "streammetrics = streammetrics.cli.main:main" in entry_points
     assert any(name.endswith("licenses/LICENSE") for name in wheel.namelist())

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from streammetrics.adapters.redis.client import RedisConnection
-from streammetrics.adapters.redis.store import RedisStore
+from streammetrics.connectors.redis.client import RedisConnection
+from streammetrics.connectors.redis.store import RedisStore
 from tests.servers.redis import DEPLOYED_CONF, DeployedRedis
 
 

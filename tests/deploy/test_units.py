@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from streammetrics.cli import main
+from streammetrics.cli.main import main
 from tests.deploy.tools import DEPLOY, assert_clean, program
 
 UNITS = {

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.tools import DEPLOY, ROOT, VALUES, assert_clean, program, read_yaml
+from tests.deploy.tools import DEPLOY, VALUES, assert_clean, program, read_yaml
+from tests.support.paths import ROOT
 
 GITHUB = ROOT / ".github"
 WORKFLOWS = sorted((GITHUB / "workflows").glob("*.yml"))

@@ -12,7 +12,8 @@ from typing import Any
 
 import yaml
 
-ROOT = Path(__file__).parents[2]
+from tests.support.paths import ROOT
+
 DEPLOY = ROOT / "deploy"
 CHART = DEPLOY / "helm" / "streammetrics"
 VALUES = Path(__file__).parent / "values"

@@ -13,11 +13,11 @@ import tempfile
 import venv
 from pathlib import Path
 
-from tests.deploy.tools import ROOT
+from tests.support.paths import ROOT
 
 BESIDE = ("tests", "deploy", ".github", "grafana", "README.md", "CHANGELOG.md", "LICENSE", "Makefile", "pyproject.toml")
 """What the tests read besides the package."""
-ELSEWHERE = ("tests/integration", "tests/deploy", "tests/test_readme.py")
+ELSEWHERE = ("tests/integration", "tests/deploy", "tests/docs/test_readme.py")
 """Tests that need servers, or are about the repository and its links."""
 WORDS = ["--numprocesses", "auto", *(word for path in ELSEWHERE for word in ("--ignore", path)), "-p", "no:cacheprovider"]
 

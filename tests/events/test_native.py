@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from streammetrics.events import Event, EventLimits, Feedback, Impression, MalformedEvent, native_decoder
 from streammetrics.events.native import read_event
-from streammetrics.fates import MALFORMED
+from streammetrics.events.outcomes import MALFORMED
 from tests.events.samples import FEEDBACK, IMPRESSION, feedback_objects, ids, impression_objects, positions, sent, spliced
 
 LIMITS = EventLimits()

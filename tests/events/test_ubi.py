@@ -20,8 +20,8 @@ from streammetrics.events import (
     decoder,
     ubi_decoder,
 )
+from streammetrics.events.outcomes import MALFORMED
 from streammetrics.events.ubi import read_event
-from streammetrics.fates import MALFORMED
 from tests.events.samples import sent, spliced
 
 LIMITS = EventLimits()

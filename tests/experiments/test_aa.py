@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from streammetrics.commands.assembly import build_engine
+from streammetrics.cli.wiring import build_engine
 from streammetrics.experiments import Stored
 from tests.bench.aa import ALPHA, BY_ENGINE, OURS, false_alarms, judge, users_to_find
 from tests.bench.aa_engine import ARMS, SETTINGS, TOPIC, arms_of, run

@@ -11,7 +11,7 @@ from grafana import generate
 from grafana.families import sample_names
 from grafana.generate import FOLDER, dashboards, main
 from grafana.queries import QueryError, loop, quantile, selector, state, state_rate
-from streammetrics.series import TABLE
+from streammetrics.exporters.prometheus.series import TABLE
 from tests.grafana.reading import NAMES, committed, every_query, panels, parsed_form
 
 NAME = re.compile(r"\b(streammetrics_\w+|process_\w+)")

@@ -18,9 +18,9 @@ import pytest
 from kafka import KafkaConsumer
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 
-from streammetrics.adapters.kafka.partitioner import partition_of
-from streammetrics.adapters.redis.layout import TaskKeys
-from streammetrics.simulate import Sent
+from streammetrics.connectors.kafka.partitioner import partition_of
+from streammetrics.connectors.redis.keys import TaskKeys
+from streammetrics.connectors.simulated import SimulatedRecord
 from tests.servers.alertmanager import Told
 from tests.servers.process import HOST, wait_until
 from tests.servers.stack import PARTITIONS, TOPICS, Stack
@@ -42,17 +42,17 @@ class Listening:
     """What the webhook hears from now on."""
 
     def __init__(self, stack: Stack) -> None:
-        self._stack, self._before = stack, len(stack.webhook.told)
+        self._stack, self._before = stack, len(stack.webhook.message)
 
     @property
-    def told(self) -> list[Told]:
-        return self._stack.webhook.told[self._before :]
+    def message(self) -> list[Told]:
+        return self._stack.webhook.message[self._before :]
 
     def of(self, status: str) -> set[str]:
-        return {told.name for told in self.told if told.status == status}
+        return {message.name for message in self.message if message.status == status}
 
     def one(self, name: str) -> Told:
-        return next(told for told in self.told if told.name == name)
+        return next(message for message in self.message if message.name == name)
 
     def wait_for(self, name: str, status: str = "firing") -> None:
         wait_until(lambda: name in self.of(status), what=f"the webhook is told that {name} is {status}", deadline_seconds=PATIENCE_SECONDS)
@@ -105,7 +105,7 @@ def test_nothing_is_told_of_an_experiment_without_an_effect(stack: Stack) -> Non
             lambda found: found[0].value >= first.value + QUIET_SECONDS,
             deadline_seconds=PATIENCE_SECONDS,
         )
-    assert not heard.told
+    assert not heard.message
     assert stack.feeder.failure is None
     assert {one.labels["variant"] for one in stack.prometheus.query('streammetrics_ndcg{experiment="ranker"}')} == {"control", "treatment"}
 
@@ -120,11 +120,11 @@ class TestFaults:
             wait_until_fires(stack, "StreammetricsWatermarkStalled")  # a consequence, of which nobody is told
             stack.redis.start()
         assert heard.of("firing") == {"StreammetricsRedisDown"}
-        told = heard.one("StreammetricsRedisDown")
-        assert told.path == "page"
-        assert told.labels == {"alertname": "StreammetricsRedisDown", "job": "streammetrics", "severity": "critical"}
-        assert "3 processes" in told.annotations["summary"]
-        assert stack.exporter.target in told.annotations["description"]
+        message = heard.one("StreammetricsRedisDown")
+        assert message.path == "page"
+        assert message.labels == {"alertname": "StreammetricsRedisDown", "job": "streammetrics", "severity": "critical"}
+        assert "3 processes" in message.annotations["summary"]
+        assert stack.exporter.target in message.annotations["description"]
 
     def test_kafka_that_is_away(self, stack: Stack) -> None:
         with listening(stack) as heard:
@@ -141,12 +141,12 @@ class TestFaults:
             heard.wait_for("StreammetricsNoTraffic")
             stack.feeder.resume()
         assert heard.of("firing") == {"StreammetricsNoTraffic"}
-        assert {told.labels["topic"] for told in heard.told} == {"impressions", "feedback"}
+        assert {message.labels["topic"] for message in heard.message} == {"impressions", "feedback"}
 
     def test_a_sender_whose_clock_stands_still_stalls_the_watermark(self, stack: Stack) -> None:
         frozen: list[int] = []
 
-        def freeze(sent: Sent) -> list[Sent]:
+        def freeze(sent: SimulatedRecord) -> list[SimulatedRecord]:
             if partition_of(sent.key.decode(), PARTITIONS) != 0:
                 return [sent]
             frozen.append(sent.ts)
@@ -160,12 +160,12 @@ class TestFaults:
         with listening(stack) as heard, stack.feeder.altered(lambda sent: [sent, sent._replace(value=b"{")]):
             heard.wait_for("StreammetricsEventsRefused")
         assert heard.of("firing") == {"StreammetricsEventsRefused"}
-        told = heard.one("StreammetricsEventsRefused")
-        assert told.path == "ticket"
-        assert re.search(r"By reason, in events a second: bad_json \d+", told.annotations["description"])
+        message = heard.one("StreammetricsEventsRefused")
+        assert message.path == "ticket"
+        assert re.search(r"By reason, in events a second: bad_json \d+", message.annotations["description"])
 
     def test_lists_that_are_lost_on_their_way(self, stack: Stack) -> None:
-        def lose(sent: Sent) -> list[Sent]:
+        def lose(sent: SimulatedRecord) -> list[SimulatedRecord]:
             return [] if sent.topic == "impressions" and int(sent.key[1:]) % 2 else [sent]
 
         with listening(stack) as heard, stack.feeder.altered(lose):
@@ -240,17 +240,17 @@ def test_a_regression_is_told_with_its_experiment_and_variant(stack: Stack) -> N
     stack.feeder.regress("treatment", 0.3)
     heard.wait_for("StreammetricsRankingRegressed")
     assert heard.of("firing") == {"StreammetricsRankingRegressed"}
-    told = heard.one("StreammetricsRankingRegressed")
-    assert (told.labels["experiment"], told.labels["variant"]) == ("ranker", "treatment")
-    assert told.labels["severity"] in ("critical", "warning")
-    assert told.annotations["runbook_url"] == "deploy/runbooks/StreammetricsRankingRegressed.md"
+    message = heard.one("StreammetricsRankingRegressed")
+    assert (message.labels["experiment"], message.labels["variant"]) == ("ranker", "treatment")
+    assert message.labels["severity"] in ("critical", "warning")
+    assert message.annotations["runbook_url"] == "deploy/runbooks/StreammetricsRankingRegressed.md"
 
 
 def test_experiments_that_go_wrong_are_told_one_by_one_and_never_as_a_regression(stack: Stack) -> None:
     """The very last: what is known of an experiment stays. Senders add three: one split unevenly, one by list instead of by user,
     and one of more variants than labels may have."""
 
-    def tangle(sent: Sent) -> list[Sent]:
+    def tangle(sent: SimulatedRecord) -> list[SimulatedRecord]:
         event = json.loads(sent.value)
         if event["type"] == "impression":
             user = zlib.crc32(sent.key)
@@ -266,7 +266,11 @@ def test_experiments_that_go_wrong_are_told_one_by_one_and_never_as_a_regression
         for name in ("StreammetricsSeriesLimit", "StreammetricsSampleRatioMismatch", "StreammetricsMultiExposure"):
             heard.wait_for(name)
         wait_until_fires(stack, "StreammetricsExperimentInvalid")  # a consequence, of which nobody is told
-    by_experiment = {(told.name, told.labels["experiment"]) for told in heard.told if told.labels.get("experiment") not in (None, "ranker")}
+    by_experiment = {
+        (message.name, message.labels["experiment"])
+        for message in heard.message
+        if message.labels.get("experiment") not in (None, "ranker")
+    }
     assert by_experiment == {("StreammetricsSampleRatioMismatch", "uneven"), ("StreammetricsMultiExposure", "leaky")}
     assert heard.of("firing") <= {*(name for name, _ in by_experiment), "StreammetricsSeriesLimit", "StreammetricsRankingRegressed"}
     assert stack.feeder.failure is None

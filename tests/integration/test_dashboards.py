@@ -11,8 +11,8 @@ import pytest
 from streammetrics.experiments.report import ExperimentReport
 from streammetrics.metrics.names import METRIC_NAMES
 from tests.grafana.reading import CHOICES, NAMES, STEPS, Asked, committed, every_query, filled, queries
-from tests.integration.dashboards import BEHIND_SECONDS, HISTORY, Scene, scene
 from tests.servers.prometheus import Sample
+from tests.support.dashboards import BEHIND_SECONDS, HISTORY, Scene, scene
 
 TIMES = dict.fromkeys(STEPS, "10s")
 CHOSEN = {**CHOICES, **TIMES, "job": "streammetrics"}

@@ -10,15 +10,15 @@ from dataclasses import replace
 import pytest
 import redis
 
-from streammetrics.adapters.redis.client import RedisConnection
-from streammetrics.adapters.redis.store import RedisStore
-from streammetrics.commands.assembly import build_engine
+from streammetrics.cli.wiring import build_engine
 from streammetrics.config import load
-from streammetrics.ports import Commit, Outcome
-from tests.command_line import streammetrics
+from streammetrics.connectors.base import Commit, CommitOutcome
+from streammetrics.connectors.redis.client import RedisConnection
+from streammetrics.connectors.redis.store import RedisStore
 from tests.servers.kafka import KafkaBroker
 from tests.servers.process import HOST, free_port
 from tests.servers.redis import RedisCluster, RedisServer
+from tests.support.command_line import streammetrics
 
 BOUND_SECONDS = 15.0
 """The bound of doctor itself and what a loaded machine needs to start a process."""
@@ -113,7 +113,7 @@ def test_state_of_other_settings_is_a_failure_and_of_the_same_ones_is_not(
     store.announce(3)
     claim = store.claim(1, "token")
     commit = Commit(1, claim.epoch, "token", claim.seq + 1, changes)
-    assert store.commit(commit) is Outcome.WRITTEN
+    assert store.commit(commit) is CommitOutcome.WRITTEN
     store.close()
     same = streammetrics("doctor", *words(kafka_broker.bootstrap, redis_url, namespace, topics))
     assert same.returncode == 0, same.stdout

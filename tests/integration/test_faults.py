@@ -19,14 +19,14 @@ from typing import Any, Self
 import pytest
 from kafka import KafkaProducer
 
-from streammetrics.adapters.redis.layout import TaskKeys
-from streammetrics.simulate import Traffic, generate
-from streammetrics.state import decode_control
-from tests.faults import EXECUTED, JUDGED, ReplyThief
-from tests.integration.pipeline import HOUR_MS, PARTITIONS, Pipeline, Service, start_ms
+from streammetrics.connectors.redis.keys import TaskKeys
+from streammetrics.connectors.simulated import Traffic, generate
+from streammetrics.engine.codec import decode_control
 from tests.servers.kafka import KafkaBroker
 from tests.servers.process import ServerError, wait_until
 from tests.servers.redis import RedisCluster, RedisServer
+from tests.support.faults import EXECUTED, JUDGED, ReplyThief
+from tests.support.real_pipeline import HOUR_MS, PARTITIONS, Pipeline, Service, start_ms
 
 SEED = 20
 SESSION_SECONDS = 2.0

@@ -19,15 +19,15 @@ from kafka.admin import NewPartitions
 from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
-from streammetrics.adapters.kafka import client as kafka_client
-from streammetrics.adapters.kafka import source as kafka_source
-from streammetrics.adapters.kafka import watchdog as kafka_watchdog
-from streammetrics.adapters.kafka.client import KafkaConnection
-from streammetrics.adapters.kafka.consumer import new_consumer
-from streammetrics.adapters.kafka.dead_letters import CUT_VALUE_BYTES, KafkaDeadLetters
-from streammetrics.adapters.kafka.source import REBUILDS_WITHOUT_RECORD_MAX, KafkaSource
+from streammetrics.connectors.base import DeadLetter, Input, Record
+from streammetrics.connectors.kafka import client as kafka_client
+from streammetrics.connectors.kafka import liveness
+from streammetrics.connectors.kafka import source as kafka_source
+from streammetrics.connectors.kafka.client import KafkaConnection
+from streammetrics.connectors.kafka.consumer import new_consumer
+from streammetrics.connectors.kafka.dead_letters import CUT_VALUE_BYTES, KafkaDeadLetters
+from streammetrics.connectors.kafka.source import REBUILDS_WITHOUT_RECORD_MAX, KafkaSource
 from streammetrics.errors import ConfigError, GaveUp, SourceError, StateError
-from streammetrics.ports import DeadLetter, Input, Record
 from tests.servers.kafka import KafkaBroker
 from tests.servers.process import HOST, free_port, wait_until
 
@@ -622,7 +622,7 @@ class TestOutages:
     def test_an_outage_that_records_end_before_anybody_looks_is_told_to_its_end(
         self, kafka_broker: KafkaBroker, topics: tuple[str, str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(kafka_watchdog, "LOOK_AGAIN_SECONDS", HOUR_MS / 1_000)
+        monkeypatch.setattr(liveness, "LOOK_AGAIN_SECONDS", HOUR_MS / 1_000)
         place, now = Input(topics[0], 0), Clock()
         with running(settings_for(kafka_broker, *topics), clock=now) as member, capture_logs() as logs:
             turn_until(lambda: member.tasks == {0, 1, 2, 3}, member)

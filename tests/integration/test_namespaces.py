@@ -11,14 +11,15 @@ from dataclasses import replace
 import pytest
 import redis
 
-from streammetrics.adapters.redis.client import RedisConnection
-from streammetrics.adapters.redis.namespaces import SCANNED_AT_ONCE, RedisNamespaces, client_name
-from streammetrics.adapters.redis.shelf import RedisShelf
-from streammetrics.adapters.redis.store import RedisStore
-from streammetrics.changes import Changes
-from streammetrics.ports import Commit, Outcome
-from tests.command_line import COMMAND, ROOT, environment, streammetrics
+from streammetrics.connectors.base import Commit, CommitOutcome
+from streammetrics.connectors.redis.blob import RedisBlobStore
+from streammetrics.connectors.redis.client import RedisConnection
+from streammetrics.connectors.redis.namespaces import SCANNED_AT_ONCE, RedisNamespaces, client_name
+from streammetrics.connectors.redis.store import RedisStore
+from streammetrics.engine.stored_state import StateChanges
 from tests.servers.redis import RedisCluster, RedisServer
+from tests.support.command_line import COMMAND, environment, streammetrics
+from tests.support.paths import ROOT
 
 TASKS = 5
 KEYS = TASKS * 6 + 3
@@ -28,14 +29,14 @@ USERS = {f"user-{number}": b"x" * 300 for number in range(500)}
 
 def fill(settings: RedisConnection) -> None:
     """What a worker and an exporter leave behind."""
-    store, shelf = RedisStore(settings), RedisShelf(settings, "history")
+    store, shelf = RedisStore(settings), RedisBlobStore(settings, "history")
     store.announce(TASKS)
-    store.settle({"one": (None, b"value")})
+    store.compare_and_set({"one": (None, b"value")})
     shelf.write(b"looks")
     for task in range(TASKS):
         claim = store.claim(task, "token")
-        commit = Commit(task, claim.epoch, "token", 1, Changes(b"control", 0, USERS, dict.fromkeys(USERS, 5), (), {0: b"pane"}))
-        assert store.commit(commit) is Outcome.WRITTEN
+        commit = Commit(task, claim.epoch, "token", 1, StateChanges(b"control", 0, USERS, dict.fromkeys(USERS, 5), (), {0: b"pane"}))
+        assert store.commit(commit) is CommitOutcome.WRITTEN
     store.close()
     shelf.close()
 
@@ -150,7 +151,7 @@ class TestDelete:
         assert "in use by worker at 127.0.0.1: stop them first" in done.stderr
         assert all_keys(gone) == before
         assert streammetrics("namespaces", "delete", gone.namespace, "--yes", "--force", *words(gone)).returncode == 0
-        assert worker.commit(Commit(0, claim.epoch, "mine", claim.seq + 1, Changes(b"", 0))) is Outcome.CONFLICT
+        assert worker.commit(Commit(0, claim.epoch, "mine", claim.seq + 1, StateChanges(b"", 0))) is CommitOutcome.CONFLICT
         worker.close()
 
     def test_without_a_terminal_it_wants_yes(self, names: tuple[RedisConnection, RedisConnection]) -> None:

@@ -20,18 +20,18 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from playwright.sync_api import Browser, Locator, Page, Route, expect, sync_playwright
 
-from streammetrics.adapters.http.server import HttpServer
-from streammetrics.adapters.http.views import HttpViews
+from streammetrics.connectors.base import Input
 from streammetrics.events.model import Feedback, Impression
-from streammetrics.ports import Input
-from streammetrics.report import Report
-from streammetrics.shown_text import counted, fit
-from streammetrics.vitals import Trouble
-from tests.adapters.pipeline import HOUR_MS, MINUTE_MS, Pipeline
-from tests.command_line import started
+from streammetrics.exporters.http.server import HttpServer
+from streammetrics.exporters.http.views import HttpViews
+from streammetrics.reports.report import Report
+from streammetrics.reports.text import counted, fit
+from streammetrics.runtime.status import Trouble
 from tests.experiments.samples import experiment
-from tests.page_world import EXPERIMENT, People, World, telling, world
 from tests.servers.tools import find_chromium
+from tests.support.command_line import started
+from tests.support.committed_state import HOUR_MS, MINUTE_MS, Pipeline
+from tests.support.page_world import EXPERIMENT, People, World, telling, world
 
 WIDE, NARROW = {"width": 1280, "height": 900}, {"width": 360, "height": 740}
 SECONDS = 10_000
@@ -201,11 +201,11 @@ def still(told: tuple[World, list[Report]]) -> Iterator[Served]:
 def fresh(serve: Serve, told: tuple[World, list[Report]]) -> Iterator[Served]:
     """The end of the story on a port of the test's own."""
     story, reports = told
-    vitals = story.vitals
+    status = story.status
     yield serve(story.views(), *reports[-5:])
-    vitals.source_trouble = vitals.store_trouble = vitals.publish_trouble = None
-    vitals.lag_records.clear()
-    vitals.lag_seconds.clear()
+    status.source_trouble = status.store_trouble = status.publish_trouble = None
+    status.lag_records.clear()
+    status.lag_seconds.clear()
     story.now.seconds = 1_000.0
 
 
@@ -466,9 +466,9 @@ class TestNumbers:
         expect(found.cell("Mean", "treatment").locator(".value")).to_have_text(re.compile(r"^\d\.\d{4}$"))
 
     def test_the_pipeline_tells_lag_age_and_refusals(self, visit: Open, fresh: Served, told: tuple[World, list[Report]]) -> None:
-        vitals = told[0].vitals
-        vitals.lag_records.update({Input("impressions", 0): 1_234, Input("feedback", 0): 1})
-        vitals.lag_seconds.update({Input("impressions", 0): 125.0, Input("feedback", 0): 0.0})
+        status = told[0].status
+        status.lag_records.update({Input("impressions", 0): 1_234, Input("feedback", 0): 1})
+        status.lag_seconds.update({Input("impressions", 0): 125.0, Input("feedback", 0): 0.0})
         section = visit(fresh.base).section("Pipeline")
         expect(section.locator(".tile", has_text="Lag")).to_have_text("Lag1,235records ahead; the last read is 2 min old")
         expect(section.locator(".tile", has_text="Live up to").locator("time")).to_have_text(clock(fetched(fresh.base)["watermark_ms"]))
@@ -482,7 +482,7 @@ class TestNumbers:
     ) -> None:
         story, report = told[0], told[1][-1]
         seconds = [time.monotonic()]
-        views = HttpViews(story.pipeline.exposition(story.vitals), lambda: seconds[0])
+        views = HttpViews(story.pipeline.exposition(story.status), lambda: seconds[0])
         port = serve(views, report)
         found = visit(port.base)
         tile = found.section("Pipeline").locator(".tile", has_text="Events read").locator("dd")
@@ -610,14 +610,14 @@ class TestStates:
 
     def test_before_the_first_report_it_says_what_is_missing(self, visit: Open, serve: Serve, told: tuple[World, list[Report]]) -> None:
         story, reports = told
-        story.vitals.store_trouble = Trouble(story.now.seconds - 3, 2, "connection refused")
+        story.status.store_trouble = Trouble(story.now.seconds - 3, 2, "connection refused")
         port = serve(story.views())
         found = visit(port.base, expected=("status of 503",))
         expect(found.page.locator(".pill")).to_have_text("Not ready")
         said = "The server has not read any committed state yet.store: connection refused (for 3 s, 2 tries)"
         expect(found.page.locator(".banner")).to_have_text(said)
         expect(found.page.locator("main")).to_have_text("There are no numbers to show yet.")
-        story.vitals.store_trouble = None
+        story.status.store_trouble = None
         port.views.show(reports[-1])
         found.ask_again()
         live(found.page)
@@ -665,7 +665,7 @@ class TestStates:
         expect(found.page.locator(".banner")).to_contain_text("The newest report is 31 s old: committed state is not being read.")
 
     def test_a_source_that_is_away_is_told_with_its_words(self, visit: Open, fresh: Served, told: tuple[World, list[Report]]) -> None:
-        told[0].vitals.source_trouble = Trouble(told[0].now.seconds - 12, 5, "no broker answers at <b>:9092")
+        told[0].status.source_trouble = Trouble(told[0].now.seconds - 12, 5, "no broker answers at <b>:9092")
         found = visit(fresh.base)
         expect(found.page.locator(".pill")).to_have_text("Not ready")
         expect(found.page.locator(".banner")).to_contain_text("source: no broker answers at <b>:9092 (for 12 s, 5 tries)")
@@ -941,7 +941,7 @@ class TestPointer:
     def test_a_chart_tells_what_stands_under_the_pointer_and_the_newest_when_it_leaves(self, visit: Open, fresh: Served) -> None:
         found = visit(fresh.base)
         figure = found.section(EXPERIMENT).locator("figure").filter(has_text="Lift of")
-        newest, told = clock(fetched(fresh.base)["experiments_entered_ms"]), figure.locator(".told")
+        newest, told = clock(fetched(fresh.base)["experiments_entered_ms"]), figure.locator(".message")
         expect(told).to_contain_text(f"To {newest}: treatment {MINUS}")
         figure.locator("svg.chart").hover(position={"x": 62, "y": 100})
         expect(told).to_contain_text(f"To {clock(fetched(fresh.base)['experiments_entered_ms'] - 4 * MINUTE_MS)}: treatment {MINUS}")
@@ -989,7 +989,7 @@ class TestWithoutAMouse:
             expect(slider).to_have_attribute("aria-valuetext", re.compile(rf"^To {clock(end or 0)}: treatment {MINUS}"))
         fresh.views.show(telling(told[1][-1], *told[1][-2].experiments))
         found.ask_again()
-        expect(found.page.locator("section .told").first).to_contain_text(f"To {clock(ends[1] or 0)}")
+        expect(found.page.locator("section .message").first).to_contain_text(f"To {clock(ends[1] or 0)}")
         expect(slider).to_be_focused()
 
     def test_the_skip_link_leads_to_the_numbers(self, visit: Open, still: Served) -> None:

@@ -7,11 +7,11 @@ from urllib.request import urlopen
 
 import pytest
 
-from streammetrics.adapters.http.views import HttpViews
-from streammetrics.vitals import Vitals
-from tests.adapters.pipeline import MINUTE_MS, START_MS, Now, Pipeline, served, shown, two_variants
+from streammetrics.exporters.http.views import HttpViews
+from streammetrics.runtime.status import ProcessStatus
 from tests.experiments.samples import experiment
 from tests.servers.prometheus import PrometheusServer
+from tests.support.committed_state import MINUTE_MS, START_MS, Now, Pipeline, served, shown, two_variants
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def pipeline() -> Pipeline:
 
 @pytest.fixture
 def views(pipeline: Pipeline) -> HttpViews:
-    views = HttpViews(pipeline.exposition(Vitals()), Now())
+    views = HttpViews(pipeline.exposition(ProcessStatus()), Now())
     views.show(pipeline.report())
     return views
 
@@ -68,7 +68,7 @@ def test_the_verdict_and_the_interval_of_an_experiment_are_those_of_the_report(
 def test_names_that_senders_choose_arrive_as_sent(prometheus_server: PrometheusServer) -> None:
     names = {"<b>bold</b>", 'say "hi" \\', "👩‍🔬"}
     pipeline = Pipeline().feed("impressions", *(shown(f"u{index}", name) for index, name in enumerate(sorted(names))))
-    views = HttpViews(pipeline.move_on(START_MS + 2 * MINUTE_MS).exposition(Vitals()), Now())
+    views = HttpViews(pipeline.move_on(START_MS + 2 * MINUTE_MS).exposition(ProcessStatus()), Now())
     views.show(pipeline.report())
     with served(views) as base:
         prometheus_server.scrape("strange-names", base.removeprefix("http://"))

@@ -15,16 +15,16 @@ import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from streammetrics.adapters.memory_store import MemoryStore
-from streammetrics.adapters.redis.client import RedisConnection
-from streammetrics.adapters.redis.layout import TaskKeys
-from streammetrics.adapters.redis.store import RedisStore
-from streammetrics.changes import Changes
+from streammetrics.connectors.base import READ_SLICE, Commit, CommitOutcome, LoadedUsers, Store
+from streammetrics.connectors.memory import MemoryStore
+from streammetrics.connectors.redis.client import RedisConnection
+from streammetrics.connectors.redis.keys import TaskKeys
+from streammetrics.connectors.redis.store import RedisStore
+from streammetrics.engine.stored_state import StateChanges
 from streammetrics.errors import ConfigError, StateError, StoreError
-from streammetrics.ports import READ_SLICE, Commit, Loaded, Outcome, Store
-from tests.adapters.store_contract import ALL_DUE, Owner, StoreContract, due_before, everything
 from tests.servers.process import HOST, free_port, wait_until
 from tests.servers.redis import RedisCluster, RedisServer
+from tests.support.store_contract import ALL_DUE, Owner, StoreContract, due_before, everything
 
 PASSWORD = "hunter2-and-more"
 SCRIPT_RIGHTS = [
@@ -77,18 +77,18 @@ def cluster_store(redis_cluster: RedisCluster, namespace: str) -> Iterator[Redis
     store.close()
 
 
-def served(store: Store, commit: Commit) -> Outcome:
+def served(store: Store, commit: Commit) -> CommitOutcome:
     """The store's answer once it serves again."""
-    answers: list[Outcome] = []
+    answers: list[CommitOutcome] = []
 
-    def ask() -> bool:
+    def request() -> bool:
         try:
             answers.append(store.commit(commit))
         except StoreError:
             return False
         return True
 
-    wait_until(ask, what="the store takes a commit")
+    wait_until(request, what="the store takes a commit")
     return answers[0]
 
 
@@ -98,7 +98,7 @@ EXAMPLES = itertools.count()
 USERS = st.sampled_from(["a", "b", "_", "é", ""])
 TOKENS = st.sampled_from(["one", "two"])
 CHANGES = st.builds(
-    Changes,
+    StateChanges,
     control=st.binary(max_size=2),
     panes_from_ms=st.integers(0, 3),
     users=st.dictionaries(USERS, st.binary(max_size=2)),
@@ -150,9 +150,9 @@ def test_scripts_that_the_server_has_forgotten_are_sent_again(store: RedisStore,
     owner = Owner(store, 0)
     owner.must_commit(users={"a": b"1"}, due={"a": 1})
     with redis_server.client() as client:
-        for ask in (owner.must_commit, lambda: owner.load(["a"], due_before(2)), owner.view, lambda: store.claim(0, "next")):
+        for request in (owner.must_commit, lambda: owner.load(["a"], due_before(2)), owner.view, lambda: store.claim(0, "next")):
             client.script_flush()
-            ask()
+            request()
 
 
 def test_users_are_read_a_few_at_a_time_where_nobody_knows_how_large_they_ever_were(store: RedisStore, redis_url: str) -> None:
@@ -174,7 +174,7 @@ def test_users_are_read_a_few_at_a_time_where_nobody_knows_how_large_they_ever_w
 def test_state_and_number_outlive_a_restart(store: RedisStore, redis_server: RedisServer, end: str) -> None:
     owner = Owner(store, 0)
     last = owner.next(users={"a": b"1"}, due={"a": 1}, panes={0: b"p"})
-    assert store.commit(last) is Outcome.WRITTEN
+    assert store.commit(last) is CommitOutcome.WRITTEN
     before = everything(store, 0, ["a"])
     if end == "kill":
         redis_server.kill()
@@ -183,21 +183,21 @@ def test_state_and_number_outlive_a_restart(store: RedisStore, redis_server: Red
         redis_server.start()
     else:
         redis_server.restart()
-    assert served(store, last) is Outcome.ALREADY
+    assert served(store, last) is CommitOutcome.ALREADY
     assert everything(store, 0, ["a"]) == before
 
 
 def test_a_server_that_hangs_is_an_error_with_the_setting_to_look_at(store: RedisStore, redis_server: RedisServer) -> None:
     owner = Owner(store, 0)
     redis_server.hang()
-    for ask in (lambda: store.commit(owner.next()), lambda: store.load(0, ["a"])):
+    for request in (lambda: store.commit(owner.next()), lambda: store.load(0, ["a"])):
         began = time.monotonic()
         with pytest.raises(StoreError, match=r"redis\.socket_timeout_ms"):
-            ask()
+            request()
         assert time.monotonic() - began < 1.4, "one timeout of 500 ms, not several: a worker's loop stands still meanwhile"
     redis_server.resume()
     # What was sent in vain waits in the server's socket: whichever copy comes first counts, and only that one.
-    assert served(store, owner.next()) in (Outcome.WRITTEN, Outcome.ALREADY)
+    assert served(store, owner.next()) in (CommitOutcome.WRITTEN, CommitOutcome.ALREADY)
     assert owner.view().mark.seq == 1
 
 
@@ -205,13 +205,13 @@ def test_an_answer_that_was_lost_on_the_way_is_none_and_the_next_question_is_ans
     owner = Owner(store, 0)
     owner.must_commit(users={"a": b"1"})
     redis_server.hang()
-    told = store.ask(0, ["a"])
+    told = store.request(0, ["a"])
     redis_server.kill()
     assert told is not None
     assert (told(), told()) == (None, None)
-    assert store.ask(0, ["a"]) is None, "nobody is there"
+    assert store.request(0, ["a"]) is None, "nobody is there"
     redis_server.start()
-    again = store.ask(0, ["a"])
+    again = store.request(0, ["a"])
     assert again is not None
     assert again() == {"a": b"1"} == owner.load(["a"]).users
 
@@ -221,18 +221,18 @@ def test_a_server_that_has_forgotten_the_script_tells_not_who_is_due_but_all_els
     owner.must_commit(users={"a": b"1", "b": b"2"}, due={"a": 5})
     with redis.from_url(redis_url) as client:
         client.script_flush()
-    asked = [store.ask(0, ["a"]), store.ask_due(0, ALL_DUE), store.ask(0, ["b"])]
+    asked = [store.request(0, ["a"]), store.request_due(0, ALL_DUE), store.request(0, ["b"])]
     assert [told and told() for told in asked] == [{"a": b"1"}, None, {"b": b"2"}]
     assert owner.load([], ALL_DUE).due == ["a"]
-    told = store.ask_due(0, ALL_DUE)
+    told = store.request_due(0, ALL_DUE)
     assert told is not None
-    assert told() == Loaded({}, ["a"], None)
+    assert told() == LoadedUsers({}, ["a"], None)
 
 
 def test_an_answer_that_does_not_come_is_waited_for_once(store: RedisStore, redis_server: RedisServer) -> None:
     Owner(store, 0).must_commit(users={"a": b"1"})
     redis_server.hang()
-    told = store.ask(0, ["a"])
+    told = store.request(0, ["a"])
     assert told is not None
     began = time.monotonic()
     with pytest.raises(StoreError, match=r"redis\.socket_timeout_ms"):
@@ -240,7 +240,7 @@ def test_an_answer_that_does_not_come_is_waited_for_once(store: RedisStore, redi
     assert time.monotonic() - began < 1.4
     redis_server.resume()
     assert told() is None
-    again = store.ask(0, ["a"])
+    again = store.request(0, ["a"])
     assert again is not None
     assert again() == {"a": b"1"}
 
@@ -250,7 +250,7 @@ def test_with_an_answer_that_does_not_come_all_that_was_asked_is_lost_and_waited
 ) -> None:
     Owner(store, 0).must_commit(users={"a": b"1", "b": b"2"})
     redis_server.hang()
-    first, second = store.ask(0, ["a"]), store.ask(0, ["b"])
+    first, second = store.request(0, ["a"]), store.request(0, ["b"])
     assert first is not None
     assert second is not None
     began = time.monotonic()
@@ -266,7 +266,7 @@ def test_a_server_that_lost_all_is_a_conflict_and_is_claimed_anew(store: RedisSt
     owner.must_commit(users={"a": b"1"})
     with redis.from_url(redis_url) as client:
         client.flushdb()
-    assert owner.commit() is Outcome.CONFLICT
+    assert owner.commit() is CommitOutcome.CONFLICT
     assert store.claim(0, "next").control is None
 
 
@@ -281,9 +281,9 @@ def test_a_key_that_is_gone_is_an_error_and_is_not_made_anew(store: RedisStore, 
         asked.append(owner.view)
     with redis.from_url(redis_url) as client:
         assert client.delete(lost) == 1
-        for ask in asked:
+        for request in asked:
             with pytest.raises(StateError, match=rf"lost a part of the state of task 0: {re.escape(lost)} is gone.*new redis\.namespace"):
-                ask()
+                request()
         assert client.exists(lost) == 0
 
 
@@ -293,10 +293,10 @@ def test_what_a_broken_off_deletion_left_is_not_counted_on(store: RedisStore, re
     keys = TaskKeys.of(namespace, 0)
     with redis.from_url(redis_url) as client:
         client.delete(keys.ctl)
-        assert owner.commit() is Outcome.CONFLICT
-        for ask in (lambda: store.claim(0, "next"), owner.view):
+        assert owner.commit() is CommitOutcome.CONFLICT
+        for request in (lambda: store.claim(0, "next"), owner.view):
             with pytest.raises(StateError, match=rf"{re.escape(keys.users)}.*streammetrics namespaces delete {namespace}"):
-                ask()
+                request()
         assert client.exists(keys.ctl) == 0
 
 
@@ -383,8 +383,8 @@ def test_a_user_with_the_least_rights_can_do_all_that_a_store_does(small_redis: 
     owner.must_commit(users_gone=["a"], panes_gone=[0], totals_gone=["a"], experiments_gone=["1"])
     everything(store, 0, ["a", "b"])
     owner.load(["b"], totals=["b"])
-    store.settle({"a": (None, b"1")})
-    assert store.settle({"a": (b"1", None)}) == {}
+    store.compare_and_set({"a": (None, b"1")})
+    assert store.compare_and_set({"a": (b"1", None)}) == {}
     Owner(store, 0, "next")
     assert store.announce(3) is None
     assert store.partitions() == 3
@@ -466,9 +466,9 @@ def test_another_layout_of_the_keys_is_refused_with_the_way_out(store: RedisStor
     Owner(store, 0).must_commit()
     with redis.from_url(redis_url) as client:
         client.hset(TaskKeys.of(namespace, 0).ctl, "version", "99")
-        for ask in (lambda: store.claim(0, "next"), lambda: store.view([0], {}, {})):
+        for request in (lambda: store.claim(0, "next"), lambda: store.view([0], {}, {})):
             with pytest.raises(StateError, match=r"layout 99.*begin anew with a new redis\.namespace"):
-                ask()
+                request()
         assert client.hget(TaskKeys.of(namespace, 0).ctl, "epoch") == b"1"
 
 
@@ -579,7 +579,7 @@ def test_a_node_that_is_killed_is_an_error_until_it_is_back_with_its_state(
 ) -> None:
     owner = Owner(cluster_store, 0)
     last = owner.next(users={"a": b"1"})
-    assert cluster_store.commit(last) is Outcome.WRITTEN
+    assert cluster_store.commit(last) is CommitOutcome.WRITTEN
     client = redis_cluster.client()
     port = client.get_node_from_key(TaskKeys.of(namespace, 0).ctl).port
     client.close()
@@ -588,7 +588,7 @@ def test_a_node_that_is_killed_is_an_error_until_it_is_back_with_its_state(
     with pytest.raises(StoreError):
         cluster_store.commit(last)
     redis_cluster.start()
-    assert served(cluster_store, last) is Outcome.ALREADY
+    assert served(cluster_store, last) is CommitOutcome.ALREADY
     assert owner.load(["a"]).users == {"a": b"1"}
 
 
@@ -613,7 +613,7 @@ def test_commits_go_on_while_the_slot_of_their_task_moves(cluster_store: RedisSt
     keys = TaskKeys.of(namespace, 0)
 
     def asked() -> Mapping[str, bytes] | None:
-        told = cluster_store.ask(0, ["b"])
+        told = cluster_store.request(0, ["b"])
         assert told is not None
         return told()
 
@@ -625,7 +625,7 @@ def test_commits_go_on_while_the_slot_of_their_task_moves(cluster_store: RedisSt
         owner.must_commit(users={"c": b"3"}, due={"c": 3})
     owner.must_commit(users={"d": b"4"}, due={"d": 4}, totals={"d": b"v"})
     assert asked() == {"b": b"2"}
-    expected = Loaded({"b": b"2", "c": b"3", "d": b"4"}, ["b", "c", "d"], None, {"b": b"u", "d": b"v"})
+    expected = LoadedUsers({"b": b"2", "c": b"3", "d": b"4"}, ["b", "c", "d"], None, {"b": b"u", "d": b"v"})
     assert owner.load("bcd", ALL_DUE) == expected
     assert (owner.view().panes, owner.view().experiments) == ({1: b"q"}, {"2": b"f"})
     assert owner.view().mark.seq == 5

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from streammetrics.adapters.redis.client import RedisConnection
-from streammetrics.adapters.redis.layout import TaskKeys
-from streammetrics.adapters.redis.store import RedisStore
-from streammetrics.adapters.redis.transaction import transact
+from streammetrics.connectors.base import Commit, CommitOutcome
+from streammetrics.connectors.redis.client import RedisConnection
+from streammetrics.connectors.redis.keys import TaskKeys
+from streammetrics.connectors.redis.store import RedisStore
+from streammetrics.connectors.redis.transaction import transact
 from streammetrics.errors import StateError, StoreError
-from streammetrics.ports import Commit, Outcome
-from tests.adapters.store_contract import Owner, everything
-from tests.faults import EXECUTED, JUDGED, ReplyThief
 from tests.servers.process import HOST
 from tests.servers.redis import RedisCluster, RedisServer
+from tests.support.faults import EXECUTED, JUDGED, ReplyThief
+from tests.support.store_contract import Owner, everything
 
 CHANGES: dict[str, Any] = {
     "users": {"a": b"2", "b": b"2"},
@@ -64,13 +64,13 @@ class Interrupted(Commit):
     """A commit that lets the world act after each time it is judged, before anything is written."""
 
     deeds: list[Callable[[], object]]
-    judgements: list[Outcome]
+    judgements: list[CommitOutcome]
 
     def __init__(self, commit: Commit, *deeds: Callable[[], object]) -> None:
         super().__init__(**{field.name: getattr(commit, field.name) for field in fields(commit)})
         vars(self).update(deeds=list(deeds), judgements=[])  # past the guard of what is frozen
 
-    def judge(self, epoch: int, token: str | None, seq: int) -> Outcome:
+    def judge(self, epoch: int, token: str | None, seq: int) -> CommitOutcome:
         self.judgements.append(super().judge(epoch, token, seq))
         if self.deeds:
             self.deeds.pop(0)()
@@ -88,8 +88,8 @@ def test_the_judge_sees_what_was_asked_for(server: RedisServer) -> None:
 def test_an_owner_who_loses_his_task_between_judgement_and_writing_writes_nothing(store: RedisStore, owner: Owner) -> None:
     before = everything(store, 0, USERS)
     commit = Interrupted(owner.next(**CHANGES), lambda: store.claim(0, "heir"))
-    assert store.commit(commit) is Outcome.FENCED
-    assert commit.judgements == [Outcome.WRITTEN, Outcome.FENCED]
+    assert store.commit(commit) is CommitOutcome.FENCED
+    assert commit.judgements == [CommitOutcome.WRITTEN, CommitOutcome.FENCED]
     assert everything(store, 0, USERS) == before
 
 
@@ -101,14 +101,14 @@ def test_a_connection_that_is_closed_after_the_judgement_does_not_write_unguarde
         store.claim(0, "heir")
         close_connections(store)
 
-    assert store.commit(Interrupted(owner.next(**CHANGES), lose)) is Outcome.FENCED
+    assert store.commit(Interrupted(owner.next(**CHANGES), lose)) is CommitOutcome.FENCED
     assert everything(store, 0, USERS) == before
 
 
 def test_a_connection_that_is_closed_after_the_judgement_is_no_loss_to_the_owner(store: RedisStore, owner: Owner) -> None:
     commit = Interrupted(owner.next(**CHANGES), lambda: close_connections(store))
-    assert store.commit(commit) is Outcome.WRITTEN
-    assert commit.judgements == [Outcome.WRITTEN, Outcome.WRITTEN]
+    assert store.commit(commit) is CommitOutcome.WRITTEN
+    assert commit.judgements == [CommitOutcome.WRITTEN, CommitOutcome.WRITTEN]
 
 
 def test_changes_again_and_again_are_an_error_to_be_tried_later(
@@ -123,10 +123,12 @@ def test_changes_again_and_again_are_an_error_to_be_tried_later(
 
 @pytest.mark.parametrize(
     ("word", "outcomes"),
-    [(EXECUTED, [Outcome.ALREADY]), (JUDGED, [Outcome.WRITTEN]), (b"+QUEUED", [Outcome.WRITTEN, Outcome.ALREADY])],
+    [(EXECUTED, [CommitOutcome.ALREADY]), (JUDGED, [CommitOutcome.WRITTEN]), (b"+QUEUED", [CommitOutcome.WRITTEN, CommitOutcome.ALREADY])],
     ids=["what was done", "what it is judged by", "that it is queued"],
 )
-def test_whichever_reply_is_lost_a_commit_counts_once(server: RedisServer, namespace: str, word: bytes, outcomes: list[Outcome]) -> None:
+def test_whichever_reply_is_lost_a_commit_counts_once(
+    server: RedisServer, namespace: str, word: bytes, outcomes: list[CommitOutcome]
+) -> None:
     with ReplyThief(server.port) as thief:
         store = RedisStore(RedisConnection(url=f"redis://{HOST}:{thief.port}/0", namespace=namespace))
         owner = Owner(store, 0)
@@ -134,7 +136,7 @@ def test_whichever_reply_is_lost_a_commit_counts_once(server: RedisServer, names
         thief.steal(word)
         assert store.commit(owner.next(**CHANGES)) in outcomes
         assert thief.satisfied
-        assert store.commit(owner.next(**CHANGES)) is Outcome.ALREADY
+        assert store.commit(owner.next(**CHANGES)) is CommitOutcome.ALREADY
         assert owner.load(USERS).users == {"a": b"2", "b": b"2"}
         assert owner.view().mark.seq == 2
         store.close()
@@ -238,8 +240,8 @@ def test_a_slot_that_moves_between_judgement_and_writing_is_followed(redis_clust
     owner = Owner(store, 0)
     owner.must_commit(users={"c": b"1"})
     commit = Interrupted(owner.next(**CHANGES), lambda: redis_cluster.move(TaskKeys.of(namespace, 0).ctl))
-    assert store.commit(commit) is Outcome.WRITTEN
-    assert commit.judgements == [Outcome.WRITTEN] * 2
+    assert store.commit(commit) is CommitOutcome.WRITTEN
+    assert commit.judgements == [CommitOutcome.WRITTEN] * 2
     owner.seq += 1
     assert owner.load(USERS).users == {"a": b"2", "b": b"2"}
     owner.must_commit()

@@ -15,19 +15,20 @@ from typing import Any
 
 import pytest
 
-from streammetrics.adapters.kafka.sink import KafkaSink
-from streammetrics.commands.connections import kafka_connection
+from streammetrics.cli.wiring import kafka_connection
+from streammetrics.connectors.kafka.sink import KafkaSink
+from streammetrics.connectors.simulated import Traffic, generate
 from streammetrics.events.model import Feedback
-from streammetrics.simulate import Traffic, generate
-from tests.command_line import streammetrics
-from tests.integration.pipeline import HOUR_MS, PARTITIONS, Pipeline, Service, Truth, start_ms
 from tests.oracle import Group, Tick
 from tests.oracle.users import users_of_tasks
+from tests.runtime.test_consumer import native
 from tests.servers.kafka import KafkaBroker
 from tests.servers.process import HOST, free_port, wait_until
 from tests.servers.prometheus import PrometheusServer
 from tests.servers.redis import RedisServer
-from tests.test_service import native
+from tests.support.command_line import streammetrics
+from tests.support.paths import ROOT
+from tests.support.real_pipeline import HOUR_MS, PARTITIONS, Pipeline, Service, Truth, start_ms
 
 EXPERIMENT = "ranker"
 JOIN = {"gap_ms": 600_000, "attribution_ms": 600_000, "lateness_ms": 10_000, "idle_ms": 3_600_000}
@@ -197,7 +198,6 @@ class TestSimulatedTraffic:
 
 
 DAY_MS = 86_400_000
-PROJECT = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +216,7 @@ class UbiCase:
 def ubi_file() -> Path | None:
     """A file of real behaviour that is no part of the project: named by UBI_FILE, or found beside the project."""
     named = os.environ.get("UBI_FILE")
-    found = [Path(named)] if named else sorted(PROJECT.parent.glob("*/data/ubi/chorus_ubi.ndjson"))
+    found = [Path(named)] if named else sorted(ROOT.parent.glob("*/data/ubi/chorus_ubi.ndjson"))
     return found[0] if found else None
 
 

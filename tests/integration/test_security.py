@@ -21,22 +21,23 @@ from typing import Any
 import pytest
 from kafka.admin import ACLOperation, ResourceType
 
-from streammetrics.adapters.http.views import HttpViews
 from streammetrics.config import hash_password, keys
 from streammetrics.events.model import Impression
-from streammetrics.vitals import Vitals
-from tests.adapters.pipeline import MINUTE_MS, START_MS, Now, served
-from tests.adapters.pipeline import Pipeline as EnginePipeline
-from tests.command_line import ROOT, environment, streammetrics
-from tests.integration.pipeline import PARTITIONS, Pipeline, Service, start_ms
+from streammetrics.exporters.http.views import HttpViews
+from streammetrics.runtime.status import ProcessStatus
 from tests.integration.test_security_redis import with_passwords
+from tests.runtime.test_consumer import native
 from tests.servers.certificates import Authority
 from tests.servers.kafka_secure import SecureKafkaBroker
 from tests.servers.process import HOST, wait_until
 from tests.servers.product import Answer
 from tests.servers.prometheus import PrometheusServer
 from tests.servers.redis import Guard, RedisServer
-from tests.test_service import native
+from tests.support.command_line import environment, streammetrics
+from tests.support.committed_state import MINUTE_MS, START_MS, Now, served
+from tests.support.committed_state import Pipeline as EnginePipeline
+from tests.support.paths import ROOT
+from tests.support.real_pipeline import PARTITIONS, Pipeline, Service, start_ms
 
 SHIPPED = ROOT / "deploy" / "redis-users.acl"
 USER = "scraper"
@@ -297,8 +298,8 @@ class TestSecrets:
             "import sys, structlog\n"
             "from pathlib import Path\n"
             "from streammetrics.config import load\n"
-            "from streammetrics.commands.connections import kafka_connection, redis_connection\n"
-            "from streammetrics.commands.logs import configure_logs\n"
+            "from streammetrics.cli.wiring import kafka_connection, redis_connection\n"
+            "from streammetrics.cli.process.logs import configure_logs\n"
             "configure_logs('debug', 'console')\n"
             "def crash(settings, kafka, redis, word):\n"
             "    raise RuntimeError(f'{settings} {kafka} {redis}')\n"
@@ -355,7 +356,7 @@ class TestNamesThatAreMarkup:
             for number, name in enumerate(self.NAMES)
         ]
         pipeline = EnginePipeline(segments=("surface",)).feed("impressions", *events).move_on(START_MS + 40 * MINUTE_MS)
-        views = HttpViews(pipeline.exposition(Vitals()), Now())
+        views = HttpViews(pipeline.exposition(ProcessStatus()), Now())
         views.show(pipeline.report())
         with served(views) as base:
             prometheus_server.scrape("markup", base.removeprefix("http://"))

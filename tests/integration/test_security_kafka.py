@@ -13,22 +13,22 @@ from typing import Self
 import pytest
 from kafka.admin import ACLOperation, ResourceType
 
-from streammetrics.adapters.kafka.dead_letters import KafkaDeadLetters
-from streammetrics.adapters.kafka.source import KafkaSource
-from streammetrics.adapters.kafka.topic_history import TopicHistory
-from streammetrics.adapters.kafka.topics import Absence, describe_topics
-from streammetrics.commands.connections import kafka_connection
+from streammetrics.cli.wiring import kafka_connection
 from streammetrics.config import Settings
+from streammetrics.connectors.base import DeadLetter, Input
+from streammetrics.connectors.kafka.dead_letters import KafkaDeadLetters
+from streammetrics.connectors.kafka.log_identity import LogIdentity
+from streammetrics.connectors.kafka.source import KafkaSource
+from streammetrics.connectors.kafka.topics import MissingTopic, describe_topics
 from streammetrics.errors import ConfigError, SourceError
 from streammetrics.events.model import Impression
-from streammetrics.ports import DeadLetter, Input
-from tests.command_line import streammetrics
-from tests.integration.pipeline import PARTITIONS, Pipeline, Service, start_ms
+from tests.runtime.test_consumer import native
 from tests.servers.certificates import Authority
 from tests.servers.kafka_secure import MECHANISMS, SecureKafkaBroker
 from tests.servers.process import wait_until
 from tests.servers.redis import RedisServer
-from tests.test_service import native
+from tests.support.command_line import streammetrics
+from tests.support.real_pipeline import PARTITIONS, Pipeline, Service, start_ms
 
 PASSWORD = "s3cret of the broker"
 WRONG = "wr0ng-word"
@@ -251,7 +251,7 @@ class TestMissingRights:
         """A topic that is there and one that is not look the same."""
         names = [*TOPICS, LETTERS, "secure-unheard-of"]
         described = describe_topics(kafka_connection(settings_of(self.given(broker, authority, "nobody"))), names)
-        assert (described.found, described.absent) == ({}, dict.fromkeys(names, Absence.HIDDEN))
+        assert (described.found, described.absent) == ({}, dict.fromkeys(names, MissingTopic.HIDDEN))
 
     def test_a_right_that_is_taken_away_later_is_no_topic_that_was_deleted(self, broker: SecureKafkaBroker, authority: Authority) -> None:
         """Whoever is told that a topic is gone begins anew, and loses what was counted."""
@@ -259,7 +259,7 @@ class TestMissingRights:
         grant(broker, "fickle")
         known = {name: topic.topic_id for name, topic in describe_topics(settings, TOPICS).found.items()}
         assert known.keys() == set(TOPICS)
-        history = TopicHistory(settings, known, PARTITIONS)
+        history = LogIdentity(settings, known, PARTITIONS)
         history.refuse_other_topics()
         for topic in TOPICS:
             broker.forbid("fickle", ResourceType.TOPIC, topic, ACLOperation.READ)

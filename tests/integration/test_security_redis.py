@@ -9,18 +9,19 @@ from pathlib import Path
 import pytest
 import redis
 
-from streammetrics.adapters.redis.client import RedisConnection
-from streammetrics.adapters.redis.namespaces import client_name
-from streammetrics.adapters.redis.store import RedisStore
+from streammetrics.connectors.redis.client import RedisConnection
+from streammetrics.connectors.redis.namespaces import client_name
+from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.errors import ConfigError, StoreError
 from streammetrics.events.model import Feedback, Impression
-from tests.command_line import ROOT, streammetrics
-from tests.integration.pipeline import HOUR_MS, Pipeline, Truth, as_toml, start_ms
+from tests.runtime.test_consumer import native
 from tests.servers.certificates import Authority
 from tests.servers.kafka import KafkaBroker
 from tests.servers.process import wait_until
 from tests.servers.redis import Guard, RedisCluster, RedisServer
-from tests.test_service import native
+from tests.support.command_line import streammetrics
+from tests.support.paths import ROOT
+from tests.support.real_pipeline import HOUR_MS, Pipeline, Truth, as_toml, start_ms
 
 SHIPPED = (ROOT / "deploy" / "redis-users.acl").read_text(encoding="utf-8")
 NOBODYS = "#" + "0" * 64
@@ -173,8 +174,8 @@ class TestRun:
                 client.flushall()
                 client.acl_log_reset()
         store = RedisStore(settings(url, authority, **access(authority, user), cluster=url != server.url))
-        assert store.settle({"a": (None, b"1"), "b": (None, b"1")}) == {"a": b"1", "b": b"1"}
-        assert store.settle({"a": (b"1", b"2"), "b": (b"1", None)}) == {"a": b"2"}
+        assert store.compare_and_set({"a": (None, b"1"), "b": (None, b"1")}) == {"a": b"1", "b": b"1"}
+        assert store.compare_and_set({"a": (b"1", b"2"), "b": (b"1", None)}) == {"a": b"2"}
         assert store.view([0, 1], {}, {}) == {}
         store.close()
         for node in nodes:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from kafka import KafkaConsumer, TopicPartition
 
-from streammetrics.adapters.kafka.partitioner import partition_of
+from streammetrics.connectors.kafka.partitioner import partition_of
 from streammetrics.events import EventLimits, MalformedEvent, decoder
-from tests.command_line import started, streammetrics
 from tests.servers.kafka import KafkaBroker
 from tests.servers.process import wait_until
+from tests.support.command_line import started, streammetrics
 
 
 def words(broker: KafkaBroker, *topics: str) -> list[str]:

@@ -13,11 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.command_line import streammetrics
 from tests.servers.process import wait_until
 from tests.servers.stack import JOB
-
-ROOT = Path(__file__).parents[2]
+from tests.support.command_line import streammetrics
+from tests.support.paths import ROOT
 
 
 class Made:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from streammetrics.events.model import Feedback, Impression
-from tests.integration.pipeline import HOUR_MS, PARTITIONS, Pipeline, Service, start_ms
+from tests.runtime.test_consumer import native
 from tests.servers.kafka import KafkaBroker
 from tests.servers.process import wait_until
-from tests.test_service import native
+from tests.support.real_pipeline import HOUR_MS, PARTITIONS, Pipeline, Service, start_ms
 
 JOIN = {"gap_ms": 600_000, "attribution_ms": 600_000, "lateness_ms": 10_000, "idle_ms": 3_600_000}
 SWITCHED = "experiments were switched on or off"

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from streammetrics.metrics import ALL_METRIC_NAMES, MetricError, PackedLists, Scorer, Spec, Tally, TallyLayout
-from streammetrics.metrics.paths.packed import CHUNK_WORDS
+from streammetrics.metrics.kernels.packed import CHUNK_WORDS
 from streammetrics.metrics.spec import Gain
 from streammetrics.metrics.whole import exact_sum, read_numbers, sum_of_products, sum_of_row, write_numbers
 from tests.metrics.lists import WHOLE, as_hits, as_padded, as_ragged, at_cutoffs, lists_of

@@ -21,7 +21,7 @@ Where the written semantics leave room, these are the choices made:
 3. `session_events_max` counts every event of the session: duplicates and unknown actions too. An event within the gap of an
    open session that holds that many is refused as `session_full`; it is not admitted, so it neither bridges nor moves the
    end of a flushed window. It moves w like any event that decodes.
-4. Copies and fragments of an impression_id dated more than `attribution_ms` after the least ts of that id's events in the
+4. ImpressionCopies and fragments of an impression_id dated more than `attribution_ms` after the least ts of that id's events in the
    session take no part and are `duplicate` (a final list may change no more). The least ts is over whole copies and
    fragments together. A whole copy makes all fragments `duplicate` even where it comes too late to take part and they make
    the list: so a duplicate stays one whatever arrives, and its counter never steps back.

@@ -65,9 +65,9 @@ def experiments(
     The lists of a time before an experiment make its users' covariates, in the life that begins at most `idle_ms` after that time.
     """
     over_before = (result.w_ms if w_ms is None else w_ms) - settings.lateness_ms
-    lives = _lives(steps, result, idle_ms)
+    runs = _runs(steps, result, idle_ms)
     found: dict[tuple[str, int | None], Scope] = {}
-    for name, (first, last) in ((name, life) for name, of_name in lives.items() for life in of_name):
+    for name, (first, last) in ((name, run) for name, of_name in runs.items() for run in of_name):
         if last + idle_ms < over_before:
             continue
         start, end, earlier = times.get(name, Times())
@@ -91,7 +91,7 @@ def experiments(
     return found
 
 
-def _lives(steps: Sequence[Step], result: TaskResult, idle_ms: float) -> dict[str, list[tuple[int, int]]]:
+def _runs(steps: Sequence[Step], result: TaskResult, idle_ms: float) -> dict[str, list[tuple[int, int]]]:
     """First and last time of each life: admitted lists, copies and parts of lists that are too long too, at most `idle_ms` apart."""
     arrivals = [step for step in steps if isinstance(step, Arrival)]
     times: dict[str, set[int]] = {}
@@ -99,14 +99,14 @@ def _lives(steps: Sequence[Step], result: TaskResult, idle_ms: float) -> dict[st
         if isinstance(arrival.event, Impression) and fate in ("shown", "duplicate", "too_many_items"):
             for name, _ in arrival.event.experiments:
                 times.setdefault(name, set()).add(arrival.event.ts)
-    lives: dict[str, list[tuple[int, int]]] = {}
+    runs: dict[str, list[tuple[int, int]]] = {}
     for name, seen in times.items():
         in_order = sorted(seen)
         starts = [ts for before, ts in zip([None, *in_order], in_order, strict=False) if before is None or ts - before > idle_ms]
-        lives[name] = [
+        runs[name] = [
             (start, max(ts for ts in in_order if ts < until)) for start, until in zip(starts, [*starts[1:], math.inf], strict=True)
         ]
-    return lives
+    return runs
 
 
 def _has_entered(shown: ShownList, result: TaskResult, settings: Settings, patience_ms: int) -> bool:

@@ -14,7 +14,11 @@ from tests.oracle.values import FATES_AT_CLOSE, REASONS, Admitted, Arrival, Resu
 
 
 def judge(
-    steps: Sequence[Step] | Mapping[int, Sequence[Step]], settings: Settings, score: Scorer | None = None, *, flush: bool = False
+    steps: Sequence[Step] | Mapping[int, Sequence[Step]],
+    settings: Settings,
+    score: Scorer | None = None,
+    *,
+    flush: bool = False,
 ) -> Result:
     """What the steps of one task (taken as task 0), or of several tasks by number, must come to.
 

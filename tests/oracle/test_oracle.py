@@ -36,7 +36,7 @@ from tests.oracle import (
     parse_rules,
     quantise,
 )
-from tests.strategies import Case, batches, cases, interleavings, tiny_session_cases
+from tests.support.strategies import Case, batches, cases, interleavings, tiny_session_cases
 
 ONE = Settings(inputs=("events",))
 PATIENT = Settings(inputs=("events",), lateness_ms=1_000)
@@ -156,7 +156,11 @@ class TestAdmission:
         assert judge(trace, Settings()).w_ms == 50
 
     def test_with_every_input_idle_and_no_tick_the_watermark_stays(self) -> None:
-        trace: list[Step] = [show("x", 50, at="impressions"), react(40, "a", at="feedback"), Idle(frozenset({"impressions", "feedback"}))]
+        trace: list[Step] = [
+            show("x", 50, at="impressions"),
+            react(40, "a", at="feedback"),
+            Idle(frozenset({"impressions", "feedback"})),
+        ]
         assert judge(trace, Settings()).w_ms == 40
 
     def test_after_a_tick_one_input_alone_leads_the_watermark(self) -> None:

@@ -75,16 +75,16 @@ class Told(NamedTuple):
 
 
 class Webhook:
-    """An HTTP receiver of notifications: `told` grows, and `on_told` is called with each alert, in the receiver's thread."""
+    """An HTTP receiver of notifications: `message` grows, and `on_told` is called with each alert, in the receiver's thread."""
 
-    def __init__(self, on_told: Callable[[Told], None] = lambda told: None, port: int = 0) -> None:
+    def __init__(self, on_told: Callable[[Told], None] = lambda message: None, port: int = 0) -> None:
         self._told: list[Told] = []
         self._on_told = on_told
         self._server = ThreadingHTTPServer((HOST, port or free_port()), self._handler())
         self._thread = threading.Thread(target=self._server.serve_forever, name="webhook", daemon=True)
 
     @property
-    def told(self) -> list[Told]:
+    def message(self) -> list[Told]:
         """All alerts so far, in the order in which they came; each time that Alertmanager repeats one it is here again."""
         return list(self._told)
 
@@ -111,9 +111,9 @@ class Webhook:
 
     def _take(self, path: str, body: Mapping[str, Any]) -> None:
         for alert in body["alerts"]:
-            told = Told(path, alert["status"], alert["labels"], alert["annotations"])
-            self._told.append(told)
-            self._on_told(told)
+            message = Told(path, alert["status"], alert["labels"], alert["annotations"])
+            self._told.append(message)
+            self._on_told(message)
 
     def __enter__(self) -> Self:
         self._thread.start()

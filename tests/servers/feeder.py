@@ -13,11 +13,11 @@ from dataclasses import replace
 from itertools import islice
 from typing import Self
 
-from streammetrics.adapters.kafka.client import KafkaConnection
-from streammetrics.adapters.kafka.sink import KafkaSink
-from streammetrics.adapters.simulated_source import time_lapse
+from streammetrics.connectors.kafka.client import KafkaConnection
+from streammetrics.connectors.kafka.sink import KafkaSink
+from streammetrics.connectors.simulated import Regression, SimulatedRecord, Traffic, Variant, generate
+from streammetrics.connectors.simulated.source import time_lapse
 from streammetrics.errors import StreammetricsError
-from streammetrics.simulate import Regression, Sent, Traffic, Variant, generate
 
 LAPSE = 10
 HISTORY_MS = 60_000
@@ -48,14 +48,14 @@ class Feeder:
         )
         self._records = self._from(0)
         self._sent = 0
-        self._alter: Callable[[Sent], Iterable[Sent]] = lambda sent: (sent,)
+        self._alter: Callable[[SimulatedRecord], Iterable[SimulatedRecord]] = lambda sent: (sent,)
         self._changing = threading.Lock()
         self._flowing, self._stop = threading.Event(), threading.Event()
         self._flowing.set()
         self._thread = threading.Thread(target=self._run, name="feeder", daemon=True)
         self.failure: BaseException | None = None
 
-    def _from(self, count: int) -> Iterator[Sent]:
+    def _from(self, count: int) -> Iterator[SimulatedRecord]:
         """The traffic after its first records: the same seed makes the same ones again."""
         return islice(time_lapse(generate(self.traffic), self.traffic.start_ms, LAPSE), count, None)
 
@@ -67,7 +67,7 @@ class Feeder:
             self._records = self._from(self._sent)
 
     @contextmanager
-    def altered(self, alter: Callable[[Sent], Iterable[Sent]]) -> Iterator[None]:
+    def altered(self, alter: Callable[[SimulatedRecord], Iterable[SimulatedRecord]]) -> Iterator[None]:
         """While the block runs, send what `alter` makes of each record."""
         usual, self._alter = self._alter, alter
         try:
@@ -107,7 +107,7 @@ class Feeder:
                         sink.write(altered, None)
                 sink.flush()
 
-    def _due(self) -> list[Sent]:
+    def _due(self) -> list[SimulatedRecord]:
         due = []
         with self._changing:
             now = now_ms()

@@ -15,13 +15,14 @@ from redis.exceptions import MovedError
 
 from tests.servers.process import HOST, NotReadyError, Server, free_port, wait_until
 from tests.servers.tools import find_tool
+from tests.support.paths import ROOT
 
 if TYPE_CHECKING:
     from tests.servers.certificates import Authority
 
 SLOTS = 16_384
 DATABASES = 1_024
-DEPLOYED_CONF = Path(__file__).parents[2] / "deploy" / "redis.conf"
+DEPLOYED_CONF = ROOT / "deploy" / "redis.conf"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from typing import Self
 import yaml
 
 from deploy.prometheus.generate import Wishes, alertmanager, files
-from streammetrics.adapters.kafka.client import KafkaConnection
 from streammetrics.config import load, render_effective
+from streammetrics.connectors.kafka.client import KafkaConnection
 from tests.servers.alertmanager import AlertmanagerServer, Webhook
 from tests.servers.feeder import Feeder
 from tests.servers.kafka import KafkaBroker

@@ -131,12 +131,12 @@ def _watch(home: Home) -> int:
     """Print what people are told as it comes, until they are paged for the ranking."""
     shown, end = 0, time.monotonic() + ALERT_SECONDS
     while time.monotonic() < end and home.keeper is not None:
-        told = home.pages.read_text(encoding="utf-8").splitlines()
-        for line in told[shown:]:
+        message = home.pages.read_text(encoding="utf-8").splitlines()
+        for line in message[shown:]:
             print(f"  {line}", flush=True)
-        if any(PAGED in line for line in told):
+        if any(PAGED in line for line in message):
             return 0
-        shown = len(told)
+        shown = len(message)
         time.sleep(LOOK_SECONDS)
     print("error: the stack has ended" if home.keeper is None else f"error: no page came within {ALERT_SECONDS} s", file=sys.stderr)
     return 1
@@ -163,7 +163,7 @@ def keep(home: Home) -> int:
     with Stack() as stack, home.pages.open("a", encoding="utf-8") as pages:
         home.configuration.write_text(stack.configuration(), encoding="utf-8")
         home.serve(stack.addresses())
-        told, asked = 0, 0
+        message, asked = 0, 0
         while asked in (0, signal.SIGUSR1):
             if asked:
                 stack.feeder.regress(VARIANT, FACTOR)
@@ -171,8 +171,8 @@ def keep(home: Home) -> int:
                 asked = heard.get(timeout=LOOK_SECONDS)
             except Empty:
                 asked = 0
-            for each in stack.webhook.told[told:]:
-                told += 1
+            for each in stack.webhook.message[message:]:
+                message += 1
                 at = time.strftime("%H:%M:%S")
                 span = f" (scope {each.labels['scope']})" if "scope" in each.labels else ""
                 print(f"{at} {each.path:<6} {each.status:<8} {each.name}: {each.annotations['summary']}{span}", file=pages, flush=True)

@@ -19,8 +19,9 @@ from tests.servers.kafka import KafkaBroker
 from tests.servers.process import NotReadyError
 from tests.servers.product import Product, as_flags
 from tests.servers.redis import RedisServer
+from tests.support.paths import ROOT
 
-CONFIG = Path(__file__).parents[2] / "deploy" / "ubi.toml"
+CONFIG = ROOT / "deploy" / "ubi.toml"
 PARTITIONS = 4
 
 

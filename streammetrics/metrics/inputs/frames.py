@@ -15,7 +15,7 @@ from streammetrics.metrics.arrays import AnyArray, Ints, Numbers
 from streammetrics.metrics.inputs.arrow import NoStream, read_columns
 from streammetrics.metrics.inputs.judged import Judged, Users, from_padded, from_ragged, judge
 from streammetrics.metrics.inputs.numbers import comparable, is_missing, require_in_range, require_not_rounded, told
-from streammetrics.metrics.inputs.ranking import NegativeGrades, Shown, TieRule
+from streammetrics.metrics.inputs.ranking import ItemLists, NegativeGrades, TieRule
 from streammetrics.metrics.names import MetricError
 
 
@@ -153,7 +153,7 @@ def _shown(
     scores: Numbers | None,
     judgments: Mapping[Hashable, Any],
     complete: bool,
-) -> tuple[Shown, tuple[tuple[Hashable, ...], tuple[Hashable, ...]]]:
+) -> tuple[ItemLists, tuple[tuple[Hashable, ...], tuple[Hashable, ...]]]:
     """The lists that are judged (and, if complete, those that were not ranked, as empty ones), and the ids of the others."""
     ranked = dict.fromkeys(grouped.lists)
     only_judged = [name for name in judgments if name not in ranked]
@@ -164,7 +164,7 @@ def _shown(
     if complete:
         lists += only_judged
         lengths = np.concatenate((lengths, np.zeros(len(only_judged), dtype=np.int64)))
-    shown = Shown(
+    shown = ItemLists(
         lists,
         np.concatenate(([0], np.cumsum(lengths, dtype=np.int64))),
         [items[row] for row in rows.tolist()],

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from streammetrics.metrics import checks
 from streammetrics.metrics.arrays import Floats, Ints, Numbers
 from streammetrics.metrics.inputs.numbers import GRADE_END, GRADES_ALLOWED, comparable, is_missing, of_values, require_not_rounded
-from streammetrics.metrics.inputs.ranking import Found, NegativeGrades, Ranked, Shown, TieGroups, TieRule, find, rank
+from streammetrics.metrics.inputs.ranking import Found, ItemLists, NegativeGrades, Ranked, TieGroups, TieRule, find, rank
 from streammetrics.metrics.names import MetricError
 
 Run: TypeAlias = Mapping[Any, Mapping[Any, float]]
@@ -26,7 +26,7 @@ _NO_GRADES: Floats = np.zeros(0, dtype=np.float64)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Judged:
-    """Ranked lists and what is known about their items. Made by the `from_...` functions, read by `evaluate`.
+    """Ranked lists and what is known about their items. SimulateProgress by the `from_...` functions, read by `evaluate`.
 
     lists: the ids of the lists, each once, L of them.
     lengths: int64, shape (L,): the items that each list shows.
@@ -85,7 +85,7 @@ def from_run(
     kept = [name for name in run if name in qrels]
     only_judged = [name for name in qrels if name not in run]
     lists = [*kept, *only_judged] if complete else kept
-    shown = Shown(lists, *_flattened([run.get(name, {}) for name in lists], lists))
+    shown = ItemLists(lists, *_flattened([run.get(name, {}) for name in lists], lists))
     judgments = [_mapping(qrels[name], name) for name in lists]
     left_out = tuple(name for name in run if name not in qrels), () if complete else tuple(only_judged)
     return judge(shown, judgments, ties=ties, negative=negative, users=users, left_out=left_out)
@@ -116,7 +116,7 @@ def from_lists(
     only_judged = [name for name in judgments if name not in by_list]
     lists = [*kept, *only_judged] if complete else kept
     items = [_items_in_order(by_list.get(name, ()), name) for name in lists]
-    shown = Shown(lists, _offsets(map(len, items)), list(chain.from_iterable(items)), None)
+    shown = ItemLists(lists, _offsets(map(len, items)), list(chain.from_iterable(items)), None)
     left_out = tuple(name for name in by_list if name not in judgments), () if complete else tuple(only_judged)
     return judge(shown, [_relevant_items(judgments[name], name) for name in lists], users=users, left_out=left_out)
 
@@ -142,7 +142,7 @@ def from_grades(
     by_list = _by_id(grades)
     offsets = _offsets(len(_sized("grades", one, name)) for name, one in by_list.items())
     flat = list(chain.from_iterable(by_list.values()))
-    numbers = of_values("grade", flat, Shown(tuple(by_list), offsets, None, None).place)
+    numbers = of_values("grade", flat, ItemLists(tuple(by_list), offsets, None, None).place)
     if scores is None:
         return from_ragged(numbers, offsets, lists=tuple(by_list), users=users)
     beside = _by_id(scores)
@@ -151,7 +151,7 @@ def from_grades(
             got = len(beside[name]) if name in beside else "no"
             raise MetricError("scores", f"got {got} numbers for list {name!r}; allowed are {len(one)}, one a grade")
     ranking = list(chain.from_iterable(beside[name] for name in by_list))
-    numbers_beside = of_values("score", ranking, Shown(tuple(by_list), offsets, None, None).place)
+    numbers_beside = of_values("score", ranking, ItemLists(tuple(by_list), offsets, None, None).place)
     return from_ragged(numbers, offsets, scores=numbers_beside, ties=ties, lists=tuple(by_list), users=users)
 
 
@@ -180,7 +180,7 @@ def from_ragged(
     numbers = None if scores is None else _ranking(scores, checks.numbers("scores", scores))
     if numbers is not None and numbers.size != flat.size:
         raise MetricError("scores", f"got {numbers.size}; allowed are {flat.size}, one a grade")
-    shown = Shown(names, borders, None, numbers)
+    shown = ItemLists(names, borders, None, numbers)
     doubles = flat.astype(np.float64)
     with np.errstate(invalid="ignore"):
         unusable = np.flatnonzero(~((doubles >= 0) & (doubles < GRADE_END)))
@@ -227,7 +227,7 @@ def from_padded(
 
 
 def judge(
-    shown: Shown,
+    shown: ItemLists,
     judgments: Sequence[Mapping[Any, float]],
     *,
     ties: TieRule = "order",
@@ -243,7 +243,7 @@ def judge(
 
 
 def _judged(
-    shown: Shown,
+    shown: ItemLists,
     ranked: Ranked,
     found: Found,
     users: Users | None,
@@ -363,4 +363,4 @@ def _flattened(lists: Sequence[Any], names: Sequence[Hashable]) -> tuple[Ints, S
     offsets = _offsets(map(len, lists))
     items = list(chain.from_iterable(lists))
     scores = list(chain.from_iterable(one.values() for one in lists))
-    return offsets, items, of_values("score", scores, Shown(names, offsets, items, None).place)
+    return offsets, items, of_values("score", scores, ItemLists(names, offsets, items, None).place)

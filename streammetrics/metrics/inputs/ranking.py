@@ -30,7 +30,7 @@ class TieGroups:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ItemLists:
     """Lists of items one after the other: list i has the items[offsets[i]:offsets[i + 1]].
 
     scores: shape (N,), the higher the earlier in the list; None where the items stand in rank order. Whole numbers are compared as such.
@@ -60,7 +60,7 @@ class Ranked(NamedTuple):
     ties: TieGroups | None
 
 
-def rank(shown: Shown, ties: TieRule) -> Ranked:
+def rank(shown: ItemLists, ties: TieRule) -> Ranked:
     """Positions by falling score. Equal scores follow the rule; see `from_run`.
 
     Raises MetricError for a NaN score, an unknown rule, ties under `error`, and `trec_eval` without item ids.
@@ -90,7 +90,7 @@ def rank(shown: Shown, ties: TieRule) -> Ranked:
     return Ranked(positions, groups)
 
 
-def _scores(shown: Shown, ties: TieRule) -> Numbers:
+def _scores(shown: ItemLists, ties: TieRule) -> Numbers:
     scores = np.asarray(shown.scores)
     unusable = np.flatnonzero(np.isnan(scores))
     if unusable.size:
@@ -120,7 +120,7 @@ def _runs(equal: Ints) -> Iterator[tuple[int, int]]:
         )
 
 
-def _greatest_id_first(shown: Shown, order: Ints, equal: Ints) -> None:
+def _greatest_id_first(shown: ItemLists, order: Ints, equal: Ints) -> None:
     items: Any = shown.items
     for begin, end in _runs(equal):
         order[begin:end] = sorted(order[begin:end].tolist(), key=lambda at: str(items[at]), reverse=True)
@@ -142,7 +142,7 @@ class Found(NamedTuple):
     unseen_grades: Floats
 
 
-def find(shown: Shown, positions: Ints, judgments: Sequence[Mapping[Any, float]], negative: NegativeGrades) -> Found:
+def find(shown: ItemLists, positions: Ints, judgments: Sequence[Mapping[Any, float]], negative: NegativeGrades) -> Found:
     """Where the judged items are. `judgments` holds one mapping of item to grade a list; only grades above 0 are kept.
 
     Raises MetricError for an item that a list shows twice, and for a grade that is no number 0 <= grade < 2**53 (finite negative ones

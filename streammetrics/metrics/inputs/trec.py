@@ -19,7 +19,7 @@ from streammetrics.metrics.inputs.numbers import GRADE_END
 from streammetrics.metrics.names import MetricError
 
 Progress: TypeAlias = Callable[[str, int], None]
-Table: TypeAlias = dict[str, dict[str, float]]
+TrecTable: TypeAlias = dict[str, dict[str, float]]
 
 RUN_COLUMNS: Final = ("query", "Q0", "document", "rank", "score", "tag")
 QRELS_COLUMNS: Final = ("query", "iteration", "document", "grade")
@@ -35,7 +35,7 @@ class TrecError(MetricError):
     """A file breaks a rule. The message names the file, the line, what is there and what is allowed."""
 
 
-def read_run(path: str | Path, progress: Progress | None = None) -> Table:
+def read_run(path: str | Path, progress: Progress | None = None) -> TrecTable:
     """A run: query -> document -> score, queries and documents in the file's order.
 
     Six columns between blanks: query, Q0, document, rank, score, tag. Gzip is recognised by its first bytes; `-` is standard input.
@@ -54,7 +54,7 @@ def read_run(path: str | Path, progress: Progress | None = None) -> Table:
     return _read(path, RUN_COLUMNS, QRELS_COLUMNS, math.inf, progress)
 
 
-def read_qrels(path: str | Path, progress: Progress | None = None) -> Table:
+def read_qrels(path: str | Path, progress: Progress | None = None) -> TrecTable:
     """Relevance judgments: query -> document -> grade. Four columns between blanks: query, iteration, document, grade.
 
     Grades may be negative here (`from_run` is told what they mean), and must be finite and below 2**53. Otherwise as `read_run`.
@@ -106,12 +106,12 @@ def read_users(path: str | Path) -> dict[str, str]:
     return users
 
 
-def _read(path: str | Path, columns: tuple[str, ...], others: tuple[str, ...], end: float, progress: Progress | None) -> Table:
+def _read(path: str | Path, columns: tuple[str, ...], others: tuple[str, ...], end: float, progress: Progress | None) -> TrecTable:
     """Both kinds of file. Grades are finite and below `end`; for scores it is infinity, and they may be infinite. NaN is neither.
 
     One loop without calls for what is as it should be, because runs have millions of lines.
     """
-    table: Table = {}
+    table: TrecTable = {}
     documents: dict[str, float] = {}
     before = b""
     count, at = len(columns), columns.index("score" if "score" in columns else "grade")

@@ -13,7 +13,7 @@ from streammetrics.metrics.arrays import Ints
 from streammetrics.metrics.names import Metric, MetricError
 from streammetrics.metrics.offline.clustered import Clusters, influence, standard_error
 from streammetrics.metrics.offline.evaluate import Evaluation
-from streammetrics.metrics.offline.randomisation import Chance, check_sampling, sign_flip_test, swap_test
+from streammetrics.metrics.offline.randomisation import PValue, check_sampling, sign_flip_test, swap_test
 from streammetrics.metrics.offline.student import critical_value, two_sided_chance
 from streammetrics.metrics.whole import exact_sum
 
@@ -206,10 +206,10 @@ def _student(gap: float, error: float, clusters: int, level: float) -> tuple[flo
     return gap / error, two_sided_chance(gap / error, clusters - 1), error * critical_value(level, clusters - 1)
 
 
-def _randomised(of_a: tuple[Ints, ...], of_b: tuple[Ints, ...], clusters: Clusters, *, is_ratio: bool, chance: tuple[int, int]) -> Chance:
+def _randomised(of_a: tuple[Ints, ...], of_b: tuple[Ints, ...], clusters: Clusters, *, is_ratio: bool, chance: tuple[int, int]) -> PValue:
     samples, seed = chance
     if not clusters.count:
-        return Chance(math.nan, True)
+        return PValue(math.nan, True)
     if not is_ratio:
         # Each list's two values are rounded to half a unit, so two sums of their differences are to one a list each.
         return sign_flip_test(clusters.whole_sums(of_b[0] - of_a[0]), samples, seed, slack=2 * of_a[0].size)

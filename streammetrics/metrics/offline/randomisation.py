@@ -20,14 +20,14 @@ SAMPLES_MAX: Final = 10_000_000
 _BITS: Final = (np.arange(256)[:, None] >> np.arange(8)) & 1
 
 
-class Chance(NamedTuple):
+class PValue(NamedTuple):
     """A two-sided p-value; `exact` when all outcomes were tried."""
 
     p_value: float
     exact: bool
 
 
-def sign_flip_test(differences: Ints, samples: int, seed: int, slack: int = 0) -> Chance:
+def sign_flip_test(differences: Ints, samples: int, seed: int, slack: int = 0) -> PValue:
     """Two-sided test of paired differences (one total a cluster) that are as likely to have the other sign (Fisher 1935).
 
     differences: whole numbers, shape (G,); pairs without a difference change nothing. All sums are exact, so outcomes that equal the
@@ -39,7 +39,7 @@ def sign_flip_test(differences: Ints, samples: int, seed: int, slack: int = 0) -
     Raises MetricError when absolute differences add up beyond 2**61.
 
     >>> sign_flip_test(np.array([3, 1, 2]), samples=1000, seed=1)
-    Chance(p_value=0.25, exact=True)
+    PValue(p_value=0.25, exact=True)
     """
     _require_small(differences)
     total = int(differences.sum())
@@ -50,7 +50,7 @@ def sign_flip_test(differences: Ints, samples: int, seed: int, slack: int = 0) -
     return _share(differences[:, None], samples, seed, extreme)
 
 
-def swap_test(one: tuple[Ints, Ints], other: tuple[Ints, Ints], samples: int, seed: int) -> Chance:
+def swap_test(one: tuple[Ints, Ints], other: tuple[Ints, Ints], samples: int, seed: int) -> PValue:
     """The same for a difference of two ratios of sums: in each cluster chance swaps both the numerators and the denominators.
 
     one, other: numerators and denominators by cluster, whole numbers, shape (G,) each. Outcomes within 1e-12 of the observed
@@ -67,7 +67,7 @@ def swap_test(one: tuple[Ints, Ints], other: tuple[Ints, Ints], samples: int, se
     observed = float(gap(np.zeros((1, 2), dtype=np.int64))[0]) * (1 - 1e-12)
     if math.isnan(observed):
         check_sampling(samples, seed)
-        return Chance(math.nan, True)
+        return PValue(math.nan, True)
     return _share(steps, samples, seed, lambda flipped: gap(flipped) >= observed)
 
 
@@ -84,14 +84,14 @@ def _require_small(differences: Ints) -> None:
         raise MetricError("differences", "got absolute values that add up beyond 2**61; allowed are smaller ones")
 
 
-def _share(steps: Ints, samples: int, seed: int, extreme: Callable[[Ints], Bools]) -> Chance:
+def _share(steps: Ints, samples: int, seed: int, extreme: Callable[[Ints], Bools]) -> PValue:
     """The share of extreme outcomes, where an outcome is the sum of the steps (shape (G, W)) of the pairs that were flipped."""
     check_sampling(samples, seed)
     moving = steps[steps.any(axis=1)]
     if len(moving) <= EXACT_PAIRS_MAX:
         outcomes = extreme(_all_sums(moving))
-        return Chance(int(outcomes.sum()) / outcomes.size, True)
-    return Chance((1 + int(extreme(_random_sums(moving, samples, seed)).sum())) / (1 + samples), False)
+        return PValue(int(outcomes.sum()) / outcomes.size, True)
+    return PValue((1 + int(extreme(_random_sums(moving, samples, seed)).sum())) / (1 + samples), False)
 
 
 def _all_sums(steps: Ints) -> Ints:

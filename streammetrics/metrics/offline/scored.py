@@ -11,8 +11,8 @@ import numpy as np
 from streammetrics.metrics.arrays import Bools, Ints
 from streammetrics.metrics.inputs.judged import Judged
 from streammetrics.metrics.inputs.ranking import TieGroups
+from streammetrics.metrics.kernels.formulas import columns_of_facts, defined
 from streammetrics.metrics.names import Metric, MetricError
-from streammetrics.metrics.paths.values import columns_of_facts, defined
 from streammetrics.metrics.scorer import Scorer
 from streammetrics.metrics.spec import Spec
 

@@ -15,7 +15,7 @@ from streammetrics.metrics.offline.compare import Comparison, Difference
 from streammetrics.metrics.offline.evaluate import Evaluation, summary
 from streammetrics.metrics.spec import Spec
 
-Format: TypeAlias = Literal["table", "json", "csv", "trec"]
+EvaluateFormat: TypeAlias = Literal["table", "json", "csv", "trec"]
 
 ALL_LISTS: Final = "all"
 """What the row of means is called beside rows of single lists, as trec_eval calls it."""
@@ -25,7 +25,7 @@ _NONE: Final = "-"
 """A number that does not exist, in a table."""
 
 
-def evaluation_text(evaluation: Evaluation, form: Format, *, labels: Mapping[Metric, str], per_query: bool, digits: int) -> str:
+def evaluation_text(evaluation: Evaluation, form: EvaluateFormat, *, labels: Mapping[Metric, str], per_query: bool, digits: int) -> str:
     """An evaluation in one of the formats. labels: what each metric is to be called. digits: after the point, in `table` and `trec`."""
     if form == "json":
         return _json(_evaluation_object(evaluation, labels, per_query))
@@ -38,7 +38,7 @@ def evaluation_text(evaluation: Evaluation, form: Format, *, labels: Mapping[Met
 
 
 def comparison_text(
-    a: Evaluation, b: Evaluation, comparison: Comparison, form: Format, *, labels: Mapping[Metric, str], digits: int
+    a: Evaluation, b: Evaluation, comparison: Comparison, form: EvaluateFormat, *, labels: Mapping[Metric, str], digits: int
 ) -> str:
     """A comparison as table, JSON or CSV."""
     named = {str(metric): label for metric, label in labels.items()}

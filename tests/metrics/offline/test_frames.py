@@ -232,11 +232,11 @@ def test_who_gives_neither_a_stream_nor_columns_is_told_why() -> None:
 def test_one_list_stands_in_its_order_whatever_its_index_says(grades: list[int], chance: random.Random) -> None:
     scorer = Scorer(["ndcg@5", "mrr", "recall@3"])
     index = chance.sample(range(len(grades)), len(grades))
-    for labelled in (pd.Series(grades, index=index), pd.Series(grades, index=[7] * len(grades)), pl.Series(grades), np.array(grades)):
-        assert scorer.score_list(labelled) == scorer.score_list(grades)
-        assert scorer.score_list([1, 0], labelled) == scorer.score_list([1, 0], grades)
-        assert scorer.score_list_hits(2, {0: 1}, labelled) == scorer.score_list([1, 0], grades)
-        assert TallyLayout(scorer).of_list([1, 0], labelled) == TallyLayout(scorer).of_list([1, 0], grades)
+    for label_sets in (pd.Series(grades, index=index), pd.Series(grades, index=[7] * len(grades)), pl.Series(grades), np.array(grades)):
+        assert scorer.score_list(label_sets) == scorer.score_list(grades)
+        assert scorer.score_list([1, 0], label_sets) == scorer.score_list([1, 0], grades)
+        assert scorer.score_list_hits(2, {0: 1}, label_sets) == scorer.score_list([1, 0], grades)
+        assert TallyLayout(scorer).of_list([1, 0], label_sets) == TallyLayout(scorer).of_list([1, 0], grades)
 
 
 def test_a_missing_grade_ends_a_wide_list() -> None:

@@ -1,0 +1,188 @@
+"""A whole streammetrics in one process: simulated traffic, the engine, a store in memory, the HTTP port, and a live table.
+
+The parts are those of `run`; only the two ends differ, a simulation in place of Kafka and memory in place of Redis. People in
+it live ten times as fast as real ones, so that final numbers follow live ones within seconds.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+from streammetrics.cli.demo_screen import Screen
+from streammetrics.cli.process.logs import configure_quiet_logs
+from streammetrics.cli.process.threads import StoppableThread
+from streammetrics.cli.wiring import build_decoder, build_engine, build_report_builder, build_worker_rules, http_server, window_names
+from streammetrics.config import LoadedSettings, Settings, load
+from streammetrics.connectors.clock import SystemClock
+from streammetrics.connectors.memory import MemoryStore
+from streammetrics.connectors.simulated import Traffic, Variant, generate
+from streammetrics.connectors.simulated.source import SimulatedSource, time_lapse
+from streammetrics.engine.engine import Engine
+from streammetrics.errors import ConfigError
+from streammetrics.exporters.http.server import HttpServer
+from streammetrics.exporters.http.views import HttpViews
+from streammetrics.exporters.prometheus.exposition import Exposition, ExpositionLimits
+from streammetrics.reports.report import Report
+from streammetrics.runtime.consumer import Worker
+from streammetrics.runtime.history_store import HistoryStore
+from streammetrics.runtime.publisher import Publisher
+from streammetrics.runtime.status import ProcessStatus
+from streammetrics.runtime.task_runner import TaskRunner
+
+USUAL: Mapping[str, str] = {
+    "join.gap_ms": "10000",
+    "join.attribution_ms": "8000",
+    "join.lateness_ms": "500",
+    "experiments.patience_ms": "3000",
+    "join.out_of_orderness_ms": "500",
+    "join.idle_ms": "3000",
+    "windows.pane_ms": "1000",
+    "windows.windows": "10s,1m",
+    "windows.segments": "surface",
+    "worker.commit_ms": "250",
+    "worker.commit_behind_ms": "250",
+    "exporter.publish_ms": "500",
+}
+"""What a demo takes where the operator says nothing: final numbers about ten seconds after live ones."""
+
+LAPSE = 10
+"""How many times as fast as real ones the people of a demo live."""
+HISTORY_MS = 150_000
+"""How long before now the traffic begins: the windows are full at once."""
+RETENTION_MS = 300_000
+"""How long panes stay, besides the longest window; a demo may run for days."""
+TASKS = 2
+TOPICS = ("impressions", "feedback")
+QUALITY_OF_TREATMENT = 0.7
+REFRESH_SECONDS = 0.5
+_OPTIONS = {"http.host": "--host", "http.port": "--port"}
+"""Keys by the options that stand for them."""
+
+
+class DiscardedLetters:
+    """Simulated records that are refused need not be read back; they are counted all the same."""
+
+    def write(self, letters: object) -> None:
+        """Keep nothing."""
+
+    def close(self) -> None:
+        """Nothing was opened."""
+
+
+def load_demo(path: Path | None, environ: Mapping[str, str], flags: Mapping[str, object]) -> LoadedSettings:
+    """The configuration of a demo: what the operator gave, and `USUAL` below it. Raises ConfigError.
+
+    Whoever gives panes of his own in which the demo's windows do not fit, and no windows, gets the usual windows of `run`.
+    """
+    try:
+        return load(path, environ, flags, USUAL)
+    except ConfigError as error:
+        if all(problem.key != "windows.windows" or problem.value != USUAL["windows.windows"] for problem in error.problems):
+            raise
+    return load(path, environ, flags, {key: value for key, value in USUAL.items() if key != "windows.windows"})
+
+
+def run_demo(settings: Settings, stop: threading.Event, *, seed: int, rate: float, seconds: float) -> None:
+    """Run until `stop` is set or `seconds` have passed (0: no limit), and end in good order.
+
+    Raises ConfigError when the port is taken, and whatever ended a part of it that should not have ended.
+    """
+    configure_quiet_logs(settings.log.level, settings.log.format)
+    settings = _adapted(settings)
+    clock = SystemClock()
+    status = ProcessStatus(started_seconds=clock.monotonic())
+    engine, store = build_engine(settings, TOPICS), MemoryStore()
+    views = _views(settings, engine, status, clock)
+    screen = Screen(settings, engine.layout, status, clock)
+    store.announce(TASKS)
+    keeper = HistoryStore(views.show)
+
+    def show(report: Report) -> None:
+        keeper.take(report)
+        screen.take(report)
+
+    publisher = Publisher(
+        builder=build_report_builder(settings, engine),
+        store=store,
+        publish_ms=settings.exporter.publish_ms,
+        clock=clock,
+        status=status,
+        on_report=show,
+    )
+    if stop.is_set():  # told to while it started up
+        return
+    with ExitStack() as stack:
+        server = _listening(views, settings)
+        stack.callback(server.stop)
+        server.start()
+        publishing = stack.enter_context(StoppableThread("publisher", publisher.run, stop))
+        working = stack.enter_context(
+            StoppableThread("worker", _worker(settings, engine, store, status, clock, _traffic(clock, seed, rate)).run, stop)
+        )
+        deadline = clock.monotonic() + seconds if seconds else None
+        with screen.shown(server.url):
+            while not stop.wait(REFRESH_SECONDS) and (deadline is None or clock.monotonic() < deadline):
+                screen.refresh()
+        working.end()
+        publishing.end()
+        screen.last()
+
+
+def _adapted(settings: Settings) -> Settings:
+    """The settings with what a demo cannot do without: its own format of events, and panes that leave memory again."""
+    longest_ms = max(window.ms for window in settings.windows.windows)
+    behind_ms = settings.join.attribution_ms + settings.join.lateness_ms
+    retention_ms = min(settings.windows.retention_ms, longest_ms + behind_ms + RETENTION_MS)
+    return settings.model_copy(
+        update={
+            "events": settings.events.model_copy(update={"format": "native"}),
+            "windows": settings.windows.model_copy(update={"retention_ms": retention_ms}),
+        }
+    )
+
+
+def _traffic(clock: SystemClock, seed: int, rate: float) -> Traffic:
+    """An experiment whose treatment ranks visibly worse, with the faults of real transport. `rate` is in lists a second of the demo."""
+    return Traffic(
+        users=max(100, round(100 * rate)),
+        seed=seed,
+        start_ms=clock.wall_ms() - HISTORY_MS,
+        impressions_per_second=rate / LAPSE,
+        variants=(Variant("control", 0.5), Variant("treatment", 0.5, QUALITY_OF_TREATMENT)),
+        duplicate_rate=0.005,
+        late_rate=0.002,
+        malformed_rate=0.002,
+        impressions_topic=TOPICS[0],
+        feedback_topic=TOPICS[1],
+    )
+
+
+def _worker(settings: Settings, engine: Engine, store: MemoryStore, status: ProcessStatus, clock: SystemClock, traffic: Traffic) -> Worker:
+    return Worker(
+        TaskRunner(
+            engine=engine,
+            decode=build_decoder(settings),
+            source=SimulatedSource(time_lapse(generate(traffic), traffic.start_ms, LAPSE), TOPICS, TASKS, clock),
+            store=store,
+            letters=DiscardedLetters(),
+            rules=build_worker_rules(settings),
+            clock=clock,
+            status=status,
+        )
+    )
+
+
+def _views(settings: Settings, engine: Engine, status: ProcessStatus, clock: SystemClock) -> HttpViews:
+    limits = ExpositionLimits(label_values_max=settings.exporter.label_values_max, series_max=settings.exporter.series_max)
+    return HttpViews(Exposition(engine.layout, window_names(settings), status, limits), clock.monotonic)
+
+
+def _listening(views: HttpViews, settings: Settings) -> HttpServer:
+    try:
+        return http_server(views, settings.http)
+    except ConfigError as error:
+        raise ConfigError([replace(problem, key=_OPTIONS.get(problem.key, problem.key)) for problem in error.problems]) from None

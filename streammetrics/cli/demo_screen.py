@@ -1,0 +1,136 @@
+"""What a demo shows on the terminal: the variants side by side, again and again; one line every two seconds where that is no terminal.
+
+Nothing is computed here but differences of shown values and rates of shown counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+from streammetrics.cli.output.output_paths import standard_output
+from streammetrics.cli.output.tables import VariantRow, arms_of_window, counter_lines, main_metrics, number
+from streammetrics.cli.output.terminal import FittingTable
+from streammetrics.config import Settings
+from streammetrics.connectors.base import Clock
+from streammetrics.metrics import TallyLayout
+from streammetrics.reports.report import Report
+from streammetrics.runtime.status import ProcessStatus, Rate
+from streammetrics.windows.panes import WindowView
+
+TITLE = "streammetrics demo: a simulated A/B test in time-lapse; Ctrl-C ends it"
+CONTROL, TREATMENT = "control", "treatment"
+SHOWN_VIEWS: tuple[WindowView, WindowView] = ("live", "final")
+LINE_SECONDS = 2.0
+
+
+class Screen:
+    """Shows the latest report given to `take` (from any thread) at each `refresh` (by the main one)."""
+
+    def __init__(self, settings: Settings, layout: TallyLayout, status: ProcessStatus, clock: Clock) -> None:
+        self._windows = settings.windows.windows
+        self._metrics = main_metrics(layout.scorer.metrics)
+        self._status, self._clock = status, clock
+        self._console = Console(highlight=False, markup=False, emoji=False, soft_wrap=not standard_output().isatty())
+        self._live: Live | None = None
+        self._report: Report | None = None
+        self._rate = Rate()
+        self._events_per_second: float | None = None
+        self._line_due = 0.0
+        self._places = ""
+
+    def take(self, report: Report) -> None:
+        self._report = report
+
+    @contextmanager
+    def shown(self, url: str) -> Iterator[None]:
+        """Show what there is, with what is served below `url`, for as long as the block runs."""
+        self._places = f"{url}/  {url}/metrics  {url}/api/report"
+        if not self._console.is_terminal:
+            self._print(f"streammetrics demo: {self._places}")
+            yield
+            return
+        with Live(self._picture(), console=self._console, auto_refresh=False) as self._live:
+            yield
+            self._live.update(self._picture(), refresh=True)
+        self._live = None
+
+    def refresh(self) -> None:
+        """Show the latest report, if it is time for it."""
+        now = self._clock.monotonic()
+        self._events_per_second = self._rate.look(now, self._events)
+        if self._live is not None:
+            self._live.update(self._picture(), refresh=True)
+        elif now >= self._line_due:
+            self._line_due = now + LINE_SECONDS
+            self._print(self._line())
+
+    def last(self) -> None:
+        """What became of all events, once everything has ended."""
+        if self._report is not None:
+            for line in counter_lines(self._report.counts):
+                self._print(line)
+
+    def _print(self, line: str) -> None:
+        self._console.print(line, soft_wrap=True)
+        self._console.file.flush()
+
+    def _picture(self) -> Group:
+        lines = [Text(TITLE, style="bold"), Text(self._places, style="cyan")]
+        if self._report is None:
+            return Group(*lines, Text("starting …"))
+        return Group(*lines, Text(self._status_line()), self._table(self._report))
+
+    @property
+    def _events(self) -> int:
+        return sum(self._status.records.values())
+
+    def _status_line(self) -> str:
+        report, now_ms = self._report, self._clock.wall_ms()
+        bounds = (("live", report.watermark_ms), ("final", report.final_ms)) if report else ()
+        ages = [f"{view} up to {'-' if ms is None else f'{(now_ms - ms) / 1_000:.1f} s ago'}" for view, ms in bounds]
+        rate = [] if self._events_per_second is None else [f"{self._events_per_second:,.0f} events/s"]
+        return " · ".join([f"{self._events:,} events", *rate, *ages])
+
+    def _table(self, report: Report) -> FittingTable:
+        numbers = tuple(f"{view}\n{heading}" for view in SHOWN_VIEWS for heading in (CONTROL, TREATMENT, "change"))
+        table = FittingTable(("window\nmetric",), numbers)
+        for window in self._windows:
+            pairs = [_pair(report, window.ms, view) for view in SHOWN_VIEWS]
+            table.add_row(Text(f"last {window}", style="bold"))
+            table.add_row("lists", *(cell for pair in pairs for cell in (*(f"{arm.lists:,}" if arm else "-" for arm in pair), "")))
+            for metric in self._metrics:
+                table.add_row(metric, *(cell for pair in pairs for cell in _compared(pair, metric)))
+            table.add_section()
+        return table
+
+    def _line(self) -> str:
+        """The shortest and most final of it: one line with the longest window."""
+        if self._report is None:
+            return "starting"
+        window = max(self._windows, key=lambda each: each.ms)
+        control, treatment = _pair(self._report, window.ms, "final")
+        metrics = [f"{metric} {_value(control, metric)} / {_value(treatment, metric)}" for metric in self._metrics]
+        return " · ".join([self._status_line(), f"final, last {window}, {CONTROL} / {TREATMENT}: {', '.join(metrics)}"])
+
+
+def _pair(report: Report, window_ms: int, view: WindowView) -> tuple[VariantRow | None, VariantRow | None]:
+    arms = {arm.variant: arm for arm in arms_of_window(report, window_ms, view)}
+    return arms.get(CONTROL), arms.get(TREATMENT)
+
+
+def _value(arm: VariantRow | None, metric: str) -> str:
+    return number(arm.values.get(metric) if arm else None)
+
+
+def _compared(pair: tuple[VariantRow | None, VariantRow | None], metric: str) -> tuple[str, str, Text]:
+    """The metric of both variants, and by how much of the control's value the treatment differs."""
+    control, treatment = (arm.values.get(metric) if arm else None for arm in pair)
+    if not control or treatment is None:
+        return number(control), number(treatment), Text("-")
+    change = treatment / control - 1
+    return number(control), number(treatment), Text(f"{change:+.1%}", style="red" if change < 0 else "green")

@@ -1,0 +1,383 @@
+"""The command line: words to calls. No logic of its own; how a command ends, `exit_codes` says.
+
+What a command does is imported when it runs, so that help and refusals come at once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+
+from streammetrics import __version__
+from streammetrics.cli.exit_codes import Commands, guarding
+from streammetrics.cli.option_types import FiniteFloatRange, OutputFile
+from streammetrics.events.event_time import DAY_MS
+
+if TYPE_CHECKING:
+    from streammetrics.config import LoadedSettings
+
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+PORT = click.IntRange(0, 65535)
+FILE = click.Path(path_type=Path, dir_okay=False)
+SEED = click.IntRange(0, 2**63 - 1)
+MINUTES_MAX = 10_000_000
+"""Nineteen years of event time."""
+RECORDS_MAX = 1_000_000_000_000
+"""More than anybody waits for; what counts them takes no number beyond 64 bits."""
+
+
+@click.group(cls=Commands, context_settings=CONTEXT, epilog="Each command has its own --help with examples.")
+@click.version_option(__version__, prog_name="streammetrics")
+def main() -> None:
+    """Live ranking quality from an event stream: windowed NDCG, HitRate and MRR per A/B variant, exact and exactly once.
+
+    Exit codes: 0 done, 1 failed, 2 wrong usage or configuration.
+    """
+
+
+def command(function: Callable[..., None]) -> click.Command:
+    """A command of `main` whose errors end the process as the exit codes say."""
+    return main.command(context_settings=CONTEXT)(guarding(function))
+
+
+def configured(function: Callable[..., None]) -> Callable[..., None]:
+    """Options that every command has: a configuration file, and any single setting."""
+    function = click.option(
+        "--set", "settings_given", multiple=True, metavar="KEY=VALUE", help="Set one key of the configuration, such as join.gap_ms=600000."
+    )(function)
+    return click.option("--config", "config_path", type=FILE, help="TOML configuration file.  [default: $STREAMMETRICS_CONFIG, if set]")(
+        function
+    )
+
+
+def _load(
+    config_path: Path | None, settings_given: tuple[str, ...], read: Callable[..., LoadedSettings] | None = None, **flags: object
+) -> LoadedSettings:
+    """Settings out of file, environment and flags (`http__port=1` is the key http.port; None is not given); read by `load` if not said."""
+    from streammetrics.config import load  # noqa: PLC0415
+
+    words = dict(map(_key_and_value, settings_given)) | {key.replace("__", "."): value for key, value in flags.items() if value is not None}
+    loaded = (read or load)(config_path, os.environ, words)
+    for warning in loaded.warnings:
+        click.echo(f"streammetrics: warning: {warning}", err=True)
+    return loaded
+
+
+def _key_and_value(given: str) -> tuple[str, object]:
+    key, equals, value = given.partition("=")
+    if not (equals and key.strip()):
+        raise click.UsageError(f"--set {given!r}: write --set KEY=VALUE, such as --set join.gap_ms=600000")
+    return key.strip(), value
+
+
+def serving(function: Callable[..., None]) -> Callable[..., None]:
+    """Options of every command that opens the port."""
+    function = click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")(function)
+    return click.option("--port", type=PORT, help="Port of /metrics and the page; 0 for any free one.  [default: 9464]")(function)
+
+
+def _share(name: str, says: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    return click.option(name, type=FiniteFloatRange(0, 1), default=0.0, show_default=True, help=says)
+
+
+@command
+@configured
+@serving
+@click.option(
+    "--role", type=click.Choice(["all", "worker", "exporter"]), help="Consume and show (all), or only one of them.  [default: all]"
+)
+@click.option("--allow-eviction", is_flag=True, default=None, help="Go on with a Redis that may evict keys, and so lose state.")
+def run(
+    config_path: Path | None,
+    settings_given: tuple[str, ...],
+    port: int | None,
+    host: str | None,
+    role: str | None,
+    allow_eviction: bool | None,
+) -> None:
+    """Consume from Kafka, keep state in Redis, serve /metrics.
+
+    \b
+    Examples:
+      streammetrics run --config streammetrics.toml
+      streammetrics run --set kafka.bootstrap_servers=broker:9092 --set redis.url=redis://cache:6379/0
+      STREAMMETRICS_KAFKA_TOPICS=impressions,feedback streammetrics run --port 9464
+
+    SIGTERM, Ctrl-C or a closed terminal finishes the batch, commits and leaves the group; a second signal exits at once.
+    """
+    from streammetrics.cli.process.signals import stopping  # noqa: PLC0415
+
+    with stopping() as stop:  # before what takes a moment to import
+        from streammetrics.cli.run import run as run_service  # noqa: PLC0415
+
+        loaded = _load(
+            config_path, settings_given, http__port=port, http__host=host, worker__role=role, redis__allow_eviction=allow_eviction
+        )
+        run_service(loaded.settings, stop)
+
+
+@command
+@configured
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option("--panes", type=OutputFile(), help="Write one line per (pane, group, view) here, as NDJSON.")
+@click.option("--report", type=OutputFile(), help="Write the report here, as JSON.")
+@click.option("--dead-letters", type=OutputFile(), help="Write what was refused here, as NDJSON.")
+@click.option("--flush/--no-flush", default=True, help="At the end make everything final, or leave the rest live.  [default: flush]")
+@click.option("--quiet", "-q", is_flag=True, help="No progress bar and no table; errors and warnings only.")
+def replay(
+    config_path: Path | None,
+    settings_given: tuple[str, ...],
+    files: tuple[str, ...],
+    flush: bool,
+    quiet: bool,
+    **outputs: Path | None,
+) -> None:
+    """Compute the same numbers from NDJSON files, without Kafka, Redis or a clock.
+
+    A file may be gzipped, whatever its name, and one named .gz must be; - is standard input. Each file is one input; files are read in
+    step by event time, and their order does not change a number. An event is late by the newest one of its own file; lines have no time
+    of their own, so that none is refused as dated in the future.
+
+    \b
+    Examples:
+      streammetrics replay events.ndjson
+      streammetrics replay impressions.ndjson feedback.ndjson --panes panes.ndjson --report report.json
+      kcat -C -t events -e | streammetrics replay - --set windows.segments=surface
+      streammetrics replay ubi.ndjson --set events.format=ubi --dead-letters refused.ndjson
+    """
+    from streammetrics.cli.process.signals import broken_off_by_signals  # noqa: PLC0415
+    from streammetrics.cli.replay import replay_and_show  # noqa: PLC0415
+    from streammetrics.cli.replay_files import ReplayOutputs  # noqa: PLC0415
+
+    loaded = _load(config_path, settings_given)
+    with broken_off_by_signals():
+        replay_and_show(loaded.settings, files, ReplayOutputs(**outputs), flush=flush, quiet=quiet)
+
+
+@command
+@configured
+@click.argument("file", required=False, type=click.Path(path_type=Path, allow_dash=True), metavar="[FILE]")
+@click.option(
+    "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True, help="For people, or for programs."
+)
+@click.option("--html", type=OutputFile(), help="Write one page of HTML here too, with the intervals over time; it needs nothing else.")
+@click.option("--experiment", "names", multiple=True, metavar="NAME", help="This experiment only; once for each.")
+@click.option("--all", "all_measures", is_flag=True, help="All measures, not only the main ones.")
+def report(
+    config_path: Path | None,
+    settings_given: tuple[str, ...],
+    file: Path | None,
+    form: Literal["text", "json"],
+    html: Path | None,
+    names: tuple[str, ...],
+    all_measures: bool,
+) -> None:
+    """Tell what is known of each experiment: the verdict and why, users, means, lifts with intervals, and whether it can be trusted.
+
+    FILE is what `replay --report` wrote or /api/report served (- for standard input). Without it, the store of the configuration
+    is read; nothing is written there.
+
+    \b
+    Examples:
+      streammetrics report --config streammetrics.toml
+      streammetrics report --set redis.url=redis://cache:6379/0 --experiment ranker-v7 --html ranker-v7.html
+      streammetrics replay events.ndjson --report report.json && streammetrics report report.json --all
+      curl -s http://127.0.0.1:9464/api/report | streammetrics report - --format json
+    """
+    from streammetrics.cli.process.signals import broken_off_by_signals  # noqa: PLC0415
+    from streammetrics.cli.report import show_report  # noqa: PLC0415
+
+    loaded = _load(config_path, settings_given)
+    with broken_off_by_signals():
+        show_report(loaded.settings, file, form=form, html=html, names=names, all_measures=all_measures)
+
+
+@command
+@configured
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, allow_dash=True),
+    multiple=True,
+    help="Write events here, gzipped if the name ends with .gz; - for standard output. Twice: impressions, then feedback.",
+)
+@click.option("--kafka", is_flag=True, help="Send events to kafka.topics: impressions to the first, feedback to the last.")
+@click.option("--events", type=click.IntRange(1, RECORDS_MAX), help="Stop after this many records.")
+@click.option(
+    "--minutes",
+    type=FiniteFloatRange(0, MINUTES_MAX, min_open=True),
+    help="Stop after this much event time.  [default: 10, for files]",
+)
+@click.option(
+    "--pace", type=click.Choice(["fast", "real"]), help="As fast as possible, or in real time.  [default: real to Kafka, else fast]"
+)
+@click.option(
+    "--start",
+    metavar="TIME",
+    help="First event time: ISO 8601 with a zone, epoch ms, or now.  [default: now in real time; in a burst to Kafka so that it ends now; "
+    "for files a fixed time]",
+)
+@click.option("--seed", type=SEED, default=1, show_default=True, help="The same seed and options give the same bytes.")
+@click.option("--users", type=click.IntRange(1, 1_000_000_000), default=20_000, show_default=True, help="How many users there are.")
+@click.option(
+    "--rate", type=FiniteFloatRange(0.001, 1_000_000), default=20.0, show_default=True, help="Lists shown a second, in event time."
+)
+@click.option("--items", type=click.IntRange(1, 1_000), default=12, show_default=True, help="Items of a list.")
+@click.option("--experiment", default="ranker", show_default=True, help="Name of the experiment.")
+@click.option(
+    "--variant",
+    "variants",
+    multiple=True,
+    metavar="NAME=SHARE[:QUALITY]",
+    help="A variant, its share of users, how well it ranks (1 is usual); once for each.  [default: control=0.5, treatment=0.5]",
+)
+@click.option(
+    "--regression", metavar="VARIANT:FACTOR[@AFTER]", help="Multiply a variant's quality from some time on, such as treatment:0.85@600s."
+)
+@click.option("--interleaved", is_flag=True, help="Lists that the rankers of the two variants draft as teams: the variant is interleaved.")
+@click.option("--disorder-ms", type=click.IntRange(0, DAY_MS), default=2_000, show_default=True, help="How long a record may be under way.")
+@_share("--duplicates", "Share of events that are sent twice.")
+@_share("--lates", "Share of events that arrive --late-ms late.")
+@click.option("--late-ms", type=click.IntRange(0, 30 * DAY_MS), default=300_000, show_default=True, help="How late they arrive.")
+@_share("--malformed", "Broken records, as a share of the good ones, sent besides them.")
+@_share("--without-id", "Share of feedback that does not name its list.")
+def simulate(config_path: Path | None, settings_given: tuple[str, ...], **words: Any) -> None:
+    """Make seeded traffic: users, position-based clicks, variants of known quality, and the faults of real transport.
+
+    \b
+    Examples:
+      streammetrics simulate --out events.ndjson --minutes 60
+      streammetrics simulate --out impressions.ndjson --out feedback.ndjson --variant control=0.5 --variant treatment=0.5:0.9
+      streammetrics simulate --out - --events 100000 --malformed 0.01 --lates 0.01 | streammetrics replay -
+      streammetrics simulate --kafka --rate 100 --regression treatment:0.85@10m
+      streammetrics simulate --kafka --pace fast --minutes 60 --set kafka.bootstrap_servers=broker:9092
+
+    With --kafka, records are keyed by user id, and the topics must exist; Ctrl-C ends it when everything sent is acknowledged.
+    """
+    from streammetrics.cli.simulate import simulate_traffic  # noqa: PLC0415
+    from streammetrics.cli.simulate_plan import SimulateOptions  # noqa: PLC0415
+
+    loaded = _load(config_path, settings_given)
+    simulate_traffic(loaded.settings, SimulateOptions(**words))
+
+
+@command
+@configured
+@serving
+@click.option("--seconds", type=FiniteFloatRange(min=0), default=0.0, help="Stop after this long; 0 for when Ctrl-C comes.")
+@click.option("--seed", type=SEED, default=1, show_default=True, help="Seed of the simulated traffic.")
+@click.option("--rate", type=FiniteFloatRange(min=0.1, max=2_000), default=50.0, show_default=True, help="Lists shown a second.")
+def demo(
+    config_path: Path | None, settings_given: tuple[str, ...], port: int | None, host: str | None, seconds: float, seed: int, rate: float
+) -> None:
+    """Watch a simulated A/B test live: traffic, the engine, an in-memory store and the HTTP port in one process.
+
+    \b
+    Examples:
+      streammetrics demo
+      streammetrics demo --seconds 30 --port 0 --seed 7
+      streammetrics demo --set metrics.names=ndcg,recall,map --set windows.windows=30s,2m
+    """
+    from streammetrics.cli.process.signals import stopping  # noqa: PLC0415
+
+    with stopping() as stop:
+        from streammetrics.cli.demo import load_demo, run_demo  # noqa: PLC0415
+
+        loaded = _load(config_path, settings_given, load_demo, http__port=port, http__host=host)
+        run_demo(loaded.settings, stop, seed=seed, rate=rate, seconds=seconds)
+
+
+@command
+@configured
+def doctor(config_path: Path | None, settings_given: tuple[str, ...]) -> None:
+    """Say what can be reached, what is wrong and how to mend it. StateChanges nothing; exit code 1 when something must be mended.
+
+    \b
+    Examples:
+      streammetrics doctor --config streammetrics.toml
+      streammetrics doctor --set redis.url=rediss://cache:6380/0
+    """
+    from streammetrics.cli.doctor import examine  # noqa: PLC0415
+
+    loaded = _load(config_path, settings_given)
+    if not examine(loaded.settings):
+        raise SystemExit(1)
+
+
+@main.group(context_settings=CONTEXT)
+def namespaces() -> None:
+    """List what lies in the store, by namespace, and delete what is needed no more.
+
+    \b
+    Examples:
+      streammetrics namespaces list --config streammetrics.toml
+      streammetrics namespaces delete sm-1 --config streammetrics.toml
+    """
+
+
+@namespaces.command("list", context_settings=CONTEXT)
+@guarding
+@configured
+def namespaces_list(config_path: Path | None, settings_given: tuple[str, ...]) -> None:
+    """List the namespaces of the store: tasks, keys, about how much memory, and which workers and exporters are connected.
+
+    Walks over the names of all keys of the database; changes nothing.
+
+    \b
+    Examples:
+      streammetrics namespaces list --config streammetrics.toml
+      streammetrics namespaces list --set redis.url=redis://cache:6379/0
+    """
+    from streammetrics.cli.namespaces import list_namespaces  # noqa: PLC0415
+
+    list_namespaces(_load(config_path, settings_given).settings)
+
+
+@namespaces.command("delete", context_settings=CONTEXT)
+@guarding
+@configured
+@click.argument("name")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.option("--force", is_flag=True, help="Also if workers or exporters are connected, or the store will not say.")
+def namespaces_delete(config_path: Path | None, settings_given: tuple[str, ...], name: str, yes: bool, force: bool) -> None:
+    """Delete all state, offsets and tallies of namespace NAME (whatever redis.namespace says). It does not come back.
+
+    Where the store has users, this one needs more rights than a worker: streammetrics-admin in deploy/redis-users.acl.
+
+    \b
+    Examples:
+      streammetrics namespaces delete sm-1 --config streammetrics.toml
+      streammetrics namespaces delete sm-1 --yes --set redis.url=redis://cache:6379/0
+      STREAMMETRICS_REDIS_USERNAME=streammetrics-admin STREAMMETRICS_REDIS_PASSWORD_FILE=secret streammetrics namespaces delete sm-1
+    """
+    from streammetrics.cli.namespaces import delete_namespace  # noqa: PLC0415
+
+    delete_namespace(_load(config_path, settings_given).settings, name, yes=yes, force=force)
+
+
+@command
+@configured
+def check_config(config_path: Path | None, settings_given: tuple[str, ...]) -> None:
+    """Check the configuration and print every setting with its origin, secrets masked; all errors at once, exit code 2.
+
+    \b
+    Examples:
+      streammetrics check-config --config streammetrics.toml
+      STREAMMETRICS_JOIN_GAP_MS=-1 streammetrics check-config
+    """
+    from streammetrics.cli.output.output_paths import standard_output  # noqa: PLC0415
+    from streammetrics.config import render_effective  # noqa: PLC0415
+
+    click.echo(render_effective(_load(config_path, settings_given)), file=standard_output(), nl=False)
+
+
+@main.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})
+@click.argument("words", nargs=-1, type=click.UNPROCESSED)
+def evaluate(words: tuple[str, ...]) -> None:
+    """Evaluate a TREC run file against judgments, or compare two runs, with the metrics of the stream."""
+    from streammetrics.metrics.__main__ import main as evaluate_runs  # noqa: PLC0415
+
+    raise SystemExit(evaluate_runs(words, prog="streammetrics evaluate"))  # its options are those of python -m streammetrics.metrics

@@ -1,0 +1,68 @@
+"""What is told on standard output: to a terminal as wide as it is, and whole where that is narrow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.measure import Measurement
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from streammetrics.cli.output.output_paths import standard_output
+from streammetrics.reports.text import fit
+
+PLAIN_WIDTH = 140
+"""Columns of what goes into a pipe or a file."""
+_ANY_WIDTH = 100_000
+
+
+def output_console() -> Console:
+    """Standard output, where nothing that is printed is markup. Raises StreammetricsError when it is closed."""
+    return Console(highlight=False, markup=False, emoji=False, width=None if standard_output().isatty() else PLAIN_WIDTH)
+
+
+class FittingTable:
+    """A table where it fits; where it does not, each row in lines of its own, so that no name is broken and no number cut.
+
+    `words` say what a row is about; `numbers` stand to the right. With `grouped` the first word is told once for rows that share it;
+    with `apart` lines are left free around the table.
+    """
+
+    def __init__(
+        self, words: tuple[str, ...], numbers: tuple[str, ...], last: tuple[str, ...] = (), *, grouped: bool = False, apart: bool = True
+    ) -> None:
+        self._headings = [" ".join(heading.split()) for heading in (*words, *numbers, *last)]
+        self._words, self._grouped, self._apart = len(words), grouped, apart
+        self._rows: list[list[Text]] = []
+        self._table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=apart)
+        for heading in (*words, *numbers, *last):
+            self._table.add_column(heading, justify="right" if heading in numbers else "left", no_wrap=True)
+
+    def add_row(self, *cells: str | Text) -> None:
+        """Strings are made fit to be shown; a Text is taken as it is."""
+        row = [Text(fit(cell)) if isinstance(cell, str) else cell for cell in cells]
+        message = self._grouped and bool(self._rows) and self._rows[-1][0] == row[0]
+        self._rows.append(row)
+        self._table.add_row(*([Text(), *row[1:]] if message else row))
+
+    def add_section(self) -> None:
+        """Leave a line free after what is there."""
+        self._table.add_section()
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        natural = Measurement.get(console, options.update(max_width=_ANY_WIDTH), self._table).maximum
+        if natural <= options.max_width:
+            yield self._table
+        else:
+            around = [Text()] if self._apart else []
+            yield from (*around, *self._lines(), *around)
+
+    def _lines(self) -> Iterator[Text | Padding]:
+        for row in self._rows:
+            words, others = row[: self._words], zip(self._headings[self._words :], row[self._words :], strict=False)
+            yield Text(" · ").join([word for word in words if word.plain])
+            if message := [Text.assemble((f"{heading} ", "dim"), cell) for heading, cell in others if cell.plain]:
+                yield Padding(Text(" · ").join(message), (0, 0, 0, 2))

@@ -1,0 +1,190 @@
+"""Findings as one page of HTML that needs nothing else: no script, no font, no request. Pure; nothing is computed anew.
+
+The page is a tree of elements, so that whatever a variant is called is text and never markup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import resources
+from xml.etree.ElementTree import Element, SubElement, tostring
+
+from streammetrics.cli.output.interval_chart import interval_chart
+from streammetrics.cli.output.report_reader import (
+    SCOPE_WORDS,
+    ReportReader,
+    credit_text,
+    health_lines,
+    honesty,
+    interval_text,
+    lift_text,
+    moment,
+    share_text,
+)
+from streammetrics.experiments import ExperimentReport, MeasureReport
+from streammetrics.experiments.verdict import Verdict
+from streammetrics.reports.history import HistorySnapshot, main_measures
+from streammetrics.reports.text import Name, fit, isolated, with_names
+
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+"""Of the page: it may show itself, and load nothing."""
+
+
+def page(findings: ReportReader, where: str) -> bytes:
+    """The page, UTF-8. `where` says what was read, such as the name of a file."""
+    root = Element("html", lang="en")
+    head = SubElement(root, "head")
+    SubElement(head, "meta", charset="utf-8")
+    SubElement(head, "meta", {"http-equiv": "Content-Security-Policy", "content": POLICY})
+    SubElement(head, "meta", name="viewport", content="width=device-width, initial-scale=1")
+    names = dict.fromkeys(each.experiment for each in findings.experiments)
+    SubElement(head, "title").text = f"Experiments: {', '.join(map(isolated, names)) or 'none'}"
+    SubElement(head, "style").text = resources.files(__package__).joinpath("verdict_page.css").read_text(encoding="utf-8")
+    body = SubElement(root, "body")
+    header = SubElement(body, "header")
+    _text(header, "h1", "Experiments")
+    _text(header, "p", [f"All lists up to {moment(findings.at_ms)}, from ", Name(where), f". streammetrics {findings.version}"])
+    main = SubElement(body, "main")
+    if not findings.experiments:
+        _text(main, "p", f"{findings.none_told()}.")
+    for experiment in findings.message():
+        _section(main, experiment, findings.looks(experiment))
+    return f"<!doctype html>\n{tostring(root, encoding='unicode', method='html')}\n".encode()
+
+
+def _section(main: Element, experiment: ExperimentReport, looks: list[tuple[int, HistorySnapshot]]) -> None:
+    section = SubElement(main, "section")
+    _text(section, "h2", [Name(experiment.experiment), f", {SCOPE_WORDS.get(experiment.scope, experiment.scope)}"])
+    verdict = SubElement(section, "p", {"class": "verdict"})
+    _text(verdict, "strong", experiment.verdict.word, {"class": experiment.verdict.word})
+    _add(verdict, [" ", *_reason(experiment, experiment.verdict)])
+    _arms(section, experiment)
+    _charts(section, experiment, looks)
+    _preferences(section, experiment)
+    _measures(section, experiment)
+    _reduced(section, experiment)
+    checks = SubElement(section, "ul")
+    for line in health_lines(experiment):
+        _text(checks, "li", line)
+    _text(section, "p", honesty(experiment), {"class": "note"})
+
+
+def _arms(section: Element, experiment: ExperimentReport) -> None:
+    rows = _table(section, "Variants", ("variant", "role"), ("users", "lists", "first exposures"))
+    for variant in experiment.variants:
+        numbers = (variant.users, variant.lists, variant.first_exposures)
+        _row(rows, (Name(variant.variant), variant.role), [f"{number:,}" for number in numbers])
+
+
+def _charts(section: Element, experiment: ExperimentReport, looks: list[tuple[int, HistorySnapshot]]) -> None:
+    """The interval over time, for each variant that is compared and each main measure that has one."""
+    charts = SubElement(section, "div", {"class": "charts"})
+    for variant in experiment.variants:
+        for metric, k in main_measures(experiment):
+            points = [
+                (at, point)
+                for at, look in looks
+                for point in look.points
+                if (point.variant, point.metric, point.k) == (variant.variant, metric, k) and point.lift is not None
+            ]
+            if points:
+                figure = SubElement(charts, "figure")
+                _text(figure, "figcaption", [Name(variant.variant), f": {metric}@{k}"])
+                figure.append(interval_chart(points, -experiment.margin))
+    if len(charts):
+        legend = " with its interval, as known at each event time; dashed: the drop that is tolerated."
+        _text(section, "p", ["Lift against ", Name(experiment.control or "control"), legend], {"class": "note"})
+
+
+def _measures(section: Element, experiment: ExperimentReport) -> None:
+    rows = _table(section, "Measures", ("measure", "variant"), ("mean", "lift", "interval"), ("verdict", "in words"))
+    ordered = sorted(
+        ((variant.variant, each) for variant in experiment.variants for each in variant.measures),
+        key=lambda row: _place(experiment, row[1]),
+    )
+    for variant, each in ordered:
+        numbers = (f"{each.mean:.4f}", lift_text(each.lift), interval_text(each.lift_lower, each.lift_upper))
+        row = _row(rows, (f"{each.metric}@{each.k}", Name(variant)), numbers)
+        word = each.verdict.word if each.verdict else "control" if variant == experiment.control else "-"
+        message = SubElement(row, "td", {"class": "name"})
+        _text(message, "span", word, {"class": word})
+        _add(message, " (pages)" if each.paging and each.verdict else "")
+        _text(row, "td", _reason(experiment, each.verdict) if each.verdict else "", {"class": "words"})
+
+
+def _preferences(section: Element, experiment: ExperimentReport) -> None:
+    if not experiment.preferences:
+        return
+    rows = _table(section, "Interleaved lists", ("team", "against"), ("users", "lists", "mean credit", "interval"), ("verdict", "in words"))
+    for each in experiment.preferences:
+        row = _row(
+            rows, (Name(each.team), Name(each.against)), (f"{each.users:,}", f"{each.lists:,}", f"{each.credit:+.4f}", credit_text(each))
+        )
+        _text(SubElement(row, "td", {"class": "name"}), "span", each.verdict.word, {"class": each.verdict.word})
+        _text(row, "td", _reason(experiment, each.verdict), {"class": "words"})
+    legend = "Mean credit: lists that the team won less those it lost, by lists; a list is won by the team with more relevant items in it."
+    _text(section, "p", legend, {"class": "note"})
+
+
+def _reduced(section: Element, experiment: ExperimentReport) -> None:
+    """The measures with what users did before the experiment taken out, where that is known."""
+    found = [(variant.variant, each, each.reduced) for variant in experiment.variants for each in variant.measures if each.reduced]
+    if not found:
+        return
+    numbers = ("mean", "lift", "interval", "variance removed", "users with a past")
+    rows = _table(section, "With the variance reduced (CUPED)", ("measure", "variant"), numbers)
+    for variant, each, reduced in sorted(found, key=lambda row: _place(experiment, row[1])):
+        interval = interval_text(reduced.lift_lower, reduced.lift_upper)
+        shown = f"{reduced.mean:.4f}", lift_text(reduced.lift), interval, share_text(reduced.variance_reduction)
+        _row(rows, (f"{each.metric}@{each.k}", Name(variant)), (*shown, f"{reduced.users_with_earlier:,}"))
+
+
+def _reason(experiment: ExperimentReport, verdict: Verdict) -> Sequence[str]:
+    """The reason of a verdict with the names in it known as such."""
+    arms = [each.variant for each in experiment.variants]
+    teams = [name for each in experiment.preferences for name in (each.team, each.against)]
+    return with_names(verdict.reason, [*arms, *teams, experiment.control or ""])
+
+
+def _place(experiment: ExperimentReport, measure: MeasureReport) -> tuple[int, int]:
+    """Main measures first, then the others as they come."""
+    main = main_measures(experiment)
+    name = measure.metric, measure.k
+    every = dict.fromkeys((each.metric, each.k) for variant in experiment.variants for each in variant.measures)
+    return main.index(name) if name in main else len(main), [*every].index(name)
+
+
+def _table(section: Element, caption: str, words: tuple[str, ...], numbers: tuple[str, ...], after: tuple[str, ...] = ()) -> Element:
+    table = SubElement(SubElement(section, "div", {"class": "wide"}), "table")
+    _text(table, "caption", caption)
+    heads = SubElement(SubElement(table, "thead"), "tr")
+    for heading in (*words, *numbers, *after):
+        _text(heads, "th", heading, {"scope": "col"} | ({} if heading in numbers else {"class": "name"}))
+    return SubElement(table, "tbody")
+
+
+def _row(rows: Element, names: tuple[str, ...], numbers: tuple[str, ...] | list[str]) -> Element:
+    row = SubElement(rows, "tr")
+    _text(row, "th", names[0], {"class": "name", "scope": "row"})
+    for name in names[1:]:
+        _text(row, "td", name, {"class": "name"})
+    for number in numbers:
+        _text(row, "td", number)
+    return row
+
+
+def _text(parent: Element, tag: str, text: str | Sequence[str], attributes: dict[str, str] | None = None) -> Element:
+    element = SubElement(parent, tag, attributes or {})
+    _add(element, text)
+    return element
+
+
+def _add(element: Element, text: str | Sequence[str]) -> None:
+    """Append a text or its parts, fit to be shown; a Name stands in an element of its own, apart from the words around it."""
+    for part in [text] if isinstance(text, str) else text:
+        if isinstance(part, Name):
+            SubElement(element, "bdi").text = fit(part)
+        elif len(element):
+            element[-1].tail = (element[-1].tail or "") + fit(part)
+        else:
+            element.text = (element.text or "") + fit(part)

@@ -1,0 +1,121 @@
+"""Findings on a terminal: the verdict first, then why, then the numbers. Pure: findings in, renderables out; nothing is computed anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from streammetrics.cli.output.report_reader import (
+    SCOPE_WORDS,
+    ReportReader,
+    credit_text,
+    health_lines,
+    honesty,
+    interval_text,
+    lift_text,
+    moment,
+    share_text,
+)
+from streammetrics.cli.output.tables import number
+from streammetrics.cli.output.terminal import FittingTable
+from streammetrics.experiments import ExperimentReport, MeasureReport
+from streammetrics.experiments.verdict import Word
+from streammetrics.reports.history import main_measures
+from streammetrics.reports.text import counted, fit
+
+STYLES: dict[Word, str] = {
+    "regressed": "bold red",
+    "invalid": "bold yellow",
+    "improved": "bold green",
+    "safe": "green",
+    "inconclusive": "bold",
+}
+
+
+def verdict_lines(findings: ReportReader, all_measures: bool) -> Iterator[RenderableType]:
+    """Everything that is told of each experiment and scope, or that there is none."""
+    if not findings.experiments:
+        yield Text(findings.none_told())
+    for experiment in findings.message():
+        scope = SCOPE_WORDS.get(experiment.scope, experiment.scope)
+        yield Text.assemble((fit(experiment.experiment), "bold"), f" · {fit(scope)} · up to {moment(findings.at_ms)}")
+        yield Text.assemble((experiment.verdict.word.upper(), STYLES[experiment.verdict.word]), f"  {fit(experiment.verdict.reason)}")
+        yield from _numbers(experiment, all_measures)
+        yield Text(" · ".join(health_lines(experiment)))
+        yield Text(honesty(experiment) + "\n", style="dim")
+
+
+def _numbers(experiment: ExperimentReport, all_measures: bool) -> Iterator[RenderableType]:
+    yield _arms(experiment)
+    shown = None if all_measures else main_measures(experiment)
+    if experiment.preferences:
+        yield _preferences(experiment)
+    yield _measures(experiment, shown)
+    if any(each.reduced for _, each in _compared(experiment, shown)):
+        yield _reduced(experiment, shown)
+    measured = {(each.metric, each.k) for variant in experiment.variants for each in variant.measures}
+    if shown is not None and len(measured) > len(shown):
+        yield Text(f"{counted(len(measured) - len(shown), 'measure')} more: --all", style="dim")
+
+
+def _arms(experiment: ExperimentReport) -> FittingTable:
+    table = FittingTable(("variant", "role"), ("users", "share of users", "lists"))
+    exposed = sum(variant.first_exposures for variant in experiment.variants)
+    for variant in experiment.variants:
+        share = share_text(variant.first_exposures / exposed) if exposed else "-"
+        table.add_row(variant.variant, variant.role, f"{variant.users:,}", share, f"{variant.lists:,}")
+    return table
+
+
+def _measures(experiment: ExperimentReport, shown: tuple[tuple[str, int], ...] | None) -> FittingTable:
+    """One row a measure and variant that is compared; the mean of the control beside it."""
+    table = FittingTable(("measure", "variant"), ("control", "mean", "lift", "interval"), ("verdict",))
+    of_control = {
+        (each.metric, each.k): each.mean
+        for variant in experiment.variants
+        if variant.variant == experiment.control
+        for each in variant.measures
+    }
+    for variant, each in _compared(experiment, shown):
+        verdict = Text(each.verdict.word, style=STYLES[each.verdict.word]) if each.verdict else Text("-")
+        if each.paging and each.verdict:
+            verdict.append(" (pages)", style="dim")
+        interval = interval_text(each.lift_lower, each.lift_upper)
+        mean = number(of_control.get((each.metric, each.k)))
+        table.add_row(f"{each.metric}@{each.k}", variant, mean, number(each.mean), lift_text(each.lift), interval, verdict)
+    return table
+
+
+def _preferences(experiment: ExperimentReport) -> FittingTable:
+    """One row a team of an interleaved experiment."""
+    table = FittingTable(("team", "against"), ("users", "lists", "mean credit", "interval"), ("verdict",))
+    for each in experiment.preferences:
+        verdict = Text(each.verdict.word, style=STYLES[each.verdict.word])
+        counts = f"{each.users:,}", f"{each.lists:,}"
+        table.add_row(each.team, each.against, *counts, f"{each.credit:+.4f}", credit_text(each), verdict)
+    return table
+
+
+def _reduced(experiment: ExperimentReport, shown: tuple[tuple[str, int], ...] | None) -> FittingTable:
+    """The same measures with the variance reduced."""
+    table = FittingTable(("with CUPED", "variant"), ("mean", "lift", "interval", "variance removed"))
+    for variant, each in _compared(experiment, shown):
+        if each.reduced is not None:
+            interval = interval_text(each.reduced.lift_lower, each.reduced.lift_upper)
+            numbers = number(each.reduced.mean), lift_text(each.reduced.lift), interval, share_text(each.reduced.variance_reduction)
+            table.add_row(fit(f"{each.metric}@{each.k}"), Text(fit(variant)), *numbers)
+    return table
+
+
+def _compared(experiment: ExperimentReport, shown: tuple[tuple[str, int], ...] | None) -> list[tuple[str, MeasureReport]]:
+    """The measures that are shown of each variant but the control, in their order."""
+    rows = [
+        (variant.variant, each)
+        for variant in experiment.variants
+        if variant.variant != experiment.control
+        for each in variant.measures
+        if shown is None or (each.metric, each.k) in shown
+    ]
+    return sorted(rows, key=lambda row: shown.index((row[1].metric, row[1].k)) if shown else 0)

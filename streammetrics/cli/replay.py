@@ -1,0 +1,73 @@
+"""`replay` as its user sees it: a progress bar while it reads, a short table when it is done. Computes nothing itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.progress import DownloadColumn, TaskProgressColumn, TimeRemainingColumn, TransferSpeedColumn
+
+from streammetrics.cli.output.output_paths import require_distinct
+from streammetrics.cli.output.progress import progress_bar
+from streammetrics.cli.output.report_reader import moment
+from streammetrics.cli.output.tables import VariantRow, arms_of_totals, arms_of_window, counter_lines, main_metrics, values_table
+from streammetrics.cli.output.terminal import output_console
+from streammetrics.cli.process.logs import configure_quiet_logs
+from streammetrics.cli.replay_files import ReplayOutputs, replay
+from streammetrics.config import Settings
+from streammetrics.connectors.files import FIRST_LINE, STDIN, FileSource
+from streammetrics.events.event_time import seems_seconds
+from streammetrics.metrics import TallyLayout
+from streammetrics.reports.report import Report
+
+LOOK = "is it a file of events, and events.format the right one? --dead-letters says of each line that was refused why"
+
+
+def replay_and_show(settings: Settings, files: Sequence[str], outputs: ReplayOutputs, *, flush: bool, quiet: bool) -> None:
+    """Replay the files and print what came out; `quiet` prints warnings only. Raises as `replay` does, ConfigError for paths at odds."""
+    written = {"--panes": outputs.panes, "--report": outputs.report, "--dead-letters": outputs.dead_letters}
+    require_distinct((Path(file) for file in files if file != STDIN), written)
+    configure_quiet_logs(settings.log.level, settings.log.format)
+    console = None if quiet else output_console()
+    columns = (TaskProgressColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn(elapsed_when_finished=True))
+    with progress_bar("replay", *columns, wanted=not quiet) as update:
+
+        def message(source: FileSource) -> None:
+            update(completed=source.bytes_read, total=source.bytes_total)
+
+        report, engine = replay(settings, files, outputs, flush=flush, progress=message)
+    for warning in _warnings(report):
+        click.echo(f"streammetrics: warning: {warning}", err=True)
+    if console is not None:
+        _show(console, settings, report, engine.layout, flush)
+
+
+def _warnings(report: Report) -> Iterator[str]:
+    """What of an input cannot be as it was meant, though each line alone may."""
+    for each in report.inputs:
+        where = "standard input" if each.topic == STDIN else each.topic
+        if each.watermark_ms is None and (each.offset or FIRST_LINE) > FIRST_LINE:
+            yield f"no line of {where} holds an event: {LOOK}"
+        elif each.watermark_ms is not None and seems_seconds(each.watermark_ms):
+            yield f"the events of {where} are of {moment(each.watermark_ms)} and before: ts is milliseconds, not seconds"
+
+
+def _show(console: Console, settings: Settings, report: Report, layout: TallyLayout, flush: bool) -> None:
+    for line in counter_lines(report.counts):
+        console.print(line, soft_wrap=True)
+    spans = [span for span in _spans(settings, report, layout, flush) if span[1]]
+    if spans:
+        console.print(values_table(spans, main_metrics(layout.scorer.metrics)))
+    else:
+        console.print("no lists")
+
+
+def _spans(settings: Settings, report: Report, layout: TallyLayout, flush: bool) -> Iterator[tuple[str, Sequence[VariantRow]]]:
+    """What the table shows: everything final, then each window; both of its views where they may differ."""
+    yield "all final", arms_of_totals(report, layout)
+    for window in settings.windows.windows:
+        yield f"last {window}", arms_of_window(report, window.ms, "final")
+        if not flush:
+            yield f"last {window}, live", arms_of_window(report, window.ms, "live")

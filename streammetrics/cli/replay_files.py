@@ -1,0 +1,131 @@
+"""Events from files through the very same engine and loop, without a wall clock: for checks, backfills and shadow runs.
+
+The store is in memory, every file is one input of task 0, none is idle before it has ended, and at the end everything becomes final
+unless the caller wants to see what a live process would show.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from streammetrics.cli.output.atomic_file import AtomicFile
+from streammetrics.cli.replay_history import ReplayHistory
+from streammetrics.cli.wiring import build_decoder, build_engine, build_report_builder, build_worker_rules
+from streammetrics.config import Settings
+from streammetrics.connectors.base import PollResult
+from streammetrics.connectors.clock import SystemClock
+from streammetrics.connectors.files import FileDeadLetters, FileSource
+from streammetrics.connectors.memory import MemoryStore
+from streammetrics.engine.engine import Engine, FinalPane
+from streammetrics.errors import SourceError, StreammetricsError
+from streammetrics.events.event_time import FOREVER
+from streammetrics.reports.builder import ReportBuilder
+from streammetrics.reports.pane_lines import pane_lines
+from streammetrics.reports.report import Report
+from streammetrics.runtime.committed_state import read_all, settle_due
+from streammetrics.runtime.consumer import Worker
+from streammetrics.runtime.status import ProcessStatus
+from streammetrics.runtime.task_runner import TaskRunner
+
+
+class LogicalClock(SystemClock):
+    """Monotonic time to space commits by, and no wall clock at all."""
+
+    def wall_ms(self) -> int:
+        raise AssertionError("a replay asked for the wall clock")
+
+
+class LocalFiles(FileSource):
+    """Files that end the replay when they cannot be read on: another try would pass over the damage without a word."""
+
+    def poll(self, timeout_s: float) -> PollResult:
+        try:
+            return super().poll(timeout_s)
+        except SourceError as error:  # the loop waits for a world that may mend itself; files do not
+            raise StreammetricsError(str(error)) from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayOutputs:
+    """Where a replay writes; None for not at all."""
+
+    panes: Path | None = None
+    report: Path | None = None
+    dead_letters: Path | None = None
+
+
+def replay(
+    settings: Settings,
+    files: Sequence[str],
+    outputs: ReplayOutputs,
+    *,
+    flush: bool = True,
+    progress: Callable[[FileSource], None] = lambda source: None,
+) -> tuple[Report, Engine]:
+    """Read the files to their ends and return the report; `progress` is called after every batch.
+
+    Raises ConfigError for files that cannot be read and outputs that cannot be written, StreammetricsError for a file that ends amiss.
+    """
+    engine = build_engine(settings, files)
+    store, status = MemoryStore(), ProcessStatus()
+    with ExitStack() as stack:
+        source = LocalFiles(files, event_bytes_max=settings.events.event_bytes_max)
+        stack.callback(source.close)
+        panes = stack.enter_context(AtomicFile("--panes", outputs.panes)) if outputs.panes else None
+        report_file = stack.enter_context(AtomicFile("--report", outputs.report)) if outputs.report else None
+        letters_file = stack.enter_context(AtomicFile("--dead-letters", outputs.dead_letters)) if outputs.dead_letters else None
+
+        def write_final(finals: list[FinalPane]) -> None:
+            if panes is not None:
+                for start_ms, pane in finals:
+                    panes.writelines(pane_lines(start_ms, pane, final=True, pane_ms=engine.rules.pane_ms, layout=engine.layout))
+
+        worker = Worker(
+            TaskRunner(
+                engine=engine,
+                decode=build_decoder(settings),
+                source=source,
+                store=store,
+                letters=FileDeadLetters(letters_file, source.cut),
+                rules=dataclasses.replace(build_worker_rules(settings), idle_ms=None, skew_ms_max=FOREVER),
+                clock=LogicalClock(),
+                status=status,
+                on_final=write_final,
+            )
+        )
+        looks = ReplayHistory(build_report_builder(settings, engine), store)
+        _read_all(worker, source, looks, progress)
+        worker.drain(flush)
+        if panes is not None:
+            for start_ms, pane in worker.unfinished_panes():
+                panes.writelines(pane_lines(start_ms, pane, final=False, pane_ms=engine.rules.pane_ms, layout=engine.layout))
+        worker.finish()
+        builder = _builder(settings, engine, store)
+        report = builder.report(1)
+        if report_file is not None:
+            plain = report.to_json(engine.layout) | {"history": looks.history(builder, report).to_json()}
+            report_file.write(msgspec.json.format(msgspec.json.encode(plain), indent=2) + b"\n")
+    return report, engine
+
+
+def _read_all(worker: Worker, source: FileSource, looks: ReplayHistory, progress: Callable[[FileSource], None]) -> None:
+    """Read in step: the input furthest behind in event time comes next, so that no file opens days of sessions."""
+    while not source.exhausted:
+        worker.turn(timeout_s=0)
+        worker.pass_over(source.ended)
+        looks.after_turn(worker)
+        source.prefer(worker.inputs_by_event_time())
+        progress(source)
+
+
+def _builder(settings: Settings, engine: Engine, store: MemoryStore) -> ReportBuilder:
+    builder = build_report_builder(settings, engine)
+    read_all(store, builder, 1)
+    settle_due(store, builder, 1)  # what is over before there was a look is looked at once
+    return builder

@@ -1,0 +1,87 @@
+"""`report` as its user sees it: the experiments of a live store or of a report file, in words, as JSON or as a page. Writes no state."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from streammetrics.cli.output.atomic_file import AtomicFile
+from streammetrics.cli.output.output_paths import require_distinct, standard_output
+from streammetrics.cli.output.report_reader import GIVE_A_REPORT, ReportReader, findings_of, to_json
+from streammetrics.cli.output.terminal import output_console
+from streammetrics.cli.output.verdict_page import page
+from streammetrics.cli.output.verdict_tables import verdict_lines
+from streammetrics.cli.process.logs import configure_quiet_logs
+from streammetrics.config import Settings
+from streammetrics.connectors.files import standard_input
+from streammetrics.errors import ConfigError, Problem, StreammetricsError
+
+STDIN = Path("-")
+
+
+def show_report(
+    settings: Settings, file: Path | None, *, form: Literal["text", "json"], html: Path | None, names: Sequence[str], all_measures: bool
+) -> None:
+    """Read the report and tell it. Raises ConfigError for files that cannot be read, written or be both, StoreError, StateError."""
+    require_distinct([] if file is None or file == STDIN else [file], {"--html": html})
+    configure_quiet_logs(settings.log.level, settings.log.format)
+    where = f"redis.namespace {settings.redis.namespace!r}" if file is None else "standard input" if file == STDIN else file.name
+    findings = findings_of(live_report(settings) if file is None else _read(file, where), where).only(names)
+    if html is not None:
+        with AtomicFile("--html", html) as written:
+            written.write(page(findings, where))
+    if form == "json":
+        output = standard_output().buffer
+        output.write(msgspec.json.format(msgspec.json.encode(to_json(findings)), indent=2) + b"\n")
+        output.flush()
+    else:
+        _print(findings, all_measures)
+
+
+def live_report(settings: Settings) -> dict[str, Any]:
+    """The report of what is committed now, with the looks so far, as `/api/report` serves it."""
+    from streammetrics.cli.wiring import (  # noqa: PLC0415
+        build_engine,
+        build_report_builder,
+        redis_connection,
+    )
+    from streammetrics.connectors.redis.blob import RedisBlobStore  # noqa: PLC0415  files need no Redis client
+    from streammetrics.connectors.redis.store import RedisStore  # noqa: PLC0415
+    from streammetrics.runtime.committed_state import read_all  # noqa: PLC0415
+    from streammetrics.runtime.history_store import HISTORY_KEY, decode_history  # noqa: PLC0415
+
+    engine = build_engine(settings, settings.kafka.topics)
+    builder = build_report_builder(settings, engine)
+    store, shelf = RedisStore(redis_connection(settings)), RedisBlobStore(redis_connection(settings), HISTORY_KEY)
+    try:
+        tasks = store.partitions()
+        if tasks is None:
+            raise StreammetricsError(f"nothing was ever committed under redis.namespace {settings.redis.namespace!r}")
+        read_all(store, builder, tasks)
+        report = builder.report(tasks)
+        return report.to_json(engine.layout) | {"history": decode_history(shelf.read()).to_json()}
+    finally:
+        shelf.close()
+        store.close()
+
+
+def _read(file: Path, where: str) -> object:
+    try:
+        content = standard_input().read() if file == STDIN else file.read_bytes()
+    except OSError as error:
+        raise ConfigError([Problem("FILE", str(file), f"cannot be read: {error.strerror or error}")]) from error
+    try:
+        return msgspec.json.decode(content)
+    except msgspec.DecodeError as error:
+        raise StreammetricsError(f"{where} is no report, for it is not JSON ({error}): {GIVE_A_REPORT}") from error
+    except RecursionError:
+        raise StreammetricsError(f"{where} is no report: its JSON is nested too deeply") from None
+
+
+def _print(findings: ReportReader, all_measures: bool) -> None:
+    console = output_console()
+    for line in verdict_lines(findings, all_measures):
+        console.print(line)

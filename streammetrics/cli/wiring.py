@@ -1,0 +1,252 @@
+"""Builds the parts of a command from Settings. Only this module knows both the settings and the parts.
+
+Clients are imported inside the functions that need them, so that a command without Kafka or Redis does not load theirs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pydantic import SecretStr
+
+from streammetrics.config import PasswordHash, Settings
+from streammetrics.config.fields import epoch_ms
+from streammetrics.engine.engine import Engine
+from streammetrics.engine.experiment_runs import CovariatePeriod, ExperimentRules, Span
+from streammetrics.engine.task_state import EngineRules
+from streammetrics.events import Decoder, UbiSettings, decoder
+from streammetrics.events.event_time import DAY_MS
+from streammetrics.events.grades import parse_grades
+from streammetrics.reports.builder import ExperimentView, ReportBuilder
+from streammetrics.runtime.owned_task import WorkerRules
+from streammetrics.sessions.session import JoinRules
+from streammetrics.windows.panes import WindowRules
+from streammetrics.windows.unique_users import UniqueUserRules
+
+if TYPE_CHECKING:
+    from streammetrics.config.infrastructure import HttpSettings
+    from streammetrics.connectors.kafka.client import KafkaConnection
+    from streammetrics.connectors.redis.client import RedisConnection
+    from streammetrics.exporters.http.limits import HttpRules
+    from streammetrics.exporters.http.server import HttpServer
+    from streammetrics.exporters.http.views import HttpViews
+
+
+def build_engine(settings: Settings, topics: Sequence[str]) -> Engine:
+    """The engine for these inputs, in this order."""
+    join, windows = settings.join, settings.windows
+    rules = EngineRules(
+        topics=tuple(topics),
+        grades=parse_grades(join.grades),
+        join=JoinRules(
+            gap_ms=join.gap_ms,
+            attribution_ms=join.attribution_ms,
+            session_events_max=join.session_events_max,
+            lists_open_max=join.lists_open_max,
+            items_max=settings.events.items_max,
+        ),
+        out_of_orderness_ms=join.out_of_orderness_ms,
+        lateness_ms=join.lateness_ms,
+        future_ms=join.future_ms,
+        pane_ms=windows.pane_ms,
+        retention_ms=windows.retention_ms,
+        segments=tuple(windows.segments),
+        groups_max=windows.groups_max,
+        experiments=_experiment_rules(settings),
+        reach=_reach_rules(settings),
+        decoding=" ".join(f"{name}={value}" for name, value in decoding(settings).items()),
+    )
+    return Engine(rules, settings.scorer())
+
+
+def _experiment_rules(settings: Settings) -> ExperimentRules | None:
+    experiments = settings.experiments
+    if not experiments.enabled:
+        return None
+    return ExperimentRules(
+        idle_ms=experiments.idle_days * DAY_MS,
+        patience_ms=experiments.patience_ms,
+        variants_max=experiments.variants_max,
+        metrics=experiments.metrics,
+        spans={
+            name: Span(None if trial.start is None else epoch_ms(trial.start), None if trial.end is None else epoch_ms(trial.end))
+            for name, trial in experiments.named.items()
+        },
+        earlier=tuple(
+            CovariatePeriod(name, epoch_ms(trial.start) - trial.cuped_days * DAY_MS, epoch_ms(trial.start))
+            for name, trial in sorted(experiments.named.items())
+            if trial.cuped_days is not None and trial.start is not None
+        ),
+    )
+
+
+def _reach_rules(settings: Settings) -> UniqueUserRules | None:
+    windows = settings.windows
+    if windows.users == "off" or (windows.users == "auto" and not settings.experiments.enabled):
+        return None
+    return UniqueUserRules(
+        panes=max(window.ms for window in windows.windows) // windows.pane_ms, patience_ms=settings.experiments.patience_ms
+    )
+
+
+def build_decoder(settings: Settings) -> Decoder:
+    events = settings.events
+    ubi = UbiSettings(
+        lists_from=events.ubi_lists,
+        user_field=events.ubi_user,
+        segments=tuple(settings.windows.segments),
+        experiment_from=events.ubi_experiment,
+        value_from=events.ubi_value,
+    )
+    return decoder(events.format, events.limits, ubi)
+
+
+def decoding(settings: Settings) -> dict[str, Any]:
+    """The settings that decide which bytes are which events."""
+    return {
+        name: value
+        for name, value in settings.events.model_dump().items()
+        if settings.events.format == "ubi" or not name.startswith("ubi_")
+    }
+
+
+def build_report_builder(settings: Settings, engine: Engine) -> ReportBuilder:
+    rules = WindowRules(
+        pane_ms=settings.windows.pane_ms,
+        windows_ms=tuple(window.ms for window in settings.windows.windows),
+        lateness_ms=settings.join.lateness_ms,
+        attribution_ms=settings.join.attribution_ms,
+    )
+    view = None
+    if engine.users is not None:
+        experiments = settings.experiments
+        view = ExperimentView(engine.users.measures, experiments.policy, experiments.idle_days * DAY_MS, experiments.patience_ms)
+    return ReportBuilder(engine.layout, rules, numbers(settings, engine), engine.signature, view)
+
+
+def build_worker_rules(settings: Settings) -> WorkerRules:
+    worker = settings.worker
+    return WorkerRules(
+        commit_ms=worker.commit_ms,
+        commit_behind_ms=worker.commit_behind_ms,
+        commit_users_max=worker.commit_users_max,
+        commit_bytes_max=worker.commit_bytes_max,
+        cached_users_max=worker.cached_users_max,
+        cached_bytes_max=worker.cached_bytes_max,
+        idle_ms=settings.join.idle_ms,
+        out_of_orderness_ms=settings.join.out_of_orderness_ms,
+        skew_ms_max=settings.join.skew_ms_max,
+        fenced_wait_seconds=settings.kafka.session_timeout_ms / 1_000,
+        retry_seconds_max=worker.retry_seconds_max,
+    )
+
+
+def numbers(settings: Settings, engine: Engine) -> dict[str, Any]:
+    """The settings that change numbers, as the report shows them."""
+    join, windows = settings.join, settings.windows
+    return {
+        "metrics": [str(metric) for metric in engine.layout.scorer.metrics],
+        "spec": dataclasses.asdict(engine.layout.scorer.spec),
+        "spec_digest": engine.layout.scorer.spec.digest(),
+        "grades": engine.rules.grades.text,
+        "gap_ms": join.gap_ms,
+        "attribution_ms": join.attribution_ms,
+        "out_of_orderness_ms": join.out_of_orderness_ms,
+        "lateness_ms": join.lateness_ms,
+        "idle_ms": join.idle_ms,
+        "future_ms": join.future_ms,
+        "session_events_max": join.session_events_max,
+        "lists_open_max": join.lists_open_max,
+        "pane_ms": windows.pane_ms,
+        "windows_ms": [window.ms for window in windows.windows],
+        "retention_ms": windows.retention_ms,
+        "segments": list(windows.segments),
+        "groups_max": windows.groups_max,
+        "users": engine.reach is not None,
+        "experiments": settings.experiments.model_dump(mode="json"),
+        "events": decoding(settings),
+    }
+
+
+def window_names(settings: Settings) -> dict[int, str]:
+    """How each window, by its length in ms, is written in labels."""
+    return {window.ms: window.text for window in settings.windows.windows}
+
+
+def control_of(settings: Settings) -> Callable[[str, Collection[str]], str | None]:
+    """Which variant of an experiment the others are compared with, as the settings say."""
+    return lambda experiment, variants: settings.experiments.policy(experiment).control_of(variants)
+
+
+def http_rules(http: HttpSettings) -> HttpRules:
+    """How the HTTP port treats its clients."""
+    from streammetrics.exporters.http.limits import HttpRules  # noqa: PLC0415  loads the server
+
+    return HttpRules(
+        ssl_certfile=http.ssl_certfile,
+        ssl_keyfile=http.ssl_keyfile,
+        ssl_password=_secret(http.ssl_password),
+        connections_max=http.connections_max,
+        request_seconds=http.request_ms / 1_000,
+    )
+
+
+def http_server(views: HttpViews, http: HttpSettings) -> HttpServer:
+    """The HTTP port. Raises ConfigError where the address or the certificate cannot be used."""
+    from streammetrics.exporters.http.auth import Login  # noqa: PLC0415  loads the server
+    from streammetrics.exporters.http.server import HttpServer  # noqa: PLC0415
+
+    login = None
+    if http.username and http.password_hash:
+        login = Login(http.username, PasswordHash.parse(http.password_hash.get_secret_value()).matches)
+    return HttpServer(views, http.host, http.port, http_rules(http), login)
+
+
+def kafka_connection(settings: Settings) -> KafkaConnection:
+    """How to reach Kafka."""
+    from streammetrics.connectors.kafka.client import KafkaConnection  # noqa: PLC0415  loads the client
+
+    kafka = settings.kafka
+    return KafkaConnection(
+        bootstrap_servers=tuple(kafka.bootstrap_servers),
+        topics=tuple(kafka.topics),
+        group_id=kafka.group_id,
+        group_instance_id=kafka.group_instance_id,
+        start=kafka.start if isinstance(kafka.start, str) else epoch_ms(kafka.start),
+        isolation_level=kafka.isolation_level,
+        session_timeout_ms=kafka.session_timeout_ms,
+        poll_records_max=settings.worker.batch_events_max,
+        partition_fetch_bytes_max=kafka.partition_fetch_bytes_max,
+        security_protocol=kafka.security_protocol,
+        ssl_cafile=kafka.ssl_cafile,
+        ssl_certfile=kafka.ssl_certfile,
+        ssl_keyfile=kafka.ssl_keyfile,
+        ssl_password=_secret(kafka.ssl_password),
+        sasl_mechanism=kafka.sasl_mechanism or None,
+        sasl_username=kafka.sasl_username,
+        sasl_password=_secret(kafka.sasl_password),
+    )
+
+
+def redis_connection(settings: Settings) -> RedisConnection:
+    """How to reach Redis."""
+    from streammetrics.connectors.redis.client import RedisConnection  # noqa: PLC0415  loads the client
+
+    redis = settings.redis
+    return RedisConnection(
+        url=redis.url.get_secret_value(),
+        cluster=redis.cluster,
+        namespace=redis.namespace,
+        username=redis.username,
+        password=_secret(redis.password),
+        ssl_cafile=redis.ssl_cafile,
+        ssl_certfile=redis.ssl_certfile,
+        ssl_keyfile=redis.ssl_keyfile,
+        socket_timeout_ms=redis.socket_timeout_ms,
+    )
+
+
+def _secret(value: SecretStr | None) -> str | None:
+    return None if value is None else value.get_secret_value()

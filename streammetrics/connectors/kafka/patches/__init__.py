@@ -1,0 +1,1 @@
+"""Everything that uses private names of kafka-python: one file a patch."""

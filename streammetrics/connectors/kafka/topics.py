@@ -1,0 +1,110 @@
+"""Topics as a broker describes them, and in what words they are missing. No record is read or written, no topic is created."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from kafka.errors import InvalidTopicError, TopicAuthorizationFailedError, UnknownTopicOrPartitionError, for_code
+
+from streammetrics.connectors.kafka.client import KafkaConnection, asking
+from streammetrics.errors import ConfigError, Problem, SourceError
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """One topic as the broker describes it: its id ("" where the broker is too old to give one) and partition count."""
+
+    name: str
+    topic_id: str
+    partitions: int
+
+
+class MissingTopic(enum.Enum):
+    """Why a broker does not describe a topic, and what to do. Who lacks the right is not told whether there is one."""
+
+    MISSING = ("does not exist", "create it (it is never created here)")
+    HIDDEN = (
+        "may not be described by this user, who is not told whether it exists",
+        "grant DESCRIBE on it (READ and WRITE include it), and create it if there is none (it is never created here)",
+    )
+    MISNAMED = ("has a name that Kafka does not allow", "correct the name")
+
+    @property
+    def message(self) -> str:
+        return self.value[0]
+
+    @property
+    def fix(self) -> str:
+        return self.value[1]
+
+
+_ABSENCES = {
+    UnknownTopicOrPartitionError.errno: MissingTopic.MISSING,
+    TopicAuthorizationFailedError.errno: MissingTopic.HIDDEN,
+    InvalidTopicError.errno: MissingTopic.MISNAMED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescriptions:
+    """What the broker says of topics: each is found, or absent for a reason."""
+
+    found: Mapping[str, Topic]
+    absent: Mapping[str, MissingTopic]
+
+    def require_all(self, key: str, otherwise: str = "") -> Mapping[str, Topic]:
+        """All topics, else ConfigError for each that is absent; `key` is the setting, `otherwise` another way out."""
+        if self.absent:
+            raise ConfigError([Problem(key, name, f"{why.message}; {why.fix}{otherwise}") for name, why in self.absent.items()])
+        return self.found
+
+
+def describe_topics(settings: KafkaConnection, names: Sequence[str]) -> TopicDescriptions:
+    """What there is of these topics. Creates none. Raises SourceError when the broker cannot be asked, or cannot say now."""
+    with asking(settings, "its topics") as admin:
+        found = admin.describe_topics(list(names))
+    return TopicDescriptions(
+        {
+            entry["name"]: Topic(entry["name"], topic_id_text(entry.get("topic_id")), len(entry["partitions"]))
+            for entry in found
+            if entry["error_code"] == 0
+        },
+        {entry["name"]: _absence(entry["name"], entry["error_code"]) for entry in found if entry["error_code"] != 0},
+    )
+
+
+def _absence(name: str, error_code: int) -> MissingTopic:
+    if error_code not in _ABSENCES:
+        raise SourceError(f"the broker does not describe topic {name!r} now: {for_code(error_code).__name__}")
+    return _ABSENCES[error_code]
+
+
+def topic_id_text(topic_id: object) -> str:
+    """A topic id as text; "" for none and for the all-zero id that stands for none.
+
+    >>> topic_id_text(None), topic_id_text("00000000-0000-0000-0000-000000000000")
+    ('', '')
+    """
+    text = "" if topic_id is None else str(topic_id)
+    return text if text.strip("0-") else ""
+
+
+def require_copartitioned(settings: KafkaConnection) -> Mapping[str, Topic]:
+    """The input topics, all there and with equal partition counts, else ConfigError that names topics and counts."""
+    found = describe_topics(settings, settings.topics).require_all("kafka.topics")
+    named = ",".join(settings.topics)
+    counts = {name: found[name].partitions for name in settings.topics}
+    if len(set(counts.values())) > 1:
+        listed = ", ".join(f"{name} has {count}" for name, count in counts.items())
+        raise ConfigError(
+            [
+                Problem(
+                    "kafka.topics",
+                    named,
+                    f"must have equal partition counts, so that a user's events meet ({listed}); re-create or expand the smaller ones",
+                )
+            ]
+        )
+    return found

@@ -1,0 +1,243 @@
+"""State in this process, for the demo, replays and tests: keeps the contract of `Store` and no more. No client is imported here.
+
+Values are bytes and therefore never copied; mappings always are, so that nothing handed out changes later.
+"""
+
+from __future__ import annotations
+
+import heapq
+import threading
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from streammetrics.connectors.base import (
+    NO_BOUNDS,
+    READ_SLICE,
+    Claim,
+    Commit,
+    CommitOutcome,
+    DueBefore,
+    LoadedUsers,
+    PendingDueUsers,
+    PendingUsers,
+    StoreNode,
+    lost_view,
+)
+from streammetrics.engine.stored_state import CommitMark, TaskView
+
+STALE_MAX = 1_000
+"""Room for users that have gone or have moved, besides as much as there are users, before all is built anew."""
+
+
+@dataclass(slots=True)
+class _Task:
+    """One task. `queue` is a heap of (due_ms, user); an entry counts only while it agrees with `due`.
+
+    `most` is the greatest number of users, due times or totals since the last tidying.
+    """
+
+    epoch: int = 0
+    token: str | None = None
+    seq: int = 0
+    control: bytes | None = None
+    panes_from_ms: int = 0
+    reaches_from_ms: int = 0
+    users: dict[str, bytes] = field(default_factory=dict)
+    due: dict[str, int] = field(default_factory=dict)
+    panes: dict[int, bytes] = field(default_factory=dict)
+    reaches: dict[int, bytes] = field(default_factory=dict)
+    totals: dict[str, bytes] = field(default_factory=dict)
+    experiments: dict[str, bytes] = field(default_factory=dict)
+    queue: list[tuple[int, str]] = field(default_factory=list)
+    most: int = 0
+
+    def write(self, commit: Commit) -> None:
+        changes = commit.changes
+        self.seq, self.control = commit.seq, bytes(changes.control)
+        self.panes_from_ms, self.reaches_from_ms = changes.panes_from_ms, changes.reaches_from_ms
+        self.users.update(changes.users)
+        self.panes.update(changes.panes)
+        self.reaches.update(changes.reaches)
+        self.totals.update(changes.totals)
+        self.experiments.update(changes.experiments)
+        for user in changes.users_gone:
+            self.users.pop(user, None)
+            self.due.pop(user, None)
+        for user, due_ms in changes.due.items():
+            if self.due.get(user) != due_ms:
+                self.due[user] = due_ms
+                heapq.heappush(self.queue, (due_ms, user))
+        for start in changes.panes_gone:
+            self.panes.pop(start, None)
+            self.reaches.pop(start, None)
+        for user in changes.totals_gone:
+            self.totals.pop(user, None)
+        for name in changes.experiments_gone:
+            self.experiments.pop(name, None)
+        self.most = max(self.most, len(self.users), len(self.due), len(self.totals))
+        if max(len(self.queue), self.most) > 2 * max(len(self.users), len(self.due), len(self.totals)) + STALE_MAX:
+            self.tidy()
+
+    def tidy(self) -> None:
+        """Leave room only for what is there: neither a heap nor a dict shrinks by itself when most of it has gone."""
+        self.users, self.due, self.totals = dict(self.users), dict(self.due), dict(self.totals)
+        self.most = max(len(self.users), len(self.due), len(self.totals))
+        self.queue = [(due_ms, user) for user, due_ms in self.due.items()]
+        heapq.heapify(self.queue)
+
+    def first_due(self, wanted: DueBefore) -> tuple[list[str], int | None]:
+        """The users that are due, and when the next one is."""
+        taken: list[tuple[int, str]] = []
+        taken_bytes = 0
+        self._drop_stale(taken)
+        while self.queue and self.queue[0][0] < wanted.ms and len(taken) < wanted.users_max:
+            if len(taken) % READ_SLICE == 0 and taken_bytes >= wanted.bytes_max:
+                break
+            taken.append(heapq.heappop(self.queue))
+            user = taken[-1][1]
+            taken_bytes += len(self.users.get(user, b"")) + len(self.totals.get(user, b""))
+            self._drop_stale(taken)
+        next_due_ms = self.queue[0][0] if self.queue else None
+        for entry in taken:  # they stay due until a commit says otherwise
+            heapq.heappush(self.queue, entry)
+        return [user for _, user in taken], next_due_ms
+
+    def count_within(self, users: Sequence[str], bytes_wanted: int) -> int:
+        """How many of these users are read until their states have so many bytes."""
+        for start in range(0, len(users), READ_SLICE):
+            if bytes_wanted <= 0:
+                return start
+            bytes_wanted -= sum(len(self.users.get(user, b"")) for user in users[start : start + READ_SLICE])
+        return len(users)
+
+    def _drop_stale(self, taken: list[tuple[int, str]]) -> None:
+        """Bring an entry that counts to the top. A due time that moved away and back left two equal ones: one counts."""
+        while self.queue and (self.due.get(self.queue[0][1]) != self.queue[0][0] or (taken and self.queue[0] == taken[-1])):
+            heapq.heappop(self.queue)
+
+
+class MemoryStore:
+    """A `Store` in memory, safe to read from one thread while another commits; see `streammetrics.connectors.base`.
+
+    >>> from streammetrics.engine.stored_state import StateChanges
+    >>> store = MemoryStore()
+    >>> claim = store.claim(0, token="mine")
+    >>> changes = StateChanges(b"control", 0, users={"u7": b"state"}, due={"u7": 90})
+    >>> commit = Commit(0, claim.epoch, "mine", claim.seq + 1, changes)
+    >>> store.commit(commit).value, store.commit(commit).value
+    ('written', 'already')
+    >>> store.load(0, [], DueBefore(91, users_max=10, bytes_max=1_000))
+    LoadedUsers(users={}, due=['u7'], next_due_ms=None, totals={}, unread=())
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._tasks: dict[int, _Task] = {}
+        self._partitions: int | None = None
+        self._settled: dict[str, bytes] = {}
+
+    def claim(self, task: int, token: str) -> Claim:
+        with self._lock:
+            own = self._tasks.setdefault(task, _Task())
+            if own.token != token:
+                own.epoch += 1
+                own.token = token
+            committed = own.control is not None
+            panes = _since(own.panes, own.panes_from_ms) if committed else {}
+            reaches = _since(own.reaches, own.reaches_from_ms) if committed else {}
+            return Claim(own.epoch, own.seq, own.control, panes, tuple(own.panes), dict(own.experiments), reaches)
+
+    def load(
+        self,
+        task: int,
+        users: Collection[str],
+        due: DueBefore | None = None,
+        totals: Collection[str] = (),
+        bytes_max: int | None = None,
+    ) -> LoadedUsers:
+        asked = tuple(users)
+        with self._lock:
+            own = self._tasks.get(task, _Task())
+            first, next_due_ms = ([], None) if due is None else own.first_due(due)
+            read = len(asked) if bytes_max is None else own.count_within(asked, bytes_max)
+            found = {user: own.users[user] for user in asked[:read] if user in own.users}
+            sums = {user: own.totals[user] for user in (*totals, *first) if user in own.totals}
+            return LoadedUsers(found, first, next_due_ms, sums, asked[read:])
+
+    def request(self, task: int, users: Collection[str], bytes_max: int | None = None) -> PendingUsers | None:
+        """See `Store.request`: memory tells at once."""
+        loaded = self.load(task, users, bytes_max=bytes_max)
+        return None if loaded.unread else lambda: loaded.users
+
+    def request_due(self, task: int, due: DueBefore) -> PendingDueUsers | None:
+        """See `Store.request_due`: memory tells at once."""
+        loaded = self.load(task, [], due)
+        return lambda: loaded
+
+    def commit(self, commit: Commit) -> CommitOutcome:
+        with self._lock:
+            own = self._tasks.get(commit.task, _Task())
+            outcome = commit.judge(own.epoch, own.token, own.seq)
+            if outcome is CommitOutcome.WRITTEN:
+                own.write(commit)
+            return outcome
+
+    def view(
+        self,
+        tasks: Collection[int],
+        since: Mapping[int, CommitMark],
+        panes_from_ms: Mapping[int, int | None],
+        reaches_from_ms: Mapping[int, int | None] = NO_BOUNDS,
+    ) -> Mapping[int, TaskView]:
+        """See `Store.view`; each task is seen as of one instant, several tasks as of several."""
+        views: dict[int, TaskView] = {}
+        for task in tasks:
+            with self._lock:
+                own, known = self._tasks.get(task), since.get(task)
+                if own is None or own.control is None:
+                    if known is not None:
+                        raise lost_view(task)
+                    continue
+                mark = CommitMark(own.token or "", own.seq)
+                if known == mark:
+                    continue
+                is_snapshot = known is not None and not mark.follows(known)
+                bounds = (None, None) if is_snapshot else (panes_from_ms.get(task), reaches_from_ms.get(task))
+                panes, reaches = _since(own.panes, bounds[0]), _since(own.reaches, bounds[1])
+                views[task] = TaskView(mark, own.control, panes, len(own.users), dict(own.experiments), reaches, is_snapshot)
+        return views
+
+    def announce(self, partitions: int) -> int | None:
+        with self._lock:
+            before = self._partitions
+            self._partitions = partitions if before is None else before
+            return before
+
+    def partitions(self) -> int | None:
+        return self._partitions
+
+    def compare_and_set(self, changes: Mapping[str, tuple[bytes | None, bytes | None]]) -> Mapping[str, bytes]:
+        with self._lock:
+            for name, (before, after) in changes.items():
+                if self._settled.get(name) == before:
+                    self._settled.pop(name, None)
+                    if after is not None:
+                        self._settled[name] = after
+            return dict(self._settled)
+
+    def clock_ms(self, task: int) -> None:
+        """Memory has the clock of its process, which is no second one."""
+
+    def ping(self) -> None:
+        """Memory always serves."""
+
+    def nodes(self) -> tuple[StoreNode, ...]:
+        """Memory has no servers, and nobody expects it to outlive its process."""
+        return ()
+
+    def close(self) -> None:
+        """Nothing to close; the state stays readable."""
+
+
+def _since(panes: Mapping[int, bytes], from_ms: int | None) -> dict[int, bytes]:
+    return {start: pane for start, pane in panes.items() if from_ms is None or start >= from_ms}

@@ -1,0 +1,102 @@
+"""Certificate files (PEM): whether they can be read and fit each other, told with the setting to look at before anything connects.
+
+OpenSSL tells a wrong key, a wrong password and a wrong file by one kind of error, and asks for a password on the terminal; here
+each has its words. Nothing of a key or a password is repeated.
+"""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from streammetrics.errors import ConfigError, Problem
+
+TOO_WEAK = ("EE_KEY_TOO_SMALL", "CA_MD_TOO_WEAK", "CA_KEY_TOO_SMALL")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CertificateFiles:
+    """The files of one section of the configuration; None for those that are not given. Nothing secret shows in `repr`.
+
+    `cafile` has the authorities to trust, `certfile` our own certificate (its key, too, if `keyfile` is None). Where the section
+    has no setting for a password (`takes_password`), the key must be without one.
+    """
+
+    section: str
+    cafile: str | None = None
+    certfile: str | None = None
+    keyfile: str | None = None
+    password: str | None = field(default=None, repr=False)
+    takes_password: bool = True
+
+    def load_into(self, context: ssl.SSLContext) -> None:
+        """Give the context what the files hold. Raises ConfigError: for all files that cannot be read, else for the first that misfits."""
+        self._require_readable()
+        if self.cafile is not None:
+            self._load_authorities(context, self.cafile)
+        if self.certfile is not None:
+            self._load_own(context, self.certfile)
+
+    def check(self) -> None:
+        """The same for a client that reads the files itself, each time that it connects."""
+        self.load_into(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+
+    def _require_readable(self) -> None:
+        problems = []
+        for name, path in (("ssl_cafile", self.cafile), ("ssl_certfile", self.certfile), ("ssl_keyfile", self.keyfile)):
+            if path is not None:
+                try:
+                    Path(path).open("rb").close()
+                except OSError as error:
+                    problems.append(Problem(f"{self.section}.{name}", path, f"must be a file that can be read ({error.strerror})"))
+        if problems:
+            raise ConfigError(problems)
+
+    def _load_authorities(self, context: ssl.SSLContext, path: str) -> None:
+        try:
+            context.load_verify_locations(path)
+        except ssl.SSLError:
+            allowed = "must hold the certificates of authorities in PEM (-----BEGIN CERTIFICATE-----)"
+            raise ConfigError([Problem(f"{self.section}.ssl_cafile", path, allowed)]) from None
+
+    def _load_own(self, context: ssl.SSLContext, certfile: str) -> None:
+        asked = []
+
+        def password() -> str:  # without it, OpenSSL would ask on the terminal
+            asked.append(True)
+            return self.password or ""
+
+        try:
+            context.load_cert_chain(certfile, self.keyfile, password)
+        except (ssl.SSLError, ValueError) as error:  # a ValueError is a password that is too long
+            raise ConfigError([self._misfit(certfile, str(getattr(error, "reason", "") or ""), bool(asked))]) from None
+
+    def _misfit(self, certfile: str, reason: str, password_asked: bool) -> Problem:
+        """What is wrong with files that can be read and do not work together."""
+        section = self.section
+        name, path = ("ssl_keyfile", self.keyfile) if self.keyfile else ("ssl_certfile", certfile)
+        if reason == "KEY_VALUES_MISMATCH":
+            allowed = f"must hold the key of the first certificate in {section}.ssl_certfile ({certfile}); it holds another"
+            return Problem(f"{section}.{name}", path, allowed)
+        if password_asked and not self.takes_password:
+            return Problem(f"{section}.{name}", path, "must hold a key without a password")
+        if password_asked:
+            message = "does not open" if self.password else "is empty and must open"
+            shown = "***" if self.password else "(empty)"
+            return Problem(f"{section}.ssl_password", shown, f"{message} the key in {section}.{name} ({path})")
+        if not _holds_certificate(certfile):
+            return Problem(f"{section}.ssl_certfile", certfile, "must hold a certificate in PEM (-----BEGIN CERTIFICATE-----)")
+        if reason in TOO_WEAK:
+            allowed = f"must hold a certificate that is strong enough for today's peers ({reason})"
+            return Problem(f"{section}.ssl_certfile", certfile, allowed)
+        also = "" if self.keyfile else f"; or name the file of the key in {section}.ssl_keyfile"
+        return Problem(f"{section}.{name}", path, f"must hold the private key in PEM (-----BEGIN PRIVATE KEY-----){also}")
+
+
+def _holds_certificate(path: str) -> bool:
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
+    except ssl.SSLError:
+        return False
+    return True

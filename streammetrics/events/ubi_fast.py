@@ -1,0 +1,118 @@
+"""UBI documents decoded into typed structs at the parser's speed. Only ever takes less than the law, which is in `ubi`.
+
+Whatever is not understood whole raises, and goes the careful way. What is taken equals what the careful way finds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+
+from streammetrics.events import fields
+from streammetrics.events.fields import POSITION_MAX, sorted_labels
+from streammetrics.events.json_text import has_control, may_hold_control, too_deep
+from streammetrics.events.model import TS_MAX, Event, EventLimits, Feedback, Impression, Labels
+from streammetrics.events.ubi_options import NO_ITEM, UbiSettings
+
+DOUBTS = (msgspec.MsgspecError, ValueError, RecursionError)
+"""What the quick way raises where the careful way must tell."""
+
+_FIXED = ("action_name", "query_id", "timestamp", "event_attributes", "object", "position")
+
+_DOUBT = "not to be taken whole"
+
+
+class _Position(Struct, gc=False):
+    ordinal: Annotated[int, Meta(ge=0, le=POSITION_MAX)] | None = None
+
+
+def quick_decoder(limits: EventLimits, settings: UbiSettings) -> Callable[[bytes], Event | None] | None:
+    """The quick way to the event of a `ubi_events` document (None: it holds none); it raises DOUBTS for any other text.
+
+    None under settings by which one field serves twice: those only the careful way can read.
+    """
+    named = [settings.user_field, *settings.segments, *filter(None, (settings.experiment_from, settings.value_from))]
+    if len({*named, *_FIXED}) < len(named) + len(_FIXED) or not all(0 < len(name) <= limits.label_chars_max for name in named):
+        return None
+    parse, nothing = _parser(limits, settings)
+    from_impressions = settings.lists_from == "impressions"
+    labels_of, value_of = _labels_reader(settings), _value_reader(settings)
+
+    def take(document: bytes) -> Event | None:
+        sent = parse(document)
+        inner = sent.event_attributes or nothing
+        action, query, user, item = sent.action_name, sent.query_id or None, sent.user or inner.user, _item(inner)
+        ts = None if sent.timestamp is None else fields.ts_of(sent.timestamp)
+        if ts is None or not action or not user or len(document) > limits.event_bytes_max or too_deep(document):
+            raise ValueError(_DOUBT)
+        if item is not None and len(item) > limits.id_chars_max:
+            raise ValueError(_DOUBT)
+        is_list = action == "impression" and item is not None
+        experiments, segments = labels_of(sent, inner) if is_list else ((), ())
+        if may_hold_control(document) and has_control("".join(_strings((action, query, user, item), experiments, segments))):
+            raise ValueError(_DOUBT)
+        if item is None or not is_list:
+            return Feedback(user, ts, item or NO_ITEM, action, value_of(sent, inner), query)
+        if not from_impressions:
+            return None
+        ordinal = None if inner.position is None else inner.position.ordinal
+        if query is None or ordinal is None or item == NO_ITEM:
+            raise ValueError(_DOUBT)
+        return Impression(query, user, ts, (item,), experiments, segments, (ordinal,))
+
+    return take
+
+
+def _parser(limits: EventLimits, settings: UbiSettings) -> tuple[Callable[[bytes], Any], Any]:
+    """The parser of a document into a struct, and the struct that stands for attributes that are absent."""
+    identity: Any = Annotated[str, Meta(max_length=limits.id_chars_max)] | None
+    label: Any = Annotated[str, Meta(max_length=limits.label_chars_max)] | None
+    full: Any = Annotated[str, Meta(min_length=1, max_length=limits.label_chars_max)]
+    variants: Any = Annotated[dict[full, full], Meta(max_length=limits.experiments_max)] | label
+    time: Any = Annotated[int, Meta(ge=0, le=TS_MAX)] | str | None
+    named = [("user", settings.user_field, identity), ("experiments", settings.experiment_from, variants)]
+    named += [("value", settings.value_from, float | None)]
+    named += [(f"segment_{index}", name, label) for index, name in enumerate(settings.segments)]
+    rename = {field: name for field, name, _ in named if name is not None}
+    found = [(field, kind, None) for field, _, kind in named if field in rename]
+    item = msgspec.defstruct("Object", [("object_id", identity | int, None)], gc=False)
+    within = [("object", item | None, None), ("position", _Position | None, None)]
+    attributes: Any = msgspec.defstruct("Attributes", within + found, rename=rename, gc=False)
+    top = [("action_name", label), ("query_id", identity), ("timestamp", time), ("event_attributes", attributes | None)]
+    document = msgspec.defstruct("Document", [(field, kind, None) for field, kind in top] + found, rename=rename, gc=False)
+    return msgspec.json.Decoder(document).decode, attributes()
+
+
+def _labels_reader(settings: UbiSettings) -> Callable[[Any, Any], tuple[Labels, Labels]]:
+    """A reader of the experiments and segments of a document and its attributes."""
+    named = tuple((name, f"segment_{index}") for index, name in enumerate(settings.segments))
+    experiment = settings.experiment_from
+
+    def read(sent: Any, inner: Any) -> tuple[Labels, Labels]:
+        variants = {} if experiment is None else inner.experiments if sent.experiments in (None, "") else sent.experiments
+        if isinstance(variants, str):
+            variants = {experiment: variants} if variants else {}
+        values = {name: getattr(sent, field) or getattr(inner, field) for name, field in named}
+        return sorted_labels(variants), sorted_labels({name: value for name, value in values.items() if value})
+
+    return read
+
+
+def _value_reader(settings: UbiSettings) -> Callable[[Any, Any], float | None]:
+    if settings.value_from is None:
+        return lambda sent, inner: None
+    return lambda sent, inner: inner.value if sent.value is None else sent.value
+
+
+def _item(inner: Any) -> str | None:
+    """The item's id, None where it is absent or empty; an integer stands for its decimal text."""
+    found = None if inner.object is None else inner.object.object_id
+    return str(found) if type(found) is int else found or None
+
+
+def _strings(ids: tuple[str | None, ...], *labels: Labels) -> Iterator[str]:
+    yield from (text for text in ids if text)
+    yield from (text for pairs in labels for pair in pairs for text in pair)

@@ -1,0 +1,93 @@
+"""The experiments of a report -> rows of series, under the names that their groups are shown with. No formats, no client.
+
+What would have to be shown under `_other` is left out and counted: an interval of several experiments mixed means nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+
+from streammetrics.experiments import ExperimentReport, Policy, PreferenceRow, role_of
+from streammetrics.experiments import MeasureRow as ExperimentRow
+from streammetrics.exporters.prometheus.labels import OTHER, ShownGroup
+from streammetrics.exporters.prometheus.series import SERIES
+from streammetrics.windows.panes import Group
+
+ControlOf = Callable[[str, Collection[str]], str | None]
+"""Which of an experiment's variants the others are compared with; None when that is not known."""
+
+
+def control_by_convention(experiment: str, variants: Collection[str]) -> str | None:
+    """The control of an experiment of which nothing is configured.
+
+    >>> control_by_convention("ranker", ["treatment", "Baseline"])
+    'Baseline'
+    """
+    return Policy().control_of(variants)
+
+
+def experiment_groups(experiments: Iterable[ExperimentReport]) -> Iterator[Group]:
+    """Every experiment and every variant and team of it, as groups that want a name."""
+    for experiment in experiments:
+        yield Group(experiment.experiment, "")
+        for variant in experiment.variants:
+            yield Group(experiment.experiment, variant.variant)
+        yield from _teams(experiment)
+
+
+def _teams(experiment: ExperimentReport) -> set[Group]:
+    """The teams of an interleaved experiment, which share the names of variants."""
+    return {Group(experiment.experiment, team) for each in experiment.preferences for team in (each.team, each.against)}
+
+
+def experiment_rows(
+    experiments: Iterable[ExperimentReport], groups: Mapping[Group, ShownGroup]
+) -> tuple[list[tuple[str, tuple[str, ...], float]], int]:
+    """Name, label values and value of each series, and how many were left out because of their names.
+
+    What is known of whole experiments and variants comes first: an alert asks for it, and a page is cut at its end.
+    """
+    experiments = list(experiments)
+    rows = sorted((row for experiment in experiments for row in experiment.rows()), key=lambda row: row.metric != "")
+    named = [(row, shown) for row in rows if not (shown := groups[Group(row.experiment, row.variant)]).is_folded]
+    credits = [row for experiment in experiments for row in experiment.preference_rows()]
+    of_teams = [label_sets for row in credits if (label_sets := _credited(row, groups)) is not None]
+    split = next((at for at, (row, _) in enumerate(named) if row.metric != ""), len(named))
+    found = [_labelled(row, shown) for row, shown in named]
+    return [*found[:split], *of_teams, *found[split:]], len(rows) - len(named) + len(credits) - len(of_teams)
+
+
+def roles(groups: Mapping[Group, ShownGroup], experiments: Iterable[ExperimentReport], control_of: ControlOf) -> Iterator[tuple[str, ...]]:
+    """(experiment, variant, role) of every variant that is shown by its own name, sorted."""
+    experiments = list(experiments)
+    controls = {each.experiment: each.control for each in experiments if each.control is not None}
+    variants: dict[str, dict[str, str]] = {}
+    arms = {Group(each.experiment, variant.variant) for each in experiments for variant in each.variants}
+    teams = {group for each in experiments for group in _teams(each)} - arms
+    for group, shown in groups.items():
+        if (
+            group not in teams
+            and group.experiment
+            and group.variant
+            and not shown.segments
+            and OTHER not in (shown.experiment, shown.variant)
+        ):
+            variants.setdefault(group.experiment, {})[group.variant] = shown.variant
+    for experiment in sorted(variants):
+        control = controls.get(experiment) or control_of(experiment, variants[experiment])
+        name = groups[Group(experiment, next(iter(variants[experiment])))].experiment
+        for variant, shown_variant in sorted(variants[experiment].items()):
+            yield name, shown_variant, role_of(variant, control)
+
+
+def _credited(row: PreferenceRow, groups: Mapping[Group, ShownGroup]) -> tuple[str, tuple[str, ...], float] | None:
+    team, against = (groups[Group(row.experiment, name)] for name in (row.team, row.against))
+    if team.is_folded or against.is_folded:
+        return None
+    return f"streammetrics_interleaving_{row.series}", (team.experiment, team.variant, against.variant, row.scope), row.value
+
+
+def _labelled(row: ExperimentRow, shown: ShownGroup) -> tuple[str, tuple[str, ...], float]:
+    series = SERIES[f"streammetrics_experiment_{row.series}"]
+    values = {"experiment": shown.experiment, "variant": shown.variant, "metric": row.metric, "k": row.k, "scope": row.scope}
+    return series.name, tuple(values[label] for label in series.labels), row.value

@@ -1,0 +1,235 @@
+"""Many lists at once, from sparse hits. Vectorised: no Python loop over lists or hits, memory in proportion to both.
+
+Hits arrive sorted by list, then position. Every quantity is a running sum over the hits, read at the borders of the lists:
+one pass serves all cut-offs. Running sums may wrap around; differences of them do not, because each list's own sum fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from streammetrics.metrics.arrays import Ints
+from streammetrics.metrics.kernels.grade_codes import Levels
+from streammetrics.metrics.plan import ScoringPlan
+from streammetrics.metrics.spec import Gain
+from streammetrics.metrics.units import AP_ONE, carry
+
+BLOCK_HITS: Final = 16_384
+BLOCK_LISTS: Final = 8_192
+"""Lists are scored in blocks of about this many hits and lists, so that running sums stay in the cache."""
+
+
+class Hits(NamedTuple):
+    """Graded items as parallel arrays, sorted by row, then position; `codes` index into Levels."""
+
+    rows: Ints
+    positions: Ints
+    codes: Ints
+
+    def of_rows(self, low: int, high: int) -> Hits:
+        """Those of the rows low..high - 1, with rows counted from 0."""
+        if low == 0 and (self.rows.size == 0 or self.rows[-1] < high):
+            return self
+        first, last = np.searchsorted(self.rows, (low, high))
+        return Hits(self.rows[first:last] - low, self.positions[first:last], self.codes[first:last])
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some lists and their hits (rows from 0, sorted by row then position), and what metrics read of them: see `values.Facts`.
+
+    `unseen` are graded items that were never shown; their positions say nothing.
+    """
+
+    plan: ScoringPlan
+    levels: Levels
+    lengths: Ints
+    shown: Hits
+    unseen: Hits
+
+    @cached_property
+    def counts(self) -> Ints:
+        return np.bincount(self.shown.rows, minlength=self.lengths.size)
+
+    @cached_property
+    def ends(self) -> Ints:
+        return np.cumsum(self.counts)
+
+    @cached_property
+    def starts(self) -> Ints:
+        return self.ends - self.counts
+
+    @cached_property
+    def ranks(self) -> Ints:
+        """Positions, with all that earn nothing folded into one."""
+        return np.minimum(self.shown.positions, self.plan.depth)
+
+    @cached_property
+    def shown_ends(self) -> Ints:
+        """Where the hits among the first k positions end."""
+        within = [self._between(_running(self.shown.positions < k), self.ends) for k in self.plan.cutoffs]
+        return np.stack(within) + self.starts
+
+    def _between(self, running: Ints, ends: Ints) -> Ints:
+        return running[ends] - running[self.starts]
+
+    @cached_property
+    def graded(self) -> npt.NDArray[np.bool_]:
+        above = self._between(_running(self.levels.above_zero[self.shown.codes]), self.ends)
+        return np.asarray(above + self._count_unseen(self.levels.above_zero) > 0)
+
+    def _count_unseen(self, flags: Ints) -> Ints:
+        """How many items that were never shown have a grade whose flag is 1: shape (lists,)."""
+        return np.bincount(self.unseen.rows[flags[self.unseen.codes] > 0], minlength=self.lengths.size)
+
+    @cached_property
+    def _relevant_running(self) -> Ints:
+        return _running(self.levels.relevant[self.shown.codes])
+
+    @cached_property
+    def relevant(self) -> Ints:
+        shown = self._between(self._relevant_running, self.ends)
+        return shown + self._count_unseen(self.levels.relevant) if self.unseen.rows.size else shown
+
+    @cached_property
+    def hits(self) -> Ints:
+        return self._between(self._relevant_running, self.shown_ends)
+
+    @cached_property
+    def hits_at_relevant(self) -> Ints:
+        within = (self.shown.positions < self.relevant[self.shown.rows]) & (self.levels.relevant[self.shown.codes] > 0)
+        return self._between(_running(within), self.ends)
+
+    @cached_property
+    def _relevant_so_far(self) -> Ints:
+        """Per hit: its number among its list's relevant hits, counted from 1; 0 for a hit that is not relevant."""
+        running = self._relevant_running
+        return (running[1:] - running[self.starts][self.shown.rows]) * self.levels.relevant[self.shown.codes]
+
+    @cached_property
+    def first_rank(self) -> Ints:
+        ranks = (self.ranks + 1) * (self._relevant_so_far == 1)
+        return self._between(_running(ranks), self.ends)
+
+    def sums_by_first_rank(self, name: str) -> list[int]:
+        return [int(row.sum()) for row in self.plan.by_first_rank[name].take(self.first_rank, axis=1)]
+
+    @cached_property
+    def precision_sums(self) -> Ints:
+        precisions = self._relevant_so_far / (self.shown.positions + 1)
+        return self._between(_running(np.rint(precisions * AP_ONE).astype(np.int64)), self.shown_ends)
+
+    @cached_property
+    def gain_sums(self) -> Ints:
+        return self._between(_running(self.levels.gains[self.plan.spec.gain][self.shown.codes]), self.shown_ends)
+
+    @cached_property
+    def weighted(self) -> dict[Gain, Ints]:
+        sums = {}
+        for gain in self.plan.weighted_gains:
+            whole, rest = self.levels.weighted(gain, self.shown.codes, self.ranks)
+            total = self._between(_running(whole), self.shown_ends)
+            sums[gain] = total if rest is None else carry(total, self._between(_running(rest), self.shown_ends))
+        return sums
+
+    @cached_property
+    def persistence_sums(self) -> Ints:
+        weights = self.plan.persistences[self.ranks] * self.levels.relevant[self.shown.codes]
+        return self._between(_running(weights), self.shown_ends)
+
+    @cached_property
+    def satisfaction_sums(self) -> Ints:
+        """Hit by hit of each list, all lists side by side: the chance to get as far is a product of those before."""
+        chances = self.levels.satisfactions[self.shown.codes]
+        stops = np.zeros(chances.size)
+        going_on = np.ones(self.lengths.size)
+        ends = self.shown_ends[-1]
+        lists = np.arange(self.lengths.size)
+        for turn in range(int(self.counts.max(initial=0))):
+            lists = lists[self.starts[lists] + turn < ends[lists]]
+            if not lists.size:
+                break
+            at = self.starts[lists] + turn
+            stops[at] = going_on[lists] * chances[at] / (self.shown.positions[at] + 1)
+            going_on[lists] *= 1 - chances[at]
+        return self._between(_running(np.rint(stops * AP_ONE).astype(np.int64)), self.shown_ends)
+
+    @cached_property
+    def ideal(self) -> dict[Gain, Ints]:
+        return {gain: self._ideal(gain) for gain in self.plan.ideal_gains}
+
+    def _ideal(self, gain: Gain) -> Ints:
+        cutoffs = np.minimum(self.plan.cutoffs, self.plan.depth)
+        match self.plan.spec.ideal:
+            case "full":
+                return np.repeat(self.plan.best[cutoffs][:, None], self.lengths.size, axis=1)
+            case "shown":
+                return self._best(gain, self.shown.rows, self.shown.codes, cutoffs)
+            case "first_k":
+                within = [self.shown.positions < k for k in self.plan.cutoffs]
+                parts = [(self.shown.rows[some], self.shown.codes[some]) for some in within]
+                return np.concatenate([self._best(gain, *part, cutoffs[[at]]) for at, part in enumerate(parts)])
+        rows, codes = self.shown.rows, self.shown.codes
+        if self.unseen.rows.size:
+            rows, codes = np.concatenate([rows, self.unseen.rows]), np.concatenate([codes, self.unseen.codes])
+        return self._best(gain, rows, codes, cutoffs)
+
+    def _best(self, gain: Gain, rows: Ints, codes: Ints, cutoffs: Ints) -> Ints:
+        """The DCG of these items in their best order, in units of 2**-44: shape (cutoffs, lists)."""
+        in_place = rows is self.shown.rows
+        codes = self._best_first(gain, rows, codes)
+        if in_place:
+            counts, starts = self.counts, self.starts
+        else:
+            counts = np.bincount(rows, minlength=self.lengths.size)
+            starts = np.cumsum(counts) - counts
+            rows = np.repeat(np.arange(counts.size), counts)
+        ranks = np.minimum(np.arange(rows.size) - starts[rows], self.plan.depth)
+        whole, rest = self.levels.weighted(gain, codes, ranks)
+        ends = starts + np.minimum(cutoffs[:, None], counts)
+        running = _running(whole)
+        total = running[ends] - running[starts]
+        if rest is None:
+            return total
+        running = _running(rest)
+        return carry(total, running[ends] - running[starts])
+
+    def _best_first(self, gain: Gain, rows: Ints, codes: Ints) -> Ints:
+        """Sorted by list, and within a list by gain, the greatest first: both share one whole number, which sorts fastest."""
+        if codes.size == 0 or codes.min() == codes.max():
+            return codes
+        top = self.levels.count - 1
+        bits = self.levels.count.bit_length()
+        order = self.levels.by_gain(gain)
+        keys = (rows << bits) | (top - (codes if order is None else order[0][codes]))
+        keys.sort()
+        best = top - (keys & ((1 << bits) - 1))
+        return best if order is None else order[1][best]
+
+
+def _running(terms: Ints | npt.NDArray[np.bool_]) -> Ints:
+    """Running sums with a leading zero: shape (n + 1,)."""
+    out = np.empty(terms.size + 1, dtype=np.int64)
+    out[0] = 0
+    np.cumsum(terms, out=out[1:])
+    return out
+
+
+def blocks(plan: ScoringPlan, levels: Levels, lengths: Ints, shown: Hits, unseen: Hits) -> Iterator[Block]:
+    """Cut lists with their hits (checked and sorted) into blocks that stay in the cache, in order."""
+    if lengths.size <= BLOCK_LISTS and shown.rows.size <= BLOCK_HITS:
+        if lengths.size:
+            yield Block(plan, levels, lengths, shown, unseen)
+        return
+    ends = np.cumsum(np.bincount(shown.rows, minlength=lengths.size))
+    low = first = 0
+    while low < lengths.size:
+        high = min(low + BLOCK_LISTS, max(low + 1, int(np.searchsorted(ends, first + BLOCK_HITS, side="right"))))
+        yield Block(plan, levels, lengths[low:high], shown.of_rows(low, high), unseen.of_rows(low, high))
+        low, first = high, int(ends[high - 1])

@@ -1,0 +1,44 @@
+"""Tallied panes as lines of JSON: what `replay --panes` writes, for people who check or reuse the integers.
+
+Pure: values in, bytes out. One line per (pane, group, view); a final pane has a line in both views because a live window
+reads it too. Lines come sorted by pane, experiment, variant, segments, view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from streammetrics.metrics import TallyLayout
+from streammetrics.windows.panes import Pane
+
+
+def pane_lines(start_ms: int, pane: Pane, *, final: bool, pane_ms: int, layout: TallyLayout) -> Iterator[bytes]:
+    """The lines of one pane, each ending with a newline; `final` tells whether it can change no more."""
+    for group in sorted(pane):
+        tally = pane[group]
+        for view in ("final", "live") if final else ("live",):
+            line = {
+                "pane_start_ms": start_ms,
+                "pane_ms": pane_ms,
+                "experiment": group.experiment,
+                "variant": group.variant,
+                "segments": group.segments,
+                "view": view,
+                "lists": layout.lists(tally),
+                "lists_with_feedback": layout.lists_with_feedback(tally),
+                "metrics": _metrics(tally, layout),
+            }
+            yield msgspec.json.encode(line) + b"\n"
+
+
+def _metrics(tally: list[int], layout: TallyLayout) -> dict[str, dict[str, Any]]:
+    metrics: dict[str, dict[str, Any]] = {}
+    for column, total in zip(layout.scorer.columns, layout.columns(tally), strict=True):
+        if column.kind == "sum":
+            metrics[str(column.metric)] = {"sum": total / (1 << column.scale_bits), "sum_raw": total, "scale_bits": column.scale_bits}
+        else:
+            metrics.setdefault(str(column.metric), {})[column.kind] = total
+    return metrics

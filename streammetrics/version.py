@@ -1,3 +1,0 @@
-"""The version, in one place: packaging, `--version`, the report and `streammetrics_build_info` read it from here."""
-
-__version__ = "0.1.0"

@@ -1,0 +1,97 @@
+"""Output files: whole or not there, with the permissions of any new file, and told by their options when there is no room."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from streammetrics.cli.output.atomic_file import AtomicFile
+from streammetrics.errors import StreammetricsError
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_until_it_is_whole_a_file_lies_in_its_folder_under_a_name_that_nobody_has(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    path.write_bytes(b"former")
+    with AtomicFile("--out", path) as one, AtomicFile("--out", path) as other:
+        one.write(b"one")
+        other.write(b"other")
+        assert path.read_bytes() == b"former"
+        partial = [name for name in names(tmp_path) if name != "out"]
+        assert len(partial) == 2
+        assert all(name.startswith("out.") and name.endswith(".part") for name in partial)
+    assert path.read_bytes() == b"one"
+    assert names(tmp_path) == ["out"]
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o077, 0o002])
+def test_a_file_may_be_read_by_whom_the_mask_of_the_process_lets(mask: int, tmp_path: Path) -> None:
+    before = os.umask(mask)
+    try:
+        with AtomicFile("--out", tmp_path / "out") as file:
+            file.write(b"1")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "out").stat().st_mode) == 0o666 & ~mask
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, ValueError])
+def test_what_breaks_off_leaves_the_former_file_and_nothing_else(error: type[BaseException], tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    path.write_bytes(b"former")
+
+    def break_off() -> None:
+        with AtomicFile("--out", path) as file:
+            file.write(b"new")
+            raise error
+
+    with pytest.raises(error):
+        break_off()
+    assert (path.read_bytes(), names(tmp_path)) == (b"former", ["out"])
+
+
+def test_a_file_that_cannot_take_its_name_leaves_nothing_behind(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+
+    def write_while_a_folder_takes_the_name() -> None:
+        with AtomicFile("--out", path) as file:
+            file.write(b"new")
+            (path / "in the way").mkdir(parents=True)
+
+    with pytest.raises(StreammetricsError, match=r"--out = .*out: cannot be written: "):
+        write_while_a_folder_takes_the_name()
+    assert names(tmp_path) == ["out"]
+
+
+@pytest.mark.parametrize("size", [1, 1 << 20], ids=["at the end", "while it is written"])
+def test_a_device_without_room_is_told_with_its_option(size: int) -> None:
+    told = r"^--out = /dev/full: cannot be written: No space left on device$"
+    with pytest.raises(StreammetricsError, match=told), AtomicFile("--out", Path("/dev/full")) as file:
+        file.write(b"1" * size)
+
+
+def test_a_reader_that_has_enough_is_told_as_such() -> None:
+    ours, theirs = os.pipe()
+    os.close(ours)
+    try:
+        with pytest.raises(BrokenPipeError), AtomicFile("--out", Path(f"/dev/fd/{theirs}")) as file:
+            file.write(b"1")
+    finally:
+        os.close(theirs)
+
+
+def test_a_pipe_of_this_process_is_written_to() -> None:
+    ours, theirs = os.pipe()
+    try:
+        with AtomicFile("--out", Path(f"/dev/fd/{theirs}")) as file:
+            file.write(b"1 2 3")
+        assert os.read(ours, 10) == b"1 2 3"
+    finally:
+        os.close(ours)
+        os.close(theirs)

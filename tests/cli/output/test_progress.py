@@ -1,0 +1,41 @@
+"""A bar for people: on a terminal it says what is done, elsewhere nothing is said."""
+
+from __future__ import annotations
+
+import pytest
+from rich.progress import MofNCompleteColumn, TextColumn
+
+from streammetrics.cli.output.progress import progress_bar
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Standard error counts as a terminal."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "100")
+
+
+def told(*, wanted: bool = True) -> None:
+    columns = (MofNCompleteColumn(), TextColumn("{task.fields[records]:,} records"))
+    with progress_bar("count", *columns, total=10, wanted=wanted, records=0) as update:
+        update(completed=7, records=7_000)
+
+
+@pytest.mark.usefixtures("terminal")
+def test_on_a_terminal_the_bar_says_what_how_much_and_of_how_much(capfd: pytest.CaptureFixture[str]) -> None:
+    told()
+    out, said = capfd.readouterr()
+    assert out == ""
+    for word in ("count", "7/10", "7,000 records"):
+        assert word in said
+
+
+@pytest.mark.usefixtures("terminal")
+def test_no_bar_is_shown_where_none_is_wanted(capfd: pytest.CaptureFixture[str]) -> None:
+    told(wanted=False)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_no_bar_is_shown_where_there_is_no_terminal(capfd: pytest.CaptureFixture[str]) -> None:
+    told()
+    assert capfd.readouterr() == ("", "")

@@ -1,0 +1,51 @@
+"""Tables on terminals of any width."""
+
+from __future__ import annotations
+
+from io import StringIO
+
+import pytest
+from rich.console import Console
+from rich.text import Text
+
+from streammetrics.cli.output.terminal import FittingTable
+
+
+def printed(table: FittingTable, width: int) -> list[str]:
+    told = StringIO()
+    Console(file=told, width=width).print(table)
+    return [line.rstrip() for line in told.getvalue().splitlines() if line.strip()]
+
+
+def means() -> FittingTable:
+    table = FittingTable(("span", "variant"), ("lists", "live\nmean"), ("verdict",), grouped=True)
+    table.add_row("last hour", "control", "1,234", "0.5000", "")
+    table.add_row("last hour", "treatment of the week", "1,301", "0.2500", Text("regressed"))
+    return table
+
+
+def test_where_it_fits_it_is_a_table_that_names_a_group_once() -> None:
+    assert printed(means(), 70) == [
+        "                                               live",
+        " span        variant                 lists     mean   verdict",
+        " ──────────────────────────────────────────────────────────────",
+        " last hour   control                 1,234   0.5000",
+        "             treatment of the week   1,301   0.2500   regressed",
+    ]
+
+
+def test_where_it_does_not_fit_each_row_says_all_it_has() -> None:
+    assert printed(means(), 50) == [
+        "last hour · control",
+        "  lists 1,234 · live mean 0.5000",
+        "last hour · treatment of the week",
+        "  lists 1,301 · live mean 0.2500 · verdict",
+        "  regressed",
+    ]
+
+
+@pytest.mark.parametrize("width", range(14, 90))
+def test_no_word_or_number_is_cut_on_any_terminal_that_is_as_wide_as_each_of_them(width: int) -> None:
+    told = " ".join(" ".join(printed(means(), width)).split())
+    for whole in ("last hour", "control", "treatment of the week", "1,234", "1,301", "0.5000", "0.2500", "regressed"):
+        assert whole in told

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from collections.abc import Iterator
+
+import pytest
+
+from streammetrics.cli.process.gc_tuning import FEW, LOOKS_LEFT_OUT_MAX, look_for_garbage, tune_garbage_collection
+from tests.servers.process import wait_until
+
+
+class Cycle:
+    def __init__(self) -> None:
+        self.itself = self
+
+
+@pytest.fixture(autouse=True)
+def tuned() -> Iterator[None]:
+    before = gc.get_threshold()
+    tune_garbage_collection()
+    yield
+    gc.set_threshold(*before)
+
+
+def test_garbage_of_a_process_that_makes_few_objects_is_found_and_the_search_ends_when_told() -> None:
+    stop, left = threading.Event(), weakref.ref(Cycle())
+    searching = threading.Thread(target=look_for_garbage, args=(stop, 0.01))
+    searching.start()
+    try:
+        wait_until(lambda: left() is None, what="the cycle is found")
+    finally:
+        stop.set()
+        searching.join(10)
+    assert not searching.is_alive()
+
+
+def test_python_itself_does_not_look_after_a_hundred_thousand_objects() -> None:
+    looks: list[str] = []
+
+    def note(phase: str, _: dict[str, int]) -> None:
+        looks.append(phase)
+
+    gc.callbacks.append(note)
+    try:
+        kept = [[number] for number in range(100_000)]
+    finally:
+        gc.callbacks.remove(note)
+    assert looks == []
+    assert len(kept) == 100_000
+
+
+def test_where_there_are_many_young_objects_one_look_in_a_dozen_is_made() -> None:
+    class Stop(threading.Event):
+        """Tells to stop after some waits, and after how many of them Python has looked each time."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.waits = 0
+            self.looked_after: list[int] = []
+
+        def wait(self, timeout: float | None = None) -> bool:
+            self.waits += 1
+            return self.waits > 3 * (LOOKS_LEFT_OUT_MAX + 1)
+
+        def note(self, phase: str, _: dict[str, int]) -> None:
+            if phase == "stop":
+                self.looked_after.append(self.waits)
+                kept.extend([number] for number in range(2 * FEW))
+
+    stop, kept = Stop(), [[number] for number in range(2 * FEW)]
+    gc.callbacks.append(stop.note)
+    try:
+        look_for_garbage(stop)
+    finally:
+        gc.callbacks.remove(stop.note)
+    assert stop.looked_after == [number * (LOOKS_LEFT_OUT_MAX + 1) for number in (1, 2, 3)]

@@ -1,0 +1,149 @@
+"""Signals: the first one is told, whatever the main thread was about, and the second one ends the process."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from streammetrics.cli.process.signals import SIGNALS, broken_off_by_signals, stopping
+from streammetrics.errors import StreammetricsError
+from tests.servers.process import wait_until
+from tests.support.command_line import COMMAND, environment
+from tests.support.paths import ROOT
+
+WAITING = """
+import os, signal, sys, threading, time
+from streammetrics.cli.process.signals import stopping
+
+def send():
+    time.sleep(0.001)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+sys.setswitchinterval(1e-6)  # so that the signal meets the wait anywhere
+for turn in range(100):
+    with stopping() as stop:
+        sender = threading.Thread(target=send)
+        sender.start()
+        while not stop.wait(0):
+            pass
+        sender.join()
+print("told")
+"""
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_the_first_signal_sets_the_event(number: signal.Signals) -> None:
+    before = signal.getsignal(number)
+    with stopping() as stop:
+        assert not stop.is_set()
+        signal.raise_signal(number)
+        assert stop.wait(10)
+    assert signal.getsignal(number) is before
+
+
+def test_a_block_without_a_signal_ends_and_its_event_stays_unset() -> None:
+    with stopping() as stop:
+        pass
+    assert not stop.is_set()
+
+
+def test_a_service_that_is_told_to_stop_while_it_is_still_being_read_in_ends_as_one_that_ran() -> None:
+    words = ("run", "--port", "0", "--set", "redis.url=redis://127.0.0.1:1/0")
+    with subprocess.Popen([*COMMAND, *words], stderr=subprocess.PIPE, cwd=ROOT, env=environment(), text=True) as process:
+        wait_until(lambda: catches(process.pid, signal.SIGTERM), what="it has a handler")
+        process.terminate()
+        _, told = process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert "Traceback" not in told
+    assert '"event": "stopped"' in told
+
+
+def catches(pid: int, number: signal.Signals) -> bool:
+    """Whether a process handles a signal, as the kernel knows it."""
+    (caught,) = [line.split()[1] for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("SigCgt")]
+    return bool(int(caught, 16) >> (number - 1) & 1)
+
+
+ENDING = """
+import signal
+from streammetrics.cli.process.signals import stopping
+
+with stopping() as stop:
+    stop.set()
+    signal.raise_signal(signal.SIGTERM)
+    print("cleaned up")
+"""
+
+
+def test_the_first_signal_breaks_off_nothing_that_is_ending_by_itself() -> None:
+    done = subprocess.run([sys.executable, "-c", ENDING], capture_output=True, text=True, cwd=ROOT, timeout=30, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "cleaned up\n", "")
+
+
+def test_a_signal_in_the_middle_of_a_wait_is_told() -> None:
+    done = subprocess.run([sys.executable, "-c", WAITING], capture_output=True, text=True, cwd=ROOT, timeout=30, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "told\n", "")
+
+
+TWICE = """
+import signal
+from streammetrics.cli.process.signals import broken_off_by_signals, stopping
+
+with BLOCK():
+    for _ in range(2):
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        except KeyboardInterrupt:
+            pass
+"""
+
+
+@pytest.mark.parametrize("block", [stopping, broken_off_by_signals])
+def test_the_second_signal_ends_the_process_at_once(block: Callable[[], object]) -> None:
+    done = subprocess.run([sys.executable, "-c", TWICE.replace("BLOCK", block.__name__)], cwd=ROOT, timeout=60, check=False)
+    assert done.returncode == 128 + signal.SIGTERM
+
+
+def test_a_terminal_that_tells_twice_that_it_is_closed_asks_for_a_clean_end_once() -> None:
+    with stopping() as stop:
+        for _ in range(2):
+            signal.raise_signal(signal.SIGHUP)
+        assert stop.wait(10)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_that_was_ignored_stays_ignored(number: signal.Signals) -> None:
+    """As nohup wants it of a closed terminal, and a script of a Ctrl-C while something runs in its background."""
+    before = signal.signal(number, signal.SIG_IGN)
+    try:
+        for block in (stopping(), broken_off_by_signals()):
+            with block as stop:
+                signal.raise_signal(number)
+            assert stop is None or not stop.is_set()
+        assert signal.getsignal(number) is signal.SIG_IGN
+    finally:
+        signal.signal(number, before)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_block_that_a_signal_breaks_off_cleans_up_whatever_becomes_of_the_terminal(number: signal.Signals) -> None:
+    before, cleaned = signal.getsignal(number), []
+
+    @contextmanager
+    def cleaning() -> Iterator[None]:
+        try:
+            yield
+        finally:
+            signal.raise_signal(signal.SIGHUP)
+            cleaned.append(True)
+
+    with pytest.raises(StreammetricsError, match=r"^broken off; no file"), broken_off_by_signals(), cleaning():
+        signal.raise_signal(number)
+    assert cleaned
+    assert signal.getsignal(number) is before

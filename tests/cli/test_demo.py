@@ -1,0 +1,294 @@
+"""`demo`: numbers within seconds on the terminal and on /metrics, a clean end at any time, and a port that must be free."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from streammetrics.cli.demo import TOPICS, USUAL, load_demo
+from streammetrics.cli.demo_screen import LINE_SECONDS, Screen
+from streammetrics.cli.process.signals import SIGNALS
+from streammetrics.cli.wiring import build_engine, build_report_builder
+from streammetrics.connectors.base import Input
+from streammetrics.connectors.simulated import Traffic, generate
+from streammetrics.connectors.simulated.source import SimulatedSource, time_lapse
+from streammetrics.errors import ConfigError
+from streammetrics.runtime.status import ProcessStatus
+from tests.servers.process import wait_until
+from tests.support.command_line import COMMAND, called, environment, started
+from tests.support.faults import HandClock
+from tests.support.paths import ROOT
+
+NUMBERS_SECONDS = 10.0
+"""How soon the first numbers must be there."""
+
+
+@contextlib.contextmanager
+def running(*words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A demo that has told its addresses, and the first of them."""
+    process = started("demo", "--port", "0", *words)
+    try:
+        assert process.stdout is not None
+        first = process.stdout.readline()
+        found = re.search(r"http://127\.0\.0\.1:\d+/", first)
+        assert found, first
+        yield process, found[0]
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def page(address: str) -> str:
+    try:
+        with urllib.request.urlopen(address, timeout=5) as answer:
+            content: bytes = answer.read()
+            return content.decode()
+    except (urllib.error.URLError, ConnectionError):
+        return ""
+
+
+def values(text: str, series: str, **labels: str) -> list[float]:
+    lines = "\n".join(line for line in text.splitlines() if line.startswith(f"{series}{{"))  # a page of thousands takes long to read
+    return [
+        sample.value
+        for family in text_string_to_metric_families(f"{lines}\n")
+        for sample in family.samples
+        if sample.name == series and labels.items() <= sample.labels.items()
+    ]
+
+
+class Shown(NamedTuple):
+    """A demo at its work: where it answers, and when it was started (seconds)."""
+
+    address: str
+    began: float
+
+
+@pytest.fixture(scope="module")
+def shown() -> Iterator[Shown]:
+    began = time.monotonic()
+    with running() as (_, address):
+        yield Shown(address, began)
+
+
+def test_numbers_of_both_variants_and_views_are_on_the_port_within_seconds_and_the_treatment_is_worse(shown: Shown) -> None:
+    labels = {"experiment": "ranker", "k": "10", "window": "1m", "segments": ""}
+
+    def all_there() -> bool:
+        text = page(f"{shown.address}metrics")
+        series = ("streammetrics_ndcg", "streammetrics_live_ndcg")
+        return all(values(text, name, variant=variant, **labels) for name in series for variant in ("control", "treatment"))
+
+    wait_until(all_there, what="all four numbers are there")
+    assert time.monotonic() - shown.began < NUMBERS_SECONDS
+    text = page(f"{shown.address}metrics")
+    for name in ("streammetrics_ndcg", "streammetrics_live_ndcg"):
+        [control], [treatment] = (values(text, name, variant=variant, **labels) for variant in ("control", "treatment"))
+        assert 0 < treatment < 0.9 * control < 1
+
+    def lists() -> float:
+        found = values(page(f"{shown.address}metrics"), "streammetrics_window_lists", experiment="", window="1m", segments="", view="final")
+        return found[0] if found else 0
+
+    wait_until(lambda: lists() > 2_000, what="a minute of fifty lists a second is there", deadline_seconds=NUMBERS_SECONDS)
+    assert time.monotonic() - shown.began < 2 * NUMBERS_SECONDS < 60, "so the traffic began before the process did"
+    assert page(f"{shown.address}healthz") == page(f"{shown.address}readyz") == "ok\n"
+    assert '"final_ms"' in page(f"{shown.address}api/report")
+
+
+def test_final_numbers_follow_the_clock_within_seconds(shown: Shown) -> None:
+    def end() -> float:
+        found = values(page(f"{shown.address}metrics"), "streammetrics_window_end_timestamp_seconds", window="10s", view="final")
+        return found[0] if found else 0.0
+
+    wait_until(lambda: time.time() - end() < 15, what="final windows are as old as the attribution time and the rest")
+    first = end()
+    assert time.time() - first > 8
+    wait_until(lambda: end() >= first + 1, what="final windows move on")
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_ends_it_with_0_and_a_last_word(number: signal.Signals) -> None:
+    with running("--rate", "5") as (process, address):
+        wait_until(lambda: "streammetrics_live_ndcg{" in page(f"{address}metrics"), what="numbers are there")
+        process.send_signal(number)
+        shown, said = process.communicate(timeout=30)
+        assert (process.returncode, said) == (0, "")
+        assert "matched" in shown
+        assert page(address) == ""
+
+
+INTERRUPTED = """
+import os, signal, sys
+import numpy, prometheus_client, pydantic, rich.live, starlette.applications, structlog  # once for all that are forked
+
+class Interrupting:
+    def __init__(self, module):
+        self.module = module
+    def find_spec(self, name, path=None, target=None):
+        if name == self.module:
+            os.kill(os.getpid(), signal.SIGINT)
+            sys.meta_path.remove(self)
+
+ends = {}
+for module in sys.argv[1:]:
+    child = os.fork()
+    if not child:
+        sys.meta_path.insert(0, Interrupting(module))
+        from streammetrics.cli.main import main
+        main(["demo", "--port", "0"])
+    ends[module] = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+print(ends)
+"""
+"""Starts a demo for each module named, which is interrupted as it imports that module, and prints how each of them ended."""
+
+
+def test_ctrl_c_during_start_up_ends_it_with_0_too() -> None:
+    modules = ["streammetrics.config", "streammetrics.cli.demo", "uvicorn", "streammetrics.connectors.simulated"]
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, *modules], capture_output=True, text=True, cwd=ROOT, env=environment(), timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"{dict.fromkeys(modules, 0)}\n"
+
+
+def test_it_ends_by_itself_after_the_seconds_given() -> None:
+    done = called("demo", "--port", "0", "--seconds", "0.1")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_port_that_is_taken_is_told_with_the_option_to_change() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = called("demo", "--port", str(port))
+    assert done.returncode == 2
+    assert f"--port = {port}: cannot listen on 127.0.0.1 port {port}: Address already in use" in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_host_that_is_none_is_told_with_the_option_to_change() -> None:
+    done = called("demo", "--host", "256.1.1.1", "--port", "0")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--host = 256.1.1.1: cannot listen on 256.1.1.1 port 0: " in done.stderr
+    assert "--port" not in done.stderr
+
+
+def test_on_a_terminal_the_variants_stand_side_by_side() -> None:
+    ours, theirs = os.openpty()
+    with os.fdopen(theirs, "wb") as terminal:
+        environ = {**environment(), "TERM": "xterm", "COLUMNS": "120", "LINES": "50"}
+        process = subprocess.Popen(
+            [*COMMAND, "demo", "--port", "0"], stdin=terminal, stdout=terminal, stderr=terminal, cwd=ROOT, env=environ
+        )
+    seen = b""
+    deadline = time.monotonic() + 30
+    try:
+        both_views = rb"ndcg@10 +0\.\d{4} +0\.\d{4} .*-\d+\.\d%.* 0\.\d{4} +0\.\d{4} .*-\d+\.\d%"
+        while not (re.search(both_views, seen) and b"events/s" in seen):
+            assert time.monotonic() < deadline, seen
+            ready, _, _ = select.select([ours], [], [], 0.5)
+            seen += os.read(ours, 65_536) if ready else b""
+        process.send_signal(signal.SIGINT)
+        with contextlib.suppress(OSError):  # the terminal of a process that has ended
+            while chunk := os.read(ours, 65_536):
+                seen += chunk
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+        os.close(ours)
+    for shown in (b"control", b"treatment", b"last 10s", b"last 1m", b"/metrics", b"final up to"):
+        assert shown in seen
+
+
+def test_what_the_operator_says_wins_over_what_a_demo_takes(tmp_path: Path) -> None:
+    path = tmp_path / "streammetrics.toml"
+    path.write_text('[windows]\npane_ms = 60000\n[metrics]\nnames = ["recall"]\n')
+    settings = load_demo(path, {"STREAMMETRICS_JOIN_GAP_MS": "20000"}, {"join.lateness_ms": "1000"}).settings
+    assert [str(window) for window in settings.windows.windows] == ["5m", "1h"], "the demo's own windows do not fit these panes"
+    assert (settings.join.gap_ms, settings.join.lateness_ms, settings.metrics.names) == (20_000, 1_000, ("recall",))
+    assert settings.join.attribution_ms == int(USUAL["join.attribution_ms"])  # type: ignore[call-overload]
+    settings = load_demo(None, {}, {"windows.windows": "30s"}).settings
+    assert ([str(window) for window in settings.windows.windows], settings.windows.pane_ms) == (["30s"], 1_000)
+    with pytest.raises(ConfigError, match=r"windows\.windows = 1500ms"):
+        load_demo(None, {}, {"windows.windows": "1500ms"})
+
+
+class StandingClock:
+    """A clock that its owner moves."""
+
+    def __init__(self, wall_ms: int) -> None:
+        self.ms = wall_ms
+
+    def monotonic(self) -> float:
+        return self.ms / 1_000
+
+    def wall_ms(self) -> int:
+        return self.ms
+
+
+def test_a_simulated_source_gives_what_is_dated_before_now_once_and_a_user_to_one_task() -> None:
+    traffic = Traffic(users=50, seed=2, disorder_ms=0)
+    wanted = list(generate(traffic, until_ms=traffic.start_ms + 60_000))
+    clock = StandingClock(traffic.start_ms + 30_000)
+    source = SimulatedSource(iter(wanted), ("impressions", "feedback"), 3, clock)
+    assert source.poll(0).assigned == {0, 1, 2}
+    assert source.poll(0).records == {}, "nothing before every task was started"
+    for task in range(3):
+        assert source.start(task, {}) == dict.fromkeys(source.inputs_of(task), 0)
+    got: dict[Input, list[bytes | None]] = {}
+    counts = []
+    for seconds in (30, 60):
+        clock.ms = traffic.start_ms + 1_000 * seconds
+        for place, records in source.poll(0).records.items():
+            before = got.setdefault(place, [])
+            assert [record.offset for record in records] == list(range(len(before), len(before) + len(records)))
+            before += [record.value for record in records]
+        counts.append(sum(map(len, got.values())))
+    assert counts == [sum(sent.ts <= traffic.start_ms + 30_000 for sent in wanted), len(wanted)]
+    assert source.ends() == {place: len(got.get(place, [])) for task in range(3) for place in source.inputs_of(task)}
+    tasks: dict[bytes, set[int]] = {}
+    for place, taken in got.items():
+        for sent in wanted:
+            if sent.value in taken and sent.topic == place.topic:
+                tasks.setdefault(sent.key, set()).add(place.partition)
+    assert set(map(len, tasks.values())) == {1}
+    assert len(set.union(*tasks.values())) == 3
+
+
+def test_a_time_lapse_moves_times_and_nothing_else() -> None:
+    traffic = Traffic(users=50, seed=2, malformed_rate=0.1)
+    wanted = list(generate(traffic, 500))
+    lapsed = list(time_lapse(wanted, traffic.start_ms, 10))
+    assert [(sent.topic, sent.key, len(sent.value)) for sent in lapsed] == [(sent.topic, sent.key, len(sent.value)) for sent in wanted]
+    assert [sent.ts - traffic.start_ms for sent in lapsed] == [(sent.ts - traffic.start_ms) // 10 for sent in wanted]
+    untimed = [re.sub(rb'"ts":\d{13}', b"", sent.value) for sent in wanted]
+    assert [re.sub(rb'"ts":\d{13}', b"", sent.value) for sent in lapsed] == untimed
+
+
+def test_a_rate_is_told_from_the_second_look_on(capsys: pytest.CaptureFixture[str]) -> None:
+    settings, status, clock = load_demo(None, {}, {}).settings, ProcessStatus(), HandClock(0, look_seconds=0)
+    engine = build_engine(settings, TOPICS)
+    screen = Screen(settings, engine.layout, status, clock)
+    screen.take(build_report_builder(settings, engine).report(1))
+    for count in (10_000, 10_500):
+        status.records[Input("impressions", 0)] = count
+        screen.refresh()
+        clock.sleep(LINE_SECONDS)
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith("10,000 events · live up to")
+    assert second.startswith(f"10,500 events · {500 / LINE_SECONDS:,.0f} events/s · live up to")

@@ -1,0 +1,294 @@
+"""The command line: help, versions, exit codes, and all that is wrong with a configuration at once."""
+
+from __future__ import annotations
+
+import gzip
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from streammetrics import __version__
+from streammetrics.cli.main import main
+from streammetrics.cli.simulate_plan import STDOUT, SimulateOptions, plan_of
+from streammetrics.errors import ConfigError
+from tests.servers.process import free_port
+from tests.support.command_line import environment, streammetrics
+from tests.support.paths import ROOT
+
+COMMANDS = ("run", "replay", "report", "simulate", "demo", "doctor", "namespaces list", "namespaces delete", "check-config")
+"""The commands that take a configuration."""
+NEEDED = {"replay": ["events.ndjson"], "simulate": ["--out", "events.ndjson"], "namespaces delete": ["sm-1"]}
+"""Words without which a command is wrong usage."""
+
+
+def invoke(*words: str, environ: dict[str, str] | None = None) -> Result:
+    return CliRunner(env=environ).invoke(main, words)
+
+
+def commands(group: click.Group = main, before: str = "") -> dict[str, click.Command]:
+    """Every command by its words; those of a group are `group command`."""
+    found: dict[str, click.Command] = {}
+    for name, command in group.commands.items():
+        found |= commands(command, f"{before}{name} ") if isinstance(command, click.Group) else {f"{before}{name}": command}
+    return found
+
+
+def test_the_commands_are_those_that_the_tests_know() -> None:
+    assert sorted(commands()) == sorted([*COMMANDS, "evaluate"])
+
+
+def test_evaluate_takes_the_words_of_the_metric_core(tmp_path: Path) -> None:
+    run, qrels = tmp_path / "run.txt", tmp_path / "qrels.txt"
+    run.write_text("q1 Q0 a 1 0.9 mine\nq1 Q0 b 2 0.8 mine\n")
+    qrels.write_text("q1 0 b 1\n")
+    result = invoke("evaluate", str(run), str(qrels), "-m", "mrr@10", "--format", "csv")
+    assert result.exit_code == 0
+    assert "0.5" in result.output
+    assert invoke("evaluate", str(run)).exit_code == 2
+    assert "streammetrics evaluate run.txt qrels.txt" in invoke("evaluate", "--help").output
+
+
+def test_the_version_is_told() -> None:
+    assert invoke("--version").output == f"streammetrics, version {__version__}\n"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_tells_what_a_command_does_and_gives_examples(name: str) -> None:
+    result = invoke(*name.split(), "--help")
+    assert result.exit_code == 0
+    assert "Example" in result.output
+    assert f"streammetrics {name}" in result.output
+    assert "--config" in result.output
+    assert "--set" in result.output
+
+
+def test_the_help_of_a_group_gives_examples_of_its_commands() -> None:
+    for name, group in main.commands.items():
+        if isinstance(group, click.Group):
+            shown = invoke(name, "--help").output
+            assert "Examples:" in shown
+            examples = [line.split()[2:] for line in shown.splitlines() if line.startswith(f"    streammetrics {name} ")]
+            assert {words[0] for words in examples} == set(group.commands)
+            for words in examples:
+                group.commands[words[0]].make_context(words[0], words[1:])
+
+
+@pytest.mark.parametrize("name", ["run", "demo"])
+def test_commands_that_serve_take_a_port(name: str) -> None:
+    assert "--port" in invoke(*name.split(), "--help").output
+    assert invoke(*name.split(), "--port", "65536").exit_code == 2
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_example_in_a_help_text_is_one_that_parses(name: str) -> None:
+    lines = [line.strip() for line in (commands()[name].help or "").splitlines()]
+    examples = [line.partition(f"streammetrics {name}")[2].partition("|")[0].split() for line in lines if f"streammetrics {name}" in line]
+    assert examples
+    for words in examples:
+        commands()[name].make_context(name, words)
+
+
+def test_help_comes_without_loading_what_commands_need() -> None:
+    code = (
+        "import sys\nfrom streammetrics.cli.main import main\nmain(['--help'], standalone_mode=False)\nprint(*sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, env=environment(), check=True)
+    loaded = set(done.stderr.split())
+    assert "click" in loaded
+    assert not loaded & {"pydantic", "rich", "kafka", "redis", "uvicorn", "starlette", "prometheus_client", "streammetrics.engine.engine"}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_wrong_configuration_is_told_whole_and_ends_with_2(name: str) -> None:
+    wrong = ["--set", "join.gap_ms=-1", "--set", "windows.pane_ms=none", "--set", "kafka.topic=clicks"]
+    result = invoke(*name.split(), *NEEDED.get(name, []), *wrong)
+    assert result.exit_code == 2
+    assert "3 problems:" in result.stderr
+    assert "join.gap_ms = -1 (from command line): must be a whole number from 0" in result.stderr
+    assert "windows.pane_ms = none" in result.stderr
+    assert "did you mean kafka.topics?" in result.stderr
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_wrong_usage_ends_with_2(name: str) -> None:
+    assert invoke(*name.split(), "--no-such-option").exit_code == 2
+    for given in ("join.gap_ms", "=600000", " =600000"):
+        result = invoke(*name.split(), *NEEDED.get(name, []), "--set", given)
+        assert result.exit_code == 2
+        assert "--set KEY=VALUE" in result.stderr
+    result = invoke(*name.split(), *NEEDED.get(name, []), "--config", "no/such/file.toml")
+    assert result.exit_code == 2
+    assert "no/such/file.toml" in result.stderr
+
+
+def options_of(kind: type[click.ParamType]) -> list[tuple[str, str]]:
+    """Every option whose words are of this kind, with its command."""
+    return [(name, option.opts[0]) for name, command in commands().items() for option in command.params if isinstance(option.type, kind)]
+
+
+NUMBERS, WHOLE_NUMBERS = options_of(click.types.FloatParamType), options_of(click.types.IntParamType)
+
+
+def test_the_options_with_fractions_are_found() -> None:
+    assert {("demo", "--rate"), ("demo", "--seconds"), ("simulate", "--minutes"), ("simulate", "--lates")} <= {*NUMBERS}
+
+
+@pytest.mark.parametrize(("name", "option"), NUMBERS)
+@pytest.mark.parametrize("given", ["nan", "inf", "-inf"])
+def test_what_is_no_finite_number_is_wrong_usage(name: str, option: str, given: str) -> None:
+    result = invoke(*name.split(), *NEEDED.get(name, []), option, given)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"Invalid value for '{option}': {given} is not a finite number." in " ".join(result.stderr.split())
+
+
+def test_minutes_beyond_what_milliseconds_can_count_are_wrong_usage() -> None:
+    result = invoke("simulate", *NEEDED["simulate"], "--minutes", "1e306")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "Invalid value for '--minutes': 1e+306 is not in the range" in " ".join(result.stderr.split())
+
+
+def test_the_options_with_whole_numbers_are_found() -> None:
+    assert {("run", "--port"), ("demo", "--seed"), ("simulate", "--events"), ("simulate", "--late-ms")} <= {*WHOLE_NUMBERS}
+
+
+@pytest.mark.parametrize(("name", "option"), WHOLE_NUMBERS)
+@pytest.mark.parametrize("given", [str(2**63), "-1", "9" * 5_000])
+def test_what_no_count_can_be_is_wrong_usage(name: str, option: str, given: str) -> None:
+    result = invoke(*name.split(), *NEEDED.get(name, []), option, given)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"Invalid value for '{option}'" in result.stderr
+
+
+@pytest.mark.parametrize("option", ["--users", "--seed", "--rate", "--items", "--disorder-ms", "--late-ms"])
+def test_the_bounds_of_traffic_are_those_that_the_help_of_simulate_shows(option: str) -> None:
+    (kind,) = [known.type for known in commands()["simulate"].params if option in known.opts]
+    assert isinstance(kind, click.IntRange | click.FloatRange)
+    assert kind.min is not None
+    assert kind.max is not None
+    name = option.removeprefix("--").replace("-", "_")
+    for bound, beyond in ((kind.min, kind.min - 1), (kind.max, kind.max + 1)):
+        plan_of(SimulateOptions(**{"out": (STDOUT,), name: bound}), ("impressions", "feedback"), 0)
+        with pytest.raises(ConfigError):
+            plan_of(SimulateOptions(**{"out": (STDOUT,), name: beyond}), ("impressions", "feedback"), 0)
+        result = invoke("simulate", *NEEDED["simulate"], option, str(beyond))
+        assert result.exit_code == 2
+        assert f"Invalid value for '{option}'" in result.stderr
+    assert f"<=x<={kind.max}" in " ".join(invoke("simulate", "--help").output.split())
+
+
+def test_what_the_world_refuses_ends_with_1(tmp_path: Path) -> None:
+    nobody = f"127.0.0.1:{free_port()}"
+    places = ["--set", f"kafka.bootstrap_servers={nobody}", "--set", f"redis.url=redis://{nobody}/0"]
+    assert invoke("doctor", *places).exit_code == 1
+    result = invoke("simulate", "--kafka", "--events", "1", *places)
+    assert result.exit_code == 1
+    assert nobody in result.stderr
+    for words in (["namespaces", "list"], ["report"]):
+        result = invoke(*words, *places)
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert result.stderr.endswith("Connection refused; check that Redis runs, and redis.url\n")
+    damaged = tmp_path / "events.ndjson.gz"
+    damaged.write_bytes(gzip.compress(b"{}\n" * 10_000)[:-20])
+    result = invoke("replay", str(damaged))
+    assert result.exit_code == 1
+    assert str(damaged) in result.stderr
+
+
+def test_check_config_prints_every_setting_with_its_origin_and_no_secret(tmp_path: Path) -> None:
+    path = tmp_path / "streammetrics.toml"
+    path.write_text("[join]\ngap_ms = 600_000\nlateness_ms = 1000\n")
+    environ = {"STREAMMETRICS_JOIN_LATENESS_MS": "2000", "STREAMMETRICS_REDIS_PASSWORD": "hunter2", "STREAMMETRICS_CONFIG": str(path)}
+    result = invoke("check-config", "--set", "http.port=0", environ=environ)
+    assert result.exit_code == 0
+    settings = tomllib.loads(result.stdout)
+    assert settings["join"]["gap_ms"] == 600_000
+    assert settings["join"]["lateness_ms"] == 2_000
+    assert f"gap_ms = 600_000  # file {path}" in result.stdout
+    assert "lateness_ms = 2000  # environment STREAMMETRICS_JOIN_LATENESS_MS" in result.stdout
+    assert "port = 0  # command line" in result.stdout
+    assert "idle_ms = 30_000  # default" in result.stdout
+    assert 'password = "***"' in result.stdout
+    assert "hunter2" not in result.output
+
+
+def test_a_secret_does_not_show_in_what_is_wrong() -> None:
+    result = invoke("check-config", "--set", "redis.url=http://:hunter2@cache", "--set", "redis.password=hunter2")
+    assert result.exit_code == 2
+    assert "redis.url" in result.stderr
+    assert "hunter2" not in result.output
+
+
+def test_warnings_go_to_standard_error_and_do_not_stop() -> None:
+    result = invoke("check-config", "--set", "join.gap_ms=1000")
+    assert result.exit_code == 0
+    assert "warning: join.attribution_ms (1800000) exceeds join.gap_ms (1000)" in result.stderr
+    assert "warning" not in result.stdout
+
+
+def started(words: str, unbuffered: str) -> tuple[list[str], dict[str, str]]:
+    """A command, and the environment for it, in whatever folder it runs and however Python writes."""
+    around = environment() | {"PYTHONUNBUFFERED": unbuffered, "PYTHONPATH": str(ROOT)}
+    return [sys.executable, "-m", "streammetrics", *words.split()], around
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("words", ["simulate --out - --events 50000", "evaluate R Q --per-query --format csv"])
+def test_a_reader_that_has_enough_ends_a_command_without_a_word(words: str, unbuffered: str, tmp_path: Path) -> None:
+    (tmp_path / "R").write_text("".join(f"q{number} Q0 d1 1 1.0 t\n" for number in range(20_000)))
+    (tmp_path / "Q").write_text("".join(f"q{number} 0 d1 1\n" for number in range(20_000)))
+    command, around = started(words, unbuffered)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path, env=around) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() != b""
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait() == 1
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_what_a_file_takes_only_the_beginning_of_is_not_told_as_done(unbuffered: str, tmp_path: Path) -> None:
+    """The system takes what fits of a long text, and says so by a number that Python's unbuffered output does not look at."""
+    command, around = started("check-config", unbuffered)
+    out = tmp_path / "out"
+    shell = ["sh", "-c", 'ulimit -f 1; exec "$@"', "sh", *command]
+    with out.open("wb") as file:
+        done = subprocess.run(shell, stdout=file, stderr=subprocess.PIPE, env=around, check=False, text=True)
+    assert 0 < out.stat().st_size <= 1024
+    assert (done.returncode, done.stderr) == (1, "streammetrics: standard output: File too large\n")
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("words", ["--help", "--version", "check-config", "report --help", "simulate --out - --events 9", "evaluate R Q"])
+def test_what_the_disk_has_no_room_for_is_told_in_a_line(words: str, unbuffered: str, tmp_path: Path) -> None:
+    (tmp_path / "R").write_text("q1 Q0 d1 1 1.0 t\n")
+    (tmp_path / "Q").write_text("q1 0 d1 1\n")
+    command, around = started(words, unbuffered)
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, env=around, cwd=tmp_path, check=False, text=True)
+    name = "streammetrics evaluate" if "evaluate" in words else "streammetrics"
+    assert (done.returncode, done.stderr) == (1, f"{name}: standard output: No space left on device\n")
+
+
+def test_python_runs_the_package_as_the_command() -> None:
+    done = streammetrics("--version")
+    assert (done.returncode, done.stdout) == (0, f"streammetrics, version {__version__}\n")
+
+
+def test_every_option_of_every_command_has_a_help_text() -> None:
+    options = [option for name in COMMANDS for option in commands()[name].params if isinstance(option, click.Option)]
+    assert options
+    assert [option.name for option in options if not option.help] == []
+
+
+def test_a_run_that_may_not_wait_for_ever_gives_up_on_a_store_that_stays_away() -> None:
+    nowhere = f"redis.url=redis://127.0.0.1:{free_port()}/0"
+    done = streammetrics("run", "--port", "0", "--set", nowhere, "--set", "worker.retry_seconds_max=1")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("streammetrics: Redis at 127.0.0.1:")

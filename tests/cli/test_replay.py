@@ -1,0 +1,493 @@
+"""`replay`: the same numbers however its input comes, files that appear whole or not at all, and what its user sees."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import itertools
+import json
+import os
+import random
+import signal
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from streammetrics.cli.process.signals import SIGNALS
+from streammetrics.connectors.simulated import SimulatedRecord, Traffic, generate
+from streammetrics.events.outcomes import MALFORMED
+from tests.servers.process import wait_until
+from tests.support.command_line import called, is_asleep, started
+
+SETTINGS = ["--set", "windows.pane_ms=10000", "--set", "windows.windows=1m,5m", "--set", "windows.segments=surface"]
+QUICK = ["--set", "join.gap_ms=120000", "--set", "join.attribution_ms=60000"]
+"""Sessions that end within the traffic, so that panes become final before the flush too."""
+
+DAY_MS = 86_400_000
+NOON_MS = 20_000 * DAY_MS + DAY_MS // 2
+
+CLEAN = Traffic(users=60, seed=4, impressions_per_second=3, lists_per_visit=3, list_gap_ms=20_000)
+FAULTY = Traffic(users=60, seed=5, impressions_per_second=3, late_rate=0.02, malformed_rate=0.03, duplicate_rate=0.02, late_ms=400_000)
+
+
+def write(path: Path, records: Iterable[SimulatedRecord]) -> Path:
+    path.write_bytes(b"".join(sent.value + b"\n" for sent in records))
+    return path
+
+
+def sent(traffic: Traffic, count: int = 4_000) -> list[SimulatedRecord]:
+    return list(generate(traffic, count))
+
+
+def replayed(
+    folder: Path, *files: str | Path, stdin: bytes = b"", words: Sequence[str] = ()
+) -> tuple[bytes, dict[str, object], list[dict[str, object]]]:
+    """Panes as bytes, the report, and the dead letters of a replay that went well."""
+    panes, report, letters = folder / "panes", folder / "report", folder / "letters"
+    outputs = ["--panes", panes, "--report", report, "--dead-letters", letters]
+    done = called("replay", *files, *outputs, *SETTINGS, *QUICK, *words, "--quiet", stdin=stdin)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    return panes.read_bytes(), json.loads(report.read_bytes()), [json.loads(line) for line in letters.read_bytes().splitlines()]
+
+
+def numbers(report: dict[str, object]) -> dict[str, object]:
+    """What of a report depends neither on the names of the files nor on where the replay looked."""
+    return {key: value for key, value in report.items() if key not in ("inputs", "counters_by_topic", "history")}
+
+
+def differing(one: dict[str, object], other: dict[str, object]) -> list[str]:
+    """The numbers in which two reports differ, by name: to show all that is in them takes minutes."""
+    ones, others = numbers(one), numbers(other)
+    return [key for key in ones.keys() | others.keys() if ones.get(key) != others.get(key)]
+
+
+def shown(user: str, ts: int, experiment: str = "") -> SimulatedRecord:
+    """A list of two items, in the control of an experiment or in none."""
+    arms = {experiment: "control"} if experiment else {}
+    event = {"type": "impression", "impression_id": f"{user}{ts}", "user_id": user, "ts": ts, "items": ["a", "b"], "experiments": arms}
+    return SimulatedRecord("events", user.encode(), ts, json.dumps(event).encode())
+
+
+def answered(user: str, ts: int) -> SimulatedRecord:
+    """A click on an item of a list that was never shown."""
+    event = {"type": "feedback", "impression_id": "none", "user_id": user, "item_id": "a", "ts": ts, "action": "click"}
+    return SimulatedRecord("events", user.encode(), ts, json.dumps(event).encode())
+
+
+def test_a_file_standard_input_and_a_compressed_file_give_the_same_bytes(tmp_path: Path) -> None:
+    path = write(tmp_path / "events.ndjson", sent(FAULTY))
+    packed = tmp_path / "events.ndjson.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    misnamed = tmp_path / "packed.ndjson"
+    misnamed.write_bytes(packed.read_bytes())
+    panes, report, letters = replayed(tmp_path, path)
+    assert len(panes.splitlines()) > 100
+    assert letters
+    for other, stdin in (("-", path.read_bytes()), ("-", packed.read_bytes()), (str(packed), b""), (str(misnamed), b"")):
+        other_panes, other_report, other_letters = replayed(tmp_path, other, stdin=stdin)
+        assert other_panes == panes
+        assert differing(other_report, report) == []
+        named = [{**letter, "input": str(path), "key": str(letter["key"]).replace(other, str(path))} for letter in other_letters]
+        assert named == letters
+
+
+def test_the_order_in_which_files_are_named_changes_no_number(tmp_path: Path) -> None:
+    records = sent(FAULTY)
+    files = [write(tmp_path / topic, (each for each in records if each.topic == topic)) for topic in ("impressions", "feedback")]
+    panes, report, letters = replayed(tmp_path, *files)
+    again_panes, again_report, again_letters = replayed(tmp_path, *reversed(files))
+    assert again_panes == panes
+    assert differing(again_report, report) == []
+    assert sorted(map(str, again_letters)) == sorted(map(str, letters))
+
+
+def test_however_input_without_late_events_is_split_the_numbers_are_the_same(tmp_path: Path) -> None:
+    records = sent(CLEAN)
+    panes, report, _ = replayed(tmp_path, write(tmp_path / "whole", records))
+    chance = random.Random(6)
+    for parts in (2, 5):
+        dealt = [(chance.randrange(parts), each) for each in records]
+        files = [write(tmp_path / f"part{part}", (each for chosen, each in dealt if chosen == part)) for part in range(parts)]
+        split_panes, split_report, split_letters = replayed(tmp_path, *files)
+        assert split_panes == panes
+        assert differing(split_report, report) == []
+        assert split_letters == []
+
+
+def test_however_a_log_is_cut_into_files_the_replay_comes_as_far_and_says_the_same(tmp_path: Path) -> None:
+    records = sent(CLEAN)
+    whole = write(tmp_path / "whole", records)
+    (tmp_path / "empty").touch()
+    (tmp_path / "blank").write_bytes(b"\n \n\n")
+    for words in ((), ("--no-flush",)):
+        panes, report, _ = replayed(tmp_path, whole, words=words)
+        assert report["watermark_ms"] == (max(json.loads(each.value)["ts"] for each in records) - 5_000 if words else None)
+        for cuts in ((2_000,), (500, 700, 3_999), (1_000, 1_001, 2_000, 3_000)):
+            ends = [0, *cuts, len(records)]
+            files = [write(tmp_path / f"part{end}", records[start:end]) for start, end in itertools.pairwise(ends)]
+            with files[0].open("ab") as file:
+                file.write(b"\n\n")
+            cut_panes, cut_report, letters = replayed(tmp_path, *files, tmp_path / "empty", tmp_path / "blank", words=words)
+            assert letters == []
+            assert differing(cut_report, report) == []
+            assert cut_panes == panes
+
+
+def test_an_experiment_that_is_over_is_not_told_of_however_its_log_is_cut(tmp_path: Path) -> None:
+    old = [shown("a", NOON_MS + number, "old") for number in range(10)]
+    new = [shown("b", NOON_MS + 40 * DAY_MS + number, "new") for number in range(10)]
+    for files in ((write(tmp_path / "whole", [*old, *new]),), (write(tmp_path / "1", old), write(tmp_path / "2", new))):
+        _, report, _ = replayed(tmp_path, *files)
+        experiments = report["experiments"]
+        assert isinstance(experiments, list)
+        assert {each["experiment"] for each in experiments} == {"new"}
+
+
+def test_the_names_of_files_change_nothing_of_what_is_said_of_an_experiment(tmp_path: Path) -> None:
+    """The feedback of a day without lists, of a file whose experiment another file knows of a later day."""
+    old = [
+        *(shown(f"u{number}", NOON_MS + number, "exp") for number in range(20)),
+        *(answered(f"u{number}", NOON_MS + 2 * DAY_MS + number) for number in range(20)),
+        *(shown(f"u{number}", NOON_MS + 5 * DAY_MS + number) for number in range(20)),
+    ]
+    new = [shown(f"v{number}", NOON_MS + 5 * DAY_MS + 20 + number, "exp") for number in range(20)]
+    told = []
+    for names in (("old1", "new2"), ("old2", "new1")):
+        files = [write(tmp_path / name, records) for name, records in zip(names, (old, new), strict=True)]
+        _, report, _ = replayed(tmp_path, *files)
+        told.append(report["experiments"])
+    assert told[0] == told[1]
+    assert {each["health"]["unmatched_share"] for each in told[0] if each["scope"] == "start"} == {1.0}
+
+
+def test_how_often_the_replay_commits_changes_no_number(tmp_path: Path) -> None:
+    path = write(tmp_path / "events", sent(replace(FAULTY, impressions_per_second=1), 1_000))
+    seldom = replayed(tmp_path, path, words=["--set", "worker.commit_ms=60000", "--set", "worker.commit_users_max=100000"])
+    often = replayed(tmp_path, path, words=["--set", "worker.commit_ms=0", "--set", "worker.commit_users_max=1"])
+    assert often == seldom
+
+
+def test_panes_are_sorted_and_the_final_ones_are_in_both_views(tmp_path: Path) -> None:
+    panes, report, _ = replayed(tmp_path, write(tmp_path / "events", sent(CLEAN)))
+    lines = [json.loads(line) for line in panes.splitlines()]
+    keys = [(line["pane_start_ms"], line["experiment"], line["variant"], sorted(line["segments"].items()), line["view"]) for line in lines]
+    assert keys == sorted(keys)
+    assert len(set(map(str, keys))) == len(keys)
+    views = {view: [{**line, "view": ""} for line in lines if line["view"] == view] for view in ("final", "live")}
+    assert views["final"] == views["live"]
+    everything = [line for line in views["final"] if line["experiment"] == "" and not line["segments"]]
+    total = next(total for total in report["totals"] if total["experiment"] == "")  # type: ignore[attr-defined]
+    assert sum(line["lists"] for line in everything) == total["lists"] > 0
+
+
+def test_without_a_flush_what_is_not_final_stays_live(tmp_path: Path) -> None:
+    path = write(tmp_path / "events", sent(CLEAN))
+    flushed, _, _ = replayed(tmp_path, path)
+    panes, report, _ = replayed(tmp_path, path, words=["--no-flush"])
+    lines = [json.loads(line) for line in panes.splitlines()]
+    final_ms = report["final_ms"]
+    assert isinstance(final_ms, int)
+    assert report["ended"] is False
+    final = [line for line in lines if line["view"] == "final"]
+    assert final
+    assert all(line["pane_start_ms"] + line["pane_ms"] <= final_ms for line in final)
+    assert max(line["pane_start_ms"] for line in lines if line["view"] == "live") > final_ms
+    assert set(map(str, final)) < {str(json.loads(line)) for line in flushed.splitlines()}
+    assert [{**line, "view": ""} for line in lines if line["view"] == "live"] == [
+        {**json.loads(line), "view": ""} for line in flushed.splitlines() if json.loads(line)["view"] == "live"
+    ]
+
+
+def test_dead_letters_hold_what_was_refused_why_and_where(tmp_path: Path) -> None:
+    records = sent(FAULTY)
+    path = write(tmp_path / "events", records)
+    _, report, letters = replayed(tmp_path, path)
+    counters = report["counters"]
+    assert isinstance(counters, dict)
+    refused = {reason: count for reason, count in counters.items() if reason in (*MALFORMED, "late")}
+    assert {"bad_json", "late"} <= set(refused)
+    assert {reason: sum(letter["reason"] == reason for letter in letters) for reason in refused} == refused
+    lines = path.read_bytes().splitlines()
+    for letter in letters:
+        line = letter["line"]
+        assert isinstance(line, int)
+        raw = base64.b64decode(str(letter["value_base64"])) if "value_base64" in letter else str(letter["value"]).encode()
+        assert raw == lines[line - 1]
+        assert letter["input"] == str(path)
+        assert letter["key"] == f"{path}:0:{line}"
+        assert letter["detail"]
+
+
+def test_a_line_that_is_too_long_is_a_dead_letter_as_long_as_it_is(tmp_path: Path) -> None:
+    path = write(tmp_path / "events", sent(CLEAN, 10))
+    line = '{"type":"impression","items":["' + "x" * 900_000 + '"]}'
+    with path.open("a") as file:
+        file.write(f"{line}\n")
+    _, _, (letter,) = replayed(tmp_path, path)
+    assert (letter["reason"], letter["value"]) == ("oversized", line)
+    assert "value_bytes" not in letter
+
+
+def test_files_that_cannot_be_read_are_all_named_and_nothing_is_written(tmp_path: Path) -> None:
+    good = write(tmp_path / "events", sent(CLEAN, 10))
+    panes = tmp_path / "panes"
+    letters = tmp_path / "letters"
+    letters.write_text("of an earlier replay")
+    done = called("replay", good, tmp_path / "none", tmp_path, good, "--panes", panes, "--dead-letters", letters)
+    assert done.returncode == 2
+    for told in (f"{tmp_path / 'none'}: does not exist", f"{tmp_path}: is a folder", f"{good}: is named twice"):
+        assert told in done.stderr
+    assert not panes.exists()
+    assert letters.read_text() == "of an earlier replay"
+
+
+def test_a_replay_that_fails_leaves_no_partial_file_and_the_former_one_as_it_was(tmp_path: Path) -> None:
+    path = write(tmp_path / "events", sent(CLEAN))
+    cut = tmp_path / "cut.ndjson.gz"
+    cut.write_bytes(gzip.compress(path.read_bytes())[:-100])
+    panes, report, letters = tmp_path / "panes", tmp_path / "report", tmp_path / "letters"
+    panes.write_text("the former one")
+    letters.write_text("former letters")
+    done = called("replay", cut, "--panes", panes, "--report", report, "--dead-letters", letters, *SETTINGS, *QUICK)
+    assert done.returncode == 1
+    assert "cannot be read on after line" in done.stderr
+    assert done.stdout == ""
+    assert (panes.read_text(), letters.read_text()) == ("the former one", "former letters")
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["cut.ndjson.gz", "events", "letters", "panes"]
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_replay_that_is_broken_off_leaves_no_partial_file_and_the_former_one_as_it_was(number: signal.Signals, tmp_path: Path) -> None:
+    pipe, report = tmp_path / "events", tmp_path / "report.json"
+    os.mkfifo(pipe)
+    report.write_text("former")
+    words = ["--report", report, "--panes", tmp_path / "panes", "--dead-letters", tmp_path / "letters"]
+    with started("replay", pipe, *words) as process, pipe.open("wb"):
+        wait_until(lambda: len(list(tmp_path.glob("*.part"))) == 3, what="the replay has opened what it writes")
+        wait_until(lambda: is_asleep(process), what="the replay waits for events")
+        process.send_signal(number)
+        _, told = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert told.endswith("streammetrics: broken off; no file was written in part\n")
+    assert report.read_text() == "former"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["events", "report.json"]
+
+
+@pytest.mark.parametrize("option", ["--panes", "--report", "--dead-letters"])
+def test_an_output_that_cannot_be_written_is_named_with_its_option(option: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "events", sent(CLEAN, 10))
+    done = called("replay", path, option, tmp_path / "no" / "such" / "folder")
+    assert done.returncode == 2
+    assert f"{option} = {tmp_path / 'no' / 'such' / 'folder'}: cannot be written: No such file or directory" in done.stderr
+
+
+@pytest.mark.parametrize(("one", "other"), list(itertools.combinations(["FILE", "--panes", "--report", "--dead-letters"], 2)))
+def test_no_output_overwrites_an_input_or_another_output(one: str, other: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "events", sent(CLEAN, 10))
+    before = path.read_bytes()
+    target = path if one == "FILE" else tmp_path / "target"
+    (tmp_path / "link").symlink_to(target)
+    done = called("replay", path, *([] if one == "FILE" else [one, target]), other, tmp_path / "link")
+    assert done.returncode == 2
+    assert f"is also given as {one}" in done.stderr
+    assert path.read_bytes() == before
+    assert target.exists() == (one == "FILE")
+
+
+@pytest.mark.parametrize("form", ["symbolic", "hard"])
+def test_a_link_to_an_input_is_that_input(form: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "events", sent(CLEAN, 10))
+    before, link = path.read_bytes(), tmp_path / "link"
+    link.symlink_to(path) if form == "symbolic" else link.hardlink_to(path)
+    done = called("replay", path, "--dead-letters", link)
+    assert (done.returncode, path.read_bytes()) == (2, before)
+    assert f"--dead-letters = {link}: is also given as FILE; name another file to write" in done.stderr
+
+
+def test_an_output_leaves_the_files_beside_it_alone_whatever_their_names(tmp_path: Path) -> None:
+    path = write(tmp_path / "events.part", sent(CLEAN, 10))
+    before = path.read_bytes()
+    panes, report, letters = tmp_path / "events", tmp_path / "letters.part", tmp_path / "letters"
+    done = called("replay", path, "--panes", panes, "--report", report, "--dead-letters", letters, "--quiet")
+    assert (done.returncode, path.read_bytes()) == (0, before)
+    assert panes.read_bytes().startswith(b'{"pane_start_ms"')
+    assert json.loads(report.read_bytes())["counters"]["events"] == 10
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["events", "events.part", "letters", "letters.part"]
+
+
+@pytest.mark.parametrize("option", ["--panes", "--report", "--dead-letters"])
+def test_standard_output_is_no_file_to_write(option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = write(tmp_path / "events", sent(CLEAN, 10))
+    done = called("replay", path, option, "-")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"Invalid value for '{option}': standard output is for what people read" in " ".join(done.stderr.split())
+    assert called("replay", path, option, "./-", "--quiet").returncode == 0
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["-", "events"]
+
+
+@pytest.mark.parametrize("option", ["--panes", "--report", "--dead-letters"])
+def test_a_disk_that_is_full_is_told_with_the_file_that_it_had_no_room_for(option: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "events", sent(FAULTY))
+    done = called("replay", path, option, "/dev/full", "--quiet")
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert f"{option} = /dev/full: " in done.stderr
+    assert "No space left on device" in done.stderr
+
+
+def test_a_device_is_written_to_and_stays_a_device(tmp_path: Path) -> None:
+    path = write(tmp_path / "events", sent(CLEAN, 10))
+    device = tmp_path / "pipe"
+    os.mkfifo(device)
+    reader = os.open(device, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        done = called("replay", path, "--report", device, "--quiet")
+        assert done.returncode == 0
+        assert json.loads(os.read(reader, 1 << 20))["counters"]["events"] == 10
+    finally:
+        os.close(reader)
+    assert device.is_fifo()
+
+
+def test_the_table_shows_events_refusals_and_each_variant(tmp_path: Path) -> None:
+    path = write(tmp_path / "events", sent(FAULTY))
+    _, report, letters = replayed(tmp_path, path)
+    done = called("replay", path, *SETTINGS, *QUICK)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"refused   {len(letters)}: " in done.stdout
+    rows = [line.split() for line in done.stdout.splitlines()]
+    for total in report["totals"]:  # type: ignore[attr-defined]
+        labels = [total["experiment"], total["variant"]] if total["experiment"] else ["all"]
+        values = [f"{total['values'][metric]:.4f}" for metric in ("ndcg@10", "mrr@10", "hit_rate@10")]
+        wanted = [*labels, f"{total['lists']:,}", f"{total['lists_with_feedback']:,}", *values]
+        assert any(row[-len(wanted) :] == wanted for row in rows)
+    assert "last 1m" in done.stdout
+    assert "last 5m" in done.stdout
+
+
+def test_names_from_events_are_shown_as_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "events"
+    path.write_text(
+        json.dumps(
+            {"type": "impression", "impression_id": "r", "user_id": "u", "ts": 0, "items": ["a"], "experiments": {"[red]x": ":smile:"}}
+        )
+    )
+    done = called("replay", path)
+    assert "[red]x" in done.stdout
+    assert ":smile:" in done.stdout
+
+
+def test_a_name_that_turns_the_reading_direction_forges_nothing_in_the_table(tmp_path: Path) -> None:
+    name = "new\u202eretteb"
+    event = {"type": "impression", "impression_id": "a", "user_id": "u", "ts": 0, "items": ["x"], "experiments": {name: name}}
+    (tmp_path / "events").write_text(json.dumps(event))
+    told = called("replay", tmp_path / "events", *SETTINGS).stdout
+    assert "\u202e" not in told
+    assert told.count("new\ufffdretteb") >= 2
+
+
+def test_an_empty_file_is_no_error(tmp_path: Path) -> None:
+    path = tmp_path / "events"
+    for content in (b"", b"\n\n"):
+        path.write_bytes(content)
+        done = called("replay", path)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "no lists" in done.stdout
+
+
+@pytest.mark.parametrize("quiet", [[], ["--quiet"]])
+def test_a_file_without_any_event_is_told_of_by_name_and_the_others_count(quiet: list[str], tmp_path: Path) -> None:
+    good, other = write(tmp_path / "good", sent(CLEAN, 200)), tmp_path / "other"
+    other.write_text('{"index":{}}\nnot JSON\n')
+    done = called("replay", good, other, *quiet)
+    assert (done.returncode, done.stderr.splitlines()) == (
+        0,
+        [
+            f"streammetrics: warning: no line of {other} holds an event: is it a file of events, and events.format the right one? "
+            "--dead-letters says of each line that was refused why"
+        ],
+    )
+    assert "no line of standard input holds" in called("replay", "-", *quiet, stdin=b"{}\n").stderr
+    other.write_text('{"application":"shop","query_id":"q","client_id":"u","user_query":"x","timestamp":"2024-11-21T10:00:00Z"}\n')
+    neither = called("replay", other, *quiet, "--set", "events.format=ubi")
+    assert f"no line of {other} holds" in neither.stderr
+
+
+def test_a_file_of_late_events_holds_events(tmp_path: Path) -> None:
+    old = tmp_path / "old"
+    old.write_text('{"type":"impression","impression_id":"a","user_id":"u","ts":0,"items":["x"]}\n')
+    assert called("replay", write(tmp_path / "good", sent(CLEAN, 200)), old).stderr == ""
+
+
+def test_times_that_seem_to_be_seconds_are_told_of(tmp_path: Path) -> None:
+    path = tmp_path / "events"
+    path.write_text('{"type":"impression","impression_id":"a","user_id":"u","ts":1732183200,"items":["x"]}\n')
+    told = f"the events of {path} are of 1970-01-21 01:09 UTC and before: ts is milliseconds, not seconds"
+    assert called("replay", path, "--quiet").stderr == f"streammetrics: warning: {told}\n"
+
+
+def test_the_looks_at_an_experiment_do_not_depend_on_how_the_file_comes_or_on_commits(tmp_path: Path) -> None:
+    traffic = Traffic(users=600, seed=4, impressions_per_second=6, lists_per_visit=3, list_gap_ms=20_000)
+    path = write(tmp_path / "events.ndjson", sent(traffic, 8_000))
+    _, report, _ = replayed(tmp_path, path)
+    (day, start) = report["history"]  # type: ignore[misc]
+    assert (day["scope"], start["scope"], day["looks"]) == ("day", "start", start["looks"])
+    times = [at for at, _ in start["looks"]["kept"]]
+    assert len(times) > 4
+    assert times == sorted({*times})
+    users = [look[1] for _, look in start["looks"]["kept"]]
+    assert users == sorted(users)
+    assert users[0] < users[-1] <= sum(variant["users"] for variant in report["experiments"][1]["variants"])  # type: ignore[index]
+    often = ["--set", "worker.commit_ms=1", "--set", "worker.commit_users_max=100"]
+    _, again, _ = replayed(tmp_path, "-", stdin=path.read_bytes(), words=often)
+    assert (again["experiments"], again["history"]) == (report["experiments"], report["history"])
+    _, begun, _ = replayed(tmp_path, write(tmp_path / "begun.ndjson", sent(traffic, 6_000)))
+    assert [users_and_scale(each)[1] for each in (report, begun)] == [users_and_scale(begun)[1]] * 2, "frozen at the first look"
+    assert users_and_scale(begun)[0] < users_and_scale(report)[0]
+
+
+def test_looks_are_of_the_life_that_is_shown_of_an_experiment_run_again_under_its_name(tmp_path: Path) -> None:
+    first, again = (Traffic(users=300, seed=4, impressions_per_second=3, start_ms=NOON_MS + days * DAY_MS) for days in (0, 3))
+    words = ["--set", "experiments.idle_days=1"]
+    whole = write(tmp_path / "events.ndjson", [*sent(first), *sent(again)])
+    parts = [write(tmp_path / name, sent(traffic)) for name, traffic in (("first", first), ("again", again))]
+    for files in ([whole], parts):
+        _, report, _ = replayed(tmp_path, *files, words=words)
+        assert [(trail["scope"], min(days_of(trail))) for trail in report["history"]] == [("day", 3), ("start", 3)]  # type: ignore[attr-defined]
+
+
+def test_experiments_that_are_over_leave_their_places_to_later_ones(tmp_path: Path) -> None:
+    def shown(ts: int, *names: str) -> str:
+        arms = dict.fromkeys(names, "control")
+        return json.dumps(
+            {"type": "impression", "impression_id": str(ts), "user_id": f"u{ts}", "ts": ts, "items": ["x"], "experiments": arms}
+        )
+
+    early = [f"early{number}" for number in range(40)]
+    lines = [shown(NOON_MS, *early[:20]), shown(NOON_MS + 1, *early[20:])]
+    lines += [shown(NOON_MS + second * 1_000) for second in range(1, 6_000)]  # as many as are read in several turns
+    lines += [shown(NOON_MS + 3 * DAY_MS + second * 1_000, *(["late"] if second == 0 else [])) for second in range(6_000)]
+    path = tmp_path / "events.ndjson"
+    path.write_text("\n".join(lines))
+    _, report, _ = replayed(tmp_path, path, words=["--set", "experiments.idle_days=1", "--set", "events.experiments_max=20"])
+    assert [(trail["experiment"], trail["scope"]) for trail in report["history"]] == [("late", "day"), ("late", "start")]  # type: ignore[attr-defined]
+
+
+def days_of(trail: dict[str, dict[str, list[tuple[int, object]]]]) -> list[int]:
+    """The UTC days that looks were about, counted from the first."""
+    return [(at - 1) // DAY_MS - NOON_MS // DAY_MS for at, _ in trail["looks"]["kept"]]
+
+
+def users_and_scale(report: dict[str, object]) -> tuple[int, float]:
+    """Of the variant that is compared, since the start."""
+    compared = next(each for each in report["experiments"] if each["scope"] == "start")["variants"][1]  # type: ignore[attr-defined]
+    return compared["users"], compared["measures"][0]["tau"]
+
+
+def test_a_replay_without_experiments_looks_at_none(tmp_path: Path) -> None:
+    path = write(tmp_path / "events.ndjson", sent(CLEAN))
+    _, report, _ = replayed(tmp_path, path, words=["--set", "experiments.enabled=false"])
+    assert (report["experiments"], report["history"]) == ([], [])

@@ -1,0 +1,259 @@
+"""`report` as its user runs it: from a replay's report or a pipe, for people, for programs, and as a page."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from streammetrics.cli.process.signals import SIGNALS
+from streammetrics.connectors.simulated import Regression, Traffic, generate
+from streammetrics.events.model import TS_MAX
+from tests.servers.process import wait_until
+from tests.support.command_line import called, is_asleep, started, streammetrics
+
+JOIN = ["--set", "join.gap_ms=600000", "--set", "join.attribution_ms=600000"]
+SETTINGS = [*JOIN, "--set", "experiments.paging=ndcg@10", "--set", "experiments.patience_ms=0"]
+TRAFFIC = Traffic(users=800, seed=3, impressions_per_second=8, regression=Regression("treatment", 0.7))
+"""Twenty minutes, so that there are looks before the end."""
+START_MS = 1_732_183_200_000
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("report")
+    events, report = folder / "events.ndjson", folder / "report.json"
+    events.write_bytes(b"".join(sent.value + b"\n" for sent in generate(TRAFFIC, 20_000)))
+    done = called("replay", events, "--report", report, "--quiet", *SETTINGS)
+    assert (done.returncode, done.stderr) == (0, "")
+    return report
+
+
+def test_a_product_manager_reads_the_verdict_first_and_then_why(saved: Path) -> None:
+    done = streammetrics("report", saved)
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("ranker · since it began · up to 2024-11-21 10:")
+    assert lines[1].startswith("REGRESSED  treatment: ")
+    assert lines[1].endswith("lower ndcg@10 than control; certain at 95 % however often you look")
+    assert "split of users: as it should be" in done.stdout
+    measures = [line.split()[0] for line in lines if "treatment" in line and "@" in line][1:]
+    assert measures == ["ndcg@10", "mrr@10", "hit_rate@10", "user_hit_rate@10"]
+    assert max(map(len, lines)) <= 140
+
+
+def test_a_character_that_the_encoding_of_the_output_lacks_stops_nothing(saved: Path) -> None:
+    whole, told = (streammetrics("report", saved, environ={"PYTHONIOENCODING": encoding}) for encoding in ("utf-8", "ascii"))
+    assert (told.returncode, told.stderr) == (0, "")
+    assert told.stdout.splitlines()[0] == whole.stdout.splitlines()[0].replace("·", "\\xb7")
+
+
+def test_all_measures_are_told_on_request(saved: Path) -> None:
+    few, every = (called("report", saved, *words).stdout for words in ((), ("--all",)))
+    assert "23 measures more: --all" in few
+    assert "more: --all" not in every
+    assert every.count("@") > 25
+
+
+def test_json_is_what_the_report_holds_of_experiments_and_a_pipe_does_as_well(saved: Path) -> None:
+    whole = json.loads(saved.read_bytes())
+    done = called("report", "-", "--format", "json", stdin=saved.read_bytes())
+    told = json.loads(done.stdout)
+    assert (told["experiments"], told["history"]) != ([], [])
+    assert {each["scope"] for each in told["experiments"]} == {"start", "day"}
+    assert sorted(told["experiments"], key=str) == sorted(whole["experiments"], key=str)
+    assert told["history"] == whole["history"]
+
+
+def test_the_page_is_written_whole_with_the_looks_of_the_replay(saved: Path, tmp_path: Path) -> None:
+    done = called("report", saved, "--html", tmp_path / "page.html")
+    assert done.returncode == 0
+    content = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert content.count("<svg") == 4
+    (band, *_) = [part.split('"')[0] for part in content.split('class="band" points="')[1:]]
+    (start,) = [trail for trail in json.loads(saved.read_bytes())["history"] if trail["scope"] == "start"]
+    known = [at for at, look in start["looks"]["kept"] if any(point[1] == "ndcg" and point[3] is not None for point in look[2])]
+    assert len(known) > 1
+    assert len(band.split()) == 2 * (len(known) + 1)  # and the report itself
+    assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
+
+
+def test_what_cannot_be_read_or_written_is_said(saved: Path, tmp_path: Path) -> None:
+    missing = called("report", tmp_path / "none.json")
+    assert (missing.returncode, missing.stdout) == (2, "")
+    assert "none.json: cannot be read: No such file" in missing.stderr
+    broken = called("report", "-", stdin=b"{")
+    assert (broken.returncode, "standard input is no report, for it is not JSON" in broken.stderr) == (1, True)
+    events = called("report", "-", stdin=b'{"type":"impression"}\n{"type":"feedback"}\n')
+    assert (events.returncode, "give what `replay --report` wrote or /api/report served" in events.stderr) == (1, True)
+    other = called("report", "-", stdin=b'{"windows":[]}')
+    assert (other.returncode, "no report with experiments" in other.stderr) == (1, True)
+    unknown = called("report", saved, "--experiment", "rankr")
+    assert (unknown.returncode, "no experiment 'rankr'" in unknown.stderr) == (1, True)
+    unwritable = called("report", saved, "--html", tmp_path / "no" / "page.html")
+    assert (unwritable.returncode, "--html" in unwritable.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_report_that_is_broken_off_ends_as_every_command_that_fails(number: signal.Signals, tmp_path: Path) -> None:
+    pipe = tmp_path / "report.json"
+    os.mkfifo(pipe)
+    with started("report", pipe, "--html", tmp_path / "page.html") as process, pipe.open("wb"):  # opens when the report is read
+        wait_until(lambda: is_asleep(process), what="the report is waited for")
+        process.send_signal(number)
+        assert process.wait(30) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["report.json"]
+
+
+@pytest.mark.parametrize("before", ["", '{"experiments":'])
+def test_what_is_nested_too_deeply_is_no_report(before: str, tmp_path: Path) -> None:
+    path = tmp_path / "deep.json"
+    path.write_text(before + "[" * 200_000)
+    done = called("report", path)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "streammetrics: deep.json is no report: its JSON is nested too deeply\n"
+
+
+def test_the_page_overwrites_no_report(saved: Path, tmp_path: Path) -> None:
+    before, link = saved.read_bytes(), tmp_path / "link"
+    link.symlink_to(saved)
+    for page in (saved, link):
+        done = called("report", saved, "--html", page)
+        assert (done.returncode, done.stdout, saved.read_bytes()) == (2, "", before)
+        assert f"--html = {page}: is also given as FILE; name another file to write" in done.stderr
+
+
+def test_the_page_is_not_written_to_standard_output(saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = called("report", saved, "--html", "-")
+    assert (done.returncode, done.stdout, list(tmp_path.iterdir())) == (2, "", [])
+    assert "Invalid value for '--html': standard output is for what people read" in " ".join(done.stderr.split())
+
+
+def test_a_store_that_is_away_is_named(tmp_path: Path) -> None:
+    done = called("report", "--set", "redis.url=redis://127.0.0.1:1/0")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "Redis at 127.0.0.1:1" in done.stderr
+
+
+FORGED = "new\u202e %4 yb retteb\u2066\u200f"
+SEEN = "new\ufffd %4 yb retteb\ufffd\ufffd"
+
+
+def lists_of_forgers() -> Iterator[bytes]:
+    for user in range(6):
+        shown = {"type": "impression", "impression_id": f"i{user}", "user_id": f"u{user}", "ts": START_MS, "items": ["a"]}
+        yield json.dumps(shown | {"experiments": {FORGED: ("control", FORGED)[user % 2]}}).encode()
+        yield json.dumps({"type": "feedback", "user_id": f"u{user}", "ts": START_MS + 1, "item_id": "a", "action": "click"}).encode()
+
+
+def test_a_name_that_turns_the_reading_direction_forges_nothing_on_the_terminal(tmp_path: Path) -> None:
+    report = replayed(tmp_path, lists_of_forgers())
+    assert {each["variant"] for each in whole(report)["variants"]} == {"control", FORGED}  # files hold names as they came
+    told = called("report", report, "--all").stdout
+    assert told.startswith(f"{SEEN} · since it began · ")
+    assert f"{SEEN} has 3" in told
+    unknown = called("report", report, "--experiment", "x").stderr
+    assert SEEN in unknown
+    assert not set(told + unknown) & set(FORGED) - set(SEEN)
+
+
+def test_what_a_report_from_elsewhere_says_steers_no_terminal(saved: Path) -> None:
+    steering = "\x1b[2J\u202e"
+    plain = json.loads(saved.read_bytes())
+    for each in plain["experiments"]:
+        each["verdict"]["reason"] += steering
+        for variant in each["variants"]:
+            variant["role"] += steering
+            for measure in variant["measures"]:
+                measure["metric"] += steering
+    done = called("report", "-", "--all", stdin=json.dumps(plain).encode())
+    assert "REGRESSED  treatment: " in done.stdout
+    assert not set(done.stdout) & set(steering[:1] + steering[-1:])
+
+
+def replayed(folder: Path, events: Iterable[bytes], *words: str) -> Path:
+    """The report of a replay of these records."""
+    (folder / "events.ndjson").write_bytes(b"".join(event + b"\n" for event in events))
+    done = called("replay", folder / "events.ndjson", "--report", folder / "report.json", "--quiet", *SETTINGS, *words)
+    assert (done.returncode, done.stderr) == (0, "")
+    return folder / "report.json"
+
+
+def whole(report: Path) -> dict[str, Any]:
+    """What a report says of its one experiment since it began."""
+    (found,) = (each for each in json.loads(report.read_bytes())["experiments"] if each["scope"] == "start")
+    assert isinstance(found, dict)
+    return found
+
+
+@pytest.mark.parametrize(("quality", "word"), [(0.5, "regressed"), (1.0, "inconclusive")])
+def test_interleaved_lists_tell_which_ranker_people_prefer(quality: float, word: str, tmp_path: Path) -> None:
+    variants = ("--variant", "control=0.5", "--variant", f"treatment=0.5:{quality}")
+    size = ("--minutes", "6", "--users", "300", "--rate", "4", "--seed", "3")
+    done = called("simulate", "--out", "-", "--interleaved", *variants, *size)
+    assert done.returncode == 0
+    report = replayed(tmp_path, done.stdout.encode().splitlines())
+    found = whole(report)
+    (preference,) = found["preferences"]
+    assert (preference["team"], preference["against"], preference["verdict"]["word"]) == ("treatment", "control", word)
+    assert (preference["credit_upper"] < 0) is (word == "regressed")
+    (arm,) = found["variants"]
+    assert (arm["variant"], arm["role"], arm["lists"]) == ("interleaved", "interleaved", preference["lists"])
+    told = called("report", report, "--html", tmp_path / "page.html").stdout
+    assert f"{preference['credit']:+.4f}" in told
+    assert "(pages)" not in told
+    assert told.startswith("ranker · since it began · ")
+    assert f"{word.upper()}  {preference['verdict']['reason'][:60]}" in told
+    assert "Interleaved lists" in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def people_with_tastes() -> Iterator[bytes]:
+    """Four lists a user, two of them in the day before the experiment; how often somebody clicks is a matter of the person."""
+    chance = Random(5)
+    turns = [(START_MS + HOUR_MS * (turn - 2) * 6, user) for turn in range(4) for user in range(300)]
+    tastes = [chance.random() ** 2 for _ in range(300)]
+    for ts, user in turns:
+        shown = {"type": "impression", "impression_id": f"{user}-{ts}", "user_id": f"u{user}", "ts": ts, "items": list("abcdef")}
+        if ts >= START_MS:
+            shown["experiments"] = {"ranker": ("control", "treatment")[user % 2]}
+        yield json.dumps(shown).encode()
+        for item in "abcdef":
+            if chance.random() < tastes[user]:
+                click = {"type": "feedback", "user_id": f"u{user}", "ts": ts + 1_000, "item_id": item, "action": "click"}
+                yield json.dumps(click).encode()
+
+
+def test_what_users_did_before_the_experiment_reduces_the_variance(tmp_path: Path) -> None:
+    config = tmp_path / "streammetrics.toml"
+    config.write_text("[experiments.named.ranker]\nstart = 2024-11-21T10:00:00Z\ncuped_days = 7\n")
+    found = whole(replayed(tmp_path, people_with_tastes(), "--config", str(config)))
+    (precision,) = (each for each in found["variants"][1]["measures"] if (each["metric"], each["k"]) == ("precision", 10))
+    reduced = precision["reduced"]
+    assert reduced["users_with_earlier"] == found["variants"][1]["users"] == 150
+    assert reduced["variance_reduction"] > 0.4
+    assert reduced["lift_upper"] - reduced["lift_lower"] < 0.85 * (precision["lift_upper"] - precision["lift_lower"])
+    told = called("report", tmp_path / "report.json", "--html", tmp_path / "page.html", "--all").stdout
+    assert f"{100 * reduced['variance_reduction']:.1f} %" in told
+    assert "CUPED" in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("ts", "words", "told"), [(0, ("--no-flush",), "up to 1969-12-31 "), (TS_MAX, (), "up to 10000-01-01 00:00 UTC")], ids=["first", "last"]
+)
+def test_the_first_and_the_last_time_that_an_event_may_have_are_reported(
+    ts: int, words: tuple[str, ...], told: str, tmp_path: Path
+) -> None:
+    shown = {"type": "impression", "user_id": "u", "items": ["a"], "experiments": {"ranker": "control"}}
+    report = replayed(tmp_path, [json.dumps(shown | {"impression_id": "i", "ts": ts}).encode()], *words)
+    done = called("report", report, "--html", tmp_path / "page.html")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert told in done.stdout
+    assert told in (tmp_path / "page.html").read_text(encoding="utf-8")

@@ -1,0 +1,237 @@
+"""`simulate` into files and standard output: the same words give the same bytes, and every wish is met or refused."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import signal
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from streammetrics.cli.main import main
+from streammetrics.cli.process.signals import SIGNALS
+from streammetrics.cli.simulate_plan import FILE_START_MS, STDOUT, SimulateOptions, plan_of
+from streammetrics.connectors.simulated import Regression, Variant
+from streammetrics.errors import ConfigError
+from streammetrics.events import EventLimits, MalformedEvent, decoder
+from tests.servers.process import wait_until
+from tests.support.command_line import called, started, streammetrics
+
+NOW_MS = 1_800_000_000_000
+TOPICS = ("impressions", "feedback")
+
+
+def simulated(path: Path, *words: str) -> bytes:
+    """What `simulate` writes into a file."""
+    result = CliRunner().invoke(main, ["simulate", "--out", str(path), *words])
+    assert result.exit_code == 0, result.output
+    return path.read_bytes()
+
+
+def events(content: bytes) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in content.splitlines()]
+
+
+def test_the_same_words_give_the_same_bytes_in_every_process(tmp_path: Path) -> None:
+    words = ["--events", "3000", "--seed", "9", "--malformed", "0.02", "--lates", "0.02", "--duplicates", "0.02"]
+    here = simulated(tmp_path / "here", *words)
+    done = streammetrics("simulate", "--out", tmp_path / "there", *words)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert (tmp_path / "there").read_bytes() == here
+    assert simulated(tmp_path / "other", *words, "--seed", "10") != here
+
+
+def test_one_record_is_told_as_one() -> None:
+    assert streammetrics("simulate", "--out", "-", "--events", "1").stderr.startswith("streammetrics: 1 record, 0:00:00 of event time")
+
+
+def test_standard_output_holds_events_alone_and_standard_error_says_what_was_made(tmp_path: Path) -> None:
+    done = streammetrics("simulate", "--out", "-", "--events", "500")
+    assert done.stdout.encode() == simulated(tmp_path / "events", "--events", "500")
+    assert done.stderr.startswith("streammetrics: 500 records, 0:00:")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_two_files_hold_impressions_and_feedback_in_their_order(tmp_path: Path) -> None:
+    shown, done = tmp_path / "shown", tmp_path / "done"
+    result = CliRunner().invoke(main, ["simulate", "--out", str(shown), "--out", str(done), "--minutes", "2"])
+    assert result.exit_code == 0
+    together = events(simulated(tmp_path / "both", "--minutes", "2"))
+    assert events(shown.read_bytes()) == [event for event in together if event["type"] == "impression"] != []
+    assert events(done.read_bytes()) == [event for event in together if event["type"] == "feedback"] != []
+
+
+def test_minutes_bound_the_event_time_and_events_the_records(tmp_path: Path) -> None:
+    times = [event["ts"] for event in events(simulated(tmp_path / "a", "--minutes", "3"))]
+    assert min(times) >= FILE_START_MS
+    assert FILE_START_MS + 170_000 < max(times) < FILE_START_MS + 180_000
+    assert len(events(simulated(tmp_path / "b", "--events", "321"))) == 321
+
+
+def test_faults_are_made_at_the_rates_wished_for(tmp_path: Path) -> None:
+    decode = decoder("native", EventLimits())
+    content = simulated(tmp_path / "a", "--events", "5000", "--malformed", "0.1", "--duplicates", "0.1", "--disorder-ms", "0")
+    malformed = sum(isinstance(event, MalformedEvent) for line in content.split(b"\n")[:-1] for event in decode(line))
+    assert 350 < malformed < 550
+    repeated = sum(count - 1 for line, count in Counter(content.splitlines()).items() if b'"impression_id"' in line)
+    assert repeated > 300
+
+
+def test_shares_qualities_and_a_regression_shape_the_experiment(tmp_path: Path) -> None:
+    words = [
+        "--minutes",
+        "20",
+        "--rate",
+        "10",
+        "--experiment",
+        "color",
+        "--variant",
+        "red=0.3:1.0",
+        "--variant",
+        "blue=0.6",
+        "--regression",
+        "blue:0.3@10m",
+    ]
+    path = tmp_path / "events"
+    found = events(simulated(path, *words))
+    lists = [event for event in found if event["type"] == "impression"]
+    arms = Counter(event.get("experiments", {}).get("color") for event in lists)
+    assert set(arms) == {"red", "blue", None}
+    assert 0.25 < arms["red"] / len(lists) < 0.35
+    halves: dict[tuple[str, bool], Counter[bool]] = {}
+    clicked = {event["impression_id"] for event in found if event["type"] == "feedback" and event["action"] == "click"}
+    for event in lists:
+        key = (event.get("experiments", {}).get("color", ""), event["ts"] >= FILE_START_MS + 600_000)
+        halves.setdefault(key, Counter())[event["impression_id"] in clicked] += 1
+    rates = {key: count[True] / count.total() for key, count in halves.items()}
+    assert rates["blue", True] < 0.8 * rates["blue", False]
+    assert rates["red", True] > 0.8 * rates["red", False]
+
+
+def test_wishes_become_traffic() -> None:
+    wishes = SimulateOptions(out=(STDOUT,), variants=("a=b=0.25:2", "c:d=0.5"), regression="c:d:0.85@10m", rate=7, items=3, seed=8)
+    traffic = plan_of(wishes, TOPICS, NOW_MS).traffic
+    assert traffic.variants == (Variant("a=b", 0.25, 2), Variant("c:d", 0.5, 1))
+    assert traffic.regression == Regression("c:d", 0.85, 600_000)
+    assert (traffic.impressions_per_second, traffic.items_per_list, traffic.seed) == (7, 3, 8)
+
+
+@pytest.mark.parametrize(
+    ("wishes", "start_ms"),
+    [
+        (SimulateOptions(out=(STDOUT,)), FILE_START_MS),
+        (SimulateOptions(out=(STDOUT,), pace="real"), NOW_MS),
+        (SimulateOptions(out=(STDOUT,), start="now"), NOW_MS),
+        (SimulateOptions(out=(STDOUT,), start="1234"), 1234),
+        (SimulateOptions(out=(STDOUT,), start="1970-01-01T01:00:01+01:00"), 1000),
+        (SimulateOptions(kafka=True), NOW_MS),
+        (SimulateOptions(kafka=True, pace="fast", minutes=5), NOW_MS - 300_000),
+    ],
+)
+def test_traffic_begins_where_it_makes_sense(wishes: SimulateOptions, start_ms: int) -> None:
+    assert plan_of(wishes, TOPICS, NOW_MS).traffic.start_ms == start_ms
+
+
+def test_a_burst_into_kafka_ends_now_however_it_is_bounded() -> None:
+    plan = plan_of(SimulateOptions(kafka=True, pace="fast", events=2_000), TOPICS, NOW_MS)
+    assert max(sent.ts for sent in plan.records()) == NOW_MS
+    assert sum(1 for _ in plan.records()) == 2_000
+
+
+def test_one_topic_takes_both_kinds_of_events() -> None:
+    traffic = plan_of(SimulateOptions(kafka=True), ["events"], NOW_MS).traffic
+    assert (traffic.impressions_topic, traffic.feedback_topic) == ("events", "events")
+
+
+@pytest.mark.parametrize(
+    ("wishes", "keys"),
+    [
+        (SimulateOptions(), ["--out"]),
+        (SimulateOptions(out=(Path("a"), Path("b"), Path("c"))), ["--out"]),
+        (SimulateOptions(out=(Path("a"), Path("./a"))), ["--out"]),
+        (SimulateOptions(out=(Path("a"),), kafka=True), ["--kafka"]),
+        (SimulateOptions(kafka=True, pace="fast"), ["--pace"]),
+        (
+            SimulateOptions(out=(STDOUT,), variants=("a", "b=x"), regression="a:b", start="yesterday"),
+            ["--variant", "--variant", "--regression", "--start"],
+        ),
+        (SimulateOptions(out=(STDOUT,), start="2024-11-21T10:00:00"), ["--start"]),
+        (SimulateOptions(out=(STDOUT,), start="9" * 5_000), ["--start"]),
+        (SimulateOptions(out=(STDOUT,), start="999999999999999"), ["--start"]),
+        (SimulateOptions(out=(STDOUT,), start="\u0661\u0662"), ["--start"]),
+        (SimulateOptions(out=(STDOUT,), variants=("a=0.9", "b=0.9")), ["--variant"]),
+        (SimulateOptions(out=(STDOUT,), variants=("a.b=-1", "c=0.5:0")), ["--variant a.b.share", "--variant c.quality"]),
+        (SimulateOptions(out=(STDOUT,), regression="nobody:0.5"), ["--regression variant"]),
+        (SimulateOptions(out=(STDOUT,), experiment="", interleaved=True), ["--experiment"]),
+        (SimulateOptions(out=(STDOUT,), variants=("a=1",), interleaved=True), ["--interleaved"]),
+        (
+            SimulateOptions(out=(STDOUT,), users=0, rate=1e12, items=10_000_000, disorder_ms=-1, late_ms=-1, seed=-1),
+            ["--users", "--seed", "--rate", "--items", "--disorder-ms", "--late-ms"],
+        ),
+        (
+            SimulateOptions(out=(STDOUT,), duplicates=2, lates=2, malformed=2, without_id=2),
+            ["--without-id", "--duplicates", "--lates", "--malformed"],
+        ),
+    ],
+)
+def test_wishes_that_cannot_be_met_are_told_all_at_once(wishes: SimulateOptions, keys: list[str]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        plan_of(wishes, TOPICS, NOW_MS)
+    assert [problem.key for problem in caught.value.problems] == keys
+
+
+def test_more_topics_than_two_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"one topic, or to two"):
+        plan_of(SimulateOptions(kafka=True), ["a", "b", "c"], NOW_MS)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_an_interrupted_simulation_leaves_no_file(number: signal.Signals, tmp_path: Path) -> None:
+    path = tmp_path / "events"
+    process = started("simulate", "--out", path, "--minutes", "100000")
+    wait_until(lambda: any(tmp_path.iterdir()), what="it writes")
+    assert not path.exists()
+    process.send_signal(number)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert "interrupted" in said
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_in_real_time_records_come_as_they_happen_until_ctrl_c() -> None:
+    with started("simulate", "--out", "-", "--pace", "real", "--rate", "500") as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        lines = [json.loads(process.stdout.readline()) for _ in range(20)]
+        process.send_signal(signal.SIGINT)
+        rest, said = process.stdout.read(), process.stderr.read()  # `communicate` would pass over lines that wait behind the twentieth
+    assert process.returncode == 0
+    count = len(lines) + len(rest.splitlines())
+    assert said.startswith(f"streammetrics: {count} records")
+    assert count < 5_000, "as fast as possible there would be tens of thousands"
+
+
+def test_a_file_that_cannot_be_written_is_named() -> None:
+    done = called("simulate", "--out", "/no/such/folder/events", "--events", "1")
+    assert done.returncode == 2
+    assert "--out = /no/such/folder/events: cannot be written" in done.stderr
+
+
+def test_a_file_named_gz_is_gzipped_and_equal_events_are_equal_bytes(tmp_path: Path) -> None:
+    plain = simulated(tmp_path / "events", "--events", "2000")
+    packed = simulated(tmp_path / "events.gz", "--events", "2000")
+    assert gzip.decompress(packed) == plain
+    assert packed == simulated(tmp_path / "again.ndjson.gz", "--events", "2000")
+    assert called("replay", tmp_path / "events.gz").stdout == called("replay", tmp_path / "events").stdout
+
+
+def test_simulated_events_replay_without_a_complaint(tmp_path: Path) -> None:
+    simulated(tmp_path / "events", "--events", "2000")
+    done = called("replay", tmp_path / "events")
+    assert done.returncode == 0
+    assert "events    2,000" in done.stdout
+    assert "refused" not in done.stdout

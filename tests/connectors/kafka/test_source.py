@@ -1,0 +1,47 @@
+"""What the Kafka source does while its client cannot be built: the rest is tested against a real broker."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from structlog.testing import capture_logs
+
+from streammetrics.connectors.base import PollResult
+from streammetrics.connectors.kafka import source as kafka_source
+from streammetrics.connectors.kafka.client import KafkaConnection
+from streammetrics.connectors.kafka.source import REBUILDS_WITHOUT_RECORD_MAX, KafkaSource
+from streammetrics.connectors.kafka.topics import Topic
+from streammetrics.errors import SourceError
+
+
+class Clientless(KafkaSource):
+    """A source whose client never starts, as behind a load balancer that accepts connections for a broker that is dead."""
+
+    tries = -1
+
+    def _build(self) -> None:
+        self.tries += 1
+        if self.tries:
+            raise SourceError(f"the Kafka consumer cannot be started, try {self.tries}")
+
+
+@contextmanager
+def clientless(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clientless]:
+    monkeypatch.setattr(kafka_source, "require_copartitioned", lambda _: {"shown": Topic("shown", "", 1)})
+    with socket.create_server(("127.0.0.1", 0)) as accepting:
+        source = Clientless(KafkaConnection(bootstrap_servers=(f"127.0.0.1:{accepting.getsockname()[1]}",), topics=("shown",)))
+        yield source
+        source.close()
+
+
+def test_brokers_that_accept_connections_and_answer_nothing_are_an_outage_however_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    with clientless(monkeypatch) as source, capture_logs() as lines:
+        for tries in range(1, 3 * REBUILDS_WITHOUT_RECORD_MAX):
+            assert source.poll(0.01) == PollResult({}, frozenset(), frozenset())
+            assert source.tries == tries
+        assert not source.health.reachable
+        assert [line["event"] for line in lines] == ["the Kafka client could not be built anew, trying again"]
+        assert source.health.last_error == f"the Kafka consumer cannot be started, try {tries}"

@@ -1,0 +1,47 @@
+"""What the package imports is what it declares: whoever installs it gets all of it, in versions that were asked for."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import streammetrics
+from tests.support.paths import ROOT
+
+DECLARED = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+
+
+def normal(name: str) -> str:
+    """The name of a distribution as registries compare it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def imported() -> set[str]:
+    """The distributions whose modules are imported by name, anywhere in the package."""
+    modules: set[str] = set()
+    for file in Path(streammetrics.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                modules |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                modules.add(node.module.partition(".")[0])
+    distributions = packages_distributions()
+    return {normal(distributions[name][0]) for name in modules - {*sys.stdlib_module_names, "_typeshed", "streammetrics"}}
+
+
+def test_what_is_imported_is_declared_and_nothing_else_is() -> None:
+    assert {normal(re.split(r"[\[<>=~!]", one)[0]) for one in DECLARED} == imported()
+
+
+def test_every_dependency_has_a_least_version() -> None:
+    assert [one for one in DECLARED if ">=" not in one] == []
+
+
+def test_every_dependency_is_explained_to_who_contributes() -> None:
+    told = (ROOT / ".github" / "CONTRIBUTING.md").read_text()
+    rows = {name.strip() for line in told.splitlines() if line.startswith("| ") for name in line.split("|")[1].split(",")}
+    assert {re.split(r"[\[<>=~!]", one)[0] for one in DECLARED} <= rows

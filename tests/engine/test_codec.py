@@ -1,0 +1,98 @@
+"""What is stored is read back as it was, and what another version wrote is refused with the way out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streammetrics.engine.codec import (
+    VERSION,
+    decode_control,
+    decode_pane,
+    decode_reach,
+    decode_scales,
+    decode_scope,
+    decode_totals,
+    decode_user,
+    encode_pane,
+    encode_user,
+)
+from streammetrics.errors import StateError
+from streammetrics.sessions.session import JoinRules, hits_of
+from streammetrics.sessions.user import User
+from streammetrics.windows.panes import Group
+from tests.engine.test_engine import machine_for
+from tests.support.strategies import Case, batches, cases
+
+
+def facts_of(user: User) -> list[object]:
+    return [
+        (
+            session.first,
+            session.last,
+            session.size,
+            {identity: (shown.facts, dict(hits_of(shown.hits or ()))) for identity, shown in session.lists.items()},
+            session.feedback,
+            session.parts,
+            session.orphans,
+            session.idless_last,
+        )
+        for session in user.sessions
+    ]
+
+
+@given(st.data(), cases())
+def test_a_user_is_read_back_with_the_same_hits_and_the_same_memory_whenever_stored(data: st.DataObject, case: Case) -> None:
+    machine = machine_for(case)
+    for batch in data.draw(batches(case.steps)):
+        machine.take(batch)
+        for user in machine.state.users.values():
+            for session in user.sessions:
+                session.rejoin(case.settings.attribution_ms, [])
+            assert facts_of(decode_user(encode_user(user), machine.engine.rules.join)) == facts_of(user)
+
+
+def test_tallies_beyond_64_bits_are_read_back_whole() -> None:
+    pane = {Group("e", "v", "s", "x"): [1, -(1 << 90), 1 << 70]}
+    assert decode_pane(encode_pane(pane)) == pane
+
+
+NEWER = VERSION + 1
+
+
+DECODERS: dict[str, Callable[[bytes], object]] = {
+    "a user's sessions": lambda stored: decode_user(stored, JoinRules()),
+    "a user's totals": decode_totals,
+    "a pane's reach": decode_reach,
+    "a pane": decode_pane,
+    "an experiment": decode_scope,
+    "an experiment's scales": decode_scales,
+    "a task's control record": decode_control,
+}
+ENCODERS = {"a user's sessions": msgspec.msgpack, "a user's totals": msgspec.msgpack, "a pane's reach": msgspec.msgpack}
+
+
+@pytest.mark.parametrize("what", DECODERS)
+@pytest.mark.parametrize("rest", [[], ["another shape"], [{}] * 30], ids=["shorter", "other", "longer"])
+def test_what_another_version_wrote_is_refused_whatever_its_shape_and_the_way_out_is_named(what: str, rest: list[object]) -> None:
+    stored = ENCODERS.get(what, msgspec.json).encode((NEWER, *rest))
+    with pytest.raises(StateError, match=rf"{what} in the store has version {NEWER}.*run the version that wrote it.*redis\.namespace"):
+        DECODERS[what](stored)
+
+
+@pytest.mark.parametrize("what", DECODERS)
+def test_what_this_version_would_not_have_written_is_refused_as_unreadable(what: str) -> None:
+    stored = ENCODERS.get(what, msgspec.json).encode((VERSION, "another shape"))
+    with pytest.raises(StateError, match=rf"{what} in the store cannot be read"):
+        DECODERS[what](stored)
+
+
+@pytest.mark.parametrize("what", DECODERS)
+@pytest.mark.parametrize("stored", [b"", b"\xff", b"not it", b"[]", b"{}", b'["3"]', b'"3"', b"\x80", b"\x90", b"\xa13"])
+def test_bytes_that_are_no_state_are_refused(what: str, stored: bytes) -> None:
+    with pytest.raises(StateError, match="cannot be read"):
+        DECODERS[what](stored)

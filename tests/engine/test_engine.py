@@ -1,0 +1,314 @@
+"""The engine against brute force: the same stored integers, whatever the order of arrival, the batches and the crashes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streammetrics.errors import StateError
+from streammetrics.events.model import Feedback, Impression
+from streammetrics.metrics import Scorer
+from streammetrics.sessions.user import User
+from tests.oracle import Arrival, Result, Settings, Tally, judge
+from tests.support.machine import Machine, counts_of, engine_of
+from tests.support.strategies import Case, batches, cases, interleavings, tiny_session_cases
+
+
+def scores_of(scorer: Scorer):
+    """The product's one-list path as the oracle's scorer; ratios are counted by the oracle itself."""
+
+    def score(grades: Sequence[float]) -> dict[str, int]:
+        row = scorer.score_list(grades)
+        return {str(column.metric): value for column, value in zip(scorer.columns, row, strict=True) if column.kind == "sum"}
+
+    return score
+
+
+def expected(case: Case, machine: Machine, *, flush: bool) -> Result:
+    return judge(case.steps, case.settings, scores_of(machine.engine.layout.scorer), flush=flush)
+
+
+def row_of(tally: Tally, machine: Machine) -> list[int]:
+    layout = machine.engine.layout
+    row = [tally.lists, tally.lists_with_feedback]
+    for column in layout.scorer.columns:
+        name = str(column.metric)
+        row.append({"sum": tally.sums, "hits": tally.hits, "places": tally.places}[column.kind][name])
+    row.extend(tally.places_with_feedback[str(layout.scorer.columns[index].metric)] for index in layout.place_columns)
+    return row
+
+
+def grades_text(case: Case) -> str:
+    return ", ".join(
+        f"{rule.action}={rule.grade}" if rule.at_least is None else f"{rule.action}>={rule.at_least}={rule.grade}"
+        for rule in case.settings.rules
+    )
+
+
+def machine_for(case: Case) -> Machine:
+    return Machine(engine_of(case.settings, grades_text(case)), case.settings)
+
+
+def assert_equals_brute_force(machine: Machine, case: Case, *, flush: bool) -> None:
+    result = expected(case, machine, flush=flush)
+    assert counts_of(machine) == result.counters
+    assert machine.tallies() == {key: row_of(tally, machine) for key, tally in result.panes.items()}
+    assert_windows_equal(machine, result)
+
+
+def assert_windows_equal(machine: Machine, result: Result) -> None:
+    for window in machine.report().windows:
+        wanted = result.windows[window.window_ms, window.view]
+        assert window.end_ms == wanted.end_ms
+        assert window.complete
+        assert {
+            (group.group.experiment, group.group.variant, tuple(group.group.segments.items())): group.lists for group in window.groups
+        } == {tuple(group): tally.lists for group, tally in wanted.groups.items()}
+
+
+@given(cases(), st.booleans())
+def test_one_batch_equals_brute_force(case: Case, flush: bool) -> None:
+    machine = machine_for(case)
+    machine.take(case.steps)
+    machine.finish(flush)
+    assert_equals_brute_force(machine, case, flush=flush)
+
+
+@given(st.data(), cases(), st.booleans())
+def test_any_batches_and_commits_equal_brute_force(data: st.DataObject, case: Case, flush: bool) -> None:
+    machine = machine_for(case)
+    for batch in data.draw(batches(case.steps)):
+        machine.take(batch)
+        if data.draw(st.booleans()):
+            machine.commit()
+    machine.finish(flush)
+    assert_equals_brute_force(machine, case, flush=flush)
+
+
+@given(st.data(), cases())
+def test_any_crash_between_commits_equals_brute_force(data: st.DataObject, case: Case) -> None:
+    machine = machine_for(case)
+    machine.live_through(case.steps, data)
+    machine.finish(flush=True)
+    assert_equals_brute_force(machine, case, flush=True)
+
+
+@given(st.data(), cases(without=("ticks",)))
+def test_the_interleaving_of_inputs_does_not_matter(data: st.DataObject, case: Case) -> None:
+    other = data.draw(interleavings(case))
+    one, two = machine_for(case), machine_for(other)
+    for machine, steps in ((one, case.steps), (two, other.steps)):
+        machine.take(steps)
+        machine.finish(flush=True)
+    assert one.tallies() == two.tallies()
+    assert counts_of(one) == counts_of(two)
+
+
+@given(st.data(), tiny_session_cases())
+def test_sealed_sessions_equal_brute_force_in_any_batches(data: st.DataObject, case: Case) -> None:
+    machine = machine_for(case)
+    for batch in data.draw(batches(case.steps)):
+        machine.take(batch)
+        if data.draw(st.booleans()):
+            machine.commit()
+    machine.finish(flush=True)
+    assert_equals_brute_force(machine, case, flush=True)
+
+
+@given(st.data(), cases())
+def test_a_final_pane_never_changes_and_panes_become_final_in_order(data: st.DataObject, case: Case) -> None:
+    machine = machine_for(case)
+    for batch in data.draw(batches(case.steps)):
+        machine.take(batch)
+        machine.commit()
+    machine.finish(flush=True)
+    starts = [final.start_ms for final in machine.finals]
+    assert starts == sorted(set(starts))
+    result = expected(case, machine, flush=True)
+    assert {start for start, _ in result.panes} == set(starts)
+    for final in machine.finals:
+        stored = machine.aggregator.pane(final.start_ms) if machine.report() else {}
+        assert final.pane == stored
+
+
+@given(cases())
+def test_nothing_of_a_user_stays_once_all_is_closed(case: Case) -> None:
+    machine = machine_for(case)
+    machine.take(case.steps)
+    machine.finish(flush=True)
+    report = machine.report()
+    assert (report.users_open, report.sessions_open) == (0, 0)
+    assert machine.state.users == {}
+
+
+ONE_INPUT = Settings(inputs=("events",), gap_ms=7, lateness_ms=0, attribution_ms=5, pane_ms=1, windows_ms=(1,))
+
+
+def arrivals(*events: Impression | Feedback) -> tuple[Arrival, ...]:
+    return tuple(Arrival("events", event) for event in events)
+
+
+OLDER = Impression("a", "u", 0, ("i",))
+CLICK = Feedback("u", 4, "i", "click")
+BEYOND = Feedback("u", 6, "j", "click")
+TAKES_AWAY = (OLDER, Impression("b", "u", 3, ("j",), positions=(0,)), CLICK, BEYOND, Impression("b", "u", 8, ("i",), positions=(1,)))
+GIVES_BACK = (OLDER, Impression("b", "u", 3, ("i",), positions=(0,)), CLICK, BEYOND, Impression("b", "u", 8, ("j",)))
+
+
+TOO_LONG = (*GIVES_BACK[:-1], Impression("b", "u", 8, ("j", "k"), positions=(1, 2)))
+
+
+@pytest.mark.parametrize(
+    "events", [TAKES_AWAY, GIVES_BACK, TOO_LONG], ids=["takes feedback away", "gives feedback back", "is one too long with it"]
+)
+def test_a_late_part_of_one_list_cannot_change_another_that_is_final(events: tuple[Impression | Feedback, ...]) -> None:
+    case = Case(replace(ONE_INPUT, items_max=2), arrivals(*events))
+    machine = machine_for(case)
+    for step in case.steps:
+        machine.take([step])
+        machine.commit()
+    machine.finish(flush=True)
+    assert_equals_brute_force(machine, case, flush=True)
+
+
+@given(
+    st.data(),
+    cases(),
+    st.fixed_dictionaries(
+        {
+            "lists_open_max": st.sampled_from([1, 2, 1_000]),
+            "groups_max": st.sampled_from([1, 4, 1_000]),
+            "retention_ms": st.sampled_from([1, 30]),
+        }
+    ),
+)
+def test_where_batches_are_cut_and_what_crashes_does_not_matter_at_tight_limits(
+    data: st.DataObject, case: Case, limits: dict[str, int]
+) -> None:
+    """At these limits the order of arrival decides what is one too many, but never how the same arrivals were taken."""
+    engine = engine_of(case.settings, grades_text(case), **limits)
+    whole, cut = Machine(engine, case.settings), Machine(engine, case.settings)
+    whole.take(case.steps)
+    while cut.position < len(case.steps):
+        cut.take(case.steps[cut.position : cut.position + data.draw(st.integers(1, 8))])
+        if data.draw(st.booleans()):
+            cut.commit()
+            cut.open()
+    for machine in (whole, cut):
+        machine.finish(flush=True)
+    assert counts_of(cut) == counts_of(whole)
+    assert [final.pane for final in cut.finals] == [final.pane for final in whole.finals]
+    assert cut.state.totals == whole.state.totals
+
+
+def test_a_list_whose_session_is_over_takes_no_room_wherever_batches_are_cut() -> None:
+    steps = arrivals(OLDER, Impression("clock", "v", 20, ()), Impression("b", "u", 20, ("i",)))
+    for batch in (1, 3):
+        machine = Machine(engine_of(ONE_INPUT, lists_open_max=1), ONE_INPUT)
+        for start in range(0, 3, batch):
+            machine.take(steps[start : start + batch])
+        machine.finish(flush=True)
+        assert counts_of(machine) == {("events", "events"): 3}
+
+
+@pytest.mark.parametrize(("clock", "final"), [(5, []), (6, [0])])
+def test_a_pane_that_ends_just_where_all_is_final_is_handed_over_at_once(clock: int, final: list[int]) -> None:
+    machine = Machine(engine_of(ONE_INPUT), ONE_INPUT)
+    machine.take(arrivals(OLDER, Impression("clock", "v", clock, ())))
+    machine.commit()
+    assert [pane.start_ms for pane in machine.finals] == final
+
+
+def test_a_pane_that_is_not_final_stays_though_panes_are_kept_for_less() -> None:
+    machine = Machine(engine_of(ONE_INPUT, retention_ms=1), ONE_INPUT)
+    for event in (OLDER, Impression("clock", "v", 5, ())):
+        machine.take(arrivals(event))
+        machine.commit()
+    machine.open()
+    machine.finish(flush=True)
+    assert [pane.start_ms for pane in machine.finals] == [0, 5]
+
+
+def test_what_a_group_left_behind_does_not_count_when_it_comes_back() -> None:
+    settings = replace(ONE_INPUT, pane_ms=4, windows_ms=(4,))
+    machine = Machine(engine_of(settings, groups_max=3, retention_ms=1), settings)
+    shown = [("a", 0), ("c", 0), ("b", 4), ("a", 4)]
+    machine.take(arrivals(*(Impression(f"{arm}{ts}", arm, ts, ("i",), (("ranker", arm),)) for arm, ts in shown)))
+    machine.finish(flush=True)
+    assert {group: tally[0] for group, tally in machine.state.totals.items()} == {("", ""): 2, ("ranker", "a"): 1, ("ranker", "b"): 1}
+
+
+def test_a_group_whose_first_list_comes_late_has_it_in_its_totals() -> None:
+    settings = replace(ONE_INPUT, pane_ms=4, windows_ms=(4,), lateness_ms=20)
+    machine = Machine(engine_of(settings), settings)
+    shown = [("a", 100), ("b", 100 - settings.out_of_orderness_ms - settings.lateness_ms)]
+    machine.take(arrivals(*(Impression(f"{arm}{ts}", arm, ts, ("i",), (("ranker", arm),)) for arm, ts in shown)))
+    machine.finish(flush=True)
+    assert {group: tally[0] for group, tally in machine.state.totals.items()} == {("", ""): 2, ("ranker", "a"): 1, ("ranker", "b"): 1}
+
+
+def test_a_user_is_let_go_only_once_he_is_saved() -> None:
+    machine = Machine(engine_of(ONE_INPUT), ONE_INPUT)
+    machine.take(arrivals(OLDER))
+    machine.engine.drop(machine.state, ["u"])
+    machine.engine.forget(machine.state, 0)
+    assert [*machine.state.users] == ["u"]
+    machine.prepare()
+    machine.engine.drop(machine.state, ["u"])
+    assert [*machine.state.users] == []
+
+
+def test_who_was_saved_again_stays_longer_than_who_was_not() -> None:
+    machine = Machine(engine_of(ONE_INPUT), ONE_INPUT)
+    engine, state = machine.engine, machine.state
+
+    def save(*users: str) -> None:
+        for number, user in enumerate(users):
+            state.users.setdefault(user, User()).session_at(number, machine.engine.rules.join, [])
+            state.dirty[user] = state.users[user]
+        engine.save(state)
+
+    save(*"abcdef")
+    engine.forget(state, 5)  # all were saved just now: the first four get their second chance
+    assert "".join(state.users) == "efabcd"
+    save("b")
+    engine.forget(state, 4)  # e and f get theirs; a and c were not saved since
+    assert "".join(state.users) == "defb"
+    save("d", "e", "f")
+    state.dirty["b"] = state.users["b"]
+    engine.forget(state, 0)
+    assert "".join(state.users) == "b"
+
+
+@given(st.lists(st.sets(st.integers(0, 30), max_size=8), max_size=60), st.integers(0, 12))
+def test_never_more_than_a_third_more_users_are_left_than_may_stay(saves: list[set[int]], users_max: int) -> None:
+    machine = Machine(engine_of(ONE_INPUT), ONE_INPUT)
+    for users in saves:
+        for user in map(str, users):
+            machine.state.users.setdefault(user, User()).session_at(0, machine.engine.rules.join, [])
+            machine.state.dirty[user] = machine.state.users[user]
+        machine.engine.save(machine.state)
+        machine.engine.forget(machine.state, users_max)
+        assert 3 * len(machine.state.users) <= 4 * users_max
+
+
+def test_state_of_other_topics_is_refused_though_they_are_as_many() -> None:
+    machine, other = Machine(engine_of(ONE_INPUT), ONE_INPUT), replace(ONE_INPUT, inputs=("others",))
+    machine.commit()
+    with pytest.raises(StateError, match="state of other rules") as refused:
+        Machine(engine_of(other), other, machine.store)
+    assert refused.value.message.endswith(f"\n  stored: topics={list(ONE_INPUT.inputs)}\n  now:    topics=['others']")
+
+
+def test_the_totals_of_a_group_go_with_it() -> None:
+    machine = Machine(engine_of(ONE_INPUT, groups_max=2, retention_ms=1), ONE_INPUT)
+    found = []
+    for arm, ts in (("a", 0), ("a", 10), ("b", 20), ("b", 30)):
+        machine.take(arrivals(Impression(f"x{ts}", "u", ts, ("i",), (("ranker", arm),))))
+        machine.commit()
+        found.append([*machine.state.totals])
+    assert found == [[], [("", ""), ("ranker", "a")], [], [("", ""), ("ranker", "b")]]

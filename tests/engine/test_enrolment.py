@@ -1,0 +1,543 @@
+"""What users add to experiments, against brute force: the same whole numbers, whatever the order, the batches and the crashes."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import astuple
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streammetrics.connectors.clock import SystemClock
+from streammetrics.engine.engine import Engine
+from streammetrics.engine.experiment_runs import WHOLE, CovariatePeriod, ExperimentRules, Span
+from streammetrics.engine.user_totals import TEAM_PAIRS_MAX
+from streammetrics.events.model import Feedback, Impression
+from streammetrics.events.outcomes import UNMATCHED
+from streammetrics.experiments import ExperimentReport, Policy
+from streammetrics.metrics import Scorer, Spec
+from streammetrics.metrics.units import TOTAL_MAX
+from streammetrics.reports.builder import ExperimentView, ReportBuilder
+from streammetrics.reports.report import Report
+from streammetrics.runtime.publisher import Publisher
+from streammetrics.runtime.status import ProcessStatus
+from streammetrics.windows.panes import WindowRules
+from tests.engine.test_engine import grades_text, scores_of
+from tests.oracle import Arrival, Settings, Step, judge
+from tests.oracle.experiments import Scope, Sums, Times, experiments
+from tests.support.machine import Machine, engine_of
+from tests.support.store_contract import ALL_DUE
+from tests.support.strategies import START_MS, USERS, Case, batches, cases, interleavings, settings, tiny_session_cases
+
+FOR_EVER_MS = 1 << 50
+DUE_MAX = st.sampled_from((1, 1_000))
+
+
+def machine_for(case: Case, rules: ExperimentRules, due_max: int = 1_000, **limits: int) -> Machine:
+    return Machine(engine_of(case.settings, grades_text(case), experiments=rules, **limits), case.settings, due_max=due_max)
+
+
+def found(machine: Machine) -> dict[tuple[str, int | None], Scope]:
+    machine.report()
+    return scopes_of(machine.builder, machine.engine, 1)
+
+
+def scopes_of(builder: ReportBuilder, engine: Engine, tasks: int) -> dict[tuple[str, int | None], Scope]:
+    """What is stored of every experiment, as the oracle says it."""
+    assert engine.users is not None
+    scopes: dict[tuple[str, int | None], Scope] = {}
+    for (name, day), kept in builder.stored(tasks).items():
+        sums: dict[tuple[str, str], Sums] = {}
+        covariates: dict[tuple[str, str], tuple[int, ...]] = {}
+        for variant, moments in kept.moments.items():
+            wide = engine.users.measures.with_covariates
+            measures = wide if len(moments) == wide.moments_width else wide.plain
+            for measure in measures:
+                if measures.covariates and any(more := [moments[place] for place in astuple(measures.covariate_places(measure))]):
+                    covariates[variant, str(measure)] = tuple(more)
+                at = measures.places(measure)
+                row = (moments[at.users], moments[at.y], moments[at.d], moments[at.yy], moments[at.dd], moments[at.yd])
+                if any(row):
+                    sums[variant, str(measure)] = row
+        credits = {pair: tuple(moments) for pair, moments in kept.credits.items() if any(moments)}
+        scope = Scope(sums, covariates, credits, dict(kept.first_exposures), kept.multi_exposed_users)
+        scopes[name, None if day == WHOLE else day] = scope
+    return scopes
+
+
+def expected(case: Case, machine: Machine, rules: ExperimentRules, *, flush: bool) -> dict[tuple[str, int | None], Scope]:
+    score = scores_of(machine.engine.layout.scorer)
+    result, before = (judge(case.steps, case.settings, score, flush=end).tasks[0] for end in (flush, False))
+    times = {
+        name: Times(
+            float("-inf") if span.start_ms is None else span.start_ms,
+            float("inf") if span.end_ms is None else span.end_ms,
+            next(((each.from_ms, each.start_ms) for each in rules.earlier if each.experiment == name), None),
+        )
+        for name in (*rules.spans, *(each.experiment for each in rules.earlier))
+        for span in [rules.span(name)]
+    }
+    return experiments(
+        case.steps,
+        result,
+        case.settings,
+        score,
+        idle_ms=rules.idle_ms,
+        patience_ms=rules.patience_ms,
+        times=times,
+        flush=flush,
+        w_ms=before.w_ms,
+    )
+
+
+IDLE, PATIENCE = st.sampled_from((FOR_EVER_MS, 20, 3)), st.sampled_from((0, 4, 12))
+RULES = st.builds(ExperimentRules, idle_ms=IDLE, patience_ms=PATIENCE)
+
+
+@given(cases(), RULES, st.booleans())
+def test_one_batch_equals_brute_force(case: Case, rules: ExperimentRules, flush: bool) -> None:
+    machine = machine_for(case, rules)
+    machine.take(case.steps)
+    machine.finish(flush)
+    assert found(machine) == expected(case, machine, rules, flush=flush)
+
+
+@given(st.data(), cases(), RULES, DUE_MAX, st.booleans())
+def test_any_batches_commits_and_crashes_equal_brute_force(
+    data: st.DataObject, case: Case, rules: ExperimentRules, due_max: int, flush: bool
+) -> None:
+    machine = machine_for(case, rules, due_max)
+    machine.live_through(case.steps, data)
+    machine.finish(flush)
+    assert found(machine) == expected(case, machine, rules, flush=flush)
+    counted: Counter[str] = Counter()
+    for (reason, _), count in machine.state.counts.items():
+        counted[reason] += count
+    joined = [counted["matched"], sum(counted[reason] for reason in UNMATCHED)]
+    assert [sum(of_day[place] for of_day in machine.state.joined.values()) for place in (0, 1)] == joined
+
+
+def test_a_fragment_keeps_its_experiment_alive_though_its_list_turns_out_to_have_too_many_items() -> None:
+    under = Settings(inputs=("events",), gap_ms=0, lateness_ms=2, attribution_ms=5, pane_ms=4, windows_ms=(4,), items_max=2)
+    arms = (("ranker", "control"),)
+    steps = (
+        Arrival("events", Impression("x", "u", 0, (), arms)),
+        Arrival("events", Impression("x", "u", 2, ("a", "b", "c"), arms, positions=(0, 1, 2))),
+        Arrival("events", Feedback("u", 6, "a", "click")),
+    )
+    case, rules = Case(under, steps), ExperimentRules(idle_ms=3, patience_ms=0)
+    machine = machine_for(case, rules)
+    machine.take(steps)
+    machine.finish(flush=False)
+    assert found(machine) == expected(case, machine, rules, flush=False)
+    assert found(machine)["ranker", None].first_exposures == {"control": 1}
+
+
+@given(st.data(), cases(without=("ticks",)), RULES)
+def test_the_interleaving_of_inputs_does_not_matter(data: st.DataObject, case: Case, rules: ExperimentRules) -> None:
+    other = data.draw(interleavings(case))
+    one, two = machine_for(case, rules), machine_for(other, rules)
+    for machine, steps in ((one, case.steps), (two, other.steps)):
+        machine.take(steps)
+        machine.finish(flush=True)
+    assert found(one) == found(two)
+
+
+@given(st.data(), tiny_session_cases(), RULES)
+def test_sealed_sessions_equal_brute_force_in_any_batches(data: st.DataObject, case: Case, rules: ExperimentRules) -> None:
+    machine = machine_for(case, rules)
+    for batch in data.draw(batches(case.steps)):
+        machine.take(batch)
+        if data.draw(st.booleans()):
+            machine.commit()
+    machine.finish(flush=True)
+    assert found(machine) == expected(case, machine, rules, flush=True)
+
+
+@given(cases(), RULES)
+def test_after_a_flush_nothing_of_a_user_stays(case: Case, rules: ExperimentRules) -> None:
+    machine = machine_for(case, rules)
+    for step in case.steps:
+        machine.take([step])
+        machine.commit()
+    machine.finish(flush=True)
+    loaded = machine.store.load(0, ("u", "v"), ALL_DUE, ("u", "v"))
+    assert (loaded.users, loaded.due, loaded.totals) == ({}, [], {})
+    assert machine.state.users == {}
+
+
+SPANS = st.dictionaries(
+    st.sampled_from(("ranker", "layout")),
+    st.builds(Span, st.sampled_from((None, 5, 1_732_183_200_007)), st.sampled_from((None, 12, 1_732_183_200_016))),
+)
+
+
+@given(st.data(), cases(), SPANS, DUE_MAX)
+def test_only_lists_of_the_time_that_is_set_count(data: st.DataObject, case: Case, spans: dict[str, Span], due_max: int) -> None:
+    rules = ExperimentRules(idle_ms=FOR_EVER_MS, spans=spans)
+    machine = machine_for(case, rules, due_max)
+    for batch in data.draw(batches(case.steps)):
+        machine.take(batch)
+        if data.draw(st.booleans()):
+            machine.commit()
+    machine.finish(flush=False)
+    assert found(machine) == expected(case, machine, rules, flush=False)
+
+
+@st.composite
+def trials(draw: st.DrawFn) -> tuple[Case, ExperimentRules]:
+    """An experiment that begins in the midst of a case and has covariates; users come again and again, and at the end all is final."""
+    chosen = draw(settings())
+    turn = st.tuples(st.sampled_from(USERS), st.sampled_from((1, 9, 0, 3)), st.sampled_from(("AB", "BCA", "")))
+    usual = dict(zip(USERS, draw(st.sampled_from((("interleaved", "interleaved"), ("interleaved", "control")))), strict=True))
+    strays = draw(st.sampled_from((12, 7, 3)))
+    turns = draw(st.lists(st.tuples(turn, st.integers(0, 3)), min_size=6, max_size=14))
+    steps: list[Step] = []
+    now = START_MS
+    for number, ((user, pause, teams), clicked) in enumerate(turns):
+        now += pause
+        items = ("a", "b", "c")[: max(len(teams), 1)]
+        variant = "control" if number % 11 == strays else usual[user]
+        later = () if number < len(turns) // 3 else (("ranker", variant),)
+        steps.append(Arrival(chosen.inputs[0], Impression(f"{number}", user, now, items, later, teams=tuple(teams))))
+        if clicked < len(items):
+            steps.append(Arrival(chosen.inputs[-1], Feedback(user, now, items[clicked], "click", impression_id=f"{number}")))
+    steps += [Arrival(name, Feedback("clock", now + 100, "a", "click")) for name in chosen.inputs]
+    start = START_MS + draw(st.integers(1, 12))
+    earlier = (CovariatePeriod("ranker", start - draw(st.sampled_from((1_000, 6))), start), CovariatePeriod("layout", start - 4, start + 2))
+    spans = {"ranker": Span(start, draw(st.sampled_from((None, None, start + 9))))}
+    idle_ms = draw(st.sampled_from((FOR_EVER_MS, 200, FOR_EVER_MS, 3)))
+    rules = ExperimentRules(idle_ms=idle_ms, patience_ms=draw(PATIENCE), spans=spans, earlier=earlier[: draw(st.sampled_from((1, 2)))])
+    return Case(chosen, tuple(steps)), rules
+
+
+@given(st.data(), trials(), DUE_MAX, st.booleans())
+def test_covariates_and_credits_equal_brute_force_in_any_batches_commits_and_crashes(
+    data: st.DataObject, trial: tuple[Case, ExperimentRules], due_max: int, flush: bool
+) -> None:
+    case, rules = trial
+    machine = machine_for(case, rules, due_max)
+    machine.live_through(case.steps, data)
+    machine.finish(flush)
+    assert found(machine) == expected(case, machine, rules, flush=flush)
+
+
+DAY_MS = 86_400_000
+SETTINGS = Settings(inputs=("events",), gap_ms=1_000, lateness_ms=0, attribution_ms=500, pane_ms=100, windows_ms=(100,))
+NOON_MS = 20_000 * DAY_MS + DAY_MS // 2
+RANKER = (("ranker", "a"),)
+
+
+def shown(user: str, ts: int, experiments: tuple[tuple[str, str], ...] = (), items: tuple[str, ...] = ("i",)) -> Arrival:
+    return Arrival("events", Impression(f"{user}-{ts}", user, ts, items, experiments))
+
+
+def clicked(user: str, ts: int) -> Arrival:
+    return Arrival("events", Feedback(user, ts, "i", "click"))
+
+
+def machine_of(due_max: int = 1_000, **rules: Any) -> Machine:
+    limits = {name: rules.pop(name) for name in ("retention_ms",) if name in rules}
+    return Machine(engine_of(SETTINGS, experiments=ExperimentRules(**rules), **limits), SETTINGS, due_max=due_max)
+
+
+def take(machine: Machine, *steps: Arrival) -> None:
+    """Each step in a commit of its own, and then all that is due."""
+    for step in steps:
+        machine.take([step])
+        machine.commit()
+    machine.finish(flush=False)
+
+
+def kept(machine: Machine, *users: str) -> tuple[dict[str, bytes], list[str], dict[str, bytes]]:
+    """The totals of users, everybody who is due, and all cells, as they are stored."""
+    loaded = machine.store.load(0, (), ALL_DUE, users)
+    return dict(loaded.totals), list(loaded.due), dict(machine.store.view([0], {}, {})[0].experiments)
+
+
+def test_a_list_that_entered_before_its_session_closed_does_not_enter_again() -> None:
+    machine = machine_of()
+    take(machine, shown("u", NOON_MS, RANKER))
+    for at in (650, 1_150, 2_500):
+        take(machine, shown("clock", NOON_MS + at))
+    _, _, lists, *_ = found(machine)["ranker", None].sums["a", "mrr@3"]
+    assert lists == 1
+
+
+def test_an_experiment_that_is_over_leaves_nothing_behind() -> None:
+    machine = machine_of(due_max=1, idle_ms=DAY_MS)
+    take(machine, *(shown(f"u{number}", NOON_MS + number, RANKER) for number in range(5)), shown("clock", NOON_MS + 10_000))
+    users = [f"u{number}" for number in range(5)]
+    totals, due, cells = kept(machine, *users)
+    assert (set(totals), set(due), set(cells)) == (set(users), {*users, "clock"}, {"1", "1:20000"})
+    take(machine, shown("clock", NOON_MS + 10 + DAY_MS), shown("clock", NOON_MS + 10 + DAY_MS))
+    assert kept(machine, *users) == ({}, ["clock"], {})
+    assert list(machine.state.runs) == []
+
+
+def test_users_who_are_not_seen_again_are_kept_as_long_as_their_experiment_lives() -> None:
+    machine = machine_of(idle_ms=DAY_MS)
+    half = DAY_MS // 2
+    take(machine, shown("u", NOON_MS, RANKER), *(shown("v", NOON_MS + half * turn, RANKER) for turn in range(1, 6)))
+    assert "u" in kept(machine, "u")[0]
+    take(machine, shown("u", NOON_MS + half * 6, (("ranker", "b"),)), shown("clock", NOON_MS + half * 6 + 10_000))
+    scope = found(machine)["ranker", None]
+    assert (scope.first_exposures, scope.multi_exposed, {variant for variant, _ in scope.sums}) == ({"a": 2}, 1, {"a"})
+
+
+def test_an_experiment_that_comes_back_after_its_end_begins_anew() -> None:
+    machine = machine_of(idle_ms=DAY_MS)
+    take(
+        machine,
+        shown("u", NOON_MS, RANKER),
+        shown("u", NOON_MS + 3 * DAY_MS, (("ranker", "b"),)),
+        shown("clock", NOON_MS + 3 * DAY_MS + 10_000),
+    )
+    scope = found(machine)["ranker", None]
+    assert (scope.first_exposures, scope.multi_exposed) == ({"b": 1}, 0)
+
+
+def test_after_its_set_end_an_experiment_keeps_its_result_and_no_users() -> None:
+    machine = machine_of(idle_ms=100 * DAY_MS, spans={"ranker": Span(None, NOON_MS + 50)})
+    take(
+        machine,
+        shown("u", NOON_MS, RANKER),
+        shown("v", NOON_MS + 50, RANKER),
+        *(shown("clock", NOON_MS + 5_000 * turn) for turn in (1, 2, 3)),
+    )
+    totals, due, _ = kept(machine, "u", "v")
+    assert (totals, due) == ({}, ["clock"])
+    assert found(machine)["ranker", None].first_exposures == {"a": 1}
+
+
+def test_a_day_has_its_own_first_exposures_and_multi_exposed_users() -> None:
+    machine = machine_of()
+    tomorrow = NOON_MS + DAY_MS
+    take(machine, shown("u", NOON_MS, RANKER), shown("u", tomorrow, (("ranker", "b"),)), shown("clock", tomorrow + 10_000))
+    scopes = {day: (scope.first_exposures, scope.multi_exposed) for (_, day), scope in found(machine).items()}
+    assert scopes == {None: ({"a": 1}, 1), 20_000: ({"a": 1}, 0), 20_001: ({"b": 1}, 0)}
+
+
+def test_days_of_which_no_panes_are_kept_are_dropped() -> None:
+    machine = machine_of(retention_ms=DAY_MS)
+    take(machine, *(shown("u", NOON_MS + turn * DAY_MS, RANKER) for turn in range(4)), shown("clock", NOON_MS + 3 * DAY_MS + 10_000))
+    assert set(found(machine)) == {("ranker", None), ("ranker", 20_002), ("ranker", 20_003)}
+
+
+def test_variants_beyond_the_limit_are_refused_until_others_are_over() -> None:
+    machine = machine_of(idle_ms=DAY_MS, variants_max=2)
+    arms = [(("ranker", variant),) for variant in "abc"]
+    take(machine, *(shown("u", NOON_MS + turn, labels) for turn, labels in enumerate(arms)))
+    assert machine.state.counts["too_many_variants", 0] == 1
+    take(
+        machine,
+        shown("clock", NOON_MS + 2 * DAY_MS),
+        *(shown("u", NOON_MS + 2 * DAY_MS + turn, labels) for turn, labels in enumerate(arms[1:])),
+    )
+    assert machine.state.counts["too_many_variants", 0] == 1
+
+
+def test_a_list_that_waits_alone_moves_the_time_at_which_its_user_is_looked_at() -> None:
+    """Lists are final long before the session can close: half a second against a second."""
+    machine = machine_of()
+    take(
+        machine,
+        *(clicked("u", NOON_MS + turn * 900) for turn in range(4)),
+        shown("u", NOON_MS + 3_600, RANKER),
+        clicked("u", NOON_MS + 4_400),
+    )
+    assert found(machine)["ranker", None].first_exposures == {"a": 1}
+    assert machine.state.sessions_open == 1
+    assert machine.state.entered_before == NOON_MS + 3_900
+
+
+def test_lists_of_a_user_beyond_what_his_totals_can_hold_are_counted() -> None:
+    engine = Engine(engine_of(SETTINGS, experiments=ExperimentRules()).rules, engine_of(SETTINGS).layout.scorer)
+    assert engine.users is not None
+    (best, *_) = Scorer(["dcg@1"], Spec(gain="exp2"), grade_max=18).score_list([18])
+    highest = Engine(engine.rules, Scorer(["dcg@1"], Spec(gain="exp2"), grade_max=18)).users
+    assert highest is not None
+    assert (engine.users.lists_max, highest.lists_max) == (1 << 22, TOTAL_MAX // best)
+    assert highest.lists_max < 5_000
+    engine.users.lists_max = 2
+    machine = Machine(engine, SETTINGS)
+    take(machine, *(shown("u", NOON_MS + turn, RANKER) for turn in range(3)), shown("clock", NOON_MS + 10_000))
+    assert found(machine)["ranker", None].sums["a", "ndcg@1"][:3] == (1, 0, 2)
+    assert machine.state.counts["experiment_lists_full", 0] == 2  # in the whole life, and on the day
+
+
+def test_without_experiments_nothing_is_kept_of_users_but_their_sessions() -> None:
+    machine = Machine(engine_of(SETTINGS), SETTINGS)
+    take(machine, shown("u", NOON_MS, RANKER), shown("clock", NOON_MS + 10_000))
+    assert kept(machine, "u") == ({}, ["clock"], {})
+
+
+def experiment_reports(machine: Machine) -> dict[str, ExperimentReport]:
+    assert machine.engine.users is not None
+    view = ExperimentView(machine.engine.users.measures, lambda name: Policy(min_users=2, control="a"), machine.state.runs.idle_ms)
+    rules = WindowRules(pane_ms=100, windows_ms=(100,), lateness_ms=0, attribution_ms=500)
+    builder = ReportBuilder(machine.engine.layout, rules, {}, machine.engine.signature, view)
+    shown: list[Report] = []
+    machine.store.announce(1)
+    status = ProcessStatus()
+    Publisher(builder=builder, store=machine.store, publish_ms=10, clock=SystemClock(), status=status, on_report=shown.append).publish()
+    told = json.loads(json.dumps(shown[0].to_json(machine.engine.layout)))
+    assert [each["scope"] for each in told["experiments"]] == [each.scope for each in shown[0].experiments]
+    return {each.scope: each for each in shown[0].experiments}
+
+
+def test_the_join_is_judged_by_the_days_of_an_experiment() -> None:
+    machine = machine_of()
+    before, tomorrow = NOON_MS - 3 * DAY_MS, NOON_MS + DAY_MS
+    take(machine, *(clicked("w", before + number) for number in range(9)), shown("clock", before + 10_000))
+    lists = [shown(f"u{number}", NOON_MS + number, (("ranker", "ab"[number % 2]),)) for number in range(4)]
+    take(machine, *lists, *(clicked(f"u{number}", NOON_MS + 9) for number in range(3)), clicked("w", NOON_MS + 9), clock(NOON_MS + 10_000))
+    sound = experiment_reports(machine)
+    assert {scope: (each.health.unmatched_share, each.verdict.word) for scope, each in sound.items()} == {
+        "start": (0.25, "inconclusive"),
+        "day": (0.25, "inconclusive"),
+    }
+    lists = [shown(f"u{number}", tomorrow + number, (("ranker", "ab"[number % 2]),)) for number in range(4)]
+    take(machine, *lists, *(clicked("w", tomorrow + 9) for _ in range(4)), clock(tomorrow + 10_000))
+    broken = experiment_reports(machine)
+    assert {scope: each.health.unmatched_share for scope, each in broken.items()} == {"start": 6 / 9, "day": 1.0}
+    assert broken["day"].verdict.reason == "100 % of all feedback counts for no list; up to 25 % is tolerated"
+
+
+def test_how_feedback_fared_is_forgotten_with_the_experiments_and_the_panes_of_its_days() -> None:
+    machine = machine_of(idle_ms=2 * DAY_MS + DAY_MS // 2, retention_ms=DAY_MS)
+    take(machine, clicked("w", NOON_MS), shown("u", NOON_MS + DAY_MS, RANKER), clicked("w", NOON_MS + DAY_MS + 5_000))
+    for days, left in ((2, {1, 2}), (3, {1, 2, 3}), (4, {3, 4})):  # on the fourth day the experiment is over
+        take(machine, clicked("w", NOON_MS + days * DAY_MS), clock(NOON_MS + days * DAY_MS + 10_000))
+        machine.open()
+        assert {day - NOON_MS // DAY_MS for day in machine.state.joined} == left
+
+
+def test_a_report_shows_an_experiment_since_its_start_and_today_with_a_scale_that_never_changes() -> None:
+    machine = machine_of()
+    lists = [shown(f"u{number}", NOON_MS + number, (("ranker", "ab"[number % 2]),)) for number in range(4)]
+    take(machine, *lists, *(clicked(f"u{number}", NOON_MS + 9) for number in range(4)), shown("clock", NOON_MS + 10_000))
+    before = experiment_reports(machine)
+    assert {scope: [arm.users for arm in each.variants] for scope, each in before.items()} == {"start": [2, 2], "day": [2, 2]}
+    tomorrow = NOON_MS + DAY_MS
+    take(
+        machine,
+        *(shown(f"v{number}", tomorrow + number, (("ranker", "ab"[number % 2]),)) for number in range(6)),
+        shown("clock", tomorrow + 10_000),
+    )
+    after = experiment_reports(machine)
+    assert {scope: [arm.users for arm in each.variants] for scope, each in after.items()} == {"start": [5, 5], "day": [3, 3]}
+
+    def scales(reports: dict[str, ExperimentReport]) -> dict[str, float | None]:
+        return {
+            f"{each.metric}@{each.k}": each.tau for arm in reports["start"].variants if arm.role == "treatment" for each in arm.measures
+        }
+
+    known = {name: scale for name, scale in scales(before).items() if scale is not None}
+    assert known
+    assert {name: scales(after)[name] for name in known} == known
+
+
+HOUR_MS = 3_600_000
+BEFORE = CovariatePeriod("ranker", NOON_MS - HOUR_MS, NOON_MS)
+"""The hour before an experiment that begins at noon."""
+
+
+def machine_with_past(due_max: int = 1_000, end_ms: int | None = None, earlier: tuple[CovariatePeriod, ...] = (BEFORE,)) -> Machine:
+    return machine_of(due_max, idle_ms=DAY_MS, spans={"ranker": Span(NOON_MS, end_ms)}, earlier=earlier)
+
+
+def clock(ts: int) -> Arrival:
+    return clicked("clock", ts)
+
+
+def test_lists_before_an_experiment_are_forgotten_when_nobody_comes_to_it() -> None:
+    machine = machine_with_past(due_max=1)
+    take(
+        machine, *(shown(f"u{number}", NOON_MS - 9_000 + number) for number in range(3)), shown("v", NOON_MS - 2 * HOUR_MS), clock(NOON_MS)
+    )
+    users = ("u0", "u1", "u2", "v")
+    assert (set(kept(machine, *users)[0]), set(kept(machine)[1])) == ({"u0", "u1", "u2"}, {"u0", "u1", "u2", "clock"})
+    take(machine, clock(NOON_MS + DAY_MS), clock(NOON_MS + DAY_MS + 10_000), clock(NOON_MS + DAY_MS + 20_000))
+    assert kept(machine, *users) == ({}, ["clock"], {})
+
+
+def test_lists_before_an_experiment_are_kept_as_long_as_it_lives() -> None:
+    machine = machine_with_past()
+    half = DAY_MS // 2
+    before = [shown(user, NOON_MS - 9_000 + turn, items=("i", "j")) for turn, user in enumerate("uvw")]
+    take(machine, *before, *(shown("v", NOON_MS + half * turn, RANKER) for turn in range(4)))
+    assert set(kept(machine, "u", "v", "w")[0]) == {"u", "v", "w"}
+    take(machine, shown("u", NOON_MS + half * 4, RANKER), clock(NOON_MS + half * 4 + 10_000))
+    assert found(machine)["ranker", None].covariates["a", "ndcg@1"][0] == 2
+    take(machine, clock(NOON_MS + 9 * half), clock(NOON_MS + 9 * half + 10_000))
+    assert kept(machine, "u", "v", "w") == ({}, ["clock"], {})
+
+
+def test_lists_before_an_experiment_leave_with_its_set_end() -> None:
+    machine = machine_with_past(end_ms=NOON_MS + 5_000)
+    take(machine, shown("u", NOON_MS - 9_000), shown("u", NOON_MS + 10, RANKER), *(clock(NOON_MS + 5_000 * turn) for turn in (1, 2, 3, 4)))
+    assert kept(machine, "u")[:2] == ({}, ["clock"])
+    assert found(machine)["ranker", None].covariates["a", "ndcg@1"][0] == 1
+
+
+def test_what_an_experiment_began_with_holds_whatever_is_set_later() -> None:
+    began_with = {}
+    for earlier, later in (((BEFORE,), ()), ((), (BEFORE,)), ((BEFORE,), (BEFORE._replace(from_ms=0),))):
+        machine = machine_with_past(earlier=earlier)
+        take(machine, shown("u", NOON_MS - 9_000), shown("u", NOON_MS + 10, RANKER), clock(NOON_MS + 5_000))
+        machine.engine = machine_with_past(earlier=later).engine
+        machine.open()
+        take(machine, shown("u", NOON_MS + 9_000, RANKER), shown("v", NOON_MS + 9_000, RANKER), clock(NOON_MS + 20_000))
+        scope = found(machine)["ranker", None]
+        assert scope.sums["a", "ndcg@1"][:3] == (2, 0, 3)
+        began_with[earlier, later] = scope.covariates.get(("a", "ndcg@1"), (0,))[0]
+    assert list(began_with.values()) == [1, 0, 1]
+
+
+def test_tasks_that_began_an_experiment_with_and_without_covariates_are_added_without() -> None:
+    machines = [machine_with_past(earlier=earlier) for earlier in ((BEFORE,), ())]
+    for machine in machines:
+        both = shown("both", NOON_MS + 20, RANKER), drafted("both", NOON_MS + 30, ("b", "a"))
+        once = shown("u", NOON_MS - 9_000), shown("u", NOON_MS + 10, RANKER), drafted("v", NOON_MS + 20, ("a", "b"))
+        take(machine, *once, *both, clock(NOON_MS + 5_000))
+    engine = machines[0].engine
+    assert engine.users is not None
+    rules = WindowRules(pane_ms=100, windows_ms=(100,), lateness_ms=0, attribution_ms=500)
+    builder = ReportBuilder(
+        engine.layout, rules, {}, engine.signature, ExperimentView(engine.users.measures, lambda name: Policy(), DAY_MS)
+    )
+    for task, machine in enumerate(machines):
+        (view,) = machine.store.view([0], {}, {}).values()
+        builder.update(task, view)
+    scope = scopes_of(builder, engine, 2)["ranker", None]
+    assert (scope.sums["a", "ndcg@1"][:3], scope.covariates) == ((2, 0, 2), {})
+    assert (scope.first_exposures, scope.multi_exposed) == ({"a": 4, "interleaved": 2}, 2)
+    assert scope.credits == {("a", "b"): (2, 2, 2, 0, 0, 0)}
+    assert scopes_of(builder, engine, 1)["ranker", None].covariates["a", "ndcg@1"][0] == 1
+
+
+def drafted(user: str, ts: int, teams: tuple[str, ...]) -> Arrival:
+    items = tuple(f"i{place}" for place in range(len(teams)))
+    return Arrival("events", Impression(f"{user}-{ts}", user, ts, items, (("ranker", "interleaved"),), teams=teams))
+
+
+def test_a_user_of_several_variants_gives_his_credits_back() -> None:
+    machine = machine_of()
+    take(machine, drafted("u", NOON_MS, ("a", "b")), drafted("v", NOON_MS, ("b", "a")), clock(NOON_MS + 5_000))
+    assert found(machine)["ranker", None].credits == {("a", "b"): (2, 2, 2, 0, 0, 0)}
+    take(machine, shown("u", NOON_MS + 9_000, RANKER), clock(NOON_MS + 20_000))
+    assert found(machine)["ranker", None].credits == {("a", "b"): (1, 1, 1, 0, 0, 0)}
+
+
+def test_teams_beyond_the_limits_compare_nothing_and_are_counted() -> None:
+    machine = machine_of()
+    take(machine, drafted("u", NOON_MS, tuple("abcdefghi")), clock(NOON_MS + 5_000))
+    assert machine.state.counts["too_many_teams", 0] == 1
+    assert found(machine)["ranker", None].credits == {}
+    pairs = [(f"a{number}", f"b{number}") for number in range(TEAM_PAIRS_MAX + 1)]
+    take(machine, *(drafted("u", NOON_MS + 10_000 + turn, pair) for turn, pair in enumerate(pairs)), clock(NOON_MS + 20_000))
+    assert len(found(machine)["ranker", None].credits) == TEAM_PAIRS_MAX
+    assert machine.state.counts["too_many_teams", 0] == 3  # in the whole life, and on the day

@@ -1,0 +1,118 @@
+"""What a limit refuses, and that nothing of it is held."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from streammetrics.engine.engine import Engine
+from streammetrics.engine.experiment_runs import ExperimentRules
+from streammetrics.engine.ingest import Batch
+from streammetrics.engine.task_state import EngineRules, TaskState
+from streammetrics.errors import MalformedEvent
+from streammetrics.events.grades import parse_grades
+from streammetrics.events.model import Impression
+from streammetrics.metrics import Scorer
+from streammetrics.sessions.session import JoinRules
+
+GRADES = parse_grades("click=1")
+SCORER = Scorer(["ndcg@3"])
+
+
+def stepped(rules: EngineRules, shown: Sequence[Impression]) -> tuple[TaskState, list[str]]:
+    """Why each list of a batch was refused, empty for those that were not; and the state behind it."""
+    engine = Engine(rules, SCORER)
+    state = engine.open(None, {}, ())
+    batch = Batch(0, [(offset, -1, (event,)) for offset, event in enumerate(shown)], len(shown))
+    engine.take(state, engine.needs(state, batch), {})
+    why = {each.offset: each.reason for each in engine.step(state, batch).refused}
+    return state, [why.get(offset, "") for offset in range(len(shown))]
+
+
+def refused(rules: EngineRules, lists: Sequence[tuple[str, str, str]]) -> list[str]:
+    """Why each list was refused, of (user, experiment, variant)."""
+    shown = [
+        Impression(f"r{ts}", user, ts, ("a",), ((experiment, variant),) if experiment else ())
+        for ts, (user, experiment, variant) in enumerate(lists)
+    ]
+    return stepped(rules, shown)[1]
+
+
+def test_what_a_limit_refuses_leaves_room_for_the_labels_of_others() -> None:
+    rules = EngineRules(topics=("i",), grades=GRADES, groups_max=3, join=JoinRules(lists_open_max=1))
+    bot = [("bot", f"e{number}", "a") for number in range(5)]
+    assert refused(rules, [*bot, ("u", "real", "a")]) == ["", *["too_many_lists"] * 4, ""]
+    assert refused(rules, [*bot, ("u", "real", "a"), ("v", "next", "a")])[-1] == "too_many_groups"
+
+
+def test_a_full_session_leaves_room_for_the_labels_of_others() -> None:
+    rules = EngineRules(topics=("i",), grades=GRADES, groups_max=3, join=JoinRules(session_events_max=1))
+    bot = [("bot", f"e{number}", "a") for number in range(5)]
+    assert refused(rules, [*bot, ("u", "real", "a"), ("v", "next", "a")]) == [*[""] * 6, "too_many_groups"]
+
+
+def test_variants_beyond_the_limit_leave_room_for_the_labels_of_others() -> None:
+    rules = EngineRules(topics=("i",), grades=GRADES, groups_max=3, experiments=ExperimentRules(variants_max=1))
+    told = refused(rules, [("u", "e", "a"), ("u", "e", "b"), ("u", "e", "c"), ("u", "", "")])
+    assert told == ["", "too_many_variants", "too_many_variants", ""]
+
+
+def test_a_session_that_a_limit_has_closed_is_written_though_the_list_is_refused() -> None:
+    rules = EngineRules(
+        topics=("i",),
+        grades=GRADES,
+        join=JoinRules(lists_open_max=1, gap_ms=5),
+        lateness_ms=0,
+        out_of_orderness_ms=0,
+        experiments=ExperimentRules(variants_max=1),
+    )
+    engine = Engine(rules, SCORER)
+    state = engine.open(None, {}, ())
+    told = []
+    for ts, variant in ((0, "a"), (100, "b")):
+        batch = Batch(0, [(ts, -1, (Impression(f"r{ts}", "u", ts, ("i",), (("e", variant),)),))], ts + 1)
+        engine.take(state, engine.needs(state, batch), {})
+        refused = [each.reason for each in engine.step(state, batch).refused]
+        engine.take(state, engine.needs(state, None), {})
+        changes = engine.save(state).changes
+        told.append((refused, [*changes.users], [*changes.users_gone]))
+    assert told == [([], ["u"], []), (["too_many_variants"], [], ["u"])]
+    assert state.users == {}
+
+
+def test_fragments_of_one_list_hold_no_more_items_than_ten_lists_may() -> None:
+    rules = EngineRules(topics=("i",), grades=GRADES, join=JoinRules(items_max=2, gap_ms=100))
+    shown = [Impression("x", "u", ts, ("a", f"i{ts}"), positions=(0, ts + 1)) for ts in range(12)]
+    state, why = stepped(
+        rules, [*shown, Impression("y", "u", 12, ("a",), positions=(0,)), Impression("x", "u", 200, ("a",), positions=(0,))]
+    )
+    assert why == [*[""] * 10, "too_many_items", "too_many_items", "", ""]
+    (session, _) = state.users["u"].sessions
+    assert (session.size, len(session.parts["x"].fragments)) == (11, 10)  # what is refused extends nothing
+
+
+def test_a_whole_list_may_come_where_no_fragment_of_it_may() -> None:
+    rules = EngineRules(topics=("i",), grades=GRADES, join=JoinRules(items_max=2))
+    shown = [Impression("x", "u", ts, ("a", f"i{ts}"), positions=(0, ts + 1)) for ts in range(11)]
+    state, why = stepped(rules, [*shown, Impression("x", "u", 20, ("a", "b"))])
+    assert why == [*[""] * 10, "too_many_items", ""]
+    assert state.users["u"].sessions[0].lists["x"].items == ("a", "b")
+
+
+def test_events_count_for_the_time_of_their_input_unless_nobody_knows_it_or_it_is_yet_to_come() -> None:
+    rules = EngineRules(topics=("i",), grades=GRADES, join=JoinRules(items_max=1), lateness_ms=0, out_of_orderness_ms=0, future_ms=5)
+    engine = Engine(rules, SCORER)
+    state = engine.open(None, {}, ())
+
+    def fragment(ts: int, *items: str) -> Impression:
+        return Impression("x", "u", ts, items, positions=tuple(range(len(items))))
+
+    def timed(*events: Impression | MalformedEvent) -> tuple[list[str], int]:
+        batch = Batch(0, [(0, 100, events)], 1)
+        engine.take(state, engine.needs(state, batch), {})
+        refused, timed = engine.step(state, batch)
+        return [each.reason for each in refused], timed
+
+    assert timed(MalformedEvent("bad_id", ""), fragment(106, "a")) == (["bad_id", "future"], 0)
+    assert timed(fragment(105, "a"), fragment(106, "a")) == (["future"], 1)
+    assert timed(fragment(104, "a"), fragment(105, *"abcdefghijk")) == (["late", "too_many_items"], 2)
+    assert timed() == ([], 0)

@@ -1,0 +1,76 @@
+"""What lists add to users' totals where the tests of entering do not come: sums as large as they may be, and lists on two days."""
+
+from __future__ import annotations
+
+from streammetrics.engine.experiment_runs import WHOLE, ExperimentRules
+from streammetrics.engine.packed_sums import unpack
+from streammetrics.engine.task_state import TaskState
+from streammetrics.engine.user_totals import TotalsRound, UserRecord, UserTotalsLayout
+from streammetrics.events.event_time import DAY_MS
+from streammetrics.events.model import Labels
+from streammetrics.experiments.moments import of_users
+from streammetrics.metrics import Scorer, Spec, TallyLayout
+from streammetrics.windows.final_lists import FinalList, FinalLists
+from tests.engine.test_enrolment import NOON_MS, RANKER, clock, found, machine_of, shown, take
+
+MIDNIGHT_MS = NOON_MS + DAY_MS // 2
+BOTH: Labels = (("layout", "x"), ("ranker", "a"))
+
+
+def list_of(ts: int, labels: Labels, grade: float = 1) -> FinalList:
+    return FinalList(ts, f"{ts}", labels, 1, (0, grade), (), 0)
+
+
+def entered(layout: UserTotalsLayout, of_users: list[list[FinalList]]) -> tuple[TaskState, list[UserRecord]]:
+    """What users have whose lists enter in one round."""
+    state, rules, lists = TaskState(1), ExperimentRules(), FinalLists(of_users)
+    state.runs.idle_ms = rules.idle_ms
+    for each in lists.lists:
+        for experiment, variant in each.experiments:
+            state.runs.extend(experiment, variant, each.ts)
+    looked = TotalsRound(state, rules, layout, 100, lists)
+    records = [UserRecord({}, {}, {}, True) for _ in of_users]
+    for record, label_runs in zip(records, lists.label_runs, strict=True):
+        looked.enter(record, label_runs)
+    looked.sum()
+    return state, records
+
+
+def test_the_lists_of_all_users_together_may_come_to_more_than_int64_holds() -> None:
+    layout = UserTotalsLayout(TallyLayout(Scorer(["dcg@1"], Spec(gain="exp2"), grade_max=18), moments=False), ())
+    (best,) = layout.layout.scorer.score_list([18])
+    size = layout.lists_max
+    assert 4 * size * best > 1 << 63
+    state, records = entered(layout, [[list_of(NOON_MS + number, RANKER, 18) for number in range(size)] for _ in range(4)])
+    for record in records:
+        _, _, variant, lists, packed, _ = record.entries[1, WHOLE]
+        assert (variant, lists, unpack([packed], 1).tolist()) == ("a", size, [[size * best]])
+    assert state.runs.of_number[1].scopes[WHOLE].moments["a"] == of_users(layout.measures, [[size, size * best]] * 4)
+
+
+def test_lists_that_do_not_follow_each_other_add_to_the_same_and_beyond_the_limit_are_counted() -> None:
+    layout = UserTotalsLayout(TallyLayout(Scorer(["mrr@1"]), moments=False), ())
+    layout.lists_max = 3
+    of_user = [list_of(NOON_MS + number, labels) for number, labels in enumerate((RANKER, BOTH, BOTH, RANKER, (), BOTH))]
+    state, (record,) = entered(layout, [of_user])
+    totals = {cell: (entry[3], unpack([entry[4]], 1)[0, 0] >> 40) for cell, entry in record.entries.items()}
+    ranker, layouts = (state.runs.of_name[name][0].number for name in ("ranker", "layout"))
+    day = NOON_MS // DAY_MS
+    assert totals == {(ranker, WHOLE): (3, 3), (ranker, day): (3, 3), (layouts, WHOLE): (3, 3), (layouts, day): (3, 3)}
+    assert state.counts["experiment_lists_full", 0] == 4
+
+
+def test_lists_of_one_visit_on_two_days_count_on_their_own() -> None:
+    machine = machine_of()
+    take(machine, *(shown("u", MIDNIGHT_MS + at, RANKER) for at in (-400, -200, 0)), clock(MIDNIGHT_MS + 10_000))
+    lists = {day: scope.sums["a", "ndcg@1"][2] for (_, day), scope in found(machine).items()}
+    assert lists == {None: 3, NOON_MS // DAY_MS: 2, NOON_MS // DAY_MS + 1: 1}
+
+
+def test_a_visit_that_begins_on_a_new_day_brings_a_user_no_second_first_exposure_in_all() -> None:
+    machine = machine_of()
+    take(machine, shown("u", NOON_MS, RANKER), clock(NOON_MS + 10_000))
+    take(machine, *(shown("u", MIDNIGHT_MS + at, RANKER) for at in (-100, 100)), clock(MIDNIGHT_MS + 10_000))
+    scopes = found(machine)
+    exposures = {day: (scope.first_exposures, scope.sums["a", "ndcg@1"][2]) for (_, day), scope in scopes.items()}
+    assert exposures == {None: ({"a": 1}, 3), NOON_MS // DAY_MS: ({"a": 1}, 2), NOON_MS // DAY_MS + 1: ({"a": 1}, 1)}

@@ -1,0 +1,214 @@
+"""Grade rules against the plain sentence they stand for: the greatest grade among an action's rules that hold."""
+
+from __future__ import annotations
+
+import pickle
+from itertools import permutations
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from streammetrics.errors import ConfigError
+from streammetrics.events.grades import ACTION_CHARS_MAX, DEFAULT_GRADES, GRADE_MAX, RULES_MAX, THRESHOLD_MAX, GradeRules, parse_grades
+
+numbers = st.integers(-50, 50) | st.decimals(-50, 50, places=3).map(float)
+conditions = st.none() | st.tuples(st.sampled_from([">=", ">"]), numbers)
+written_rules = st.lists(
+    st.tuples(st.sampled_from(["watch", "click", "add to cart", "Klick·ß"]), conditions, st.integers(0, 4) | st.sampled_from([0.5, 2.25])),
+    min_size=1,
+    max_size=8,
+)
+
+
+def spell(rule: tuple[str, tuple[str, float] | None, float]) -> str:
+    action, condition, grade = rule
+    return f"{action}{condition[0] if condition else ''}{condition[1] if condition else ''}={grade}"
+
+
+def parsed(rules: list[tuple[str, tuple[str, float] | None, float]]) -> GradeRules:
+    """The rules, or on to another example where they quarrel."""
+    try:
+        return parse_grades(", ".join(map(spell, rules)))
+    except ConfigError:
+        assume(False)
+        raise
+
+
+def holds(condition: tuple[str, float] | None, value: float | None) -> bool:
+    if condition is None:
+        return True
+    operator, threshold = condition
+    return value is not None and (value >= threshold if operator == ">=" else value > threshold)
+
+
+@given(written_rules, st.none() | numbers)
+def test_the_greatest_grade_among_the_rules_that_hold_counts(rules, value):
+    known = parsed(rules)
+    for action in {action for action, _, _ in rules}:
+        expected = max([0, *(grade for its, condition, grade in rules if its == action and holds(condition, value))])
+        assert known.grade(action, value) == expected
+
+
+@given(written_rules)
+def test_the_canonical_text_says_the_same_rules(rules):
+    known = parsed(rules)
+    again = parse_grades(known.text)
+    assert (again, again.table, again.text) == (known, known.table, known.text)
+
+
+@given(written_rules, st.randoms())
+def test_the_order_in_which_rules_are_written_means_nothing(rules, random):
+    shuffled = random.sample(rules, len(rules))
+    assert parsed(rules) == parsed(shuffled)
+    assert hash(parsed(rules)) == hash(parsed(shuffled))
+
+
+@given(written_rules, st.none() | numbers)
+def test_every_grade_that_a_feedback_gets_is_among_the_possible_grades(rules, value):
+    known = parsed(rules)
+    assert known.grades == tuple(sorted(set(known.grades)))
+    assert {known.grade(action, value) for action, _, _ in rules} <= set(known.grades)
+    assert set(known.grades) == {0} | {grade for _, _, grade in rules}
+
+
+def test_the_default_rules_are_those_of_the_handbook():
+    rules = parse_grades(DEFAULT_GRADES)
+    assert rules.text == DEFAULT_GRADES
+    assert rules.grades == (0, 1, 2, 3)
+    assert [rules.grade(action, None) for action in ("purchase", "click", "skip", "share")] == [3, 1, 0, None]
+
+
+@pytest.mark.parametrize(("value", "grade"), [(29.999, 0), (30, 2), (30.001, 2), (None, 0)])
+def test_at_least_includes_its_threshold(value, grade):
+    assert parse_grades("watch>=30=2").grade("watch", value) == grade
+
+
+@pytest.mark.parametrize(("value", "grade"), [(29.999, 0), (30, 0), (30.001, 2), (None, 0)])
+def test_more_than_excludes_its_threshold(value, grade):
+    assert parse_grades("watch>30=2").grade("watch", value) == grade
+
+
+def test_both_operators_may_share_a_threshold_where_more_gives_more():
+    rules = parse_grades("watch>=30=1, watch>30=2")
+    assert [rules.grade("watch", value) for value in (29, 30, 31)] == [0, 1, 2]
+
+
+def test_whole_grades_are_integers_however_they_are_written():
+    rules = parse_grades("click=1.0, purchase=3, glance=0.5")
+    assert [type(rules.grade(action, None)) for action in ("click", "purchase", "glance")] == [int, int, float]
+    assert rules.text == "purchase=3, click=1, glance=0.5"
+
+
+def test_very_small_thresholds_keep_their_value_in_the_canonical_text():
+    rules = parse_grades("watch>=0.00000012=1")
+    assert parse_grades(rules.text).table["watch"][0].threshold == 0.00000012
+
+
+def test_actions_are_compared_exactly():
+    rules = parse_grades("click=1")
+    assert [rules.grade(action, None) for action in ("Click", "click ", "clic")] == [None, None, None]
+
+
+def test_rules_survive_pickling():
+    rules = parse_grades(DEFAULT_GRADES)
+    copy = pickle.loads(pickle.dumps(rules))
+    assert (copy, copy.table) == (rules, rules.table)
+
+
+@pytest.mark.parametrize("grade", ["0", "0.5", str(GRADE_MAX)])
+def test_grades_reach_from_zero_to_the_limit(grade):
+    assert parse_grades(f"click={grade}").grade("click", None) == float(grade)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "",
+        "click",
+        "click=",
+        "=1",
+        "click=one",
+        "click=-1",
+        "click=nan",
+        "click=inf",
+        "click=1e1",
+        "click=\u0663",
+        f"click={GRADE_MAX + 1}",
+        f"click={GRADE_MAX}.1",
+        "watch>=30",
+        "watch>=",
+        "watch>=x=1",
+        "watch>==1",
+        f"watch>={THRESHOLD_MAX + 1}=1",
+        "watch<30=1",
+        "watch<=30=1",
+        "watch==30=1",
+        "watch!=30=1",
+        "wa\x00tch=1",
+        "wa\nb=1",
+        "\ud800=1",
+        "x" * 129 + "=1",
+    ],
+)
+def test_a_rule_that_cannot_be_read_is_refused_with_the_rule_in_the_message(rule):
+    with pytest.raises(ConfigError) as caught:
+        parse_grades(f"click=1, {rule}")
+    (problem,) = caught.value.problems
+    assert problem.key == "join.grades"
+    assert problem.value == (rule if rule.isprintable() else ascii(rule))
+    assert problem.value.isprintable()
+
+
+def test_every_bad_rule_is_told_at_once():
+    with pytest.raises(ConfigError) as caught:
+        parse_grades("click=one, purchase=3, watch<3=1, skip=-1")
+    assert [problem.value for problem in caught.value.problems] == ["click=one", "watch<3=1", "skip=-1"]
+
+
+@pytest.mark.parametrize("second", ["click=1", "click=2"])
+def test_the_same_condition_twice_is_refused_whether_or_not_the_grades_agree(second):
+    with pytest.raises(ConfigError, match="same condition as click=1"):
+        parse_grades(f"click=1, {second}")
+
+
+def test_a_rule_behind_a_wider_one_that_gives_as_much_is_refused_in_any_order():
+    for order in permutations(["watch>=30=2", "watch>=60=2", "click=1"]):
+        with pytest.raises(ConfigError) as caught:
+            parse_grades(",".join(order))
+        assert [problem.value for problem in caught.value.problems] == ["watch>=60=2"]
+
+
+@pytest.mark.parametrize(
+    ("wide", "narrow"),
+    [
+        ("click=1", "click>=5=1"),
+        ("click=1", "click>5=0"),
+        ("click=1", "click>=-5=1"),
+        ("watch>=30=2", "watch>30=1"),
+        ("watch>30=2", "watch>31=2"),
+    ],
+)
+def test_a_narrower_rule_must_give_more(wide, narrow):
+    for order in permutations([wide, narrow]):
+        with pytest.raises(ConfigError) as caught:
+            parse_grades(", ".join(order))
+        (problem,) = caught.value.problems
+        assert (problem.value, problem.allowed) == (narrow, f"can never decide, because {wide} is wider and gives at least as much")
+
+
+def test_a_rule_without_a_condition_is_what_an_action_is_worth_at_least():
+    rules = parse_grades("watch=1, watch>=30=2")
+    assert [rules.grade("watch", value) for value in (None, 29, 30)] == [1, 1, 2]
+
+
+def test_an_action_may_be_as_long_as_its_limit():
+    action = "x" * ACTION_CHARS_MAX
+    assert parse_grades(f"{action}=1").grade(action, None) == 1
+
+
+def test_the_number_of_rules_is_limited():
+    rules = [f"a{number}=1" for number in range(RULES_MAX + 1)]
+    assert len(parse_grades(",".join(rules[:-1])).table) == RULES_MAX
+    with pytest.raises(ConfigError, match=f"at most {RULES_MAX}"):
+        parse_grades(",".join(rules))

@@ -1,0 +1,213 @@
+"""The login of the HTTP port, over real connections: who is let in, what others learn, and what they cost."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from email.message import Message
+from typing import NamedTuple
+
+import pytest
+
+from streammetrics.config import PasswordHash, hash_password
+from streammetrics.exporters.http import auth
+from streammetrics.exporters.http.auth import Login
+from streammetrics.exporters.http.server import HttpServer
+from streammetrics.exporters.http.views import HttpViews
+from streammetrics.runtime.status import ProcessStatus, Trouble
+from tests.support.committed_state import Now, Pipeline, answering, two_variants
+
+USER, PASSWORD = "scraper", "correct horse: battery ⚡"
+GUARDED = ("/", "/page.js", "/page.css", "/metrics", "/api/report", "/nothing", "/healthz/", "//healthz", "/metrics?/healthz")
+OPEN = ("/healthz", "/readyz")
+
+
+class Said(NamedTuple):
+    status: int
+    headers: Message
+    text: str
+
+
+class Port(NamedTuple):
+    server: HttpServer
+    status: ProcessStatus
+
+    def ask(self, path: str, authorization: str | bytes | None = None, method: str = "GET") -> Said:
+        with closing(http.client.HTTPConnection(self.server.host, self.server.port, timeout=30)) as connection:
+            connection.request(method, path, headers={} if authorization is None else {"Authorization": authorization})
+            answer = connection.getresponse()
+            return Said(answer.status, answer.headers, answer.read().decode())
+
+
+def basic(user: str, password: str) -> str:
+    return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
+
+
+def opened(pipeline: Pipeline, password_hash: PasswordHash) -> Iterator[Port]:
+    status = ProcessStatus()
+    views = HttpViews(pipeline.exposition(status), Now(0.0))
+    views.show(pipeline.report())
+
+    def verify(password: bytes) -> bool:
+        return password_hash.matches(password)  # looked up at each call, so that a test may replace it
+
+    with answering(HttpServer(views, "127.0.0.1", 0, None, Login(USER, verify))) as server:
+        yield Port(server, status)
+
+
+@pytest.fixture(scope="module")
+def password_hash() -> PasswordHash:
+    return PasswordHash.parse(hash_password(PASSWORD))
+
+
+@pytest.fixture(scope="module")
+def pipeline() -> Pipeline:
+    return two_variants()
+
+
+@pytest.fixture
+def port(pipeline: Pipeline, password_hash: PasswordHash) -> Iterator[Port]:
+    yield from opened(pipeline, password_hash)
+
+
+@pytest.fixture(scope="module")
+def still_port(pipeline: Pipeline, password_hash: PasswordHash) -> Iterator[Port]:
+    """Shared by the tests that change nothing."""
+    yield from opened(pipeline, password_hash)
+
+
+@pytest.mark.parametrize("path", GUARDED)
+def test_without_a_login_nothing_is_shown_not_even_what_there_is(still_port: Port, path: str) -> None:
+    answer = still_port.ask(path)
+    assert (answer.status, answer.text) == (401, "log in with the user and password of the HTTP port\n")
+    assert answer.headers["www-authenticate"] == 'Basic realm="streammetrics", charset="UTF-8"'
+    assert answer.headers["content-security-policy"].startswith("default-src 'none'")
+    assert answer.headers["cache-control"] == "no-store"
+
+
+@pytest.mark.parametrize("method", ["HEAD", "POST", "OPTIONS", "BREW"])
+def test_no_method_goes_round_the_login(still_port: Port, method: str) -> None:
+    assert still_port.ask("/metrics", method=method).status == 401
+
+
+def test_with_the_login_everything_is(still_port: Port) -> None:
+    right = basic(USER, PASSWORD)
+    assert [still_port.ask(path, right).status for path in ("/", "/page.js", "/page.css", "/metrics", "/api/report")] == [200] * 5
+    assert still_port.ask("/nothing", right).status == 404
+    assert 'streammetrics_ndcg{experiment="ranker"' in still_port.ask("/metrics", right).text
+
+
+def test_the_scheme_is_the_same_in_any_case(still_port: Port) -> None:
+    assert still_port.ask("/metrics", basic(USER, PASSWORD).replace("Basic", "bAsIc")).status == 200
+
+
+@pytest.mark.parametrize(
+    "authorization",
+    [
+        basic(USER, "wrong"),
+        basic(USER, ""),
+        basic("", PASSWORD),
+        basic("somebody", PASSWORD),
+        basic(USER.upper(), PASSWORD),
+        basic(USER, PASSWORD + " "),
+        basic(f"{USER}:{PASSWORD}", ""),
+        "Basic",
+        "Basic !!!",
+        "Basic " + base64.b64encode(USER.encode()).decode(),
+        "Bearer " + basic(USER, PASSWORD)[6:],
+        "Basic " + base64.b64encode(b"\xff\xfe:\x00").decode(),
+        b"Basic \xff\xfe",
+        basic("x" * 4_000, "y" * 4_000),
+    ],
+)
+def test_whatever_else_is_sent_gets_one_and_the_same_answer(still_port: Port, authorization: str | bytes) -> None:
+    nothing, wrong = still_port.ask("/metrics"), still_port.ask("/metrics", authorization)
+    assert (wrong.status, wrong.text) == (nothing.status, nothing.text)
+    assert {name.lower() for name in wrong.headers} == {name.lower() for name in nothing.headers}
+
+
+def test_a_wrong_user_and_a_wrong_password_are_judged_by_the_same_work(port: Port, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time itself is too noisy to assert: what takes the time is counted."""
+    judged: list[bytes] = []
+    judge = PasswordHash.matches
+    monkeypatch.setattr(PasswordHash, "matches", lambda stored, password: judged.append(password) or judge(stored, password))
+    for user, password in ((USER, "wrong"), ("nobody", "wrong"), ("nobody", PASSWORD), ("", "")):
+        assert port.ask("/metrics", basic(user, password)).status == 401
+    assert judged == [b"wrong", b"wrong", PASSWORD.encode(), b""]
+    assert [port.ask("/metrics", basic(USER, PASSWORD)).status for _ in range(3)] == [200] * 3
+    assert len(judged) == 5, "who was let in is recognised without the work"
+    assert port.ask("/metrics", basic(USER, PASSWORD + "x")).status == 401
+    assert len(judged) == 6, "and nobody else is"
+
+
+@pytest.mark.parametrize("path", OPEN)
+def test_probes_need_no_login_when_all_is_well(port: Port, path: str) -> None:
+    port.status.ready = True
+    assert (port.ask(path).status, port.ask(path).text) == (200, "ok\n")
+
+
+def test_probes_learn_that_something_is_wrong_and_only_who_has_logged_in_learns_what(port: Port) -> None:
+    port.status.store_trouble = Trouble(0.0, 3, "Redis at cache.internal:6379: refused")
+    without, with_login = port.ask("/readyz"), port.ask("/readyz", basic(USER, PASSWORD))
+    assert (without.status, without.text) == (503, "not well; log in to read why\n")
+    assert (with_login.status, "cache.internal" in with_login.text) == (503, True)
+
+
+def test_a_wrong_login_is_as_wrong_the_second_time_and_forgets_nobody(port: Port) -> None:
+    asked = [basic(USER, "wrong"), basic(USER, "wrong"), basic(USER, PASSWORD), basic(USER, "wrong"), basic(USER, PASSWORD)]
+    assert [port.ask("/metrics", each).status for each in asked] == [401, 401, 200, 401, 200]
+
+
+def test_a_wrong_login_is_wrong_for_probes_too(still_port: Port) -> None:
+    assert still_port.ask("/healthz", basic(USER, "wrong")).status == 401
+
+
+def test_a_flood_of_logins_is_bounded_and_keeps_nobody_out_who_was_let_in(port: Port, monkeypatch: pytest.MonkeyPatch) -> None:
+    right, go_on = basic(USER, PASSWORD), threading.Event()
+    assert port.ask("/metrics", right).status == 200
+    at_once, most = 0, 0
+
+    def slow(stored: PasswordHash, password: bytes) -> bool:
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        go_on.wait(20)
+        at_once -= 1
+        return False
+
+    monkeypatch.setattr(PasswordHash, "matches", slow)
+    statuses: list[int] = []
+    flood = [
+        threading.Thread(target=lambda number=number: statuses.append(port.ask("/metrics", basic(USER, f"guess {number}")).status))
+        for number in range(3 * auth.WAITING_MAX)
+    ]
+    try:
+        for one in flood:
+            one.start()
+        end = time.monotonic() + 20
+        while len(statuses) < 2 * auth.WAITING_MAX and time.monotonic() < end:
+            assert port.ask("/metrics", right).status == 200
+            assert port.ask("/healthz").status == 200
+        assert statuses == [503] * (2 * auth.WAITING_MAX)
+    finally:
+        go_on.set()
+        for one in flood:
+            one.join(20)
+    assert sorted(statuses) == [401] * auth.WAITING_MAX + [503] * (2 * auth.WAITING_MAX)
+    assert most == 1
+
+
+def test_refused_logins_are_logged_without_what_was_sent(port: Port, capsys: pytest.CaptureFixture[str]) -> None:
+    for number in range(3):
+        port.ask("/metrics", basic(f"typed-{number}", "into-the-wrong-field"))
+    port.ask("/metrics")
+    told = capsys.readouterr()
+    lines = [line for line in (told.out + told.err).splitlines() if "login refused" in line]
+    assert len(lines) == 1, "one a minute, however many there are"
+    assert "127.0.0.1" in lines[0]
+    assert "typed" not in told.out + told.err
+    assert "wrong-field" not in told.out + told.err

@@ -1,0 +1,334 @@
+"""What the HTTP port does with clients that are slow, too many or speak TLS: real sockets against a real server."""
+
+from __future__ import annotations
+
+import http.client
+import logging
+import socket
+import ssl
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, closing
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from streammetrics.errors import ConfigError, Problem
+from streammetrics.exporters.http.limits import HttpRules, tls_context
+from streammetrics.exporters.http.server import HttpServer
+from streammetrics.exporters.http.views import HttpViews
+from streammetrics.runtime.status import ProcessStatus
+from tests.exporters.http.test_server import everything
+from tests.servers.certificates import Authority, Identity
+from tests.servers.process import wait_until
+from tests.support.committed_state import Now, answering, two_variants
+
+SHORT_SECONDS = 0.3
+QUESTION = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+@pytest.fixture(scope="module")
+def views() -> HttpViews:
+    pipeline = two_variants()
+    views = HttpViews(pipeline.exposition(ProcessStatus()), Now(0.0))
+    views.show(pipeline.report())
+    return views
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="module")
+def identity(authority: Authority) -> Identity:
+    return authority.server()
+
+
+def serving(views: HttpViews, rules: HttpRules) -> AbstractContextManager[HttpServer]:
+    return answering(HttpServer(views, "127.0.0.1", 0, rules))
+
+
+def connected(server: HttpServer) -> socket.socket:
+    return socket.create_connection((server.host, server.port), timeout=10)
+
+
+@pytest.fixture(scope="module")
+def hasty(views: HttpViews) -> Iterator[HttpServer]:
+    """Gives its clients little time. Their sockets here wait for ten seconds: what is closed before was closed by it."""
+    with serving(views, HttpRules(request_seconds=SHORT_SECONDS)) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def sealed(views: HttpViews, identity: Identity) -> Iterator[HttpServer]:
+    """Speaks TLS."""
+    with serving(views, HttpRules(ssl_certfile=str(identity.certfile), ssl_keyfile=str(identity.keyfile))) as server:
+        yield server
+
+
+class TestSlowClients:
+    def test_half_a_request_is_told_that_its_time_is_over(self, hasty: HttpServer) -> None:
+        with connected(hasty) as client:
+            client.sendall(b"GET /metrics HTTP/1.1\r\nHost:")
+            assert everything(client).startswith(b"HTTP/1.1 408 ")
+
+    def test_a_request_that_comes_drop_by_drop_ends_all_the_same(self, hasty: HttpServer) -> None:
+        began = time.monotonic()
+        with connected(hasty) as client:
+            client.settimeout(SHORT_SECONDS / 10)
+            said = b""
+            for _ in range(1_000):
+                try:
+                    client.sendall(b"X")
+                    said = client.recv(100)
+                    break
+                except TimeoutError:
+                    continue
+                except OSError:
+                    break
+        assert said == b"" or said.startswith(b"HTTP/1.1 408 ")
+        assert SHORT_SECONDS <= time.monotonic() - began < 20 * SHORT_SECONDS
+
+    def test_so_does_the_second_request_of_a_connection(self, hasty: HttpServer) -> None:
+        with connected(hasty) as client:
+            client.sendall(QUESTION)
+            first = client.recv(65_536)
+            client.sendall(b"GET /metrics HT")
+            assert first.startswith(b"HTTP/1.1 200 ")
+            assert b"HTTP/1.1 408 " in everything(client)
+
+    def test_a_connection_that_says_nothing_is_closed(self, hasty: HttpServer) -> None:
+        with connected(hasty) as client:
+            assert everything(client) == b""
+
+    def test_so_is_one_that_has_no_further_question(self, hasty: HttpServer) -> None:
+        with connected(hasty) as client:
+            client.sendall(QUESTION)
+            assert everything(client).count(b"HTTP/1.1") == 1
+
+    def test_questions_in_time_may_go_on_for_longer(self, views: HttpViews) -> None:
+        began, asked, sockets = time.monotonic(), 0, set()
+        with (
+            serving(views, HttpRules(request_seconds=1.0)) as server,
+            closing(http.client.HTTPConnection(server.host, server.port, timeout=10)) as connection,
+        ):
+            while time.monotonic() - began < 1.2:
+                connection.request("GET", "/healthz")
+                assert connection.getresponse().read() == b"ok\n"
+                asked += 1
+                sockets.add(connection.sock.getsockname())
+                time.sleep(0.05)
+        assert asked > 3
+        assert len(sockets) == 1, "it was connected anew"
+
+    def test_an_answer_that_nobody_takes_is_dropped(self, hasty: HttpServer) -> None:
+        with socket.socket() as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+            client.settimeout(10)
+            client.connect((hasty.host, hasty.port))
+            client.setblocking(False)
+
+            def is_dropped() -> bool:
+                try:
+                    client.send(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+                except BlockingIOError:
+                    return False
+                except (ConnectionResetError, BrokenPipeError):
+                    return True
+                return False
+
+            wait_until(is_dropped, what="the server drops answers for a client that reads nothing", deadline_seconds=20)
+
+    def test_who_has_not_taken_his_answer_when_the_port_closes_is_hung_up_on(
+        self, views: HttpViews, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("streammetrics.exporters.http.server.STOP_SECONDS", SHORT_SECONDS)
+        refusals = 0
+
+        def is_stuck(client: socket.socket) -> bool:
+            """Whether the server has read nothing for five looks: it has an answer that it cannot get rid of."""
+            nonlocal refusals
+            try:
+                client.send(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 1_000)
+                refusals = 0
+            except BlockingIOError:
+                refusals += 1
+            return refusals >= 5
+
+        with socket.socket() as client:
+            with serving(views, HttpRules(request_seconds=60)) as server:
+                for end, room in ((client, socket.SO_RCVBUF), (server._socket, socket.SO_SNDBUF), (server._socket, socket.SO_RCVBUF)):
+                    end.setsockopt(socket.SOL_SOCKET, room, 4_096)  # what is accepted has as much as what listens
+                client.connect((server.host, server.port))
+                client.setblocking(False)
+                wait_until(lambda: is_stuck(client), what="nothing more fits between the two")
+                server.stop()
+            client.settimeout(10)
+            assert b" 200 OK" in everything(client)
+        assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+class TestTooManyClients:
+    def test_beyond_the_limit_the_answer_is_503(self, views: HttpViews) -> None:
+        with serving(views, HttpRules(connections_max=8)) as server, ExitStack() as held:
+            for _ in range(8):
+                inside = held.enter_context(connected(server))
+                inside.sendall(QUESTION)
+                assert inside.recv(65_536).startswith(b"HTTP/1.1 200 ")
+            outside = held.enter_context(connected(server))
+            outside.sendall(QUESTION)
+            assert outside.recv(65_536).startswith(b"HTTP/1.1 503 ")
+
+    def test_a_quarter_more_is_closed_as_soon_as_it_comes(self, views: HttpViews) -> None:
+        with serving(views, HttpRules(connections_max=8, request_seconds=600.0)) as server, ExitStack() as held:
+            silent = [held.enter_context(connected(server)) for _ in range(10)]
+            for client in silent:
+                client.sendall(b"GET")
+            outside = held.enter_context(connected(server))
+            assert everything(outside) == b"", "and not after the ten seconds for which this socket waits"
+            silent[0].setblocking(False)
+            with pytest.raises(BlockingIOError):
+                silent[0].recv(1)
+
+    def test_a_crowd_is_told_of_once_and_so_is_its_end(self, views: HttpViews) -> None:
+        """Who is refused learns it; who reads the log of a process that cannot be scraped must learn it, too."""
+        with serving(views, HttpRules(connections_max=4)) as server, capture_logs() as lines:
+            server._socket.calm_seconds = SHORT_SECONDS
+            for _ in range(3):
+                with ExitStack() as held:
+                    for _ in range(8):
+                        held.enter_context(connected(server)).sendall(b"GET")
+
+            def over() -> bool:
+                connected(server).close()
+                return len(lines) > 1
+
+            wait_until(over, what="the end of the crowd is told of")
+        assert lines == [
+            {
+                "event": "more connections than http.connections_max: further ones are refused, scrapes and probes too",
+                "connections_max": 4,
+                "log_level": "warning",
+            },
+            {"event": "there is room for connections again", "log_level": "info"},
+        ]
+
+    def test_who_leaves_makes_room(self, views: HttpViews) -> None:
+        with serving(views, HttpRules(connections_max=4)) as server:
+
+            def answered() -> bool:
+                with connected(server) as client:
+                    client.sendall(QUESTION)
+                    return everything_or_reset(client).startswith(b"HTTP/1.1 200 ")
+
+            with ExitStack() as held:
+                for _ in range(5):
+                    held.enter_context(connected(server)).sendall(b"GET")
+                wait_until(lambda: not answered(), what="five half requests fill the port")
+            wait_until(answered, what="somebody is answered again")
+
+    def test_handshakes_count_and_end(self, views: HttpViews, identity: Identity, authority: Authority) -> None:
+        rules = HttpRules(
+            ssl_certfile=str(identity.certfile), ssl_keyfile=str(identity.keyfile), connections_max=4, request_seconds=SHORT_SECONDS
+        )
+        with serving(views, rules) as server, ExitStack() as held:
+            silent = [held.enter_context(connected(server)) for _ in range(8)]
+            assert [everything(client) for client in silent] == [b""] * 8
+            assert asked_by_tls(server, authority.cafile) == b"ok\n"
+
+
+def everything_or_reset(client: socket.socket) -> bytes:
+    try:
+        return client.recv(65_536)
+    except ConnectionResetError:
+        return b""
+
+
+def asked_by_tls(server: HttpServer, cafile: Path) -> bytes:
+    context = ssl.create_default_context(cafile=str(cafile))
+    with closing(http.client.HTTPSConnection(server.host, server.port, timeout=10, context=context)) as connection:
+        connection.request("GET", "/healthz")
+        return connection.getresponse().read()
+
+
+class TestTls:
+    def test_a_client_that_trusts_the_authority_is_answered(self, sealed: HttpServer, authority: Authority) -> None:
+        assert sealed.url == f"https://{sealed.host}:{sealed.port}"
+        assert asked_by_tls(sealed, authority.cafile) == b"ok\n"
+
+    def test_a_client_that_does_not_is_the_one_that_refuses(self, sealed: HttpServer, tmp_path: Path) -> None:
+        with pytest.raises(ssl.SSLCertVerificationError):
+            asked_by_tls(sealed, Authority(tmp_path).cafile)
+
+    def test_versions_that_are_broken_are_not_spoken(self, identity: Identity) -> None:
+        context = tls_context(HttpRules(ssl_certfile=str(identity.bothfile)))
+        assert context is not None
+        assert context.minimum_version >= ssl.TLSVersion.TLSv1_2
+
+    def test_who_speaks_without_tls_gets_nothing(self, sealed: HttpServer) -> None:
+        with connected(sealed) as client:
+            client.sendall(QUESTION)
+            assert b"HTTP" not in everything(client)
+
+    def test_key_and_certificate_may_lie_in_one_file(self, views: HttpViews, identity: Identity, authority: Authority) -> None:
+        with serving(views, HttpRules(ssl_certfile=str(identity.bothfile))) as server:
+            assert asked_by_tls(server, authority.cafile) == b"ok\n"
+
+    def test_a_key_may_have_a_password(self, views: HttpViews, identity: Identity, authority: Authority) -> None:
+        rules = HttpRules(
+            ssl_certfile=str(identity.certfile), ssl_keyfile=str(identity.locked_keyfile), ssl_password=authority.key_password
+        )
+        assert authority.key_password not in repr(rules)
+        with serving(views, rules) as server:
+            assert asked_by_tls(server, authority.cafile) == b"ok\n"
+
+
+class TestFilesThatDoNotFit:
+    """Each is told at the start, with the setting to look at, before the port opens."""
+
+    def problem(self, **files: Path | str) -> Problem:
+        with pytest.raises(ConfigError) as caught:
+            tls_context(HttpRules(**{name: str(path) for name, path in files.items()}))
+        (problem,) = caught.value.problems
+        return problem
+
+    def test_a_key_of_another_certificate(self, identity: Identity, authority: Authority) -> None:
+        other = authority.server("other")
+        problem = self.problem(ssl_certfile=identity.certfile, ssl_keyfile=other.keyfile)
+        assert (problem.key, problem.value) == ("http.ssl_keyfile", str(other.keyfile))
+        assert "must hold the key of the first certificate in http.ssl_certfile" in problem.allowed
+
+    def test_a_certificate_without_a_key(self, identity: Identity) -> None:
+        problem = self.problem(ssl_certfile=identity.certfile)
+        assert problem.key == "http.ssl_certfile"
+        assert "name the file of the key in http.ssl_keyfile" in problem.allowed
+
+    def test_a_key_in_the_place_of_the_certificate(self, identity: Identity) -> None:
+        problem = self.problem(ssl_certfile=identity.keyfile, ssl_keyfile=identity.keyfile)
+        assert problem.key == "http.ssl_certfile"
+        assert "must hold a certificate in PEM" in problem.allowed
+
+    def test_a_certificate_in_the_place_of_the_key(self, identity: Identity) -> None:
+        problem = self.problem(ssl_certfile=identity.certfile, ssl_keyfile=identity.certfile)
+        assert problem.key == "http.ssl_keyfile"
+        assert "must hold the private key in PEM" in problem.allowed
+
+    def test_a_key_whose_password_is_missing_is_not_asked_for_on_the_terminal(self, identity: Identity) -> None:
+        problem = self.problem(ssl_certfile=identity.certfile, ssl_keyfile=identity.locked_keyfile)
+        assert (problem.key, problem.value) == ("http.ssl_password", "(empty)")
+
+    def test_a_key_whose_password_is_another(self, identity: Identity) -> None:
+        problem = self.problem(ssl_certfile=identity.certfile, ssl_keyfile=identity.locked_keyfile, ssl_password="hunter2")
+        assert (problem.key, problem.value) == ("http.ssl_password", "***")
+        assert "hunter2" not in str(problem)
+
+    def test_a_password_that_openssl_cannot_take(self, identity: Identity) -> None:
+        problem = self.problem(ssl_certfile=identity.certfile, ssl_keyfile=identity.locked_keyfile, ssl_password="x" * 5_000)
+        assert problem.key == "http.ssl_password"
+
+    def test_files_that_are_not_there_are_all_named(self, tmp_path: Path) -> None:
+        with pytest.raises(ConfigError) as caught:
+            tls_context(HttpRules(ssl_certfile=str(tmp_path / "none"), ssl_keyfile=str(tmp_path)))
+        assert [problem.key for problem in caught.value.problems] == ["http.ssl_certfile", "http.ssl_keyfile"]

@@ -1,0 +1,218 @@
+"""What is remembered of reports for the live page: every value as it was told, gaps as gaps, and never more than the limits."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from http.client import HTTPConnection
+from math import isnan
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+import pytest
+
+from streammetrics.exporters.http import recent as module
+from streammetrics.exporters.http.recent import RecentPoints, UnknownChoiceError
+from streammetrics.exporters.http.views import HttpViews
+from streammetrics.reports.report import Report
+from streammetrics.windows.panes import Group, GroupValues, Window
+from tests.support.committed_state import HOUR_MS, START_MS, Now, Pipeline, served, shown, two_variants
+from tests.support.page_world import EXPERIMENT, World, world
+
+METRICS = ("ndcg@10", "mrr@10")
+BLANK = Pipeline().report()
+
+
+def report(end_ms: int, **lists: int) -> Report:
+    """A report of one window of one hour, both views, with groups of so many lists and values made of their number."""
+
+    def values(name: str, count: int) -> GroupValues:
+        experiment, _, segment = name.partition("_")
+        group = Group(experiment, "v", "surface" if segment else "", segment)
+        return GroupValues(group, count, count // 2, {"ndcg@10": count / 100}, {"ndcg@10": count / 50, "mrr@10": 0.5})
+
+    groups = tuple(values(name, count) for name, count in lists.items())
+    windows = (Window(HOUR_MS, "final", end_ms - HOUR_MS, True, groups), Window(HOUR_MS, "live", end_ms, True, groups))
+    return replace(BLANK, windows=windows, final_ms=end_ms - HOUR_MS, entered_ms=end_ms - HOUR_MS, watermark_ms=end_ms)
+
+
+def showing(pipeline: Pipeline) -> HttpViews:
+    return HttpViews(pipeline.exposition(), Now())
+
+
+def live(recent: RecentPoints, metric: str = "ndcg@10", lists: str = "values") -> dict[str, Any]:
+    found: dict[str, Any] = next(each for each in recent.lines(HOUR_MS, metric, lists)["windows"] if each["view"] == "live")
+    return found
+
+
+def test_every_value_is_remembered_as_it_was_told_in_both_views() -> None:
+    recent = RecentPoints(METRICS)
+    for step in range(3):
+        recent.take(report(START_MS + step, a=10 + step))
+    message = recent.lines(HOUR_MS, "ndcg@10", "values")["windows"]
+    assert [each["view"] for each in message] == ["final", "live"]
+    assert message[1]["ends_ms"] == [START_MS, START_MS + 1, START_MS + 2]
+    assert message[0]["ends_ms"] == [end - HOUR_MS for end in message[1]["ends_ms"]]
+    assert message[1]["lines"] == [{"experiment": "a", "variant": "v", "segments": {}, "lists": [10, 11, 12], "values": [0.1, 0.11, 0.12]}]
+    assert live(recent, lists="values_with_feedback")["lines"][0]["values"] == [0.2, 0.22, 0.24]
+
+
+def test_a_value_that_is_missing_is_no_number() -> None:
+    recent = RecentPoints(METRICS)
+    recent.take(report(START_MS, a=10))
+    recent.take(report(START_MS + 1, b=20))
+    first, second = live(recent)["lines"]
+    assert (first["values"][0], isnan(first["values"][1]), isnan(first["lists"][1])) == (0.1, True, True)
+    assert (isnan(second["values"][0]), second["values"][1]) == (True, 0.2)
+    assert isnan(live(recent, "mrr@10")["lines"][0]["values"][0])
+
+
+def test_the_same_end_told_again_counts_as_it_was_told_last() -> None:
+    recent = RecentPoints(METRICS)
+    recent.take(report(START_MS, a=10))
+    once = recent.numbers
+    recent.take(report(START_MS, a=20))
+    assert (live(recent)["ends_ms"], live(recent)["lines"][0]["values"]) == ([START_MS], [0.2])
+    assert recent.numbers == once
+
+
+def test_ends_after_one_that_went_back_are_void() -> None:
+    recent = RecentPoints(METRICS)
+    for end in (1, 2, 3, 2):
+        recent.take(report(START_MS + end, a=10 * end))
+    assert live(recent)["ends_ms"] == [START_MS + 1, START_MS + 2]
+
+
+def test_windows_that_have_not_begun_or_are_withheld_are_no_points() -> None:
+    recent = RecentPoints(METRICS)
+    message = report(START_MS, a=10)
+    recent.take(
+        replace(message, windows=(replace(message.windows[0], end_ms=None, groups=()), replace(message.windows[1], complete=False)))
+    )
+    assert [each["ends_ms"] for each in recent.lines(HOUR_MS, "ndcg@10", "values")["windows"]] == [[], []]
+
+
+def test_old_points_go_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "POINTS_MAX", 5)
+    recent = RecentPoints(METRICS)
+    for end in range(12):
+        recent.take(report(START_MS + end, a=10))
+    assert live(recent)["ends_ms"] == [START_MS + end for end in range(7, 12)]
+
+
+def test_groups_by_segment_give_way_to_whole_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "GROUPS_MAX", 2)
+    recent = RecentPoints(METRICS)
+    recent.take(report(START_MS, a_home=1, a=2, b=3, b_home=4))
+    assert [(line["experiment"], line["segments"]) for line in live(recent)["lines"]] == [("a", {}), ("b", {})]
+
+
+def test_the_numbers_held_are_never_more_than_the_limit_and_every_window_keeps_its_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "NUMBERS_MAX", 100)
+    recent = RecentPoints(METRICS)
+    for end in range(50):
+        recent.take(report(START_MS + end, a=10, b=20))
+        held = sum(len(live(recent, metric, lists)["ends_ms"]) for metric in METRICS[:1] for lists in module.LISTS[:1])
+        assert (recent.numbers <= 100, held >= 1) == (True, True)
+    assert live(recent)["ends_ms"][-1] == START_MS + 49
+    assert recent.numbers > 80
+
+
+def test_what_a_report_no_longer_has_is_forgotten() -> None:
+    recent = RecentPoints(METRICS)
+    recent.take(report(START_MS, a=10))
+    recent.take(replace(report(START_MS + 1, a=10), windows=()))
+    assert (recent.lines(HOUR_MS, "ndcg@10", "values")["windows"], recent.numbers) == ([], 0)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ((60_000, "ndcg@10", "values"), r"window_ms: got 60000; allowed are 3600000"),
+        ((HOUR_MS, "nonsense@3", "values"), r"metric: got 'nonsense@3'; allowed are ndcg@10, mrr@10"),
+        ((HOUR_MS, "ndcg@10", "some"), r"lists: got 'some'; allowed are values, values_with_feedback"),
+    ],
+)
+def test_a_choice_that_cannot_be_is_refused_with_what_can(asked: tuple[int, str, str], said: str) -> None:
+    recent = RecentPoints(METRICS)
+    recent.take(report(START_MS, a=10))
+    with pytest.raises(UnknownChoiceError, match=said):
+        recent.lines(*asked)
+
+
+@pytest.fixture(scope="module")
+def story() -> tuple[World, RecentPoints]:
+    story, reports = world(START_MS, minutes=40)
+    recent = RecentPoints(str(metric) for metric in story.pipeline.engine.layout.scorer.metrics)
+    for message in reports:
+        recent.take(message)
+    return story, recent
+
+
+class TestExperiments:
+    def test_lifts_and_their_bands_are_those_of_the_reports_at_the_time_up_to_which_all_lists_have_entered(
+        self, story: tuple[World, RecentPoints]
+    ) -> None:
+        message = story[0].message()
+        (measure,) = (each for each in message.experiments[0].variants[1].measures if (each.metric, each.k) == ("ndcg", 10))
+        found = next(each for each in story[1].lines(HOUR_MS, "ndcg@10", "values")["experiments"] if each["scope"] == "start")
+        (line,) = (each for each in found["lines"] if each["variant"] == "treatment")
+        assert (found["experiment"], found["ends_ms"][-1]) == (EXPERIMENT, message.entered_ms)
+        assert message.entered_ms != message.final_ms
+        assert (line["lift"][-1], line["lift_lower"][-1], line["lift_upper"][-1]) == (measure.lift, measure.lift_lower, measure.lift_upper)
+        assert (line["mean"][-1], line["error"][-1]) == (measure.mean, measure.error)
+
+    def test_a_measure_that_only_experiments_have_can_be_asked_for(self, story: tuple[World, RecentPoints]) -> None:
+        message = story[1].lines(HOUR_MS, "user_hit_rate@10", "values")
+        assert {line["variant"] for line in message["experiments"][0]["lines"]} == {"control", "treatment"}
+        assert all(isnan(value) for line in message["windows"][0]["lines"] for value in line["values"])
+
+    def test_one_point_a_pane_is_kept_however_often_is_told(self, story: tuple[World, RecentPoints]) -> None:
+        before = story[1].lines(HOUR_MS, "ndcg@10", "values")["experiments"][0]["ends_ms"]
+        message = story[0].message()
+        story[1].take(message)
+        assert story[1].lines(HOUR_MS, "ndcg@10", "values")["experiments"][0]["ends_ms"] == before
+
+
+class TestPaths:
+    """Over a real port."""
+
+    def ask(self, base: str, path: str, **asked: object) -> tuple[int, Any]:
+        connection = HTTPConnection(urlsplit(base).netloc, timeout=10)
+        connection.request("GET", f"{path}?{urlencode(asked)}")
+        answer = connection.getresponse()
+        content = json.loads(answer.read())
+        connection.close()
+        return answer.status, content
+
+    def test_the_history_is_served_as_json_with_null_for_what_is_missing(self) -> None:
+        pipeline = two_variants()
+        views = showing(pipeline)
+        views.show(pipeline.report())
+        views.show(pipeline.feed("impressions", shown("u9", "late", ts=START_MS + 33 * 60_000)).move_on(START_MS + HOUR_MS).report())
+        with served(views) as base:
+            status, message = self.ask(base, "/api/curves", window_ms=HOUR_MS, metric="ndcg@10")
+            assert status == 200
+            lines = next(each for each in message["windows"] if each["view"] == "live")["lines"]
+            late = next(line for line in lines if line["variant"] == "late" and not line["segments"])
+            assert late["values"] == [None, 0.0]
+
+    @pytest.mark.parametrize("window_ms", ["", "1h", "-1", "9" * 40, "٣"])
+    def test_a_window_that_is_no_number_is_refused(self, window_ms: str) -> None:
+        with served(showing(two_variants())) as base:
+            assert self.ask(base, "/api/curves", window_ms=window_ms, metric="ndcg@10") == (
+                400,
+                {"error": "window_ms: is needed; allowed is a whole number of milliseconds"},
+            )
+
+    def test_a_metric_that_is_none_is_refused_with_those_that_are(self) -> None:
+        pipeline = two_variants()
+        views = showing(pipeline)
+        views.show(pipeline.report())
+        with served(views) as base:
+            status, message = self.ask(base, "/api/curves", window_ms=HOUR_MS, metric="<script>")
+            assert (status, message["error"].startswith("metric: got '<script>'; allowed are ndcg@2, ndcg@10")) == (400, True)
+
+    def test_before_the_first_report_there_are_no_lines(self) -> None:
+        with served(showing(two_variants())) as base:
+            assert self.ask(base, "/api/curves", window_ms=HOUR_MS, metric="ndcg@10") == (200, {"windows": [], "experiments": []})

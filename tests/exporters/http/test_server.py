@@ -1,0 +1,505 @@
+"""The HTTP port as clients meet it: a real server on a free port, and everything said over a real connection."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import re
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from email.message import Message
+from http.client import HTTPConnection
+from importlib import resources
+from urllib.parse import urlsplit
+
+import pytest
+
+from streammetrics.connectors.base import Input
+from streammetrics.errors import ConfigError
+from streammetrics.exporters.http.routes import SCRIPTS
+from streammetrics.exporters.http.server import HEADER_BYTES_MAX, HttpServer
+from streammetrics.exporters.http.views import STUCK_SECONDS, HttpViews
+from streammetrics.reports.history import History
+from streammetrics.runtime.status import ProcessStatus, Trouble
+from tests.experiments.samples import experiment
+from tests.support.committed_state import START_MS, Now, Pipeline, served, shown, two_variants
+
+PAGE_FILES = ("/", *(f"/{name}" for name in SCRIPTS), "/page.css")
+PATHS = (*PAGE_FILES, "/metrics", "/healthz", "/readyz", "/api/report", "/api/pulse")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    status: int
+    headers: Message
+    body: bytes
+
+    @property
+    def text(self) -> str:
+        return self.body.decode()
+
+
+@dataclass(slots=True)
+class Port:
+    """Served views with the vitals, the clock and the pipeline behind them."""
+
+    base: str
+    views: HttpViews
+    status: ProcessStatus
+    now: Now
+    pipeline: Pipeline
+
+    def ask(self, path: str, method: str = "GET", body: bytes | None = None, headers: dict[str, str] | None = None) -> Answer:
+        connection = HTTPConnection(urlsplit(self.base).netloc, timeout=10)
+        try:
+            connection.request(method, path, body, headers or {})
+            response = connection.getresponse()
+            return Answer(response.status, response.headers, response.read())
+        finally:
+            connection.close()
+
+    def show(self) -> None:
+        self.views.show(self.pipeline.report())
+
+
+@pytest.fixture(scope="module")
+def pipeline() -> Pipeline:
+    return two_variants()
+
+
+def port_of(pipeline: Pipeline, *, loop: bool = True, publishes: bool = True) -> Iterator[Port]:
+    status, now = ProcessStatus(started_seconds=1_000.0), Now(1_000.0)
+    views = HttpViews(pipeline.exposition(status, loop=loop), now, publishes=publishes)
+    with served(views) as base:
+        yield Port(base, views, status, now, pipeline)
+
+
+@pytest.fixture
+def port(pipeline: Pipeline) -> Iterator[Port]:
+    """A process that consumes and publishes."""
+    yield from port_of(pipeline)
+
+
+@pytest.fixture(scope="module")
+def still_port(pipeline: Pipeline) -> Iterator[Port]:
+    """The same, shared by the tests that change nothing."""
+    yield from port_of(pipeline)
+
+
+@pytest.fixture
+def exporter_port(pipeline: Pipeline) -> Iterator[Port]:
+    """A process that only publishes."""
+    yield from port_of(pipeline, loop=False)
+
+
+@pytest.fixture
+def worker_port(pipeline: Pipeline) -> Iterator[Port]:
+    """A process that only consumes."""
+    yield from port_of(pipeline, publishes=False)
+
+
+class TestMetrics:
+    def test_the_page_is_served_in_the_plain_format(self, port: Port) -> None:
+        port.show()
+        answer = port.ask("/metrics")
+        assert answer.status == 200
+        assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+        assert 'streammetrics_ndcg{experiment="ranker",k="10",segments="",variant="control",window="5m"} 0.25\n' in answer.text
+
+    def test_a_scraper_may_ask_for_openmetrics(self, port: Port) -> None:
+        answer = port.ask("/metrics", headers={"Accept": "application/openmetrics-text;version=1.0.0,*/*;q=0.1"})
+        assert answer.headers["content-type"] == "application/openmetrics-text; version=1.0.0; charset=utf-8"
+        assert answer.text.endswith("# EOF\n")
+
+    def test_a_nonsense_accept_header_is_no_error(self, port: Port) -> None:
+        assert port.ask("/metrics", headers={"Accept": "application/openmetrics-text;version=x"}).status == 200
+
+    def test_there_is_a_page_before_the_first_report(self, port: Port) -> None:
+        assert "streammetrics_build_info" in port.ask("/metrics").text
+
+
+class TestHealth:
+    def test_a_loop_that_moves_is_healthy(self, port: Port) -> None:
+        port.now.seconds += 1_000
+        port.status.beat_seconds = port.now.seconds - STUCK_SECONDS
+        assert port.ask("/healthz").status == 200
+
+    def test_a_loop_that_stands_is_not_and_the_answer_says_for_how_long(self, port: Port) -> None:
+        port.status.beat_seconds = port.now.seconds
+        port.now.seconds += STUCK_SECONDS + 1
+        answer = port.ask("/healthz")
+        assert (answer.status, answer.text) == (503, "loop: has not come round for 31 s\n")
+
+    def test_a_loop_that_has_not_begun_has_the_same_time_to_do_so(self, port: Port) -> None:
+        assert port.ask("/healthz").status == 200
+        port.now.seconds += STUCK_SECONDS + 1
+        assert port.ask("/healthz").status == 503
+
+    def test_kafka_and_redis_away_is_no_reason_to_be_restarted(self, port: Port) -> None:
+        port.status.source_trouble = port.status.store_trouble = port.status.publish_trouble = Trouble(0.0, 9, "gone")
+        assert port.ask("/healthz").status == 200
+
+    def test_a_process_without_a_loop_cannot_stand_still(self, exporter_port: Port) -> None:
+        exporter_port.now.seconds += 10_000
+        assert exporter_port.ask("/healthz").status == 200
+
+
+class TestReadiness:
+    def test_ready_is_who_has_claimed_its_tasks_and_published(self, port: Port) -> None:
+        port.status.ready = True
+        port.show()
+        assert (port.ask("/readyz").status, port.ask("/readyz").text) == (200, "ok\n")
+
+    def test_what_is_missing_is_said_in_words(self, port: Port) -> None:
+        answer = port.ask("/readyz")
+        assert answer.status == 503
+        assert [line.partition(":")[0] for line in answer.text.splitlines()] == ["worker", "publisher"]
+
+    def test_troubles_are_told_with_their_cause_and_time(self, port: Port) -> None:
+        port.show()
+        port.status.source_trouble = Trouble(port.now.seconds - 12, 5, "no broker answers at b:9092")
+        port.status.store_trouble = Trouble(port.now.seconds - 3, 2, "connection\nrefused")
+        port.status.publish_trouble = Trouble(port.now.seconds, 1, "timeout")
+        answer = port.ask("/readyz")
+        assert answer.status == 503
+        assert answer.text.splitlines() == [
+            "source: no broker answers at b:9092 (for 12 s, 5 tries)",
+            "store: connection refused (for 3 s, 2 tries)",
+            "publisher: timeout (for 0 s, 1 try)",
+        ]
+
+    def test_an_exporter_needs_no_source(self, exporter_port: Port) -> None:
+        assert exporter_port.ask("/readyz").status == 503
+        exporter_port.show()
+        assert exporter_port.ask("/readyz").status == 200
+
+    def test_an_exporter_that_cannot_reach_the_store_at_its_start_says_so(self, exporter_port: Port) -> None:
+        exporter_port.status.store_trouble = Trouble(exporter_port.now.seconds - 3, 2, "connection refused")
+        assert exporter_port.ask("/readyz").text.splitlines()[0] == "store: connection refused (for 3 s, 2 tries)"
+
+    def test_a_worker_needs_no_report(self, worker_port: Port) -> None:
+        worker_port.status.ready = True
+        assert worker_port.ask("/readyz").status == 200
+
+
+class TestReport:
+    def test_the_report_is_served_as_json(self, port: Port) -> None:
+        report = port.pipeline.report()
+        history = History().take(START_MS, [experiment({"control": 0.5, "treatment": 0.4})])
+        port.views.show(report, history)
+        answer = port.ask("/api/report")
+        assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
+        wanted = report.to_json(port.pipeline.engine.layout) | {"history": history.to_json()}
+        assert json.loads(answer.body) == json.loads(json.dumps(wanted))
+
+    def test_where_there_is_none_json_says_why(self, port: Port, worker_port: Port) -> None:
+        for asked, why in ((port, "no committed state has been read yet"), (worker_port, "this process only consumes: ask the exporter")):
+            answer = asked.ask("/api/report")
+            assert (answer.status, answer.headers["content-type"]) == (503, "application/json")
+            assert json.loads(answer.body)["error"].startswith(why)
+
+    def test_a_new_report_takes_the_place_of_the_last(self, port: Port) -> None:
+        port.show()
+        before = json.loads(port.ask("/api/report").body)
+        later = Pipeline().feed("impressions", shown("u1", "other", ts=START_MS))
+        port.views.show(later.report())
+        after = json.loads(port.ask("/api/report").body)
+        assert (before["tasks_committed"], before["sessions_open"]) == (1, 1)
+        assert after == json.loads(json.dumps(later.report().to_json(later.engine.layout) | {"history": []}))
+
+
+class TestPulse:
+    def test_it_tells_the_lag_of_this_process_and_how_old_its_report_is(self, port: Port) -> None:
+        port.status.ready = True
+        port.status.lag_records[Input("impressions", 1)] = 7
+        port.status.lag_records[Input("impressions", 0)] = 0
+        port.status.lag_seconds[Input("impressions", 0)] = 1.5
+        port.status.commits["written"] = 3
+        port.show()
+        port.now.seconds += 4
+        port.show()
+        port.now.seconds += 2
+        told = json.loads(port.ask("/api/pulse").body)
+        assert (told["missing"], told["publishes"], told["commits"]) == ([], True, {"written": 3})
+        assert (told["report_age_seconds"], told["report_gap_seconds"]) == (2.0, 4.0)
+        assert told["lag"] == [
+            {"topic": "impressions", "partition": 0, "records": 0, "seconds": 1.5},
+            {"topic": "impressions", "partition": 1, "records": 7, "seconds": None},
+        ]
+
+    def test_it_tells_how_fast_events_come(self, port: Port) -> None:
+        def told() -> float | None:
+            rate: float | None = json.loads(port.ask("/api/pulse").body)["events_per_second"]
+            return rate
+
+        fed = Pipeline().feed("impressions", shown("u1", "L1", ts=START_MS))
+        assert told() is None
+        port.views.show(fed.report())
+        assert told() is None
+        fed.feed("impressions", *(shown(f"u{number}", f"L{number}", ts=START_MS) for number in range(2, 32)))
+        port.now.seconds += 10
+        port.views.show(fed.report())
+        assert told() == 3
+        port.now.seconds += 1
+        assert told() == 3
+
+    def test_what_is_missing_is_what_readiness_says(self, port: Port) -> None:
+        port.status.source_trouble = Trouble(port.now.seconds - 12, 5, "no broker answers at b:9092")
+        told = json.loads(port.ask("/api/pulse").body)
+        assert told["missing"] == port.ask("/readyz").text.splitlines()
+        assert told["report_age_seconds"] is None
+
+    def test_an_exporter_knows_no_lag_and_a_worker_publishes_nothing(self, exporter_port: Port, worker_port: Port) -> None:
+        assert json.loads(exporter_port.ask("/api/pulse").body)["lag"] is None
+        assert json.loads(worker_port.ask("/api/pulse").body)["publishes"] is False
+
+
+class TestPage:
+    def test_the_page_is_html_that_loads_its_own_files_only(self, still_port: Port) -> None:
+        answer = still_port.ask("/")
+        assert (answer.status, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
+        loaded = re.findall(r"""(?:src|href)=["']([^"']*)["']""", answer.text)
+        assert {"/page.js", "/page.css"} <= set(loaded)
+        assert all(still_port.ask(path).status in (200, 503) for path in loaded if path != "data:," and not path.startswith("#"))
+        assert not re.search(r"https?://|//\w", answer.text)
+        assert not re.search(r"<script(?! src=)|<style|\son\w+=|style=", answer.text)
+
+    def test_nothing_else_may_be_loaded_or_run(self, still_port: Port) -> None:
+        policy = still_port.ask("/").headers["content-security-policy"]
+        assert policy.startswith("default-src 'none';")
+        assert "unsafe" not in policy
+
+    def test_the_scripts_set_text_and_never_markup(self) -> None:
+        folder = resources.files("streammetrics.exporters.http").joinpath("static")
+        scripts = {name: folder.joinpath(name).read_text("utf-8") for name in SCRIPTS}
+        assert {path.name for path in folder.iterdir() if path.name.endswith(".js")} == set(SCRIPTS)
+        for script in scripts.values():
+            assert not re.search(
+                r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\b|Function\(|https?:(?!//www\.w3\.org/2000/svg)|\.style\b", script
+            )
+        # Attributes are set in one module, which refuses those that are not on its list.
+        assert [name for name, script in scripts.items() if "setAttribute" in script] == ["page_parts.js"]
+        allowed = re.search(r"const ATTRIBUTES = new Set\(\[(.*?)\]\)", scripts["page_parts.js"], re.DOTALL)
+        assert allowed
+        assert not {"href", "src", "style", "srcdoc", "action"} & set(re.findall(r'"([\w-]+)"', allowed[1]))
+        assert not re.search(r'"on\w+"', allowed[1])
+
+    def test_script_and_style_are_served_as_what_they_are(self, still_port: Port) -> None:
+        assert all(still_port.ask(f"/{name}").headers["content-type"].startswith("text/javascript") for name in SCRIPTS)
+        assert still_port.ask("/page.css").headers["content-type"].startswith("text/css")
+
+
+class TestTags:
+    """Who has an answer already is told so, and gets nothing twice."""
+
+    CURVES = "/api/curves?window_ms=300000&metric=ndcg@10"
+
+    def test_the_same_again_is_not_sent_again(self, port: Port) -> None:
+        port.show()
+        for path in (*PAGE_FILES, "/api/report", self.CURVES):
+            first = port.ask(path)
+            assert first.status == 200
+            tag = first.headers["etag"]
+            for asked in (tag, f'"other", {tag}', tag.removeprefix("W/"), "*"):
+                again = port.ask(path, headers={"If-None-Match": asked})
+                assert (again.status, again.body, again.headers["etag"]) == (304, b"", tag)
+                for name in ("cache-control", "content-security-policy"):
+                    assert again.headers[name] == first.headers[name]
+            assert port.ask(path, "HEAD", headers={"If-None-Match": tag}).status == 304
+
+    def test_whoever_has_something_else_gets_the_whole(self, port: Port) -> None:
+        port.show()
+        whole = port.ask("/api/report").body
+        for asked in ('"other"', "", "nonsense", "\xff", '""'):
+            assert port.ask("/api/report", headers={"If-None-Match": asked}).body == whole
+
+    def test_a_report_that_says_the_same_has_the_same_tag_and_another_one_another(self, port: Port) -> None:
+        port.show()
+        first = port.ask("/api/report").headers["etag"]
+        port.show()
+        assert port.ask("/api/report").headers["etag"] == first
+        port.views.show(Pipeline().feed("impressions", shown("u1", "other", ts=START_MS)).report())
+        changed = port.ask("/api/report", headers={"If-None-Match": first})
+        assert (changed.status, changed.headers["etag"] == first) == (200, False)
+
+    def test_what_is_of_this_moment_has_none(self, port: Port) -> None:
+        assert [port.ask(path).headers["etag"] for path in ("/api/pulse", "/metrics", "/healthz", "/nothing", "/api/report")] == [None] * 5
+
+
+class TestCompression:
+    """Who takes gzip gets it: a page for Prometheus is long, and says much twice."""
+
+    def test_whoever_takes_gzip_gets_the_same_content_in_a_fraction_of_the_bytes(self, port: Port) -> None:
+        port.show()
+        for path in ("/metrics", "/api/report", "/page.js"):
+            plain, packed = port.ask(path), port.ask(path, headers={"Accept-Encoding": "gzip, deflate"})
+            assert (plain.headers["content-encoding"], packed.headers["content-encoding"]) == (None, "gzip")
+            said, unpacked = (
+                [line for line in body.splitlines() if b"process_" not in line] for body in (plain.body, gzip.decompress(packed.body))
+            )
+            assert said == unpacked  # the process itself is another from one moment to the next
+            assert len(packed.body) < len(plain.body) / 2
+            assert (packed.headers["content-length"], packed.headers["vary"]) == (str(len(packed.body)), "Accept-Encoding")
+            assert (packed.headers["content-type"], packed.headers["etag"]) == (plain.headers["content-type"], plain.headers["etag"])
+
+    def test_what_is_short_stays_as_it_is(self, port: Port) -> None:
+        for path in ("/healthz", "/nothing"):
+            assert port.ask(path, headers={"Accept-Encoding": "gzip"}).headers["content-encoding"] is None
+
+    def test_a_tag_holds_whichever_way_the_content_came(self, port: Port) -> None:
+        port.show()
+        tag = port.ask("/api/report").headers["etag"]
+        assert tag.startswith("W/")  # a strong one would name these very bytes
+        again = port.ask("/api/report", headers={"Accept-Encoding": "gzip", "If-None-Match": tag})
+        assert (again.status, again.body) == (304, b"")
+
+
+class TestManners:
+    @pytest.mark.parametrize("path", ["/nothing", "/metrics/", "/api", "/page.html", "/../etc/passwd", "/%2e%2e/page.html", "//metrics"])
+    def test_elsewhere_is_nothing_and_the_answer_lists_the_paths(self, still_port: Port, path: str) -> None:
+        answer = still_port.ask(path)
+        assert (answer.status, answer.headers["content-type"]) == (404, "text/plain; charset=utf-8")
+        assert all(known in answer.text for known in ("/metrics", "/healthz", "/readyz", "/api/report"))
+
+    @pytest.mark.parametrize("path", PATHS)
+    def test_head_is_get_without_the_body(self, still_port: Port, path: str) -> None:
+        got, head = still_port.ask(path), still_port.ask(path, "HEAD")
+        assert (head.status, head.body) == (got.status, b"")
+        assert head.headers["content-type"] == got.headers["content-type"]
+
+    @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "BREW"])
+    @pytest.mark.parametrize("path", PATHS)
+    def test_other_methods_are_refused(self, still_port: Port, path: str, method: str) -> None:
+        answer = still_port.ask(path, method)
+        assert answer.status == 405
+        assert set(answer.headers["allow"].replace(",", "").split()) == {"GET", "HEAD"}
+
+    @pytest.mark.parametrize("path", [*PATHS, "/nothing"])
+    def test_every_answer_carries_the_security_headers(self, still_port: Port, path: str) -> None:
+        headers = still_port.ask(path).headers
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["content-security-policy"].startswith("default-src 'none'")
+        assert headers["cache-control"] == ("no-cache" if path in PAGE_FILES else "no-store")
+        assert headers["server"] is None
+
+    @pytest.mark.parametrize(
+        "said",
+        [
+            b"POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nbody",
+            b"GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\nbody",
+            b"GET /healthz HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n",
+            b"GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n",
+        ],
+    )
+    def test_a_body_is_refused_unread_and_the_connection_closed(self, still_port: Port, said: bytes) -> None:
+        with socket.create_connection(_address(still_port), timeout=10) as client:
+            client.sendall(said)
+            answer = everything(client)
+        assert answer.startswith(b"HTTP/1.1 413 ")
+        assert answer.count(b"HTTP/1.1") == 1
+
+    def test_headers_beyond_the_limit_are_refused(self, still_port: Port) -> None:
+        with socket.create_connection(_address(still_port), timeout=10) as client:
+            client.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-Long: " + b"x" * 2 * HEADER_BYTES_MAX)
+            assert client.recv(100).startswith(b"HTTP/1.1 400 ")
+
+    @pytest.mark.parametrize(
+        "said",
+        [
+            b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-Long: " + b"x" * HEADER_BYTES_MAX,
+            b"GET /healthz HTTP/1.1\r\nHost: x" + b"\r\nX-Short: 1" * (HEADER_BYTES_MAX // 8),
+            b"GET /healthz?" + b"x" * HEADER_BYTES_MAX + b" HTTP/1.1\r\nHost: x",
+        ],
+        ids=["one header", "many headers", "the path"],
+    )
+    def test_a_head_beyond_the_limit_is_refused_also_when_it_comes_whole(self, still_port: Port, said: bytes) -> None:
+        """A reading takes more than the limit, so it may be complete before anybody has seen that it is too long."""
+        with socket.create_connection(_address(still_port), timeout=10) as client:
+            client.sendall(said + b"\r\n\r\n")
+            answer = everything(client)
+        assert re.match(rb"HTTP/1\.1 (431|400) ", answer)
+        assert answer.count(b"HTTP/1.1") == 1
+
+    @pytest.mark.parametrize("said", [b"\x16\x03\x01\x02\x00\x01\x00\x01", b"GET\r\n\r\n", b"GET /healthz HTTP/9\r\n\r\n"])
+    def test_what_is_no_http_is_refused(self, still_port: Port, said: bytes) -> None:
+        with socket.create_connection(_address(still_port), timeout=10) as client:
+            client.sendall(said + b"\r\n" * 2)
+            assert client.recv(100).startswith(b"HTTP/1.1 400 ")
+
+    def test_half_open_requests_do_not_hold_up_others(self, still_port: Port) -> None:
+        slow = [socket.create_connection(_address(still_port), timeout=10) for _ in range(60)]
+        try:
+            for client in slow:
+                client.sendall(b"GET /metrics HTTP/1.1\r\nHost:")
+            assert still_port.ask("/healthz").status == 200
+        finally:
+            for client in slow:
+                client.close()
+
+
+def everything(client: socket.socket) -> bytes:
+    """What a server says until it closes the connection, in order or by a reset."""
+    said = b""
+    with contextlib.suppress(ConnectionResetError):
+        while part := client.recv(65_536):
+            said += part
+    return said
+
+
+def _address(port: Port) -> tuple[str, int]:
+    parts = urlsplit(port.base)
+    assert parts.hostname is not None
+    assert parts.port is not None
+    return parts.hostname, parts.port
+
+
+class TestLife:
+    def test_a_port_that_is_taken_is_told_at_once_as_a_wrong_setting(self, port: Port) -> None:
+        taken = _address(port)[1]
+        with pytest.raises(ConfigError, match=rf"http\.port = {taken}: cannot listen on 127\.0\.0\.1 port {taken}.*choose another"):
+            HttpServer(port.views, "127.0.0.1", taken)
+
+    @pytest.mark.parametrize("host", ["256.0.0.1", "192.0.2.1", "", "no..name", "a" * 64, "nul\0"])
+    def test_a_host_that_is_none_of_this_machine_is_told_and_not_the_port(self, host: str, port: Port) -> None:
+        with pytest.raises(ConfigError) as caught:
+            HttpServer(port.views, host, 0)
+        (problem,) = caught.value.problems
+        assert (problem.key, problem.value) == ("http.host", host)
+        assert problem.allowed.startswith(f"cannot listen on {host} port 0: ")
+        assert problem.allowed.endswith("; name an address of this machine: 127.0.0.1 for itself alone, 0.0.0.0 for every network")
+
+    def test_it_stops_with_clients_connected_and_frees_the_port(self, port: Port) -> None:
+        before = set(threading.enumerate())
+        server = HttpServer(port.views, "127.0.0.1", 0)
+        server.start()
+        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
+            client.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert client.recv(100).startswith(b"HTTP/1.1 200 ")
+            server.stop()
+        again = HttpServer(port.views, "127.0.0.1", server.port)
+        again.stop()
+        assert not set(threading.enumerate()) - before
+
+    def test_it_may_be_stopped_before_it_is_started_and_twice(self, port: Port) -> None:
+        server = HttpServer(port.views, "127.0.0.1", 0)
+        server.stop()
+        server.stop()
+
+    def test_it_serves_on_the_loopback_address_of_the_other_protocol_too(self, port: Port) -> None:
+        if not socket.has_ipv6:
+            pytest.skip("this Python has no IPv6")
+        try:
+            server = HttpServer(port.views, "::1", 0)
+        except ConfigError:
+            pytest.skip("this machine has no IPv6 loopback address")
+        assert server.url == f"http://[::1]:{server.port}"
+        server.start()
+        try:
+            with socket.create_connection(("::1", server.port), timeout=10) as client:
+                client.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
+                assert b" 200 " in client.recv(100)
+        finally:
+            server.stop()

@@ -1,0 +1,597 @@
+"""The page that Prometheus scrapes: every number of the report, in bounds, in both formats."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from streammetrics import __version__
+from streammetrics.cli.output.tables import counter_lines
+from streammetrics.connectors.base import Input, StoreNode
+from streammetrics.errors import MalformedEvent
+from streammetrics.experiments import ExperimentReport
+from streammetrics.exporters.prometheus.exposition import CONTENT_TYPES, Exposition
+from streammetrics.exporters.prometheus.labels import OTHER
+from streammetrics.exporters.prometheus.rows import COUNTED_ALONE
+from streammetrics.exporters.prometheus.series import SERIES, TABLE
+from streammetrics.reports.report import Report
+from streammetrics.runtime.status import ProcessStatus, Trouble
+from streammetrics.windows.panes import Group
+from streammetrics.windows.unique_users import UniqueUserWindow, UserCounts
+from tests.experiments.samples import experiment
+from tests.support.committed_state import MINUTE_MS, START_MS, Pipeline, clicked, shown, two_variants
+from tests.support.reasons import counted_reasons
+
+OPENMETRICS = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"
+Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+def samples(exposition: Exposition, accept: str = "") -> Samples:
+    """Every sample of streammetrics on the page, by name and labels; a sample that comes twice is an error."""
+    page = exposition.page(accept)[0].decode()
+    found: Samples = {}
+    for family in (parse_openmetrics if accept == OPENMETRICS else parse_text)(page):
+        for sample in family.samples:
+            if sample.name.startswith("streammetrics_"):
+                key = sample.name, frozenset(sample.labels.items())
+                assert key not in found
+                found[key] = sample.value
+    return found
+
+
+def named(found: Samples, name: str) -> list[tuple[dict[str, str], float]]:
+    """The samples of a name as (labels, value)."""
+    return [(dict(labels), value) for (each, labels), value in found.items() if each == f"streammetrics_{name}"]
+
+
+def value(found: Samples, name: str, **labels: str) -> float:
+    return found[f"streammetrics_{name}", frozenset(labels.items())]
+
+
+def busy_status() -> ProcessStatus:
+    """A worker of two inputs that has committed."""
+    status = ProcessStatus(
+        rebalances=2, dead_letters=3, cached_users=7, lag_records={Input("impressions", 0): 5}, lag_seconds={Input("impressions", 0): 1.5}
+    )
+    status.store_nodes = (StoreNode("redis:6379", 1 << 20, 1 << 21, evicts=False, forgets=True),)
+    status.commits["written"] = 3
+    for seconds in (0.0005, 0.003, 60.0):
+        status.commit_times.observe(seconds)
+    return status
+
+
+@pytest.fixture
+def pipeline() -> Pipeline:
+    return two_variants()
+
+
+class TestNumbers:
+    @pytest.mark.parametrize("accept", ["", OPENMETRICS])
+    def test_every_value_of_the_report_is_on_the_page(self, pipeline: Pipeline, accept: str) -> None:
+        exposition, report = pipeline.exposition(), pipeline.report()
+        exposition.show(report)
+        found = samples(exposition, accept)
+        windows = {300_000: "5m", 3_600_000: "1h"}
+        seen = 0
+        for window in report.windows:
+            prefix = "" if window.view == "final" else "live_"
+            for group in window.groups:
+                segments = "".join(f"{name}={value}" for name, value in group.group.segments.items())
+                labels = {
+                    "experiment": group.group.experiment,
+                    "variant": group.group.variant,
+                    "segments": segments,
+                    "window": windows[window.window_ms],
+                }
+                assert value(found, "window_lists", **labels, view=window.view) == group.lists
+                assert value(found, "window_lists_with_feedback", **labels, view=window.view) == group.lists_with_feedback
+                for suffix, numbers in (("", group.values), ("_with_feedback", group.values_with_feedback)):
+                    for metric, number in numbers.items():
+                        name, k = metric.split("@")
+                        assert value(found, f"{prefix}{name}{suffix}", **labels, k=k) == number
+                        seen += 1
+        assert seen > 500
+        gauges = [name for name, labels in found if {"k", "window"} <= {label for label, _ in labels}]
+        assert len(gauges) == seen
+
+    def test_a_perfect_variant_is_exactly_one(self) -> None:
+        pipeline = Pipeline().feed("impressions", shown("u1", "treatment")).feed("feedback", clicked("u1", "a"))
+        exposition = pipeline.move_on(START_MS + 34 * MINUTE_MS).exposition()
+        exposition.show(pipeline.report())
+        assert value(samples(exposition), "ndcg", experiment="ranker", variant="treatment", k="10", window="5m", segments="") == 1.0
+
+    def test_windows_say_when_they_end(self, pipeline: Pipeline) -> None:
+        exposition = pipeline.exposition()
+        exposition.show(pipeline.report())
+        found = samples(exposition)
+        assert value(found, "window_end_timestamp_seconds", window="5m", view="final") == START_MS / 1_000 + 2 * 60
+        assert value(found, "window_end_timestamp_seconds", window="1h", view="live") == START_MS / 1_000 + 33 * 60
+
+    def test_a_window_that_is_withheld_has_no_end_and_is_counted(self, pipeline: Pipeline) -> None:
+        report = pipeline.report()
+        windows = tuple(replace(window, complete=False, groups=()) for window in report.windows)
+        withheld = replace(report, windows=windows, user_windows=(UniqueUserWindow(300_000, START_MS, False),), withheld=4)
+        exposition = pipeline.exposition()
+        exposition.show(withheld)
+        found = samples(exposition)
+        assert named(found, "window_end_timestamp_seconds") == named(found, "window_users_end_timestamp_seconds") == []
+        assert value(found, "windows_withheld_total") == 4
+
+    def test_the_users_of_a_variant_that_nothing_else_is_known_of_are_shown(self, pipeline: Pipeline) -> None:
+        of_users = UniqueUserWindow(300_000, START_MS, True, (UserCounts(("old", "control"), 3, {}),))
+        exposition = pipeline.exposition()
+        exposition.show(replace(pipeline.report(), windows=(), totals=(), user_windows=(of_users,)))
+        assert value(samples(exposition), "window_users", experiment="old", variant="control", window="5m") == 3
+
+    def test_the_users_of_windows_are_shown_to_where_they_are_counted(self) -> None:
+        pipeline = two_variants().move_on(START_MS + 45 * MINUTE_MS)
+        exposition = pipeline.exposition()
+        exposition.show(pipeline.report())
+        found = samples(exposition)
+        ended = [(labels, end) for labels, end in named(found, "window_users_end_timestamp_seconds")]
+        assert ended == [({"window": window}, START_MS / 1_000 + 3 * 60) for window in ("5m", "1h")]
+        of_hour = {
+            variant: tuple(
+                value(found, name, experiment="ranker" if variant else "", variant=variant, window="1h", **k)
+                for name, k in (("window_users", {}), ("user_hit_rate", {"k": "2"}), ("user_hit_rate", {"k": "10"}))
+            )
+            for variant in ("", "control", "treatment")
+        }
+        assert of_hour == {"": (4, 0.5, 0.75), "control": (2, 0, 0.5), "treatment": (2, 1, 1)}
+
+    def test_sums_over_lists_are_the_mean_of_all_final_lists(self, pipeline: Pipeline) -> None:
+        report = pipeline.report()
+        exposition = pipeline.exposition()
+        exposition.show(report)
+        found = samples(exposition)
+        (hour,) = [window for window in report.windows if window.window_ms == 3_600_000 and window.view == "final"]
+        for group in hour.groups:
+            labels = {"experiment": group.group.experiment, "variant": group.group.variant}
+            if not group.group.segment:
+                lists = value(found, "final_lists_total", **labels)
+                assert value(found, "final_ndcg_sum_total", **labels, k="10") / lists == group.values["ndcg@10"]
+                with_feedback = value(found, "final_lists_with_feedback_total", **labels)
+                assert value(found, "final_ndcg_sum_total", **labels, k="10") / with_feedback == group.values_with_feedback["ndcg@10"]
+                hits, places = (value(found, f"final_item_hit_rate_{kind}_total", **labels, k="2") for kind in ("hits", "places"))
+                assert hits / places == group.values["item_hit_rate@2"]
+
+    def test_variants_tell_their_role(self, pipeline: Pipeline) -> None:
+        exposition = pipeline.exposition()
+        exposition.show(pipeline.report())
+        roles = {labels["variant"]: labels["role"] for labels, _ in named(samples(exposition), "variant_info")}
+        assert roles == {"control": "control", "treatment": "treatment"}
+
+
+class TestCounts:
+    def test_every_fate_of_an_event_is_counted_by_topic(self, pipeline: Pipeline) -> None:
+        pipeline.feed("feedback", MalformedEvent("bad_json", ""), clicked("u9", "a", ts=START_MS)).move_on(START_MS + 200 * MINUTE_MS)
+        exposition = pipeline.exposition()
+        exposition.show(pipeline.report())
+        found = samples(exposition)
+        assert value(found, "events_total", topic="impressions") == 6
+        assert value(found, "events_total", topic="feedback") == 7
+        assert value(found, "dropped_total", topic="feedback", reason="bad_json") == 1
+        assert value(found, "dropped_total", topic="feedback", reason="late") == value(found, "late_total", topic="feedback") == 1
+        assert value(found, "feedback_matched_total", topic="feedback") == 3
+        assert value(found, "feedback_unmatched_total", topic="feedback", reason="out_of_list") == 1
+
+    def test_counters_are_there_before_the_first_event_of_their_kind(self, pipeline: Pipeline) -> None:
+        exposition = pipeline.exposition()
+        exposition.show(pipeline.report())
+        found = samples(exposition)
+        assert value(found, "dropped_total", topic="impressions", reason="too_many_items") == 0
+        assert value(found, "feedback_unmatched_total", topic="impressions", reason="too_old") == 0
+        assert value(found, "key_mismatch_total", topic="feedback") == 0
+
+    def test_every_reason_that_the_engine_counts_is_told_from_the_start_by_a_series_that_means_it(self, pipeline: Pipeline) -> None:
+        exposition = pipeline.exposition()
+        report = replace(pipeline.report(), windows=(), user_windows=(), totals=())  # a page is read for each reason: of counts alone
+        exposition.show(report)
+        before = samples(exposition)
+        told = {labels["reason"] for name in ("dropped_total", "feedback_unmatched_total") for labels, _ in named(before, name)}
+        counted = counted_reasons()
+        assert {"late", "session_full", "too_many_items", "orphan", "matched", "experiment_lists_full"} <= counted
+        assert counted - told == {*COUNTED_ALONE} - {"late"}
+        for reason in sorted(counted):
+            exposition.show(replace(report, counts={**report.counts, (reason, "feedback"): 1_000_000}))
+            after = samples(exposition)
+            assert after.keys() == before.keys(), reason
+            changed = {key[0] for key, number in after.items() if number >= 1_000_000 > before[key]}
+            assert changed == {COUNTED_ALONE[reason]} if reason in COUNTED_ALONE and reason != "late" else len(changed) >= 1, reason
+            exposition = pipeline.exposition()
+
+    def test_a_list_that_a_user_s_totals_have_no_room_for_is_not_a_dropped_event(self, pipeline: Pipeline) -> None:
+        report = pipeline.report()
+        exposition = pipeline.exposition()
+        exposition.show(replace(report, counts={**report.counts, ("experiment_lists_full", "impressions"): 3}))
+        found = samples(exposition)
+        assert value(found, "experiment_lists_full_total", topic="impressions") == 3
+        assert "experiment_lists_full" not in {labels["reason"] for labels, _ in named(found, "dropped_total")}
+
+    def test_what_is_refused_is_the_same_on_every_surface(self, pipeline: Pipeline) -> None:
+        report = pipeline.report()
+        counts = {**report.counts, **{(reason, topic): 2 for reason in counted_reasons() for topic in ("impressions", "feedback")}}
+        exposition = pipeline.exposition()
+        exposition.show(replace(report, counts=counts))
+        dropped: Counter[str] = Counter()
+        for labels, number in named(samples(exposition), "dropped_total"):
+            dropped[labels["reason"]] += int(number)
+        refused = replace(report, counts=counts).to_json(exposition.layout)["refused"]
+        assert refused == +dropped
+        assert {"late", "session_full", "bad_json"} <= refused.keys()
+        assert not {"too_many_teams", "duplicate", "orphan", "events"} & refused.keys()
+        (line,) = (line for line in counter_lines(counts) if line.startswith("refused"))
+        assert line.startswith(f"refused   {sum(refused.values())}: ")
+
+    def test_a_reason_that_the_table_does_not_know_is_not_lost(self, pipeline: Pipeline) -> None:
+        report = pipeline.report()
+        exposition = pipeline.exposition()
+        exposition.show(replace(report, counts={**report.counts, ("strange", "feedback"): 2}))
+        assert value(samples(exposition), "dropped_total", topic="feedback", reason="strange") == 2
+
+    def test_no_counter_falls_when_the_store_comes_back_without_its_last_commits(self, pipeline: Pipeline) -> None:
+        earlier = two_variants().report()
+        later = (
+            pipeline.feed("impressions", shown("u9", "control", ts=START_MS + 34 * MINUTE_MS)).move_on(START_MS + 90 * MINUTE_MS).report()
+        )
+        exposition = pipeline.exposition()
+        pages = []
+        for report in (later, earlier, later):
+            exposition.show(report)
+            pages.append({key: number for key, number in samples(exposition).items() if key[0].endswith("_total")})
+        assert pages[0] == pages[1] == pages[2]
+        exposition = pipeline.exposition()
+        exposition.show(earlier)
+        assert value(samples(exposition), "events_total", topic="impressions") < value(pages[0], "events_total", topic="impressions")
+
+
+class TestTable:
+    def test_the_page_shows_just_the_series_of_the_table(self, pipeline: Pipeline) -> None:
+        exposition = pipeline.exposition(busy_status())
+        exposition.show(with_experiments(pipeline.move_on(START_MS + 45 * MINUTE_MS).report(), ranker()))
+        on_page = {(series, frozenset(label for label, _ in labels)) for series, labels in samples(exposition)}
+        wanted = set()
+        for series in TABLE:
+            if series.kind == "histogram":
+                wanted |= {(f"{series.name}_bucket", frozenset({*series.labels, "le"}))}
+                wanted |= {(f"{series.name}_{suffix}", frozenset(series.labels)) for suffix in ("count", "sum")}
+            else:
+                wanted.add((series.name, frozenset(series.labels)))
+        assert on_page == wanted
+
+    def test_both_formats_hold_the_same_samples(self, pipeline: Pipeline) -> None:
+        exposition = pipeline.exposition(busy_status())
+        exposition.show(pipeline.report())
+        assert samples(exposition) == samples(exposition, OPENMETRICS)
+
+    def test_help_and_kind_come_from_the_table(self, pipeline: Pipeline) -> None:
+        exposition = pipeline.exposition(busy_status())
+        exposition.show(with_experiments(pipeline.move_on(START_MS + 45 * MINUTE_MS).report(), ranker()))
+        page = exposition.page(OPENMETRICS)[0].decode()
+        families = {family.name: family for family in parse_openmetrics(page)}  # type: ignore[no-untyped-call]  # the library's own
+        for series in SERIES.values():
+            assert (families[series.family].type, families[series.family].documentation) == (series.kind, series.help)
+
+    @pytest.mark.parametrize(
+        ("accept", "wanted"),
+        [
+            ("", "text"),
+            ("*/*", "text"),
+            ("text/html,*/*;q=0.8", "text"),
+            ("text/plain;version=1.0.0;escaping=allow-utf-8", "text"),
+            (OPENMETRICS, "openmetrics"),
+            ("application/openmetrics-text", "openmetrics"),
+            ("application/openmetrics-text;version=nonsense", "text"),
+            ("\x00;;;===,", "text"),
+        ],
+    )
+    def test_the_accept_header_chooses_the_format(self, pipeline: Pipeline, accept: str, wanted: str) -> None:
+        page, content_type = pipeline.exposition().page(accept)
+        assert content_type == next(known for name, known in CONTENT_TYPES.items() if name == wanted)
+        assert page.endswith(b"# EOF\n") is (wanted == "openmetrics")
+        assert page.count(b"# EOF\n") == (wanted == "openmetrics")
+
+    def test_the_process_itself_is_on_the_page(self, pipeline: Pipeline) -> None:
+        assert b"\nprocess_resident_memory_bytes " in pipeline.exposition().page("")[0]
+
+
+class TestLife:
+    def test_before_the_first_report_the_process_is_shown_alone(self, pipeline: Pipeline) -> None:
+        names = {name for name, _ in samples(pipeline.exposition())}
+        assert "streammetrics_build_info" in names
+        assert "streammetrics_store_up" in names
+        assert "streammetrics_tasks" not in names
+
+    def test_series_that_ended_vanish(self, pipeline: Pipeline) -> None:
+        exposition = pipeline.exposition()
+        for accept in ("", OPENMETRICS):
+            exposition.page(accept)  # asked for before: both are kept ready with every report
+        exposition.show(pipeline.report())
+        assert named(samples(exposition), "ndcg")
+        exposition.show(pipeline.move_on(START_MS + 300 * MINUTE_MS).report())
+        for accept in ("", OPENMETRICS):
+            assert {labels["variant"] for labels, _ in named(samples(exposition, accept), "ndcg")} <= {""}
+
+    def test_vitals_are_of_this_moment_without_a_new_report(self, pipeline: Pipeline) -> None:
+        status = ProcessStatus()
+        exposition = pipeline.exposition(status)
+        exposition.show(pipeline.report())
+        assert (value(samples(exposition), "store_up"), value(samples(exposition), "source_up")) == (1, 1)
+        status.store_trouble = status.source_trouble = Trouble(0.0, 1, "gone")
+        assert (value(samples(exposition), "store_up"), value(samples(exposition), "source_up")) == (0, 0)
+        status.store_trouble = None
+        status.publish_trouble = Trouble(0.0, 1, "gone")
+        assert value(samples(exposition), "store_up") == 0
+
+    def test_a_process_that_does_not_consume_says_nothing_of_a_loop(self, pipeline: Pipeline) -> None:
+        exposition = pipeline.exposition(busy_status(), loop=False)
+        exposition.show(pipeline.report())
+        of_loop = {series.name for series in TABLE if series.origin == "loop"}
+        assert not [name for name, _ in samples(exposition) if name.startswith(tuple(of_loop))]
+        assert value(samples(exposition), "store_up") == 1
+
+    def test_servers_of_the_store_are_shown_one_by_one_and_what_they_do_not_say_is_absent(self, pipeline: Pipeline) -> None:
+        status = ProcessStatus(store_nodes=(StoreNode("a:1", 5, 0, True, False), StoreNode("b:1", 7)))
+        exposition = pipeline.exposition(status, loop=False)
+        found = samples(exposition)
+        assert named(found, "store_memory_bytes") == [({"node": "a:1"}, 5), ({"node": "b:1"}, 7)]
+        assert named(found, "store_memory_limit_bytes") == [({"node": "a:1"}, 0)]
+        assert (named(found, "store_evicts"), named(found, "store_forgets")) == ([({"node": "a:1"}, 1)], [({"node": "a:1"}, 0)])
+        status.store_nodes = ()
+        assert not [name for name, _ in samples(exposition) if name.startswith("streammetrics_store_memory")]
+
+    def test_commit_times_are_a_histogram(self, pipeline: Pipeline) -> None:
+        found = samples(pipeline.exposition(busy_status()))
+        buckets = [count for _, count in named(found, "commit_seconds_bucket")]
+        assert buckets == sorted(buckets)
+        assert value(found, "commit_seconds_bucket", le="0.001") == 1
+        assert value(found, "commit_seconds_bucket", le="0.005") == 2
+        assert value(found, "commit_seconds_bucket", le="+Inf") == value(found, "commit_seconds_count") == 3
+        assert value(found, "commit_seconds_sum") == 60.0035
+        assert value(found, "commits_total", status="written") == 3
+        assert value(found, "commits_total", status="fenced") == 0
+
+    def test_a_commit_noted_in_the_middle_of_a_scrape_gives_buckets_that_do_not_fall(self, pipeline: Pipeline) -> None:
+        status = busy_status()
+        status.commit_times.buckets[0] += 2  # as if the later buckets were still to be counted up
+        buckets = [count for _, count in named(samples(pipeline.exposition(status), OPENMETRICS), "commit_seconds_bucket")]
+        assert buckets == sorted(buckets)
+
+    def test_the_version_is_told(self, pipeline: Pipeline) -> None:
+        assert value(samples(pipeline.exposition()), "build_info", version=__version__) == 1
+
+
+def with_experiments(report: Report, *found: ExperimentReport) -> Report:
+    return replace(report, experiments=found, entered_ms=START_MS)
+
+
+def ranker(name: str = "ranker", compared_with: str | None = None) -> ExperimentReport:
+    """An experiment whose treatment is worse than its control, with all that is known of one."""
+    return experiment({"control": 0.5, "treatment": 0.4}, name=name, control=compared_with, whole=True)
+
+
+class TestExperiments:
+    def test_every_row_of_an_experiment_is_on_the_page(self, pipeline: Pipeline) -> None:
+        exposition, found = pipeline.exposition(), ranker()
+        exposition.show(with_experiments(pipeline.report(), found))
+        on_page = samples(exposition)
+        rows = list(found.rows())
+        assert {row.series for row in rows} == {
+            series.name.removeprefix("streammetrics_experiment_")
+            for series in TABLE
+            if "scope" in series.labels and series.name.startswith("streammetrics_experiment_")
+        }
+        for row in rows:
+            labels = row._asdict()
+            name = f"experiment_{labels.pop('series')}"
+            number = labels.pop("value")
+            wanted = SERIES[f"streammetrics_{name}"].labels
+            assert all(not value for label, value in labels.items() if label not in wanted)
+            assert value(on_page, name, **{label: labels[label] for label in wanted}) == number
+        gauges = [name for name, _ in on_page if name.startswith("streammetrics_experiment_") and not name.endswith("_total")]
+        assert len(gauges) == len(rows) + 1
+        assert value(on_page, "experiment_entered_timestamp_seconds") == START_MS / 1_000
+
+    def test_every_row_of_a_preference_is_on_the_page(self, pipeline: Pipeline) -> None:
+        exposition, found = pipeline.exposition(), ranker()
+        exposition.show(with_experiments(pipeline.report(), found))
+        on_page = samples(exposition)
+        rows = list(found.preference_rows())
+        for row in rows:
+            labels = row._asdict()
+            name, number = f"interleaving_{labels.pop('series')}", labels.pop("value")
+            assert value(on_page, name, **labels) == number
+        assert len([key for key in on_page if "team" in dict(key[1])]) == len(rows) == 6
+
+    def test_teams_beyond_the_limit_are_left_out_and_counted_and_are_no_variants(self) -> None:
+        found = replace(ranker(), preferences=tuple(replace(each, team="zebra") for each in ranker().preferences))
+        for limit, shown_rows in ((3, 6), (2, 0)):
+            exposition = Pipeline().exposition(label_values_max=limit)
+            exposition.show(with_experiments(experiments("ranker"), found))
+            on_page = samples(exposition)
+            assert len([key for key in on_page if "team" in dict(key[1])]) == shown_rows
+            assert value(on_page, "series_folded_total") == 6 - shown_rows
+            assert {labels["variant"] for labels, _ in named(on_page, "variant_info")} == {"control", "treatment"}
+
+    def test_the_verdict_of_a_regression_is_minus_one(self, pipeline: Pipeline) -> None:
+        exposition = pipeline.exposition()
+        exposition.show(with_experiments(pipeline.report(), ranker()))
+        of_all = value(samples(exposition), "experiment_verdict", experiment="ranker", variant="", metric="", k="", scope="start")
+        assert of_all == -1
+
+    def test_an_experiment_beyond_the_limit_is_left_out_and_counted(self) -> None:
+        first, second = ranker("a"), ranker("b")
+        folded = []
+        for found in ((first,), (first, second)):
+            exposition = Pipeline().exposition(label_values_max=2)
+            exposition.show(with_experiments(experiments("a", "x", "y"), *found))
+            on_page = samples(exposition)
+            assert {labels["experiment"] for labels, _ in named(on_page, "experiment_verdict")} == {"a"}
+            folded.append(value(on_page, "series_folded_total"))
+        assert folded[1] - folded[0] == len([*second.rows(), *second.preference_rows()])
+
+    def test_a_variant_beyond_the_limit_is_left_out_and_the_rest_of_its_experiment_is_shown(self) -> None:
+        found = ranker()
+        exposition = Pipeline().exposition(label_values_max=1)
+        exposition.show(with_experiments(experiments("ranker"), found))
+        on_page = samples(exposition)
+        assert {labels["variant"] for labels, _ in named(on_page, "experiment_mean")} == {"control"}
+        assert [number for labels, number in named(on_page, "experiment_verdict") if not labels["variant"]] == [-1]
+        of_variant = [row for row in found.rows() if row.variant == "treatment"]
+        assert value(on_page, "series_folded_total") == len([*of_variant, *found.preference_rows()])
+
+    def test_an_experiment_that_ended_vanishes(self, pipeline: Pipeline) -> None:
+        exposition = pipeline.exposition()
+        exposition.show(with_experiments(pipeline.report(), ranker()))
+        exposition.show(pipeline.report())
+        assert {name for name, labels in samples(exposition) if "scope" in dict(labels)} == set()
+
+    def test_what_exceeds_the_page_is_cut_from_its_measures_and_never_from_its_verdict(self, pipeline: Pipeline) -> None:
+        exposition = pipeline.exposition(series_max=112)
+        exposition.show(with_experiments(pipeline.report(), ranker()))
+        on_page = samples(exposition)
+        assert value(on_page, "experiment_verdict", experiment="ranker", variant="", metric="", k="", scope="start") == -1
+        assert value(on_page, "experiment_srm_p_value", experiment="ranker", scope="start") > 0
+
+    def test_a_control_that_was_named_has_its_role_and_the_convention_is_for_the_others(self, pipeline: Pipeline) -> None:
+        report = with_experiments(pipeline.report(), ranker(compared_with="treatment"))
+        exposition = pipeline.exposition()
+        exposition.show(report)
+        roles = {labels["variant"]: labels["role"] for labels, _ in named(samples(exposition), "variant_info")}
+        assert roles == {"control": "treatment", "treatment": "control"}
+
+
+def experiments(*names: str) -> Report:
+    """One list for each of the experiments, final."""
+    pipeline = Pipeline()
+    pipeline.feed("impressions", *(shown(f"u{index}", "control", experiment=name) for index, name in enumerate(names)))
+    return pipeline.move_on(START_MS + 34 * MINUTE_MS).report()
+
+
+class TestBounds:
+    def test_experiments_beyond_the_limit_are_counted_together_and_have_no_mean(self) -> None:
+        exposition = Pipeline().exposition(label_values_max=2)
+        exposition.show(experiments("a", "b", "c", "d"))
+        found = samples(exposition)
+        assert {labels["experiment"] for labels, _ in named(found, "ndcg")} == {"", "a", "b"}
+        assert value(found, "final_lists_total", experiment=OTHER, variant=OTHER) == 2
+        assert value(found, "final_lists_total", experiment="", variant="") == 4
+        per_group = len([key for key in found if ("experiment", "a") in key[1] and {"window"} <= {label for label, _ in key[1]}])
+        assert value(found, "series_folded_total") == 2 * per_group
+
+    def test_a_segment_whose_name_another_has_is_left_out_and_counted(self) -> None:
+        pipeline = Pipeline(segments=("surface",)).feed("impressions", shown("u1"))
+        report = pipeline.move_on(START_MS + 34 * MINUTE_MS).report()
+        window = next(each for each in report.windows if each.view == "final")
+        (home,) = (each for each in window.groups if each.group.value == "home")
+        both = [replace(home, group=Group("", "", "surface", "home=x"), lists=1), replace(home, group=Group("", "", "surface=home", "x"))]
+        exposition = pipeline.exposition()
+        exposition.show(replace(report, windows=(replace(window, groups=tuple(both)),)))
+        found = samples(exposition)
+        assert named(found, "window_lists") == [
+            ({"experiment": "", "variant": "", "segments": "surface=home=x", "window": "5m", "view": "final"}, 1)
+        ]
+        assert value(found, "series_folded_total") == 2 + len(home.values) + len(home.values_with_feedback)
+
+    def test_users_of_experiments_beyond_the_limit_are_left_out_and_counted(self) -> None:
+        pipeline = Pipeline()
+        pipeline.feed("impressions", *(shown(f"u{index}", "control", experiment=name) for index, name in enumerate("abcd")))
+        report = pipeline.move_on(START_MS + 45 * MINUTE_MS).report()
+        folded = []
+        for each in (replace(report, user_windows=()), report):
+            exposition = Pipeline().exposition(label_values_max=2)
+            exposition.show(each)
+            folded.append(value(samples(exposition), "series_folded_total"))
+        assert {labels["experiment"] for labels, _ in named(samples(exposition), "window_users")} == {"", "a", "b"}
+        assert folded[1] - folded[0] == 2 * 2 * 3  # in two windows: the users, and their hit rates at two cut-offs
+
+    def test_what_stays_folded_is_counted_once(self) -> None:
+        exposition = Pipeline().exposition(label_values_max=1)
+        counts, now = [], []
+        for names in (("a", "b"), ("a", "b"), ("a",), ("a", "b", "c")):
+            exposition.show(experiments(*names))
+            counts.append(value(samples(exposition), "series_folded_total"))
+            now.append(value(samples(exposition), "series_left_out"))
+        one = counts[0]
+        assert (counts, now) == ([one, one, one, 3 * one], [one, one, 0, 2 * one])
+
+    def test_a_page_never_has_more_series_than_the_limit(self, pipeline: Pipeline) -> None:
+        limit = 150
+        exposition = pipeline.exposition(busy_status(), series_max=limit)
+        exposition.show(pipeline.report())
+        found = samples(exposition)
+        assert len(found) == limit == value(found, "series") == value(found, "series_limit")
+        whole = pipeline.exposition(busy_status())
+        whole.show(pipeline.report())
+        assert found.items() - samples(whole).items() == {
+            (key, number) for key, number in found.items() if key[0].startswith("streammetrics_series")
+        }
+        assert value(found, "series_folded_total") == len(samples(whole)) - limit
+
+    def test_what_is_shown_and_what_is_left_out_make_the_same_whole_at_every_limit(self, pipeline: Pipeline) -> None:
+        report, whole = pipeline.report(), Pipeline().exposition(label_values_max=1)
+        whole.show(report)
+        series, folded = (value(samples(whole), name) for name in ("series", "series_left_out"))
+        for limit in range(10, int(series), 37):
+            exposition = pipeline.exposition(label_values_max=1, series_max=limit)
+            exposition.show(report)
+            found = samples(exposition)
+            assert value(found, "series") + value(found, "series_left_out") == series + folded
+
+    def test_what_is_left_out_is_the_same_each_time_and_never_the_totals_of_all_traffic_first(self, pipeline: Pipeline) -> None:
+        exposition = pipeline.exposition(series_max=200)
+        pages = []
+        for _ in range(2):
+            exposition.show(pipeline.report())
+            pages.append(samples(exposition))
+        assert pages[0] == pages[1]
+        assert {labels["segments"] for labels, _ in named(pages[0], "live_ndcg")} == {""}
+
+    def test_many_inputs_cannot_break_the_limit_either(self, pipeline: Pipeline) -> None:
+        status = ProcessStatus(lag_records={Input("impressions", partition): 1 for partition in range(500)})
+        exposition = pipeline.exposition(status, series_max=100)
+        exposition.show(pipeline.report())
+        assert len(samples(exposition)) == 100 == value(samples(exposition), "series")
+        assert value(samples(exposition), "series_folded_total") > 400
+
+    @pytest.mark.parametrize("accept", ["", OPENMETRICS])
+    @pytest.mark.parametrize(
+        "name", ["<script>alert('x')</script>", 'say "hi" \\n', "two\nlines", "\\", "👩‍🔬", "a=b,c}", " ", OTHER, "x" * 128]
+    )
+    def test_whatever_a_variant_is_called_the_page_can_be_read(self, name: str, accept: str) -> None:
+        pipeline = Pipeline().feed("impressions", shown("u1", name), shown("u2", "control"))
+        pipeline.move_on(START_MS + 34 * MINUTE_MS)
+        exposition = pipeline.exposition()
+        exposition.show(pipeline.report())
+        variants = {labels["variant"] for labels, _ in named(samples(exposition, accept), "ndcg")}
+        assert len(variants) == 3
+        assert name in variants or any("~" in variant for variant in variants)
+
+
+def test_a_page_is_made_of_comments_and_samples_only(pipeline: Pipeline) -> None:
+    exposition = pipeline.exposition(busy_status())
+    exposition.show(pipeline.report())
+    lines = exposition.page("")[0].decode().splitlines()
+    assert all(line.startswith(("# HELP ", "# TYPE ", "streammetrics_", "process_")) for line in lines)
+
+
+def test_pages_stay_whole_while_reports_change(pipeline: Pipeline) -> None:
+    full, quiet = pipeline.report(), pipeline.move_on(START_MS + 300 * MINUTE_MS).report()
+    exposition = pipeline.exposition()
+    shows = 10
+
+    def publish() -> None:
+        for turn in range(shows):
+            exposition.show((full, quiet)[turn % 2])
+
+    publisher = threading.Thread(target=publish)
+    publisher.start()
+    while publisher.is_alive():
+        samples(exposition, OPENMETRICS)
+    publisher.join()
+    assert value(samples(exposition, OPENMETRICS), "events_total", topic="impressions") == 6

@@ -1,0 +1,116 @@
+"""The keeper: every report is shown, looks are shared over restarts and processes, and a shelf in trouble stops nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from streammetrics.errors import StoreError
+from streammetrics.reports.history import LOOK_MS, History
+from streammetrics.reports.report import Report
+from streammetrics.runtime.history_store import HistoryStore, decode_history, encode_history
+from tests.experiments.samples import experiment
+from tests.support.committed_state import START_MS, two_variants
+
+PLAIN = two_variants().report()
+WORSE = experiment({"control": 0.5, "treatment": 0.4})
+
+
+class Board:
+    """A shelf in memory, which cannot be reached while `away` is set."""
+
+    def __init__(self) -> None:
+        self.value: bytes | None = None
+        self.writes = 0
+        self.away = False
+
+    def read(self) -> bytes | None:
+        if self.away:
+            raise StoreError("the shelf is away")
+        return self.value
+
+    def write(self, value: bytes) -> None:
+        self.value, self.writes = value, self.writes + 1
+
+    def close(self) -> None:
+        """Nothing was opened."""
+
+
+def report_at(minute: int, *names: str) -> Report:
+    found = tuple(replace(WORSE, experiment=name) for name in names or ("ranker",))
+    return replace(PLAIN, experiments=found, entered_ms=START_MS + minute * LOOK_MS)
+
+
+def times(history: History, name: str = "ranker") -> list[int]:
+    return [(at - START_MS) // LOOK_MS for at, _ in history.of(name, "start").looks.kept]
+
+
+def test_every_report_is_shown_with_the_looks_so_far() -> None:
+    shown: list[tuple[Report, History]] = []
+    keeper = HistoryStore(lambda report, history: shown.append((report, history)))
+    reports = [replace(PLAIN, entered_ms=None), report_at(0), report_at(0), report_at(2)]
+    for report in reports:
+        keeper.take(report)
+    assert [report for report, _ in shown] == reports
+    assert [times(history) for _, history in shown] == [[], [0], [0], [0, 2]]
+
+
+def test_looks_outlive_the_process_and_are_written_only_when_there_is_a_new_one() -> None:
+    shelf, shown = Board(), []
+    first = HistoryStore(lambda report, history: shown.append(history), shelf)
+    for minute in (0, 0, 1, 1):
+        first.take(report_at(minute))
+    assert shelf.writes == 2
+    HistoryStore(lambda report, history: shown.append(history), shelf).take(report_at(5))
+    assert times(shown[-1]) == [0, 1, 5]
+
+
+def test_two_processes_put_their_looks_together() -> None:
+    shelf = Board()
+    one, other = (HistoryStore(lambda report, history: None, shelf) for _ in range(2))
+    for minute in range(6):
+        (one, other)[minute % 2].take(report_at(minute))
+    assert times(decode_history(shelf.value)) == [0, 1, 2, 3, 4, 5]
+
+
+def test_an_experiment_that_is_no_more_leaves_the_shelf() -> None:
+    shelf = Board()
+    HistoryStore(lambda report, history: None, shelf).take(report_at(0, "old", "ranker"))
+    HistoryStore(lambda report, history: None, shelf).take(report_at(1))
+    assert [trail.experiment for trail in decode_history(shelf.value).trails] == ["ranker"]
+
+
+def test_looks_at_an_earlier_life_of_an_experiment_leave_the_shelf_though_nobody_saw_it_end() -> None:
+    shelf, shown = Board(), []
+    HistoryStore(lambda report, history: None, shelf).take(report_at(0))
+    is_snapshot = report_at(1_000)
+    is_snapshot = replace(
+        is_snapshot, experiments=tuple(replace(each, known_from_ms=START_MS + 900 * LOOK_MS) for each in is_snapshot.experiments)
+    )
+    HistoryStore(lambda report, history: shown.append(history), shelf).take(is_snapshot)
+    assert times(shown[-1]) == times(decode_history(shelf.value)) == [1_000]
+
+
+def test_a_shelf_that_cannot_be_reached_stops_no_report_and_loses_no_look() -> None:
+    shelf, shown = Board(), []
+    keeper = HistoryStore(lambda report, history: shown.append(history), shelf)
+    shelf.away = True
+    keeper.take(report_at(0))
+    keeper.take(report_at(1))
+    assert (len(shown), shelf.value) == (2, None)
+    shelf.away = False
+    keeper.take(report_at(2))
+    assert times(decode_history(shelf.value)) == [0, 1, 2]
+
+
+def test_what_another_version_has_left_is_written_over() -> None:
+    shelf = Board()
+    for left in (b"no json", b'{"version": 2}', b"[1]"):
+        shelf.value = left
+        HistoryStore(lambda report, history: None, shelf).take(report_at(0))
+        assert times(decode_history(shelf.value)) == [0]
+
+
+def test_a_history_comes_back_from_its_bytes() -> None:
+    history = History().take(START_MS, [WORSE])
+    assert decode_history(encode_history(history)) == history
+    assert decode_history(None) == History()

@@ -1,0 +1,316 @@
+"""The publisher: what it shows while the store fails, before anything was committed, and of state that other rules made."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
+
+from streammetrics.connectors.base import Clock, Store, StoreNode
+from streammetrics.connectors.clock import SystemClock
+from streammetrics.connectors.memory import MemoryStore
+from streammetrics.engine.codec import Signature
+from streammetrics.engine.experiment_runs import ExperimentRules
+from streammetrics.errors import StateError, StoreError
+from streammetrics.events.model import Feedback, Impression
+from streammetrics.experiments import Policy
+from streammetrics.reports.builder import ExperimentView, ReportBuilder
+from streammetrics.reports.report import Report
+from streammetrics.runtime.committed_state import read_all
+from streammetrics.runtime.publisher import LOOK_SECONDS, Publisher
+from streammetrics.runtime.status import ProcessStatus
+from streammetrics.windows.panes import WindowRules
+from streammetrics.windows.unique_users import UniqueUserRules
+from tests.engine.test_engine import grades_text
+from tests.oracle import Arrival, Settings
+from tests.support.faults import FaultyStore, HandClock
+from tests.support.machine import Machine, engine_of
+from tests.support.strategies import Case, cases
+
+SETTINGS = Settings(inputs=("events",))
+ENGINE = engine_of(SETTINGS)
+
+
+class Away(MemoryStore):
+    """A memory store that cannot be reached while `away` is set."""
+
+    away = False
+    looks = 0
+
+    def nodes(self) -> tuple[StoreNode, ...]:
+        self.looks += 1
+        if self.away:
+            raise StoreError("the store is away")
+        return (StoreNode("a:1", 5),)
+
+    def partitions(self) -> int | None:
+        if self.away:
+            raise StoreError("the store is away")
+        return super().partitions()
+
+    def view(self, *words):  # type: ignore[no-untyped-def]
+        if self.away:
+            raise StoreError("the store is away")
+        return super().view(*words)
+
+
+def publisher_of(
+    store: Store,
+    shown: list[Report],
+    signature: Signature = ENGINE.signature,
+    clock: Clock | None = None,
+    retry_seconds_max: float = 0,
+) -> tuple[Publisher, ProcessStatus]:
+    rules = WindowRules(pane_ms=4, windows_ms=(4,), lateness_ms=2, attribution_ms=5)
+    status = ProcessStatus()
+    builder = ReportBuilder(ENGINE.layout, rules, {}, signature)
+    clock = clock or SystemClock()
+    publisher = Publisher(
+        builder=builder,
+        store=store,
+        publish_ms=10,
+        clock=clock,
+        status=status,
+        on_report=shown.append,
+        retry_seconds_max=retry_seconds_max,
+    )
+    return publisher, status
+
+
+def committed(store: Store, tasks: int = 1) -> Machine:
+    store.announce(tasks)
+    machine = Machine(ENGINE, SETTINGS, store)
+    machine.take([Arrival("events", Impression("x", "u", 1, ("a",))), Arrival("events", Impression("y", "u", 30, ("a",)))])
+    machine.commit()
+    return machine
+
+
+def test_nothing_is_published_before_anybody_said_how_many_tasks_there_are() -> None:
+    shown: list[Report] = []
+    assert publisher_of(MemoryStore(), shown)[0].publish() is None
+    assert shown == []
+
+
+@pytest.mark.parametrize("tasks", [None, 1, 3])
+def test_a_namespace_that_was_made_anew_meanwhile_is_not_shown_as_the_former_one(tasks: int | None) -> None:
+    class Anew(MemoryStore):
+        def partitions(self) -> int | None:
+            return tasks if shown else super().partitions()
+
+    store, shown = Anew(), []
+    committed(store, tasks=2)
+    publisher = publisher_of(store, shown)[0]
+    publisher.publish()
+    with pytest.raises(StateError, match=r"for 2 tasks, and now .*deleted or flushed"):
+        publisher.publish()
+    assert len(shown) == 1
+
+
+def test_windows_wait_for_the_tasks_that_have_not_committed() -> None:
+    store, shown = MemoryStore(), []
+    committed(store, tasks=2)
+    report = publisher_of(store, shown)[0].publish()
+    assert report is not None
+    assert (report.tasks, report.tasks_committed, report.watermark_ms) == (2, 1, None)
+    assert [window.end_ms for window in report.windows] == [None, None]
+
+
+def test_the_last_report_stands_while_the_store_is_away_and_the_trouble_is_told() -> None:
+    store, shown, stop = Away(), [], threading.Event()
+    committed(store)
+    publisher, status = publisher_of(store, shown)
+    publisher.publish()
+    store.away = True
+    stop.set()
+    publisher.run(stop)
+    assert len(shown) == 1
+    assert status.publish_trouble is not None
+    assert "away" in status.publish_trouble.message
+    store.away = False
+    publisher.run(stop)
+    assert status.publish_trouble is None
+    assert len(shown) == 2
+
+
+def test_a_store_that_is_away_for_longer_than_it_may_be_is_given_up() -> None:
+    store, clock, stop = Away(), HandClock(0), threading.Event()
+    committed(store)
+    publisher, _ = publisher_of(store, [], clock=clock, retry_seconds_max=60)
+    stop.set()
+    store.away = True
+    publisher.run(stop)
+    clock.sleep(59)
+    publisher.run(stop)
+    store.away = False
+    publisher.run(stop)  # it came back in time, and what comes next is another outage
+    store.away = True
+    publisher.run(stop)
+    clock.sleep(61)
+    with pytest.raises(StoreError, match="the store is away"):
+        publisher.run(stop)
+
+
+def test_a_store_that_may_be_away_for_ever_is_never_given_up() -> None:
+    store, clock, stop = Away(), HandClock(0), threading.Event()
+    publisher, status = publisher_of(store, [], clock=clock)
+    stop.set()
+    store.away = True
+    for _ in range(3):
+        publisher.run(stop)
+        clock.sleep(1_000_000)
+    assert status.publish_trouble is not None
+    assert status.publish_trouble.since_seconds < 1
+    assert status.publish_trouble.failures == 3
+
+
+def test_the_servers_of_the_store_are_asked_every_few_seconds_and_forgotten_while_it_is_away() -> None:
+    store, clock = Away(), HandClock(0)
+    publisher, status = publisher_of(store, [], clock=clock)
+    stop = threading.Event()
+    stop.set()
+    publisher.run(stop)
+    assert status.store_nodes == (StoreNode("a:1", 5),)
+    clock.sleep(LOOK_SECONDS - 0.1)
+    publisher.run(stop)
+    assert store.looks == 1
+    clock.sleep(0.1)
+    publisher.run(stop)
+    assert store.looks == 2
+    store.away = True
+    publisher.run(stop)
+    assert status.store_nodes == ()
+    store.away = False
+    publisher.run(stop)
+    assert status.store_nodes == (StoreNode("a:1", 5),)
+
+
+def test_a_server_that_does_not_tell_of_itself_is_no_trouble_for_what_can_be_read() -> None:
+    class Silent(Away):
+        def nodes(self) -> tuple[StoreNode, ...]:
+            raise StoreError("one server is away")
+
+    store, shown, stop = Silent(), [], threading.Event()
+    committed(store)
+    publisher, status = publisher_of(store, shown)
+    stop.set()
+    publisher.run(stop)
+    assert len(shown) == 1
+    assert (status.publish_trouble, status.store_nodes) == (None, ())
+
+
+def test_a_window_that_is_longer_than_what_workers_keep_is_told_of_once() -> None:
+    store, rules = MemoryStore(), WindowRules(pane_ms=4, windows_ms=(4, 400), lateness_ms=2, attribution_ms=5)
+    engine = engine_of(SETTINGS, retention_ms=40)
+    builder = ReportBuilder(engine.layout, rules, {}, engine.signature)
+    publisher = Publisher(
+        builder=builder, store=store, publish_ms=10, clock=SystemClock(), status=ProcessStatus(), on_report=lambda _: None
+    )
+    store.announce(1)
+    machine = Machine(engine, SETTINGS, store)
+    with capture_logs() as lines:
+        for ts in (1, 500, 1_000, 1_500):
+            machine.take([Arrival("events", Impression(f"x{ts}", "u", ts, ("a",)))])
+            machine.commit()
+            publisher.publish()
+    assert [line["window_ms"] for line in lines] == [400]
+
+
+def test_an_answer_in_the_oldest_pane_that_may_change_is_seen() -> None:
+    machine = Machine(ENGINE, SETTINGS)
+    rules = WindowRules(pane_ms=4, windows_ms=(12,), lateness_ms=2, attribution_ms=5)
+    builder = ReportBuilder(ENGINE.layout, rules, {}, ENGINE.signature)
+
+    def answered() -> list[int]:
+        read_all(machine.store, builder, 1)
+        live = builder.report(1).windows[1]
+        return [live.end_ms or 0, live.groups[0].lists, live.groups[0].lists_with_feedback]
+
+    machine.take([Arrival("events", Impression("x", "u", 23, ("a",))), Arrival("events", Impression("y", "v", 30, ("a",)))])
+    machine.commit()
+    assert answered() == [28, 1, 0]
+    assert builder.panes_wanted(0) == 20
+    machine.take([Arrival("events", Feedback("u", 28, "a", "click", None, "x"))])
+    machine.commit()
+    assert answered() == [28, 1, 1]
+
+
+def test_state_that_other_rules_made_is_refused() -> None:
+    store = MemoryStore()
+    committed(store)
+    with pytest.raises(StateError, match="other rules") as refused:
+        publisher_of(store, [], signature=Signature("another", None))[0].publish()
+    assert refused.value.message.splitlines()[2] == "  now:    another"
+
+
+@given(st.data(), cases(), st.sampled_from((0, 4, 12)), st.booleans())
+def test_who_has_read_commit_by_commit_shows_what_one_shows_who_starts_afresh(
+    data: st.DataObject, case: Case, patience_ms: int, flush: bool
+) -> None:
+    """He asks of each task for what may have changed since, and goes on with the rest as he knows it."""
+    settings = case.settings
+    reach = UniqueUserRules(panes=max(settings.windows_ms) // settings.pane_ms, patience_ms=patience_ms)
+    experiments = ExperimentRules(patience_ms=patience_ms)
+    machine = Machine(engine_of(settings, grades_text(case), experiments=experiments, reach=reach), settings)
+    machine.store.announce(1)
+    assert machine.engine.users is not None
+    view = ExperimentView(machine.engine.users.measures, lambda name: Policy(min_users=2), experiments.idle_ms, patience_ms)
+    rules = WindowRules(
+        pane_ms=settings.pane_ms,
+        windows_ms=settings.windows_ms,
+        lateness_ms=settings.lateness_ms,
+        attribution_ms=settings.attribution_ms,
+    )
+
+    def starting() -> Publisher:
+        builder = ReportBuilder(machine.engine.layout, rules, {}, machine.engine.signature, view)
+        return Publisher(
+            builder=builder, store=machine.store, publish_ms=10, clock=SystemClock(), status=ProcessStatus(), on_report=lambda report: None
+        )
+
+    living = starting()
+
+    def look() -> None:
+        if data.draw(st.booleans()):
+            assert living.publish() == starting().publish()
+
+    machine.live_through(case.steps, data, after_commit=look)
+    machine.finish(flush)
+    assert living.publish() == starting().publish()
+
+
+LOSING = Settings(inputs=("events",), windows_ms=(4, 12))
+LOSING_ENGINE = engine_of(LOSING, retention_ms=40, reach=UniqueUserRules(panes=3))
+
+
+@given(st.lists(st.tuples(st.sampled_from(["write", "lose", "lose and claim"]), st.integers(1, 12), st.booleans()), max_size=12))
+def test_who_lives_through_a_loss_of_commits_shows_what_one_shows_who_starts_afresh(deeds: list[tuple[str, int, bool]]) -> None:
+    store, status = FaultyStore(), ProcessStatus()
+    machine = Machine(LOSING_ENGINE, LOSING, store)
+    machine.report()  # makes a ledger
+    runs = machine.builder
+    publisher = Publisher(builder=runs, store=store, publish_ms=10, clock=SystemClock(), status=status, on_report=lambda _: None)
+    store.announce(1)
+    assert publisher.publish() is not None  # from now on it knows how many tasks there are
+    for deed, count, publishes in [("write", 12, True), *deeds, ("write", 3, True)]:
+        if deed == "write":
+            machine.open()
+            machine.position = machine.state.offsets[0] or 0
+            for number in range(machine.position, machine.position + count):
+                machine.take([Arrival("events", Impression(f"i{number}", f"u{number % 5}", 3 * number, ("a",)))])
+                machine.commit()
+        else:
+            store.forget_last(0, count)
+            if deed == "lose and claim":
+                machine.open()
+        if publishes:
+            if runs.marks and not store.view([0], {}, {}):
+                with pytest.raises(StateError, match="lost all state of task 0"):
+                    publisher.publish()
+                return
+            shown = publisher.publish()
+            assert shown is not None
+            assert replace(shown, withheld=0) == replace(machine.report(), withheld=0)

@@ -1,0 +1,55 @@
+"""The commands as their user runs them: words in, output and an exit code out; in a process of their own, or sooner in this one."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from streammetrics.cli.main import main
+from tests.support.paths import ROOT
+
+COMMAND = [sys.executable, "-m", "streammetrics"]
+SECONDS_MAX = 60
+
+
+def environment(given: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment without settings of whoever runs the tests, for the product or for Python, and with some more."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("STREAMMETRICS_", "PYTHON"))}
+    return {**kept, "COLUMNS": "100", **(given or {})}
+
+
+def streammetrics(*words: str | Path, stdin: bytes = b"", environ: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end; its output as text."""
+    done = subprocess.run(
+        [*COMMAND, *words], input=stdin, capture_output=True, cwd=ROOT, env=environment(environ), timeout=SECONDS_MAX, check=False
+    )
+    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def called(*words: str | Path, stdin: bytes = b"", environ: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """The same in this process: for commands that only read, compute and write."""
+    words_given, source = list(map(str, words)), io.BufferedReader(io.BytesIO(stdin))
+    hidden = dict.fromkeys((name for name in os.environ if name.startswith("STREAMMETRICS_")), None)
+    done = CliRunner(env={**hidden, "COLUMNS": "100", **(environ or {})}).invoke(main, words_given, input=source)
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return subprocess.CompletedProcess(words_given, done.exit_code, done.stdout, done.stderr)
+
+
+def started(*words: str | Path, environ: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+    """Start a command; its output is read line by line."""
+    pipe = subprocess.PIPE
+    return subprocess.Popen(
+        [*COMMAND, *words], stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, cwd=ROOT, env=environment(environ), text=True
+    )
+
+
+def is_asleep(process: subprocess.Popen[str]) -> bool:
+    """Whether a command waits for the system. A signal that comes just before it does so is only looked at when the wait is over."""
+    return Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"

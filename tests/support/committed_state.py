@@ -1,0 +1,140 @@
+"""One task without a world: events in, the Report of its committed state out, by the product's own engine and ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from streammetrics.cli.wiring import build_engine, build_report_builder
+from streammetrics.config import Settings
+from streammetrics.engine.ingest import Batch
+from streammetrics.engine.stored_state import CommitMark, TaskView
+from streammetrics.errors import MalformedEvent
+from streammetrics.events.model import Event, Feedback, Impression
+from streammetrics.exporters.http.server import HttpServer
+from streammetrics.exporters.http.views import HttpViews
+from streammetrics.exporters.prometheus.exposition import Exposition, ExpositionLimits
+from streammetrics.metrics.names import METRIC_NAMES
+from streammetrics.reports.report import Report
+from streammetrics.runtime.status import ProcessStatus
+
+TOPICS = ("impressions", "feedback")
+START_MS = 1_732_183_200_000
+"""A multiple of an hour: the first pane and the first window start here."""
+MINUTE_MS = 60_000
+HOUR_MS = 3_600_000
+
+
+def shown(user: str, variant: str = "", *, ts: int = START_MS, experiment: str = "ranker", surface: str = "home") -> Impression:
+    """A list of four items for a user; without a variant it is in no experiment."""
+    return Impression(
+        impression_id=f"{user}-{ts}",
+        user_id=user,
+        ts=ts,
+        items=("a", "b", "c", "d"),
+        experiments=((experiment, variant),) if variant else (),
+        segments=(("surface", surface),),
+    )
+
+
+def clicked(user: str, item: str, *, ts: int = START_MS + 1_000) -> Feedback:
+    return Feedback(user_id=user, ts=ts, item_id=item, action="click")
+
+
+class Pipeline:
+    """The engine of the default settings with every metric at 2 and 10, which commits after every `feed`."""
+
+    def __init__(self, segments: tuple[str, ...] = ()) -> None:
+        metrics = {"names": METRIC_NAMES, "cutoffs": (2, 10)}
+        self.settings = Settings.model_validate({"metrics": metrics, "windows": {"segments": segments}})
+        self.engine = build_engine(self.settings, TOPICS)
+        self.builder = build_report_builder(self.settings, self.engine)
+        self._state = self.engine.open(None, {}, ())
+        self._panes: dict[int, bytes] = {}
+        self._totals: dict[str, bytes] = {}
+        self._records = self._seq = 0
+
+    def feed(self, topic: str, *events: Event | MalformedEvent) -> Pipeline:
+        """Take the events as records of a topic, in this order."""
+        records = [(self._records + index, -1, [event]) for index, event in enumerate(events)]
+        self._records += len(records)
+        arrived = Batch(TOPICS.index(topic), records, self._records)
+        self._step(arrived)
+        if self.engine.needs(self._state, None).totals:
+            self._step(None)
+        self._commit()
+        return self
+
+    def _step(self, arrived: Batch | None) -> None:
+        needs = self.engine.needs(self._state, arrived)
+        due = [name for name, user in self._state.users.items() if user.sessions] if needs.due_before_ms is not None else []
+        self.engine.step(self._state, arrived, self.engine.take(self._state, needs, {}, due, totals=self._totals))
+
+    def move_on(self, to_ms: int) -> Pipeline:
+        """Let event time come to `to_ms` on both topics, by a list without items and feedback that nobody awaits."""
+        self.feed("impressions", Impression(impression_id=f"clock-{to_ms}", user_id="clock", ts=to_ms, items=()))
+        self.feed("feedback", Feedback(user_id="clock", ts=to_ms, item_id="none", action="skip", impression_id=f"clock-{to_ms}"))
+        return self.feed("feedback")  # sessions close by the watermark as it stands before a step
+
+    def _commit(self) -> None:
+        changes = self.engine.save(self._state).changes
+        self._panes.update(changes.panes)
+        self._totals.update(changes.totals)
+        for start in changes.panes_gone:
+            self._panes.pop(start, None)
+        wanted = self.builder.panes_wanted(0)
+        panes = {start: pane for start, pane in self._panes.items() if wanted is None or start >= wanted}
+        self._seq += 1
+        self.builder.update(
+            0, TaskView(CommitMark("owner", self._seq), changes.control, panes, len(self._state.users), reaches=changes.reaches)
+        )
+
+    def report(self) -> Report:
+        return self.builder.report(1)
+
+    def exposition(self, status: ProcessStatus | None = None, *, loop: bool = True, **limits: int) -> Exposition:
+        """A page with the windows' names of the settings."""
+        names = {window.ms: window.text for window in self.settings.windows.windows}
+        return Exposition(self.engine.layout, names, status or ProcessStatus(), ExpositionLimits(**limits), loop=loop)
+
+
+def two_variants() -> Pipeline:
+    """Lists of two variants in one pane, treatment better than control, and event time two hours later: all is final."""
+    pipeline = Pipeline(segments=("surface",))
+    pipeline.feed(
+        "impressions", shown("u1", "control"), shown("u2", "control"), shown("u3", "treatment"), shown("u4", "treatment", surface="search")
+    )
+    pipeline.feed("feedback", clicked("u1", "c"), clicked("u3", "a"), clicked("u4", "b"))
+    return pipeline.move_on(START_MS + 34 * MINUTE_MS)
+
+
+@dataclass(slots=True)
+class Now:
+    """A clock that stands still until it is moved; in seconds."""
+
+    seconds: float = 1_000.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+_STOPPING = ThreadPoolExecutor(4, "stopping")
+
+
+@contextmanager
+def answering(server: HttpServer) -> Iterator[HttpServer]:
+    """A server while it answers. Nobody waits for its end, which takes a fifth of a second: the next one has another port."""
+    server.start()
+    try:
+        yield server
+    finally:
+        _STOPPING.submit(server.stop)
+
+
+@contextmanager
+def served(views: HttpViews) -> Iterator[str]:
+    """The views on a free loopback port; gives the URL without a path."""
+    with answering(HttpServer(views, "127.0.0.1", 0)) as server:
+        yield f"http://127.0.0.1:{server.port}"

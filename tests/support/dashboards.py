@@ -1,0 +1,190 @@
+"""A real Prometheus with something for every panel: a demo that runs, pages whose numbers are known, and a week of history.
+
+Two jobs: `streammetrics` is a demo, a process of its own, as it comes; `known` is two processes that show the same committed state and
+each its own vitals. Experiments are served by reports of simulated users, through the client library.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import subprocess
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from streammetrics.connectors.base import Input, StoreNode
+from streammetrics.experiments.building import Stored, build_report, choose_scales
+from streammetrics.experiments.policy import Policy
+from streammetrics.experiments.report import ExperimentReport, MeasureRow, PreferenceRow
+from streammetrics.experiments.verdict import Joined
+from streammetrics.exporters.http.views import HttpViews
+from streammetrics.metrics.names import METRIC_NAMES
+from streammetrics.reports.report import Report
+from streammetrics.runtime.status import ProcessStatus
+from tests.experiments.columns import WITH_COVARIATES
+from tests.experiments.samples import arm, credits
+from tests.servers.process import HOST
+from tests.servers.prometheus import PrometheusServer
+from tests.support.command_line import started
+from tests.support.committed_state import Now, served, two_variants
+
+DEMO = ("demo", "--port", "0", "--rate", "20", "--set", f"metrics.names={','.join(METRIC_NAMES)}", "--set", "metrics.cutoffs=3,10")
+TARGETS = 7
+"""Prometheus itself, the demo, two known pages, one that has no report yet, and the experiments in both jobs."""
+NODES = (StoreNode("redis:6379", 300, 1_000, evicts=False, forgets=True), StoreNode("redis:6380", 500, 0, evicts=True, forgets=False))
+"""Two servers of Redis, as an exporter is told of them; a demo has none."""
+DAY_SECONDS = 86_400
+BEHIND_SECONDS = 3_600
+"""How long before a scrape the last list entered the experiments."""
+HISTORY = {1: 0.5, 7: 0.25}
+"""What the ndcg of every variant was, by days ago."""
+ALERT = {"alert": "StreammetricsExample", "expr": "vector(1)", "labels": {"severity": "warning"}}
+
+
+class Reports(Collector):
+    """Experiment reports as the gauges that their rows name."""
+
+    def __init__(self, reports: Sequence[ExperimentReport]) -> None:
+        self._reports = reports
+
+    def collect(self) -> Iterator[Metric]:
+        yield from _families("experiment", ("experiment", "variant", "metric", "k", "scope"), (each.rows() for each in self._reports))
+        yield from _families("interleaving", ("experiment", "team", "against", "scope"), (each.preference_rows() for each in self._reports))
+        entered = GaugeMetricFamily("streammetrics_experiment_entered_timestamp_seconds", "Of all experiments.")
+        entered.add_metric([], time.time() - BEHIND_SECONDS)
+        yield entered
+
+
+def _families(subject: str, labels: tuple[str, ...], reports: Iterable[Iterator[MeasureRow] | Iterator[PreferenceRow]]) -> Iterator[Metric]:
+    families: defaultdict[str, list[tuple[list[str], float]]] = defaultdict(list)
+    for series, *values, value in chain.from_iterable(reports):
+        families[series].append(([str(each) for each in values], float(value)))
+    for series, rows in families.items():
+        family = GaugeMetricFamily(f"streammetrics_{subject}_{series}", "Of an experiment.", labels=labels)
+        for values, value in rows:
+            family.add_metric(values, value)
+        yield family
+
+
+def experiments() -> dict[str, ExperimentReport]:
+    """One experiment by scope: a variant that is worse, one that is better, and today nothing is known yet."""
+    policy = Policy(paging=("ndcg@10",))
+    chances = {"control": 0.5, "treatment": 0.4, "candidate": 0.6}
+    users = {"start": 1_500, "day": 120}
+    moments = {
+        scope: {
+            name: arm(count, chance if scope == "start" else 0.5, seed, with_covariates=True)
+            for seed, (name, chance) in enumerate(chances.items())
+        }
+        for scope, count in users.items()
+    }
+    scales = choose_scales(WITH_COVARIATES, policy, moments["start"], {})
+    told = {}
+    for scope, of_scope in moments.items():
+        several = 3 if scope == "start" else 0
+        exposures = {name: sums[0] + several // 3 for name, sums in of_scope.items()}
+        stored = Stored(
+            experiment="ranker",
+            scope=scope,
+            moments=of_scope,
+            first_exposures=exposures,
+            multi_exposed_users=several,
+            joined=Joined(900, 100),
+            credits=credits(users[scope], -0.2),
+        )
+        told[scope] = build_report(WITH_COVARIATES, policy, stored, scales)
+    return told
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What was served, and the Prometheus that scraped it."""
+
+    prometheus: PrometheusServer
+    report: Report
+    experiments: dict[str, ExperimentReport]
+
+
+@contextlib.contextmanager
+def scene(folder: Path) -> Iterator[Scene]:
+    """Start it all; everything has been scraped twice."""
+    rules = folder / "rules.json"
+    rules.write_text(json.dumps({"groups": [{"name": "example", "rules": [ALERT]}]}), encoding="utf-8")
+    told = experiments()
+    pipeline = two_variants()
+    with contextlib.ExitStack() as stack:
+        demo = stack.enter_context(_demo())
+        prometheus = PrometheusServer(rules=[rules], scrape_interval_ms=1_000)  # which is how long a page may take, too
+        stack.callback(prometheus.close)
+        _remember(prometheus, folder / "history.txt")
+        reports = _served_reports(stack, list(told.values()))
+        pages = []
+        for partition, records in enumerate((5, 7)):
+            status = ProcessStatus(
+                lag_records={Input("impressions", partition): records},
+                lag_seconds={Input("impressions", partition): records / 2},
+                cached_users=100,
+                paused_inputs=partition,
+                store_nodes=NODES,
+            )
+            views = HttpViews(pipeline.exposition(status, series_max=5_000), Now())
+            views.show(pipeline.report())
+            pages.append(stack.enter_context(served(views)).removeprefix("http://"))
+        young = stack.enter_context(served(HttpViews(pipeline.exposition(ProcessStatus(store_nodes=NODES), loop=False), Now())))
+        prometheus.targets |= {"streammetrics": [demo, young.removeprefix("http://"), reports], "known": [*pages, reports]}
+        prometheus.start()
+        prometheus.wait_for("count(sum_over_time(up[1m]) > 1)", lambda found: bool(found) and found[0].value == TARGETS)
+        prometheus.wait_for('streammetrics_ndcg{job="streammetrics", variant="treatment"}')
+        yield Scene(prometheus, pipeline.report(), told)
+
+
+@contextlib.contextmanager
+def _demo() -> Iterator[str]:
+    process: subprocess.Popen[str] = started(*DEMO)
+    try:
+        assert process.stdout is not None
+        first = process.stdout.readline()
+        found = re.search(r"http://([\d.]+:\d+)/", first)
+        assert found, first
+        yield found[1]
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def _served_reports(stack: contextlib.ExitStack, reports: Sequence[ExperimentReport]) -> str:
+    registry = CollectorRegistry()
+    registry.register(Reports(reports))
+    server, thread = start_http_server(0, HOST, registry)
+
+    def stop() -> None:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+    stack.callback(stop)
+    return f"{HOST}:{server.server_port}"
+
+
+def _remember(prometheus: PrometheusServer, file: Path) -> None:
+    """Give Prometheus samples of days ago before it starts, for some minutes from then on."""
+    now = time.time()
+    lines = ["# TYPE streammetrics_ndcg gauge"]
+    for job, window in (("streammetrics", "1m"), ("known", "5m")):
+        for variant in ("control", "treatment"):
+            labels = f'job="{job}",instance="before",experiment="ranker",variant="{variant}",k="10",window="{window}"'
+            for days, value in sorted(HISTORY.items(), reverse=True):
+                moments = range(-60, 600, 30)
+                lines += [f"streammetrics_ndcg{{{labels}}} {value} {now - days * DAY_SECONDS + seconds:.3f}" for seconds in moments]
+    file.write_text("\n".join([*lines, "# EOF", ""]), encoding="utf-8")
+    done = prometheus.promtool("tsdb", "create-blocks-from", "openmetrics", file, prometheus.directory / "tsdb")
+    assert done.returncode == 0, done.stderr

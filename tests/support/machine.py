@@ -1,0 +1,211 @@
+"""The engine and a store run by hand, step by step, so that a test decides where batches are cut, what is committed and when it crashes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import cache
+
+from hypothesis import strategies as st
+
+from streammetrics.connectors.base import Commit, CommitOutcome, Store
+from streammetrics.connectors.memory import MemoryStore
+from streammetrics.engine.engine import Engine, FinalPane
+from streammetrics.engine.experiment_runs import ExperimentRules
+from streammetrics.engine.ingest import Batch
+from streammetrics.engine.task_state import EngineRules
+from streammetrics.events.grades import parse_grades
+from streammetrics.metrics import Scorer, Spec
+from streammetrics.reports.builder import ReportBuilder
+from streammetrics.reports.report import Report
+from streammetrics.runtime.prefetch import with_due
+from streammetrics.sessions.session import JoinRules
+from streammetrics.windows.panes import Group, WindowRules
+from streammetrics.windows.unique_users import UniqueUserRules
+from tests.oracle import Arrival, Idle, Settings, Step, Tick
+from tests.oracle import Group as OracleGroup
+from tests.support.store_contract import due_before
+
+METRICS = ("ndcg", "ndcg_exp", "dcg", "cg", "mrr", "hit_rate", "item_hit_rate", "precision", "recall", "map")
+GRADES = "purchase=3, watch>=30=2, click=1, skip=0"
+
+
+@cache
+def engine_of(
+    settings: Settings,
+    grades: str = GRADES,
+    *,
+    lists_open_max: int = 1_000,
+    groups_max: int = 1_000,
+    retention_ms: int = 1 << 50,
+    experiments: ExperimentRules | None = None,
+    reach: UniqueUserRules | None = None,
+) -> Engine:
+    """The product's engine under the oracle's settings; the limits are those that the oracle does not know."""
+    rules = EngineRules(
+        topics=settings.inputs,
+        grades=parse_grades(grades),
+        join=JoinRules(
+            gap_ms=settings.gap_ms,
+            attribution_ms=settings.attribution_ms,
+            session_events_max=settings.session_events_max,
+            lists_open_max=lists_open_max,
+            items_max=settings.items_max,
+        ),
+        out_of_orderness_ms=settings.out_of_orderness_ms,
+        lateness_ms=settings.lateness_ms,
+        future_ms=settings.future_ms,
+        pane_ms=settings.pane_ms,
+        retention_ms=retention_ms,
+        groups_max=groups_max,
+        segments=settings.segments,
+        experiments=experiments,
+        reach=reach,
+    )
+    scorer = Scorer([f"{name}@{k}" for name in METRICS for k in settings.cutoffs], spec=Spec(), items_max=1_000, grade_max=10)
+    return Engine(rules, scorer)
+
+
+class Machine:
+    """One task, driven through its steps; everything it does to the store is what the service does."""
+
+    def __init__(self, engine: Engine, settings: Settings, store: Store | None = None, due_max: int = 1_000) -> None:
+        self.engine, self.settings = engine, settings
+        self.store = store or MemoryStore()
+        self.due_max = due_max
+        self.position = 0
+        self.finals: list[FinalPane] = []
+        self._saved_position = 0
+        self._saved_finals = 0
+        self._saved_idle: frozenset[int] = frozenset()
+        self._generation = 0
+        self.open()
+
+    def open(self) -> None:
+        """Claim the task and go back to where the last commit left it; as the steps have it, who was idle then still is."""
+        self._generation += 1
+        self._token = f"token-{self._generation}"
+        claim = self.store.claim(0, self._token)
+        self._epoch, self._seq = claim.epoch, claim.seq
+        self.state = self.engine.open(claim.control, claim.panes, claim.pane_starts, claim.experiments, claim.reaches)
+        self.position = self._saved_position
+        del self.finals[self._saved_finals :]
+        self._idle = self._saved_idle
+
+    def take(self, steps: Sequence[Step]) -> None:
+        """Take steps as one batch; arrivals of one input that follow each other make one engine step."""
+        run: list[Arrival] = []
+        for step in steps:
+            if run and (not isinstance(step, Arrival) or step.input != run[0].input):
+                self._arrive(run)
+                run = []
+            if isinstance(step, Arrival):
+                run.append(step)
+            else:
+                self._pause(step)
+        if run:
+            self._arrive(run)
+        self.position += len(steps)
+
+    def _arrive(self, run: list[Arrival]) -> None:
+        topic = self.settings.inputs.index(run[0].input)
+        self._idle -= {topic}
+        records = [(offset, -1 if one.record_ts is None else one.record_ts, (one.event,)) for offset, one in enumerate(run)]
+        self._step(Batch(topic, records, self.position + len(run)))
+
+    def _pause(self, step: Idle | Tick) -> None:
+        inputs = self.settings.inputs
+        if isinstance(step, Idle):
+            self._idle = frozenset(inputs.index(name) for name in step.inputs)
+            self._step(None)
+        else:
+            self._idle = frozenset(range(len(inputs)))
+            self._step(None, tick_ms=step.now_ms - self.settings.idle_ms - self.settings.out_of_orderness_ms)
+
+    def _step(self, batch: Batch | None, tick_ms: int | None = None, flush: bool = False) -> None:
+        needs = self.engine.needs(self.state, batch)
+        due_wanted = None if needs.due_before_ms is None else due_before(needs.due_before_ms, self.due_max)
+        loaded = with_due(self.store, 0, self.store.load(0, needs.users, due_wanted, needs.totals), self.state.users)
+        due = self.engine.take(self.state, needs, loaded.users, loaded.due, loaded.next_due_ms, totals=loaded.totals)
+        self.engine.step(self.state, batch, due, self._idle, tick_ms, flush)
+
+    def commit(self) -> None:
+        """Commit what was taken, and let go of every user, so that the next batch reads them back."""
+        commit = self.prepare()
+        assert self.store.commit(commit) is CommitOutcome.WRITTEN
+        self.committed()
+
+    def prepare(self) -> Commit:
+        if self.engine.needs(self.state, None).totals:
+            self._step(None)
+        save = self.engine.save(self.state)
+        self.finals.extend(save.final_panes)
+        return Commit(0, self._epoch, self._token, self._seq + 1, save.changes)
+
+    def committed(self) -> None:
+        self._seq += 1
+        self._saved_position, self._saved_finals, self._saved_idle = self.position, len(self.finals), self._idle
+        self.engine.forget(self.state, 0)
+
+    def finish(self, flush: bool) -> None:
+        """End the input, and close what is due until nothing is."""
+        if flush:
+            self._step(None, flush=True)
+        self.commit()
+        while self.engine.needs(self.state, None).due_before_ms is not None:
+            self._step(None)
+            self.commit()
+
+    def live_through(self, steps: Sequence[Step], data: st.DataObject, after_commit: Callable[[], object] = lambda: None) -> None:
+        """Take all steps in batches of any size, with commits, crashes and lost replies between them."""
+        crashes = data.draw(st.integers(0, 4))
+        while self.position < len(steps):
+            self.take(steps[self.position : self.position + data.draw(st.integers(1, 8))])
+            fate = data.draw(st.sampled_from(["go on", "commit", "crash", "lost reply"]))
+            if fate == "commit":
+                self.commit()
+                after_commit()
+            elif fate == "crash" and crashes:
+                crashes -= 1
+                self.open()
+            elif fate == "lost reply":
+                commit = self.prepare()
+                self.store.commit(commit)
+                assert self.store.commit(commit).value == "already"
+                self.committed()
+
+    def report(self) -> Report:
+        settings = self.settings
+        rules = WindowRules(
+            pane_ms=settings.pane_ms,
+            windows_ms=settings.windows_ms,
+            lateness_ms=settings.lateness_ms,
+            attribution_ms=settings.attribution_ms,
+        )
+        builder = self.builder = ReportBuilder(self.engine.layout, rules, {}, self.engine.signature)
+        for task, view in self.store.view([0], {}, {}).items():
+            builder.update(task, view)
+        self.aggregator = builder.aggregator
+        return builder.report(1)
+
+    def tallies(self) -> dict[tuple[int, OracleGroup], list[int]]:
+        """Every stored tally, under the oracle's names."""
+        self.report()
+        return {
+            (start, oracle_group(group)): tally
+            for start in self.aggregator.starts()
+            for group, tally in self.aggregator.pane(start).items()
+            if tally[0]
+        }
+
+
+def oracle_group(group: Group) -> OracleGroup:
+    return OracleGroup(group.experiment, group.variant, ((group.segment, group.value),) if group.segment else ())
+
+
+def counts_of(machine: Machine) -> dict[tuple[str, str], int]:
+    inputs = machine.settings.inputs
+    counted: Counter[tuple[str, str]] = Counter()
+    for (reason, topic), count in machine.state.counts.items():
+        counted[reason, inputs[topic]] += count
+    return {key: count for key, count in counted.items() if count}

@@ -1,0 +1,327 @@
+"""`streammetrics run` as its users run it: a process with a TOML file, between a real broker and a real Redis.
+
+A `Pipeline` is one set of topics and one namespace. What must come out is computed by brute force from the records as they
+lie in the partitions, and what did come out is read from Redis, from /api/report and from /metrics.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from prometheus_client.parser import text_string_to_metric_families
+
+from streammetrics.cli.wiring import build_decoder, build_engine, build_report_builder, redis_connection
+from streammetrics.config import Settings
+from streammetrics.connectors.base import Input
+from streammetrics.connectors.kafka.partitioner import partition_of
+from streammetrics.connectors.redis.store import RedisStore
+from streammetrics.engine.codec import Control, decode_control, decode_reach
+from streammetrics.engine.stored_state import TaskView
+from streammetrics.errors import MalformedEvent
+from streammetrics.events.model import Feedback, Impression
+from streammetrics.windows.unique_users import UniqueUserWindows
+from tests.engine.test_engine import row_of, scores_of
+from tests.oracle import Arrival, Group, Result, Step, judge, parse_rules
+from tests.oracle import Settings as OracleSettings
+from tests.oracle.users import users_of_tasks
+from tests.runtime.test_consumer import native
+from tests.servers.kafka import KafkaBroker
+from tests.servers.process import wait_until
+from tests.servers.product import Product
+from tests.support.machine import oracle_group
+from tests.windows.test_unique_users import users_shown
+
+PARTITIONS = 4
+HOUR_MS = 3_600_000
+PATIENCE_SECONDS = 60.0
+
+
+class Service(Product):
+    """One `streammetrics run` process with a TOML file."""
+
+    def __init__(self, settings: Mapping[str, Mapping[str, object]]) -> None:
+        super().__init__()
+        self.settings = settings
+        self.flags = ("--config", self.config)
+
+    @property
+    def config(self) -> Path:
+        return self.directory / "streammetrics.toml"
+
+    def prepare(self) -> None:
+        self.config.write_text(as_toml(self.settings), encoding="utf-8")
+
+    def samples(self) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
+        """Every sample of /metrics by name and sorted labels."""
+        found: dict[str, dict[tuple[tuple[str, str], ...], float]] = {}
+        for family in text_string_to_metric_families(self.get("/metrics").text):
+            for sample in family.samples:
+                found.setdefault(sample.name, {})[tuple(sorted(sample.labels.items()))] = sample.value
+        return found
+
+    def sample(self, name: str, **labels: str) -> float:
+        """One sample; 0 where there is none yet."""
+        return self.samples().get(name, {}).get(tuple(sorted(labels.items())), 0.0)
+
+    def wait_for_exit(self, seconds: float = 30) -> int:
+        """The exit code of a process that is about to end."""
+        code = self._require_process().wait(seconds)
+        self._forget()
+        return code
+
+    def signal(self, number: int) -> None:
+        self._require_process().send_signal(number)
+
+    @property
+    def log(self) -> str:
+        return self.log_path.read_text(encoding="utf-8")
+
+
+def as_toml(settings: Mapping[str, Mapping[str, object]]) -> str:
+    """Tables of texts, numbers, booleans and lists: JSON writes their values as TOML does."""
+    tables = {section: "".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items()) for section, values in settings.items()}
+    return "\n".join(f"[{section}]\n{table}" for section, table in tables.items())
+
+
+class Kept(NamedTuple):
+    """A record as it lies in a partition."""
+
+    place: Input
+    offset: int
+    timestamp_ms: int
+    value: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """What brute force says of the records: the oracle's result, all counters, and which records are refused and why."""
+
+    result: Result
+    counters: Mapping[tuple[str, str], int]
+    refused: Mapping[tuple[str, int, int], tuple[str, bytes | None]]
+
+    @property
+    def users_open(self) -> int:
+        return sum(len({one.user_id for one in task.sessions if not one.closed}) for task in self.result.tasks.values())
+
+
+class Pipeline:
+    """Topics, a namespace, and settings for as many processes as a test wants. `sections` goes over the settings given here."""
+
+    def __init__(self, broker: KafkaBroker, redis_url: str, name: str, topics: Sequence[str], **sections: Mapping[str, object]) -> None:
+        self.broker = broker
+        self.topics = tuple(f"{name}-{topic}" for topic in topics)
+        self.dead_letters = f"{name}-refused"
+        self.name = name
+        usual: dict[str, dict[str, object]] = {
+            "kafka": {
+                "bootstrap_servers": [broker.bootstrap],
+                "topics": list(self.topics),
+                "group_id": name,
+                "dead_letter_topic": self.dead_letters,
+                "session_timeout_ms": 3_000,
+            },
+            "redis": {"url": redis_url, "namespace": name},
+            "join": {},
+            "metrics": {"cutoffs": [3, 10]},
+            "windows": {"windows": ["5m", "1h", "12h"]},
+            "worker": {"commit_ms": 200, "commit_behind_ms": 600},
+            "exporter": {"publish_ms": 100},
+            "log": {"format": "json"},
+        }
+        self.sections = {key: {**usual.get(key, {}), **sections.get(key, {})} for key in [*usual, *sections]}
+        self.settings = Settings.model_validate(self.sections)
+        self.engine = build_engine(self.settings, self.topics)
+        self.decode = build_decoder(self.settings)
+        for topic in self.topics:
+            broker.create_topic(topic, partitions=PARTITIONS)
+        broker.create_topic(self.dead_letters)
+
+    def service(self, **sections: Mapping[str, object]) -> Service:
+        """A process of this pipeline, not started; `sections` goes over the pipeline's settings."""
+        return Service({key: {**self.sections.get(key, {}), **sections.get(key, {})} for key in [*self.sections, *sections]})
+
+    @contextmanager
+    def store(self) -> Iterator[RedisStore]:
+        store = RedisStore(redis_connection(self.settings))
+        try:
+            yield store
+        finally:
+            store.close()
+
+    @contextmanager
+    def producer(self) -> Iterator[KafkaProducer]:
+        producer = KafkaProducer(bootstrap_servers=self.broker.bootstrap, acks="all", linger_ms=5)
+        try:
+            yield producer
+            producer.flush(timeout=30)
+        finally:
+            producer.close()
+
+    def write_ends(self, ts: int) -> None:
+        """A last event at `ts` on every input, keyed as the others are: all that was long before is over."""
+        with self.producer() as producer:
+            for task in range(PARTITIONS):
+                user = next(f"end-{number}" for number in range(10_000) if partition_of(f"end-{number}", PARTITIONS) == task)
+                for topic, event in zip(self.topics, (Impression("end", user, ts, ()), Feedback(user, ts, "none", "click")), strict=False):
+                    producer.send(topic, native(event), key=user.encode(), timestamp_ms=ts)
+
+    def records(self, topics: Sequence[str] | None = None) -> list[Kept]:
+        """Every record, partition by partition."""
+        return [Kept(Input(*place), *rest) for place, *rest, _ in self._read(topics or self.topics)]
+
+    def letters(self) -> list[tuple[dict[str, str], bytes | None]]:
+        """Headers and bytes of every dead letter."""
+        return [({name: text.decode() for name, text in headers}, value) for _, _, _, value, headers in self._read([self.dead_letters])]
+
+    def _read(self, topics: Sequence[str]) -> list[tuple[Any, int, int, bytes | None, Any]]:
+        consumer = KafkaConsumer(bootstrap_servers=self.broker.bootstrap, auto_offset_reset="earliest", enable_auto_commit=False)
+        try:
+            places = [TopicPartition(topic, partition) for topic in topics for partition in sorted(consumer.partitions_for_topic(topic))]
+            consumer.assign(places)
+            ends = consumer.end_offsets(places)
+            found: dict[TopicPartition, list[Any]] = {place: [] for place in places}
+            deadline = time.monotonic() + PATIENCE_SECONDS
+            while any(consumer.position(place) < ends[place] for place in places):
+                assert time.monotonic() < deadline, f"the records of {topics} could not be read back"
+                for place, records in consumer.poll(timeout_ms=200).items():
+                    found[place] += records
+        finally:
+            consumer.close()
+        return [(place, record.offset, record.timestamp, record.value, record.headers) for place in places for record in found[place]]
+
+    # --- what must come out
+
+    def truth(self, records: Iterable[Kept] | None = None, after: Sequence[Step] = ()) -> Truth:
+        """Brute force over the records as they lie in the partitions; `after` comes last in every task."""
+        steps: dict[int, list[Step]] = {task: [] for task in range(PARTITIONS)}
+        places: dict[int, list[Kept]] = {task: [] for task in range(PARTITIONS)}
+        malformed: Counter[tuple[str, str]] = Counter()
+        refused: dict[tuple[str, int, int], tuple[str, bytes | None]] = {}
+        for kept in self.records() if records is None else records:
+            for event in self.decode(kept.value):
+                if isinstance(event, MalformedEvent):
+                    malformed[event.reason, kept.place.topic] += 1
+                    malformed["events", kept.place.topic] += 1
+                    refused[*kept.place, kept.offset] = (event.reason, kept.value)
+                else:
+                    steps[kept.place.partition].append(Arrival(kept.place.topic, event, kept.timestamp_ms))
+                    places[kept.place.partition].append(kept)
+        for of_task in steps.values():
+            of_task.extend(after)
+        result = judge(steps, self.oracle_settings(), scores_of(self.engine.layout.scorer))
+        for task, found in result.tasks.items():
+            for fate, kept in zip(found.fates, places[task], strict=True):
+                if fate in ("late", "future"):
+                    refused[*kept.place, kept.offset] = (fate, kept.value)
+        return Truth(result, dict(Counter(result.counters) + malformed), refused)
+
+    def oracle_settings(self) -> OracleSettings:
+        join, windows, metrics = self.settings.join, self.settings.windows, self.settings.metrics
+        return OracleSettings(
+            inputs=self.topics,
+            gap_ms=join.gap_ms,
+            lateness_ms=join.lateness_ms,
+            attribution_ms=join.attribution_ms,
+            out_of_orderness_ms=join.out_of_orderness_ms,
+            idle_ms=join.idle_ms,
+            future_ms=math.inf if join.future_ms is None else join.future_ms,
+            pane_ms=windows.pane_ms,
+            windows_ms=tuple(window.ms for window in windows.windows),
+            session_events_max=join.session_events_max,
+            items_max=self.settings.events.limits.items_max,
+            rules=parse_rules(self.engine.rules.grades.text),
+            segments=tuple(windows.segments),
+            cutoffs=tuple(metrics.cutoffs),
+            relevance_min=metrics.relevant_grade,
+        )
+
+    # --- what came out
+
+    def views(self) -> dict[int, TaskView]:
+        with self.store() as store:
+            return dict(store.view(range(PARTITIONS), {}, {}))
+
+    def controls(self) -> dict[int, Control]:
+        return {task: decode_control(view.control) for task, view in self.views().items()}
+
+    def committed(self) -> int:
+        """How many records are behind the committed offsets."""
+        return sum(offset or 0 for control in self.controls().values() for offset in control.offsets)
+
+    def wait_until_read(self, users_open: int, seconds: float = PATIENCE_SECONDS) -> None:
+        """Wait until every record is committed and so many users are left with open sessions."""
+        ends: Counter[Input] = Counter()
+        for kept in self.records():
+            ends[kept.place] = kept.offset + 1
+
+        def read() -> bool:
+            views = self.views()
+            offsets = {
+                Input(topic, task): offset
+                for task, view in views.items()
+                for topic, offset in zip(self.topics, decode_control(view.control).offsets, strict=True)
+            }
+            users = sum(view.users for view in views.values())
+            return users == users_open and all(offsets.get(place) == end for place, end in ends.items())
+
+        wait_until(read, what=f"everything is committed and {users_open} users are left", deadline_seconds=seconds)
+
+    def stored(self) -> tuple[dict[tuple[str, str], int], dict[tuple[int, Group], list[int]]]:
+        """The counters and every tally in Redis."""
+        builder = build_report_builder(self.settings, self.engine)
+        for task, view in self.views().items():
+            builder.update(task, view)
+        counts = {key: count for key, count in builder.report(PARTITIONS).counts.items() if count}
+        aggregator = builder.aggregator
+        tallies = {(start, oracle_group(group)): tally for start in aggregator.starts() for group, tally in aggregator.pane(start).items()}
+        return counts, {key: tally for key, tally in tallies.items() if tally[0]}
+
+    def expected(self, truth: Truth) -> tuple[dict[tuple[str, str], int], dict[tuple[int, Group], list[int]]]:
+        return dict(truth.counters), {key: row_of(tally, self) for key, tally in truth.result.panes.items()}
+
+    def assert_exact(self, records: Iterable[Kept] | None = None) -> Truth:
+        """Wait until everything is read, and compare every stored integer with brute force."""
+        truth = self.truth(records)
+        self.wait_until_read(truth.users_open)
+        (counts, tallies), (wanted_counts, wanted_tallies) = self.stored(), self.expected(truth)
+        assert counts == wanted_counts
+        assert tallies == wanted_tallies
+        self.assert_users(truth)
+        return truth
+
+    def assert_users(self, truth: Truth) -> None:
+        """Compare the users of windows that ended on the way with brute force."""
+        assert self.engine.reach is not None
+        assert self.engine.rules.reach is not None
+        settings, aggregator = self.oracle_settings(), UniqueUserWindows(self.engine.reach, self.settings.windows.pane_ms, decode_reach)
+        complete = []
+        for task, view in self.views().items():
+            aggregator.update(task, view.reaches, decode_control(view.control).oldest_kept)
+            complete.append(decode_control(view.control).entered_before)
+        lists = [task.lists for task in truth.result.tasks.values()]
+        starts = {shown.ts // settings.pane_ms * settings.pane_ms for of_task in lists for shown in of_task}
+        for end in sorted(start for start in starts if start <= min(complete))[::5]:
+            for window_ms in settings.windows_ms:
+                window = aggregator.window(window_ms, end, self.engine.rules.reach.panes)
+                assert users_shown([window]) == {(window_ms, end): users_of_tasks(lists, settings, end, window_ms)}
+
+    def window_values(self, truth: Truth, window_ms: int, view: str, metric: str) -> dict[Group, float]:
+        """A metric's mean per group by one division of whole numbers: the right double."""
+        columns = {str(column.metric): column.scale_bits for column in self.engine.layout.scorer.columns}
+        groups = truth.result.windows[window_ms, view].groups
+        return {group: tally.sums[metric] / (tally.lists << columns[metric]) for group, tally in groups.items()}
+
+
+def start_ms(hours_ago: int = 10) -> int:
+    """A whole hour in the past: the broker keeps no records dated long ago or ahead, and nothing may depend on the hour."""
+    return (time.time_ns() // 1_000_000 // HOUR_MS - hours_ago) * HOUR_MS

@@ -1,0 +1,62 @@
+"""The reasons under which the product counts events, as its source names them: what `streammetrics.events.outcomes` is held against."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from itertools import chain
+from pathlib import Path
+
+import streammetrics
+
+FOLDER = Path(streammetrics.__file__).parent
+ROOMS = ("engine", "events", "sessions")
+"""The folders whose code gives an event its outcome."""
+REFUSING = ("_refuse", "malformed", "_decoded", "read_object")
+"""The functions that are given a reason why an event is refused."""
+
+
+@cache
+def refused_reasons() -> frozenset[str]:
+    """Those of the events that are refused one by one, each with the place that it came from."""
+    return frozenset(reason for tree in _trees() for reason in _refused(tree))
+
+
+@cache
+def counted_reasons() -> frozenset[str]:
+    """All of them: those, the keys of `counts`, and what `Session.find` says of feedback that finds no list."""
+    return refused_reasons() | {reason for tree in _trees() for reason in (*_keys_of_counts(tree), *_returned(tree, "find"))}
+
+
+@cache
+def _trees() -> list[ast.Module]:
+    return [
+        ast.parse(path.read_text(encoding="utf-8")) for path in sorted(chain.from_iterable((FOLDER / room).glob("*.py") for room in ROOMS))
+    ]
+
+
+def _refused(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in REFUSING:
+            yield from _words(node.args)
+    yield from _returned(tree, "_beyond")
+
+
+def _keys_of_counts(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Subscript) and ast.unparse(node.value).endswith("counts") and isinstance(node.slice, ast.Tuple):
+            yield from _words(node.slice.elts)
+
+
+def _returned(tree: ast.Module, function: str) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and node.name == function:
+            found = [each.value for each in ast.walk(node) if isinstance(each, ast.Return) and each.value is not None]
+            yield from _words(part for value in found for part in ast.walk(value))
+
+
+def _words(nodes: Iterator[ast.AST] | list[ast.expr]) -> Iterator[str]:
+    for node in nodes:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.isidentifier():
+            yield node.value

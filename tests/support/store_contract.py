@@ -1,0 +1,548 @@
+"""What every store must do, as tests: a store's own test class inherits `StoreContract` and gives each test an empty `store`."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from streammetrics.connectors.base import READ_SLICE, Claim, Commit, CommitOutcome, DueBefore, LoadedUsers, Store
+from streammetrics.engine.stored_state import CommitMark, StateChanges, TaskView
+from streammetrics.errors import StateError
+
+ODD_USERS = ["", "_", "u", "u_", " ", "\n", "\x00", "0", "a:b{c}", "\u00e9", "e\u0301", "日本", "\U0001f600", "\ufeff", "x" * 512]
+FOREVER = 1 << 62
+ALL_DUE = DueBefore(FOREVER, 1_000_000, 1 << 30)
+NOTHING = LoadedUsers({}, [])
+
+
+def due_before(ms: int, users_max: int = 1_000) -> DueBefore:
+    return DueBefore(ms, users_max, 1 << 30)
+
+
+class Owner:
+    """A worker in small: claims a task and numbers its commits."""
+
+    def __init__(self, store: Store, task: int, token: str = "owner") -> None:
+        self.store, self.task, self.token = store, task, token
+        self.claimed = store.claim(task, token)
+        self.seq = self.claimed.seq
+
+    def next(self, **changes: Any) -> Commit:
+        """The commit that would come next, with `changes` in place of its defaults."""
+        values: dict[str, Any] = {
+            "task": self.task,
+            "epoch": self.claimed.epoch,
+            "token": self.token,
+            "seq": self.seq + 1,
+        }
+        values |= {name: changes.pop(name) for name in values.keys() & changes.keys()}
+        return Commit(**values, changes=StateChanges(**{"control": b"control", "panes_from_ms": 0, **changes}))
+
+    def commit(self, **changes: Any) -> CommitOutcome:
+        outcome = self.store.commit(self.next(**changes))
+        self.seq += outcome is CommitOutcome.WRITTEN
+        return outcome
+
+    def must_commit(self, **changes: Any) -> None:
+        assert self.commit(**changes) is CommitOutcome.WRITTEN
+
+    def load(
+        self, users: Collection[str] = (), due: DueBefore | None = None, totals: Collection[str] = (), bytes_max: int | None = None
+    ) -> LoadedUsers:
+        return self.store.load(self.task, users, due, totals, bytes_max)
+
+    def view(self) -> TaskView:
+        return self.store.view([self.task], {}, {})[self.task]
+
+
+def everything(store: Store, task: int, users: Collection[str]) -> tuple[Mapping[int, TaskView], LoadedUsers]:
+    """All that readers can see of a task, save who owns it."""
+    views = {task: replace(view, mark=CommitMark("", view.mark.seq)) for task, view in store.view([task], {}, {}).items()}
+    return views, store.load(task, users, ALL_DUE, users)
+
+
+class StoreContract:
+    @pytest.fixture
+    def tasks(self) -> itertools.count[int]:
+        return itertools.count()
+
+    @pytest.fixture
+    def task(self, tasks: itertools.count[int]) -> int:
+        return next(tasks)
+
+    @pytest.fixture
+    def owner(self, store: Store, task: int) -> Owner:
+        return Owner(store, task)
+
+    # -- claim ---------------------------------------------------------------------------------------------------------
+
+    def test_the_first_claim_finds_nothing(self, store: Store, task: int) -> None:
+        assert store.claim(task, "a") == Claim(epoch=1, seq=0, control=None, panes={}, pane_starts=())
+
+    def test_every_new_owner_raises_the_epoch(self, store: Store, task: int) -> None:
+        assert [store.claim(task, token).epoch for token in ("a", "b", "c", "a")] == [1, 2, 3, 4]
+
+    def test_a_claim_sent_twice_counts_once(self, store: Store, task: int) -> None:
+        store.claim(task, "a")
+        assert store.claim(task, "b") == store.claim(task, "b")
+        assert store.claim(task, "b").epoch == 2
+
+    def test_a_claim_returns_what_was_committed_and_only_the_panes_that_may_change(self, store: Store, owner: Owner) -> None:
+        owner.must_commit(control=b"one", panes={1_000: b"a", 2_000: b"b", 3_000: b"c"}, panes_from_ms=-FOREVER)
+        owner.must_commit(control=b"two", panes={3_000: b"C", 4_000: b"d"}, panes_gone=[1_000], panes_from_ms=3_000)
+        claimed = store.claim(owner.task, "next")
+        assert (claimed.epoch, claimed.seq, claimed.control) == (2, 2, b"two")
+        assert claimed.panes == {3_000: b"C", 4_000: b"d"}
+        assert sorted(claimed.pane_starts) == [2_000, 3_000, 4_000]
+
+    @pytest.mark.parametrize(("panes_from_ms", "read"), [(-FOREVER, [1_000, 2_000]), (1_001, [2_000]), (2_000, [2_000]), (2_001, [])])
+    def test_the_bound_of_the_panes_to_read_is_inclusive(self, store: Store, owner: Owner, panes_from_ms: int, read: list[int]) -> None:
+        owner.must_commit(panes={1_000: b"a", 2_000: b"b"}, panes_from_ms=panes_from_ms)
+        assert sorted(store.claim(owner.task, "next").panes) == read
+
+    def test_thousands_of_panes_are_claimed_whole(self, store: Store, owner: Owner) -> None:
+        panes = {start * 60_000: b"%d" % start for start in range(9_001)}
+        owner.must_commit(panes=panes)
+        claimed = store.claim(owner.task, "next")
+        assert claimed.panes == panes
+        assert set(claimed.pane_starts) == panes.keys()
+        assert owner.view().panes == panes
+
+    # -- fencing -------------------------------------------------------------------------------------------------------
+
+    def test_an_owner_of_an_older_epoch_is_fenced_and_writes_nothing(self, store: Store, owner: Owner) -> None:
+        owner.must_commit(users={"u": b"1"}, due={"u": 10}, panes={0: b"p"}, totals={"u": b"t"}, experiments={"1": b"e"}, reaches={0: b"r"})
+        before = everything(store, owner.task, ["u", "v"])
+        store.claim(owner.task, "next")
+        full = owner.next(
+            users={"u": b"2", "v": b"3"}, due={"u": 20, "v": 30}, panes={0: b"q", 1: b"r"}, control=b"zombie",
+            totals={"u": b"2"}, experiments={"1": b"2"}, reaches={0: b"2"},
+        )  # fmt: skip
+        gone = owner.next(users_gone=["u"], panes_gone=[0], totals_gone=["u"], experiments_gone=["1"])
+        assert [store.commit(full), store.commit(gone)] == [CommitOutcome.FENCED] * 2
+        assert everything(store, owner.task, ["u", "v"]) == before
+
+    def test_another_token_of_the_same_epoch_is_fenced(self, owner: Owner) -> None:
+        # So it is after a store has lost the claim of one owner and given its epoch to another.
+        owner.must_commit()
+        assert owner.commit(token="another") is CommitOutcome.FENCED
+        assert owner.commit(token="another", seq=owner.seq) is CommitOutcome.FENCED
+
+    def test_an_old_owner_is_fenced_even_when_it_sends_its_last_commit_again(self, store: Store, owner: Owner) -> None:
+        last = owner.next()
+        assert store.commit(last) is CommitOutcome.WRITTEN
+        store.claim(owner.task, "next")
+        assert store.commit(last) is CommitOutcome.FENCED
+
+    def test_a_commit_whose_claim_is_gone_with_all_else_is_a_conflict(self, store: Store, task: int) -> None:
+        for epoch in (1, 7):
+            assert store.commit(Commit(task, epoch, "a", 1, StateChanges(b"control", 0, users={"u": b"1"}))) is CommitOutcome.CONFLICT
+        assert store.load(task, ["u"]) == NOTHING
+        assert store.claim(task, "a").seq == 0
+
+    def test_the_new_owner_goes_on_with_the_next_number(self, store: Store, owner: Owner) -> None:
+        owner.must_commit()
+        heir = Owner(store, owner.task, "heir")
+        assert heir.next().seq == 2
+        heir.must_commit()
+
+    # -- numbers -------------------------------------------------------------------------------------------------------
+
+    def test_a_commit_sent_again_is_known_and_changes_nothing(self, store: Store, owner: Owner) -> None:
+        commit = owner.next(users={"u": b"1"})
+        assert [store.commit(commit) for _ in range(3)] == [CommitOutcome.WRITTEN, CommitOutcome.ALREADY, CommitOutcome.ALREADY]
+        owner.seq += 1
+        assert owner.commit(seq=1, users={"u": b"2"}) is CommitOutcome.ALREADY
+        assert owner.load(["u"]).users == {"u": b"1"}
+
+    @pytest.mark.parametrize("seq", [1, 2, 5, 1_000])
+    def test_a_number_that_does_not_follow_is_a_conflict_and_writes_nothing(self, store: Store, owner: Owner, seq: int) -> None:
+        for _ in range(3):
+            owner.must_commit(users={"u": b"1"})
+        before = everything(store, owner.task, ["u"])
+        assert owner.commit(seq=seq, users={"u": b"2"}, control=b"lost") is CommitOutcome.CONFLICT
+        assert everything(store, owner.task, ["u"]) == before
+
+    def test_an_epoch_that_the_store_has_never_given_is_a_conflict(self, owner: Owner) -> None:
+        # The claim went with what the store has lost: its owner must read again, not wait for another.
+        assert owner.commit(epoch=owner.claimed.epoch + 1) is CommitOutcome.CONFLICT
+
+    # -- users ---------------------------------------------------------------------------------------------------------
+
+    @pytest.mark.parametrize("asked", [None, due_before(0)])
+    def test_users_are_read_back_and_unknown_ones_are_absent(self, owner: Owner, asked: DueBefore | None) -> None:
+        owner.must_commit(users={"a": b"\x00\xff", "b": b""})
+        assert owner.load(["a", "b", "c", "_"], asked).users == {"a": b"\x00\xff", "b": b""}
+        assert owner.load([], asked).users == {}
+
+    def test_the_last_commit_of_a_user_counts(self, owner: Owner) -> None:
+        owner.must_commit(users={"a": b"1", "b": b"1"})
+        owner.must_commit(users={"a": b"2"})
+        assert owner.load(["a", "b"]).users == {"a": b"2", "b": b"1"}
+
+    def test_any_text_may_be_a_user(self, store: Store, owner: Owner) -> None:
+        users = {user: user.encode() for user in ODD_USERS}
+        owner.must_commit(users=users, due=dict.fromkeys(users, 5))
+        assert owner.load(ODD_USERS).users == users
+        assert list(owner.load([], due_before(6)).due) == sorted(ODD_USERS)
+        assert owner.view().users == len(users)
+        owner.must_commit(users_gone=ODD_USERS)
+        assert everything(store, owner.task, ODD_USERS)[1] == NOTHING
+        assert owner.view().users == 0
+        owner.must_commit(users=users)
+        assert owner.load(ODD_USERS).users == users
+
+    def test_users_that_are_gone_leave_the_users_and_the_due(self, owner: Owner) -> None:
+        owner.must_commit(users={"a": b"1", "b": b"1"}, due={"a": 10, "b": 20})
+        owner.must_commit(users_gone=["a", "never there"])
+        assert owner.load(["a", "b"], due_before(100)) == LoadedUsers({"b": b"1"}, ["b"], None)
+        assert owner.view().users == 1
+
+    def test_a_commit_of_five_thousand_users_with_all_their_kin_is_whole(self, owner: Owner) -> None:
+        users = {f"user-{number}": b"%d" % number for number in range(5_000)}
+        owner.must_commit(users=users, due={user: number for number, user in enumerate(users)})
+        assert owner.load(users).users == users
+        assert owner.load(users, due_before(0)).users == users
+        assert list(owner.load([], ALL_DUE).due) == list(users)
+        owner.must_commit(users_gone=list(users))
+        assert owner.load(users, ALL_DUE) == NOTHING
+
+    def test_tens_of_thousands_of_users_are_read_at_once(self, owner: Owner) -> None:
+        users = {f"user-{number}": b"%d" % number for number in range(20_000)}
+        owner.must_commit(users=users)
+        assert owner.load([*users, "nobody"]).users == users
+        assert owner.load([*users, "nobody"], due_before(0)).users == users
+
+    @pytest.mark.parametrize("asked", [None, due_before(0)])
+    @pytest.mark.parametrize(
+        ("bytes_max", "slices"),
+        [(0, 0), (1, 1), (READ_SLICE * 20, 1), (READ_SLICE * 20 + 1, 2), (READ_SLICE * 40 + 1, 3), (1 << 30, 3), (None, 3)],
+    )
+    def test_users_are_read_until_their_states_have_the_bytes_wanted(
+        self, store: Store, owner: Owner, asked: DueBefore | None, bytes_max: int | None, slices: int
+    ) -> None:
+        users = [f"user-{number:02}" for number in range(2 * READ_SLICE + 5)]
+        found = users[: slices * READ_SLICE]
+        owner.must_commit(users=dict.fromkeys(users, bytes(20)), totals={"u": b"t"})
+        for reader in (owner, Owner(store, owner.task)):  # one who has not written them knows as well
+            loaded = reader.load(users, asked, ["u"], bytes_max)
+            assert loaded == LoadedUsers(dict.fromkeys(found, bytes(20)), [], None, {"u": b"t"}, unread=tuple(users[len(found) :]))
+
+    def test_one_large_user_does_not_hide_behind_many_small_ones(self, store: Store, owner: Owner) -> None:
+        users = {f"user-{number:03}": bytes(1) for number in range(5 * READ_SLICE)}
+        owner.must_commit(users={**users, "large": bytes(10_000)})
+        owner.must_commit(users=dict.fromkeys(users, bytes(2)))
+        for reader in (owner, Owner(store, owner.task)):
+            loaded = reader.load(["large", *users], bytes_max=1_000)
+            assert list(loaded.users) == ["large", *users][:READ_SLICE]
+            assert reader.load(list(users), bytes_max=1_000).unread == ()
+
+    def test_tasks_do_not_see_each_other(self, store: Store, tasks: itertools.count[int]) -> None:
+        one, other = Owner(store, next(tasks)), Owner(store, next(tasks))
+        one.must_commit(users={"u": b"1"}, due={"u": 10}, panes={0: b"p"})
+        assert other.load(["u"], ALL_DUE) == NOTHING
+        assert store.view([other.task], {}, {}) == {}
+
+    # -- due -----------------------------------------------------------------------------------------------------------
+
+    def test_due_users_come_earliest_first_with_the_next_time_and_without_their_states(self, owner: Owner) -> None:
+        owner.must_commit(users={"a": b"1", "b": b"2", "c": b"3", "x": b"4"}, due={"a": 30, "b": 10, "c": 20})
+        assert owner.load(["x"], due_before(25)) == LoadedUsers({"x": b"4"}, ["b", "c"], 30)
+
+    def test_the_bound_of_the_due_time_is_exclusive(self, owner: Owner) -> None:
+        owner.must_commit(users={"a": b"1"}, due={"a": 10})
+        assert owner.load([], due_before(10)) == LoadedUsers({}, [], 10)
+        assert owner.load([], due_before(11)) == LoadedUsers({}, ["a"], None)
+
+    @pytest.mark.parametrize(("due_max", "due", "next_due_ms"), [(0, [], 1), (1, ["a"], 2), (2, ["a", "b"], 2), (3, ["a", "b", "c"], None)])
+    def test_no_more_due_users_come_than_wanted_and_the_rest_remain_due(
+        self, owner: Owner, due_max: int, due: list[str], next_due_ms: int | None
+    ) -> None:
+        owner.must_commit(users={"a": b"1", "b": b"2", "c": b"3"}, due={"c": 2, "b": 2, "a": 1})
+        for _ in range(2):  # reading does not use them up
+            assert owner.load([], due_before(100, due_max)) == LoadedUsers({}, due, next_due_ms)
+
+    def test_users_are_asked_for_first_and_told_of_later(self, store: Store, owner: Owner) -> None:
+        owner.must_commit(users={"a": b"1", "b": b"2"})
+        told = store.request(owner.task, ["a", "x"])
+        assert told is not None
+        assert owner.load(["b"]).users == {"b": b"2"}
+        assert told() == {"a": b"1"}
+
+    def test_who_asks_for_others_before_he_was_told_is_told_of_all(self, store: Store, owner: Owner) -> None:
+        users = {f"u{number}": b"%d" % number for number in range(9)}
+        owner.must_commit(users=users)
+        told = [store.request(owner.task, [user]) for user in users]
+        for number in (4, 0, 8, 4):
+            answer = told[number]
+            assert answer is not None
+            assert answer() == {f"u{number}": b"%d" % number}
+        again = store.request(owner.task, users)
+        assert again is not None
+        assert again() == users
+
+    def test_users_whose_states_may_have_more_bytes_than_wanted_are_not_asked_for(self, store: Store, owner: Owner) -> None:
+        users = {f"u{number}": bytes(30) for number in range(2 * READ_SLICE)}
+        owner.must_commit(users=users)
+        assert store.request(owner.task, list(users), 30 * READ_SLICE) is None
+        told = store.request(owner.task, list(users), 60 * READ_SLICE)
+        assert told is not None
+        assert told() == users
+
+    def test_who_is_due_is_asked_for_first_and_told_of_later(self, store: Store, owner: Owner) -> None:
+        sums = {user: user.encode() for user in "abc"}
+        owner.must_commit(users={"a": b"1", "b": b"2", "x": b"3"}, due={"a": 30, "b": 10, "c": 20}, totals=sums)
+        owner.load([], ALL_DUE)  # by now a server knows how to tell
+        who, state, all_of_them = (
+            store.request_due(owner.task, due_before(25, 1)),
+            store.request(owner.task, ["x"]),
+            store.request_due(owner.task, ALL_DUE),
+        )
+        assert who is not None
+        assert state is not None
+        assert all_of_them is not None
+        assert owner.load(["b"]).users == {"b": b"2"}
+        assert state() == {"x": b"3"}
+        assert who() == LoadedUsers({}, ["b"], 20, {"b": b"b"})
+        assert all_of_them() == LoadedUsers({}, ["b", "c", "a"], None, sums)
+
+    @pytest.mark.parametrize(
+        ("bytes_max", "slices"), [(0, 0), (1, 1), (READ_SLICE * 30, 1), (READ_SLICE * 30 + 1, 2), (READ_SLICE * 60 + 1, 3), (1 << 30, 3)]
+    )
+    def test_due_users_come_until_their_states_and_totals_have_the_bytes_wanted(self, owner: Owner, bytes_max: int, slices: int) -> None:
+        users = [f"user-{number:02}" for number in range(2 * READ_SLICE + 5)]
+        due = {user: number for number, user in enumerate(users)}
+        owner.must_commit(users=dict.fromkeys(users, bytes(20)), totals=dict.fromkeys(users, bytes(10)), due=due)
+        found = users[: slices * READ_SLICE]
+        next_due_ms = len(found) if len(found) < len(users) else None
+        expected = LoadedUsers({}, found, next_due_ms, dict.fromkeys(found, bytes(10)))
+        assert owner.load([], DueBefore(1_000, 1_000, bytes_max)) == expected
+
+    def test_without_a_bound_nobody_is_due(self, owner: Owner) -> None:
+        owner.must_commit(users={"a": b"1"}, due={"a": 0})
+        assert owner.load(["a"]) == LoadedUsers({"a": b"1"}, [], None)
+
+    def test_a_user_put_without_a_due_time_keeps_the_one_it_has(self, owner: Owner) -> None:
+        owner.must_commit(users={"a": b"1"}, due={"a": 10})
+        owner.must_commit(users={"a": b"2"})
+        assert owner.load([], due_before(11)) == LoadedUsers({}, ["a"], None)
+
+    @pytest.mark.parametrize("moved_ms", [5, 15, 10])
+    def test_a_due_time_can_move_to_and_fro(self, owner: Owner, moved_ms: int) -> None:
+        owner.must_commit(users={"a": b"1", "b": b"1"}, due={"a": 10, "b": 12})
+        for due_ms in (moved_ms, 10, moved_ms, 10):
+            owner.must_commit(due={"a": due_ms})
+        assert owner.load([], due_before(11)) == LoadedUsers({}, ["a"], 12)
+        owner.must_commit(due={"a": moved_ms})
+        assert owner.load([], due_before(moved_ms)).due == (["b"] if moved_ms > 12 else [])
+        assert sorted(owner.load([], ALL_DUE).due) == ["a", "b"]
+
+    @pytest.mark.parametrize("due_ms", [0, 1, 1_732_183_200_123, 253_402_300_799_999 + 31_622_400_000])
+    def test_due_times_are_exact_to_the_millisecond(self, owner: Owner, due_ms: int) -> None:
+        owner.must_commit(users={"a": b"1"}, due={"a": due_ms})
+        assert owner.load([], due_before(due_ms)).next_due_ms == due_ms
+        assert owner.load([], due_before(due_ms + 1)).due == ["a"]
+
+    def test_a_user_whose_state_is_gone_may_still_be_due(self, owner: Owner) -> None:
+        owner.must_commit(users={"a": b"1", "b": b"1"}, due={"a": 10, "b": 20}, totals={"a": b"sums"})
+        owner.must_commit(users_gone=["a"], due={"a": 30})
+        assert owner.load(["a"], ALL_DUE) == LoadedUsers({}, ["b", "a"], None, {"a": b"sums"})
+        assert owner.view().users == 1
+        owner.must_commit(users_gone=["a"], totals_gone=["a"])
+        assert owner.load(["a"], ALL_DUE) == LoadedUsers({}, ["b"], None)
+
+    # -- totals and experiments ----------------------------------------------------------------------------------------
+
+    def test_totals_stay_until_they_are_gone_whatever_becomes_of_the_user(self, owner: Owner) -> None:
+        owner.must_commit(users={"a": b"1"}, due={"a": 10}, totals={"a": b"\x00\xff", "b": b""})
+        assert owner.load(totals=["a", "b", "c", "_"]).totals == {"a": b"\x00\xff", "b": b""}
+        owner.must_commit(users_gone=["a"], totals={"b": b"2"})
+        assert owner.load(totals=["a", "b"]) == LoadedUsers({}, [], None, {"a": b"\x00\xff", "b": b"2"})
+        owner.must_commit(totals_gone=["a", "never there"])
+        assert owner.load(totals=["a", "b"]).totals == {"b": b"2"}
+
+    def test_the_totals_of_users_who_are_due_come_with_them(self, owner: Owner) -> None:
+        sums = {user: user.encode() for user in "abcd"}
+        owner.must_commit(users={"a": b"1", "x": b"x"}, due={"a": 30, "b": 10, "c": 20, "x": 15}, totals=sums)
+        loaded = owner.load(["x"], due_before(25, 2), totals=["d", "e"])
+        assert loaded == LoadedUsers({"x": b"x"}, ["b", "x"], 20, {"b": b"b", "d": b"d"})
+        assert owner.load(["x"], totals=["d"]) == LoadedUsers({"x": b"x"}, [], None, {"d": b"d"})
+
+    def test_any_text_may_be_a_user_with_totals_or_the_name_of_a_cell(self, store: Store, owner: Owner) -> None:
+        texts = {text: text.encode() for text in ODD_USERS}
+        owner.must_commit(totals=texts, experiments=texts, due=dict.fromkeys(texts, 5))
+        assert owner.load(totals=ODD_USERS).totals == texts
+        assert owner.load([], ALL_DUE).totals == texts
+        assert owner.view().experiments == texts
+        assert store.claim(owner.task, "next").experiments == texts
+
+    def test_thousands_of_totals_are_read_and_dropped_at_once(self, owner: Owner) -> None:
+        sums = {f"user-{number}": b"%d" % number for number in range(12_001)}
+        owner.must_commit(totals=sums, due={user: number for number, user in enumerate(sums)}, users=sums)
+        assert owner.load(sums, totals=sums) == LoadedUsers(sums, [], None, sums)
+        assert owner.load(["user-7"], due_before(0), totals=sums) == LoadedUsers({"user-7": b"7"}, [], 0, sums)
+        assert owner.load([], ALL_DUE).totals == sums
+        owner.must_commit(totals_gone=list(sums))
+        assert owner.load(totals=sums).totals == {}
+
+    def test_cells_of_experiments_are_replaced_and_dropped_by_name(self, store: Store, owner: Owner) -> None:
+        owner.must_commit(experiments={"1": b"a", "1:20045": b"b"})
+        owner.must_commit(experiments={"1": b"A", "2": b""}, experiments_gone=["1:20045", "never there"])
+        assert owner.view().experiments == {"1": b"A", "2": b""}
+        assert store.claim(owner.task, "next").experiments == {"1": b"A", "2": b""}
+
+    # -- view ----------------------------------------------------------------------------------------------------------
+
+    def test_a_view_shows_what_was_committed(self, owner: Owner) -> None:
+        owner.must_commit(control=b"\xff", users={"a": b"1", "b": b"2"}, panes={0: b"p", 60_000: b""})
+        assert owner.view() == TaskView(mark=CommitMark(owner.token, 1), control=b"\xff", panes={0: b"p", 60_000: b""}, users=2)
+
+    def test_a_task_never_committed_or_unchanged_is_absent(self, store: Store, tasks: itertools.count[int]) -> None:
+        changed, unchanged, lost, claimed = (Owner(store, next(tasks)) for _ in range(4))
+        for owner in (changed, unchanged, lost):
+            owner.must_commit()
+        since = {owner.task: CommitMark(owner.token, seq) for owner, seq in ((changed, 0), (unchanged, 1), (lost, 9))}
+        views = store.view([changed.task, unchanged.task, lost.task, claimed.task, next(tasks)], since, {})
+        assert {task: (view.mark.seq, view.is_snapshot) for task, view in views.items()} == {changed.task: (1, False), lost.task: (1, True)}
+
+    @pytest.mark.parametrize("claimed", [False, True])
+    def test_a_reader_of_what_is_lost_from_the_first_commit_on_is_told(self, store: Store, task: int, claimed: bool) -> None:
+        if claimed:
+            store.claim(task, "heir")
+        with pytest.raises(StateError, match=f"lost all state of task {task}, which was shown"):
+            store.view([task], {task: CommitMark("owner", 3)}, {})
+
+    def test_to_a_reader_of_another_claim_or_a_lost_commit_everything_is_new(self, store: Store, owner: Owner) -> None:
+        parts = {0: b"a", 10: b"b"}
+        owner.must_commit(panes=parts, reaches=parts)
+        owner.must_commit()
+
+        def seen(since: CommitMark | None) -> tuple[int, int, bool]:
+            known = {} if since is None else {owner.task: since}
+            view = store.view([owner.task], known, {owner.task: 10}, {owner.task: 11})[owner.task]
+            return len(view.panes), len(view.reaches), view.is_snapshot
+
+        assert seen(None) == (1, 0, False)
+        assert seen(CommitMark(owner.token, 1)) == (1, 0, False)
+        assert seen(CommitMark(owner.token, 3)) == (2, 2, True)
+        assert seen(CommitMark("another's", 2)) == (2, 2, True)
+
+    @pytest.mark.parametrize(("from_ms", "seen"), [(None, [0, 10, 20]), (10, [10, 20]), (11, [20]), (21, [])])
+    def test_a_view_shows_panes_from_the_start_asked_for_whatever_the_owner_needs(
+        self, store: Store, owner: Owner, from_ms: int | None, seen: list[int]
+    ) -> None:
+        owner.must_commit(panes={0: b"a", 10: b"b", 20: b"c"}, panes_from_ms=20)
+        view = store.view([owner.task], {}, {owner.task: from_ms})[owner.task]
+        assert sorted(view.panes) == seen
+
+    def test_many_tasks_are_viewed_at_once(self, store: Store, tasks: itertools.count[int]) -> None:
+        owners = [Owner(store, next(tasks)) for _ in range(100)]
+        for owner in owners:
+            owner.must_commit(control=b"%d" % owner.task)
+        views = store.view([owner.task for owner in owners], {}, {})
+        assert {task: view.control for task, view in views.items()} == {owner.task: b"%d" % owner.task for owner in owners}
+
+    def test_a_reader_never_sees_half_a_commit(self, owner: Owner) -> None:
+        last, halves = 300, []
+        owner.must_commit(control=b"1", panes=dict.fromkeys(range(50), b"1"))
+
+        def read() -> None:
+            seq = 0
+            while seq < last:
+                view = owner.view()
+                seq = view.mark.seq
+                if {view.control, b"%d" % seq} != set(view.panes.values()) or view.users != seq - 1:
+                    halves.append(view)
+                    return
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        for seq in range(2, last + 1):
+            text = b"%d" % seq
+            owner.must_commit(control=text, panes=dict.fromkeys(range(50), text), users={str(seq): text})
+        reader.join()
+        assert halves == []
+
+    def test_what_was_handed_out_does_not_change_later(self, owner: Owner) -> None:
+        owner.must_commit(users={"a": b"1"}, due={"a": 1}, panes={0: b"p"})
+        owner.must_commit(totals={"a": b"1"}, experiments={"1": b"1"})
+        view, loaded, claimed = owner.view(), owner.load(["a"], due_before(2)), owner.store.claim(owner.task, owner.token)
+        owner.must_commit(users={"a": b"2", "b": b"2"}, panes={1: b"q"}, panes_gone=[0], totals={"a": b"2"}, experiments_gone=["1"])
+        assert (dict(view.panes), loaded.users, dict(claimed.panes)) == ({0: b"p"}, {"a": b"1"}, {0: b"p"})
+        assert (loaded.totals, view.experiments, claimed.experiments) == ({"a": b"1"}, {"1": b"1"}, {"1": b"1"})
+
+    # -- reaches -------------------------------------------------------------------------------------------------------
+
+    def test_a_reach_stays_beside_its_pane_and_goes_with_it(self, store: Store, owner: Owner) -> None:
+        owner.must_commit(panes={0: b"a", 10: b"b"}, reaches={0: b"\x00\xff", 10: b""})
+        owner.must_commit(panes={10: b"B"}, reaches={0: b"A", -10: b"before the epoch"})
+        view = owner.view()
+        assert (view.panes, view.reaches) == ({0: b"a", 10: b"B"}, {0: b"A", 10: b"", -10: b"before the epoch"})
+        owner.must_commit(panes_gone=[0, -10, 99])
+        view = owner.view()
+        assert (view.panes, view.reaches) == ({10: b"B"}, {10: b""})
+        assert store.claim(owner.task, "next").pane_starts == (10,)
+
+    @pytest.mark.parametrize(("from_ms", "seen"), [(-FOREVER, [0, 10, 20]), (10, [10, 20]), (11, [20]), (FOREVER, [])])
+    def test_reaches_have_a_bound_of_their_own(self, store: Store, owner: Owner, from_ms: int, seen: list[int]) -> None:
+        parts = {0: b"a", 10: b"b", 20: b"c"}
+        owner.must_commit(panes=parts, panes_from_ms=20, reaches=parts, reaches_from_ms=from_ms)
+        claimed = store.claim(owner.task, "next")
+        assert (sorted(claimed.panes), sorted(claimed.reaches)) == ([20], seen)
+        view = store.view([owner.task], {}, {owner.task: 10}, {owner.task: from_ms})[owner.task]
+        assert (sorted(view.panes), sorted(view.reaches)) == ([10, 20], seen)
+
+    def test_thousands_of_reaches_are_claimed_whole(self, store: Store, owner: Owner) -> None:
+        reaches = {start * 60_000: b"%d" % start for start in range(9_001)}
+        owner.must_commit(panes=reaches, reaches=reaches)
+        assert store.claim(owner.task, "next").reaches == reaches
+        owner.must_commit(panes_gone=list(reaches), epoch=owner.claimed.epoch + 1, token="next")
+        assert (owner.view().panes, owner.view().reaches) == ({}, {})
+
+    def test_panes_that_are_gone_are_gone(self, store: Store, owner: Owner) -> None:
+        owner.must_commit(panes={0: b"a", 10: b"b"})
+        owner.must_commit(panes_gone=[0, 99])
+        assert owner.view().panes == {10: b"b"}
+        owner.must_commit(panes_gone=[10])
+        assert owner.view().panes == {}
+        assert store.claim(owner.task, "next").pane_starts == ()
+
+    # -- the rest ------------------------------------------------------------------------------------------------------
+
+    def test_the_number_of_tasks_is_recorded_once(self, store: Store) -> None:
+        assert store.partitions() is None
+        assert [store.announce(partitions) for partitions in (6, 6, 12)] == [None, 6, 6]
+        assert store.partitions() == 6
+
+    def test_what_is_settled_is_what_was_said_first(self, store: Store) -> None:
+        assert store.compare_and_set({}) == {}
+        assert store.compare_and_set({"a": (None, b"1"), "b": (None, b"\xff")}) == {"a": b"1", "b": b"\xff"}
+        assert store.compare_and_set({"a": (None, b"2"), "c": (None, b"")}) == {"a": b"1", "b": b"\xff", "c": b""}
+        assert store.compare_and_set({}) == {"a": b"1", "b": b"\xff", "c": b""}
+
+    def test_what_is_settled_is_changed_by_who_knows_what_it_is(self, store: Store) -> None:
+        store.compare_and_set({"a": (None, b"1"), "b": (None, b"1"), "c": (None, b"")})
+        assert store.compare_and_set({"a": (b"1", b"2"), "b": (b"0", b"2"), "c": (None, b"2")}) == {"a": b"2", "b": b"1", "c": b""}
+        assert store.compare_and_set({"a": (b"1", b"3"), "d": (b"1", b"2"), "c": (b"", b"3")}) == {"a": b"2", "b": b"1", "c": b"3"}
+
+    def test_what_is_settled_is_removed_by_who_knows_what_it_is(self, store: Store) -> None:
+        store.compare_and_set({"a": (None, b"1"), "b": (None, b"1"), "\xe9 \n": (None, b"1")})
+        assert store.compare_and_set({"a": (b"1", None), "b": (b"2", None), "\xe9 \n": (None, None), "e": (None, None)}) == {
+            "b": b"1",
+            "\xe9 \n": b"1",
+        }
+        assert store.compare_and_set({"b": (b"1", None), "\xe9 \n": (b"1", None)}) == {}
+        assert store.compare_and_set({"a": (None, b"2")}) == {"a": b"2"}
+
+    def test_its_clock_if_it_has_one_of_its_own_tells_the_time(self, store: Store, task: int) -> None:
+        told = store.clock_ms(task)
+        assert told is None or abs(told - time.time() * 1_000) < 60_000
+
+    def test_it_answers(self, store: Store) -> None:
+        store.ping()

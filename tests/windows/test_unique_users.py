@@ -1,0 +1,403 @@
+"""The distinct users of windows, against sets of users over final lists: exact at every end that is ever shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streammetrics.connectors.base import Store
+from streammetrics.engine.codec import decode_reach, encode_reach
+from streammetrics.engine.engine import Engine
+from streammetrics.engine.experiment_runs import ExperimentRules
+from streammetrics.metrics import Scorer
+from streammetrics.reports.builder import ReportBuilder
+from streammetrics.windows.final_lists import FinalList, FinalLists
+from streammetrics.windows.last_seen import LastSeenRound, StoredLastSeen
+from streammetrics.windows.panes import WindowRules
+from streammetrics.windows.unique_users import (
+    ALL,
+    PaneUserCountsByStart,
+    UniqueUserRules,
+    UniqueUserWindow,
+    UniqueUserWindows,
+    UserCountLayout,
+)
+from tests.engine.test_engine import grades_text, scores_of
+from tests.engine.test_enrolment import NOON_MS, RANKER, clicked, kept, shown, take
+from tests.oracle import Settings, ShownList, judge
+from tests.oracle.tallies import window_end
+from tests.oracle.users import Users, users_of_tasks, users_of_window
+from tests.support.machine import Machine, engine_of
+from tests.support.store_contract import ALL_DUE
+from tests.support.strategies import Case, batches, cases, interleavings, tiny_session_cases
+
+FOR_EVER_MS = 1 << 50
+DUE_MAX = st.sampled_from((1, 1_000))
+PATIENCE = st.sampled_from((0, 4, 12))
+RULES = st.one_of(st.none(), st.builds(ExperimentRules, idle_ms=st.sampled_from((FOR_EVER_MS, 20, 3)), patience_ms=PATIENCE))
+Shown = dict[tuple[int, int | None], Users]
+"""By window and its end."""
+
+
+def machine_for(case: Case, patience_ms: int = 0, experiments: ExperimentRules | None = None, due_max: int = 1_000) -> Machine:
+    settings = case.settings
+    patience_ms = patience_ms if experiments is None else experiments.patience_ms
+    reach = UniqueUserRules(panes=max(settings.windows_ms) // settings.pane_ms, patience_ms=patience_ms)
+    return Machine(engine_of(settings, grades_text(case), experiments=experiments, reach=reach), settings, due_max=due_max)
+
+
+def shown_now(machine: Machine) -> Shown:
+    return users_shown(machine.report().user_windows)
+
+
+def users_shown(windows: Iterable[UniqueUserWindow]) -> Shown:
+    assert all(window.complete for window in windows)
+    return {
+        (window.window_ms, window.end_ms): {each.arm: (each.users, dict(each.users_with_hit)) for each in window.arms} for window in windows
+    }
+
+
+def final_lists(case: Case, machine: Machine, *, flush: bool) -> Sequence[ShownList]:
+    result = judge(case.steps, case.settings, scores_of(machine.engine.layout.scorer), flush=flush)
+    return result.tasks[0].lists
+
+
+def expected(lists: Sequence[ShownList], settings: Settings, ends: Iterable[tuple[int, int | None]]) -> Shown:
+    return {(window_ms, end_ms): users_of_window(lists, settings, end_ms, window_ms) for window_ms, end_ms in ends}
+
+
+def end_of(case: Case, machine: Machine, *, flush: bool) -> int | None:
+    """Where windows end once everybody has been looked at."""
+    task = judge(case.steps, case.settings, scores_of(machine.engine.layout.scorer), flush=flush).tasks[0]
+    rules = machine.engine.rules
+    return window_end(task.f_ms - (rules.entering_ms - rules.join.attribution_ms), task.newest_ts, case.settings.pane_ms)
+
+
+@given(st.data(), cases(), PATIENCE, RULES, DUE_MAX, st.booleans())
+def test_whatever_is_ever_shown_is_what_brute_force_says_in_the_end(
+    data: st.DataObject, case: Case, patience_ms: int, rules: ExperimentRules | None, due_max: int, flush: bool
+) -> None:
+    """Any batches, commits, crashes and lost replies: no window is shown before it is complete."""
+    machine = machine_for(case, patience_ms, rules, due_max)
+    seen: Shown = {}
+    machine.live_through(case.steps, data, after_commit=lambda: seen.update(shown_now(machine)))
+    machine.finish(flush)
+    seen |= shown_now(machine)
+    ends = [(window_ms, end_of(case, machine, flush=flush)) for window_ms in case.settings.windows_ms]
+    assert seen.keys() >= set(ends)
+    assert seen == expected(final_lists(case, machine, flush=flush), case.settings, seen)
+
+
+@given(st.data(), cases(without=("ticks",)), PATIENCE)
+def test_the_interleaving_of_inputs_does_not_matter(data: st.DataObject, case: Case, patience_ms: int) -> None:
+    other = data.draw(interleavings(case))
+    one, two = machine_for(case, patience_ms), machine_for(other, patience_ms)
+    for machine, steps in ((one, case.steps), (two, other.steps)):
+        machine.take(steps)
+        machine.finish(flush=True)
+    assert shown_now(one) == shown_now(two)
+
+
+@given(st.data(), tiny_session_cases(), PATIENCE)
+def test_sealed_sessions_equal_brute_force_in_any_batches(data: st.DataObject, case: Case, patience_ms: int) -> None:
+    machine = machine_for(case, patience_ms)
+    for batch in data.draw(batches(case.steps)):
+        machine.take(batch)
+        if data.draw(st.booleans()):
+            machine.commit()
+    machine.finish(flush=True)
+    found = shown_now(machine)
+    assert found == expected(final_lists(case, machine, flush=True), case.settings, found)
+
+
+@given(cases(), cases())
+def test_tasks_add_up_as_far_as_both_have_come(one: Case, other: Case) -> None:
+    """The users of two tasks are different people, whatever their names."""
+    other = Case(one.settings, other.steps if other.settings.inputs == one.settings.inputs else one.steps)
+    machines = [machine_for(case) for case in (one, other)]
+    builder = builder_of(machines[0])
+    for task, (case, machine) in enumerate(zip((one, other), machines, strict=True)):
+        machine.take(case.steps)
+        machine.finish(flush=False)
+        view = machine.store.view([0], {}, {})[0]
+        builder.update(task, view)
+    ends = [end_of(case, machine, flush=False) for case, machine in zip((one, other), machines, strict=True)]
+    end = None if None in ends else min(end for end in ends if end is not None)
+    found = users_shown(builder.report(2).user_windows)
+    lists = [final_lists(case, machine, flush=False) for case, machine in zip((one, other), machines, strict=True)]
+    assert found == {(window_ms, end): users_of_tasks(lists, one.settings, end, window_ms) for window_ms in one.settings.windows_ms}
+
+
+def builder_of(machine: Machine) -> ReportBuilder:
+    settings = machine.settings
+    rules = WindowRules(
+        pane_ms=settings.pane_ms,
+        windows_ms=settings.windows_ms,
+        lateness_ms=settings.lateness_ms,
+        attribution_ms=settings.attribution_ms,
+    )
+    return ReportBuilder(machine.engine.layout, rules, {}, machine.engine.signature)
+
+
+@given(cases(), PATIENCE, RULES)
+def test_after_a_flush_nothing_of_a_user_stays(case: Case, patience_ms: int, rules: ExperimentRules | None) -> None:
+    machine = machine_for(case, patience_ms, rules)
+    for step in case.steps:
+        machine.take([step])
+        machine.commit()
+    machine.finish(flush=True)
+    loaded = machine.store.load(0, ("u", "v"), ALL_DUE, ("u", "v"))
+    assert (loaded.users, loaded.due, loaded.totals) == ({}, [], {})
+
+
+SETTINGS = Settings(
+    inputs=("events",), gap_ms=1_000, lateness_ms=0, attribution_ms=500, pane_ms=100, windows_ms=(100, 1_000), cutoffs=(1, 3)
+)
+START_MS = NOON_MS
+
+
+def machine_of(panes: int = 10, experiments: ExperimentRules | None = None, store: Store | None = None, **limits: int) -> Machine:
+    engine = engine_of(SETTINGS, experiments=experiments, reach=UniqueUserRules(panes=panes), **limits)
+    return Machine(engine, SETTINGS, store)
+
+
+def all_traffic(machine: Machine) -> dict[int, tuple[int, dict[int, int]]]:
+    """Of all traffic, by window."""
+    return {window_ms: users["", ""] for (window_ms, _), users in shown_now(machine).items() if ("", "") in users}
+
+
+def test_a_user_of_many_lists_is_one_user_and_one_hit_is_enough() -> None:
+    machine = machine_of()
+    take(
+        machine,
+        *(shown("u", START_MS + at, items=("x", "i")) for at in (0, 50, 150)),
+        clicked("u", START_MS + 160),
+        shown("v", START_MS + 180, RANKER),
+        shown("clock", START_MS + 799),
+    )
+    users = shown_now(machine)
+    assert users[1_000, START_MS + 200] == {("", ""): (2, {1: 0, 3: 1}), ("ranker", "a"): (1, {1: 0, 3: 0})}
+    assert users[100, START_MS + 200] == users[1_000, START_MS + 200]
+
+
+@pytest.mark.parametrize("later", range(200, 300, 10))
+def test_a_list_older_than_its_session_is_counted_when_its_pane_is_final_though_the_session_is_open(later: int) -> None:
+    """Nobody was going to look at the user before his session could close, which is 500 ms after its last event."""
+    settings = replace(SETTINGS, gap_ms=500, out_of_orderness_ms=300)
+    machine = Machine(engine_of(settings, reach=UniqueUserRules(panes=10)), settings)
+    take(machine, clicked("u", START_MS + later), shown("u", START_MS + 150), shown("clock", START_MS + 1_000))
+    assert machine.state.watermark == START_MS + 700, "the end of the list's pane and the time of attribution"
+    assert shown_now(machine)[100, START_MS + 200] == {("", ""): (1, {1: 1, 3: 1})}
+
+
+def test_a_quiet_user_leaves_nothing_behind() -> None:
+    machine = machine_of(panes=30)
+    take(machine, shown("u", START_MS), shown("clock", START_MS + 2_000))
+    assert kept(machine, "u")[0].keys() == {"u"}
+    take(machine, *(shown("clock", START_MS + at) for at in (2_999, 3_000, 3_001, 3_002)))
+    totals, due, _ = kept(machine, "u")
+    assert ("u" in totals, "u" in due) == (False, False)
+
+
+def test_a_board_keeps_of_each_task_what_its_store_keeps() -> None:
+    reach = encode_reach({ALL: {(0, 9): 1}})
+    aggregator = UniqueUserWindows(UserCountLayout(Scorer(["hit_rate@3"])), 10, decode_reach)
+    for start in (0, 10, 20):
+        aggregator.update(0, {start: reach}, start - 10)
+        aggregator.update(1, {start: reach}, 0)
+    assert [aggregator.window(10, end, 5).arms[0].users for end in (10, 20, 30)] == [1, 2, 2]
+    aggregator.update(1, {10: reach}, 0, is_snapshot=True)
+    assert [aggregator.window(10, end, 5).arms[0].users for end in (30, 20)] == [1, 2]
+
+
+def test_panes_take_their_reach_with_them() -> None:
+    machine = machine_of(retention_ms=2_000)
+    take(machine, *(shown("u", START_MS + at) for at in range(0, 8_000, 400)))
+    view = machine.store.view([0], {}, {})[0]
+    assert view.reaches.keys() <= view.panes.keys()
+    assert min(view.reaches) >= machine.state.oldest_kept
+    assert len(machine.state.reaches) < len(view.reaches) < 10
+
+
+def test_another_longest_window_begins_anew_and_shows_nothing_before() -> None:
+    """What was counted for five panes cannot tell who was there six panes ago."""
+    short = machine_of(panes=5)
+    take(short, *(shown(f"u{number}", START_MS + 10 * number) for number in range(150)))
+    assert [window.complete for window in short.report().user_windows] == [True, False]
+    longer = machine_of(panes=10, store=short.store)
+    complete = []
+    for number in range(250):
+        take(longer, shown(f"u{number % 7}", START_MS + 1_500 + 10 * number))
+        complete.append([window.complete for window in longer.report().user_windows])
+        for window in longer.report().user_windows:
+            assert all(reached.users == 7 for reached in window.arms)
+    assert START_MS + 1_500 <= longer.state.reach_from <= START_MS + 1_600
+    assert [both for both, before in zip(complete, [None, *complete], strict=False) if both != before] == [
+        [False, False],
+        [True, False],
+        [True, True],
+    ]
+
+
+def test_who_was_promised_more_patience_is_waited_for_though_it_has_become_less() -> None:
+    patient = Machine(engine_of(SETTINGS, reach=UniqueUserRules(panes=10, patience_ms=300)), SETTINGS)
+    take(patient, shown("u", START_MS), clicked("u", START_MS))
+    machine = machine_of(store=patient.store)
+    take(machine, shown("clock", START_MS + 700))
+    assert {end for _, end in shown_now(machine)} == {START_MS - 100}
+    take(machine, shown("clock", START_MS + 900))
+    assert {end for _, end in shown_now(machine)} == {START_MS + 100}
+    assert all_traffic(machine)[100] == (1, {1: 1, 3: 1})
+
+
+def test_it_is_forgotten_once_everybody_of_then_has_been_waited_for() -> None:
+    patient = Machine(engine_of(SETTINGS, reach=UniqueUserRules(panes=10, patience_ms=300)), SETTINGS)
+    take(patient, shown("u", START_MS))
+    machine = machine_of(store=patient.store)
+    ends = []
+    for at in range(100, 1_501, 100):
+        take(machine, shown("clock", START_MS + at))
+        take(machine, shown("clock", START_MS + at))
+        ends.append(max(end for _, end in shown_now(machine) if end is not None) - START_MS - at)
+    assert ends == [-800] * 8 + [-500] * 7  # the pane of the first list ends at 100, and all of it has entered 800 later
+
+
+@given(st.data(), cases(), PATIENCE, st.booleans())
+def test_whatever_is_shown_while_patience_changes_is_what_brute_force_says(
+    data: st.DataObject, case: Case, patience_ms: int, flush: bool
+) -> None:
+    machine, seen = machine_for(case, patience_ms), Shown()
+    for batch in data.draw(batches(case.steps)):
+        machine.take(batch)
+        if data.draw(st.booleans()):
+            machine.commit()
+            seen |= shown_now(machine)
+            machine.engine = machine_for(case, data.draw(PATIENCE)).engine
+            machine.open()
+    machine.finish(flush)
+    seen |= shown_now(machine)
+    assert seen == expected(final_lists(case, machine, flush=flush), case.settings, seen)
+
+
+def test_where_a_user_was_is_kept_while_a_list_of_his_may_still_enter() -> None:
+    settings = replace(SETTINGS, gap_ms=100, windows_ms=(500,))
+    machine = Machine(engine_of(settings, reach=UniqueUserRules(panes=5)), settings)
+    take(machine, shown("u", START_MS), shown("clock", START_MS + 300), clicked("u", START_MS + 398))
+    machine.take([shown("u", START_MS + 499), shown("clock", START_MS + 550)])
+    take(machine, shown("clock", START_MS + 551))
+    take(machine, shown("clock2", START_MS + 1_000))
+    take(machine, shown("clock2", START_MS + 1_001))
+    assert shown_now(machine)[500, START_MS + 500]["", ""][0] == 2
+
+
+def test_who_was_counted_in_a_pane_before_a_restart_is_counted_with_who_comes_after_it() -> None:
+    settings = replace(SETTINGS, gap_ms=100, windows_ms=(100,))
+    machine = Machine(engine_of(settings, reach=UniqueUserRules(panes=1)), settings)
+    answers = [clicked("v", START_MS + at) for at in range(140, 560, 90)]  # they hold his session open
+    take(machine, shown("u", START_MS + 10), shown("v", START_MS + 50), *answers, shown("clock", START_MS + 560))
+    assert machine.state.entered_before == START_MS
+    assert machine.state.reaches[START_MS] == {("", ""): {(0, 1): 1}}
+    machine.open()
+    take(machine, shown("clock", START_MS + 640))
+    assert shown_now(machine)[100, START_MS + 100]["", ""][0] == 2
+
+
+def test_where_users_are_not_counted_nothing_is_kept_of_them_and_no_window_is_shown() -> None:
+    machine = Machine(engine_of(SETTINGS), SETTINGS)
+    take(machine, shown("u", START_MS), shown("clock", START_MS + 10_000))
+    assert kept(machine, "u") == ({}, ["clock"], {})
+    assert machine.report().user_windows == ()
+    assert machine.store.view([0], {}, {})[0].reaches == {}
+
+
+def test_without_hit_rate_users_are_counted_and_no_hits() -> None:
+    layout = UserCountLayout(Scorer(["ndcg@10"]))
+    assert (layout.kinds, layout.cutoffs, layout.level((0, 3))) == (1, [], 0)
+    engine = Engine(engine_of(SETTINGS, reach=UniqueUserRules(panes=10)).rules, Scorer(["ndcg@10"], items_max=1_000, grade_max=10))
+    machine = Machine(engine, SETTINGS)
+    take(machine, shown("u", START_MS), clicked("u", START_MS + 1), shown("v", START_MS + 5), shown("clock", START_MS + 900))
+    assert all_traffic(machine)[1_000] == (2, {})
+
+
+def test_a_report_tells_of_users_in_json() -> None:
+    machine = machine_of()
+    take(machine, shown("u", START_MS, RANKER), clicked("u", START_MS + 1), shown("v", START_MS + 1), shown("clock", START_MS + 900))
+    told = json.loads(json.dumps(machine.report().to_json(machine.engine.layout)))["user_windows"]
+    assert [(window["window_ms"], window["end_ms"], window["complete"]) for window in told] == [
+        (window_ms, START_MS + 400, True) for window_ms in SETTINGS.windows_ms
+    ]
+    assert told[0]["groups"] == []
+    assert told[1]["groups"][0] == {
+        "experiment": "",
+        "variant": "",
+        "users": 2,
+        "users_with_hit": {"user_hit_rate@1": 1, "user_hit_rate@3": 1},
+        "values": {"user_hit_rate@1": 0.5, "user_hit_rate@3": 0.5},
+    }
+
+
+LAYOUT = UserCountLayout(Scorer(["hit_rate@1", "hit_rate@3"]))
+looks = st.lists(st.tuples(st.sampled_from("uv"), st.integers(0, 12), st.sampled_from((None, 0, 2, 3))), max_size=12)
+"""Of each list: who saw it, in which pane, and at which place he had a hit."""
+
+
+def reached(lists: list[tuple[str, int, int | None]], cuts: list[int]) -> PaneUserCountsByStart:
+    """The reach of panes after rounds that end at `cuts`; between them, what is known of users is as it is stored."""
+    in_order = sorted(lists, key=lambda one: one[1])
+    reaches: PaneUserCountsByStart = {}
+    stored: dict[str, list[StoredLastSeen]] = {}
+    for start, end in pairwise([0, *sorted(cuts), len(in_order)]):
+        users = sorted({user for user, _, _ in in_order[start:end]})
+        lists = FinalLists([[list_of(pane, place) for who, pane, place in in_order[start:end] if who == user] for user in users])
+        looked = LastSeenRound(LAYOUT, panes_max=4, pane_ms=10, first=0, lists=lists)
+        mine = {}
+        for number, user in enumerate(users):
+            runs = lists.label_runs[number]
+            mine[user] = looked.read(stored.get(user, ()), lists.times[runs[0][1]] // 10)
+            looked.enter(mine[user], runs)
+        looked.sum(reaches)
+        stored |= {user: list(presence.values()) for user, presence in mine.items()}
+    return reaches
+
+
+def list_of(pane: int, place: int | None) -> FinalList:
+    return FinalList(10 * pane + 5, "w", (("ranker", "ab"[pane % 2]),), 4, () if place is None else (place, 1), (), 0)
+
+
+@given(looks, st.lists(st.integers(0, 12), max_size=6))
+def test_what_is_stored_of_a_user_between_two_rounds_is_enough(lists: list[tuple[str, int, int | None]], cuts: list[int]) -> None:
+    assert reached(lists, [min(cut, len(lists)) for cut in cuts]) == reached(lists, [])
+
+
+def test_a_hit_at_each_end_of_the_longest_window_is_one_user_though_he_was_stored_between() -> None:
+    aggregator = UniqueUserWindows(LAYOUT, 10, decode_reach)
+    reaches = reached([("u", 0, 0), ("u", 3, None), ("u", 3, 0)], [2])
+    aggregator.update(0, {start: encode_reach(reach) for start, reach in reaches.items()}, 0)
+    assert aggregator.window(40, 40, 4).arms[0].users_with_hit == {1: 1, 3: 1}
+
+
+def test_the_first_pane_that_is_counted_is_counted_whole() -> None:
+    lists = FinalLists([[list_of(4, None), list_of(5, None)]])
+    looked = LastSeenRound(LAYOUT, panes_max=4, pane_ms=10, first=5, lists=lists)
+    looked.enter({}, lists.label_runs[0])
+    reaches: PaneUserCountsByStart = {}
+    assert looked.sum(reaches) == {50}
+
+
+def test_what_the_next_owner_of_a_task_has_written_already_does_not_stop_the_former_one() -> None:
+    """He reads a user's presence that is ahead of his own lists; his commit will be refused, and until then he must live."""
+    machine = machine_of()
+    assert machine.engine.reach is not None
+    lists = FinalLists([[FinalList(at, "w", (), 1, (), (), 0) for at in (1_250, 2_150)]])
+    looked = LastSeenRound(machine.engine.reach, panes_max=10, pane_ms=100, first=0, lists=lists)
+    mine = looked.read([("", "", 20, b"\xff" * 8)], oldest_open=12)
+    looked.enter(mine, lists.label_runs[0])
+    reaches: PaneUserCountsByStart = {}
+    assert looked.sum(reaches) == {2_100}
+    assert reaches == {2_100: {("", ""): {(0, 1): 1}}}
