@@ -121,7 +121,7 @@ def test_a_connection_that_is_reset_ends_with_an_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mend", "told"),
+    ("fix", "told"),
     [
         (close_failed, "descriptors of failed connections are given back late: the client's inner names have changed"),
         (receive_large_pieces, "records are received in small pieces, which takes longer: the client's inner names have changed"),
