@@ -1,7 +1,7 @@
-"""Every series that `/metrics` shows of streammetrics, in one table: the collector, the README and the tests are driven by it.
+"""The table of all series on `/metrics`. The collector, the page `streammetrics/exporters/README.md` and the tests use it.
 
-Pure data. `python -m streammetrics.exporters.prometheus.series` prints the table as the README holds it. Where the numbers come from is told by
-`origin`: from the committed state of all tasks (a global truth), from the loop of this process, or from its exporter.
+Pure data. `python -m streammetrics.exporters.prometheus.series` prints the table for that page. `origin` says where a number
+comes from: the committed state of all tasks (the same in every process), the loop of this process, or its exporter.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ Origin: TypeAlias = Literal["state", "loop", "exporter"]
 Unit: TypeAlias = Literal["", "seconds", "records", "bytes"]
 
 RATIO_METRIC = "item_hit_rate"
-"""The one metric that is a ratio of sums and not a mean over lists."""
+"""The only metric that is a ratio of sums. All others are means over lists."""
 
 _MEANINGS = {
     "ndcg": "Normalised discounted cumulative gain at k",
-    "ndcg_exp": "Normalised discounted cumulative gain at k with the gain 2^grade - 1",
+    "ndcg_exp": "Normalised discounted cumulative gain at k, with gain 2^grade - 1",
     "dcg": "Discounted cumulative gain at k",
     "cg": "Cumulative gain at k",
-    "mrr": "1 / rank of the first relevant item, 0 beyond k",
-    "hit_rate": "Whether any of the first k items is relevant",
-    "item_hit_rate": "Relevant items among the first k, by items shown there",
-    "precision": "Relevant items among the first k, by k",
-    "recall": "Relevant items among the first k, by relevant items of the list",
+    "mrr": "Reciprocal rank at k: 1 / rank of the first relevant item, 0 if it ranks below k",
+    "hit_rate": "Hit rate at k by list: 1 if any of the first k items is relevant, else 0",
+    "item_hit_rate": "Hit rate at k by item: relevant items among the first k / items shown there",
+    "precision": "Precision at k: relevant items among the first k / k",
+    "recall": "Recall at k: relevant items among the first k / relevant items of the list",
     "map": "Average precision at k",
 }
 _VALUE_LABELS = ("experiment", "variant", "k", "window", "segments")
@@ -41,9 +41,10 @@ _TEAM_LABELS = ("experiment", "team", "against", "scope")
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One family of series. `name` is what a query says (`..._total` and `..._info` included; a histogram without suffix).
+    """One family of series.
 
-    `listed` is the name under which the README shows it: families that differ by the metric alone share one line.
+    `name` is the name to query, with `_total` or `_info`; a histogram's has no suffix. `listed` is its name in the Markdown
+    table, where families that differ only by the metric share one line.
     """
 
     name: str
@@ -57,7 +58,7 @@ class Series:
 
     @property
     def family(self) -> str:
-        """The name without the suffix of its kind, as the OpenMetrics format and the client library say it.
+        """The name without the suffix of its kind, as OpenMetrics and the client library use it.
 
         >>> SERIES["streammetrics_events_total"].family
         'streammetrics_events'
@@ -66,7 +67,7 @@ class Series:
 
 
 def value_series(metric: str, view: str, with_feedback: bool) -> str:
-    """The gauge that shows a metric in a view ("final" or "live").
+    """Return the name of the gauge for a metric in a view ("final" or "live").
 
     >>> value_series("ndcg", "live", True)
     'streammetrics_live_ndcg_with_feedback'
@@ -75,7 +76,7 @@ def value_series(metric: str, view: str, with_feedback: bool) -> str:
 
 
 def sum_series(metric: str, kind: str) -> str:
-    """The counter that sums a column of final lists; `kind` is that of the column: sum, hits or places.
+    """Return the name of the counter that sums a column over final lists. `kind` is the column's: sum, hits or places.
 
     >>> sum_series("item_hit_rate", "places")
     'streammetrics_final_item_hit_rate_places_total'
@@ -84,18 +85,18 @@ def sum_series(metric: str, kind: str) -> str:
 
 
 def _value_gauges() -> Iterator[Series]:
-    for view, lists in (("final", "final lists of the window"), ("live", "lists of the window so far")):
+    for view, lists in (("final", "final lists of the window"), ("live", "lists in the window so far")):
         for with_feedback in (False, True):
-            over = lists + (", those with a grade above 0" if with_feedback else "")
+            over = lists + (" that have a grade above 0" if with_feedback else "")
             for metric in METRIC_NAMES:
-                how = "ratio of sums over" if metric == RATIO_METRIC else "mean over"
+                how = "Ratio of sums over" if metric == RATIO_METRIC else "Mean over"
                 yield Series(
                     value_series(metric, view, with_feedback),
                     "gauge",
-                    f"{_MEANINGS[metric]}: {how} the {over}.",
+                    f"{_MEANINGS[metric]}. {how} the {over}.",
                     _VALUE_LABELS,
                     listed=value_series("<metric>", view, with_feedback),
-                    listed_help=f"The metric at k: mean ({RATIO_METRIC}: ratio of sums) over the {over}.",
+                    listed_help=f"Mean of the metric at k over the {over} ({RATIO_METRIC}: ratio of sums).",
                 )
 
 
@@ -103,53 +104,58 @@ def _sum_counters() -> Iterator[Series]:
     labels = ("experiment", "variant", "k")
     for metric in METRIC_NAMES:
         if metric == RATIO_METRIC:
-            yield Series(sum_series(metric, "hits"), "counter", "Relevant items among the first k of final lists.", labels)
-            yield Series(sum_series(metric, "places"), "counter", "Items shown among the first k of final lists.", labels)
+            yield Series(sum_series(metric, "hits"), "counter", "Relevant items among the first k items of final lists.", labels)
+            yield Series(sum_series(metric, "places"), "counter", "Items shown at the first k ranks of final lists.", labels)
         else:
             yield Series(
                 sum_series(metric, "sum"),
                 "counter",
-                f"{_MEANINGS[metric]}: sum over final lists.",
+                f"{_MEANINGS[metric]}. Sum over final lists.",
                 labels,
                 listed=sum_series("<metric>", "sum"),
-                listed_help=f"The metric at k (all but {RATIO_METRIC}): sum over final lists; by final lists, a mean over any time.",
+                listed_help=f"Sum of the metric at k over final lists (not {RATIO_METRIC}). Its increase by that of the lists is a mean.",
             )
 
 
 def _experiment_gauges() -> Iterator[Series]:
-    """What is known of experiments; the rows are those of `ExperimentReport.rows`, whose absent labels are left out here."""
+    """Gauges of experiments. `ExperimentReport.rows` makes their rows; labels without a value are left out."""
     of_measure = {
         "mean": "Mean of a measure over the final lists (or users) of a variant.",
-        "lift": "Relative difference of a variant's mean to the control's.",
-        "lift_lower": "Least lift that the data allow, at all looks together.",
-        "lift_upper": "Greatest lift that the data allow, at all looks together.",
-        "verdict": "2 improved, 1 safe, 0 inconclusive, -1 regressed, -2 invalid; without variant, metric and k: of the whole experiment.",
+        "lift": "Relative difference between the variant's mean and the control's.",
+        "lift_lower": "Lower bound of the lift, at 95 % confidence by default. Safe to check at any time.",
+        "lift_upper": "Upper bound of the lift, at 95 % confidence by default. Safe to check at any time.",
+        "verdict": (
+            "Verdict: 2 improved, 1 safe, 0 inconclusive, -1 regressed, -2 invalid. The whole experiment's has no variant, metric and k."
+        ),
     }
-    reduced = ", with the variance reduced by what users did before the experiment."
-    of_measure |= {f"reduced_{name}": of_measure[name].removesuffix(".") + reduced for name in ("mean", "lift", "lift_lower", "lift_upper")}
+    reduced = " With CUPED: variance reduced by the users' earlier behaviour."
+    of_measure |= {f"reduced_{name}": of_measure[name] + reduced for name in ("mean", "lift", "lift_lower", "lift_upper")}
     of_measure["judged_lift_upper"] = (
-        "Of a measure that may page: the lift_upper that its verdict goes by, the plain one or, with cuped_verdict, the reduced one."
+        "The upper bound that decides the verdict of a paging measure: lift_upper, or with cuped_verdict reduced_lift_upper."
     )
-    of_measure["variance_reduction"] = "Share of the variance of a variant's mean that what users did before the experiment explains."
+    of_measure["variance_reduction"] = "Share of the variance of the variant's mean that CUPED removes."
     for name, says in of_measure.items():
         yield _gauge(f"experiment_{name}", says, *_MEASURE_LABELS)
+    yield _gauge("experiment_paging", "1 for each measure that decides the verdict and may page.", "experiment", "metric", "k", "scope")
+    yield _gauge("experiment_users", "Users who saw only this variant.", "experiment", "variant", "scope")
     yield _gauge(
-        "experiment_paging", "1 for each measure that decides about its experiment and may page.", "experiment", "metric", "k", "scope"
+        "experiment_srm_p_value",
+        "p-value of the sample ratio check: is the split of users as configured? Safe to check at any time.",
+        "experiment",
+        "scope",
     )
-    yield _gauge("experiment_users", "Users who saw this variant and no other.", "experiment", "variant", "scope")
-    yield _gauge("experiment_srm_p_value", "Chance of so uneven a split of users, at all looks together.", "experiment", "scope")
-    yield _gauge("experiment_multi_exposed_users", "Users who saw several variants, and are excluded.", "experiment", "scope")
+    yield _gauge("experiment_multi_exposed_users", "Users who saw several variants. They are excluded.", "experiment", "scope")
     of_team = {
-        "credit": "Interleaved lists that a team won less those it lost against the other, by lists.",
-        "credit_lower": "Least mean credit that the data allow, at all looks together.",
-        "credit_upper": "Greatest mean credit that the data allow, at all looks together.",
-        "users": "Users of interleaved lists that compare both teams.",
+        "credit": "Share of interleaved lists that a team won, minus the share that it lost against the other team.",
+        "credit_lower": "Lower bound of the credit, at 95 % confidence by default. Safe to check at any time.",
+        "credit_upper": "Upper bound of the credit, at 95 % confidence by default. Safe to check at any time.",
+        "users": "Users of the interleaved lists that compare both teams.",
         "lists": "Interleaved lists that compare both teams.",
-        "verdict": "2 preferred, 0 inconclusive, -1 the other is preferred, -2 invalid.",
+        "verdict": "Verdict: 2 preferred, 0 inconclusive, -1 the other team is preferred, -2 invalid.",
     }
     for name, says in of_team.items():
         yield _gauge(f"interleaving_{name}", says, *_TEAM_LABELS)
-    yield _gauge("experiment_entered_timestamp_seconds", "Event time up to which all lists are in the experiments.", unit="seconds")
+    yield _gauge("experiment_entered_timestamp_seconds", "Event time up to which all final lists count in the experiments.", unit="seconds")
 
 
 def _counter(name: str, says: str, *labels: str, origin: Origin = "state") -> Series:
@@ -162,13 +168,20 @@ def _gauge(name: str, says: str, *labels: str, origin: Origin = "state", unit: U
 
 TABLE: tuple[Series, ...] = (
     *_value_gauges(),
-    _gauge("window_lists", "Lists of the window.", *_GROUP_LABELS),
-    _gauge("window_lists_with_feedback", "Lists of the window with a grade above 0.", *_GROUP_LABELS),
-    _gauge("window_end_timestamp_seconds", "Event time at which the shown window ends.", "window", "view", unit="seconds"),
-    _gauge("window_users", "Distinct users of the final lists of the window.", "experiment", "variant", "window"),
-    _gauge("user_hit_rate", "Users with a hit among the first k, by users of the window.", "experiment", "variant", "k", "window"),
-    _gauge("window_users_end_timestamp_seconds", "Event time at which the window of users ends.", "window", unit="seconds"),
-    _counter("windows_withheld", "Windows not shown because some task no longer holds all of their panes."),
+    _gauge("window_lists", "Lists in the window.", *_GROUP_LABELS),
+    _gauge("window_lists_with_feedback", "Lists in the window with a grade above 0.", *_GROUP_LABELS),
+    _gauge("window_end_timestamp_seconds", "Event time at which the newest complete window ends.", "window", "view", unit="seconds"),
+    _gauge("window_users", "Distinct users with final lists in the window.", "experiment", "variant", "window"),
+    _gauge(
+        "user_hit_rate",
+        "Hit rate at k by user: users with a hit among the first k items / users of the window.",
+        "experiment",
+        "variant",
+        "k",
+        "window",
+    ),
+    _gauge("window_users_end_timestamp_seconds", "Event time at which the newest complete window of users ends.", "window", unit="seconds"),
+    _counter("windows_withheld", "Windows that were not published because a task no longer has all their panes."),
     _counter("final_lists", "Final lists.", "experiment", "variant"),
     _counter("final_lists_with_feedback", "Final lists with a grade above 0.", "experiment", "variant"),
     *_sum_counters(),
@@ -176,47 +189,55 @@ TABLE: tuple[Series, ...] = (
         "streammetrics_variant_info", "info", "Role of a variant: control, treatment or interleaved.", ("experiment", "variant", "role")
     ),
     *_experiment_gauges(),
-    _counter("events", "Events read, whatever became of them.", "topic"),
-    _counter("dropped", "Events refused, by reason: malformed, future, late (in _late_total too) or beyond a limit.", "reason", "topic"),
-    _counter("late", "Events older than the watermark less the allowed lateness.", "topic"),
-    _counter("duplicates", "Impressions that repeat another one of their session.", "topic"),
-    _counter("feedback_matched", "Feedback that counts for a list.", "topic"),
-    _counter("feedback_repeated", "Matched feedback less distinct (list, item, action).", "topic"),
+    _counter("events", "Events read, including refused ones.", "topic"),
+    _counter("dropped", "Events refused, by reason: malformed, future, late (also in _late_total) or over a limit.", "reason", "topic"),
+    _counter("late", "Events older than the watermark minus the allowed lateness.", "topic"),
+    _counter("duplicates", "Impressions that repeat an earlier one of their session.", "topic"),
+    _counter("feedback_matched", "Feedback that counts for a list, repeats included.", "topic"),
+    _counter("feedback_repeated", "Matched feedback that repeats the same list, item and action.", "topic"),
     _counter("feedback_unmatched", "Feedback that counts for no list, by reason: orphan, out_of_list or too_old.", "reason", "topic"),
-    _counter("feedback_unknown_action", "Feedback whose action no grade rule names.", "topic"),
-    _counter("key_mismatch", "Events of users whose id does not hash to the partition that they came on.", "topic"),
+    _counter("feedback_unknown_action", "Feedback with an action that has no grade.", "topic"),
+    _counter("key_mismatch", "Events on another partition than the one that the user id hashes to.", "topic"),
     _counter(
-        "experiment_lists_full", "Final lists that a user had too many of to count in an experiment, once for each of its scopes.", "topic"
+        "experiment_lists_full", "Final lists left out of an experiment because their user has too many. Counted once per scope.", "topic"
     ),
-    _counter("interleaving_too_many_teams", "Interleaved lists of more teams, or pairs of teams, than are compared.", "topic"),
-    _gauge("watermark_timestamp_seconds", "Event time up to which an input has been read.", "topic", "partition", unit="seconds"),
+    _counter("interleaving_too_many_teams", "Interleaved lists not compared because they have too many teams or pairs of teams.", "topic"),
     _gauge(
-        "tasks_watermark_timestamp_seconds",
-        "Event time up to which all tasks have come; inputs that are silent hold none of them.",
+        "watermark_timestamp_seconds",
+        "Watermark of an input: the event time up to which it has been read.",
+        "topic",
+        "partition",
         unit="seconds",
     ),
-    _gauge("tasks", "Tasks of the namespace: partitions of each topic."),
-    _gauge("open_sessions", "Sessions that are open."),
-    _gauge("users_open", "Users who have an open session."),
-    _gauge("lag_records", "Records that an input of this worker has ahead of it.", "topic", "partition", origin="loop", unit="records"),
-    _gauge("lag_seconds", "Age of the last record read, 0 at the end of the input.", "topic", "partition", origin="loop", unit="seconds"),
-    Series("streammetrics_commit_seconds", "histogram", "Time that a commit took.", unit="seconds", origin="loop"),
-    _counter("commits", "Commits by what the store said: written, already, fenced, conflict or failed.", "status", origin="loop"),
-    _counter("rebalances", "Changes of the tasks that this worker owns.", origin="loop"),
-    _counter("client_rebuilds", "Kafka clients replaced because they had gone deaf.", origin="loop"),
-    _counter("dead_letters", "Refused records written to the dead letters; repeated ones after a crash too.", origin="loop"),
-    _gauge("cached_users", "Users held in memory.", origin="loop"),
-    _gauge("paused_inputs", "Inputs that are paused now.", origin="loop"),
-    _gauge("source_up", "1 while the event source serves, 0 while it is tried again.", origin="loop"),
-    _gauge("store_up", "1 while the state store serves, 0 while it is tried again.", origin="exporter"),
-    _gauge("store_memory_bytes", "Memory that a server of the state store uses.", "node", origin="exporter", unit="bytes"),
-    _gauge("store_memory_limit_bytes", "Most memory that a server may use; 0 for no limit.", "node", origin="exporter", unit="bytes"),
-    _gauge("store_evicts", "1 if a server may delete state when memory is short, else 0.", "node", origin="exporter"),
-    _gauge("store_forgets", "1 if a restart of a server may begin empty, else 0.", "node", origin="exporter"),
-    _gauge("series", "Series of streammetrics on this page.", origin="exporter"),
-    _gauge("series_limit", "Most series that this page may have.", origin="exporter"),
-    _gauge("series_left_out", "Series that are folded into _other or left out now.", origin="exporter"),
-    _counter("series_folded", "Series that were folded into _other or left out, each time that more of them were.", origin="exporter"),
+    _gauge(
+        "tasks_watermark_timestamp_seconds",
+        "Lowest watermark of all tasks; idle inputs are ignored.",
+        unit="seconds",
+    ),
+    _gauge("tasks", "Tasks of the namespace. It is the number of partitions of each topic."),
+    _gauge("open_sessions", "Open sessions."),
+    _gauge("users_open", "Users with an open session."),
+    _gauge("lag_records", "Records that this worker has not read yet.", "topic", "partition", origin="loop", unit="records"),
+    _gauge("lag_seconds", "Age of the last record read; 0 at the end of the input.", "topic", "partition", origin="loop", unit="seconds"),
+    Series("streammetrics_commit_seconds", "histogram", "Duration of a commit.", unit="seconds", origin="loop"),
+    _counter("commits", "Commits by result: written, already, fenced, conflict or failed.", "status", origin="loop"),
+    _counter("rebalances", "Rebalances: changes of the tasks that this worker owns.", origin="loop"),
+    _counter("client_rebuilds", "Kafka clients replaced because they stalled.", origin="loop"),
+    _counter("dead_letters", "Refused records written to the dead-letter topic. After a crash some are written again.", origin="loop"),
+    _gauge("cached_users", "Users cached in memory.", origin="loop"),
+    _gauge("paused_inputs", "Inputs that are paused.", origin="loop"),
+    _gauge("source_up", "1 if the event source answers, 0 while this process retries it.", origin="loop"),
+    _gauge("store_up", "1 if the state store answers, 0 while this process retries it.", origin="exporter"),
+    _gauge("store_memory_bytes", "Memory used by a server of the state store.", "node", origin="exporter", unit="bytes"),
+    _gauge(
+        "store_memory_limit_bytes", "Memory limit of a server of the state store; 0 for no limit.", "node", origin="exporter", unit="bytes"
+    ),
+    _gauge("store_evicts", "1 if a server may delete state when memory is full, else 0.", "node", origin="exporter"),
+    _gauge("store_forgets", "1 if a server loses its state at a restart, else 0.", "node", origin="exporter"),
+    _gauge("series", "Series of streammetrics on /metrics.", origin="exporter"),
+    _gauge("series_limit", "Largest number of series that /metrics may have.", origin="exporter"),
+    _gauge("series_left_out", "Series that are now folded into _other or left out.", origin="exporter"),
+    _counter("series_folded", "Increases of streammetrics_series_left_out, summed.", origin="exporter"),
     Series("streammetrics_build_info", "info", "Version of streammetrics.", ("version",), origin="exporter"),
 )
 
@@ -225,13 +246,13 @@ SERIES: Mapping[str, Series] = MappingProxyType({series.name: series for series 
 
 
 def markdown() -> str:
-    """The table as Markdown, one line for the families that differ by the metric alone; ends with a newline."""
+    """Return the table as Markdown, with one line for families that differ only by the metric. Ends with a newline."""
     listed: dict[str, Series] = {}
     for series in TABLE:
         listed.setdefault(series.listed or series.name, series)
-    lines = ["| series | kind | labels | what it says |", "|---|---|---|---|"]
+    lines = ["| series | kind | labels | meaning |", "|---|---|---|---|"]
     for name, series in listed.items():
-        labels = ", ".join(series.labels) or "–"  # noqa: RUF001 (a dash says none)
+        labels = ", ".join(series.labels) or "–"  # noqa: RUF001 (a dash marks an empty cell)
         lines.append(f"| `{name}` | {series.kind} | {labels} | {series.listed_help or series.help} |")
     metrics = ", ".join(f"`{metric}`" for metric in METRIC_NAMES)
     return "\n".join([*lines, "", f"`<metric>` is one of {metrics}."]) + "\n"

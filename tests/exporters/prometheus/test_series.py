@@ -1,4 +1,4 @@
-"""The table of series: names that Prometheus takes, and a README that says the same."""
+"""The table of series: Prometheus accepts its names, and the page of the exporters shows the same table."""
 
 from __future__ import annotations
 
@@ -10,43 +10,43 @@ from streammetrics.exporters.prometheus.series import SERIES, TABLE, Series, mar
 from streammetrics.metrics.names import METRIC_NAMES
 from tests.support.paths import ROOT
 
-README = ROOT / "README.md"
+PAGE = ROOT / "streammetrics" / "exporters" / "README.md"
 MARKED = re.compile(r"<!-- series -->\n(.*?)<!-- /series -->", re.DOTALL)
 each_series = pytest.mark.parametrize("series", TABLE, ids=lambda series: series.name)
 
 
-def test_no_name_comes_twice() -> None:
+def test_names_are_unique() -> None:
     assert len(SERIES) == len(TABLE)
 
 
 @each_series
-def test_names_are_of_streammetrics_in_small_letters(series: Series) -> None:
+def test_names_start_with_streammetrics_and_are_lower_case(series: Series) -> None:
     assert re.fullmatch(r"streammetrics(_[a-z0-9]+)+", series.name)
 
 
 @each_series
-def test_the_kind_can_be_told_from_the_name(series: Series) -> None:
+def test_the_suffix_shows_the_kind(series: Series) -> None:
     assert series.name.endswith("_total") is (series.kind == "counter")
     assert series.name.endswith("_info") is (series.kind == "info")
 
 
 @each_series
-def test_a_query_says_the_family_and_what_openmetrics_puts_behind_that_of_its_kind(series: Series) -> None:
+def test_the_name_is_the_family_with_the_suffix_of_its_kind(series: Series) -> None:
     assert series.family + {"counter": "_total", "info": "_info"}.get(series.kind, "") == series.name
 
 
 @each_series
-def test_a_unit_ends_the_name(series: Series) -> None:
+def test_the_name_ends_with_the_unit(series: Series) -> None:
     assert series.name.endswith(("_seconds", "_records", "_bytes")) is bool(series.unit)
     assert series.name.endswith(series.unit)
 
 
 @each_series
-def test_help_is_a_sentence(series: Series) -> None:
+def test_the_help_text_is_one_line_that_ends_with_a_period(series: Series) -> None:
     assert re.fullmatch(r"\S[^\n|]*\.", series.help)
 
 
-def test_no_series_has_a_name_that_a_suffix_of_another_makes() -> None:
+def test_no_name_equals_another_name_with_a_suffix() -> None:
     histograms = [series.name for series in TABLE if series.kind == "histogram"]
     made = {name + suffix for name in histograms for suffix in ("_bucket", "_sum", "_count")} | {series.family for series in TABLE}
     assert len(made) == len(TABLE) + 3 * len(histograms)
@@ -54,19 +54,24 @@ def test_no_series_has_a_name_that_a_suffix_of_another_makes() -> None:
 
 
 @pytest.mark.parametrize("metric", METRIC_NAMES)
-def test_every_metric_has_its_gauges_and_its_sums(metric: str) -> None:
+def test_every_metric_has_gauges_and_sums(metric: str) -> None:
     gauges = {value_series(metric, view, with_feedback) for view in ("final", "live") for with_feedback in (False, True)}
     sums = {sum_series(metric, kind) for kind in (("hits", "places") if metric == "item_hit_rate" else ("sum",))}
     assert len(gauges) == 4
     assert gauges | sums <= SERIES.keys()
 
 
-def test_every_series_has_a_line_in_the_table_for_people() -> None:
+def test_every_series_has_a_line_in_the_markdown_table() -> None:
     lines = markdown()
     assert all(f"| `{series.listed or series.name}` | {series.kind} |" in lines for series in TABLE)
 
 
-def test_the_readme_holds_the_table() -> None:
-    found = MARKED.search(README.read_text(encoding="utf-8"))
-    assert found is not None, "README.md has no <!-- series --> ... <!-- /series -->"
-    assert found[1].strip() == markdown().strip(), "write anew with: python -m streammetrics.exporters.prometheus.series"
+def test_the_page_of_the_exporters_has_the_generated_table() -> None:
+    found = MARKED.search(PAGE.read_text(encoding="utf-8"))
+    assert found is not None, f"{PAGE} has no <!-- series --> ... <!-- /series -->"
+    assert found[1].strip() == markdown().strip(), "replace it with the output of: python -m streammetrics.exporters.prometheus.series"
+
+
+@each_series
+def test_help_sentences_have_at_most_40_words(series: Series) -> None:
+    assert max(len(sentence.split()) for sentence in series.help.split(". ")) <= 40
