@@ -28,7 +28,7 @@ def test_links_to_files_lead_to_files(page: Path) -> None:
 
 
 def test_every_command_in_the_readme_exists() -> None:
-    named = re.findall(r"^    streammetrics ([a-z-]+)", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    named = re.findall(r"(?:^    |`)streammetrics ([a-z-]+)", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert {"doctor", "run", "replay", "simulate"} <= set(named) <= set(main.commands)
 
 
