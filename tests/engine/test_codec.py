@@ -25,7 +25,7 @@ from streammetrics.errors import StateError
 from streammetrics.sessions.session import JoinRules, hits_of
 from streammetrics.sessions.user import User
 from streammetrics.windows.panes import Group
-from tests.engine.test_engine import machine_for
+from tests.support.brute_force import machine_for
 from tests.support.strategies import Case, batches, cases
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -11,63 +10,11 @@ from hypothesis import strategies as st
 
 from streammetrics.errors import StateError
 from streammetrics.events.model import Feedback, Impression
-from streammetrics.metrics import Scorer
 from streammetrics.sessions.user import User
-from tests.oracle import Arrival, Result, Settings, Tally, judge
+from tests.oracle import Arrival, Settings
+from tests.support.brute_force import assert_equals_brute_force, expected, grades_text, machine_for
 from tests.support.machine import Machine, counts_of, engine_of
 from tests.support.strategies import Case, batches, cases, interleavings, tiny_session_cases
-
-
-def scores_of(scorer: Scorer):
-    """The product's one-list path as the oracle's scorer; ratios are counted by the oracle itself."""
-
-    def score(grades: Sequence[float]) -> dict[str, int]:
-        row = scorer.score_list(grades)
-        return {str(column.metric): value for column, value in zip(scorer.columns, row, strict=True) if column.kind == "sum"}
-
-    return score
-
-
-def expected(case: Case, machine: Machine, *, flush: bool) -> Result:
-    return judge(case.steps, case.settings, scores_of(machine.engine.layout.scorer), flush=flush)
-
-
-def row_of(tally: Tally, machine: Machine) -> list[int]:
-    layout = machine.engine.layout
-    row = [tally.lists, tally.lists_with_feedback]
-    for column in layout.scorer.columns:
-        name = str(column.metric)
-        row.append({"sum": tally.sums, "hits": tally.hits, "places": tally.places}[column.kind][name])
-    row.extend(tally.places_with_feedback[str(layout.scorer.columns[index].metric)] for index in layout.place_columns)
-    return row
-
-
-def grades_text(case: Case) -> str:
-    return ", ".join(
-        f"{rule.action}={rule.grade}" if rule.at_least is None else f"{rule.action}>={rule.at_least}={rule.grade}"
-        for rule in case.settings.rules
-    )
-
-
-def machine_for(case: Case) -> Machine:
-    return Machine(engine_of(case.settings, grades_text(case)), case.settings)
-
-
-def assert_equals_brute_force(machine: Machine, case: Case, *, flush: bool) -> None:
-    result = expected(case, machine, flush=flush)
-    assert counts_of(machine) == result.counters
-    assert machine.tallies() == {key: row_of(tally, machine) for key, tally in result.panes.items()}
-    assert_windows_equal(machine, result)
-
-
-def assert_windows_equal(machine: Machine, result: Result) -> None:
-    for window in machine.report().windows:
-        wanted = result.windows[window.window_ms, window.view]
-        assert window.end_ms == wanted.end_ms
-        assert window.complete
-        assert {
-            (group.group.experiment, group.group.variant, tuple(group.group.segments.items())): group.lists for group in window.groups
-        } == {tuple(group): tally.lists for group, tally in wanted.groups.items()}
 
 
 @given(cases(), st.booleans())

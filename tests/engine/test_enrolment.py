@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import astuple
-from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from streammetrics.connectors.clock import SystemClock
 from streammetrics.engine.engine import Engine
-from streammetrics.engine.experiment_runs import WHOLE, CovariatePeriod, ExperimentRules, Span
+from streammetrics.engine.experiment_runs import CovariatePeriod, ExperimentRules, Span
 from streammetrics.engine.user_totals import TEAM_PAIRS_MAX
 from streammetrics.events.model import Feedback, Impression
 from streammetrics.events.outcomes import UNMATCHED
@@ -24,76 +22,29 @@ from streammetrics.reports.report import Report
 from streammetrics.runtime.publisher import Publisher
 from streammetrics.runtime.status import ProcessStatus
 from streammetrics.windows.panes import WindowRules
-from tests.engine.test_engine import grades_text, scores_of
-from tests.oracle import Arrival, Settings, Step, judge
-from tests.oracle.experiments import Scope, Sums, Times, experiments
+from tests.oracle import Arrival, Settings, Step
+from tests.support.brute_force import FOR_EVER_MS, scopes_of
+from tests.support.enrolments import (
+    DAY_MS,
+    DUE_MAX,
+    NOON_MS,
+    PATIENCE,
+    RANKER,
+    RULES,
+    SETTINGS,
+    clicked,
+    clock,
+    expected,
+    found,
+    kept,
+    machine_for,
+    machine_of,
+    shown,
+    take,
+)
 from tests.support.machine import Machine, engine_of
 from tests.support.store_contract import ALL_DUE
 from tests.support.strategies import START_MS, USERS, Case, batches, cases, interleavings, settings, tiny_session_cases
-
-FOR_EVER_MS = 1 << 50
-DUE_MAX = st.sampled_from((1, 1_000))
-
-
-def machine_for(case: Case, rules: ExperimentRules, due_max: int = 1_000, **limits: int) -> Machine:
-    return Machine(engine_of(case.settings, grades_text(case), experiments=rules, **limits), case.settings, due_max=due_max)
-
-
-def found(machine: Machine) -> dict[tuple[str, int | None], Scope]:
-    machine.report()
-    return scopes_of(machine.builder, machine.engine, 1)
-
-
-def scopes_of(builder: ReportBuilder, engine: Engine, tasks: int) -> dict[tuple[str, int | None], Scope]:
-    """What is stored of every experiment, as the oracle says it."""
-    assert engine.users is not None
-    scopes: dict[tuple[str, int | None], Scope] = {}
-    for (name, day), kept in builder.stored(tasks).items():
-        sums: dict[tuple[str, str], Sums] = {}
-        covariates: dict[tuple[str, str], tuple[int, ...]] = {}
-        for variant, moments in kept.moments.items():
-            wide = engine.users.measures.with_covariates
-            measures = wide if len(moments) == wide.moments_width else wide.plain
-            for measure in measures:
-                if measures.covariates and any(more := [moments[place] for place in astuple(measures.covariate_places(measure))]):
-                    covariates[variant, str(measure)] = tuple(more)
-                at = measures.places(measure)
-                row = (moments[at.users], moments[at.y], moments[at.d], moments[at.yy], moments[at.dd], moments[at.yd])
-                if any(row):
-                    sums[variant, str(measure)] = row
-        credits = {pair: tuple(moments) for pair, moments in kept.credits.items() if any(moments)}
-        scope = Scope(sums, covariates, credits, dict(kept.first_exposures), kept.multi_exposed_users)
-        scopes[name, None if day == WHOLE else day] = scope
-    return scopes
-
-
-def expected(case: Case, machine: Machine, rules: ExperimentRules, *, flush: bool) -> dict[tuple[str, int | None], Scope]:
-    score = scores_of(machine.engine.layout.scorer)
-    result, before = (judge(case.steps, case.settings, score, flush=end).tasks[0] for end in (flush, False))
-    times = {
-        name: Times(
-            float("-inf") if span.start_ms is None else span.start_ms,
-            float("inf") if span.end_ms is None else span.end_ms,
-            next(((each.from_ms, each.start_ms) for each in rules.earlier if each.experiment == name), None),
-        )
-        for name in (*rules.spans, *(each.experiment for each in rules.earlier))
-        for span in [rules.span(name)]
-    }
-    return experiments(
-        case.steps,
-        result,
-        case.settings,
-        score,
-        idle_ms=rules.idle_ms,
-        patience_ms=rules.patience_ms,
-        times=times,
-        flush=flush,
-        w_ms=before.w_ms,
-    )
-
-
-IDLE, PATIENCE = st.sampled_from((FOR_EVER_MS, 20, 3)), st.sampled_from((0, 4, 12))
-RULES = st.builds(ExperimentRules, idle_ms=IDLE, patience_ms=PATIENCE)
 
 
 @given(cases(), RULES, st.booleans())
@@ -196,14 +147,14 @@ def trials(draw: st.DrawFn) -> tuple[Case, ExperimentRules]:
     turns = draw(st.lists(st.tuples(turn, st.integers(0, 3)), min_size=6, max_size=14))
     steps: list[Step] = []
     now = START_MS
-    for number, ((user, pause, teams), clicked) in enumerate(turns):
+    for number, ((user, pause, teams), place) in enumerate(turns):
         now += pause
         items = ("a", "b", "c")[: max(len(teams), 1)]
         variant = "control" if number % 11 == strays else usual[user]
         later = () if number < len(turns) // 3 else (("ranker", variant),)
         steps.append(Arrival(chosen.inputs[0], Impression(f"{number}", user, now, items, later, teams=tuple(teams))))
-        if clicked < len(items):
-            steps.append(Arrival(chosen.inputs[-1], Feedback(user, now, items[clicked], "click", impression_id=f"{number}")))
+        if place < len(items):
+            steps.append(Arrival(chosen.inputs[-1], Feedback(user, now, items[place], "click", impression_id=f"{number}")))
     steps += [Arrival(name, Feedback("clock", now + 100, "a", "click")) for name in chosen.inputs]
     start = START_MS + draw(st.integers(1, 12))
     earlier = (CovariatePeriod("ranker", start - draw(st.sampled_from((1_000, 6))), start), CovariatePeriod("layout", start - 4, start + 2))
@@ -222,39 +173,6 @@ def test_covariates_and_credits_equal_brute_force_in_any_batches_commits_and_cra
     machine.live_through(case.steps, data)
     machine.finish(flush)
     assert found(machine) == expected(case, machine, rules, flush=flush)
-
-
-DAY_MS = 86_400_000
-SETTINGS = Settings(inputs=("events",), gap_ms=1_000, lateness_ms=0, attribution_ms=500, pane_ms=100, windows_ms=(100,))
-NOON_MS = 20_000 * DAY_MS + DAY_MS // 2
-RANKER = (("ranker", "a"),)
-
-
-def shown(user: str, ts: int, experiments: tuple[tuple[str, str], ...] = (), items: tuple[str, ...] = ("i",)) -> Arrival:
-    return Arrival("events", Impression(f"{user}-{ts}", user, ts, items, experiments))
-
-
-def clicked(user: str, ts: int) -> Arrival:
-    return Arrival("events", Feedback(user, ts, "i", "click"))
-
-
-def machine_of(due_max: int = 1_000, **rules: Any) -> Machine:
-    limits = {name: rules.pop(name) for name in ("retention_ms",) if name in rules}
-    return Machine(engine_of(SETTINGS, experiments=ExperimentRules(**rules), **limits), SETTINGS, due_max=due_max)
-
-
-def take(machine: Machine, *steps: Arrival) -> None:
-    """Each step in a commit of its own, and then all that is due."""
-    for step in steps:
-        machine.take([step])
-        machine.commit()
-    machine.finish(flush=False)
-
-
-def kept(machine: Machine, *users: str) -> tuple[dict[str, bytes], list[str], dict[str, bytes]]:
-    """The totals of users, everybody who is due, and all cells, as they are stored."""
-    loaded = machine.store.load(0, (), ALL_DUE, users)
-    return dict(loaded.totals), list(loaded.due), dict(machine.store.view([0], {}, {})[0].experiments)
 
 
 def test_a_list_that_entered_before_its_session_closed_does_not_enter_again() -> None:
@@ -447,10 +365,6 @@ BEFORE = CovariatePeriod("ranker", NOON_MS - HOUR_MS, NOON_MS)
 
 def machine_with_past(due_max: int = 1_000, end_ms: int | None = None, earlier: tuple[CovariatePeriod, ...] = (BEFORE,)) -> Machine:
     return machine_of(due_max, idle_ms=DAY_MS, spans={"ranker": Span(NOON_MS, end_ms)}, earlier=earlier)
-
-
-def clock(ts: int) -> Arrival:
-    return clicked("clock", ts)
 
 
 def test_lists_before_an_experiment_are_forgotten_when_nobody_comes_to_it() -> None:

@@ -15,9 +15,9 @@ from streammetrics.errors import StateError
 from streammetrics.events.event_time import NEVER
 from streammetrics.reports.builder import ExperimentView, ReportBuilder
 from streammetrics.windows.panes import WindowRules
-from tests.engine.test_engine import assert_equals_brute_force, grades_text
-from tests.engine.test_enrolment import DAY_MS, DUE_MAX, NOON_MS, RANKER, RULES, SETTINGS, clicked, expected, found, kept, shown, take
-from tests.reports.test_merged_runs import Tasks, exposed, publisher_of, since_start
+from tests.support.brute_force import assert_equals_brute_force, grades_text
+from tests.support.enrolments import DAY_MS, DUE_MAX, NOON_MS, RANKER, RULES, SETTINGS, clicked, expected, found, kept, shown, take
+from tests.support.experiment_tasks import Tasks, exposed, publisher_of, since_start
 from tests.support.machine import Machine, engine_of
 from tests.support.store_contract import ALL_DUE
 from tests.support.strategies import Case, cases

@@ -11,7 +11,7 @@ from streammetrics.events.model import Labels
 from streammetrics.experiments.moments import of_users
 from streammetrics.metrics import Scorer, Spec, TallyLayout
 from streammetrics.windows.final_lists import FinalList, FinalLists
-from tests.engine.test_enrolment import NOON_MS, RANKER, clock, found, machine_of, shown, take
+from tests.support.enrolments import NOON_MS, RANKER, clock, found, machine_of, shown, take
 
 MIDNIGHT_MS = NOON_MS + DAY_MS // 2
 BOTH: Labels = (("layout", "x"), ("ranker", "a"))

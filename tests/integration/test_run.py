@@ -21,12 +21,12 @@ from streammetrics.connectors.simulated import Traffic, generate
 from streammetrics.events.model import Feedback
 from tests.oracle import Group, Tick
 from tests.oracle.users import users_of_tasks
-from tests.runtime.test_consumer import native
 from tests.servers.kafka import KafkaBroker
 from tests.servers.process import HOST, free_port, wait_until
 from tests.servers.prometheus import PrometheusServer
 from tests.servers.redis import RedisServer
 from tests.support.command_line import streammetrics
+from tests.support.native_json import native_json
 from tests.support.paths import ROOT
 from tests.support.real_pipeline import HOUR_MS, PARTITIONS, Pipeline, Service, Truth, start_ms
 
@@ -70,7 +70,7 @@ def traffic(pipeline: Pipeline) -> Traffic:
     send_traffic(pipeline, traffic)
     ahead = Feedback("ahead", traffic.start_ms + HOUR_MS + pipeline.settings.join.future_ms, "any", "click")
     with pipeline.producer() as producer:
-        producer.send(pipeline.topics[1], native(ahead), key=b"ahead", timestamp_ms=ahead.ts - pipeline.settings.join.future_ms - 1)
+        producer.send(pipeline.topics[1], native_json(ahead), key=b"ahead", timestamp_ms=ahead.ts - pipeline.settings.join.future_ms - 1)
     pipeline.write_ends(traffic.start_ms + 3 * HOUR_MS)
     return traffic
 
@@ -472,7 +472,7 @@ class TestStartAndStop:
             with pipeline.producer() as producer:
                 for number in range(count):
                     event = Feedback(f"u{number}", start_ms(), "any", "click")
-                    producer.send(pipeline.topics[1], native(event), key=event.user_id.encode())
+                    producer.send(pipeline.topics[1], native_json(event), key=event.user_id.encode())
             wait_until(lambda: service.sample("streammetrics_cached_users") == count, what="everything is read")
             assert pipeline.committed() == 0
             redis_server.hang()
@@ -487,7 +487,7 @@ class TestStartAndStop:
     def test_a_second_signal_ends_it_at_once(self, pipeline: Pipeline, redis_server: RedisServer) -> None:
         with pipeline.service(worker={"commit_ms": 60_000}) as service:
             with pipeline.producer() as producer:
-                producer.send(pipeline.topics[1], native(Feedback("u", start_ms(), "any", "click")), key=b"u")
+                producer.send(pipeline.topics[1], native_json(Feedback("u", start_ms(), "any", "click")), key=b"u")
             wait_until(lambda: service.sample("streammetrics_cached_users") == 1, what="the event is read")
             redis_server.hang()
             service.signal(signal.SIGTERM)
@@ -507,7 +507,7 @@ class TestStartAndStop:
                 assert first.wait_for_exit() == 2
                 assert "kafka.group_instance_id = only-one: another process" in first.log.splitlines()[-1]
                 with pipeline.producer() as producer:
-                    producer.send(pipeline.topics[1], native(Feedback("u", start_ms(), "any", "click")), key=b"u")
+                    producer.send(pipeline.topics[1], native_json(Feedback("u", start_ms(), "any", "click")), key=b"u")
                 wait_until(lambda: pipeline.committed() == 1, what="the second process has read and committed")
                 assert second.sample("streammetrics_commits_total", status="fenced") == 0
         finally:
@@ -536,7 +536,7 @@ class TestStartAndStop:
 
     def test_a_worker_and_an_exporter_of_their_own_show_the_same(self, pipeline: Pipeline) -> None:
         with pipeline.producer() as producer:
-            producer.send(pipeline.topics[1], native(Feedback("u", start_ms(), "any", "click")), key=b"u")
+            producer.send(pipeline.topics[1], native_json(Feedback("u", start_ms(), "any", "click")), key=b"u")
         with pipeline.service(worker={"role": "worker"}), pipeline.service(worker={"role": "exporter"}) as exporter:
             wait_until(
                 lambda: exporter.sample("streammetrics_events_total", topic=pipeline.topics[1]) == 1, what="the exporter shows the event"
@@ -544,7 +544,7 @@ class TestStartAndStop:
 
     def test_an_exporter_that_outlives_its_namespace_does_not_show_it_on(self, pipeline: Pipeline) -> None:
         with pipeline.producer() as producer:
-            producer.send(pipeline.topics[1], native(Feedback("u", start_ms(), "any", "click")), key=b"u")
+            producer.send(pipeline.topics[1], native_json(Feedback("u", start_ms(), "any", "click")), key=b"u")
         with pipeline.service(worker={"role": "worker"}) as worker, pipeline.service(worker={"role": "exporter"}) as exporter:
             wait_until(
                 lambda: exporter.sample("streammetrics_events_total", topic=pipeline.topics[1]) == 1, what="the exporter shows the event"

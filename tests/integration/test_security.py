@@ -25,8 +25,6 @@ from streammetrics.config import hash_password, keys
 from streammetrics.events.model import Impression
 from streammetrics.exporters.http.views import HttpViews
 from streammetrics.runtime.status import ProcessStatus
-from tests.integration.test_security_redis import with_passwords
-from tests.runtime.test_consumer import native
 from tests.servers.certificates import Authority
 from tests.servers.kafka_secure import SecureKafkaBroker
 from tests.servers.process import HOST, wait_until
@@ -36,8 +34,10 @@ from tests.servers.redis import Guard, RedisServer
 from tests.support.command_line import environment, streammetrics
 from tests.support.committed_state import MINUTE_MS, START_MS, Now, served
 from tests.support.committed_state import Pipeline as EnginePipeline
+from tests.support.native_json import native_json
 from tests.support.paths import ROOT
 from tests.support.real_pipeline import PARTITIONS, Pipeline, Service, start_ms
+from tests.support.redis_acl import with_passwords
 
 SHIPPED = ROOT / "deploy" / "redis-users.acl"
 USER = "scraper"
@@ -154,7 +154,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         with pipeline.producer() as producer:
             for number in range(30):
                 event = Impression("list", f"u{number}", start_ms(), ("a", "b"), experiments=(("ranker", f"v{number % 2}"),))
-                producer.send(pipeline.topics[0], native(event), key=event.user_id.encode(), timestamp_ms=event.ts)
+                producer.send(pipeline.topics[0], native_json(event), key=event.user_id.encode(), timestamp_ms=event.ts)
             producer.send(pipeline.topics[0], b"{broken", key=b"u1", timestamp_ms=start_ms())
         pipeline.write_ends(start_ms() + 3_600_000)
         yield World(authority, broker, pipeline, {name: dict(values) for name, values in pipeline.sections.items()})

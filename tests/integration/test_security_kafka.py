@@ -22,12 +22,12 @@ from streammetrics.connectors.kafka.source import KafkaSource
 from streammetrics.connectors.kafka.topics import MissingTopic, describe_topics
 from streammetrics.errors import ConfigError, SourceError
 from streammetrics.events.model import Impression
-from tests.runtime.test_consumer import native
 from tests.servers.certificates import Authority
 from tests.servers.kafka_secure import MECHANISMS, SecureKafkaBroker
 from tests.servers.process import wait_until
 from tests.servers.redis import RedisServer
 from tests.support.command_line import streammetrics
+from tests.support.native_json import native_json
 from tests.support.real_pipeline import PARTITIONS, Pipeline, Service, start_ms
 
 PASSWORD = "s3cret of the broker"
@@ -305,7 +305,7 @@ def test_a_whole_run_needs_no_more_than_the_least_rights(
     with pipeline.producer() as producer:
         for number in range(20):
             event = Impression("list", f"u{number}", ts, ("a", "b"))
-            producer.send(pipeline.topics[0], native(event), key=event.user_id.encode(), timestamp_ms=ts)
+            producer.send(pipeline.topics[0], native_json(event), key=event.user_id.encode(), timestamp_ms=ts)
         producer.send(pipeline.topics[0], b"{broken", key=b"u1", timestamp_ms=ts)
     with pipeline.service() as service:
         wait_until(lambda: pipeline.committed() == 21, what="all is committed")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,18 +13,17 @@ from streammetrics.connectors.redis.namespaces import client_name
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.errors import ConfigError, StoreError
 from streammetrics.events.model import Feedback, Impression
-from tests.runtime.test_consumer import native
 from tests.servers.certificates import Authority
 from tests.servers.kafka import KafkaBroker
 from tests.servers.process import wait_until
 from tests.servers.redis import Guard, RedisCluster, RedisServer
 from tests.support.command_line import streammetrics
+from tests.support.native_json import native_json
 from tests.support.paths import ROOT
 from tests.support.real_pipeline import HOUR_MS, Pipeline, Truth, as_toml, start_ms
+from tests.support.redis_acl import with_passwords
 
 SHIPPED = (ROOT / "deploy" / "redis-users.acl").read_text(encoding="utf-8")
-NOBODYS = "#" + "0" * 64
-"""What stands in the file in place of a password's digest: nobody has a password with it."""
 PASSWORDS = {
     "operator": "word of the operator",
     "streammetrics": "s3cret of the store",
@@ -34,13 +32,6 @@ PASSWORDS = {
 }
 NAMESPACE = "sm"
 """The namespace that the file is written for."""
-
-
-def with_passwords(acl: str, passwords: Mapping[str, str]) -> str:
-    """The file as an operator uses it: each user's digest in place of nobody's."""
-    digests = {user: hashlib.sha256(word.encode()).hexdigest() for user, word in passwords.items()}
-    lines = [line.replace(NOBODYS, f"#{digests.get(line.split()[1], NOBODYS[1:])}") for line in acl.splitlines()]
-    return "\n".join(lines) + "\n"
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +81,7 @@ def send_events(pipeline: Pipeline) -> None:
             user = f"u{number}"
             for event in (Impression("list", user, ts, ("a", "b")), Feedback(user, ts + 1, "a", "click", impression_id="list")):
                 topic = pipeline.topics[isinstance(event, Feedback)]
-                producer.send(topic, native(event), key=user.encode(), timestamp_ms=event.ts)
+                producer.send(topic, native_json(event), key=user.encode(), timestamp_ms=event.ts)
         producer.send(pipeline.topics[0], b"{broken", key=b"u1", timestamp_ms=ts)
     pipeline.write_ends(ts + 3 * HOUR_MS)
 

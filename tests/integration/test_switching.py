@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from streammetrics.events.model import Feedback, Impression
-from tests.runtime.test_consumer import native
 from tests.servers.kafka import KafkaBroker
 from tests.servers.process import wait_until
+from tests.support.native_json import native_json
 from tests.support.real_pipeline import HOUR_MS, PARTITIONS, Pipeline, Service, start_ms
 
 JOIN = {"gap_ms": 600_000, "attribution_ms": 600_000, "lateness_ms": 10_000, "idle_ms": 3_600_000}
@@ -20,7 +20,7 @@ def send(pipeline: Pipeline, ts: int, prefix: str, users: int) -> None:
             shown = Impression(f"r-{user}", user, ts + number, ("a", "b"), (("ranker", ("control", "treatment")[number % 2]),))
             clicked = [Feedback(user, ts + number + 1, "a", "click", impression_id=shown.impression_id)] if number % 4 < 2 else []
             for event in (shown, *clicked):
-                producer.send(pipeline.topics[isinstance(event, Feedback)], native(event), key=user.encode(), timestamp_ms=event.ts)
+                producer.send(pipeline.topics[isinstance(event, Feedback)], native_json(event), key=user.encode(), timestamp_ms=event.ts)
     pipeline.write_ends(ts + HOUR_MS)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise, permutations
 
@@ -11,12 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streammetrics.connectors.base import NO_BOUNDS
-from streammetrics.connectors.clock import SystemClock
-from streammetrics.connectors.memory import MemoryStore
 from streammetrics.engine.codec import Scales, decode_control, decode_scales, encode_scales, scales_name
 from streammetrics.engine.experiment_runs import WHOLE, ExperimentRules
-from streammetrics.engine.stored_state import TaskView
 from streammetrics.events.model import Feedback, Impression
 from streammetrics.experiments import SINCE_START, THIS_DAY, ExperimentReport, Joined, Policy
 from streammetrics.reports.builder import ExperimentView, ReportBuilder
@@ -24,83 +19,10 @@ from streammetrics.reports.history import History
 from streammetrics.reports.merged_runs import MergedRun, SettledScales, joined, started_runs
 from streammetrics.reports.report import Report
 from streammetrics.runtime.committed_state import read_all
-from streammetrics.runtime.publisher import Publisher
-from streammetrics.runtime.status import ProcessStatus
 from streammetrics.windows.panes import WindowRules
-from tests.oracle import Arrival, Settings
+from tests.oracle import Arrival
+from tests.support.experiment_tasks import DAY_MS, NOON_MS, SETTINGS, Tasks, at, builder_of, exposed, published, publisher_of, since_start
 from tests.support.machine import Machine, engine_of
-
-DAY_MS = 86_400_000
-NOON_MS = 20_000 * DAY_MS + DAY_MS // 2
-SETTINGS = Settings(inputs=("events",), gap_ms=1_000, lateness_ms=0, attribution_ms=500, pane_ms=100, windows_ms=(100,))
-ENGINE = engine_of(SETTINGS, experiments=ExperimentRules(idle_ms=DAY_MS))
-ARMS = ("control", "treatment")
-
-
-def at(days: float, milliseconds: int = 0) -> int:
-    return NOON_MS + int(days * DAY_MS) + milliseconds
-
-
-class Tasks(MemoryStore):
-    """Several tasks that are driven by hand, each in a store of its own, as one store; `seen` is what readers see instead, if set."""
-
-    def __init__(self, count: int = 2) -> None:
-        super().__init__()
-        self.machines = [Machine(ENGINE, SETTINGS) for _ in range(count)]
-        self.seen: Mapping[int, TaskView] | None = None
-        self.announce(count)
-
-    def view(self, tasks, since, panes_from_ms, reaches_from_ms=NO_BOUNDS):  # type: ignore[no-untyped-def]
-        if self.seen is not None:
-            return self.seen
-        found: dict[int, TaskView] = {}
-        for task in tasks:
-            wanted = {0: since[task]} if task in since else {}
-            views = self.machines[task].store.view([0], wanted, {0: panes_from_ms.get(task)}, {0: reaches_from_ms.get(task)})
-            found |= {task: views[0]} if views else {}
-        return found
-
-    def show(self, task: int, days: float, *users: str, experiment: str = "ranker") -> None:
-        """Lists of an experiment in one task; the arm of a user is told by his last letter. Every other user clicks."""
-        for number, user in enumerate(users):
-            ts = at(days, number)
-            arm = {"c": "control", "t": "treatment"}[user[-1]]
-            lists = Arrival("events", Impression(f"{user}-{ts}", user, ts, ("i", "j"), ((experiment, arm),)))
-            self.machines[task].take([lists, *([Arrival("events", Feedback(user, ts, "i", "click"))] if number % 2 else [])])
-        self.machines[task].commit()
-
-    def pass_time(self, task: int, days: float) -> None:
-        """Event time passes in a task, without lists of experiments; twice, so that all that is due is looked at."""
-        for turn in range(2):
-            self.machines[task].take([Arrival("events", Impression(f"clock-{days}-{turn}", "clock", at(days, 20_000 + turn), ()))])
-            self.machines[task].finish(flush=False)
-
-
-def builder_of() -> ReportBuilder:
-    """One that knows nothing yet."""
-    assert ENGINE.users is not None
-    rules = WindowRules(pane_ms=100, windows_ms=(100,), lateness_ms=0, attribution_ms=500)
-    view = ExperimentView(ENGINE.users.measures, lambda name: Policy(min_users=2, control="control"), DAY_MS)
-    return ReportBuilder(ENGINE.layout, rules, {}, ENGINE.signature, view)
-
-
-def publisher_of(tasks: Tasks, shown: list[Report]) -> Publisher:
-    """An exporter that has just been started."""
-    return Publisher(builder=builder_of(), store=tasks, publish_ms=10, clock=SystemClock(), status=ProcessStatus(), on_report=shown.append)
-
-
-def published(tasks: Tasks) -> dict[str, ExperimentReport]:
-    """What an exporter that has just been started says of experiments since they began."""
-    return since_start(publisher_of(tasks, []).publish())
-
-
-def since_start(report: Report | None) -> dict[str, ExperimentReport]:
-    assert report is not None
-    return {each.experiment: each for each in report.experiments if each.scope == SINCE_START}
-
-
-def exposed(report: ExperimentReport) -> dict[str, int]:
-    return {arm.variant: arm.first_exposures for arm in report.variants if arm.first_exposures}
 
 
 def test_what_a_silent_task_holds_of_a_life_that_is_over_is_not_added_to_the_next_one() -> None:

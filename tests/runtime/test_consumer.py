@@ -4,71 +4,52 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
-from types import SimpleNamespace
-from typing import Any
 
-import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from streammetrics.connectors.base import READ_SLICE, Commit, CommitOutcome, DeadLetter, Input, PollResult, Store
-from streammetrics.engine.codec import decode_control, decode_reach
-from streammetrics.engine.engine import Engine, Needs
+from streammetrics.connectors.base import READ_SLICE, Commit, CommitOutcome, Input
+from streammetrics.engine.codec import decode_control
+from streammetrics.engine.engine import Needs
 from streammetrics.engine.experiment_runs import ExperimentRules
-from streammetrics.errors import MalformedEvent, SourceError, StateError, StoreError
-from streammetrics.events import EventLimits, native_decoder
-from streammetrics.events.event_time import FOREVER, NEVER
+from streammetrics.errors import SourceError, StateError, StoreError
 from streammetrics.events.model import Event, Feedback, Impression
-from streammetrics.reports.builder import ReportBuilder
-from streammetrics.reports.report import Report
 from streammetrics.runtime import consumer, task_runner
 from streammetrics.runtime.consumer import ANSWER_SECONDS, Worker
 from streammetrics.runtime.owned_task import Chunk, OwnedTask, WorkerRules
 from streammetrics.runtime.prefetch import Prefetch
-from streammetrics.runtime.status import ProcessStatus
-from streammetrics.runtime.task_runner import TaskRunner
-from streammetrics.windows.panes import WindowRules
-from streammetrics.windows.unique_users import UniqueUserRules, UniqueUserWindows
-from tests.engine.test_engine import row_of, scores_of
-from tests.engine.test_enrolment import FOR_EVER_MS, scopes_of
-from tests.oracle import Arrival, Group, Result, Settings, Step, Tick, judge
-from tests.oracle.experiments import Scope, experiments, merge
-from tests.oracle.users import users_of_tasks
+from tests.oracle import Step, Tick
+from tests.support.brute_force import FOR_EVER_MS
 from tests.support.faults import FaultyStore, HandClock, KeptLetters, Logs, LogSource, Underway
-from tests.support.machine import engine_of, oracle_group
-from tests.support.strategies import ACTIONS, EXPERIMENTS, MIDNIGHT_MS, SEGMENTS, VALUES, seeds
-from tests.windows.test_unique_users import users_shown
+from tests.support.machine import engine_of
+from tests.support.native_json import native_json
+from tests.support.strategies import ACTIONS, EXPERIMENTS, SEGMENTS, VALUES, seeds
+from tests.support.worker_bench import (
+    FAR_MS,
+    NEVER_AHEAD,
+    NOTHING_READ,
+    REACH,
+    RULES,
+    SETTINGS,
+    START_MS,
+    TURNS_MAX,
+    Bench,
+    Glancing,
+    OneAtATime,
+    Slow,
+    assert_exact,
+    builder_of,
+    decode,
+    letter_places,
+    settled,
+    worker_over,
+)
 
 SEEDS = seeds()
 TASKS = 3
-START_MS = MIDNIGHT_MS - 200
-FAR_MS = 10_000
-NOTHING_READ = [0, 0]
-TURNS_MAX = 2_000
-SETTINGS = Settings(segments=("surface",), out_of_orderness_ms=1)
-RULES = WorkerRules(
-    commit_ms=3, commit_behind_ms=9, commit_users_max=3, commit_bytes_max=700, cached_users_max=6, idle_ms=None,
-    out_of_orderness_ms=SETTINGS.out_of_orderness_ms, skew_ms_max=40, fenced_wait_seconds=0.02,
-)  # fmt: skip
-NEVER_AHEAD = FOREVER - NEVER
-"""A skew that no input ever exceeds, not even beside one that has held no event yet."""
-REACH = UniqueUserRules(panes=max(SETTINGS.windows_ms) // SETTINGS.pane_ms)
-decode = native_decoder(EventLimits())
-
-
-def native(event: Event) -> bytes:
-    """An event as a sender writes it."""
-    if isinstance(event, Feedback):
-        return msgspec.json.encode({"type": "feedback", **msgspec.structs.asdict(event)})
-    written = {"type": "impression", "impression_id": event.impression_id, "user_id": event.user_id, "ts": event.ts}
-    written |= {"experiments": dict(event.experiments), "segments": dict(event.segments), "items": event.items}
-    if event.positions is not None:
-        items = [{"id": item, "position": position} for item, position in zip(event.items, event.positions, strict=True)]
-        written |= {"fragment": True, "items": items}
-    return msgspec.json.encode(written)
 
 
 def written_by(chance: Random, task: int, now: int) -> tuple[str, bytes, int]:
@@ -88,7 +69,7 @@ def written_by(chance: Random, task: int, now: int) -> tuple[str, bytes, int]:
         known = identity if chance.random() < 0.7 else None
         event = Feedback(user, ts, chance.choice("abc"), chance.choice(ACTIONS), chance.choice(VALUES), known)
     record_ms = chance.choice((-1, -1, -1, ts, ts - SETTINGS.future_ms, ts - SETTINGS.future_ms - 1))
-    return topic, native(event), record_ms
+    return topic, native_json(event), record_ms
 
 
 class Simulation:
@@ -170,7 +151,7 @@ class Simulation:
         for place in self.logs.of:
             user, ts = f"end-{place.partition}", self.now + FAR_MS
             shown = Impression("end", user, ts, ("a",))
-            self.logs.append(place, native(shown if place.topic == SETTINGS.inputs[0] else Feedback(user, ts, "a", "click")))
+            self.logs.append(place, native_json(shown if place.topic == SETTINGS.inputs[0] else Feedback(user, ts, "a", "click")))
 
     def compare_and_set(self, rules: WorkerRules = RULES, sessions_open: int = 0) -> None:
         """All is well again, and one worker takes all that is left, until each task has come down to this many sessions."""
@@ -187,133 +168,6 @@ class Simulation:
                 break
         self.workers[0].finish()
         self.underway.let_all_arrive()
-
-
-def worker_over(
-    engine: Engine,
-    source: LogSource,
-    store: Store,
-    letters: KeptLetters,
-    rules: WorkerRules = RULES,
-    clock: HandClock | None = None,
-    **options: Any,
-) -> Worker:
-    clock = clock or HandClock(START_MS)
-    return Worker(
-        TaskRunner(
-            engine=engine,
-            decode=decode,
-            source=source,
-            store=store,
-            letters=letters,
-            rules=rules,
-            clock=clock,
-            status=ProcessStatus(),
-            **options,
-        )
-    )
-
-
-def settled(store: Store, logs: Logs, sessions_open: int = 0) -> bool:
-    """Whether all that was written is committed, and each task has come down to this many open sessions."""
-    views = store.view(range(logs.partitions), {}, {})
-    if len(views) < logs.partitions:
-        return False
-    at_end = all(
-        decode_control(view.control).offsets == [logs.end(Input(topic, task)) for topic in logs.topics] for task, view in views.items()
-    )
-    return at_end and all(decode_control(view.control).sessions_open == sessions_open for view in views.values())
-
-
-@dataclass(frozen=True, slots=True)
-class Truth:
-    """What the logs must come to."""
-
-    result: Result
-    malformed: Counter[tuple[str, str]]
-    refused: frozenset[tuple[str, Input, int, bytes | None]]
-    experiments: dict[tuple[str, int | None], Scope]
-
-
-def truth_of(logs: Logs, engine: Engine, after: Sequence[Step] = (), settings: Settings = SETTINGS) -> Truth:
-    """Brute force over the logs, one input after the other; `after` comes last in every task."""
-    steps: dict[int, list[Step]] = {task: [] for task in range(logs.partitions)}
-    places: dict[int, list[tuple[Input, int, bytes | None]]] = {task: [] for task in range(logs.partitions)}
-    malformed: Counter[tuple[str, str]] = Counter()
-    refused: set[tuple[str, Input, int, bytes | None]] = set()
-    for place, log in logs.of.items():
-        for offset, record_ms, value in log:
-            (event,) = decode(value)
-            if isinstance(event, MalformedEvent):
-                malformed[event.reason, place.topic] += 1
-                refused.add((event.reason, place, offset, value))
-            else:
-                steps[place.partition].append(Arrival(place.topic, event, None if record_ms < 0 else record_ms))
-                places[place.partition].append((place, offset, value))
-    for of_task in steps.values():
-        of_task.extend(after)
-    score = scores_of(engine.layout.scorer)
-    result = judge(steps, settings, score)
-    for task, found in result.tasks.items():
-        refused |= {(fate, *where) for fate, where in zip(found.fates, places[task], strict=True) if fate in ("late", "future")}
-    scopes = merge([experiments(steps[task], found, settings, score) for task, found in result.tasks.items()])
-    return Truth(result, malformed, frozenset(refused), scopes)
-
-
-def builder_of(store: Store, engine: Engine, tasks: int, settings: Settings = SETTINGS) -> tuple[ReportBuilder, Report]:
-    rules = WindowRules(
-        pane_ms=settings.pane_ms,
-        windows_ms=settings.windows_ms,
-        lateness_ms=settings.lateness_ms,
-        attribution_ms=settings.attribution_ms,
-    )
-    builder = ReportBuilder(engine.layout, rules, {}, engine.signature)
-    for task, view in store.view(range(tasks), {}, {}).items():
-        builder.update(task, view)
-    return builder, builder.report(tasks)
-
-
-def tallies_of(builder: ReportBuilder) -> dict[tuple[int, Group], list[int]]:
-    aggregator = builder.aggregator
-    return {
-        (start, oracle_group(group)): tally for start in aggregator.starts() for group, tally in aggregator.pane(start).items() if tally[0]
-    }
-
-
-def assert_exact(store: Store, logs: Logs, engine: Engine, after: Sequence[Step] = (), settings: Settings = SETTINGS) -> Truth:
-    truth = truth_of(logs, engine, after, settings)
-    builder, report = builder_of(store, engine, logs.partitions, settings)
-    counters = Counter(truth.result.counters) + truth.malformed
-    for (_, topic), count in truth.malformed.items():
-        counters["events", topic] += count
-    assert {key: count for key, count in report.counts.items() if count} == dict(counters)
-    rows = {key: row_of(tally, SimpleNamespace(engine=engine)) for key, tally in truth.result.panes.items()}
-    assert tallies_of(builder) == rows
-    if engine.users is not None:
-        assert scopes_of(builder, engine, logs.partitions) == truth.experiments
-    if engine.reach is not None:
-        # Without patience all that is final has entered, so the report's windows end together; by now they are empty.
-        assert {window.end_ms for window in report.user_windows} == {report.windows[0].end_ms}
-        assert_users(store, engine, truth, settings)
-    return truth
-
-
-def assert_users(store: Store, engine: Engine, truth: Truth, settings: Settings) -> None:
-    """Compare the users of windows that ended on the way, here and there."""
-    assert engine.reach is not None
-    aggregator = UniqueUserWindows(engine.reach, settings.pane_ms, decode_reach)
-    for task, view in store.view(range(TASKS), {}, {}).items():
-        aggregator.update(task, view.reaches, decode_control(view.control).oldest_kept)
-    lists = [task.lists for task in truth.result.tasks.values()]
-    ends = {shown.ts // settings.pane_ms * settings.pane_ms for of_task in lists for shown in of_task}
-    for end in sorted(end for end in ends if end <= truth.result.f_ms)[::7]:
-        for window_ms in settings.windows_ms:
-            window = aggregator.window(window_ms, end, REACH.panes)
-            assert users_shown([window]) == {(window_ms, end): users_of_tasks(lists, settings, end, window_ms)}
-
-
-def letter_places(letters: Iterable[DeadLetter]) -> set[tuple[str, Input, int, bytes | None]]:
-    return {(letter.reason, letter.input, letter.offset, letter.value) for letter in letters}
 
 
 class TestSimulation:
@@ -350,118 +204,6 @@ class TestSimulation:
             seen.update(outcome.value for outcome in world.store.outcomes)
             seen += Counter(crashes=world.crashes, rollbacks=world.rollbacks, losses=world.losses)
         assert [name for name in names if not seen[name]] == []
-
-
-class Slow(Random):
-    """With this for a chance nothing arrives by itself."""
-
-    def random(self) -> float:
-        return 0.999
-
-
-class OneAtATime(LogSource):
-    """A poll that is full of one input brings nothing of the others, as with Kafka."""
-
-    def poll(self, timeout_s: float) -> PollResult:
-        polled = super().poll(timeout_s)
-        for place in [*polled.records][1:]:
-            self.positions[place] -= len(polled.records[place])
-        return replace(polled, records=dict([*polled.records.items()][:1]))
-
-
-class Bench:
-    """One worker, one task or a few, nothing that fails by itself; a test moves the clock and decides what the logs hold."""
-
-    def __init__(self, *, tasks: int = 1, records_max: int = 1_000, settings: Settings = SETTINGS, **rules: Any) -> None:
-        self.settings = settings
-        self.engine = engine_of(settings)
-        self.rules = replace(RULES, **{"skew_ms_max": NEVER_AHEAD, **rules})
-        self.clock = HandClock(START_MS)
-        self.logs = Logs(settings.inputs, tasks)
-        self.store = FaultyStore()
-        self.letters = KeptLetters()
-        self.source = self._read(records_max)
-        self.worker = self.hire()
-
-    def _read(self, records_max: int) -> LogSource:
-        source = LogSource(self.logs, records_max=records_max)
-        for task in range(self.logs.partitions):
-            source.give(task)
-        return source
-
-    def hire(self, **options: Any) -> Worker:
-        """A worker who has claimed the task; records come with his next turn."""
-        worker = worker_over(self.engine, self.source, self.store, self.letters, self.rules, self.clock, **options)
-        worker.turn()
-        return worker
-
-    def replace_worker(self, **options: Any) -> None:
-        """The former worker is no more, and told nobody."""
-        self.source = self._read(self.source.records_max)
-        self.worker = self.hire(**options)
-
-    def show(self, *times: int, user: str = "u") -> None:
-        for ts in times:
-            shown = Impression(f"{user}-{ts}", user, START_MS + ts, ("a", "b"))
-            self.logs.append(Input(self.settings.inputs[0], 0), native(shown))
-
-    def click(self, *times: int, user: str = "u") -> None:
-        for ts in times:
-            self.logs.append(Input(self.settings.inputs[1], 0), native(Feedback(user, START_MS + ts, "a", "click")))
-
-    def turn(self, turns: int = 1, seconds: float = 0.01) -> None:
-        for _ in range(turns):
-            self.clock.advance(seconds)
-            self.worker.turn()
-
-    def turns_until(self, condition: Callable[[], bool], seconds: float = 0.01) -> Iterator[None]:
-        """Turns until a condition holds; a test looks at each."""
-        for _ in range(TURNS_MAX):
-            if condition():
-                return
-            self.turn(seconds=seconds)
-            yield
-        pytest.fail(f"not so after {TURNS_MAX} turns; committed: {self.offsets}")
-
-    @property
-    def offsets(self) -> list[int | None]:
-        """Where the committed state stands in the two logs."""
-        views = self.store.view([0], {}, {})
-        return decode_control(views[0].control).offsets if views else []
-
-    @property
-    def watermark(self) -> int:
-        return decode_control(self.store.view([0], {}, {})[0].control).watermark - START_MS
-
-    def ahead_ms(self) -> int:
-        """How far the first input is ahead of the second."""
-        state = self.worker.works[0].state
-        assert state is not None
-        return state.watermarks[0] - state.watermarks[1]
-
-
-class Glancing(LogSource):
-    """Asks for the ends of its logs only now and then, as one does of a broker. Takes the place of a bench's own."""
-
-    EVERY_SECONDS = 0.04
-
-    def __init__(self, bench: Bench) -> None:
-        super().__init__(bench.logs)
-        self.clock, self.glances, self._seen = bench.clock, 0, dict[Input, int]()
-        self.health = replace(self.health, looked=self.clock.monotonic())
-        self.give(0)
-        bench.source = self
-        bench.worker = bench.hire()
-
-    def poll(self, timeout_s: float) -> PollResult:
-        assert self.health.looked is not None
-        if self.clock.monotonic() - self.health.looked >= self.EVERY_SECONDS:
-            self._seen, self.glances = dict(super().ends()), self.glances + 1
-            self.health = replace(self.health, looked=self.clock.monotonic())
-        return super().poll(timeout_s)
-
-    def ends(self) -> Mapping[Input, int]:
-        return self._seen
 
 
 class TestPacing:
@@ -610,7 +352,7 @@ class TestIdleInputs:
         bench = Bench(idle_ms=self.IDLE_MS)
         source = Glancing(bench)
         clicks = Input(SETTINGS.inputs[1], 0)
-        ahead = native(Feedback("u", START_MS + FAR_MS, "a", "click"))
+        ahead = native_json(Feedback("u", START_MS + FAR_MS, "a", "click"))
         value = {"without an event": b"", "malformed": b"{", "from the future": ahead}[records]
         bench.worker.runner.decode = lambda value: decode(value) if value else ()
 
@@ -757,7 +499,7 @@ class TestIdleInputs:
         impressions, behind_ms = Input(SETTINGS.inputs[0], 0), 5_000
         for ts in range(0, 1_000, 10):
             fragment = Impression("r", "u", START_MS + ts, (f"i{ts}",), positions=(ts,))
-            bench.logs.append(impressions, native(fragment))
+            bench.logs.append(impressions, native_json(fragment))
             bench.click(ts + behind_ms)
             bench.turn()
             assert not bench.offsets or bench.watermark <= ts
@@ -835,7 +577,7 @@ class TestCommits:
         each = 3
         for first in range(0, 60, each):
             shown = [Impression(f"r{number}", f"u{number}", START_MS, ("a",)) for number in range(first, first + each)]
-            bench.logs.append(Input(SETTINGS.inputs[0], 0), b"\n".join(map(native, shown)))
+            bench.logs.append(Input(SETTINGS.inputs[0], 0), b"\n".join(map(native_json, shown)))
         bench.turn(2, seconds=2.0)
         assert bench.offsets == [20, 0]
         sizes = [len(commit.changes.users) for commit in bench.store.written if commit.changes.users]
@@ -853,7 +595,7 @@ class TestCommits:
 
         for number in range(users):
             shown = Impression(f"list-{number}", f"u{number}", START_MS, items)
-            bench.logs.append(Input(SETTINGS.inputs[0], 0), native(shown))
+            bench.logs.append(Input(SETTINGS.inputs[0], 0), native_json(shown))
         bench.turn(2, seconds=2.0)
         assert bench.offsets == [users, 0]
         assert 4 * 6_000 < largest() <= bytes_max
@@ -872,7 +614,7 @@ class TestCommits:
         items = tuple(f"{number:0100}" for number in range(60))
         for number in range(users):
             shown = Impression(f"list-{number}", f"u{number}", START_MS, items)
-            bench.logs.append(Input(SETTINGS.inputs[0], 0), native(shown))
+            bench.logs.append(Input(SETTINGS.inputs[0], 0), native_json(shown))
         bench.turn(2, seconds=2.0)
         bench.replace_worker()
         for number in range(users):
@@ -889,7 +631,7 @@ class TestCommits:
         items = tuple(f"{number:0100}" for number in range(60))
         for number in range(users):
             shown = Impression(f"list-{number}", f"u{number}", START_MS, items)
-            bench.logs.append(Input(SETTINGS.inputs[0], 0), native(shown))
+            bench.logs.append(Input(SETTINGS.inputs[0], 0), native_json(shown))
         bench.turn(5, seconds=2.0)
         bench.show(FAR_MS, user="end")
         bench.click(FAR_MS, user="end")
@@ -909,7 +651,7 @@ class TestCommits:
             experiments = tuple((f"e{visit}-{number}", "a") for number in range(16))
             for number in range(users):
                 shown = Impression(f"{visit}-{number}", f"u{number}", START_MS + visit * 1_000, ("a",), experiments)
-                bench.logs.append(Input(SETTINGS.inputs[0], 0), native(shown))
+                bench.logs.append(Input(SETTINGS.inputs[0], 0), native_json(shown))
             bench.click(visit * 1_000, user="end")
         for _ in bench.turns_until(lambda: bench.offsets == [visits * users, visits], seconds=2.0):
             pass
@@ -938,7 +680,7 @@ class TestCommits:
         self, chunks_max: int, bytes_in_records: float, most: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The bytes are looked at before each further chunk."""
-        size = len(native(Feedback("u10", START_MS + 10, "a", "click")))
+        size = len(native_json(Feedback("u10", START_MS + 10, "a", "click")))
         monkeypatch.setattr(consumer, "CHUNK_RECORDS_MAX", 1)
         monkeypatch.setattr(task_runner, "AHEAD_CHUNKS_MAX", chunks_max)
         monkeypatch.setattr(task_runner, "AHEAD_BYTES_MAX", int(bytes_in_records * size))
@@ -971,7 +713,7 @@ class TestCommits:
         items = tuple(f"{number:0100}" for number in range(60))
         for number in range(20):
             shown = Impression(f"list-{number}", f"u{number}", START_MS, items)
-            bench.logs.append(Input(SETTINGS.inputs[0], 0), native(shown))
+            bench.logs.append(Input(SETTINGS.inputs[0], 0), native_json(shown))
         bench.show(0, user="small")
         bench.turn(3)
         state = bench.worker.works[0].state
@@ -1161,7 +903,7 @@ class TestDeadLetters:
 
     def test_a_record_with_many_bad_events_is_one_letter_for_each_reason(self) -> None:
         bench = Bench()
-        lines = b"\n".join([b"{", b'{"type":"x"}', native(Impression("list", "u", START_MS, ("a",))), b"{", b'{"type":"y"}'])
+        lines = b"\n".join([b"{", b'{"type":"x"}', native_json(Impression("list", "u", START_MS, ("a",))), b"{", b'{"type":"y"}'])
         bench.logs.append(Input(SETTINGS.inputs[0], 0), lines)
         bench.worker.runner.decode = lambda value: [event for line in (value or b"").split(b"\n") for event in decode(line)]
         bench.turn(2)
@@ -1325,7 +1067,7 @@ class TestPartOfTheStoreAway:
             for number in range(first, first + 20):
                 for task in range(3):
                     shown = Impression(f"list-{number}", f"u{task}-{number}", START_MS + number, ("a",))
-                    logs.append(Input(SETTINGS.inputs[0], task), native(shown))
+                    logs.append(Input(SETTINGS.inputs[0], task), native_json(shown))
                 clock.advance(0.1)
                 worker.turn()
 
@@ -1405,7 +1147,7 @@ class TestTheWorldAway:
         bench = Bench()
         shown = Input(SETTINGS.inputs[0], 0)
         lag = bench.worker.status.lag_seconds
-        value = native(Impression("x", "u", START_MS, ("a", "b")))
+        value = native_json(Impression("x", "u", START_MS, ("a", "b")))
         bench.turn(seconds=50.0)
         bench.logs.append(shown, value, bench.clock.wall_ms() - 7_000)
         bench.store.failures = 1.0

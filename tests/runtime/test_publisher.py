@@ -25,8 +25,8 @@ from streammetrics.runtime.publisher import LOOK_SECONDS, Publisher
 from streammetrics.runtime.status import ProcessStatus
 from streammetrics.windows.panes import WindowRules
 from streammetrics.windows.unique_users import UniqueUserRules
-from tests.engine.test_engine import grades_text
 from tests.oracle import Arrival, Settings
+from tests.support.brute_force import grades_text
 from tests.support.faults import FaultyStore, HandClock
 from tests.support.machine import Machine, engine_of
 from tests.support.strategies import Case, cases

@@ -29,16 +29,15 @@ from streammetrics.engine.stored_state import TaskView
 from streammetrics.errors import MalformedEvent
 from streammetrics.events.model import Feedback, Impression
 from streammetrics.windows.unique_users import UniqueUserWindows
-from tests.engine.test_engine import row_of, scores_of
 from tests.oracle import Arrival, Group, Result, Step, judge, parse_rules
 from tests.oracle import Settings as OracleSettings
 from tests.oracle.users import users_of_tasks
-from tests.runtime.test_consumer import native
 from tests.servers.kafka import KafkaBroker
 from tests.servers.process import wait_until
 from tests.servers.product import Product
+from tests.support.brute_force import row_of, scores_of, users_shown
 from tests.support.machine import oracle_group
-from tests.windows.test_unique_users import users_shown
+from tests.support.native_json import native_json
 
 PARTITIONS = 4
 HOUR_MS = 3_600_000
@@ -173,7 +172,7 @@ class Pipeline:
             for task in range(PARTITIONS):
                 user = next(f"end-{number}" for number in range(10_000) if partition_of(f"end-{number}", PARTITIONS) == task)
                 for topic, event in zip(self.topics, (Impression("end", user, ts, ()), Feedback(user, ts, "none", "click")), strict=False):
-                    producer.send(topic, native(event), key=user.encode(), timestamp_ms=ts)
+                    producer.send(topic, native_json(event), key=user.encode(), timestamp_ms=ts)
 
     def records(self, topics: Sequence[str] | None = None) -> list[Kept]:
         """Every record, partition by partition."""

@@ -24,25 +24,21 @@ from streammetrics.windows.unique_users import (
     ALL,
     PaneUserCountsByStart,
     UniqueUserRules,
-    UniqueUserWindow,
     UniqueUserWindows,
     UserCountLayout,
 )
-from tests.engine.test_engine import grades_text, scores_of
-from tests.engine.test_enrolment import NOON_MS, RANKER, clicked, kept, shown, take
 from tests.oracle import Settings, ShownList, judge
 from tests.oracle.tallies import window_end
-from tests.oracle.users import Users, users_of_tasks, users_of_window
+from tests.oracle.users import users_of_tasks, users_of_window
+from tests.support.brute_force import FOR_EVER_MS, Shown, grades_text, scores_of, users_shown
+from tests.support.enrolments import NOON_MS, RANKER, clicked, kept, shown, take
 from tests.support.machine import Machine, engine_of
 from tests.support.store_contract import ALL_DUE
 from tests.support.strategies import Case, batches, cases, interleavings, tiny_session_cases
 
-FOR_EVER_MS = 1 << 50
 DUE_MAX = st.sampled_from((1, 1_000))
 PATIENCE = st.sampled_from((0, 4, 12))
 RULES = st.one_of(st.none(), st.builds(ExperimentRules, idle_ms=st.sampled_from((FOR_EVER_MS, 20, 3)), patience_ms=PATIENCE))
-Shown = dict[tuple[int, int | None], Users]
-"""By window and its end."""
 
 
 def machine_for(case: Case, patience_ms: int = 0, experiments: ExperimentRules | None = None, due_max: int = 1_000) -> Machine:
@@ -54,13 +50,6 @@ def machine_for(case: Case, patience_ms: int = 0, experiments: ExperimentRules |
 
 def shown_now(machine: Machine) -> Shown:
     return users_shown(machine.report().user_windows)
-
-
-def users_shown(windows: Iterable[UniqueUserWindow]) -> Shown:
-    assert all(window.complete for window in windows)
-    return {
-        (window.window_ms, window.end_ms): {each.arm: (each.users, dict(each.users_with_hit)) for each in window.arms} for window in windows
-    }
 
 
 def final_lists(case: Case, machine: Machine, *, flush: bool) -> Sequence[ShownList]:

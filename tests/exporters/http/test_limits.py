@@ -19,10 +19,10 @@ from streammetrics.exporters.http.limits import HttpRules, tls_context
 from streammetrics.exporters.http.server import HttpServer
 from streammetrics.exporters.http.views import HttpViews
 from streammetrics.runtime.status import ProcessStatus
-from tests.exporters.http.test_server import everything
 from tests.servers.certificates import Authority, Identity
 from tests.servers.process import wait_until
 from tests.support.committed_state import Now, answering, two_variants
+from tests.support.sockets import read_until_closed
 
 SHORT_SECONDS = 0.3
 QUESTION = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -72,7 +72,7 @@ class TestSlowClients:
     def test_half_a_request_is_told_that_its_time_is_over(self, hasty: HttpServer) -> None:
         with connected(hasty) as client:
             client.sendall(b"GET /metrics HTTP/1.1\r\nHost:")
-            assert everything(client).startswith(b"HTTP/1.1 408 ")
+            assert read_until_closed(client).startswith(b"HTTP/1.1 408 ")
 
     def test_a_request_that_comes_drop_by_drop_ends_all_the_same(self, hasty: HttpServer) -> None:
         began = time.monotonic()
@@ -97,16 +97,16 @@ class TestSlowClients:
             first = client.recv(65_536)
             client.sendall(b"GET /metrics HT")
             assert first.startswith(b"HTTP/1.1 200 ")
-            assert b"HTTP/1.1 408 " in everything(client)
+            assert b"HTTP/1.1 408 " in read_until_closed(client)
 
     def test_a_connection_that_says_nothing_is_closed(self, hasty: HttpServer) -> None:
         with connected(hasty) as client:
-            assert everything(client) == b""
+            assert read_until_closed(client) == b""
 
     def test_so_is_one_that_has_no_further_question(self, hasty: HttpServer) -> None:
         with connected(hasty) as client:
             client.sendall(QUESTION)
-            assert everything(client).count(b"HTTP/1.1") == 1
+            assert read_until_closed(client).count(b"HTTP/1.1") == 1
 
     def test_questions_in_time_may_go_on_for_longer(self, views: HttpViews) -> None:
         began, asked, sockets = time.monotonic(), 0, set()
@@ -166,7 +166,7 @@ class TestSlowClients:
                 wait_until(lambda: is_stuck(client), what="nothing more fits between the two")
                 server.stop()
             client.settimeout(10)
-            assert b" 200 OK" in everything(client)
+            assert b" 200 OK" in read_until_closed(client)
         assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
@@ -187,7 +187,7 @@ class TestTooManyClients:
             for client in silent:
                 client.sendall(b"GET")
             outside = held.enter_context(connected(server))
-            assert everything(outside) == b"", "and not after the ten seconds for which this socket waits"
+            assert read_until_closed(outside) == b"", "and not after the ten seconds for which this socket waits"
             silent[0].setblocking(False)
             with pytest.raises(BlockingIOError):
                 silent[0].recv(1)
@@ -235,7 +235,7 @@ class TestTooManyClients:
         )
         with serving(views, rules) as server, ExitStack() as held:
             silent = [held.enter_context(connected(server)) for _ in range(8)]
-            assert [everything(client) for client in silent] == [b""] * 8
+            assert [read_until_closed(client) for client in silent] == [b""] * 8
             assert asked_by_tls(server, authority.cafile) == b"ok\n"
 
 
@@ -270,7 +270,7 @@ class TestTls:
     def test_who_speaks_without_tls_gets_nothing(self, sealed: HttpServer) -> None:
         with connected(sealed) as client:
             client.sendall(QUESTION)
-            assert b"HTTP" not in everything(client)
+            assert b"HTTP" not in read_until_closed(client)
 
     def test_key_and_certificate_may_lie_in_one_file(self, views: HttpViews, identity: Identity, authority: Authority) -> None:
         with serving(views, HttpRules(ssl_certfile=str(identity.bothfile))) as server:

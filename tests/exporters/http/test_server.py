@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 import json
 import re
@@ -26,6 +25,7 @@ from streammetrics.reports.history import History
 from streammetrics.runtime.status import ProcessStatus, Trouble
 from tests.experiments.samples import experiment
 from tests.support.committed_state import START_MS, Now, Pipeline, served, shown, two_variants
+from tests.support.sockets import read_until_closed
 
 PAGE_FILES = ("/", *(f"/{name}" for name in SCRIPTS), "/page.css")
 PATHS = (*PAGE_FILES, "/metrics", "/healthz", "/readyz", "/api/report", "/api/pulse")
@@ -397,7 +397,7 @@ class TestManners:
     def test_a_body_is_refused_unread_and_the_connection_closed(self, still_port: Port, said: bytes) -> None:
         with socket.create_connection(_address(still_port), timeout=10) as client:
             client.sendall(said)
-            answer = everything(client)
+            answer = read_until_closed(client)
         assert answer.startswith(b"HTTP/1.1 413 ")
         assert answer.count(b"HTTP/1.1") == 1
 
@@ -419,7 +419,7 @@ class TestManners:
         """A reading takes more than the limit, so it may be complete before anybody has seen that it is too long."""
         with socket.create_connection(_address(still_port), timeout=10) as client:
             client.sendall(said + b"\r\n\r\n")
-            answer = everything(client)
+            answer = read_until_closed(client)
         assert re.match(rb"HTTP/1\.1 (431|400) ", answer)
         assert answer.count(b"HTTP/1.1") == 1
 
@@ -438,15 +438,6 @@ class TestManners:
         finally:
             for client in slow:
                 client.close()
-
-
-def everything(client: socket.socket) -> bytes:
-    """What a server says until it closes the connection, in order or by a reset."""
-    said = b""
-    with contextlib.suppress(ConnectionResetError):
-        while part := client.recv(65_536):
-            said += part
-    return said
 
 
 def _address(port: Port) -> tuple[str, int]:

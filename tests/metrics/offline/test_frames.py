@@ -24,7 +24,7 @@ from streammetrics.metrics.inputs.arrow import read_columns
 from streammetrics.metrics.inputs.frames import from_frame, from_frames, from_wide_frame
 from streammetrics.metrics.inputs.judged import from_grades, from_run
 from streammetrics.metrics.offline.evaluate import evaluate
-from tests.metrics.offline.test_inputs import facts
+from tests.support.judged_facts import facts
 
 Columns = Mapping[str, list[Any]]
 

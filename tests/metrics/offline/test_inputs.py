@@ -18,6 +18,7 @@ from streammetrics.metrics import MetricError
 from streammetrics.metrics.inputs.judged import Judged, from_grades, from_lists, from_padded, from_ragged, from_run
 from streammetrics.metrics.inputs.ranking import TieRule
 from streammetrics.metrics.offline.evaluate import evaluate
+from tests.support.judged_facts import facts
 
 ITEMS = [f"d{number}" for number in range(12)]
 
@@ -32,17 +33,6 @@ qrels = st.dictionaries(queries, judgments)
 def ordered(ranking: dict[str, float]) -> list[str]:
     """Items by falling score; equal ones as they came."""
     return sorted(ranking, key=lambda item: -ranking[item])
-
-
-def facts(judged: Judged) -> dict[Any, Any]:
-    """What is known of each list, in plain Python: its length, its graded items by position, and what it lacks."""
-    found: dict[Any, Any] = {name: (int(length), {}, []) for name, length in zip(judged.lists, judged.lengths, strict=True)}
-    for row, position, grade in zip(judged.rows, judged.positions, judged.grades, strict=True):
-        assert int(position) not in found[judged.lists[row]][1]
-        found[judged.lists[row]][1][int(position)] = float(grade)
-    for row, grade in zip(judged.unseen_rows, judged.unseen_grades, strict=True):
-        found[judged.lists[row]][2].append(float(grade))
-    return {name: (length, graded, sorted(unseen)) for name, (length, graded, unseen) in found.items()}
 
 
 def expected_facts(run: dict[str, list[str]], truth: dict[str, dict[str, float]]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from streammetrics.metrics import MetricError
 from streammetrics.metrics.inputs import trec
 from streammetrics.metrics.inputs.judged import from_run
 from streammetrics.metrics.inputs.trec import TrecError, from_trec, read_qrels, read_run, read_users
-from tests.metrics.offline.test_inputs import facts
+from tests.support.judged_facts import facts
 
 RUN = "q1 Q0 d1 1 2.5 tag\nq2\tQ0\td1\t1\t-1e-3\ttag\n\nq1 Q0 d2 2 inf tag\r\n"
 QRELS = "q1 0 d2 2\nq1 0 d9 1\nq2 0 d1 -1\n"

@@ -1,0 +1,103 @@
+"""Translates between the oracle and the product, and compares one task driven by hand with brute force."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import astuple
+
+from streammetrics.engine.engine import Engine
+from streammetrics.engine.experiment_runs import WHOLE
+from streammetrics.metrics import Scorer
+from streammetrics.reports.builder import ReportBuilder
+from streammetrics.windows.unique_users import UniqueUserWindow
+from tests.oracle import Result, Tally, judge
+from tests.oracle.experiments import Scope, Sums
+from tests.oracle.users import Users
+from tests.support.machine import Machine, counts_of, engine_of
+from tests.support.strategies import Case
+
+FOR_EVER_MS = 1 << 50
+Shown = dict[tuple[int, int | None], Users]
+"""By window and its end."""
+
+
+def scores_of(scorer: Scorer):
+    """The product's one-list path as the oracle's scorer; ratios are counted by the oracle itself."""
+
+    def score(grades: Sequence[float]) -> dict[str, int]:
+        row = scorer.score_list(grades)
+        return {str(column.metric): value for column, value in zip(scorer.columns, row, strict=True) if column.kind == "sum"}
+
+    return score
+
+
+def expected(case: Case, machine: Machine, *, flush: bool) -> Result:
+    return judge(case.steps, case.settings, scores_of(machine.engine.layout.scorer), flush=flush)
+
+
+def row_of(tally: Tally, machine: Machine) -> list[int]:
+    layout = machine.engine.layout
+    row = [tally.lists, tally.lists_with_feedback]
+    for column in layout.scorer.columns:
+        name = str(column.metric)
+        row.append({"sum": tally.sums, "hits": tally.hits, "places": tally.places}[column.kind][name])
+    row.extend(tally.places_with_feedback[str(layout.scorer.columns[index].metric)] for index in layout.place_columns)
+    return row
+
+
+def grades_text(case: Case) -> str:
+    return ", ".join(
+        f"{rule.action}={rule.grade}" if rule.at_least is None else f"{rule.action}>={rule.at_least}={rule.grade}"
+        for rule in case.settings.rules
+    )
+
+
+def machine_for(case: Case) -> Machine:
+    return Machine(engine_of(case.settings, grades_text(case)), case.settings)
+
+
+def assert_equals_brute_force(machine: Machine, case: Case, *, flush: bool) -> None:
+    result = expected(case, machine, flush=flush)
+    assert counts_of(machine) == result.counters
+    assert machine.tallies() == {key: row_of(tally, machine) for key, tally in result.panes.items()}
+    assert_windows_equal(machine, result)
+
+
+def assert_windows_equal(machine: Machine, result: Result) -> None:
+    for window in machine.report().windows:
+        wanted = result.windows[window.window_ms, window.view]
+        assert window.end_ms == wanted.end_ms
+        assert window.complete
+        assert {
+            (group.group.experiment, group.group.variant, tuple(group.group.segments.items())): group.lists for group in window.groups
+        } == {tuple(group): tally.lists for group, tally in wanted.groups.items()}
+
+
+def scopes_of(builder: ReportBuilder, engine: Engine, tasks: int) -> dict[tuple[str, int | None], Scope]:
+    """What is stored of every experiment, as the oracle says it."""
+    assert engine.users is not None
+    scopes: dict[tuple[str, int | None], Scope] = {}
+    for (name, day), kept in builder.stored(tasks).items():
+        sums: dict[tuple[str, str], Sums] = {}
+        covariates: dict[tuple[str, str], tuple[int, ...]] = {}
+        for variant, moments in kept.moments.items():
+            wide = engine.users.measures.with_covariates
+            measures = wide if len(moments) == wide.moments_width else wide.plain
+            for measure in measures:
+                if measures.covariates and any(more := [moments[place] for place in astuple(measures.covariate_places(measure))]):
+                    covariates[variant, str(measure)] = tuple(more)
+                at = measures.places(measure)
+                row = (moments[at.users], moments[at.y], moments[at.d], moments[at.yy], moments[at.dd], moments[at.yd])
+                if any(row):
+                    sums[variant, str(measure)] = row
+        credits = {pair: tuple(moments) for pair, moments in kept.credits.items() if any(moments)}
+        scope = Scope(sums, covariates, credits, dict(kept.first_exposures), kept.multi_exposed_users)
+        scopes[name, None if day == WHOLE else day] = scope
+    return scopes
+
+
+def users_shown(windows: Iterable[UniqueUserWindow]) -> Shown:
+    assert all(window.complete for window in windows)
+    return {
+        (window.window_ms, window.end_ms): {each.arm: (each.users, dict(each.users_with_hit)) for each in window.arms} for window in windows
+    }

@@ -1,0 +1,289 @@
+"""A worker over logs in memory, a clock that the test moves, and comparison of all it stored with brute force."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from streammetrics.connectors.base import DeadLetter, Input, PollResult, Store
+from streammetrics.engine.codec import decode_control, decode_reach
+from streammetrics.engine.engine import Engine
+from streammetrics.errors import MalformedEvent
+from streammetrics.events import EventLimits, native_decoder
+from streammetrics.events.event_time import FOREVER, NEVER
+from streammetrics.events.model import Feedback, Impression
+from streammetrics.reports.builder import ReportBuilder
+from streammetrics.reports.report import Report
+from streammetrics.runtime.consumer import Worker
+from streammetrics.runtime.owned_task import WorkerRules
+from streammetrics.runtime.status import ProcessStatus
+from streammetrics.runtime.task_runner import TaskRunner
+from streammetrics.windows.panes import WindowRules
+from streammetrics.windows.unique_users import UniqueUserRules, UniqueUserWindows
+from tests.oracle import Arrival, Group, Result, Settings, Step, judge
+from tests.oracle.experiments import Scope, experiments, merge
+from tests.oracle.users import users_of_tasks
+from tests.support.brute_force import row_of, scopes_of, scores_of, users_shown
+from tests.support.faults import FaultyStore, HandClock, KeptLetters, Logs, LogSource
+from tests.support.machine import engine_of, oracle_group
+from tests.support.native_json import native_json
+from tests.support.strategies import MIDNIGHT_MS
+
+START_MS = MIDNIGHT_MS - 200
+FAR_MS = 10_000
+NOTHING_READ = [0, 0]
+TURNS_MAX = 2_000
+SETTINGS = Settings(segments=("surface",), out_of_orderness_ms=1)
+RULES = WorkerRules(
+    commit_ms=3, commit_behind_ms=9, commit_users_max=3, commit_bytes_max=700, cached_users_max=6, idle_ms=None,
+    out_of_orderness_ms=SETTINGS.out_of_orderness_ms, skew_ms_max=40, fenced_wait_seconds=0.02,
+)  # fmt: skip
+NEVER_AHEAD = FOREVER - NEVER
+"""A skew that no input ever exceeds, not even beside one that has held no event yet."""
+REACH = UniqueUserRules(panes=max(SETTINGS.windows_ms) // SETTINGS.pane_ms)
+decode = native_decoder(EventLimits())
+
+
+def worker_over(
+    engine: Engine,
+    source: LogSource,
+    store: Store,
+    letters: KeptLetters,
+    rules: WorkerRules = RULES,
+    clock: HandClock | None = None,
+    **options: Any,
+) -> Worker:
+    clock = clock or HandClock(START_MS)
+    return Worker(
+        TaskRunner(
+            engine=engine,
+            decode=decode,
+            source=source,
+            store=store,
+            letters=letters,
+            rules=rules,
+            clock=clock,
+            status=ProcessStatus(),
+            **options,
+        )
+    )
+
+
+def settled(store: Store, logs: Logs, sessions_open: int = 0) -> bool:
+    """Whether all that was written is committed, and each task has come down to this many open sessions."""
+    views = store.view(range(logs.partitions), {}, {})
+    if len(views) < logs.partitions:
+        return False
+    at_end = all(
+        decode_control(view.control).offsets == [logs.end(Input(topic, task)) for topic in logs.topics] for task, view in views.items()
+    )
+    return at_end and all(decode_control(view.control).sessions_open == sessions_open for view in views.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """What the logs must come to."""
+
+    result: Result
+    malformed: Counter[tuple[str, str]]
+    refused: frozenset[tuple[str, Input, int, bytes | None]]
+    experiments: dict[tuple[str, int | None], Scope]
+
+
+def truth_of(logs: Logs, engine: Engine, after: Sequence[Step] = (), settings: Settings = SETTINGS) -> Truth:
+    """Brute force over the logs, one input after the other; `after` comes last in every task."""
+    steps: dict[int, list[Step]] = {task: [] for task in range(logs.partitions)}
+    places: dict[int, list[tuple[Input, int, bytes | None]]] = {task: [] for task in range(logs.partitions)}
+    malformed: Counter[tuple[str, str]] = Counter()
+    refused: set[tuple[str, Input, int, bytes | None]] = set()
+    for place, log in logs.of.items():
+        for offset, record_ms, value in log:
+            (event,) = decode(value)
+            if isinstance(event, MalformedEvent):
+                malformed[event.reason, place.topic] += 1
+                refused.add((event.reason, place, offset, value))
+            else:
+                steps[place.partition].append(Arrival(place.topic, event, None if record_ms < 0 else record_ms))
+                places[place.partition].append((place, offset, value))
+    for of_task in steps.values():
+        of_task.extend(after)
+    score = scores_of(engine.layout.scorer)
+    result = judge(steps, settings, score)
+    for task, found in result.tasks.items():
+        refused |= {(fate, *where) for fate, where in zip(found.fates, places[task], strict=True) if fate in ("late", "future")}
+    scopes = merge([experiments(steps[task], found, settings, score) for task, found in result.tasks.items()])
+    return Truth(result, malformed, frozenset(refused), scopes)
+
+
+def builder_of(store: Store, engine: Engine, tasks: int, settings: Settings = SETTINGS) -> tuple[ReportBuilder, Report]:
+    rules = WindowRules(
+        pane_ms=settings.pane_ms,
+        windows_ms=settings.windows_ms,
+        lateness_ms=settings.lateness_ms,
+        attribution_ms=settings.attribution_ms,
+    )
+    builder = ReportBuilder(engine.layout, rules, {}, engine.signature)
+    for task, view in store.view(range(tasks), {}, {}).items():
+        builder.update(task, view)
+    return builder, builder.report(tasks)
+
+
+def tallies_of(builder: ReportBuilder) -> dict[tuple[int, Group], list[int]]:
+    aggregator = builder.aggregator
+    return {
+        (start, oracle_group(group)): tally for start in aggregator.starts() for group, tally in aggregator.pane(start).items() if tally[0]
+    }
+
+
+def assert_exact(store: Store, logs: Logs, engine: Engine, after: Sequence[Step] = (), settings: Settings = SETTINGS) -> Truth:
+    truth = truth_of(logs, engine, after, settings)
+    builder, report = builder_of(store, engine, logs.partitions, settings)
+    counters = Counter(truth.result.counters) + truth.malformed
+    for (_, topic), count in truth.malformed.items():
+        counters["events", topic] += count
+    assert {key: count for key, count in report.counts.items() if count} == dict(counters)
+    rows = {key: row_of(tally, SimpleNamespace(engine=engine)) for key, tally in truth.result.panes.items()}
+    assert tallies_of(builder) == rows
+    if engine.users is not None:
+        assert scopes_of(builder, engine, logs.partitions) == truth.experiments
+    if engine.reach is not None:
+        # Without patience all that is final has entered, so the report's windows end together; by now they are empty.
+        assert {window.end_ms for window in report.user_windows} == {report.windows[0].end_ms}
+        assert_users(store, logs, engine, truth, settings)
+    return truth
+
+
+def assert_users(store: Store, logs: Logs, engine: Engine, truth: Truth, settings: Settings) -> None:
+    """Compare the users of windows that ended on the way, here and there."""
+    assert engine.reach is not None
+    aggregator = UniqueUserWindows(engine.reach, settings.pane_ms, decode_reach)
+    for task, view in store.view(range(logs.partitions), {}, {}).items():
+        aggregator.update(task, view.reaches, decode_control(view.control).oldest_kept)
+    lists = [task.lists for task in truth.result.tasks.values()]
+    ends = {shown.ts // settings.pane_ms * settings.pane_ms for of_task in lists for shown in of_task}
+    for end in sorted(end for end in ends if end <= truth.result.f_ms)[::7]:
+        for window_ms in settings.windows_ms:
+            window = aggregator.window(window_ms, end, REACH.panes)
+            assert users_shown([window]) == {(window_ms, end): users_of_tasks(lists, settings, end, window_ms)}
+
+
+def letter_places(letters: Iterable[DeadLetter]) -> set[tuple[str, Input, int, bytes | None]]:
+    return {(letter.reason, letter.input, letter.offset, letter.value) for letter in letters}
+
+
+class Slow(Random):
+    """With this for a chance nothing arrives by itself."""
+
+    def random(self) -> float:
+        return 0.999
+
+
+class OneAtATime(LogSource):
+    """A poll that is full of one input brings nothing of the others, as with Kafka."""
+
+    def poll(self, timeout_s: float) -> PollResult:
+        polled = super().poll(timeout_s)
+        for place in [*polled.records][1:]:
+            self.positions[place] -= len(polled.records[place])
+        return replace(polled, records=dict([*polled.records.items()][:1]))
+
+
+class Bench:
+    """One worker, one task or a few, nothing that fails by itself; a test moves the clock and decides what the logs hold."""
+
+    def __init__(self, *, tasks: int = 1, records_max: int = 1_000, settings: Settings = SETTINGS, **rules: Any) -> None:
+        self.settings = settings
+        self.engine = engine_of(settings)
+        self.rules = replace(RULES, **{"skew_ms_max": NEVER_AHEAD, **rules})
+        self.clock = HandClock(START_MS)
+        self.logs = Logs(settings.inputs, tasks)
+        self.store = FaultyStore()
+        self.letters = KeptLetters()
+        self.source = self._read(records_max)
+        self.worker = self.hire()
+
+    def _read(self, records_max: int) -> LogSource:
+        source = LogSource(self.logs, records_max=records_max)
+        for task in range(self.logs.partitions):
+            source.give(task)
+        return source
+
+    def hire(self, **options: Any) -> Worker:
+        """A worker who has claimed the task; records come with his next turn."""
+        worker = worker_over(self.engine, self.source, self.store, self.letters, self.rules, self.clock, **options)
+        worker.turn()
+        return worker
+
+    def replace_worker(self, **options: Any) -> None:
+        """The former worker is no more, and told nobody."""
+        self.source = self._read(self.source.records_max)
+        self.worker = self.hire(**options)
+
+    def show(self, *times: int, user: str = "u") -> None:
+        for ts in times:
+            shown = Impression(f"{user}-{ts}", user, START_MS + ts, ("a", "b"))
+            self.logs.append(Input(self.settings.inputs[0], 0), native_json(shown))
+
+    def click(self, *times: int, user: str = "u") -> None:
+        for ts in times:
+            self.logs.append(Input(self.settings.inputs[1], 0), native_json(Feedback(user, START_MS + ts, "a", "click")))
+
+    def turn(self, turns: int = 1, seconds: float = 0.01) -> None:
+        for _ in range(turns):
+            self.clock.advance(seconds)
+            self.worker.turn()
+
+    def turns_until(self, condition: Callable[[], bool], seconds: float = 0.01) -> Iterator[None]:
+        """Turns until a condition holds; a test looks at each."""
+        for _ in range(TURNS_MAX):
+            if condition():
+                return
+            self.turn(seconds=seconds)
+            yield
+        pytest.fail(f"not so after {TURNS_MAX} turns; committed: {self.offsets}")
+
+    @property
+    def offsets(self) -> list[int | None]:
+        """Where the committed state stands in the two logs."""
+        views = self.store.view([0], {}, {})
+        return decode_control(views[0].control).offsets if views else []
+
+    @property
+    def watermark(self) -> int:
+        return decode_control(self.store.view([0], {}, {})[0].control).watermark - START_MS
+
+    def ahead_ms(self) -> int:
+        """How far the first input is ahead of the second."""
+        state = self.worker.works[0].state
+        assert state is not None
+        return state.watermarks[0] - state.watermarks[1]
+
+
+class Glancing(LogSource):
+    """Asks for the ends of its logs only now and then, as one does of a broker. Takes the place of a bench's own."""
+
+    EVERY_SECONDS = 0.04
+
+    def __init__(self, bench: Bench) -> None:
+        super().__init__(bench.logs)
+        self.clock, self.glances, self._seen = bench.clock, 0, dict[Input, int]()
+        self.health = replace(self.health, looked=self.clock.monotonic())
+        self.give(0)
+        bench.source = self
+        bench.worker = bench.hire()
+
+    def poll(self, timeout_s: float) -> PollResult:
+        assert self.health.looked is not None
+        if self.clock.monotonic() - self.health.looked >= self.EVERY_SECONDS:
+            self._seen, self.glances = dict(super().ends()), self.glances + 1
+            self.health = replace(self.health, looked=self.clock.monotonic())
+        return super().poll(timeout_s)
+
+    def ends(self) -> Mapping[Input, int]:
+        return self._seen
