@@ -375,9 +375,9 @@ def check_config(config_path: Path | None, settings_given: tuple[str, ...]) -> N
 
 
 @main.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})
-@click.argument("words", nargs=-1, type=click.UNPROCESSED)
-def evaluate(words: tuple[str, ...]) -> None:
-    """Evaluate a TREC run file against judgments, or compare two runs, with the metrics of the stream."""
-    from streammetrics.metrics.__main__ import main as evaluate_runs  # noqa: PLC0415
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def evaluate(arguments: tuple[str, ...]) -> None:
+    """Score a TREC run file against relevance judgments, or compare two runs, with the same metrics as the stream."""
+    from streammetrics.cli.evaluate import main as evaluate_runs  # noqa: PLC0415
 
-    raise SystemExit(evaluate_runs(words, prog="streammetrics evaluate"))  # its options are those of python -m streammetrics.metrics
+    raise SystemExit(evaluate_runs(arguments))  # it parses its own options, so that it works like trec_eval

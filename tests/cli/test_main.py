@@ -42,7 +42,7 @@ def test_the_commands_are_those_that_the_tests_know() -> None:
     assert sorted(commands()) == sorted([*COMMANDS, "evaluate"])
 
 
-def test_evaluate_takes_the_words_of_the_metric_core(tmp_path: Path) -> None:
+def test_evaluate_scores_trec_files(tmp_path: Path) -> None:
     run, qrels = tmp_path / "run.txt", tmp_path / "qrels.txt"
     run.write_text("q1 Q0 a 1 0.9 mine\nq1 Q0 b 2 0.8 mine\n")
     qrels.write_text("q1 0 b 1\n")

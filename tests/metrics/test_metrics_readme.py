@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import streammetrics.metrics
+from streammetrics.cli.evaluate import main
 from streammetrics.metrics import Spec
-from streammetrics.metrics.__main__ import main
 from streammetrics.metrics.inputs.trec import read_qrels, read_run
 from streammetrics.metrics.names import ALL_METRIC_NAMES
 from streammetrics.metrics.presets import PRESETS
@@ -38,8 +38,8 @@ def test_the_commands_print_what_the_page_shows(
         if words[0] == "cat":
             Path(words[1]).write_text(output + "\n")
         else:
-            assert words[:3] == ["python", "-m", "streammetrics.metrics"]
-            assert main(words[3:]) == 0
+            assert words[:2] == ["streammetrics", "evaluate"]
+            assert main(words[2:]) == 0
             assert capsys.readouterr().out == output + "\n"
             evaluations += 1
     assert evaluations == 2

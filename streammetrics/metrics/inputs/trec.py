@@ -1,4 +1,4 @@
-"""TREC run and qrels files, plain or gzipped: text in, dicts out. With `__main__` the only place here that reads files.
+"""TREC run and qrels files, plain or gzipped: text in, dicts out. The only module of the metric library that reads files.
 
 The columns are those of trec_eval (github.com/usnistgov/trec_eval); its rank column and run tag are read past, as it does.
 """

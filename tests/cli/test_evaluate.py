@@ -1,4 +1,4 @@
-"""The command: what it prints in each format, what it tells beside it, and its exit codes."""
+"""`streammetrics evaluate`: its output in each format, its messages and its exit codes."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import pytest
 
+from streammetrics.cli.evaluate import main, parser
 from streammetrics.metrics import Spec
-from streammetrics.metrics.__main__ import main, parser
 from streammetrics.metrics.inputs.trec import from_trec
 from streammetrics.metrics.offline.evaluate import evaluate
 from streammetrics.metrics.presets import preset
@@ -45,14 +45,14 @@ q5 0 d1 1
 """
 
 
-class Said(NamedTuple):
+class CommandResult(NamedTuple):
     code: int
     out: str
     err: str
 
 
 class Folder:
-    """A folder with files to evaluate, and the command run in it."""
+    """A folder with files to evaluate. Calling it runs the command with these files."""
 
     def __init__(self, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self.path = path
@@ -60,14 +60,14 @@ class Folder:
         for name, content in (("run", RUN), ("other", OTHER), ("qrels", QRELS), ("users", "q1 ann\nq2 ann\nq4 bob\n")):
             (path / name).write_text(content)
 
-    def __call__(self, *words: str) -> Said:
+    def __call__(self, *arguments: str) -> CommandResult:
         try:
             code = main(
-                [str(self.path / word) if word in ("run", "other", "qrels", "users", "none") else word for word in words], "evaluate"
+                [str(self.path / one) if one in ("run", "other", "qrels", "users", "none") else one for one in arguments], "evaluate"
             )
         except SystemExit as stopped:
             code = int(stopped.code or 0)
-        return Said(code, *self._capsys.readouterr())
+        return CommandResult(code, *self._capsys.readouterr())
 
 
 @pytest.fixture
@@ -75,18 +75,18 @@ def command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Folder:
     return Folder(tmp_path, capsys)
 
 
-def test_a_table_has_a_row_a_metric(command: Folder) -> None:
-    said = command("run", "qrels", "-m", "ndcg@10", "-m", "P_1")
-    assert said.code == 0
+def test_a_table_has_one_row_per_metric(command: Folder) -> None:
+    result = command("run", "qrels", "-m", "ndcg@10", "-m", "P_1")
+    assert result.code == 0
     ndcg = (1 + (1 / math.log2(3)) / (2 + 1 / math.log2(3))) / 3
-    assert [line.split()[:2] for line in said.out.splitlines()] == [["metric", "mean"], ["ndcg@10", f"{ndcg:.4f}"], ["P_1", "0.3333"]]
-    assert said.out.splitlines()[2].split() == ["P_1", "0.3333", "0.3333", "3"]
+    assert [line.split()[:2] for line in result.out.splitlines()] == [["metric", "mean"], ["ndcg@10", f"{ndcg:.4f}"], ["P_1", "0.3333"]]
+    assert result.out.splitlines()[2].split() == ["P_1", "0.3333", "0.3333", "3"]
 
 
-def test_queries_in_one_file_only_are_told(command: Folder) -> None:
-    told = command("run", "qrels").err.splitlines()
+def test_queries_in_only_one_file_are_reported(command: Folder) -> None:
+    notes = command("run", "qrels").err.splitlines()
     run = command.path / "run"
-    assert told == [
+    assert notes == [
         f"note: {run}: 1 query without judgments left out",
         f"note: {run}: 1 query with judgments not ranked and left out; -c counts them as empty lists",
     ]
@@ -95,9 +95,8 @@ def test_queries_in_one_file_only_are_told(command: Folder) -> None:
     assert complete.err.count("\n") == 1
 
 
-def test_json_holds_what_the_functions_say(command: Folder) -> None:
-    said = command("run", "qrels", "-m", "ndcg@10,map", "-q", "--format", "json", "--by-user", "users")
-    found = json.loads(said.out)
+def test_json_equals_the_results_of_the_functions(command: Folder) -> None:
+    found = json.loads(command("run", "qrels", "-m", "ndcg@10,map", "-q", "--format", "json", "--by-user", "users").out)
     result = evaluate(
         from_trec(command.path / "run", command.path / "qrels", users={"q1": "ann", "q2": "ann", "q4": "bob"}), ["ndcg@10", "map"]
     )
@@ -108,7 +107,7 @@ def test_json_holds_what_the_functions_say(command: Folder) -> None:
     assert found["spec_digest"] == Spec().digest()
 
 
-def test_numbers_that_do_not_exist_are_null_in_json_and_empty_in_csv(command: Folder) -> None:
+def test_undefined_numbers_are_null_in_json_and_empty_in_csv(command: Folder) -> None:
     words = ("other", "qrels", "-m", "mrr", "-q", "--spec", "rectools", "-l", "9")
     assert json.loads(command(*words, "--format", "json").out)["metrics"]["mrr"] == {"mean": None, "standard_error": None, "lists": 0}
     assert command(*words, "--format", "csv").out.splitlines()[1:] == ["q1,", "q2,", "q4,", "all,"]
@@ -116,7 +115,7 @@ def test_numbers_that_do_not_exist_are_null_in_json_and_empty_in_csv(command: Fo
     assert command(*words).out.splitlines()[1].split() == ["q1", "-"]
 
 
-def test_csv_has_a_row_a_query_with_all_digits(command: Folder) -> None:
+def test_csv_has_one_row_per_query_with_all_digits(command: Folder) -> None:
     rows = list(csv.DictReader(io.StringIO(command("run", "qrels", "-m", "ndcg@10", "-q", "--format", "csv").out)))
     result = evaluate(from_trec(command.path / "run", command.path / "qrels"), ["ndcg@10"])
     assert [(row["list_id"], float(row["ndcg@10"])) for row in rows] == [
@@ -126,7 +125,7 @@ def test_csv_has_a_row_a_query_with_all_digits(command: Folder) -> None:
 
 
 def test_trec_format_is_that_of_trec_eval(command: Folder) -> None:
-    said = command("run", "qrels", "-m", "P.1,5", "-m", "recip_rank", "-q", "--format", "trec", "--spec", "trec_eval")
+    result = command("run", "qrels", "-m", "P.1,5", "-m", "recip_rank", "-q", "--format", "trec", "--spec", "trec_eval")
     lines = [
         "P_1                   \tq1\t0.0000",
         "P_5                   \tq1\t0.2000",
@@ -141,7 +140,7 @@ def test_trec_format_is_that_of_trec_eval(command: Folder) -> None:
         "P_5                   \tall\t0.1333",
         "recip_rank            \tall\t0.5000",
     ]
-    assert said.out.splitlines() == lines
+    assert result.out.splitlines() == lines
     only_means = command("run", "qrels", "-m", "P.1,5", "-m", "recip_rank", "--format", "trec", "--digits", "2").out
     assert only_means.splitlines()[-1] == "recip_rank            \tall\t  0.50"
 
@@ -155,38 +154,38 @@ def test_a_preset_and_a_level_change_the_numbers(command: Folder) -> None:
         assert {name: row["mean"] for name, row in found.items()} == evaluate(judged, ["map@1", "recall@1"], spec).means
 
 
-def test_a_comparison_shows_both_runs_and_what_chance_says(command: Folder) -> None:
-    said = command("run", "qrels", "--compare", "other", "-m", "recip_rank", "--unpaired", "drop", "--format", "json")
-    found = json.loads(said.out)
+def test_a_comparison_shows_both_runs_and_p_values(command: Folder) -> None:
+    result = command("run", "qrels", "--compare", "other", "-m", "recip_rank", "--unpaired", "drop", "--format", "json")
+    found = json.loads(result.out)
     row = found["comparison"]["metrics"]["recip_rank"]
     assert (found["a"]["metrics"]["recip_rank"]["mean"], found["b"]["metrics"]["recip_rank"]["mean"]) == (row["mean_a"], row["mean_b"])
     assert row["difference"] == pytest.approx((0.5 - 0.5) / 3, abs=1e-12)
     assert (row["lists"], row["randomisation_p_value"], row["exact"]) == (3, 1.0, True)
-    for level, told in (("0.999", "99.9%"), ("0.99999999999", "99.999999999%"), ("0.5", "50%"), ("0.07", "7%")):
+    for level, shown in (("0.999", "99.9%"), ("0.99999999999", "99.999999999%"), ("0.5", "50%"), ("0.07", "7%")):
         table = command("run", "qrels", "--compare", "other", "-m", "recip_rank", "--unpaired", "drop", "--confidence", level).out
-        assert re.sub(" +", " ", table.splitlines()[0]) == f"metric a b b - a {told} interval t test p randomised p lists users"
+        assert re.sub(" +", " ", table.splitlines()[0]) == f"metric a b b - a {shown} interval t test p randomised p lists users"
     rows = command("run", "qrels", "--compare", "other", "-m", "recip_rank", "--format", "csv", "--holm").out.splitlines()
     assert rows[0].startswith("metric,lists,clusters,mean_a,mean_b,difference,")
     assert rows[1].startswith("recip_rank,3,3,")
 
 
-def test_what_one_common_query_cannot_say_is_a_dash(command: Folder) -> None:
+def test_statistics_that_need_more_than_one_query_are_shown_as_a_dash(command: Folder) -> None:
     (command.path / "other").write_text(OTHER.splitlines(keepends=True)[0])
     words = ("run", "qrels", "--compare", "other", "-m", "recip_rank", "--unpaired", "drop")
     assert command(*words).out.splitlines()[1].split() == ["recip_rank", "0.5000", "1.0000", "+0.5000", "-", "-", "1", "1", "1"]
     assert command(*words, "--spec", "rectools", "-l", "9").out.splitlines()[1].split() == ["recip_rank", *"------", "0", "0"]
 
 
-def test_pairs_that_are_none_are_refused_or_told(command: Folder) -> None:
+def test_unpaired_queries_are_an_error_or_are_dropped_with_a_note(command: Folder) -> None:
     (command.path / "other").write_text(OTHER.replace("q2", "q5"))
-    said = command("run", "qrels", "--compare", "other")
-    assert said.code == 1
+    result = command("run", "qrels", "--compare", "other")
+    assert result.code == 1
     run, other = command.path / "run", command.path / "other"
     refused = f"evaluate: {run}: got 1 query that {other} lacks, 'q2' for one; allowed are runs of the same queries, or --unpaired drop"
-    assert said.err.splitlines()[-1] == refused
-    said = command("run", "qrels", "--compare", "other", "--unpaired", "drop")
-    assert said.code == 0
-    assert said.err.count("1 query that the other run lacks left out of the comparison") == 2
+    assert result.err.splitlines()[-1] == refused
+    result = command("run", "qrels", "--compare", "other", "--unpaired", "drop")
+    assert result.code == 0
+    assert result.err.count("1 query that the other run lacks left out of the comparison") == 2
 
 
 @pytest.mark.parametrize(
@@ -198,21 +197,21 @@ def test_pairs_that_are_none_are_refused_or_told(command: Folder) -> None:
         (("run", "qrels", "--ties", "average", "-m", "map"), "evaluate: --ties: got 'average' for map"),
     ],
 )
-def test_files_that_cannot_be_evaluated_end_it_with_one(command: Folder, words: tuple[str, ...], message: str) -> None:
-    said = command(*words)
-    assert (said.code, said.out) == (1, "")
-    assert said.err.splitlines()[-1].startswith("evaluate: ")
-    assert message in said.err.splitlines()[-1]
+def test_files_that_cannot_be_evaluated_exit_with_1(command: Folder, words: tuple[str, ...], message: str) -> None:
+    result = command(*words)
+    assert (result.code, result.out) == (1, "")
+    assert result.err.splitlines()[-1].startswith("evaluate: ")
+    assert message in result.err.splitlines()[-1]
 
 
-def test_files_that_cannot_be_read_are_all_named_and_end_it_with_two(command: Folder) -> None:
+def test_all_unreadable_files_are_named_and_exit_with_2(command: Folder) -> None:
     none, folder = command.path / "none", command.path / "folder"
     folder.mkdir()
-    said = command("none", "qrels")
-    assert said == (2, "", f"evaluate: 1 problem:\n  RUN = {none}: does not exist\n")
-    said = command("none", str(folder), "--compare", "none", "--by-user", "none")
-    assert (said.code, said.out) == (2, "")
-    assert said.err.splitlines() == [
+    result = command("none", "qrels")
+    assert result == (2, "", f"evaluate: 1 problem:\n  RUN = {none}: does not exist\n")
+    result = command("none", str(folder), "--compare", "none", "--by-user", "none")
+    assert (result.code, result.out) == (2, "")
+    assert result.err.splitlines() == [
         "evaluate: 4 problems:",
         f"  RUN = {none}: does not exist",
         f"  QRELS = {folder}: is a folder",
@@ -221,29 +220,29 @@ def test_files_that_cannot_be_read_are_all_named_and_end_it_with_two(command: Fo
     ]
 
 
-def test_queries_without_a_user_are_refused_with_the_file_that_lacks_them(command: Folder) -> None:
+def test_queries_without_a_user_are_an_error_that_names_the_file(command: Folder) -> None:
     users = command.path / "users"
     users.write_text("q1 ann\nq3 bob\n")
-    said = command("run", "qrels", "--by-user", "users")
-    assert said.code == 1
-    told = f"evaluate: {users}: got no user for 2 queries, 'q2' for one; allowed is a user for every query"
-    assert said.err.splitlines()[-1] == told
+    result = command("run", "qrels", "--by-user", "users")
+    assert result.code == 1
+    expected = f"evaluate: {users}: got no user for 2 queries, 'q2' for one; allowed is a user for every query"
+    assert result.err.splitlines()[-1] == expected
     assert f"{users}: got no user for 3 queries" in command("run", "qrels", "--by-user", "users", "-c").err
 
 
-def test_grades_that_the_metrics_cannot_hold_are_refused_with_the_file_that_has_them(command: Folder) -> None:
+def test_grades_that_are_too_large_are_an_error_that_names_the_file(command: Folder) -> None:
     qrels = command.path / "qrels"
     qrels.write_text(QRELS.replace("d1 3", "d1 1e15"))
-    said = command("run", "qrels")
-    assert said.code == 1
-    assert said.err.splitlines()[-1].startswith(f"evaluate: {qrels}: grade: got 1e+15 in list 'q4'; allowed for these metrics are 0..")
+    result = command("run", "qrels")
+    assert result.code == 1
+    assert result.err.splitlines()[-1].startswith(f"evaluate: {qrels}: grade: got 1e+15 in list 'q4'; allowed for these metrics are 0..")
 
 
-def test_files_about_different_queries_are_refused(command: Folder) -> None:
+def test_files_without_a_common_query_are_an_error(command: Folder) -> None:
     (command.path / "qrels").write_text("q77 0 d1 1\n")
-    said = command("run", "qrels")
-    assert said.code == 1
-    assert "got no query that" in said.err
+    result = command("run", "qrels")
+    assert result.code == 1
+    assert "got no query that" in result.err
 
 
 @pytest.mark.parametrize(
@@ -266,32 +265,32 @@ def test_files_about_different_queries_are_refused(command: Folder) -> None:
         (("run", "qrels", "--wrong"), "unrecognized arguments: --wrong"),
     ],
 )
-def test_wrong_words_end_it_with_two_before_a_file_is_read(command: Folder, words: tuple[str, ...], message: str) -> None:
-    said = command(*words)
-    assert (said.code, said.out) == (2, "")
-    assert message in said.err
-    assert said.err.startswith("evaluate: ")
-    assert said.err.endswith("; see evaluate --help\n")
+def test_invalid_options_exit_with_2_before_any_file_is_read(command: Folder, words: tuple[str, ...], message: str) -> None:
+    result = command(*words)
+    assert (result.code, result.out) == (2, "")
+    assert message in result.err
+    assert result.err.startswith("evaluate: ")
+    assert result.err.endswith("; see evaluate --help\n")
 
 
 def test_help_gives_examples_that_parse(command: Folder) -> None:
-    said = command("--help")
-    assert said.code == 0
-    examples = [line.split()[1:] for line in said.out.splitlines() if line.startswith("  evaluate ")]
+    result = command("--help")
+    assert result.code == 0
+    examples = [line.split()[1:] for line in result.out.splitlines() if line.startswith("  evaluate ")]
     assert len(examples) == 5
     for words in examples:
         assert parser("evaluate").parse_args(words).run.startswith(("run", "baseline"))
 
 
 @pytest.mark.parametrize("width", [60, 80])
-def test_help_keeps_to_the_terminal_but_for_its_examples(width: int, command: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_help_fits_the_terminal_except_for_the_examples(width: int, command: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
-    said = command("--help").out.splitlines()
-    assert [line for line in said if len(line) > width and not line.startswith("  evaluate ")] == []
-    assert "Exit codes: 0 done, 1 failed, 2 wrong usage." in said
+    result = command("--help").out.splitlines()
+    assert [line for line in result if len(line) > width and not line.startswith("  evaluate ")] == []
+    assert "Exit codes: 0 done, 1 failed, 2 wrong usage." in result
 
 
-def test_the_module_is_a_command(command: Folder) -> None:
-    words = [sys.executable, "-m", "streammetrics.metrics", "-", str(command.path / "qrels"), "-m", "P_1", "--format", "trec"]
-    said = subprocess.run(words, input=RUN, capture_output=True, text=True, check=False)
-    assert (said.returncode, said.stdout) == (0, "P_1                   \tall\t0.3333\n")
+def test_the_run_can_come_from_standard_input(command: Folder) -> None:
+    words = [sys.executable, "-m", "streammetrics", "evaluate", "-", str(command.path / "qrels"), "-m", "P_1", "--format", "trec"]
+    result = subprocess.run(words, input=RUN, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout) == (0, "P_1                   \tall\t0.3333\n")

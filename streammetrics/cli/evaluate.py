@@ -1,0 +1,293 @@
+"""`streammetrics evaluate RUN QRELS`: scores TREC files and compares two runs.
+
+This module parses the options, reads the files, calls the metric library and turns errors into exit codes. It holds no formula.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+from streammetrics.metrics.inputs.judged import Judged, from_run
+from streammetrics.metrics.inputs.ranking import TIE_RULES
+from streammetrics.metrics.inputs.trec import Progress, read_qrels, read_run, read_users
+from streammetrics.metrics.names import ALL_METRIC_NAMES, Metric, MetricError, parse_metric
+from streammetrics.metrics.offline.compare import SAMPLES_DEFAULT, check_choices, compare
+from streammetrics.metrics.offline.evaluate import Evaluation, evaluate
+from streammetrics.metrics.offline.show import comparison_text, evaluation_text
+from streammetrics.metrics.presets import PRESETS, preset
+from streammetrics.metrics.spec import Spec
+
+DEFAULT_METRICS: Final = ("ndcg@10", "mrr@10", "recall@100", "map")
+
+DESCRIPTION: Final = """\
+Evaluate a TREC run file against relevance judgments, or compare two runs.
+
+RUN has six columns (query Q0 document rank score tag). QRELS has four (query iteration document grade). Both may be gzipped; one of \
+them may be - for standard input. Documents are ranked by score. Queries that only one file has are left out and counted.
+"""
+
+EPILOG: Final = """\
+Examples:
+  {prog} run.txt qrels.txt
+  {prog} run.txt qrels.txt -m ndcg@10 -m map --per-query --format csv
+  {prog} run.txt.gz qrels.txt -m ndcg_cut.5,10 -m P_10 -c -q --spec trec_eval --format trec
+  {prog} baseline.txt qrels.txt --compare candidate.txt -m ndcg@10 --seed 7
+  {prog} run.txt qrels.txt --by-user query_users.tsv --format json
+
+If you know trec_eval: the run comes first here. -m, -q, -c and -l mean the same. Names such as ndcg_cut_10, P_10, recip_rank and \
+Rprec work, and --format trec prints its three columns. Ties and negative grades are treated as in trec_eval. Where definitions differ \
+(AP at a cut-off), --spec trec_eval gives its numbers.
+
+Metrics: {names}.
+Exit codes: 0 done, 1 failed, 2 wrong usage.
+"""
+
+
+_OPTIONS: Final = {
+    "confidence level": "--confidence",
+    "samples": "--samples",
+    "seed": "--seed",
+    "spec field relevance_threshold": "--level",
+    "ties": "--ties",
+}
+"""The library's name for a value -> the option that sets it."""
+
+_COMPARISON_OPTIONS: Final = ("unpaired", "confidence", "samples", "seed", "holm")
+"""The options that need `--compare`."""
+
+
+class _LineWrapFormatter(argparse.RawDescriptionHelpFormatter):
+    """Wraps the description and the epilog line by line; indented lines (the examples) are not wrapped."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return "\n".join(line if line[:1] == " " else textwrap.fill(line, width, break_on_hyphens=False) for line in text.splitlines())
+
+
+class _Parser(argparse.ArgumentParser):
+    """Reports a usage error in one line, like the other commands, and exits with code 2."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
+def parser(prog: str) -> argparse.ArgumentParser:
+    """The options of the command."""
+    epilog = EPILOG.format(prog=prog, names=", ".join(ALL_METRIC_NAMES))
+    made = _Parser(prog=prog, description=DESCRIPTION, epilog=epilog, formatter_class=_LineWrapFormatter)
+    made.add_argument("run", metavar="RUN", help="run file")
+    made.add_argument("qrels", metavar="QRELS", help="relevance judgments")
+    made.add_argument(
+        "-m", "--metric", action="append", metavar="METRIC", help=f"such as ndcg@10; repeatable [{', '.join(DEFAULT_METRICS)}]"
+    )
+    made.add_argument("--format", choices=("table", "json", "csv", "trec"), default="table", help="output format [table]")
+    made.add_argument("-q", "--per-query", action="store_true", help="also print the values of each query")
+    made.add_argument("-c", "--complete", action="store_true", help="count judged queries that RUN lacks as empty lists")
+    made.add_argument("-l", "--level", type=float, metavar="GRADE", help="lowest relevant grade [1, or that of --spec]")
+    made.add_argument("--spec", choices=tuple(PRESETS), metavar="PRESET", help=f"use the definitions of a library: {', '.join(PRESETS)}")
+    made.add_argument("--ties", choices=TIE_RULES, default="trec_eval", help="order of equal scores [trec_eval: greater document id first]")
+    made.add_argument("--by-user", metavar="FILE", help="two columns, query and user: cluster standard errors and tests by user")
+    made.add_argument("--digits", type=int, default=4, metavar="N", help="digits after the point in table and trec [4]")
+    tests = made.add_argument_group("comparing")
+    tests.add_argument("--compare", metavar="RUN2", help="print RUN2 minus RUN: interval, paired t test, randomisation test")
+    tests.add_argument(
+        "--unpaired", choices=("error", "drop"), default="error", help="what to do with queries that only one run has [error]"
+    )
+    tests.add_argument("--confidence", type=float, default=0.95, metavar="LEVEL", help="confidence level of the interval [0.95]")
+    tests.add_argument(
+        "--samples", type=int, default=SAMPLES_DEFAULT, metavar="N", help=f"samples of the randomisation test [{SAMPLES_DEFAULT}]"
+    )
+    tests.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the randomisation test [0]")
+    tests.add_argument("--holm", action="store_true", help="adjust p-values for several metrics (Holm)")
+    return made
+
+
+def main(arguments: Sequence[str], prog: str = "streammetrics evaluate") -> int:
+    """Run the command and return its exit code: 0 done, 1 failed. Wrong usage raises SystemExit(2).
+
+    arguments: the command line after the program's name. prog: the program's name in messages.
+    """
+    options = parser(prog)
+    given = options.parse_args(arguments)
+    try:
+        if ignored := _ignored_option(options, given):
+            raise MetricError(ignored, "got no --compare beside it; allowed are both or neither")
+        with _errors_name_options({}):
+            labels, spec = _request(given)
+    except MetricError as error:
+        options.error(str(error))
+    if unreadable := list(_unreadable(given)):
+        options.exit(2, "\n  ".join([f"{prog}: {len(unreadable)} problem{'s' * (len(unreadable) > 1)}:", *unreadable]) + "\n")
+    if sys.stdout is None:
+        options.exit(1, f"{prog}: standard output is closed\n")
+    try:
+        text = _output(given, labels, spec)
+    except (MetricError, OSError) as error:
+        _log(f"{prog}: {error}")
+        return 1
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except OSError as error:
+        if not isinstance(error, BrokenPipeError):  # the reader closed the pipe on purpose, as `head` does
+            _log(f"{prog}: standard output: {error.strerror}")
+        with suppress(OSError):
+            sys.stdout.close()  # otherwise the interpreter tries to flush it again at exit
+        return 1
+    return 0
+
+
+def _request(given: argparse.Namespace) -> tuple[dict[Metric, str], Spec]:
+    """The metrics to compute, each with its name as the user typed it, and the Spec. Raises MetricError for invalid options."""
+    names = [name for text in given.metric or DEFAULT_METRICS for name in _names(text)]
+    labels: dict[Metric, str] = {}
+    for name in names:
+        labels.setdefault(parse_metric(name), name)
+    spec = preset(given.spec) if given.spec else Spec()
+    if given.level is not None:
+        spec = replace(spec, relevance_threshold=given.level)
+    if not 0 <= given.digits <= 17:
+        raise MetricError("--digits", f"got {given.digits}; allowed are whole numbers 0..17")
+    if [given.run, given.qrels, given.compare].count("-") > 1:
+        raise MetricError("files", "got - twice; allowed is standard input once")
+    if given.compare and (given.per_query or given.format == "trec"):
+        raise MetricError("--compare", "got --per-query or --format trec beside it; allowed are table, json and csv, without --per-query")
+    check_choices(given.unpaired, given.confidence, given.samples, given.seed, "none")
+    return labels, spec
+
+
+def _ignored_option(options: argparse.ArgumentParser, given: argparse.Namespace) -> str | None:
+    """The first option that would have no effect because `--compare` is missing."""
+    if given.compare:
+        return None
+    return next((f"--{name}" for name in _COMPARISON_OPTIONS if getattr(given, name) != options.get_default(name)), None)
+
+
+def _unreadable(given: argparse.Namespace) -> Iterator[str]:
+    """Every file that cannot be read, with the reason. Checked before any file is read, because large files take minutes."""
+    named = (("RUN", given.run), ("QRELS", given.qrels), ("--compare", given.compare), ("--by-user", given.by_user))
+    for option, name in named:
+        if name is not None and (reason := _unreadable_reason(name)):
+            yield f"{option} = {name}: {reason}"
+
+
+def _unreadable_reason(name: str) -> str:
+    """Why a file (`-`: standard input) cannot be read, or an empty text. A pipe is not opened: its writer would notice."""
+    if name == "-":
+        return "standard input is closed" if sys.stdin is None else ""
+    path = Path(name)
+    try:
+        if path.is_dir():
+            return "is a folder"
+        if path.is_file() or not path.exists():
+            path.open("rb").close()
+    except FileNotFoundError:
+        return "does not exist"
+    except PermissionError:
+        return "may not be read by this user"
+    except OSError as error:
+        return f"cannot be read: {error.strerror or error}"
+    return ""
+
+
+def _names(text: str) -> list[str]:
+    """The metric names in one `-m` value: `ndcg@10,map`, or trec_eval's `ndcg_cut.5,10`."""
+    cut = re.fullmatch(r"(\w+)\.([0-9]+(?:,[0-9]+)*)", text, re.ASCII)
+    return [f"{cut[1]}_{k}" for k in cut[2].split(",")] if cut else text.split(",")
+
+
+def _output(given: argparse.Namespace, labels: dict[Metric, str], spec: Spec) -> str:
+    """Read the files, evaluate or compare, and format the result."""
+    progress = _progress if sys.stderr is not None and sys.stderr.isatty() else None
+    qrels = read_qrels(given.qrels, progress)
+    users = read_users(given.by_user) if given.by_user else None
+    sides = [_evaluated(path, qrels, users, given, labels, spec, progress) for path in (given.run, given.compare) if path]
+    if not given.compare:
+        return evaluation_text(sides[0], given.format, labels=labels, per_query=given.per_query, digits=given.digits)
+    a, b = sides
+    comparison = compare(
+        a,
+        b,
+        unpaired="drop",
+        level=given.confidence,
+        samples=given.samples,
+        seed=given.seed,
+        correction="holm" if given.holm else "none",
+    )
+    for path, other, only in ((given.run, given.compare, comparison.only_a), (given.compare, given.run, comparison.only_b)):
+        if only and given.unpaired == "error":
+            found = f"{_counted(len(only))} that {other} lacks, {only[0]!r} for one"
+            raise MetricError(path, f"got {found}; allowed are runs of the same queries, or --unpaired drop")
+        if only:
+            _log(f"note: {path}: {_counted(len(only))} that the other run lacks left out of the comparison")
+    return comparison_text(a, b, comparison, given.format, labels=labels, digits=given.digits)
+
+
+def _evaluated(
+    path: str,
+    qrels: Any,
+    users: dict[str, str] | None,
+    given: argparse.Namespace,
+    labels: Iterable[Metric],
+    spec: Spec,
+    progress: Progress | None,
+) -> Evaluation:
+    run = read_run(path, progress)
+    files = {"grade": given.qrels, "score": path}
+    with _errors_name_options(files):
+        judged = from_run(run, qrels, ties=given.ties, complete=given.complete, negative="zero")
+    _log_left_out(path, judged)
+    if not len(judged):
+        raise MetricError(path, f"got no query that {given.qrels} judges; allowed are files about the same queries")
+    if users is not None:
+        judged = replace(judged, users=_users_of(judged, users, given.by_user))
+    with _errors_name_options(files):
+        evaluation = evaluate(judged, labels, spec)
+    return evaluation
+
+
+def _users_of(judged: Judged, users: dict[str, str], path: str) -> tuple[str, ...]:
+    without_user = [str(query) for query in judged.lists if query not in users]
+    if without_user:
+        raise MetricError(
+            path, f"got no user for {_counted(len(without_user))}, {without_user[0]!r} for one; allowed is a user for every query"
+        )
+    return tuple(users[str(query)] for query in judged.lists)
+
+
+@contextmanager
+def _errors_name_options(files: Mapping[str, str]) -> Iterator[None]:
+    """Make the library's errors name options and files instead of arguments. files: argument name -> path."""
+    try:
+        yield
+    except MetricError as error:
+        if error.subject in files:
+            raise MetricError(files[error.subject], str(error)) from None
+        raise MetricError(_OPTIONS.get(error.subject, error.subject), error.rule) from None
+
+
+def _log_left_out(path: str, judged: Judged) -> None:
+    if judged.only_ranked:
+        _log(f"note: {path}: {_counted(len(judged.only_ranked))} without judgments left out")
+    if judged.only_judged:
+        _log(f"note: {path}: {_counted(len(judged.only_judged))} with judgments not ranked and left out; -c counts them as empty lists")
+
+
+def _counted(queries: int) -> str:
+    return f"{queries} {'query' if queries == 1 else 'queries'}"
+
+
+def _progress(path: str, lines: int) -> None:
+    _log(f"{path}: {lines:,} lines read")
+
+
+def _log(message: str) -> None:
+    if sys.stderr is not None:  # print(file=None) would write to standard output
+        print(message, file=sys.stderr)
