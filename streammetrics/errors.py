@@ -1,4 +1,7 @@
-"""Errors, sorted by whose fault they are; every message says the rule broken, the value got and what to do."""
+"""Errors, grouped by cause: the caller, the sender, the operator, external systems or an earlier version.
+
+Every message states the broken rule, the value received and what to do.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from typing import final
 
 
 class StreammetricsError(Exception):
-    """The base of every error that streammetrics raises on purpose. `message` is what is wrong; `fix` what to do, where that is said apart.
+    """Base class of all deliberate errors. `message` states the problem; `fix` states what to do, if that is separate.
 
     >>> print(StreammetricsError("no broker can be reached", "start one"))
     no broker can be reached; start one
@@ -23,7 +26,7 @@ class StreammetricsError(Exception):
 
 
 class CallerError(StreammetricsError, ValueError):
-    """The caller's fault: what was given to a function breaks a rule. `subject` names it; `rule` has the value got and what is allowed.
+    """An invalid argument. `subject` names the argument; `rule` states the value received and what is allowed.
 
     >>> print(CallerError("seed", "got -1; allowed are whole numbers >= 0"))
     seed: got -1; allowed are whole numbers >= 0
@@ -31,16 +34,15 @@ class CallerError(StreammetricsError, ValueError):
 
     def __init__(self, subject: str, rule: str) -> None:
         super().__init__(f"{subject}: {rule}")
-        self.args = (subject, rule)  # what it is made of again where it is copied or comes from another process
+        self.args = (subject, rule)  # the constructor's arguments, for copying and pickling
         self.subject, self.rule = subject, rule
 
 
 @final
 class MalformedEvent(StreammetricsError):
-    """The sender's fault: these bytes hold no usable event. Counted by `reason` and dead-lettered, never fatal.
+    """A record without a usable event. It is counted by `reason` and written to the dead letters; it never stops the process.
 
-    `reason` is one of a small fixed set (`streammetrics.events.outcomes.MALFORMED`), because it becomes a label;
-    `detail` is for people.
+    `reason` is one of the names in `streammetrics.events.outcomes.MALFORMED`, because it becomes a label. `detail` is text for people.
     """
 
     def __init__(self, reason: str, detail: str) -> None:
@@ -51,7 +53,7 @@ class MalformedEvent(StreammetricsError):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong with the configuration: the key, the value given, what is allowed."""
+    """One configuration problem: the key, the value given, what is allowed, and where the value came from."""
 
     key: str
     value: str
@@ -64,7 +66,7 @@ class Problem:
 
 
 class ConfigError(StreammetricsError):
-    """The operator's fault: the configuration or the command cannot work. Carries all problems at once; exit code 2."""
+    """An invalid configuration or command. Lists all problems at once. Exit code 2."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__("\n".join(str(problem) for problem in problems))
@@ -72,16 +74,16 @@ class ConfigError(StreammetricsError):
 
 
 class SourceError(StreammetricsError):
-    """The world's fault: the event source cannot be read now. Retried within bounds, then exit code 1."""
+    """The event source cannot be read now. Retried within limits, then exit code 1."""
 
 
 class StoreError(StreammetricsError):
-    """The world's fault: the state store cannot be reached now. Retried within bounds, then exit code 1."""
+    """The state store cannot be reached now. Retried within limits, then exit code 1."""
 
 
 class GaveUp(StreammetricsError):
-    """The world's fault, and trying again in this process has not mended it: exit code 1, for a supervisor to start afresh."""
+    """Retries in this process have not helped. Exit code 1, so that a supervisor restarts the process."""
 
 
 class StateError(StreammetricsError):
-    """A former version's fault, or a topic's history: the stored state does not fit. Rejected, with the way out; exit code 1."""
+    """The stored state does not fit this version, this configuration or these topics. The message names the way out. Exit code 1."""

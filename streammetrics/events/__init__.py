@@ -1,7 +1,7 @@
-"""Events: bytes -> Impression | Feedback. Decoders of the native schema and of others' schemas; no I/O, no clock.
+"""Decoders: the bytes of a record -> impressions, feedback and malformed events.
 
-A decoder is a pure function of the bytes. It never raises for what a sender sent: what is wrong with a record is part of
-the answer, beside what is right with it.
+A decoder is a pure function of the bytes. It never raises for bad input. It returns what is malformed next to what is valid. This room
+also holds the grade rules, the table of event outcomes and arithmetic on event times.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ __all__ = [
 
 
 class Decoder(Protocol):
-    """From the bytes of one record to the events they hold, in their order, and what is malformed, in its place.
+    """Decodes one record into its events and its malformed parts, in their order.
 
-    Never raises for bad bytes. An empty answer means that the record holds no event and is not malformed either.
+    It never raises for bad bytes. An empty result means that the record holds no event and is not malformed.
     """
 
     def __call__(self, value: bytes | None, /) -> Sequence[Event | MalformedEvent]: ...
 
 
 def decoder(format: Literal["native", "ubi"], limits: EventLimits, ubi: UbiSettings | None = None) -> Decoder:
-    """The decoder of a format. `ubi` says how UBI documents are read, and means nothing to the native schema.
+    """Return the decoder of a format. `ubi` configures the UBI decoder; the native decoder ignores it.
 
     >>> decoder("native", EventLimits())(None)[0].reason
     'empty'

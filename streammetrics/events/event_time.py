@@ -1,6 +1,6 @@
-"""Event time, in milliseconds from the epoch: its days and panes, its ends, and the bounds that follow from where a watermark stands.
+"""Arithmetic on event times: days, panes, and the bounds that follow from a watermark.
 
-Pure, and knows nothing of events. NEVER and FOREVER are times like others when they are compared; nothing is added to them or taken away.
+Pure. All times are milliseconds since the epoch. NEVER and FOREVER may be compared with other times, but not added to them.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from typing import Final
 
 DAY_MS: Final = 86_400_000
 NEVER: Final = -(1 << 62)
-"""Before every event: where a watermark stands before it has seen one."""
+"""Earlier than every event: a watermark's value before its first event."""
 FOREVER: Final = 1 << 62
-"""After every event: where a watermark stands after a flush, when nothing more will come."""
+"""Later than every event: a watermark's value after a flush."""
 
 SECONDS_BELOW: Final = 10_000_000_000
-"""Epoch milliseconds of April 1970, and seconds of the year 2286."""
+"""10 billion is April 1970 in milliseconds and the year 2286 in seconds."""
 
 
 def seems_seconds(ts: int) -> bool:
-    """Whether a time is one of today if it is in seconds, and one of 1970 in milliseconds; NEVER and 0 are neither.
+    """Return whether a time looks like seconds that were sent as milliseconds. NEVER and 0 do not.
 
     >>> seems_seconds(1_732_183_200), seems_seconds(1_732_183_200_000), seems_seconds(NEVER)
     (True, False, False)
@@ -27,9 +27,9 @@ def seems_seconds(ts: int) -> bool:
 
 
 def pane_start(ts: int, pane_ms: int) -> int:
-    """The start of the pane that holds `ts`, counted from the epoch; the start belongs to the pane, the end does not.
+    """Return the start of the pane that contains `ts`. A pane includes its start and excludes its end.
 
-    Where it is asked for list after list, in `scoring` and in `task`, it is written out: a call costs more than what it does.
+    Per-list loops (`tally_deltas`, the engine) inline this expression, because a call costs more than the arithmetic.
 
     >>> [pane_start(ts, 10) for ts in (-1, 0, 9, 10)]
     [-10, 0, 0, 10]
@@ -38,7 +38,7 @@ def pane_start(ts: int, pane_ms: int) -> int:
 
 
 def close_bound(watermark_ms: int, lateness_ms: int) -> int:
-    """No event before this time (ms) is admitted any more.
+    """Return the time (ms) before which no event is admitted any more.
 
     >>> [close_bound(watermark, 5) for watermark in (NEVER, 20, FOREVER)] == [NEVER, 15, FOREVER]
     True
@@ -47,5 +47,5 @@ def close_bound(watermark_ms: int, lateness_ms: int) -> int:
 
 
 def final_bound(watermark_ms: int, lateness_ms: int, waiting_ms: int) -> int:
-    """Every pane that ends at or before this time (ms), and whose lists wait so long, is complete and will not change."""
+    """Return the time (ms) up to which panes are complete, if their lists wait `waiting_ms` for feedback."""
     return close_bound(watermark_ms, lateness_ms + waiting_ms)

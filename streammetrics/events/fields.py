@@ -1,6 +1,6 @@
-"""The rules that one field of an event obeys, in anybody's schema: raw JSON -> value, or MalformedEvent with the reason.
+"""Validation rules for single fields: raw JSON -> value, or MalformedEvent with the reason.
 
-Which fields an event has is said by the schema modules. A rule knows the limits and nothing else.
+The schema modules decide which fields an event has. A rule depends only on the value and the limits.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from streammetrics.events.malformed import excerpt, malformed
 from streammetrics.events.model import TS_MAX, EventLimits, Labels
 
 POSITION_MAX: Final = 2**63 - 1
-"""Greatest position of an item: what a signed 64-bit integer holds, because stored state packs positions."""
+"""Greatest position of an item. Stored state packs positions as signed 64-bit integers."""
 
 Value = TypeVar("Value")
 
@@ -30,9 +30,9 @@ _boolean = msgspec.json.Decoder(bool).decode
 
 
 class Fields:
-    """The fields of one JSON object, each read under its rule. A field that is null is absent.
+    """The fields of one JSON object. Each method reads one field under its rule. A null field counts as absent.
 
-    `within` says where the object stands in the event (such as `event_attributes.`), for the messages.
+    `within` is the object's path in the event (such as `event_attributes.`), for messages.
     """
 
     __slots__ = ("limits", "raws", "within")
@@ -52,7 +52,7 @@ class Fields:
 
     def kind(self, name: str, kinds: tuple[str, ...]) -> str:
         raw = self.need(name)
-        rule, advice = f"{self.within}{name} must be {' or '.join(kinds)}", "send other kinds of events to another topic"
+        rule, advice = f"{self.within}{name} must be {' or '.join(kinds)}", "send other events to another topic"
         found = _decoded(_string, raw, "bad_type", rule, advice)
         if found not in kinds:
             raise malformed("bad_type", rule, raw, advice)
@@ -92,33 +92,33 @@ class Fields:
         return _decoded(_array, self.need(name), "bad_value", f"{self.within}{name} must be an array", "send an array")
 
     def object(self, name: str) -> Fields:
-        """The object under a name, without fields where it is absent."""
+        """Return the nested object of a name. An absent object has no fields."""
         raw = self.get(name)
         return Fields({} if raw is None else read_object(self.within + name, raw, "bad_value"), self.limits, f"{self.within}{name}.")
 
 
 def is_text(raw: msgspec.Raw, text: bytes) -> bool:
-    """Whether this is the raw JSON; nothing is copied, however long the raw JSON is."""
+    """Return whether raw JSON equals `text`, without copying it."""
     view: object = memoryview(raw)
     return view == text
 
 
 def read_object(name: str, raw: msgspec.Raw, reason: str) -> dict[str, msgspec.Raw]:
-    """The fields of an object inside an event, unparsed; of a key given twice the last one."""
+    """Return the unparsed fields of a nested object. The last of duplicate keys wins."""
     return _decoded(_object, raw, reason, f"{name} must be an object", "send an object")
 
 
 def read_id(name: str, raw: msgspec.Raw, limits: EventLimits) -> str:
-    """An id: a string of 1 … id_chars_max characters without control characters; numbers are refused."""
+    """Read an id: a string of 1 … id_chars_max characters without control characters. Numbers are rejected."""
     text = _decoded(_string, raw, "bad_id", f"{name} must be a string", "send ids as strings")
     if not 0 < len(text) <= limits.id_chars_max or has_control(text):
         rule = f"{name} must have 1 to {limits.id_chars_max} characters and no control characters"
-        raise malformed("bad_id", rule, raw, "send a shorter or cleaner id")
+        raise malformed("bad_id", rule, raw, "shorten the id or remove control characters")
     return text
 
 
 def read_label(name: str, raw: msgspec.Raw, limits: EventLimits, chars_min: int = 1) -> str:
-    """A label (an action; the name or value of an experiment or segment): chars_min … label_chars_max characters."""
+    """Read a label: an action, or the name or value of an experiment or segment. It has chars_min … label_chars_max characters."""
     text = _decoded(_string, raw, "bad_label", f"{name} must be a string", "send labels as strings")
     return check_label(name, text, limits, chars_min)
 
@@ -126,12 +126,12 @@ def read_label(name: str, raw: msgspec.Raw, limits: EventLimits, chars_min: int 
 def check_label(name: str, text: str, limits: EventLimits, chars_min: int = 1) -> str:
     if not chars_min <= len(text) <= limits.label_chars_max or has_control(text):
         rule = f"{name} must have {chars_min} to {limits.label_chars_max} characters and no control characters"
-        raise malformed("bad_label", rule, text, "send a shorter or cleaner label")
+        raise malformed("bad_label", rule, text, "shorten the label or remove control characters")
     return text
 
 
 def read_labels(name: str, raw: msgspec.Raw, limits: EventLimits, value_chars_min: int) -> dict[str, str]:
-    """An object of labels: names of at least one character, values of at least value_chars_min."""
+    """Read an object of labels. Names have at least one character, values at least value_chars_min."""
     labels = read_object(name, raw, "bad_label")
     for label in labels:
         check_label(f"each name in {name}", label, limits)
@@ -139,50 +139,50 @@ def read_labels(name: str, raw: msgspec.Raw, limits: EventLimits, value_chars_mi
 
 
 def sorted_labels(labels: Mapping[str, str] | None) -> Labels:
-    """Labels as (name, value) pairs sorted by name."""
+    """Return labels as (name, value) pairs, sorted by name."""
     if not labels:
         return ()
     return tuple(labels.items()) if len(labels) == 1 else tuple(sorted(labels.items()))
 
 
 def read_experiments(name: str, raw: msgspec.Raw, limits: EventLimits) -> Labels:
-    """An object experiment -> variant, at most experiments_max of them, as sorted pairs."""
+    """Read an object experiment -> variant with at most experiments_max entries, as sorted pairs."""
     variants = read_labels(name, raw, limits, value_chars_min=1)
     if len(variants) > limits.experiments_max:
-        rule = f"{name} has at most {limits.experiments_max} entries, this one has {len(variants)}"
-        raise malformed("too_many_experiments", rule, None, "send only running experiments or raise experiments_max")
+        rule = f"{name} may have at most {limits.experiments_max} entries, but this one has {len(variants)}"
+        raise malformed("too_many_experiments", rule, None, "send only running experiments, or raise experiments_max")
     return sorted_labels(variants)
 
 
 def read_segments(name: str, raw: msgspec.Raw, limits: EventLimits) -> Labels:
-    """An object segment -> value, at most segments_max of them, as sorted pairs; an empty value means the same as none."""
+    """Read an object segment -> value with at most segments_max entries, as sorted pairs. An empty value equals an absent one."""
     values = read_labels(name, raw, limits, value_chars_min=0)
     if len(values) > limits.segments_max:
-        rule = f"{name} has at most {limits.segments_max} entries, this one has {len(values)}"
-        raise malformed("too_many_segments", rule, None, "send only what is tallied or raise segments_max")
+        rule = f"{name} may have at most {limits.segments_max} entries, but this one has {len(values)}"
+        raise malformed("too_many_segments", rule, None, "send fewer segments or raise segments_max")
     return sorted_labels(values)
 
 
 def read_ts(name: str, raw: msgspec.Raw) -> int:
-    """An event time: an integer literal of epoch milliseconds in 0 … TS_MAX, or ISO-8601 with a zone (see `iso_ms`)."""
+    """Read an event time: an integer of epoch milliseconds in 0 … TS_MAX, or ISO-8601 with a zone (see `iso_ms`)."""
     rule = f"{name} must be an integer of epoch milliseconds in 0 … {TS_MAX}, or ISO-8601 with a zone"
-    advice = "send milliseconds without fraction or exponent"
+    advice = "send milliseconds without a fraction or exponent"
     found = _decoded(_time, raw, "bad_ts", rule, advice)
     ts = ts_of(found)
     if ts is None:
-        as_text = "send a number, or write the time as 2026-01-31T09:00:00Z"
+        as_text = "send a number, or a time such as 2026-01-31T09:00:00Z"
         raise malformed("bad_ts", rule, raw, as_text if isinstance(found, str) else advice)
     return ts
 
 
 def ts_of(found: int | str) -> int | None:
-    """The time that an integer or a text stands for, or None where it stands for none that an event may carry."""
+    """Return the event time (ms) of an integer or ISO text, or None if an event cannot have that time."""
     ts = iso_ms(found) if isinstance(found, str) else found
     return None if ts is None or not 0 <= ts <= TS_MAX else ts
 
 
 def read_number(name: str, raw: msgspec.Raw) -> float:
-    """A finite number: any JSON number that a double can hold."""
+    """Read a finite number: any JSON number that fits a double."""
     rule, advice = f"{name} must be a finite number", "send a number or null"
     number = _decoded(_number, raw, "bad_value", rule, advice)
     if not math.isfinite(number):
@@ -191,8 +191,8 @@ def read_number(name: str, raw: msgspec.Raw) -> float:
 
 
 def read_position(name: str, raw: msgspec.Raw) -> int:
-    """A position: an integer literal in 0 … POSITION_MAX."""
-    rule, advice = f"{name} must be an integer in 0 … {POSITION_MAX}", "send the place in the list as an integer"
+    """Read a position: an integer in 0 … POSITION_MAX."""
+    rule, advice = f"{name} must be an integer in 0 … {POSITION_MAX}", "send the position in the list as an integer"
     position = _decoded(_whole, raw, "bad_position", rule, advice)
     if not 0 <= position <= POSITION_MAX:
         raise malformed("bad_position", rule, raw, advice)
@@ -201,18 +201,18 @@ def read_position(name: str, raw: msgspec.Raw) -> int:
 
 def check_count(elements: int, limits: EventLimits) -> None:
     if elements > limits.items_max:
-        rule = f"a list has at most {limits.items_max} items, this one has {elements}"
+        rule = f"a list may have at most {limits.items_max} items, but this one has {elements}"
         raise malformed("too_many_items", rule, None, "send shorter lists or raise items_max")
 
 
 def check_value(value: bytes | None, limits: EventLimits) -> bytes:
-    """The bytes of one event, unless there are none (or nothing but white space) or too many."""
+    """Return the bytes of one event. Raises MalformedEvent if there are none, only white space, or too many."""
     if value is None or not value.strip():
-        raise malformed("empty", "a record must hold an event", value, "send no tombstones to this topic")
+        raise malformed("empty", "a record must contain an event", value, "do not send tombstones to this topic")
     if len(value) > limits.event_bytes_max:
-        is_cut = len(value) == limits.event_bytes_max + 1  # a line of a file, whose length nobody knows, or really just one more
-        rule = f"an event has at most {limits.event_bytes_max} bytes, this one has {'more' if is_cut else len(value)}"
-        raise malformed("oversized", rule, value, "send less or raise event_bytes_max")
+        is_cut = len(value) == limits.event_bytes_max + 1  # a file source cuts an oversized line here, so its full length is unknown
+        rule = f"an event may have at most {limits.event_bytes_max} bytes, but this one has {'more' if is_cut else len(value)}"
+        raise malformed("oversized", rule, value, "send smaller events or raise event_bytes_max")
     return value
 
 

@@ -1,4 +1,4 @@
-"""Grade rules: which relevance a feedback gives its item. Text to rules and rules to a number; no events, no I/O."""
+"""Grade rules: how much relevance a feedback gives its item. Parses rule texts and computes grades."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from typing import NamedTuple
 from streammetrics.errors import ConfigError, Problem
 
 GRADE_MAX = 100
-"""No grade above this: gains stay small enough for exact integer sums."""
+"""Greatest grade. It keeps gains small enough for exact integer sums."""
 
 THRESHOLD_MAX = 2**53
-"""No threshold beyond this (either sign): up to here a JSON number and a double say the same integer."""
+"""Greatest absolute threshold. Up to here a JSON number and a double represent the same integers."""
 
 RULES_MAX = 256
-"""More rules than this are a mistake of whatever wrote them."""
+"""Most rules in one text. More indicate a broken generator."""
 
 ACTION_CHARS_MAX = 128
-"""The longest action name that a rule may have."""
+"""Most characters of a rule's action."""
 
 DEFAULT_GRADES = "purchase=3, watch>=30=2, click=1, skip=0"
 
 _NUMBER = re.compile(r"-?[0-9]{1,20}(\.[0-9]{1,20})?")
-_HOW = "write action=grade or action>=threshold=grade (or >), separated by commas"
+_SYNTAX = "write action=grade or action>=threshold=grade (or >), separated by commas"
 
 
 class Rule(NamedTuple):
-    """One rule of an action. `operator` is None (always), ">=" or ">"; `threshold` is 0 where there is no operator."""
+    """One rule of an action. `operator` is None (always), `>=` or `>`. `threshold` is 0 without an operator."""
 
     operator: str | None
     threshold: float
@@ -38,10 +38,10 @@ class Rule(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GradeRules:
-    """All rules, ready to use. Equal when they mean the same rules, in whatever order these were written.
+    """Parsed grade rules. Rule sets that mean the same are equal, in any order of writing.
 
-    `table` holds each known action's rules, greatest grade first, so the first rule that holds decides. `text` is the
-    canonical spelling: `parse_grades(rules.text) == rules`.
+    `table` maps each known action to its rules, greatest grade first, so the first matching rule decides. `text` is the canonical form:
+    `parse_grades(rules.text) == rules`.
 
     >>> rules = parse_grades("click=1, watch>=30=2, watch>=300=3")
     >>> rules.grade("watch", 48.0), rules.grade("watch", 10.0), rules.grade("watch", None)
@@ -54,9 +54,9 @@ class GradeRules:
     table: Mapping[str, tuple[Rule, ...]] = field(compare=False, repr=False)
 
     def grade(self, action: str, value: float | None) -> float | None:
-        """The greatest grade among the action's rules that hold; 0 when none does; None for an unknown action.
+        """Return the greatest grade of the action's matching rules: 0 if none matches, None for an unknown action.
 
-        A rule with a threshold never holds for a feedback without a value. Whole grades are returned as `int`.
+        A rule with a threshold never matches a feedback without a value. Whole grades are of type `int`.
         """
         rules = self.table.get(action)
         if rules is None:
@@ -70,7 +70,7 @@ class GradeRules:
 
     @property
     def grades(self) -> tuple[float, ...]:
-        """Every grade that a feedback can get, ascending; 0 is always among them.
+        """All possible grades, ascending. 0 is always among them.
 
         >>> parse_grades("purchase=3, watch>=30=2").grades
         (0, 2, 3)
@@ -79,10 +79,10 @@ class GradeRules:
 
 
 def parse_grades(text: str) -> GradeRules:
-    """Read rules such as `purchase=3, watch>=30=2, click=1, skip=0`.
+    """Parse rules such as `purchase=3, watch>=30=2, click=1, skip=0`.
 
-    Raises ConfigError with every problem at once: a rule that cannot be read, a grade outside 0 … GRADE_MAX, the same
-    condition twice, a rule that can never decide because a wider rule of its action gives at least as much.
+    Raises ConfigError with all problems at once: an unreadable rule, a grade outside 0 … GRADE_MAX, a repeated condition, or a rule
+    that never applies because a wider rule of its action has an equal or higher grade.
 
     >>> parse_grades("click=1,purchase = 3.0").text
     'purchase=3, click=1'
@@ -97,7 +97,7 @@ def parse_grades(text: str) -> GradeRules:
             written.append(_rule(piece))
         except ValueError as error:
             problems.append(_problem(piece, str(error)))
-    problems.extend(_quarrels(written))
+    problems.extend(_conflicts(written))
     if problems:
         raise ConfigError(problems)
     return _rules(written)
@@ -105,10 +105,10 @@ def parse_grades(text: str) -> GradeRules:
 
 def _rule(piece: str) -> tuple[str, Rule]:
     if not piece:
-        raise ValueError(f"a rule is missing; {_HOW}")
+        raise ValueError(f"empty rule; {_SYNTAX}")
     condition, equals, grade_text = piece.rpartition("=")
     if not equals:
-        raise ValueError(_HOW)
+        raise ValueError(_SYNTAX)
     operator = ">=" if ">=" in condition else ">" if ">" in condition else None
     action, _, threshold_text = condition.partition(operator) if operator else (condition, "", "0")
     grade = _number(grade_text, "the grade", 0, GRADE_MAX)
@@ -118,25 +118,25 @@ def _rule(piece: str) -> tuple[str, Rule]:
 
 def _action(action: str) -> str:
     if not action or set(action) & set("<>=!") or not action.isprintable():
-        raise ValueError(_HOW)
+        raise ValueError(_SYNTAX)
     if len(action) > ACTION_CHARS_MAX:
-        raise ValueError(f"an action has at most {ACTION_CHARS_MAX} characters")
+        raise ValueError(f"an action may have at most {ACTION_CHARS_MAX} characters")
     return action
 
 
-def _number(text: str, what: str, least: float, most: float) -> float:
-    """A plain decimal number; a whole one as `int`, so that 3 and 3.0 are one grade and print alike."""
+def _number(text: str, name: str, least: float, most: float) -> float:
+    """Parse a plain decimal number. Whole numbers become `int`, so that 3 and 3.0 are the same grade."""
     if not _NUMBER.fullmatch(text.strip()):
-        raise ValueError(f"{what} is not a plain number; {_HOW}")
+        raise ValueError(f"{name} is not a plain number; {_SYNTAX}")
     exact = Decimal(text.strip())
     if not least <= exact <= most:
-        raise ValueError(f"{what} must be from {least} to {most}")
+        raise ValueError(f"{name} must be from {least} to {most}")
     number = float(exact)
     return int(number) if number.is_integer() else number
 
 
-def _quarrels(written: list[tuple[str, Rule]]) -> Iterable[Problem]:
-    """Rules that repeat, contradict or hide one another: whoever wrote them meant something else."""
+def _conflicts(written: list[tuple[str, Rule]]) -> Iterable[Problem]:
+    """Yield a problem for each pair of rules where one repeats, contradicts or hides the other."""
     for place, (action, rule) in enumerate(written):
         for earlier_action, earlier in written[:place]:
             if earlier_action != action:
@@ -146,12 +146,12 @@ def _quarrels(written: list[tuple[str, Rule]]) -> Iterable[Problem]:
             elif hidden := _hidden(earlier, rule):
                 other = rule if hidden is earlier else earlier
                 yield _problem(
-                    _spell(action, hidden), f"can never decide, because {_spell(action, other)} is wider and gives at least as much"
+                    _spell(action, hidden), f"never applies, because {_spell(action, other)} is wider and has an equal or higher grade"
                 )
 
 
 def _hidden(one: Rule, other: Rule) -> Rule | None:
-    """Which of two rules of an action can never decide, if one of them cannot."""
+    """Return the rule that never applies because the other one is wider, or None."""
     wide, narrow = (one, other) if _is_wider(one, other) else (other, one)
     return narrow if wide.grade >= narrow.grade else None
 
@@ -176,7 +176,7 @@ def _spell(action: str, rule: Rule) -> str:
 
 
 def _plain(number: float) -> str:
-    """Digits without an exponent, which the rules' own grammar does not have."""
+    """Format a number without an exponent, which the rule syntax does not allow."""
     return repr(number) if "e" not in repr(number) else f"{number:.20f}".rstrip("0")
 
 

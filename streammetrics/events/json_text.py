@@ -1,6 +1,7 @@
-"""What is text here, and what is JSON: UTF-8, depth, control characters, times. Which fields there are is said elsewhere.
+"""Checks of text and JSON: UTF-8, nesting depth, control characters, ISO times.
 
-Every rule is a function of the bytes alone, so that each worker, Python version and replay refuses the same events.
+Every rule is a function of the bytes alone, so all workers, Python versions and replays reject the same events. The schema modules
+decide which fields an event has.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ import msgspec
 from streammetrics.events.malformed import malformed
 
 NESTING_MAX: Final = 256
-"""Deepest nesting of an event's JSON. Far below what the parser's stack holds, so that no stack decides what is refused."""
+"""Deepest nesting of an event's JSON. It is far below the parser's stack limit, so the stack never decides."""
 
 BACKSLASH: Final = 0x5C
 DELETE: Final = 0x7F
-"""The bytes of ASCII text by which a control character may come into JSON."""
+"""ASCII bytes through which JSON can contain control characters."""
 
 FLAT_BYTES_MAX: Final = 2 * NESTING_MAX
-"""JSON of no more bytes than this nests no deeper than NESTING_MAX, because each level takes two brackets."""
+"""JSON up to this size cannot nest deeper than NESTING_MAX, because each level takes two brackets."""
 
 _C1_LEAD = 0xC2
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
@@ -35,7 +36,7 @@ _object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 def has_control(text: str) -> bool:
-    """Whether the text holds a control character: C0 (below U+0020), DEL, or C1 (U+0080 … U+009F).
+    """Return whether the text has a control character: C0 (below U+0020), DEL, or C1 (U+0080 … U+009F).
 
     >>> has_control("caf\\u00e9 \\u7a93"), has_control("a\\tb"), has_control("\\x85")
     (False, True, True)
@@ -44,9 +45,9 @@ def has_control(text: str) -> bool:
 
 
 def may_hold_control(value: bytes) -> bool:
-    """Whether strings of JSON text may hold control characters, told from the bytes. UnicodeDecodeError unless it is UTF-8.
+    """Return whether JSON text may contain control characters, judged by its bytes. Raises UnicodeDecodeError unless it is UTF-8.
 
-    Raw ones below U+0020 are no JSON, so one comes by an escape, or as DEL, or as C1, which starts with 0xC2 in UTF-8.
+    Raw C0 characters are invalid JSON. So control characters come as an escape, as DEL, or as C1, which starts with 0xC2 in UTF-8.
     """
     if not value.isascii():
         value.decode()
@@ -54,10 +55,10 @@ def may_hold_control(value: bytes) -> bool:
 
 
 def is_shallow(value: bytes) -> bool:
-    """Whether JSON text that a parser has read is surely not too deep, told from where its brackets are. False tells nothing.
+    """Return whether parsed JSON text is certainly shallow, judged by its brackets. False means unknown.
 
-    Of the levels of one place in it, each array has a `[` of its own, and each object but the innermost takes five bytes at
-    least (`{"":}`), four of them before the next. So what is short, or has its brackets close together, cannot be deep.
+    At any place, each enclosing array has its own `[`. Each enclosing object but the innermost takes at least five bytes (`{"":}`),
+    four of them before the next level. So short text, or text with few brackets close together, cannot be deep.
 
     >>> is_shallow(b'{"items":[' + b'"item",' * 1000 + b'""],"experiments":{},"segments":{}}')
     True
@@ -65,21 +66,20 @@ def is_shallow(value: bytes) -> bool:
     False
     """
     last, objects = value.rfind(b"["), len(value) // 5 + 1
-    if last + 1 + objects <= NESTING_MAX:  # even if there were nothing but arrays up to the last one
+    if last + 1 + objects <= NESTING_MAX:  # assume that all bytes up to the last `[` are arrays
         return True
     arrays = last - value.find(b"[") + 1
     if arrays > NESTING_MAX // 4:
-        arrays = value.count(b"[")  # exact, but it takes several times as long
+        arrays = value.count(b"[")  # exact, but several times slower
     if arrays + objects > NESTING_MAX:
         objects = (value.rfind(b"{") - value.find(b"{", 1)) // 4 + 2
     return arrays + objects <= NESTING_MAX
 
 
 def too_deep(value: bytes, flat: int = 0) -> bool:
-    """Whether JSON text nests deeper than NESTING_MAX; brackets inside strings do not count.
+    """Return whether JSON text nests deeper than NESTING_MAX. Brackets in strings do not count.
 
-    `flat` may tell of how many objects the caller knows that none lies within another: many small objects are then known
-    to be shallow without a look at each bracket. It changes the effort, never the answer.
+    `flat` is a number of objects that the caller knows are not nested in each other. It saves work and does not change the result.
 
     >>> too_deep(b"[" * 256 + b"]" * 256), too_deep(b"[" * 257 + b"]" * 257)
     (False, True)
@@ -95,11 +95,11 @@ def too_deep(value: bytes, flat: int = 0) -> bool:
 
 
 def iso_ms(text: str) -> int | None:
-    """Epoch milliseconds of an ISO-8601 date and time with a zone, or None where the text is none.
+    """Return the epoch milliseconds of an ISO-8601 date and time with a zone, or None for other text.
 
-    Calendar dates in the extended or the basic form; seconds may be absent; a fraction may have any number of digits and
-    those finer than a millisecond are cut off; the zone is `Z`, `+hh`, `+hhmm` or `+hh:mm`. Week and ordinal dates, 24:00,
-    leap seconds and texts without a zone are refused. The result may lie outside of what an event may carry.
+    Dates are in extended or basic form. Seconds are optional. Digits finer than a millisecond are cut off. The zone is `Z`, `+hh`,
+    `+hhmm` or `+hh:mm`. Week and ordinal dates, 24:00, leap seconds and times without a zone give None. The result may be outside the
+    range of event times.
 
     >>> iso_ms("2024-11-22T07:06:40.1239Z"), iso_ms("20241122T080640.123+0100")
     (1732259200123, 1732259200123)
@@ -122,22 +122,22 @@ def iso_ms(text: str) -> int | None:
 
 
 def read_document(value: bytes) -> dict[str, msgspec.Raw]:
-    """The fields of one JSON object, unparsed; of a key given twice the last one. bad_json for anything else.
+    """Return the unparsed fields of one JSON object. The last of duplicate keys wins.
 
-    A lone surrogate escape anywhere is bad_json too: it stands for no Unicode text.
+    Raises MalformedEvent (bad_json) for anything else, and for a lone surrogate escape, which is not Unicode text.
     """
     advice = "send one JSON object in UTF-8"
     try:
         value.decode()
         if too_deep(value):
-            raise malformed("bad_json", f"JSON nests at most {NESTING_MAX} levels deep", value, "flatten the event")
+            raise malformed("bad_json", f"JSON may nest at most {NESTING_MAX} levels", value, "flatten the event")
         return _object(value)
     except UnicodeDecodeError as error:
-        raise malformed("bad_json", f"text must be UTF-8 (byte {error.start} is not)", value, advice) from None
+        raise malformed("bad_json", f"an event must be UTF-8 text (byte {error.start} is invalid)", value, advice) from None
     except msgspec.ValidationError:
         raise malformed("bad_json", "an event must be a JSON object", value, advice) from None
     except msgspec.DecodeError as error:
-        hint = " (or a surrogate escape stands alone)" if _SURROGATE_ESCAPE.search(value) else ""
+        hint = " (or a lone surrogate escape)" if _SURROGATE_ESCAPE.search(value) else ""
         raise malformed("bad_json", f"{error}{hint}", value, advice) from None
     except RecursionError:
-        raise malformed("bad_json", "JSON nests too deep", value, "flatten the event") from None
+        raise malformed("bad_json", f"JSON may nest at most {NESTING_MAX} levels", value, "flatten the event") from None

@@ -1,7 +1,7 @@
-"""The labels of lists, read once for each way in which they are written: many lists carry the same few.
+"""A cache of parsed label sets, keyed by their JSON: many lists have the same few.
 
-What is held only ever saves work. Labels are the same whether they were held or not, but equal ones that are held are one
-object: whoever compares or hashes them later is quick about it, and a million lists keep no more than the few.
+The cache saves work and memory and never changes a result. Equal cached label sets are one object, so comparing and hashing them is
+fast.
 """
 
 from __future__ import annotations
@@ -17,26 +17,25 @@ from streammetrics.events.model import EventLimits, Labels
 
 SETS_MAX: Final = 10_000
 BYTES_MAX: Final = 2_097_152
-"""How many label sets are held, and how many bytes of JSON they were written in, before all of them are let go of."""
+"""Most label sets, and most bytes of their JSON, before the cache is cleared."""
 
 LabelSet: TypeAlias = tuple[Labels, Labels]
-"""The experiments and the segments of one list."""
+"""Experiments and segments of one list."""
 
 ABSENT: Final = msgspec.Raw(b"null")
-"""What stands for labels that are not there."""
+"""The JSON of absent labels."""
 
 as_sent = b"".join
-"""The key of a label set: the JSON of its experiments, then of its segments, each of them one whole value.
+"""Return the cache key of a label set: the JSON of its experiments, then of its segments.
 
-Where the first value ends is told by the JSON itself: an object at its own closing brace, `null` at its last letter. So no
-two pairs of values that labels may be written in have one key.
+Two pairs never share a key, because JSON shows where the first value ends: at an object's closing brace, or at the end of `null`.
 """
 
 
 class LabelSets:
-    """The label sets of lists under some limits.
+    """Parses label sets under the given limits and caches them.
 
-    `held` has them by what `as_sent` makes of their JSON, for callers to whom `of` would cost too much.
+    `cached` maps `as_sent(experiments, segments)` to label sets, for callers that cannot afford a call of `of`.
 
     >>> sets = LabelSets(EventLimits())
     >>> sets.of(msgspec.Raw(b'{"ranker":"new"}'), ABSENT)
@@ -45,7 +44,7 @@ class LabelSets:
     True
     """
 
-    __slots__ = ("_bytes", "_experiments", "_segments", "_shared", "held")
+    __slots__ = ("_bytes", "_experiments", "_segments", "_shared", "cached")
 
     def __init__(self, limits: EventLimits) -> None:
         label: Any = Annotated[str, Meta(min_length=1, max_length=limits.label_chars_max)]
@@ -54,24 +53,24 @@ class LabelSets:
         segments: Any = Annotated[dict[label, value], Meta(max_length=limits.segments_max)] | None
         self._experiments = msgspec.json.Decoder(experiments).decode
         self._segments = msgspec.json.Decoder(segments).decode
-        self.held: dict[bytes, LabelSet] = {}
+        self.cached: dict[bytes, LabelSet] = {}
         self._shared: dict[LabelSet, LabelSet] = {}
         self._bytes = 0
 
     def of(self, experiments: msgspec.Raw, segments: msgspec.Raw) -> LabelSet:
-        """The labels of a list by the JSON of its experiments and segments; raises what `read` raises."""
-        return self.held.get(as_sent((experiments, segments))) or self.read(experiments, segments)
+        """Return the label set of the JSON of experiments and segments. Raises what `read` raises."""
+        return self.cached.get(as_sent((experiments, segments))) or self.read(experiments, segments)
 
     def read(self, experiments: msgspec.Raw, segments: msgspec.Raw) -> LabelSet:
-        """Read a label set and hold it. Raises ValueError or msgspec.ValidationError for what is not surely labels."""
+        """Parse and cache a label set. Raises ValueError or msgspec.ValidationError for JSON that is not clearly valid."""
         key = as_sent((experiments, segments))
         found = sorted_labels(self._experiments(experiments)), sorted_labels(self._segments(segments))
         if may_hold_control(key) and has_control("".join(text for labels in found for pair in labels for text in pair)):
             raise ValueError("a control character")
-        if len(self.held) >= SETS_MAX or self._bytes + len(key) > BYTES_MAX:
-            self.held.clear()
+        if len(self.cached) >= SETS_MAX or self._bytes + len(key) > BYTES_MAX:
+            self.cached.clear()
             self._shared.clear()
             self._bytes = 0
         self._bytes += len(key)
-        found = self.held[key] = self._shared.setdefault(found, found)
+        found = self.cached[key] = self._shared.setdefault(found, found)
         return found

@@ -1,4 +1,4 @@
-"""How a refusal is put into words: the rule broken, the value got, what to do. No rule lives here."""
+"""Builds MalformedEvent errors: the broken rule, the value received, what to do. The rules themselves are in `fields`."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import msgspec
 from streammetrics.errors import MalformedEvent
 
 SHOWN_CHARS_MAX = 80
-"""How much of a refused value a message shows; the whole of it is in the dead letter."""
+"""Most characters of a rejected value in a message. The dead letter has the whole value."""
 
 Got: TypeAlias = bytes | str | msgspec.Raw | None
 
 
 def malformed(reason: str, rule: str, got: Got, advice: str) -> MalformedEvent:
-    """The error for one broken rule. `got` is None where the value would say nothing (it is absent, or only too many).
+    """Return the error for a broken rule. `got` is None where the value would not help (absent, or too many).
 
     >>> malformed("bad_id", "user_id must be a string", b"7", "send ids as strings").detail
     'user_id must be a string; got 7; send ids as strings'
@@ -24,14 +24,14 @@ def malformed(reason: str, rule: str, got: Got, advice: str) -> MalformedEvent:
     return MalformedEvent(reason, f"{rule}{found}; {advice}")
 
 
-def kept(error: MalformedEvent) -> MalformedEvent:
-    """The error without the frames it came through: they would keep the whole record alive for as long as it is kept."""
+def without_traceback(error: MalformedEvent) -> MalformedEvent:
+    """Return the error without its traceback, which would keep the whole record in memory."""
     error.__context__ = error.__cause__ = None
     return error.with_traceback(None)
 
 
 def excerpt(got: bytes | str | msgspec.Raw) -> str:
-    """At most SHOWN_CHARS_MAX characters of a value, fit for one line of a log: what is not printable is replaced."""
+    """Return up to SHOWN_CHARS_MAX characters of a value for one log line. Unprintable characters are replaced."""
     start = got if isinstance(got, str) else bytes(memoryview(got)[: 4 * (SHOWN_CHARS_MAX + 1)])
     text = start if isinstance(start, str) else start.decode(errors="replace")
     printable = "".join(char if char.isprintable() else "\ufffd" for char in text[:SHOWN_CHARS_MAX])

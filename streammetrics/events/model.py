@@ -1,4 +1,4 @@
-"""The two events and what may be wrong with one. Values only: how bytes become events lives in the sibling modules."""
+"""The two kinds of events, impressions and feedback, and the limits of one event. Values only."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 TS_MAX = 253_402_300_799_999
-"""The last millisecond of the year 9999 (UTC), in epoch milliseconds; the first is 0."""
+"""Last millisecond of the year 9999 (UTC). The first valid time is 0."""
 
 Labels: TypeAlias = tuple[tuple[str, str], ...]
 """(name, value) pairs sorted by name."""
@@ -16,16 +16,15 @@ Labels: TypeAlias = tuple[tuple[str, str], ...]
 
 Text: TypeAlias = Annotated[str, Meta(min_length=1)]
 Time: TypeAlias = Annotated[int, Meta(ge=0, le=TS_MAX)]
-"""A text that is not empty, and an event's time. Only a parser holds values against these types."""
+"""Types of a non-empty text and of an event time. Only the parser enforces them."""
 
 
 @final
 class Impression(msgspec.Struct, frozen=True, gc=False):
     """One ranked list, or a fragment of one, shown to one user at one time.
 
-    `items` are in rank order (best first). `positions` is None for a whole list; for a fragment it gives each item's
-    position, ascending. `teams` has the team that drafted each item, empty for an item of no team; it is empty itself for
-    a list without teams.
+    `items` are in rank order (best first). `positions` is None for a whole list. For a fragment it has each item's position, ascending.
+    `teams` has the team that drafted each item, or the empty string. It is empty for a list without teams.
     """
 
     impression_id: str
@@ -40,10 +39,9 @@ class Impression(msgspec.Struct, frozen=True, gc=False):
 
 @final
 class Feedback(msgspec.Struct, tag="feedback", tag_field="type", frozen=True, gc=False):
-    """One reaction of a user to one item. `impression_id` is None when the sender does not know the list.
+    """One reaction of a user to one item. `impression_id` is None if the sender does not know the list.
 
-    Its fields are those of the native schema, and their types what that asks of them whatever the limits are, so that the
-    parser makes most feedback itself, and nothing is copied.
+    Fields and types match the native schema, so the parser builds most feedback directly, without a copy.
     """
 
     user_id: Text
@@ -58,7 +56,7 @@ Event: TypeAlias = Impression | Feedback
 
 
 class EventLimits(msgspec.Struct, frozen=True):
-    """What one event may hold; anything beyond is refused whole and counted, never cut."""
+    """Limits of one event. An event beyond a limit is rejected as a whole and counted, never cut."""
 
     event_bytes_max: int = 262_144
     items_max: int = 1_000

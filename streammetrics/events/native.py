@@ -1,8 +1,7 @@
-"""The native schema: one JSON object in UTF-8 is one impression or one feedback. Bytes in, values out; nothing else.
+"""The native schema: one JSON object in UTF-8 is one impression or one feedback.
 
-Two ways lead to the same event. The quick way (`native_quick`) decodes at the parser's speed and takes whole what it
-understands. What it does not take goes the careful way, which reads field by field and names the rule broken. So the
-careful way is the law, and the quick way may only ever take less.
+This module has the reference decoder. It reads field by field and names the broken rule. `native_fast` decodes most events
+faster; it returns the same events and leaves everything else to the reference decoder.
 
 The schema
 ----------
@@ -13,30 +12,30 @@ Both kinds have `type` (`"impression"` or `"feedback"`), `user_id` (an id) and `
 | `impression_id` | required | id of the list; scoped to the user's session |
 | `items` | required | the list, best first: ids, or objects `{"id": …, "position": …, "team": …}`; may be empty |
 | `experiments` | optional | object: experiment -> variant, both labels |
-| `segments` | optional | object: segment (a label) -> value (a label, or empty, which means the same as absent) |
-| `fragment` | optional | `true`: only a part of the list; then every item needs a position |
+| `segments` | optional | object: segment (a label) -> value (a label; an empty value equals an absent one) |
+| `fragment` | optional | `true`: the event has only a part of the list; then every item needs a position |
 
 | field of a feedback | | |
 |---|---|---|
-| `item_id` | required | id of the item reacted to |
-| `action` | required | a label; what it is worth is decided by the grade rules, not here |
+| `item_id` | required | id of the item |
+| `action` | required | a label; the grade rules decide its grade |
 | `value` | optional | a finite number, such as the seconds watched |
-| `impression_id` | optional | the list reacted to; without it, the user's latest list that shows the item |
+| `impression_id` | optional | id of the list; without it, the user's latest list that shows the item |
 
 Rules:
 
-* An **id** is a string of 1 to `id_chars_max` code points: any Unicode text, compared exactly, not normalised. Numbers
-  and control characters (C0, DEL, C1) are refused.
-* A **label** obeys the same rule with `label_chars_max`.
-* **ts** is an integer literal of epoch milliseconds in 0 … 253402300799999 (`1.0`, `1e3` and `true` are refused), or a
-  string with an ISO-8601 date and time and a zone; digits finer than a millisecond are cut off, never rounded.
-* **Positions sort, they do not place**: ranks are 1, 2, 3 … whatever the gaps. Either every item carries one, all of them
-  distinct integers >= 0, or none does. A string is short for an object without a position. An item may occur twice.
-* A **team** (a label) says which ranker of an interleaved list drafted the item; an item may have none.
-* An optional field may be null, which is the same as absent; a required one may not. Other fields are ignored.
-* Of a key given twice the last one counts. NaN, Infinity, invalid UTF-8, lone surrogate escapes, trailing text and more
-  than 256 levels of nesting are refused wherever they stand.
-* What exceeds a limit is refused whole, never cut.
+* An **id** is a string of 1 to `id_chars_max` code points. It may have any Unicode text. Ids are compared exactly and not
+  normalised. Numbers and control characters (C0, DEL, C1) are rejected.
+* A **label** follows the same rule with `label_chars_max`.
+* **ts** is an integer of epoch milliseconds in 0 … 253402300799999, or a string with an ISO-8601 date, time and zone. `1.0`,
+  `1e3` and `true` are rejected. Digits finer than a millisecond are cut off, not rounded.
+* **Positions give the order only**: ranks are 1, 2, 3 … whatever the gaps. Either all items have a position or none. Positions
+  are distinct integers >= 0. A string equals an object without a position. An item may occur twice.
+* A **team** (a label) is the ranker of an interleaved list that drafted the item. It is optional for each item.
+* A null optional field equals an absent one. A null required field is rejected. Unknown fields are ignored.
+* The last of duplicate keys wins. NaN, Infinity, invalid UTF-8, lone surrogate escapes, trailing text and more than 256 levels
+  of nesting are rejected anywhere.
+* An event that exceeds a limit is rejected as a whole, never cut.
 """
 
 from __future__ import annotations
@@ -47,16 +46,17 @@ import msgspec
 
 from streammetrics.errors import MalformedEvent
 from streammetrics.events import fields
+from streammetrics.events.fallback import with_fallback
 from streammetrics.events.fields import Fields
 from streammetrics.events.items import Item, ranked
 from streammetrics.events.json_text import read_document
-from streammetrics.events.malformed import kept
+from streammetrics.events.malformed import without_traceback
 from streammetrics.events.model import Event, EventLimits, Feedback, Impression
-from streammetrics.events.native_fast import quick_decoder
+from streammetrics.events.native_fast import fast_decoder
 
 
 def native_decoder(limits: EventLimits) -> Callable[[bytes | None], Sequence[Event | MalformedEvent]]:
-    """A decoder of the native schema: the one event that the bytes hold, or the one MalformedEvent that says why none.
+    """Return a decoder of the native schema. It returns one event, or one MalformedEvent with the reason.
 
     >>> decode = native_decoder(EventLimits())
     >>> decode(b'{"type":"feedback","user_id":"u7","ts":1732183231877,"item_id":"b","action":"click"}')
@@ -68,17 +68,17 @@ def native_decoder(limits: EventLimits) -> Callable[[bytes | None], Sequence[Eve
     'bad_id'
     """
 
-    def careful(value: bytes | None) -> Event | MalformedEvent:
+    def reference(value: bytes | None) -> Sequence[Event | MalformedEvent]:
         try:
-            return read_event(fields.check_value(value, limits), limits)
+            return (read_event(fields.check_value(value, limits), limits),)
         except MalformedEvent as error:
-            return kept(error)
+            return (without_traceback(error),)
 
-    return quick_decoder(limits, careful)
+    return with_fallback(fast_decoder(limits), reference)
 
 
 def read_event(value: bytes, limits: EventLimits) -> Event:
-    """The careful way: the event, or MalformedEvent with the first rule broken, in the order of the schema."""
+    """The reference decoder: return the event, or raise MalformedEvent for the first broken rule, in the order of the schema."""
     event = Fields(read_document(value), limits)
     return _read_impression(event) if event.kind("type", ("impression", "feedback")) == "impression" else _read_feedback(event)
 

@@ -1,7 +1,7 @@
-"""What may become of an event, in one table: every reason under which events are counted. Pure data.
+"""The table of event outcomes: every reason under which events are counted. Pure data.
 
-Whoever counts writes the name; whoever shows counters asks here what a name means. A reason that is not in the table is shown as
-one of refusal, so that nothing is lost. A new one needs a line here, and `tests/events/test_outcomes.py` holds that it has one.
+A reason that is not in the table is shown as a refusal, so that no count is lost. Add new reasons here; `tests/events/test_outcomes.py`
+checks that none is missing.
 """
 
 from __future__ import annotations
@@ -9,23 +9,23 @@ from __future__ import annotations
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 OutcomeKind: TypeAlias = Literal["read", "malformed", "refused", "feedback", "unmatched", "marked"]
-"""What a fate says of its event.
+"""What an outcome says about its event.
 
-    read        it came: every event has this one
-    malformed   its bytes hold no event: it is in no number
-    refused     it is a good event, and in no number all the same: its time is amiss, or a limit is reached
-    feedback    it is feedback, and what its list or the rules of grades made of it
-    unmatched   it is feedback that counts for no list
-    marked      it is used, or repeats one that is, and something about it is worth a count
+    read        it was read: every event has this outcome
+    malformed   its bytes hold no valid event; it counts in no metric
+    refused     it is valid, but its time or a limit excludes it; it counts in no metric
+    feedback    it is feedback: matched, repeated, or with an unknown action
+    unmatched   it is feedback that belongs to no list
+    marked      it is used, or repeats a used event, and is counted for another reason
 """
 
 
 class Outcome(NamedTuple):
-    """One reason. It becomes a label value and a key of reports, and is stored with the state: it is never renamed.
+    """One outcome. Its name is a label value, a key of reports, and stored: it is never renamed.
 
-    `series`: the counter of its own, without `streammetrics_` and `_total`; empty for none. Besides it, what is malformed or refused is
-    in `dropped` and what is unmatched in `feedback_unmatched`, under its name as the reason. `is_dead_lettered`: each such event is
-    kept to be read back.
+    `series` is its own counter, without `streammetrics_` and `_total`; empty for none. Malformed and refused events are also in
+    `dropped`, unmatched ones in `feedback_unmatched`, with the name as the reason. `is_dead_lettered`: each such event is written to
+    the dead letters.
     """
 
     name: str
@@ -45,7 +45,7 @@ _MALFORMED = (
     "bad_value",
     "bad_position",
     "bad_label",
-    "too_many_items",  # of fragments that are only too many together, not all can be read back
+    "too_many_items",  # fragments that exceed the limit only together are not all dead-lettered
     "too_many_experiments",
     "too_many_segments",
 )
@@ -54,7 +54,7 @@ OUTCOMES: Final = (
     *(Outcome(name, "malformed", is_dead_lettered=True) for name in _MALFORMED),
     Outcome("future", "refused", is_dead_lettered=True),
     Outcome("late", "refused", "late", is_dead_lettered=True),
-    Outcome("session_full", "refused"),  # the events of a robot would fill the dead letters
+    Outcome("session_full", "refused"),  # a robot's events would fill the dead letters
     Outcome("too_many_groups", "refused", is_dead_lettered=True),
     Outcome("too_many_lists", "refused", is_dead_lettered=True),
     Outcome("too_many_variants", "refused", is_dead_lettered=True),
@@ -69,21 +69,21 @@ OUTCOMES: Final = (
     Outcome("experiment_lists_full", "marked", "experiment_lists_full"),
     Outcome("too_many_teams", "marked", "interleaving_too_many_teams"),
 )
-"""Every fate there is, in the order in which people are told of them."""
+"""All outcomes, in display order."""
 
 
 def names_of(*kinds: OutcomeKind) -> tuple[str, ...]:
-    """The fates of these kinds by name, in the order of the table.
+    """Return the names of the outcomes of these kinds, in the order of the table.
 
     >>> names_of("unmatched")
     ('orphan', 'out_of_list', 'too_old')
     """
-    return tuple(fate.name for fate in OUTCOMES if fate.kind in kinds)
+    return tuple(outcome.name for outcome in OUTCOMES if outcome.kind in kinds)
 
 
 MALFORMED: Final = names_of("malformed")
-"""Why bytes may hold no event."""
+"""Reasons for malformed events."""
 UNMATCHED: Final = names_of("unmatched")
-"""Why a feedback may count for no list."""
+"""Reasons for unmatched feedback."""
 NOT_REFUSED: Final = frozenset(names_of("read", "feedback", "unmatched", "marked"))
-"""The counters of what was used. Every other one, in the table or not, is a reason why events were refused."""
+"""Counters of used events. All other counters, in the table or not, are reasons for refusal."""

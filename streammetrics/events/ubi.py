@@ -1,13 +1,13 @@
 """OpenSearch User Behavior Insights 1.3: documents of `ubi_queries` and `ubi_events`, one by one or as `_bulk` text.
 
-A value is one JSON document, or lines of them (`_bulk` text: action lines hold no event). It is taken line by line where a
-line is a document by itself, else as one document that may be written over several lines. Each document is judged on its
-own: what one line breaks costs no other line its event. A document says by its fields what it is:
+A value is one JSON document, or lines of documents (`_bulk` text; its action lines hold no event). If a line is a document by
+itself, the value is read line by line. Otherwise it is one document, perhaps written over several lines. Each document is
+checked separately, so a malformed line does not affect other lines. The fields of a document decide what it is:
 
-* with an `action_name` (or `event_attributes`): an event of `ubi_events`;
-* else with any of `user_query`, `query_attributes`, `query_response_id`, `query_response_hit_ids`: a query of `ubi_queries`.
+* with `action_name` or `event_attributes`: an event of `ubi_events`;
+* otherwise, with any of `user_query`, `query_attributes`, `query_response_id`, `query_response_hit_ids`: a query of `ubi_queries`.
 
-What becomes of it:
+The result:
 
 | document | `lists_from = "impressions"` | `lists_from = "hit_ids"` |
 |---|---|---|
@@ -16,16 +16,16 @@ What becomes of it:
 | query with none, or an empty array | no event | no event |
 | any other event | feedback | feedback |
 
-(A search back end may write several documents for what a user sees as one query, and only one of them with hits: the others ask for
-facets or suggestions. As a list without items the first of them would be the list of that `query_id`. Real traffic does so.)
+A query without hits is no event because search back ends may write several documents for one query, and only one of them has
+the hits. The others ask for facets or suggestions. The first of them would otherwise become the (empty) list of that `query_id`.
 
-A feedback takes `action_name` as its action, `query_id` as its list (null or empty: none given) and
-`event_attributes.object.object_id` as its item. Without an object (a search, a page view) the item is NO_ITEM, which no
-list shows: such an event moves time on, and is matched by nothing. Ordinals sort and do not place, so that 0-based and
-1-based trackers may be mixed. An `object_id` or hit id may be an integer, as the specification has it, and is then read as
-its decimal text. Times, ids, labels and limits obey the rules of the native schema; null and "" are absent.
+A feedback takes its action from `action_name`, its list from `query_id` (null or empty: none) and its item from
+`event_attributes.object.object_id`. Without an object (a search, a page view) the item is NO_ITEM, which no list shows. Such
+an event moves the watermark and matches nothing. Ordinals give the order only, so 0-based and 1-based trackers may be mixed.
+An `object_id` or hit id may be an integer, as the specification allows; it is read as its decimal text. Times, ids, labels
+and limits follow the rules of the native schema. Null and "" count as absent.
 
-Fields named by the settings are looked for in the document, then in its `event_attributes` or `query_attributes`.
+A field named in the settings is looked up in the document, then in its `event_attributes` or `query_attributes`.
 """
 
 from __future__ import annotations
@@ -36,11 +36,12 @@ import msgspec
 
 from streammetrics.errors import MalformedEvent
 from streammetrics.events import fields
+from streammetrics.events.fallback import with_fallback
 from streammetrics.events.fields import Fields
 from streammetrics.events.json_text import read_document
-from streammetrics.events.malformed import kept, malformed
+from streammetrics.events.malformed import malformed, without_traceback
 from streammetrics.events.model import Event, EventLimits, Feedback, Impression, Labels
-from streammetrics.events.ubi_fast import DOUBTS, quick_decoder
+from streammetrics.events.ubi_fast import fast_decoder
 from streammetrics.events.ubi_options import NO_ITEM, UbiSettings
 
 _whole = msgspec.json.Decoder(int).decode
@@ -49,7 +50,7 @@ _QUERY_FIELDS = frozenset({"user_query", "query_attributes", "query_response_id"
 
 
 def ubi_decoder(limits: EventLimits, settings: UbiSettings | None = None) -> Callable[[bytes | None], Sequence[Event | MalformedEvent]]:
-    """A decoder of UBI documents: the events that the bytes hold, and a MalformedEvent for each document that breaks a rule.
+    """Return a decoder of UBI documents. It returns the events, and one MalformedEvent for each malformed document.
 
     >>> decode = ubi_decoder(EventLimits())
     >>> decode(b'{"action_name":"click","client_id":"c","query_id":"q","timestamp":"2024-12-10T00:01:29Z",'
@@ -59,29 +60,26 @@ def ubi_decoder(limits: EventLimits, settings: UbiSettings | None = None) -> Cal
     ()
     """
     chosen = UbiSettings() if settings is None else settings
-    take = quick_decoder(limits, chosen)
+    fast = fast_decoder(limits, chosen)
 
-    def judged(document: bytes | None) -> Event | MalformedEvent | None:
-        if document is not None and take is not None:
-            try:
-                return take(document)
-            except DOUBTS:
-                pass
+    def reference(document: bytes | None) -> Event | MalformedEvent | None:
         try:
             return read_event(fields.check_value(document, limits), limits, chosen)
         except MalformedEvent as error:
-            return kept(error)
+            return without_traceback(error)
+
+    read = reference if fast is None else with_fallback(fast, reference)
 
     def decode(value: bytes | None) -> Sequence[Event | MalformedEvent]:
-        return tuple(found for document in _documents(value) if (found := judged(document)) is not None)
+        return tuple(found for document in _documents(value) if (found := read(document)) is not None)
 
     return decode
 
 
 def _documents(value: bytes | None) -> Sequence[bytes | None]:
-    """The documents of a value: its lines that are not blank if one of them is a document, unless they make one together.
+    """Split a value into documents: its non-blank lines if one of them is a document, unless all lines form one document.
 
-    How long a document may be is asked when it is judged: a long one is refused once, however it is written.
+    Sizes are checked later, per document. So an oversized document is rejected once, however it is written.
     """
     if value is None or b"\n" not in value:
         return (value,)
@@ -100,7 +98,9 @@ def _is_document(value: bytes) -> bool:
 
 
 def read_event(document: bytes, limits: EventLimits, settings: UbiSettings) -> Event | None:
-    """The event of one document, None where it holds none, or MalformedEvent with the first rule broken."""
+    """The reference decoder: return the event of one document, or None if it holds no event. Raises MalformedEvent for the first broken
+    rule.
+    """
     raws = read_document(document)
     top = Fields(raws, limits)
     if len(raws) == 1 and not _ACTION_LINES.isdisjoint(raws):
@@ -109,11 +109,11 @@ def read_event(document: bytes, limits: EventLimits, settings: UbiSettings) -> E
         return _Reader(top, top.object("event_attributes"), settings).event()
     if not _QUERY_FIELDS.isdisjoint(raws):
         return _Reader(top, top.object("query_attributes"), settings).query()
-    raise malformed("bad_type", "a document must be a UBI query or a UBI event", document, "send documents of ubi_queries and ubi_events")
+    raise malformed("bad_type", "a document must be a UBI query or a UBI event", document, "send documents of ubi_queries or ubi_events")
 
 
 class _Reader:
-    """One document, read under the settings."""
+    """Reads one document according to the settings."""
 
     def __init__(self, top: Fields, attributes: Fields, settings: UbiSettings) -> None:
         self.top, self.attributes, self.settings, self.limits = top, attributes, settings, top.limits
@@ -138,7 +138,7 @@ class _Reader:
             return None
         position = self.attributes.object("position").position("ordinal")
         if position is None:
-            raise malformed("bad_position", "an impression must have a position.ordinal", None, "send the item's place in the list")
+            raise malformed("bad_position", "an impression must have a position.ordinal", None, "send the item's position in the list")
         return self._impression((self._shown(*item),), (position,))
 
     def _impression(self, items: tuple[str, ...], positions: tuple[int, ...] | None) -> Impression:
@@ -189,16 +189,16 @@ class _Reader:
     def _shown(self, name: str, raw: msgspec.Raw) -> str:
         item = read_item(name, raw, self.limits)
         if item == NO_ITEM:
-            raise malformed("bad_id", f"no list may show an item {NO_ITEM}, which stands for no item", raw, "send the item's id")
+            raise malformed("bad_id", f"item id {NO_ITEM} is reserved for feedback without an item", raw, "send the item's id")
         return item
 
     def _found(self, name: str) -> tuple[str, msgspec.Raw] | None:
-        """A field of the document, or else of its attributes, with its full name."""
+        """Return a field of the document or of its attributes, with its full name."""
         return _given(self.top, name) or _given(self.attributes, name)
 
 
 def read_item(name: str, raw: msgspec.Raw, limits: EventLimits) -> str:
-    """The id of an item: a string, or an integer, which stands for its decimal text."""
+    """Return the id of an item: a string, or the decimal text of an integer."""
     try:
         return fields.read_id(name, msgspec.Raw(msgspec.json.encode(str(_whole(raw)))), limits)
     except msgspec.ValidationError:
@@ -206,6 +206,6 @@ def read_item(name: str, raw: msgspec.Raw, limits: EventLimits) -> str:
 
 
 def _given(document: Fields, name: str) -> tuple[str, msgspec.Raw] | None:
-    """A field that is there and neither null nor the empty string, with its full name."""
+    """Return a field with its full name, or None if it is absent, null or empty."""
     raw = document.get(name)
     return None if raw is None or fields.is_text(raw, b'""') else (document.within + name, raw)

@@ -1,6 +1,6 @@
-"""UBI documents decoded into typed structs at the parser's speed. Only ever takes less than the law, which is in `ubi`.
+"""The fast decoder of UBI documents: the parser decodes whole documents into typed structs.
 
-Whatever is not understood whole raises, and goes the careful way. What is taken equals what the careful way finds.
+It returns the same events as the reference decoder in `ubi` and raises for every input that it does not accept.
 """
 
 from __future__ import annotations
@@ -17,22 +17,19 @@ from streammetrics.events.json_text import has_control, may_hold_control, too_de
 from streammetrics.events.model import TS_MAX, Event, EventLimits, Feedback, Impression, Labels
 from streammetrics.events.ubi_options import NO_ITEM, UbiSettings
 
-DOUBTS = (msgspec.MsgspecError, ValueError, RecursionError)
-"""What the quick way raises where the careful way must tell."""
-
 _FIXED = ("action_name", "query_id", "timestamp", "event_attributes", "object", "position")
 
-_DOUBT = "not to be taken whole"
+_UNCLEAR = "left to the reference decoder"
 
 
 class _Position(Struct, gc=False):
     ordinal: Annotated[int, Meta(ge=0, le=POSITION_MAX)] | None = None
 
 
-def quick_decoder(limits: EventLimits, settings: UbiSettings) -> Callable[[bytes], Event | None] | None:
-    """The quick way to the event of a `ubi_events` document (None: it holds none); it raises DOUBTS for any other text.
+def fast_decoder(limits: EventLimits, settings: UbiSettings) -> Callable[[bytes], Event | None] | None:
+    """Return the fast decoder of one document (its result None: no event). It raises NOT_ACCEPTED (see `fallback`) otherwise.
 
-    None under settings by which one field serves twice: those only the careful way can read.
+    Return None if the settings use one field twice; only the reference decoder supports that.
     """
     named = [settings.user_field, *settings.segments, *filter(None, (settings.experiment_from, settings.value_from))]
     if len({*named, *_FIXED}) < len(named) + len(_FIXED) or not all(0 < len(name) <= limits.label_chars_max for name in named):
@@ -41,33 +38,33 @@ def quick_decoder(limits: EventLimits, settings: UbiSettings) -> Callable[[bytes
     from_impressions = settings.lists_from == "impressions"
     labels_of, value_of = _labels_reader(settings), _value_reader(settings)
 
-    def take(document: bytes) -> Event | None:
+    def decode(document: bytes) -> Event | None:
         sent = parse(document)
         inner = sent.event_attributes or nothing
         action, query, user, item = sent.action_name, sent.query_id or None, sent.user or inner.user, _item(inner)
         ts = None if sent.timestamp is None else fields.ts_of(sent.timestamp)
         if ts is None or not action or not user or len(document) > limits.event_bytes_max or too_deep(document):
-            raise ValueError(_DOUBT)
+            raise ValueError(_UNCLEAR)
         if item is not None and len(item) > limits.id_chars_max:
-            raise ValueError(_DOUBT)
+            raise ValueError(_UNCLEAR)
         is_list = action == "impression" and item is not None
         experiments, segments = labels_of(sent, inner) if is_list else ((), ())
         if may_hold_control(document) and has_control("".join(_strings((action, query, user, item), experiments, segments))):
-            raise ValueError(_DOUBT)
+            raise ValueError(_UNCLEAR)
         if item is None or not is_list:
             return Feedback(user, ts, item or NO_ITEM, action, value_of(sent, inner), query)
         if not from_impressions:
             return None
         ordinal = None if inner.position is None else inner.position.ordinal
         if query is None or ordinal is None or item == NO_ITEM:
-            raise ValueError(_DOUBT)
+            raise ValueError(_UNCLEAR)
         return Impression(query, user, ts, (item,), experiments, segments, (ordinal,))
 
-    return take
+    return decode
 
 
 def _parser(limits: EventLimits, settings: UbiSettings) -> tuple[Callable[[bytes], Any], Any]:
-    """The parser of a document into a struct, and the struct that stands for attributes that are absent."""
+    """Return the parser of a document into a struct, and the struct of absent attributes."""
     identity: Any = Annotated[str, Meta(max_length=limits.id_chars_max)] | None
     label: Any = Annotated[str, Meta(max_length=limits.label_chars_max)] | None
     full: Any = Annotated[str, Meta(min_length=1, max_length=limits.label_chars_max)]
@@ -87,7 +84,7 @@ def _parser(limits: EventLimits, settings: UbiSettings) -> tuple[Callable[[bytes
 
 
 def _labels_reader(settings: UbiSettings) -> Callable[[Any, Any], tuple[Labels, Labels]]:
-    """A reader of the experiments and segments of a document and its attributes."""
+    """Return a reader of the experiments and segments of a document."""
     named = tuple((name, f"segment_{index}") for index, name in enumerate(settings.segments))
     experiment = settings.experiment_from
 
@@ -108,7 +105,7 @@ def _value_reader(settings: UbiSettings) -> Callable[[Any, Any], float | None]:
 
 
 def _item(inner: Any) -> str | None:
-    """The item's id, None where it is absent or empty; an integer stands for its decimal text."""
+    """Return the item's id, or None if it is absent or empty. An integer becomes its decimal text."""
     found = None if inner.object is None else inner.object.object_id
     return str(found) if type(found) is int else found or None
 

@@ -1,4 +1,4 @@
-"""How a UBI stream is read: what the operator chooses, and the one name that is reserved. Values only."""
+"""Options of the UBI decoder, and the reserved item id. Values only."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Final, Literal
 import msgspec
 
 NO_ITEM: Final = "-"
-"""The item of a feedback that names none. No list from this decoder may show an item of that name, so it is never matched."""
+"""The item of a feedback without one. The decoder rejects lists that show this item, so it never matches."""
 
 
 class UbiSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How a UBI stream is read.
+    """Options of the UBI decoder.
 
-    `lists_from`: lists are the item-level impression events, or the hit ids of the query documents. `user_field`: the
-    field whose value is the user. `segments`: fields whose text becomes a segment of the same name. `experiment_from`: a
-    field with an object experiment -> variant, or with the text of a variant of the experiment named like the field.
-    `value_from`: a field with the number that becomes a feedback's value (such as `dwell_time`).
+    `lists_from`: lists come from item-level impression events, or from the hit ids of query documents. `user_field`: the field with the
+    user. `segments`: fields that become segments of the same name. `experiment_from`: a field with an object experiment -> variant, or
+    with a variant of the experiment named like the field. `value_from`: a field with the number that becomes a feedback's value (such
+    as `dwell_time`).
     """
 
     lists_from: Literal["impressions", "hit_ids"] = "impressions"

@@ -1,4 +1,4 @@
-"""Events written by hand, and strategies of valid ones, that several tests share."""
+"""Shared sample events, and Hypothesis strategies of valid events."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ FEEDBACK: dict[str, Any] = {
 
 
 def sent(event: dict[str, Any], **changes: Any) -> bytes:
-    """An event as JSON text, with some fields changed; a change to ... takes the field out."""
+    """Return an event as JSON with some fields changed. The value ... removes a field."""
     changed = {name: value for name, value in (event | changes).items() if value is not ...}
     return json.dumps(changed, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def spliced(event: dict[str, Any], field: str, text: str) -> bytes:
-    """An event whose field is the given text, which JSON writers would not write."""
+    """Return an event whose field is the given raw JSON text."""
     return sent(event, **{field: ...})[:-1] + f',"{field}":{text}}}'.encode()
 
 
@@ -55,7 +55,7 @@ feedback_objects = st.fixed_dictionaries(
     optional={
         "value": st.none() | st.floats(allow_nan=False, allow_infinity=False),
         "impression_id": st.none() | ids,
-        "unheard_of": st.none() | ids,
+        "unknown_field": st.none() | ids,
     },
 )
 impression_objects = st.fixed_dictionaries(

@@ -1,4 +1,4 @@
-"""Grade rules against the plain sentence they stand for: the greatest grade among an action's rules that hold."""
+"""Grade rules: parsing, errors, and the greatest grade of an action's matching rules."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def spell(rule: tuple[str, tuple[str, float] | None, float]) -> str:
 
 
 def parsed(rules: list[tuple[str, tuple[str, float] | None, float]]) -> GradeRules:
-    """The rules, or on to another example where they quarrel."""
+    """Return the parsed rules, or skip examples with conflicting rules."""
     try:
         return parse_grades(", ".join(map(spell, rules)))
     except ConfigError:
@@ -43,7 +43,7 @@ def holds(condition: tuple[str, float] | None, value: float | None) -> bool:
 
 
 @given(written_rules, st.none() | numbers)
-def test_the_greatest_grade_among_the_rules_that_hold_counts(rules, value):
+def test_the_greatest_grade_of_the_matching_rules_counts(rules, value):
     known = parsed(rules)
     for action in {action for action, _, _ in rules}:
         expected = max([0, *(grade for its, condition, grade in rules if its == action and holds(condition, value))])
@@ -51,28 +51,28 @@ def test_the_greatest_grade_among_the_rules_that_hold_counts(rules, value):
 
 
 @given(written_rules)
-def test_the_canonical_text_says_the_same_rules(rules):
+def test_the_canonical_text_parses_to_equal_rules(rules):
     known = parsed(rules)
     again = parse_grades(known.text)
     assert (again, again.table, again.text) == (known, known.table, known.text)
 
 
 @given(written_rules, st.randoms())
-def test_the_order_in_which_rules_are_written_means_nothing(rules, random):
+def test_the_order_of_rules_does_not_matter(rules, random):
     shuffled = random.sample(rules, len(rules))
     assert parsed(rules) == parsed(shuffled)
     assert hash(parsed(rules)) == hash(parsed(shuffled))
 
 
 @given(written_rules, st.none() | numbers)
-def test_every_grade_that_a_feedback_gets_is_among_the_possible_grades(rules, value):
+def test_every_computed_grade_is_a_possible_grade(rules, value):
     known = parsed(rules)
     assert known.grades == tuple(sorted(set(known.grades)))
     assert {known.grade(action, value) for action, _, _ in rules} <= set(known.grades)
     assert set(known.grades) == {0} | {grade for _, _, grade in rules}
 
 
-def test_the_default_rules_are_those_of_the_handbook():
+def test_the_default_rules():
     rules = parse_grades(DEFAULT_GRADES)
     assert rules.text == DEFAULT_GRADES
     assert rules.grades == (0, 1, 2, 3)
@@ -89,12 +89,12 @@ def test_more_than_excludes_its_threshold(value, grade):
     assert parse_grades("watch>30=2").grade("watch", value) == grade
 
 
-def test_both_operators_may_share_a_threshold_where_more_gives_more():
+def test_both_operators_may_share_a_threshold():
     rules = parse_grades("watch>=30=1, watch>30=2")
     assert [rules.grade("watch", value) for value in (29, 30, 31)] == [0, 1, 2]
 
 
-def test_whole_grades_are_integers_however_they_are_written():
+def test_whole_grades_are_integers_in_any_spelling():
     rules = parse_grades("click=1.0, purchase=3, glance=0.5")
     assert [type(rules.grade(action, None)) for action in ("click", "purchase", "glance")] == [int, int, float]
     assert rules.text == "purchase=3, click=1, glance=0.5"
@@ -117,7 +117,7 @@ def test_rules_survive_pickling():
 
 
 @pytest.mark.parametrize("grade", ["0", "0.5", str(GRADE_MAX)])
-def test_grades_reach_from_zero_to_the_limit(grade):
+def test_grades_range_from_zero_to_the_limit(grade):
     assert parse_grades(f"click={grade}").grade("click", None) == float(grade)
 
 
@@ -151,7 +151,7 @@ def test_grades_reach_from_zero_to_the_limit(grade):
         "x" * 129 + "=1",
     ],
 )
-def test_a_rule_that_cannot_be_read_is_refused_with_the_rule_in_the_message(rule):
+def test_an_unreadable_rule_is_rejected_and_shown_in_the_message(rule):
     with pytest.raises(ConfigError) as caught:
         parse_grades(f"click=1, {rule}")
     (problem,) = caught.value.problems
@@ -160,19 +160,19 @@ def test_a_rule_that_cannot_be_read_is_refused_with_the_rule_in_the_message(rule
     assert problem.value.isprintable()
 
 
-def test_every_bad_rule_is_told_at_once():
+def test_all_bad_rules_are_reported_at_once():
     with pytest.raises(ConfigError) as caught:
         parse_grades("click=one, purchase=3, watch<3=1, skip=-1")
     assert [problem.value for problem in caught.value.problems] == ["click=one", "watch<3=1", "skip=-1"]
 
 
 @pytest.mark.parametrize("second", ["click=1", "click=2"])
-def test_the_same_condition_twice_is_refused_whether_or_not_the_grades_agree(second):
+def test_a_repeated_condition_is_rejected(second):
     with pytest.raises(ConfigError, match="same condition as click=1"):
         parse_grades(f"click=1, {second}")
 
 
-def test_a_rule_behind_a_wider_one_that_gives_as_much_is_refused_in_any_order():
+def test_a_rule_hidden_by_a_wider_rule_is_rejected_in_any_order():
     for order in permutations(["watch>=30=2", "watch>=60=2", "click=1"]):
         with pytest.raises(ConfigError) as caught:
             parse_grades(",".join(order))
@@ -189,15 +189,15 @@ def test_a_rule_behind_a_wider_one_that_gives_as_much_is_refused_in_any_order():
         ("watch>30=2", "watch>31=2"),
     ],
 )
-def test_a_narrower_rule_must_give_more(wide, narrow):
+def test_a_narrower_rule_must_have_a_higher_grade(wide, narrow):
     for order in permutations([wide, narrow]):
         with pytest.raises(ConfigError) as caught:
             parse_grades(", ".join(order))
         (problem,) = caught.value.problems
-        assert (problem.value, problem.allowed) == (narrow, f"can never decide, because {wide} is wider and gives at least as much")
+        assert (problem.value, problem.allowed) == (narrow, f"never applies, because {wide} is wider and has an equal or higher grade")
 
 
-def test_a_rule_without_a_condition_is_what_an_action_is_worth_at_least():
+def test_a_rule_without_a_condition_is_the_least_grade_of_its_action():
     rules = parse_grades("watch=1, watch>=30=2")
     assert [rules.grade("watch", value) for value in (None, 29, 30)] == [1, 1, 2]
 

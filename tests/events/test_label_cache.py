@@ -1,4 +1,4 @@
-"""Labels that are read once and held: the same whether they were held or not, one object where they are equal, and bounded."""
+"""The label cache: it changes no result, equal labels are one object, and its size is bounded."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def raws(experiments: str, segments: str) -> tuple[msgspec.Raw, msgspec.Raw]:
     return msgspec.Raw(experiments.encode()), msgspec.Raw(segments.encode())
 
 
-def careful(value: bytes) -> Event | str:
+def reference(value: bytes) -> Event | str:
     try:
         return read_event(value, LIMITS)
     except MalformedEvent as error:
@@ -44,7 +44,7 @@ def careful(value: bytes) -> Event | str:
         '{"a":"z","b":"y","a":"x"}',
     ],
 )
-def test_equal_labels_are_one_object_however_they_are_spelled(spelling: str):
+def test_equal_labels_are_one_object_in_any_spelling(spelling: str):
     decode = native_decoder(LIMITS)
     (first,), (other,) = decode(label_sets('{"a":"x","b":"y"}', '{"s":"t"}')), decode(label_sets(spelling, '{"s":"\\u0074"}'))
     assert isinstance(first, Impression)
@@ -55,7 +55,7 @@ def test_equal_labels_are_one_object_however_they_are_spelled(spelling: str):
     assert other.segments is first.segments
 
 
-def test_labels_of_lists_of_objects_are_the_same_objects_too():
+def test_lists_of_item_objects_share_the_same_labels():
     decode = native_decoder(LIMITS)
     (first,), (other,) = decode(sent(IMPRESSION)), decode(sent(IMPRESSION, items=[{"id": "a"}], ts="2024-11-21T10:00:00Z"))
     assert isinstance(first, Impression)
@@ -64,19 +64,19 @@ def test_labels_of_lists_of_objects_are_the_same_objects_too():
 
 
 @pytest.mark.parametrize("nothing", ["null", "{}", "{ }"])
-def test_no_labels_are_none_however_that_is_said(nothing: str):
+def test_absent_null_and_empty_labels_are_equal(nothing: str):
     decode = native_decoder(LIMITS)
-    assert decode(label_sets(nothing, nothing)) == decode(BARE) == (careful(BARE),)
+    assert decode(label_sets(nothing, nothing)) == decode(BARE) == (reference(BARE),)
 
 
-def test_where_the_experiments_end_and_the_segments_begin_is_never_mistaken():
+def test_experiments_and_segments_are_never_confused():
     decode = native_decoder(LIMITS)
     forms = [None, "null", "{}", '{"a":"x"}', '{"a":"x","b":"y"}', '{"b":"{}"}', '{"a":"}{"}', '{"a":"null"}']
     pairs = [(one, other) for one in forms for other in forms]
     for experiments, segments in [*pairs, *reversed(pairs)]:
         parts = {"experiments": experiments, "segments": segments}
         value = BARE[:-1] + "".join(f',"{name}":{text}' for name, text in parts.items() if text is not None).encode() + b"}"
-        assert decode(value) == (careful(value),)
+        assert decode(value) == (reference(value),)
 
 
 @pytest.mark.parametrize(
@@ -87,16 +87,16 @@ def test_where_the_experiments_end_and_the_segments_begin_is_never_mistaken():
         json.dumps({f"a{index}": "x" for index in range(17)}),
     ],
 )
-def test_labels_that_break_a_rule_are_refused_after_valid_ones_and_each_time(invalid: str):
+def test_invalid_labels_are_rejected_every_time(invalid: str):
     decode = native_decoder(LIMITS)
     for _ in range(2):
-        assert decode(label_sets('{"a":"x"}', "{}")) == (careful(label_sets('{"a":"x"}', "{}")),)
+        assert decode(label_sets('{"a":"x"}', "{}")) == (reference(label_sets('{"a":"x"}', "{}")),)
         (refused,) = decode(label_sets(invalid, "{}"))
         assert isinstance(refused, MalformedEvent)
-        assert refused.reason == careful(label_sets(invalid, "{}"))
+        assert refused.reason == reference(label_sets(invalid, "{}"))
 
 
-def test_labels_that_are_no_utf8_are_refused_though_they_are_not_read_at_once():
+def test_labels_with_invalid_utf8_are_rejected():
     decode = native_decoder(LIMITS)
     for value in (label_sets('{"a":"~"}', "{}"), label_sets("{}", '{"~":"x"}')):
         (refused,) = decode(value.replace(b"~", b"\xff"))
@@ -104,45 +104,45 @@ def test_labels_that_are_no_utf8_are_refused_though_they_are_not_read_at_once():
         assert refused.reason == "bad_json"
 
 
-def test_what_is_valid_as_segments_may_be_invalid_as_experiments():
+def test_valid_segments_may_be_invalid_experiments():
     decode = native_decoder(LIMITS)
     assert isinstance(decode(label_sets("{}", '{"a":""}'))[0], Impression)
     assert isinstance(decode(label_sets('{"a":""}', "{}"))[0], MalformedEvent)
 
 
-def test_labels_that_break_a_rule_are_not_held():
+def test_invalid_labels_are_not_cached():
     sets = LabelSets(LIMITS)
     for invalid in ('{"a":7}', '{"a":"\\u0000"}', "[]"):
         for pair in (raws(invalid, "{}"), raws("{}", invalid)):
             with pytest.raises((ValueError, msgspec.ValidationError)):
                 sets.of(*pair)
-    assert not sets.held
+    assert not sets.cached
 
 
-def test_no_more_label_sets_are_held_than_the_limit(monkeypatch: pytest.MonkeyPatch):
+def test_the_cache_has_at_most_sets_max_label_sets(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(label_cache, "SETS_MAX", 5)
     sets, most = LabelSets(LIMITS), 0
     for number in range(23):
         assert sets.of(*raws(f'{{"a":"{number}"}}', "{}")) == ((("a", str(number)),), ())
-        most = max(most, len(sets.held), len(sets._shared))
+        most = max(most, len(sets.cached), len(sets._shared))
     assert most == 5
 
 
-def test_label_sets_are_held_in_no_more_bytes_than_the_limit(monkeypatch: pytest.MonkeyPatch):
+def test_the_cache_has_at_most_bytes_max_bytes(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(label_cache, "BYTES_MAX", 1000)
     sets, most, spaces = LabelSets(LIMITS), 0, random.Random(1)
     for _ in range(200):
         sets.of(*raws('{"a":"x"}' + " " * spaces.randrange(300), "{}"))
-        most = max(most, sum(map(len, sets.held)))
+        most = max(most, sum(map(len, sets.cached)))
     assert 600 < most <= 1000
 
 
-def test_label_sets_are_the_same_while_room_is_made_for_them(monkeypatch: pytest.MonkeyPatch):
+def test_clearing_the_cache_changes_no_result(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(label_cache, "SETS_MAX", 3)
     decode, chance = native_decoder(LIMITS), random.Random(2)
     for _ in range(100):
         value = label_sets(f'{{"a":"{chance.randrange(5)}"}}', f'{{"b":"{chance.randrange(5)}"}}')
-        assert decode(value) == (careful(value),)
+        assert decode(value) == (reference(value),)
 
 
 label_objects = st.dictionaries(
@@ -151,9 +151,9 @@ label_objects = st.dictionaries(
 
 
 @given(st.lists(st.tuples(label_objects, label_objects, st.booleans()), max_size=12))
-def test_what_came_before_changes_no_labels(sequence: list[tuple[dict[str, object], dict[str, object], bool]]):
+def test_earlier_events_change_no_labels(sequence: list[tuple[dict[str, object], dict[str, object], bool]]):
     decode = native_decoder(LIMITS)
     for experiments, segments, ascii_only in sequence:
         value = json.dumps(IMPRESSION | {"experiments": experiments, "segments": segments}, ensure_ascii=ascii_only).encode()
-        (found,), expected = decode(value), careful(value)
+        (found,), expected = decode(value), reference(value)
         assert (found.reason if isinstance(found, MalformedEvent) else found) == expected

@@ -1,4 +1,4 @@
-"""The native schema: what is taken, what is refused and why, and that the quick way never differs from the careful one."""
+"""The native schema: accepted and rejected events, and the fast decoder agrees with the reference decoder."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def feedback(**changes: Any) -> Feedback:
     return found
 
 
-def test_an_impression_is_read_whole():
+def test_an_impression_with_all_fields():
     assert impression() == Impression(
         impression_id="r-81",
         user_id="u7",
@@ -53,7 +53,7 @@ def test_an_impression_is_read_whole():
     )
 
 
-def test_a_feedback_is_read_whole():
+def test_a_feedback_with_all_fields():
     assert feedback() == Feedback(user_id="u7", ts=1732183231877, item_id="b", action="watch", value=48.0, impression_id="r-81")
 
 
@@ -64,7 +64,7 @@ def test_optional_fields_may_be_null_or_absent():
     assert feedback(value=..., impression_id=...) == feedback(value=None, impression_id=None)
 
 
-def test_empty_and_one_item_lists_are_legal_and_an_item_may_come_again():
+def test_empty_lists_one_item_lists_and_repeated_items_are_valid():
     assert impression(items=[]).items == ()
     assert impression(items=["a"]).items == ("a",)
     assert impression(items=["a", "b", "a"]).items == ("a", "b", "a")
@@ -79,20 +79,20 @@ def test_an_integer_value_is_a_number():
     assert (value, type(value)) == (48.0, float)
 
 
-def test_other_fields_are_ignored_whatever_they_hold():
+def test_unknown_fields_are_ignored():
     assert only(spliced(FEEDBACK, "more", '{"ts":[1e999,{"user_id":7}]}')) == feedback()
 
 
-def test_of_a_key_given_twice_the_last_counts_even_if_the_first_is_wrong():
+def test_the_last_of_duplicate_keys_wins_even_if_the_first_is_invalid():
     assert only(b'{"type":"impression","ts":"never",' + sent(FEEDBACK)[1:]) == feedback()
     assert only(spliced(IMPRESSION, "experiments", '{"a":1,"a":"x"}')) == impression(experiments={"a": "x"})
 
 
-def test_the_white_space_around_an_event_does_not_matter():
+def test_white_space_around_an_event_is_ignored():
     assert only(b" \r\n" + sent(FEEDBACK) + b"\n") == feedback()
 
 
-def test_escapes_and_raw_text_mean_the_same():
+def test_escaped_and_raw_text_are_equal():
     name = "caf\u00e9 \u7a93 \U0001f600"
     assert only(json.dumps(FEEDBACK | {"item_id": name}).encode()) == feedback(item_id=name)
     assert only(spliced(FEEDBACK, "type", '"feed\\u0062ack"')) == feedback()
@@ -105,7 +105,7 @@ def test_ids_are_not_normalised():
 # Positions
 
 
-def test_positions_sort_and_do_not_place():
+def test_positions_only_give_the_order():
     items = [{"id": "c", "position": 70}, {"id": "a", "position": 0}, {"id": "b", "position": 7}]
     assert impression(items=items) == impression(items=["a", "b", "c"])
 
@@ -119,19 +119,19 @@ def test_a_fragment_keeps_its_positions_ascending():
     assert (part.items, part.positions) == (("a", "c"), (2, 9))
 
 
-def test_a_fragment_may_be_empty_and_is_a_fragment_still():
+def test_an_empty_fragment_is_a_fragment():
     assert impression(fragment=True, items=[]).positions == ()
     assert impression(fragment=False).positions is None
 
 
-def test_items_may_say_which_team_drafted_them():
+def test_items_may_have_teams():
     items = [{"id": "a", "team": "new"}, "b", {"id": "c", "team": "old"}, {"id": "d", "team": None}]
     assert impression(items=items).teams == ("new", "", "old", "")
     assert impression(items=["a", {"id": "b"}, {"id": "c", "team": None}]).teams == ()
     assert impression(items=[]).teams == ()
 
 
-def test_a_team_stays_with_its_item_when_positions_sort():
+def test_a_team_stays_with_its_item_when_items_are_sorted():
     items = [{"id": "a", "team": "new", "position": 7}, {"id": "b", "position": 1}, {"id": "c", "team": "old", "position": 3}]
     for fragment in (False, True):
         found = impression(items=items, fragment=fragment)
@@ -139,7 +139,7 @@ def test_a_team_stays_with_its_item_when_positions_sort():
 
 
 @given(st.data(), positions, st.booleans())
-def test_the_order_in_which_placed_items_are_sent_does_not_matter(data: st.DataObject, places: list[int], fragment: bool):
+def test_items_with_positions_may_be_sent_in_any_order(data: st.DataObject, places: list[int], fragment: bool):
     items = [{"id": data.draw(ids), "position": place} for place in places]
     shuffled = data.draw(st.permutations(items))
     found = impression(items=shuffled, fragment=fragment)
@@ -194,18 +194,18 @@ def test_any_other_time_is_malformed(text: str):
     assert reason(spliced(FEEDBACK, "ts", text)) == "bad_ts"
 
 
-@pytest.mark.parametrize(("text", "cure"), [("1.5", "send milliseconds"), ('"2024-11-21T10:00:00"', "2026-01-31T09:00:00Z")])
-def test_a_time_that_is_malformed_is_told_how_to_be_written(text: str, cure: str):
+@pytest.mark.parametrize(("text", "advice"), [("1.5", "send milliseconds"), ('"2024-11-21T10:00:00"', "2026-01-31T09:00:00Z")])
+def test_the_detail_of_a_malformed_time_shows_a_valid_form(text: str, advice: str):
     found = only(spliced(FEEDBACK, "ts", text))
     assert isinstance(found, MalformedEvent)
-    assert cure in found.detail.rpartition(";")[2]
+    assert advice in found.detail.rpartition(";")[2]
 
 
-# What is refused
+# Rejected events
 
 
 @pytest.mark.parametrize("value", [None, b"", b" ", b"\r\n\t"])
-def test_no_bytes_are_empty(value: bytes | None):
+def test_absent_and_blank_values_are_empty(value: bytes | None):
     assert reason(value) == "empty"
 
 
@@ -215,16 +215,16 @@ def test_no_bytes_are_empty(value: bytes | None):
         *(b"{", b"}", b"[]", b"7", b"null", b'"impression"', b"[" + sent(FEEDBACK) + b"]", sent(FEEDBACK)[:-1], sent(FEEDBACK) + b"x"),
         *(sent(FEEDBACK) * 2, b"\xef\xbb\xbf" + sent(FEEDBACK), sent(FEEDBACK).decode().encode("utf-16"), b"\x00" + sent(FEEDBACK)),
         *(spliced(FEEDBACK, "value", text) for text in ("NaN", "Infinity", "-Infinity", "01", "'1'", "1.")),
-        *(spliced(FEEDBACK, "unheard_of", text) for text in ("NaN", "Infinity", "-Infinity", "01", "'1'", "1.")),
-        *(spliced(FEEDBACK, field, '"\\ud83d"') for field in ("item_id", "unheard_of")),
-        *(spliced(FEEDBACK, field, '"\\udc00 \\ud83d"') for field in ("item_id", "unheard_of")),
-        *(spliced(FEEDBACK, field, '"\x01"') for field in ("item_id", "unheard_of")),
-        *(spliced(FEEDBACK, field, '"~"').replace(b"~", b"\xff") for field in ("item_id", "unheard_of")),
-        spliced(FEEDBACK, "unheard_of", '"~"').replace(b"~", b"\xed\xa0\x80"),
+        *(spliced(FEEDBACK, "unknown_field", text) for text in ("NaN", "Infinity", "-Infinity", "01", "'1'", "1.")),
+        *(spliced(FEEDBACK, field, '"\\ud83d"') for field in ("item_id", "unknown_field")),
+        *(spliced(FEEDBACK, field, '"\\udc00 \\ud83d"') for field in ("item_id", "unknown_field")),
+        *(spliced(FEEDBACK, field, '"\x01"') for field in ("item_id", "unknown_field")),
+        *(spliced(FEEDBACK, field, '"~"').replace(b"~", b"\xff") for field in ("item_id", "unknown_field")),
+        spliced(FEEDBACK, "unknown_field", '"~"').replace(b"~", b"\xed\xa0\x80"),
         sent(FEEDBACK)[:-1] + b',"\xff":1}',
     ],
 )
-def test_what_is_no_json_object_in_utf8_is_bad_json(value: bytes):
+def test_anything_but_a_json_object_in_utf8_is_bad_json(value: bytes):
     assert reason(value) == "bad_json"
 
 
@@ -266,12 +266,12 @@ def test_what_is_no_json_object_in_utf8_is_bad_json(value: bytes):
         ),
     ],
 )
-def test_a_broken_rule_has_its_reason(event: dict[str, Any], field: str, text: str, expected: str):
+def test_each_broken_rule_has_its_reason(event: dict[str, Any], field: str, text: str, expected: str):
     assert reason(spliced(event, field, text)) == expected
 
 
 @pytest.mark.parametrize(("event", "field"), [(event, field) for event in (IMPRESSION, FEEDBACK) for field in event])
-def test_a_required_field_must_be_there(event: dict[str, Any], field: str):
+def test_required_fields_must_be_present(event: dict[str, Any], field: str):
     found = only(sent(event, **{field: ...}))
     optional = ("experiments", "segments") if event is IMPRESSION else ("value", "impression_id")
     assert isinstance(found, MalformedEvent) != (field in optional)
@@ -282,7 +282,7 @@ def test_a_segment_may_be_empty():
     assert impression(segments={"surface": ""}).segments == (("surface", ""),)
 
 
-# Limits: at them, and one beyond
+# Limits
 
 
 @pytest.mark.parametrize(
@@ -296,7 +296,7 @@ def test_a_segment_may_be_empty():
         (FEEDBACK, {"action": "watch"}, {"action": "watchy"}, "bad_label"),
     ],
 )
-def test_what_is_at_a_limit_is_taken_and_what_is_beyond_is_refused(
+def test_events_at_a_limit_are_accepted_and_beyond_it_rejected(
     event: dict[str, Any], changes: dict[str, Any], beyond: dict[str, Any], expected: str
 ):
     narrow = native_decoder(EventLimits(items_max=3, experiments_max=2, segments_max=2, id_chars_max=5, label_chars_max=5))
@@ -307,7 +307,7 @@ def test_what_is_at_a_limit_is_taken_and_what_is_beyond_is_refused(
     assert refused.reason == expected
 
 
-def test_an_event_may_have_as_many_bytes_as_the_limit_and_not_one_more():
+def test_an_event_may_have_at_most_event_bytes_max_bytes():
     value = sent(FEEDBACK)
     narrow = native_decoder(EventLimits(event_bytes_max=len(value)))
     assert narrow(value) == (feedback(),)
@@ -316,23 +316,23 @@ def test_an_event_may_have_as_many_bytes_as_the_limit_and_not_one_more():
     assert refused.reason == "oversized"
 
 
-def test_what_is_too_long_is_told_by_its_length_unless_that_may_be_where_it_was_cut():
+def test_the_detail_of_an_oversized_event_has_its_size_unless_it_may_be_cut():
     narrow = native_decoder(EventLimits(event_bytes_max=100))
-    details = [kept.detail for length in (101, 102) for kept in narrow(b" " * (length - 1) + b"{")]
+    details = [found.detail for length in (101, 102) for found in narrow(b" " * (length - 1) + b"{")]
     assert [detail.partition(";")[0] for detail in details] == [
-        "an event has at most 100 bytes, this one has more",
-        "an event has at most 100 bytes, this one has 102",
+        "an event may have at most 100 bytes, but this one has more",
+        "an event may have at most 100 bytes, but this one has 102",
     ]
 
 
 @pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"a":', "}")])
-def test_nesting_is_taken_up_to_its_limit_wherever_it_stands(opening: str, closing: str):
+def test_nesting_is_accepted_up_to_its_limit_in_any_field(opening: str, closing: str):
     def nested(levels: int) -> str:
         return opening * levels + "1" + closing * levels
 
-    assert only(spliced(FEEDBACK, "unheard_of", nested(255))) == feedback()
+    assert only(spliced(FEEDBACK, "unknown_field", nested(255))) == feedback()
     for levels in (256, 900, 40_000):
-        assert reason(spliced(FEEDBACK, "unheard_of", nested(levels))) == "bad_json"
+        assert reason(spliced(FEEDBACK, "unknown_field", nested(levels))) == "bad_json"
     assert reason(opening.encode() * 40_000) == "bad_json"
 
 
@@ -354,7 +354,7 @@ def test_brackets_in_strings_are_not_deep():
     assert impression(items=['\\"[{' * 100]).items == ('\\"[{' * 100,)
 
 
-def test_the_detail_says_the_rule_the_value_shortened_and_what_to_do():
+def test_the_detail_has_the_rule_the_shortened_value_and_the_advice():
     found = only(sent(FEEDBACK, item_id="\u0007" + "x" * 5000))
     assert isinstance(found, MalformedEvent)
     assert "item_id" in found.detail
@@ -364,16 +364,16 @@ def test_the_detail_says_the_rule_the_value_shortened_and_what_to_do():
     assert found.detail.isprintable()
 
 
-def test_a_refusal_keeps_no_frames_alive():
+def test_a_malformed_event_keeps_no_stack_frames_alive():
     found = only(b"{")
     assert isinstance(found, MalformedEvent)
     assert (found.__traceback__, found.__context__, found.__cause__) == (None, None, None)
 
 
-# The form of the event before
+# Events of different forms in turn
 
 
-def test_a_form_is_read_alike_after_any_other():
+def test_events_of_different_forms_may_follow_each_other():
     forms = [
         sent(FEEDBACK),
         sent(FEEDBACK, ts="2024-11-21T10:00:00.123Z"),
@@ -395,7 +395,7 @@ def test_a_form_is_read_alike_after_any_other():
             assert isinstance(only(value), MalformedEvent)
 
 
-def test_a_feedback_is_nothing_but_a_feedback_in_any_form():
+def test_every_form_of_feedback_gives_a_plain_feedback():
     for ts in (1732183200123, "2024-11-21T10:00:00.123Z"):
         assert type(feedback(ts=ts)) is Feedback
 
@@ -404,7 +404,7 @@ def test_a_feedback_is_nothing_but_a_feedback_in_any_form():
 @pytest.mark.parametrize("labels_max", [3, 9, 30])
 @pytest.mark.parametrize("field", ["user_id", "item_id", "impression_id", "action"])
 @pytest.mark.parametrize("char", ["x", "\u00e9", "\U0001f600"])
-def test_a_string_of_a_feedback_is_held_against_its_own_limit_however_short_the_rest(ids_max: int, labels_max: int, field: str, char: str):
+def test_each_string_of_a_feedback_is_checked_against_its_own_limit(ids_max: int, labels_max: int, field: str, char: str):
     limits = EventLimits(id_chars_max=ids_max, label_chars_max=labels_max)
     narrow = native_decoder(limits)
     most = labels_max if field == "action" else ids_max
@@ -415,27 +415,27 @@ def test_a_string_of_a_feedback_is_held_against_its_own_limit_however_short_the_
         assert isinstance(narrow(beyond)[0], MalformedEvent)
 
 
-# Laws
+# Properties
 
 
 @given(st.binary() | st.none())
 @example(b"\xff" * 40)
-def test_no_bytes_make_a_decoder_raise(value: bytes | None):
+def test_no_input_makes_the_decoder_raise(value: bytes | None):
     found = only(value)
     assert not isinstance(found, MalformedEvent) or found.reason in MALFORMED
 
 
 @given(impression_objects | feedback_objects, st.data())
-def test_no_damage_to_an_event_makes_a_decoder_raise_or_its_two_ways_differ(event: dict[str, Any], data: st.DataObject):
+def test_both_decoders_agree_on_damaged_events(event: dict[str, Any], data: st.DataObject):
     value = bytearray(json.dumps(event, ensure_ascii=data.draw(st.booleans())).encode())
     for _ in range(data.draw(st.integers(0, 3))):
         place = data.draw(st.integers(0, len(value) - 1))
         damage = data.draw(st.sampled_from([b"", b'"', b"\\", b"\\u0000", b"[", b"}", b"\xc2\x85", b"9", b"null"]))
         value[place : place + data.draw(st.integers(0, 2))] = damage
-    assert_both_ways_agree(bytes(value))
+    assert_both_decoders_agree(bytes(value))
 
 
-junk = st.recursive(
+any_json = st.recursive(
     st.one_of(
         st.none(),
         st.booleans(),
@@ -448,27 +448,27 @@ junk = st.recursive(
 )
 
 
-@given(st.sampled_from([IMPRESSION, FEEDBACK]), st.data(), junk)
-def test_the_two_ways_agree_on_any_value_in_any_field(event: dict[str, Any], data: st.DataObject, value: object):
-    field = data.draw(st.sampled_from([*event, "fragment", "unheard_of"]))
-    assert_both_ways_agree(json.dumps(event | {field: value}).encode())
+@given(st.sampled_from([IMPRESSION, FEEDBACK]), st.data(), any_json)
+def test_both_decoders_agree_on_any_value_in_any_field(event: dict[str, Any], data: st.DataObject, value: object):
+    field = data.draw(st.sampled_from([*event, "fragment", "unknown_field"]))
+    assert_both_decoders_agree(json.dumps(event | {field: value}).encode())
 
 
-def assert_both_ways_agree(value: bytes) -> None:
+def assert_both_decoders_agree(value: bytes) -> None:
     found = only(value)
     try:
-        careful: Event | MalformedEvent = read_event(value, LIMITS)
+        reference: Event | MalformedEvent = read_event(value, LIMITS)
     except MalformedEvent as error:
-        careful = error
+        reference = error
     if isinstance(found, MalformedEvent):
-        assert isinstance(careful, MalformedEvent)
-        assert value.strip() == b"" or found.reason == careful.reason
+        assert isinstance(reference, MalformedEvent)
+        assert value.strip() == b"" or found.reason == reference.reason
     else:
-        assert found == careful
+        assert found == reference
 
 
 @given(impression_objects)
-def test_an_impression_comes_out_as_it_went_in(event: dict[str, Any]):
+def test_valid_impressions_are_decoded(event: dict[str, Any]):
     expected = Impression(
         impression_id=event["impression_id"],
         user_id=event["user_id"],
@@ -481,6 +481,6 @@ def test_an_impression_comes_out_as_it_went_in(event: dict[str, Any]):
 
 
 @given(feedback_objects)
-def test_a_feedback_comes_out_as_it_went_in(event: dict[str, Any]):
+def test_valid_feedback_is_decoded(event: dict[str, Any]):
     expected = Feedback(event["user_id"], event["ts"], event["item_id"], event["action"], event.get("value"), event.get("impression_id"))
     assert only(json.dumps(event).encode()) == only(json.dumps(event, ensure_ascii=False).encode()) == expected

@@ -1,4 +1,4 @@
-"""The table of fates has every reason under which anything is counted, and says of each what the rest of the product does with it."""
+"""The table of outcomes has every counted reason, and agrees with the code, the docs and the page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.reasons import FOLDER, counted_reasons, refused_reasons
 from tests.support.strategies import Case, cases
 
 ROOT = FOLDER.parent
-NAMES = {fate.name for fate in OUTCOMES}
+NAMES = {outcome.name for outcome in OUTCOMES}
 EXPERIMENTS = ExperimentRules(idle_ms=20, patience_ms=0)
 
 
@@ -24,48 +24,48 @@ def text(*path: str) -> str:
     return Path(ROOT, *path).read_text(encoding="utf-8")
 
 
-def test_the_table_has_the_reasons_that_the_source_counts_and_no_others() -> None:
+def test_the_table_has_exactly_the_reasons_that_the_source_counts() -> None:
     assert counted_reasons() == NAMES
 
 
-def test_no_reason_stands_in_the_table_twice() -> None:
+def test_no_reason_is_in_the_table_twice() -> None:
     assert len(NAMES) == len(OUTCOMES)
 
 
 @given(cases())
-def test_whatever_traffic_is_counted_under_is_in_the_table(case: Case) -> None:
+def test_all_counters_of_random_traffic_are_in_the_table(case: Case) -> None:
     machine = Machine(engine_of(case.settings, experiments=EXPERIMENTS, lists_open_max=3, groups_max=5), case.settings)
     machine.take(case.steps)
     machine.finish(flush=True)
     assert {reason for reason, _ in machine.state.counts} <= NAMES
 
 
-def test_the_oracle_judges_by_reasons_of_the_table() -> None:
+def test_the_oracle_uses_reasons_of_the_table() -> None:
     assert set(REASONS) <= NAMES
 
 
-def test_what_is_refused_one_by_one_can_be_read_back_and_nothing_else() -> None:
-    assert {fate.name for fate in OUTCOMES if fate.is_dead_lettered} == refused_reasons()
+def test_exactly_the_singly_refused_events_are_dead_lettered() -> None:
+    assert {outcome.name for outcome in OUTCOMES if outcome.is_dead_lettered} == refused_reasons()
     assert refused_reasons() <= NAMES - NOT_REFUSED
 
 
-def test_the_docs_name_the_one_refusal_that_cannot_be_read_back() -> None:
-    (kept_nowhere,) = (fate.name for fate in OUTCOMES if fate.name not in NOT_REFUSED and not fate.is_dead_lettered)
-    assert f"`join.session_events_max` (`{kept_nowhere}`)" in text("README.md")
-    told = " ".join(text("deploy", "runbooks", "StreammetricsEventsRefused.md").split())
-    assert f"All but `{kept_nowhere}` (and fragments of a list that has grown beyond `events.items_max`) can be read back" in told
+def test_the_docs_name_the_one_refusal_that_is_not_dead_lettered() -> None:
+    (not_kept,) = (outcome.name for outcome in OUTCOMES if outcome.name not in NOT_REFUSED and not outcome.is_dead_lettered)
+    assert f"`join.session_events_max` (`{not_kept}`)" in text("README.md")
+    runbook = " ".join(text("deploy", "runbooks", "StreammetricsEventsRefused.md").split())
+    assert f"All but `{not_kept}` (and fragments of a list that has grown beyond `events.items_max`) can be read back" in runbook
 
 
-def test_every_counter_of_its_own_is_one_of_the_series_by_topic() -> None:
-    assert {SERIES[f"streammetrics_{fate.series}_total"].labels for fate in OUTCOMES if fate.series} == {("topic",)}
+def test_each_outcome_counter_is_a_series_by_topic() -> None:
+    assert {SERIES[f"streammetrics_{outcome.series}_total"].labels for outcome in OUTCOMES if outcome.series} == {("topic",)}
 
 
-def test_the_help_of_the_series_names_every_reason_of_unmatched_feedback() -> None:
+def test_the_series_help_names_every_reason_of_unmatched_feedback() -> None:
     *others, last = UNMATCHED
     assert f"by reason: {', '.join(others)} or {last}." in SERIES["streammetrics_feedback_unmatched_total"].help
 
 
-def test_the_page_has_words_for_every_fate() -> None:
+def test_the_page_has_words_for_every_outcome() -> None:
     words = re.search(r"const REASONS = \{(.*?)\};", text("streammetrics", "exporters", "http", "static", "page_words.js"), re.DOTALL)
     feedback = re.search(r"const FEEDBACK = \[(.*?)\];", text("streammetrics", "exporters", "http", "static", "page_pipeline.js"))
     assert words is not None

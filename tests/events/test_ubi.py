@@ -1,4 +1,4 @@
-"""OpenSearch UBI 1.3: what becomes of a document under each setting, `_bulk` text, and that both ways of reading agree."""
+"""OpenSearch UBI 1.3: documents under each setting, `_bulk` text, and both decoders agree."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ CLICK = Feedback("c1", 1732183200123, "B07", "click", None, "q1")
 
 
 def of(value: bytes | None, settings: UbiSettings | None = None, limits: EventLimits = LIMITS) -> list[Event | str]:
-    """What a value holds, with each refusal as its reason."""
+    """Return the events of a value, and the reason of each malformed document."""
     return [found.reason if isinstance(found, MalformedEvent) else found for found in ubi_decoder(limits, settings)(value)]
 
 
@@ -67,7 +67,7 @@ def test_an_impression_of_an_object_is_a_fragment_of_one_item():
     assert only(sent(SHOWN)) == SEEN
 
 
-def test_ordinals_may_begin_at_zero():
+def test_ordinals_may_start_at_zero():
     shown = only(spliced(SHOWN, "event_attributes", '{"object":{"object_id":"B07"},"position":{"ordinal":0}}'))
     assert isinstance(shown, Impression)
     assert shown.positions == (0,)
@@ -87,14 +87,14 @@ def test_an_event_without_an_object_is_feedback_on_no_item(attributes: object, a
 
 
 @pytest.mark.parametrize("settings", [UbiSettings(), BY_HITS])
-def test_no_list_may_show_the_item_that_stands_for_none(settings: UbiSettings):
+def test_lists_may_not_show_the_reserved_item_id(settings: UbiSettings):
     attributes = {"object": {"object_id": NO_ITEM}, "position": {"ordinal": 1}}
     found = [*of(sent(SHOWN, event_attributes=attributes), settings), *of(sent(QUERY, query_response_hit_ids=["a", NO_ITEM]), settings)]
     assert found == ["bad_id"]
 
 
 @pytest.mark.parametrize("query_id", [..., None, ""])
-def test_feedback_may_come_without_a_query_and_an_impression_may_not(query_id: object):
+def test_only_feedback_may_lack_a_query_id(query_id: object):
     found = only(sent(CLICKED, query_id=query_id))
     assert isinstance(found, Feedback)
     assert found.impression_id is None
@@ -107,7 +107,7 @@ def test_times_are_iso_or_epoch_milliseconds():
     assert only(sent(CLICKED, timestamp="2024-11-21T10:00:00")) == "bad_ts"
 
 
-def test_an_item_may_be_an_integer_and_is_its_decimal_text():
+def test_an_integer_item_is_read_as_its_decimal_text():
     for text in ("0", "-0", "7", "123456789012345678901234567890"):
         found = only(spliced(CLICKED, "event_attributes", f'{{"object":{{"object_id":{text}}}}}'))
         assert isinstance(found, Feedback)
@@ -119,11 +119,11 @@ def test_an_item_may_be_an_integer_and_is_its_decimal_text():
 # Where lists come from
 
 
-def test_with_item_level_impressions_a_query_holds_no_event():
+def test_with_item_level_impressions_a_query_is_no_event():
     assert of(sent(QUERY)) == []
 
 
-def test_with_hit_ids_a_query_is_a_whole_list_and_an_impression_holds_no_event():
+def test_with_hit_ids_a_query_is_a_list_and_an_impression_is_no_event():
     assert only(sent(QUERY), BY_HITS) == Impression("q1", "c1", 1732183200123, ("B09", "B07"), segments=(("application", "shop"),))
     assert of(sent(SHOWN), BY_HITS) == []
     assert only(sent(CLICKED), BY_HITS) == CLICK
@@ -145,7 +145,7 @@ def test_the_user_is_the_chosen_field(field: Any, user: str):
 
 
 @pytest.mark.parametrize("attributes", [{}, {"object": {"object_id": "B07"}}])
-def test_a_user_may_stand_among_the_attributes_and_an_empty_one_is_none(attributes: dict[str, Any]):
+def test_the_user_may_be_an_attribute_and_an_empty_user_is_absent(attributes: dict[str, Any]):
     by_user = UbiSettings(user_field="user_id")
     assert only(sent(CLICKED, event_attributes=attributes), by_user) == "missing_field"
     found = only(sent(CLICKED, event_attributes=attributes | {"user_id": "u"}), by_user)
@@ -184,7 +184,7 @@ def test_a_value_comes_from_the_named_field():
     assert value(only(sent(CLICKED, dwell_time="long"), dwell)) == "bad_value"
 
 
-def test_one_field_may_serve_twice():
+def test_one_field_may_be_used_twice():
     found = only(sent(SHOWN), UbiSettings(segments=("client_id", "query_id")))
     assert isinstance(found, Impression)
     assert found.segments == (("client_id", "c1"), ("query_id", "q1"))
@@ -194,17 +194,17 @@ def test_one_field_may_serve_twice():
 
 
 @pytest.mark.parametrize("line", [ACTION_LINE, b'{"create":{}}', b'{"update":{"_id":"1"}}', b'{"delete":{"_id":"1"}}'])
-def test_an_action_line_holds_no_event(line: bytes):
+def test_an_action_line_is_no_event(line: bytes):
     assert of(line) == of(line + b"\n") == []
 
 
-def test_bulk_text_holds_the_events_of_its_lines_in_order():
+def test_bulk_text_has_the_events_of_its_lines_in_order():
     text = b"\n".join([ACTION_LINE, sent(SHOWN), b"", ACTION_LINE, sent(QUERY), b"  ", ACTION_LINE + b"\r", sent(CLICKED) + b"\r", b""])
     assert of(text) == [SEEN, CLICK]
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
-def test_a_malformed_line_costs_no_other_line_its_event(place: int):
+def test_a_malformed_line_does_not_affect_other_lines(place: int):
     lines = [sent(SHOWN), sent(CLICKED)]
     lines.insert(place, sent(CLICKED)[:-1])
     expected: list[Event | str] = [SEEN, CLICK]
@@ -212,7 +212,7 @@ def test_a_malformed_line_costs_no_other_line_its_event(place: int):
     assert of(b"\n".join(lines)) == expected
 
 
-def test_one_document_may_be_written_over_several_lines():
+def test_one_document_may_have_several_lines():
     assert only(b"\n" + json.dumps(CLICKED, indent=2).encode() + b"\n") == CLICK
 
 
@@ -220,38 +220,38 @@ def pretty(document: dict[str, Any]) -> bytes:
     return json.dumps(document, indent=2).encode()
 
 
-def test_a_document_over_several_lines_may_have_lines_that_are_documents():
+def test_a_document_of_several_lines_may_contain_a_line_that_is_a_document():
     value = pretty(CLICKED | {"message": [{}]})
     assert b"\n    {}\n" in value
     assert only(value) == CLICK
 
 
-def test_a_document_over_several_lines_is_refused_once_for_its_size():
+def test_an_oversized_document_of_several_lines_is_rejected_once():
     long = CLICKED | {"message": ["x" * 10] * 300 + [{}]}
     limits = EventLimits(event_bytes_max=2_000)
     assert of(sent(long), limits=limits) == of(pretty(long), limits=limits) == ["oversized"]
 
 
-def test_a_document_over_several_lines_that_is_broken_is_refused_once():
+def test_a_broken_document_of_several_lines_is_rejected_once():
     assert of(pretty(CLICKED)[:-1]) == of(pretty(CLICKED)[1:]) == ["bad_json"]
     assert of(pretty(CLICKED)[:-1], limits=EventLimits(event_bytes_max=100)) == ["oversized"]
 
 
-def test_lines_that_are_all_too_long_are_refused_one_by_one():
+def test_oversized_lines_are_rejected_one_by_one():
     lines = [sent(CLICKED), sent(SHOWN)]
     assert of(b"\n".join(lines), limits=EventLimits(event_bytes_max=100)) == ["oversized", "oversized"]
 
 
-def test_the_size_limit_is_that_of_one_document():
+def test_the_size_limit_applies_to_each_document():
     limits = EventLimits(event_bytes_max=len(sent(SHOWN)))
     assert of(sent(SHOWN) + b"\n" + sent(CLICKED, message="x" * 100) + b"\n" + sent(CLICKED), limits=limits) == [SEEN, "oversized", CLICK]
 
 
-# What is refused
+# Rejected documents
 
 
 @pytest.mark.parametrize("value", [None, b"", b" \n\r\n "])
-def test_no_text_is_empty(value: bytes | None):
+def test_absent_and_blank_values_are_empty(value: bytes | None):
     assert of(value) == ["empty"]
 
 
@@ -285,7 +285,7 @@ def test_no_text_is_empty(value: bytes | None):
         (sent(SHOWN, application="x" * 129), "bad_label"),
     ],
 )
-def test_a_broken_rule_has_its_reason(value: bytes, expected: str):
+def test_each_broken_rule_has_its_reason(value: bytes, expected: str):
     assert only(value) == expected
 
 
@@ -293,20 +293,20 @@ def test_a_broken_rule_has_its_reason(value: bytes, expected: str):
     ("hits", "expected"),
     [("7", "bad_value"), ('["a",""]', "bad_id"), ('["a",null]', "bad_id"), (json.dumps(["a"] * 1001), "too_many_items")],
 )
-def test_hit_ids_obey_the_rules_of_items(hits: str, expected: str):
+def test_hit_ids_follow_the_rules_of_items(hits: str, expected: str):
     assert only(spliced(QUERY, "query_response_hit_ids", hits), BY_HITS) == expected
 
 
-def test_what_is_not_read_is_not_judged():
+def test_unused_fields_are_not_checked():
     assert only(sent(CLICKED, application=7, event_attributes={"object": {"object_id": "B07"}, "position": "left"})) == CLICK
     assert of(sent(QUERY, query_response_hit_ids=[7, None], timestamp="never")) == []
 
 
-# Laws
+# Properties
 
 
 @given(st.binary() | st.none())
-def test_no_bytes_make_a_decoder_raise(value: bytes | None):
+def test_no_input_makes_the_decoder_raise(value: bytes | None):
     for found in decoder("ubi", LIMITS)(value):
         assert not isinstance(found, MalformedEvent) or found.reason in MALFORMED
 
@@ -338,14 +338,12 @@ all_settings = st.builds(
 
 
 @given(st.sampled_from([SHOWN, CLICKED, SEARCHED, QUERY]), st.data(), all_settings, st.booleans())
-def test_the_quick_way_never_differs_from_the_careful_one(
-    document: dict[str, Any], data: st.DataObject, settings: UbiSettings, escaped: bool
-):
+def test_both_decoders_agree(document: dict[str, Any], data: st.DataObject, settings: UbiSettings, escaped: bool):
     fields = st.sampled_from([*document, "page", "ranker", "dwell", "index"])
     changed = document | data.draw(st.dictionaries(fields, values, max_size=3))
     value = json.dumps(changed, ensure_ascii=escaped).encode()
     try:
-        careful: Event | str | None = read_event(value, LIMITS, settings)
+        reference: Event | str | None = read_event(value, LIMITS, settings)
     except MalformedEvent as error:
-        careful = error.reason
-    assert of(value, settings) == ([] if careful is None else [careful])
+        reference = error.reason
+    assert of(value, settings) == ([] if reference is None else [reference])
