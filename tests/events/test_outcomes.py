@@ -51,7 +51,7 @@ def test_exactly_the_singly_refused_events_are_dead_lettered() -> None:
 
 def test_the_docs_name_the_one_refusal_that_is_not_dead_lettered() -> None:
     (not_kept,) = (outcome.name for outcome in OUTCOMES if outcome.name not in NOT_REFUSED and not outcome.is_dead_lettered)
-    assert f"`join.session_events_max` (`{not_kept}`)" in text("README.md")
+    assert f"`join.session_events_max` (`{not_kept}`)" in text("streammetrics", "README.md")
     runbook = " ".join(text("deploy", "runbooks", "StreammetricsEventsRefused.md").split())
     assert f"All but `{not_kept}` (and fragments of a list that has grown beyond `events.items_max`) can be read back" in runbook
 
