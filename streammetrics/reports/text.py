@@ -21,7 +21,7 @@ class Name(str):
 
 
 def fit(text: str) -> str:
-    """The text with U+FFFD for each character that is not fit to be shown. The page's `page_words.js` holds the same rule.
+    """The text with U+FFFD for each character that is not fit to be shown. The page's `text.js` holds the same rule.
 
     >>> ascii(fit("a\\u202eb\\n"))
     "'a\\\\ufffdb\\\\ufffd'"

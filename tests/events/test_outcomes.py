@@ -66,8 +66,8 @@ def test_the_series_help_names_every_reason_of_unmatched_feedback() -> None:
 
 
 def test_the_page_has_words_for_every_outcome() -> None:
-    words = re.search(r"const REASONS = \{(.*?)\};", text("streammetrics", "exporters", "http", "static", "page_words.js"), re.DOTALL)
-    feedback = re.search(r"const FEEDBACK = \[(.*?)\];", text("streammetrics", "exporters", "http", "static", "page_pipeline.js"))
+    words = re.search(r"const REASONS = \{(.*?)\};", text("streammetrics", "exporters", "http", "static", "text.js"), re.DOTALL)
+    feedback = re.search(r"const FEEDBACK = \[(.*?)\];", text("streammetrics", "exporters", "http", "static", "pipeline.js"))
     assert words is not None
     assert feedback is not None
     assert set(re.findall(r"(\w+): \"", words[1])) == NAMES

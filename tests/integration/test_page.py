@@ -100,7 +100,7 @@ class Visit:
 Open = Callable[..., Visit]
 
 CROSSINGS = """async (values) => {
-    const { chart } = await import("/page_chart.js");
+    const { chart } = await import("/chart.js");
     const points = (value) => Array.from({ length: 40 }, (_, at) => ({ end: at * 1000, value }));
     const lines = values.map((value, color) => ({ label: `${value}`, color, live: false, points: points(value) }));
     const figure = chart({ id: "drawn", title: "", note: "", lines, changing: 20000, format: String, width: () => 800 });
@@ -364,7 +364,7 @@ class TestNumbers:
     ) -> None:
         story, reports = told
         (five, hour) = reports[-1].user_windows
-        for windows, words in (((five, replace(hour, complete=False, arms=())), "withheld: not all of it was counted"), ((), None)):
+        for windows, words in (((five, replace(hour, complete=False, arms=())), "not shown: users were not counted all the time"), ((), None)):
             port = serve(story.views(), replace(reports[-1], user_windows=windows))
             found = visit(port.base)
             expect(found.cell("Final", "treatment").locator(".value")).to_be_visible()
@@ -386,7 +386,7 @@ class TestNumbers:
         found = visit(port.base)
         treatment = next(each for each in stats.variants if each.variant == "treatment").measures[0]
         assert treatment.reduced is not None
-        removed = f"{100 * treatment.reduced.variance_reduction:.1f}\u00a0% of the variance gone"
+        removed = f"{100 * treatment.reduced.variance_reduction:.1f}\u00a0% of the variance removed"
         expect(found.cell("Against the control", "treatment")).to_contain_text(removed)
         (preference,) = stats.preferences
         row = found.section(EXPERIMENT).locator(".preferences tbody tr")
@@ -418,7 +418,7 @@ class TestNumbers:
         asked = fetched(still.base, f"/api/curves?window_ms={HOUR_MS}&metric=ndcg@10")
         figure = found.section(EXPERIMENT).locator("figure").filter(has_text="Lift of NDCG@10")
         known = next(each for each in asked["experiments"] if each["scope"] == "start")
-        figure.get_by_text("The curves as numbers").click()
+        figure.get_by_text("Curves as numbers").click()
         told = lifts(still.base)
         expect(figure.locator("tbody tr")).to_have_count(told)
         assert told > 30
@@ -431,7 +431,7 @@ class TestNumbers:
         port = serve(story.views(), *reports[:-6])
         found = visit(port.base)
         figure = found.section(EXPERIMENT).locator("figure").filter(has_text="Lift of")
-        figure.get_by_text("The curves as numbers").click()
+        figure.get_by_text("Curves as numbers").click()
         rows = figure.locator("tbody tr")
         expect(rows).to_have_count(lifts(port.base))
         before = lifts(port.base)
@@ -470,10 +470,10 @@ class TestNumbers:
         status.lag_records.update({Input("impressions", 0): 1_234, Input("feedback", 0): 1})
         status.lag_seconds.update({Input("impressions", 0): 125.0, Input("feedback", 0): 0.0})
         section = visit(fresh.base).section("Pipeline")
-        expect(section.locator(".tile", has_text="Lag")).to_have_text("Lag1,235records ahead; the last read is 2 min old")
+        expect(section.locator(".tile", has_text="Lag")).to_have_text("Lag1,235records to read; the last one read is 2 min old")
         expect(section.locator(".tile", has_text="Live up to").locator("time")).to_have_text(clock(fetched(fresh.base)["watermark_ms"]))
         expect(section.locator(".tile", has_text="Tasks")).to_contain_text("1 of 1")
-        expect(section).to_contain_text("Nothing was refused.")
+        expect(section).to_contain_text("No events were refused.")
         section.get_by_text("Inputs (2)").click()
         expect(section.locator("tr", has_text="impressions 0").locator("td").nth(2)).to_have_text("1,234")
 
@@ -487,16 +487,16 @@ class TestNumbers:
         found = visit(port.base)
         tile = found.section("Pipeline").locator(".tile", has_text="Events read").locator("dd")
 
-        expect(tile.last).to_have_text("in all")
+        expect(tile.last).to_have_text("in total")
         seconds[0] += 10
         views.show(replace(report, counts=Counter(report.counts) + Counter({("events", "impressions"): 1_000})))
         found.ask_again()
-        expect(tile.last).to_have_text("100 a second now")
+        expect(tile.last).to_have_text("100 per second now")
         for age in ("1[0-9]", "2[0-9]"):
             seconds[0] += 10
             found.page.clock.fast_forward(10_000)
             expect(found.page.locator("#state")).to_contain_text(re.compile(f"report {age} s old"))
-            expect(tile.last).to_have_text("100 a second now")
+            expect(tile.last).to_have_text("100 per second now")
 
     def test_before_a_user_has_a_final_list_the_windows_are_shown_without_a_verdict(
         self, visit: Open, serve: Serve, told: tuple[World, list[Report]]
@@ -505,7 +505,7 @@ class TestNumbers:
         port = serve(story.views())
         port.views.show(story.pipeline.report())
         found = visit(port.base)
-        expect(found.section(EXPERIMENT)).to_contain_text("No verdict: no user of it has a final list yet.")
+        expect(found.section(EXPERIMENT)).to_contain_text("No verdict yet: no user of this experiment has a final list.")
         expect(found.cell("Final", "treatment").locator(".value")).to_have_text(re.compile(r"^0\.\d{4}$"))
 
 
@@ -530,7 +530,7 @@ class TestChoices:
         found.choose("Segment", "surface=home")
         home = group(report, "final", "treatment", segments={"surface": "home"})
         expect(found.cell("Final", "treatment").locator(".value")).to_have_text(f"{home['values']['ndcg@10']:.4f}")
-        expect(found.section(EXPERIMENT)).to_contain_text("Verdicts, means and users are of all lists, not only of surface=home.")
+        expect(found.section(EXPERIMENT)).to_contain_text("Verdicts, means and users cover all lists, not only surface=home.")
 
     def test_the_statistics_of_the_day_are_a_choice(self, visit: Open, still: Served) -> None:
         found = visit(still.base)
@@ -546,20 +546,20 @@ class TestChoices:
         self, visit: Open, fresh: Served, told: tuple[World, list[Report]]
     ) -> None:
         found = visit(fresh.base)
-        part = found.section(EXPERIMENT).locator("details", has=found.page.get_by_text("Every metric"))
+        part = found.section(EXPERIMENT).locator("details", has=found.page.get_by_text("All metrics"))
         part.locator("summary").click()
         metrics = fetched(fresh.base)["settings"]["metrics"]
         expect(part.locator("tbody tr")).to_have_count(len(metrics) + 2)  # and the users with a hit, at both cut-offs
         fresh.views.show(telling(told[1][-1]))
         found.ask_again()
-        expect(found.section(EXPERIMENT)).to_contain_text("no user of it has a final list yet")
+        expect(found.section(EXPERIMENT)).to_contain_text("no user of this experiment has a final list")
         expect(part.locator("tbody tr")).to_have_count(len(metrics))
 
     def test_what_is_open_and_what_has_the_focus_stays_when_an_experiment_appears_before_it(
         self, visit: Open, fresh: Served, told: tuple[World, list[Report]]
     ) -> None:
         found = visit(fresh.base)
-        part = found.section("All traffic").locator("details", has=found.page.get_by_text("Every metric"))
+        part = found.section("All traffic").locator("details", has=found.page.get_by_text("All metrics"))
         part.locator("summary").click()
         expect(part.locator("tbody tr")).not_to_have_count(0)
         expect(part.locator("summary")).to_be_focused()
@@ -614,9 +614,9 @@ class TestStates:
         port = serve(story.views())
         found = visit(port.base, expected=("status of 503",))
         expect(found.page.locator(".pill")).to_have_text("Not ready")
-        said = "The server has not read any committed state yet.store: connection refused (for 3 s, 2 tries)"
+        said = "The server has not read committed state yet.store: connection refused (for 3 s, 2 tries)"
         expect(found.page.locator(".banner")).to_have_text(said)
-        expect(found.page.locator("main")).to_have_text("There are no numbers to show yet.")
+        expect(found.page.locator("main")).to_have_text("No numbers yet.")
         story.status.store_trouble = None
         port.views.show(reports[-1])
         found.ask_again()
@@ -628,8 +628,8 @@ class TestStates:
         port.views.show(only_lists.report())
         found = visit(port.base)
         expect(found.page.locator(".pill")).to_have_text("No data yet")
-        expect(found.page.locator(".banner")).to_contain_text("1 of 1 have committed. No events yet on feedback 0.")
-        expect(found.section("All traffic").locator("tbody th").first).to_have_text("Final last 1 hourhas not begun")
+        expect(found.page.locator(".banner")).to_contain_text("1 of 1 tasks have committed. No events yet on feedback 0.")
+        expect(found.section("All traffic").locator("tbody th").first).to_have_text("Final last 1 hournot started")
         expect(found.cell("Final", "All traffic", section="All traffic")).to_have_text(f"{MISSING}no lists")
 
     def test_numbers_stay_when_the_server_is_gone_and_it_goes_on_when_another_comes(
@@ -639,13 +639,13 @@ class TestStates:
         found = visit(fresh.base, expected=("ERR_CONNECTION_REFUSED", "status of 503"))
         live(found.page)
         figure = found.section(EXPERIMENT).locator("figure").filter(has_text="Lift of")
-        figure.get_by_text("The curves as numbers").click()
+        figure.get_by_text("Curves as numbers").click()
         expect(figure.locator("tbody tr")).to_have_count(5)
         fresh.server.stop()
         found.ask_again()
         expect(found.page.locator(".pill")).to_have_text("Stale")
-        expect(found.page.get_by_role("status")).to_contain_text("Stale. The server does not answer")
-        expect(found.page.locator(".banner")).to_contain_text("The server does not answer as it should (no connection)")
+        expect(found.page.get_by_role("status")).to_contain_text("Stale. The server does not respond")
+        expect(found.page.locator(".banner")).to_contain_text("The server does not respond (no connection)")
         expect(found.cell("Final", "control").locator(".value")).to_have_text(re.compile(r"^0\.\d{4}$"))
         fresh.restart(story.views())
         found.ask_again()
@@ -662,7 +662,7 @@ class TestStates:
         told[0].now.seconds += 31
         found.ask_again()
         expect(found.page.locator(".pill")).to_have_text("Stale")
-        expect(found.page.locator(".banner")).to_contain_text("The newest report is 31 s old: committed state is not being read.")
+        expect(found.page.locator(".banner")).to_contain_text("The newest report is 31 s old. The server does not read committed state.")
 
     def test_a_source_that_is_away_is_told_with_its_words(self, visit: Open, fresh: Served, told: tuple[World, list[Report]]) -> None:
         told[0].status.source_trouble = Trouble(told[0].now.seconds - 12, 5, "no broker answers at <b>:9092")
@@ -675,14 +675,14 @@ class TestStates:
         port = serve(story.views(), reports[-12])
         found = visit(port.base)
         expect(found.page.locator(".pill")).to_have_text("Behind")
-        expect(found.page.locator(".banner")).to_contain_text(re.compile(r"which is 1[123] min ago. \w+ 0 is the furthest behind."))
+        expect(found.page.locator(".banner")).to_contain_text(re.compile(r", 1[123] min ago\. The slowest input is \w+ 0\."))
 
     def test_an_exporters_page_is_not_to_be_looked_for_at_a_worker(
         self, visit: Open, serve: Serve, told: tuple[World, list[Report]]
     ) -> None:
         port = serve(told[0].views(publishes=False))
         found = visit(port.base, expected=("status of 503",))
-        expect(found.page.locator(".banner")).to_contain_text("This process only consumes.")
+        expect(found.page.locator(".banner")).to_contain_text("This process only consumes events.")
 
     def test_who_must_log_in_is_told_and_asked_once(self, visit: Open, fresh: Served) -> None:
         found = visit(fresh.base, expected=("status of 401",))
@@ -766,7 +766,7 @@ class TestNames:
     ) -> None:
         found = visit(hebrew.base, "?window=5m")
         verdict = found.section(HEBREW_7).locator(".verdict")
-        expect(verdict.locator(".fine")).to_contain_text(f"Users: control 2,000, {HEBREW} 2,000, {HEBREW_7} 2,000. 3 who saw")
+        expect(verdict.locator(".fine")).to_contain_text(f"Users: control 2,000, {HEBREW} 2,000, {HEBREW_7} 2,000. 3 users who saw")
         expect(verdict.locator(".reason")).to_contain_text(f"{HEBREW_7}: ")
         assert verdict.locator("p").evaluate_all(OUT_OF_ORDER) == []
 
@@ -806,7 +806,7 @@ class TestNames:
         page = visit(still.base).page
         found = page.evaluate(
             """async () => {
-                 const { fit } = await import("/page_words.js");
+                 const { fit } = await import("/text.js");
                  const every = Array.from({ length: 0x110000 }, (_, code) => code);
                  return every.filter((code) => fit(String.fromCodePoint(code)) !== String.fromCodePoint(code));
                }"""
@@ -817,7 +817,7 @@ class TestNames:
         page = visit(still.base).page
         found = page.evaluate(
             """async () => {
-                 const { countedText } = await import("/page_words.js");
+                 const { countedText } = await import("/text.js");
                  return [0, 1, 12_000].map((count) => countedText(count, "rebalance"));
                }"""
         )
@@ -941,7 +941,7 @@ class TestPointer:
     def test_a_chart_tells_what_stands_under_the_pointer_and_the_newest_when_it_leaves(self, visit: Open, fresh: Served) -> None:
         found = visit(fresh.base)
         figure = found.section(EXPERIMENT).locator("figure").filter(has_text="Lift of")
-        newest, told = clock(fetched(fresh.base)["experiments_entered_ms"]), figure.locator(".message")
+        newest, told = clock(fetched(fresh.base)["experiments_entered_ms"]), figure.locator(".readout")
         expect(told).to_contain_text(f"To {newest}: treatment {MINUS}")
         figure.locator("svg.chart").hover(position={"x": 62, "y": 100})
         expect(told).to_contain_text(f"To {clock(fetched(fresh.base)['experiments_entered_ms'] - 4 * MINUTE_MS)}: treatment {MINUS}")
@@ -968,10 +968,10 @@ class TestWithoutAMouse:
             "scope",
             "NDCG@10: variants side by side",
             "Lift of NDCG@10 against control, since the start, by time",
-            "The curves as numbers",
+            "Curves as numbers",
             "NDCG@10 over the last 1 hour, by time",
-            "The curves as numbers",
-            "Every metric",
+            "Curves as numbers",
+            "All metrics",
             "NDCG@10",
         ]
         assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
@@ -989,7 +989,7 @@ class TestWithoutAMouse:
             expect(slider).to_have_attribute("aria-valuetext", re.compile(rf"^To {clock(end or 0)}: treatment {MINUS}"))
         fresh.views.show(telling(told[1][-1], *told[1][-2].experiments))
         found.ask_again()
-        expect(found.page.locator("section .message").first).to_contain_text(f"To {clock(ends[1] or 0)}")
+        expect(found.page.locator("section .readout").first).to_contain_text(f"To {clock(ends[1] or 0)}")
         expect(slider).to_be_focused()
 
     def test_the_skip_link_leads_to_the_numbers(self, visit: Open, still: Served) -> None:
@@ -1014,8 +1014,8 @@ class TestWithoutAMouse:
             'slider "NDCG@10 over the last 1 hour, by time"',
             'figure "NDCG@10 over the last 1 hour"',
             'heading "Pipeline" [level=2]',
-            'table "What became of feedback"',
-            'navigation "The same as data"',
+            'table "Feedback by outcome"',
+            'navigation "Data"',
         ):
             assert line in tree, tree
         roles = "combobox|slider|table|figure|region|link|button|heading|navigation|form|rowheader|columnheader"
@@ -1042,4 +1042,4 @@ class TestWithoutAMouse:
         fresh.views.show(telling(reports[-1], crossed))
         found.ask_again()
         expect(spoken).to_contain_text("Invalid. 12.5 % of the users saw more than one variant")
-        expect(found.section(EXPERIMENT)).to_contain_text("500 who saw several variants are excluded.")
+        expect(found.section(EXPERIMENT)).to_contain_text("500 users who saw several variants are excluded.")

@@ -1,7 +1,7 @@
-"""The live page's own paths: its files, the recent curves and the pulse of the process. What they say comes from `HttpViews`.
+"""Routes of the live page: its files, the recent points for its charts, and the status of the process. `HttpViews` has the content.
 
-The page itself is `page.html` with `page.css` and the modules of `page*.js` beside this file, served as they are: there is no
-build, nothing of others and nothing inline.
+The page is `page.html`, `page.css` and the scripts in `static/`. They are served unchanged: there is no build step, no third-party
+code and nothing inline.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from streammetrics.exporters.http.etag import REVALIDATE, tagged
 from streammetrics.exporters.http.recent import LISTS, UnknownChoiceError
 from streammetrics.exporters.http.views import HttpViews
 
-SCRIPTS = ("page.js", "page_chart.js", "page_experiments.js", "page_history.js", "page_parts.js", "page_pipeline.js", "page_words.js")
+SCRIPTS = ("page.js", "chart.js", "elements.js", "experiments.js", "history.js", "pipeline.js", "text.js")
 _FILES = {
     "/": ("page.html", "text/html"),
     "/page.css": ("page.css", "text/css"),
@@ -27,12 +27,12 @@ _FILES = {
 
 
 def page_routes(views: HttpViews) -> list[Route]:
-    """The page and what it asks for besides `/api/report`."""
+    """Return the routes of the page. It also polls `/api/report`."""
 
     async def curves(request: Request) -> Response:
-        asked = request.query_params
+        query = request.query_params
         try:
-            lines = views.curves.lines(_whole(asked.get("window_ms", "")), asked.get("metric", ""), asked.get("lists", LISTS[0]))
+            lines = views.curves.lines(_milliseconds(query.get("window_ms", "")), query.get("metric", ""), query.get("lists", LISTS[0]))
         except UnknownChoiceError as error:
             return _json({"error": str(error)}, 400)
         return tagged(request, msgspec.json.encode(lines), "application/json")
@@ -47,9 +47,9 @@ def page_routes(views: HttpViews) -> list[Route]:
     ]
 
 
-def _whole(text: str) -> int:
+def _milliseconds(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 15):
-        raise UnknownChoiceError("window_ms: is needed; allowed is a whole number of milliseconds")
+        raise UnknownChoiceError(f"window_ms: got {text!r}; allowed is a whole number of milliseconds")
     return int(text)
 
 
@@ -60,7 +60,7 @@ def _json(content: object, status: int = 200) -> Response:
 def _file(name: str, media_type: str) -> Callable[[Request], Awaitable[Response]]:
     content = resources.files(__package__).joinpath("static", name).read_bytes()
 
-    async def answer(request: Request) -> Response:
+    async def serve(request: Request) -> Response:
         return tagged(request, content, media_type, REVALIDATE)
 
-    return answer
+    return serve

@@ -202,7 +202,7 @@ class TestPaths:
         with served(showing(two_variants())) as base:
             assert self.ask(base, "/api/curves", window_ms=window_ms, metric="ndcg@10") == (
                 400,
-                {"error": "window_ms: is needed; allowed is a whole number of milliseconds"},
+                {"error": f"window_ms: got {window_ms!r}; allowed is a whole number of milliseconds"},
             )
 
     def test_a_metric_that_is_none_is_refused_with_those_that_are(self) -> None:

@@ -281,8 +281,8 @@ class TestPage:
                 r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\b|Function\(|https?:(?!//www\.w3\.org/2000/svg)|\.style\b", script
             )
         # Attributes are set in one module, which refuses those that are not on its list.
-        assert [name for name, script in scripts.items() if "setAttribute" in script] == ["page_parts.js"]
-        allowed = re.search(r"const ATTRIBUTES = new Set\(\[(.*?)\]\)", scripts["page_parts.js"], re.DOTALL)
+        assert [name for name, script in scripts.items() if "setAttribute" in script] == ["elements.js"]
+        allowed = re.search(r"const ATTRIBUTES = new Set\(\[(.*?)\]\)", scripts["elements.js"], re.DOTALL)
         assert allowed
         assert not {"href", "src", "style", "srcdoc", "action"} & set(re.findall(r'"([\w-]+)"', allowed[1]))
         assert not re.search(r'"on\w+"', allowed[1])

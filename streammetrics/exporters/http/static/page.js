@@ -1,51 +1,51 @@
-// The live page: asks for the report again and again, keeps what the reader chose in the address, and says how far it can be trusted.
+// The live page. It polls the report, keeps the choices of the reader in the address, and shows how current the numbers are.
 
-import { act } from "./page_chart.js";
-import { experimentNames, sections, spoken, statistics } from "./page_experiments.js";
-import { History, segmentName } from "./page_history.js";
-import { make, patchChildren } from "./page_parts.js";
-import { pipeline } from "./page_pipeline.js";
-import { isNumber, metricName, named, plain, segmentWords, spanText, timeText, windowText, windowWords } from "./page_words.js";
+import { act } from "./chart.js";
+import { experimentNames, sections, spoken, statistics } from "./experiments.js";
+import { History, segmentName } from "./history.js";
+import { make, patchChildren } from "./elements.js";
+import { pipeline } from "./pipeline.js";
+import { isNumber, metricName, named, plain, segmentWords, spanText, timeText, windowText, windowWords } from "./text.js";
 
-const EVERY_MS = 2000;
-const PATIENCE_MS = 10000;
-const AWAY_MS = 10000;
+const POLL_MS = 2000;
+const TIMEOUT_MS = 10000;
+const PAUSE_MS = 10000; // after a longer pause the page loads the recent points again
 const REPORT_OLD_SECONDS = 30;
 const READING = "Reading the report …";
 const UNREAD = "publisher: no committed state has been read yet";
 const BEHIND_MS = 300000;
-const CLOCK_MS = 2000; // the Date header is in whole seconds: less apart is no difference
+const CLOCK_MS = 2000; // the Date header has whole seconds, so smaller differences are ignored
 
 const history = new History();
-const now = { report: null, pulse: null, trouble: null, missing: [], answeredMs: null, pulseMs: 0, unready: false, skewMs: 0, needsLogin: false, version: null };
-const said = new Map();
-const kept = new Map(); // path -> its last answer and the tag of that; few, because a choice is asked for once only
+const now = { report: null, pulse: null, problem: null, missing: [], answeredMs: null, pulseMs: 0, unready: false, skewMs: 0, needsLogin: false, version: null };
+const announced = new Map();
+const cached = new Map(); // path -> last response and its tag, for the paths that are polled
 let timer = null;
-let frame = null; // the drawing that a pointer has asked for
-let asking = false;
-let filled = null; // the choice whose history the server has given since it last answered anew
+let frame = null; // the animation frame that a pointer event requested
+let polling = false;
+let filled = null; // the choice with loaded recent points; null to load them again
 
 const find = (id) => document.getElementById(id);
 const serverNow = () => Date.now() + now.skewMs;
 
-// What the reader chose
+// Choices of the reader
 
 function chosen() {
-  const asked = new URLSearchParams(location.search);
+  const query = new URLSearchParams(location.search);
   const { report } = now;
   const metrics = measured(report).map((text) => text.split("@"));
   const windows = [...new Set(report.windows.map((each) => each.window_ms))];
-  const pick = (name, options, usual) => (options.includes(asked.get(name)) ? asked.get(name) : usual);
+  const pick = (name, options, fallback) => (options.includes(query.get(name)) ? query.get(name) : fallback);
   const name = pick("metric", metrics.map(([each]) => each), metrics.some(([each]) => each === "ndcg") ? "ndcg" : metrics[0]?.[0]);
   const cutoffs = metrics.filter(([each]) => each === name).map(([, k]) => k);
   const k = pick("k", cutoffs, cutoffs.includes("10") ? "10" : cutoffs[0]);
-  const usual = windows.filter((ms) => ms <= 3600000).at(-1) ?? windows[0];
-  const windowMs = windows.find((ms) => windowText(ms) === asked.get("window")) ?? usual;
+  const defaultMs = windows.filter((ms) => ms <= 3600000).at(-1) ?? windows[0];
+  const windowMs = windows.find((ms) => windowText(ms) === query.get("window")) ?? defaultMs;
   const segment = pick("segment", segments(report), "");
   return {
     name, k, metric: `${name}@${k}`, windowMs, segment,
-    lists: asked.get("lists") === "with_feedback" ? "values_with_feedback" : "values",
-    scope: asked.get("scope") === "day" ? "day" : "start",
+    lists: query.get("lists") === "with_feedback" ? "values_with_feedback" : "values",
+    scope: query.get("scope") === "day" ? "day" : "start",
     experiment: pick("experiment", experimentNames(report), ""),
   };
 }
@@ -83,56 +83,56 @@ function choice(name, label, options, value) {
 }
 
 function choose(event) {
-  const asked = new URLSearchParams(location.search);
-  asked.set(event.target.name, event.target.value);
-  globalThis.history.replaceState(null, "", `${location.pathname}?${asked}`);
+  const query = new URLSearchParams(location.search);
+  query.set(event.target.name, event.target.value);
+  globalThis.history.replaceState(null, "", `${location.pathname}?${query}`);
   draw();
   fill();
 }
 
-// What can be said of the report
+// State of the page
 
-/** [kind, word, sentences]: the one thing that the reader must know first. */
+/** Return [kind, word, sentences] for the most important state. */
 function state() {
   const { report, pulse } = now;
-  const last = now.answeredMs === null ? "" : ` Numbers below, if any, are of ${timeText(now.answeredMs, serverNow())}.`;
-  if (now.needsLogin) return ["login", "Log in", [`The server asks who you are.${last}`]];
-  if (now.trouble !== null) return ["stale", "Stale", [`The server does not answer as it should (${now.trouble}); it is asked again every ${spanText(EVERY_MS)}.${last}`]];
+  const last = now.answeredMs === null ? "" : ` The numbers below are from ${timeText(now.answeredMs, serverNow())}.`;
+  if (now.needsLogin) return ["login", "Log in", [`The server needs your login.${last}`]];
+  if (now.problem !== null) return ["stale", "Stale", [`The server does not respond (${now.problem}). The page retries every ${spanText(POLL_MS)}.${last}`]];
   if (report === null && pulse === null) return ["waiting", "Starting", []];
-  if (report === null && !pulse.publishes) return ["waiting", "No numbers here", ["This process only consumes. The exporter of this namespace has the page with the numbers.", ...now.missing]];
-  if (now.unready) return ["unready", "Not ready", [`The server has not read any committed state yet.${last}`, ...now.missing.filter((line) => line !== UNREAD)]];
-  const patience = Math.max(REPORT_OLD_SECONDS, 3 * (pulse?.report_gap_seconds ?? 0));
-  if (pulse && (pulse.report_age_seconds > patience || now.missing.some((line) => line.startsWith("publisher:")))) {
-    return ["stale", "Stale", [`The newest report is ${spanText(pulse.report_age_seconds * 1000)} old: committed state is not being read.`, ...now.missing]];
+  if (report === null && !pulse.publishes) return ["waiting", "No numbers here", ["This process only consumes events. Open the page of the exporter of this namespace.", ...now.missing]];
+  if (now.unready) return ["unready", "Not ready", [`The server has not read committed state yet.${last}`, ...now.missing.filter((line) => line !== UNREAD)]];
+  const oldSeconds = Math.max(REPORT_OLD_SECONDS, 3 * (pulse?.report_gap_seconds ?? 0));
+  if (pulse && (pulse.report_age_seconds > oldSeconds || now.missing.some((line) => line.startsWith("publisher:")))) {
+    return ["stale", "Stale", [`The newest report is ${spanText(pulse.report_age_seconds * 1000)} old. The server does not read committed state.`, ...now.missing]];
   }
-  if (report.ended) return ["ended", "Ended", ["The input has ended: everything is final."]];
+  if (report.ended) return ["ended", "Ended", ["The input has ended. All numbers are final."]];
   if (report.watermark_ms === null) return ["empty", "No data yet", [waitingFor(report), ...now.missing]];
-  if (now.missing.length) return ["unready", "Not ready", ["Numbers are shown, but this process misses something:", ...now.missing]];
+  if (now.missing.length) return ["unready", "Not ready", ["The page shows numbers, but this process has problems:", ...now.missing]];
   if (serverNow() - report.watermark_ms > BEHIND_MS) {
-    return ["behind", "Behind", [`Events are read up to ${timeText(report.watermark_ms, serverNow())}, which is ${spanText(serverNow() - report.watermark_ms)} ago. ${holding(report)}`]];
+    return ["behind", "Behind", [`The watermark is ${timeText(report.watermark_ms, serverNow())}, ${spanText(serverNow() - report.watermark_ms)} ago. ${slowestInput(report)}`]];
   }
   return ["live", "Live", []];
 }
 
 function waitingFor(report) {
-  const silent = report.inputs.filter((each) => each.watermark_ms === null).map((each) => `${each.topic} ${each.partition}`);
-  const some = silent.length ? ` No events yet on ${silent.slice(0, 5).join(", ")}${silent.length > 5 ? ` and ${silent.length - 5} more` : ""}.` : "";
-  return `Numbers are shown once every task has seen events: ${report.tasks_committed} of ${report.tasks} have committed.${some}`;
+  const empty = report.inputs.filter((each) => each.watermark_ms === null).map((each) => `${each.topic} ${each.partition}`);
+  const names = empty.length ? ` No events yet on ${empty.slice(0, 5).join(", ")}${empty.length > 5 ? ` and ${empty.length - 5} more` : ""}.` : "";
+  return `Numbers appear when every task has read events. ${report.tasks_committed} of ${report.tasks} tasks have committed.${names}`;
 }
 
-function holding(report) {
-  const last = report.inputs.filter((each) => each.watermark_ms !== null).sort((one, other) => one.watermark_ms - other.watermark_ms)[0];
-  return last ? `${last.topic} ${last.partition} is the furthest behind.` : "";
+function slowestInput(report) {
+  const slowest = report.inputs.filter((each) => each.watermark_ms !== null).sort((one, other) => one.watermark_ms - other.watermark_ms)[0];
+  return slowest ? `The slowest input is ${slowest.topic} ${slowest.partition}.` : "";
 }
 
 function header([kind, word, sentences]) {
   const { report, pulse } = now;
   const age = isNumber(pulse?.report_age_seconds) ? `report ${spanText(pulse.report_age_seconds * 1000 + (Date.now() - now.pulseMs))} old` : null;
-  const facts = report && report.watermark_ms !== null
+  const times = report && report.watermark_ms !== null
     ? [`final up to ${timeText(report.final_ms, serverNow())}`, `live up to ${timeText(report.watermark_ms, serverNow())}`, age].filter(Boolean).join(" · ")
     : "";
   return [
-    make("p", { class: "summary" }, make("span", { class: `pill ${kind}` }, word), make("span", { class: "fine" }, facts)),
+    make("p", { class: "summary" }, make("span", { class: `pill ${kind}` }, word), make("span", { class: "fine" }, times)),
     make("div", { class: `banner ${kind}`, hidden: !sentences.length }, sentences.map((text) => make("p", {}, text)),
       kind === "login" ? make("button", { type: "button", "data-action": "reload" }, "Log in again") : null),
   ];
@@ -146,9 +146,9 @@ function draw() {
   document.title = found[0] === "live" ? "streammetrics" : `${found[1]} · streammetrics`;
   document.documentElement.className = `state-${found[0]}`;
   patchChildren(find("state"), header(found));
-  speak("state", found[0], found[0] === "live" ? "The numbers are live." : [`${found[1]}. `, found[2][0] ?? ""]);
+  announce("state", found[0], found[0] === "live" ? "The numbers are live." : [`${found[1]}. `, found[2][0] ?? ""]);
   if (now.report === null) {
-    waiting(found[0] === "waiting" ? READING : "There are no numbers to show yet.");
+    showWaiting(found[0] === "waiting" ? READING : "No numbers yet.");
     return;
   }
   const selection = chosen();
@@ -161,12 +161,12 @@ function draw() {
   if ([...document.querySelectorAll(".plot")].some((plot) => plot.firstChild.clientWidth !== plot.clientWidth)) patchChildren(find("content"), content());
   for (const name of experimentNames(now.report)) {
     const stats = statistics(now.report, name, selection.scope);
-    if (stats) speak(`experiment ${name} ${selection.scope}`, stats.verdict.word, spoken(stats));
+    if (stats) announce(`experiment ${name} ${selection.scope}`, stats.verdict.word, spoken(stats));
   }
-  find("about").textContent = `Version ${now.report.version}. Times are event time in UTC. ${now.version && now.version !== now.report.version ? "The server has a new version: reload the page." : ""}`;
+  find("about").textContent = `Version ${now.report.version}. Times are event time in UTC. ${now.version && now.version !== now.report.version ? "The server runs a new version. Reload the page." : ""}`;
 }
 
-function waiting(text) {
+function showWaiting(text) {
   patchChildren(find("content"), [make("p", { class: "waiting" }, text)]);
 }
 
@@ -174,56 +174,56 @@ function choiceName(selection) {
   return JSON.stringify([selection.windowMs, selection.metric, selection.lists, selection.segment]);
 }
 
-/** How wide a chart may be: known once its place is there. */
+/** The width for a chart: that of its place, or of the page before the place exists. */
 function chartWidth(id) {
   return document.querySelector(`#${CSS.escape(id)} .plot`)?.clientWidth ?? find("content").clientWidth - 2;
 }
 
-/** Say a change aloud, in text or parts of it, once; the first thing known of a subject is no change. */
-function speak(subject, value, text) {
-  const before = said.get(subject);
-  said.set(subject, value);
+/** Announce a change to screen readers, once. The first value of a subject is not a change. */
+function announce(subject, value, text) {
+  const before = announced.get(subject);
+  announced.set(subject, value);
   if (before !== undefined && before !== value) find("spoken").textContent = plain(text);
 }
 
-// Asking
+// Requests
 
-/** The status and what the answer says. What is the same as last time is not sent again: the server knows it by its tag. */
-async function ask(path) {
-  const before = kept.get(path);
+/** Return the status and the JSON content. The server does not send unchanged content again: the tag identifies it. */
+async function request(path) {
+  const before = cached.get(path);
   const headers = before ? { "If-None-Match": before.tag } : {};
-  const answer = await fetch(path, { cache: "no-store", headers, signal: AbortSignal.timeout(PATIENCE_MS) });
-  if (answer.status === 401) throw Object.assign(new Error("login"), { needsLogin: true });
-  const date = Date.parse(answer.headers.get("date") ?? "");
+  const response = await fetch(path, { cache: "no-store", headers, signal: AbortSignal.timeout(TIMEOUT_MS) });
+  if (response.status === 401) throw Object.assign(new Error("login"), { needsLogin: true });
+  const date = Date.parse(response.headers.get("date") ?? "");
   if (isNumber(date)) now.skewMs = Math.abs(date - Date.now()) < CLOCK_MS ? 0 : date - Date.now();
-  if (answer.status === 304) return [200, before.content];
-  const content = await answer.json();
-  const tag = answer.headers.get("etag");
-  if (answer.ok && tag && !path.includes("?")) kept.set(path, { tag, content });
-  return [answer.status, content];
+  if (response.status === 304) return [200, before.content];
+  const content = await response.json();
+  const tag = response.headers.get("etag");
+  if (response.ok && tag && !path.includes("?")) cached.set(path, { tag, content });
+  return [response.status, content];
 }
 
 async function refresh() {
   clearTimeout(timer);
-  if (asking || now.needsLogin) return;
-  asking = true;
+  if (polling || now.needsLogin) return;
+  polling = true;
   try {
-    const [[status, report], [, pulse]] = await Promise.all([ask("/api/report"), ask("/api/pulse")]);
-    // It may be another process that answers now, and this page may have slept: what it missed, the server remembers.
-    if (now.trouble !== null || now.unready || Date.now() - now.pulseMs > AWAY_MS) filled = null;
-    Object.assign(now, { trouble: null, pulse, pulseMs: Date.now(), missing: pulse.missing });
+    const [[status, report], [, pulse]] = await Promise.all([request("/api/report"), request("/api/pulse")]);
+    // After an error or a pause the page may have missed points. The server still has them.
+    if (now.problem !== null || now.unready || Date.now() - now.pulseMs > PAUSE_MS) filled = null;
+    Object.assign(now, { problem: null, pulse, pulseMs: Date.now(), missing: pulse.missing });
     now.unready = status === 503;
     if (status === 200) take(report);
-    else if (!now.unready) now.trouble = `status ${status}`;
+    else if (!now.unready) now.problem = `status ${status}`;
   } catch (error) {
     now.needsLogin = error.needsLogin === true;
-    now.trouble = { TimeoutError: "no answer in time", SyntaxError: "its answer is no report" }[error.name] ?? "no connection";
+    now.problem = { TimeoutError: "no response in time", SyntaxError: "the response is not a report" }[error.name] ?? "no connection";
   } finally {
-    asking = false;
+    polling = false;
   }
   draw();
   fill();
-  if (!document.hidden) timer = setTimeout(refresh, EVERY_MS);
+  if (!document.hidden) timer = setTimeout(refresh, POLL_MS);
 }
 
 function take(report) {
@@ -236,25 +236,25 @@ function take(report) {
   }
 }
 
-/** Ask for what the server remembers of this choice, once a choice and once after it was gone. */
+/** Load the recent points of this choice: once per choice, and again after an error or a pause. */
 async function fill() {
-  if (now.report === null || now.trouble !== null || now.needsLogin || !now.report.windows.length) return;
+  if (now.report === null || now.problem !== null || now.needsLogin || !now.report.windows.length) return;
   const selection = chosen();
   const choice = choiceName(selection);
   if (filled === choice) return;
   filled = choice;
   const query = new URLSearchParams({ window_ms: selection.windowMs, metric: selection.metric, lists: selection.lists });
   try {
-    const [status, answer] = await ask(`/api/curves?${query}`);
-    if (status !== 200) throw new Error(answer.error);
-    history.addServer(choice, answer, now.report.settings.pane_ms);
+    const [status, recent] = await request(`/api/curves?${query}`);
+    if (status !== 200) throw new Error(recent.error);
+    history.addServer(choice, recent, now.report.settings.pane_ms);
     draw();
   } catch {
-    filled = null; // the next report asks again
+    filled = null; // try again with the next report
   }
 }
 
-// What the reader does
+// Events
 
 find("choices").addEventListener("change", choose);
 find("choices").addEventListener("submit", (event) => event.preventDefault());
@@ -267,5 +267,5 @@ for (const name of ["pointermove", "pointerdown", "pointerleave"]) {
   find("content").addEventListener(name, (event) => act(event) && (frame ??= requestAnimationFrame(() => draw())), true);
 }
 new ResizeObserver(() => now.report && draw()).observe(find("content"));
-waiting(READING);
+showWaiting(READING);
 refresh();

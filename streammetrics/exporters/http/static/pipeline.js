@@ -1,12 +1,12 @@
-// How the numbers came about: lag, watermarks, what was refused and why. Counters are of committed state; lag is of this process.
+// The pipeline section: lag, watermarks, refused events and reasons. Counters come from committed state, lag from this process.
 
-import { fine, folded, make, table } from "./page_parts.js";
-import { MISSING, countText, countedText, isNumber, reasonText, roundCountText, shareText, spanText, timeText } from "./page_words.js";
+import { fine, folded, make, table } from "./elements.js";
+import { MISSING, countText, countedText, isNumber, reasonText, roundCountText, shareText, spanText, timeText } from "./text.js";
 
 const FEEDBACK = ["matched", "orphan", "out_of_list", "too_old", "unknown_action"];
 export const LAG_LONG_SECONDS = 60;
 
-/** The section. `view` has report, pulse (or null) and now. */
+/** Make the section. `view` has report, pulse (or null) and now. */
 export function pipeline(view) {
   const { report, pulse } = view;
   const counters = report.counters;
@@ -15,18 +15,18 @@ export function pipeline(view) {
     make("h2", { id: "pipeline-title" }, "Pipeline"),
     make("dl", { class: "tiles" },
       lagTile(pulse),
-      ...ageTile(view, "Live up to", report.watermark_ms, "what this report has read in every input"),
-      ...ageTile(view, "Final up to", report.final_ms, "older lists change no more"),
-      tile("Events read", roundCountText(counters.events), isNumber(pulse?.events_per_second) ? `${roundCountText(Math.round(pulse.events_per_second))} a second now` : "in all"),
-      tile("Refused", roundCountText(total(dropped)), counters.events ? `${shareText(total(dropped) / counters.events)} of the events` : "of no events yet"),
+      ...ageTile(view, "Live up to", report.watermark_ms, "the lowest watermark"),
+      ...ageTile(view, "Final up to", report.final_ms, "older lists no longer change"),
+      tile("Events read", roundCountText(counters.events), isNumber(pulse?.events_per_second) ? `${roundCountText(Math.round(pulse.events_per_second))} per second now` : "in total"),
+      tile("Refused", roundCountText(total(dropped)), counters.events ? `${shareText(total(dropped) / counters.events)} of all events` : "no events yet"),
       tile("Tasks", `${countText(report.tasks_committed)} of ${countText(report.tasks)}`, "have committed state"),
       tile("Open sessions", roundCountText(report.sessions_open), `of ${roundCountText(report.users_open)} ${report.users_open === 1 ? "user" : "users"}`),
       processTile(pulse)),
     make("div", { class: "pair" },
-      reasons("What became of feedback", FEEDBACK.map((reason) => [reason, counters[reason] ?? 0]), "of feedback"),
-      dropped.length ? reasons("Refused, by reason", dropped, "of events", counters.events) : make("p", { class: "note" }, "Nothing was refused.")),
+      reasons("Feedback by outcome", FEEDBACK.map((reason) => [reason, counters[reason] ?? 0]), "of feedback"),
+      dropped.length ? reasons("Refused, by reason", dropped, "of events", counters.events) : make("p", { class: "note" }, "No events were refused.")),
     folded("inputs", `Inputs (${countText(report.inputs.length)})`, () => inputs(view)),
-    folded("by-topic", "Every counter by topic", () => table("Counters by topic", ["counter", "topic", "events"],
+    folded("by-topic", "All counters by topic", () => table("Counters by topic", ["counter", "topic", "events"],
       report.counters_by_topic.map((each) => [[reasonText(each.reason), fine(each.reason)], each.topic, countText(each.count)]))));
 }
 
@@ -35,26 +35,26 @@ function tile(name, value, note, kind = "") {
 }
 
 function lagTile(pulse) {
-  if (!pulse) return tile("Lag", MISSING, "this process has not said");
-  if (pulse.lag === null) return tile("Lag", MISSING, "not known here: this process consumes nothing");
-  if (!pulse.lag.length) return tile("Lag", MISSING, "no input is assigned to this process");
+  if (!pulse) return tile("Lag", MISSING, "not known yet");
+  if (pulse.lag === null) return tile("Lag", MISSING, "unknown here: this process does not consume");
+  if (!pulse.lag.length) return tile("Lag", MISSING, "this process has no input");
   const records = pulse.lag.reduce((sum, each) => sum + each.records, 0);
   const seconds = pulse.lag.map((each) => each.seconds).filter(isNumber);
   const longest = seconds.length ? Math.max(...seconds) : null;
-  const note = longest === null ? "records ahead" : longest === 0 ? "records ahead; read to the end" : `records ahead; the last read is ${spanText(longest * 1000)} old`;
+  const note = longest === null ? "records to read" : longest === 0 ? "records to read; at the end of all inputs" : `records to read; the last one read is ${spanText(longest * 1000)} old`;
   return tile("Lag", roundCountText(records), note, longest > LAG_LONG_SECONDS ? "warned" : "");
 }
 
 function ageTile(view, name, end, note) {
   if (view.report.ended) return [];
-  if (!isNumber(end)) return [tile(name, MISSING, "some input has no events yet")];
+  if (!isNumber(end)) return [tile(name, MISSING, "a task has no events yet")];
   return [tile(name, `${spanText(view.now - end)} ago`, [make("time", { datetime: new Date(end).toISOString() }, timeText(end, view.now)), `; ${note}`])];
 }
 
 function processTile(pulse) {
   if (!pulse || pulse.lag === null) return null;
   const failed = Object.entries(pulse.commits).filter(([status]) => !["written", "already"].includes(status));
-  const note = `${countText(total(failed))} not written; ${countedText(pulse.rebalances, "rebalance")}; ${countedText(pulse.dead_letters, "dead letter")}`;
+  const note = `${countText(total(failed))} failed or refused; ${countedText(pulse.rebalances, "rebalance")}; ${countedText(pulse.dead_letters, "dead letter")}`;
   return tile("Commits", roundCountText(pulse.commits.written ?? 0), note, "");
 }
 
@@ -75,5 +75,5 @@ function inputs({ report, pulse, now }) {
     return [`${each.topic} ${each.partition}`, countText(each.offset), each.watermark_ms === null ? "no events yet" : timeText(each.watermark_ms, now),
       own ? countText(own.records) : MISSING, own && isNumber(own.seconds) ? spanText(own.seconds * 1000) : MISSING];
   });
-  return table("Inputs: read and committed up to", ["input", "next offset", "watermark", "lag, records", "lag, time"], rows);
+  return table("Inputs: committed positions", ["input", "next offset", "watermark", "lag, records", "lag, time"], rows);
 }

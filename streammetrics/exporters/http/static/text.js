@@ -1,13 +1,13 @@
-// Numbers, times and names as people read them. Missing is said to be missing: it is never 0.
+// Format numbers, times and names. A missing value is shown as missing, never as 0.
 
-/** What somebody outside calls something. A Name among text is drawn in its own direction, and does not reorder what stands beside it. */
+/** A name from outside. Its reading direction is isolated, so it cannot reorder the text beside it. */
 export class Name {
   constructor(text) {
     this.text = text;
   }
 }
 
-const UNFIT = /[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]/gu; // as `shown_text.py` has it
+const UNFIT = /[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]/gu; // the same rule as in reports/text.py
 const [ISOLATE, END] = ["\u2068", "\u2069"];
 export const MISSING = "–";
 const UNITS = [["d", 86400000], ["h", 3600000], ["m", 60000], ["s", 1000], ["ms", 1]];
@@ -16,18 +16,18 @@ const METRICS = {
   precision: "Precision", hit_rate: "Hit rate", item_hit_rate: "Item hit rate", user_hit_rate: "User hit rate",
 };
 const REASONS = {
-  events: "read", empty: "an empty record", oversized: "larger than the limit", bad_json: "not JSON",
+  events: "read", empty: "empty record", oversized: "larger than the limit", bad_json: "not JSON",
   bad_type: "neither impression nor feedback", missing_field: "a field is missing", bad_id: "an id is not usable",
-  bad_ts: "time is not readable", bad_value: "its value is no number", bad_position: "its positions do not fit together",
+  bad_ts: "the time is not usable", bad_value: "the value is not a number", bad_position: "the positions contradict each other",
   bad_label: "a label is not usable", too_many_items: "more items than the limit", too_many_experiments: "more experiments than the limit",
   too_many_segments: "more segments than the limit",
   future: "dated in the future", late: "older than the allowed lateness", session_full: "its session has too many events",
-  too_many_groups: "one group more than the limit", too_many_lists: "one open list more than the limit",
-  too_many_variants: "one variant more than the limit", matched: "counts for a list", repeated: "said before",
-  orphan: "its list was not seen", out_of_list: "its list does not show the item", too_old: "came too long after its list",
-  unknown_action: "no grade for its action", duplicate: "repeats a list of its session",
-  key_mismatch: "its key belongs to another partition", experiment_lists_full: "its user has too many lists in an experiment",
-  too_many_teams: "more teams than are compared",
+  too_many_groups: "more groups than the limit", too_many_lists: "more open lists than the limit",
+  too_many_variants: "more variants than the limit", matched: "counts for a list", repeated: "repeats matched feedback",
+  orphan: "its list is unknown", out_of_list: "its list does not show the item", too_old: "too long after its list",
+  unknown_action: "its action has no grade", duplicate: "repeats an impression of its session",
+  key_mismatch: "on another partition than its user id hashes to", experiment_lists_full: "its user has too many lists in an experiment",
+  too_many_teams: "too many teams to compare",
 };
 const whole = new Intl.NumberFormat("en");
 const compact = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
@@ -38,7 +38,7 @@ export const metricName = (name) => METRICS[name] ?? name;
 export const reasonText = (reason) => REASONS[reason] ?? reason.replaceAll("_", " ");
 export const countText = (value) => (isNumber(value) ? whole.format(value) : MISSING);
 export const roundCountText = (value) => (!isNumber(value) ? MISSING : value < 100000 ? whole.format(value) : compact.format(value));
-/** So many of something, whose plural ends in s. */
+/** A count with its noun. The plural ends in s. */
 export const countedText = (count, what) => `${countText(count)} ${what}${count === 1 ? "" : "s"}`;
 export const valueText = (value) => (isNumber(value) ? value.toFixed(4) : MISSING);
 
@@ -53,7 +53,7 @@ export function windowWords(ms) {
   return ms === size ? `1 ${word}` : `${whole.format(ms / size)} ${word}s`;
 }
 
-/** A share with its sign, such as −12.3 %; small ones get more digits. */
+/** A signed share, such as −12.3 %. Small shares get more digits. */
 export function liftText(share) {
   if (!isNumber(share)) return MISSING;
   const percent = 100 * share;
@@ -67,12 +67,12 @@ export function shareText(share) {
   return percent < 0.01 ? "<\u00a00.01\u00a0%" : `${percent.toFixed(percent < 1 ? 2 : 1)}\u00a0%`;
 }
 
-/** The text with U+FFFD for each character that would break a line or turn the reading direction. */
+/** Replace each character that breaks a line or changes the reading direction by U+FFFD. */
 export function fit(text) {
   return text.replace(UNFIT, "\ufffd");
 }
 
-/** Texts and Names as one text that is fit to be drawn; Names are isolated in it, but for ASCII, which needs no such marks. */
+/** Join texts and Names into one sanitized text. Names are isolated, except in plain ASCII. */
 export function plain(parts) {
   return [parts].flat(Infinity).map((part) => (part instanceof Name ? isolated(fit(part.text)) : fit(String(part)))).join("");
 }
@@ -81,12 +81,12 @@ function isolated(text) {
   return /^[ -~]*$/.test(text) ? text : `${ISOLATE}${text}${END}`;
 }
 
-/** The Name of a variant or an experiment, or that it has none. */
+/** The Name of a variant or an experiment; a dash when it is empty. */
 export function named(text) {
   return text ? new Name(text) : MISSING;
 }
 
-/** The parts of a sentence that the server has put together, with these names in it as Names. */
+/** Split a sentence from the server into parts, with these names in it as Names. */
 export function withNames(sentence, names) {
   const known = [...new Set(names)].filter(Boolean).sort((one, other) => other.length - one.length);
   if (!known.length) return [sentence];
@@ -95,18 +95,18 @@ export function withNames(sentence, names) {
     .map((part, at) => (at % 2 ? new Name(part) : part)).filter((part) => part !== "");
 }
 
-/** A segment in parts: `name=value`. */
+/** A segment `name=value` as parts of text. */
 export function segmentWords(segment) {
   const at = segment.indexOf("=");
   return [new Name(segment.slice(0, at)), "=", new Name(segment.slice(at + 1))];
 }
 
-/** What stands in a row, with words between. */
+/** Put text between parts. */
 export function joined(parts, between) {
   return parts.flatMap((part, at) => (at ? [between, part] : [part]));
 }
 
-/** How long: 4 s, 12 min, 3 h 20 min, 2 d 4 h. */
+/** A duration: 4 s, 12 min, 3 h 20 min, 2 d 4 h. */
 export function spanText(ms) {
   const seconds = Math.max(0, Math.round(ms / 1000));
   if (seconds < 120) return `${seconds} s`;
@@ -116,7 +116,7 @@ export function spanText(ms) {
   return hours < 48 ? `${hours} h ${minutes % 60} min` : `${whole.format(Math.floor(hours / 24))} d ${hours % 24} h`;
 }
 
-/** A time in UTC, with its date unless that is the day of `now`. */
+/** A time in UTC, with its date unless it is the day of `now`. */
 export function timeText(ms, now = Date.now()) {
   if (!isNumber(ms)) return MISSING;
   const text = new Date(ms).toISOString();
@@ -124,7 +124,7 @@ export function timeText(ms, now = Date.now()) {
   return `${day}${text.slice(11, 19)} UTC`;
 }
 
-/** A time on an axis: no more of it than the step needs. */
+/** A time on an axis, as short as the step allows. */
 export function tickText(ms, step) {
   const text = new Date(ms).toISOString();
   return step >= 86400000 ? text.slice(5, 10) : step >= 60000 ? text.slice(11, 16) : text.slice(11, 19);
@@ -135,7 +135,7 @@ export function scopeWords(scope) {
   return /^\d{4}-\d\d-\d\d$/.test(scope) ? `on ${scope} (UTC)` : scope === "day" ? "this day (UTC)" : scope;
 }
 
-/** Names of variants in the order in which they stand: the control, then by name. */
+/** Names of variants in display order: the control first, then by name. */
 export function inOrder(variants, control) {
   return [...new Set(variants)].sort((one, other) => (other === control) - (one === control) || (one < other ? -1 : one > other ? 1 : 0));
 }

@@ -1,42 +1,42 @@
-// One section for all traffic and one for each experiment: verdict, variants side by side, curves, every metric.
+// The sections of experiments and of all traffic: verdict, variants side by side, charts, all metrics.
 
-import { chart } from "./page_chart.js";
-import { experimentsEnd, groupName, segmentName, trackName } from "./page_history.js";
-import { fine, folded, make, table } from "./page_parts.js";
+import { chart } from "./chart.js";
+import { experimentsEnd, groupName, segmentName, trackName } from "./history.js";
+import { fine, folded, make, table } from "./elements.js";
 import {
   MISSING, Name, countText, inOrder, isNumber, joined, liftText, metricText, named, roundCountText, scopeWords, segmentWords, shareText, timeText, valueText,
   windowWords, withNames,
-} from "./page_words.js";
+} from "./text.js";
 
 const SECTIONS_MAX = 8;
 const COLORS = 6;
 const CONTROLS = ["control", "baseline"];
 const WORDS = {
-  regressed: ["▼", "Regressed", "certainly worse than the control"],
-  safe: ["✓", "Safe", "certainly not worse by more than is tolerated"],
-  improved: ["▲", "Improved", "certainly better than the control"],
-  inconclusive: ["○", "Inconclusive", "nothing is certain yet"],
-  invalid: ["!", "Invalid", "the experiment itself is broken; do not read its numbers"],
+  regressed: ["▼", "Regressed", "worse than the control by more than the margin"],
+  safe: ["✓", "Safe", "not worse than the control by more than the margin"],
+  improved: ["▲", "Improved", "better than the control"],
+  inconclusive: ["○", "Inconclusive", "no clear result yet"],
+  invalid: ["!", "Invalid", "the experiment is broken; do not use its numbers"],
 };
 
-/** Names of the experiments of a report: of its windows and of its statistics. */
+/** Names of all experiments in the windows and statistics of a report. */
 export function experimentNames(report) {
   const grouped = report.windows.flatMap((window) => window.groups.map((group) => group.experiment)).filter(Boolean);
   return [...new Set([...grouped, ...(report.experiments ?? []).map((each) => each.experiment)])].sort();
 }
 
-/** The statistics of an experiment in the chosen scope: since the start, or its newest other one. */
+/** The statistics of an experiment in the chosen scope: since the start, or of the newest day. */
 export function statistics(report, experiment, scope) {
   const scopes = (report.experiments ?? []).filter((each) => each.experiment === experiment);
   const days = scopes.filter((each) => each.scope !== "start").sort((one, other) => (one.scope < other.scope ? 1 : -1));
   return scope === "day" ? days[0] : scopes.find((each) => each.scope === "start") ?? days[0];
 }
 
-/** All sections. `view` has report, selection, tracks (of the history), width and now. */
+/** Make all sections. `view` has report, selection, tracks (of the history), width and now. */
 export function sections(view) {
   const names = experimentNames(view.report).filter((name) => !view.selection.experiment || name === view.selection.experiment);
   const shown = names.slice(0, SECTIONS_MAX).map((name) => section(view, name));
-  const more = names.length > SECTIONS_MAX ? make("p", { class: "note" }, `${names.length - SECTIONS_MAX} more experiments: choose one above.`) : null;
+  const more = names.length > SECTIONS_MAX ? make("p", { class: "note" }, `${names.length - SECTIONS_MAX} more experiments. Choose one above.`) : null;
   return [...shown, more, view.selection.experiment ? null : section(view, "")].filter(Boolean);
 }
 
@@ -53,7 +53,7 @@ function section(view, experiment) {
       make("div", { class: "numbers" }, sideBySide(view, experiment, variants, stats, control), preferences(stats)),
       stats ? liftChart(view, id, stats, variants) : null,
       windowChart(view, id, experiment, variants)),
-    folded(`${id}-every`, "Every metric", () => everyMetric(view, experiment, variants, stats, control)));
+    folded(`${id}-every`, "All metrics", () => everyMetric(view, experiment, variants, stats, control)));
 }
 
 function variantsOf(view, experiment, stats, control) {
@@ -65,12 +65,12 @@ function variantsOf(view, experiment, stats, control) {
 
 function verdict(view, stats) {
   if (!stats) {
-    return make("p", { class: "note" }, "No verdict: no user of it has a final list yet. The values below are what the windows hold.");
+    return make("p", { class: "note" }, "No verdict yet: no user of this experiment has a final list. The values below come from the windows.");
   }
   const end = experimentsEnd(view.report);
   const arms = joined(stats.variants.map((each) => [named(each.variant), ` ${roundCountText(each.users)}`]), ", ");
   const shared = [`Final lists ${scopeWords(stats.scope)}${isNumber(end) ? `, up to ${timeText(end, view.now)}` : ""}. Users: `, arms, "."];
-  const excluded = stats.multi_exposed_users ? ` ${countText(stats.multi_exposed_users)} who saw several variants are excluded.` : "";
+  const excluded = stats.multi_exposed_users ? ` ${countText(stats.multi_exposed_users)} users who saw several variants are excluded.` : "";
   return make("div", { class: `verdict ${known(stats.verdict.word)}` },
     make("p", { class: "word" }, sign(stats.verdict.word)),
     make("div", {}, make("p", { class: "reason" }, sentence(stats)), make("p", { class: "fine" }, shared, excluded)));
@@ -85,20 +85,20 @@ function sign(word) {
   return [make("span", { class: "mark", "aria-hidden": "true" }, mark), " ", text];
 }
 
-/** What a verdict says aloud when it changes: parts of text. */
+/** The announcement for a new verdict, as parts of text. */
 export function spoken(stats) {
   return ["Experiment ", named(stats.experiment), `: ${WORDS[stats.verdict.word]?.[1] ?? stats.verdict.word}. `, sentence(stats)];
 }
 
-/** The verdict's reason as a sentence; a name at its beginning stays as it is. */
+/** The verdict's reason as a sentence. A name at its start keeps its case. */
 function sentence(stats) {
   const { reason } = stats.verdict;
   const [first = "", ...rest] = reasonParts(stats, reason);
-  const begun = first instanceof Name ? first : `${first.charAt(0).toUpperCase()}${first.slice(1)}`;
-  return [begun, ...rest, reason === "" || /[.!?]$/.test(reason) ? "" : "."];
+  const start = first instanceof Name ? first : `${first.charAt(0).toUpperCase()}${first.slice(1)}`;
+  return [start, ...rest, reason === "" || /[.!?]$/.test(reason) ? "" : "."];
 }
 
-/** What the server says of an experiment's variants and teams, with their names in it as such. */
+/** The reason from the server, split so that names of variants and teams are Name objects. */
 function reasonParts(stats, reason) {
   const teams = (stats.preferences ?? []).flatMap((each) => [each.team, each.against]);
   return withNames(reason, [...stats.variants.map((each) => each.variant), ...teams, stats.control]);
@@ -120,28 +120,28 @@ function sideBySide(view, experiment, variants, stats, control) {
   const { selection } = view;
   const name = metricText(selection.name, selection.k);
   const rows = ["final", "live"].map((kind) => [windowHead(view, kind), ...variants.map((variant) => windowCell(view, kind, experiment, variant))]);
-  const people = view.report.user_windows.find((each) => each.window_ms === selection.windowMs);
-  if (people) rows.push([peopleHead(view, people), ...variants.map((variant) => peopleCell(view, people, experiment, variant))]);
+  const users = view.report.user_windows.find((each) => each.window_ms === selection.windowMs);
+  if (users) rows.push([usersHead(view, users), ...variants.map((variant) => usersCell(view, users, experiment, variant))]);
   if (stats) {
     const compared = (shown) => variants.map((variant) => shown(measureOf(stats, variant, selection.metric), variant));
-    const mixed = new Set(stats.variants.filter((each) => each.role === "interleaved").map((each) => each.variant));
+    const interleaved = new Set(stats.variants.filter((each) => each.role === "interleaved").map((each) => each.variant));
     const treated = (shown) => compared((measure, variant) => (
-      variant === control ? fine("the control") : mixed.has(variant) ? fine("both rankers in one list") : measure ? shown(measure) : MISSING));
+      variant === control ? fine("the control") : interleaved.has(variant) ? fine("both rankers in one list") : measure ? shown(measure) : MISSING));
     rows.push([["Mean ", scopeWords(stats.scope), fine(`final, to ${timeText(experimentsEnd(view.report), view.now)}`)], ...compared(meanCell)]);
-    rows.push([["Against the control", fine(`${certainty(stats, selection.metric)} interval, at all looks`)], ...treated(liftCell)]);
+    rows.push([["Against the control", fine(`${confidence(stats, selection.metric)} interval, safe to check at any time`)], ...treated(liftCell)]);
     rows.push([["Verdict on ", name], ...treated((measure) => (measure.verdict ? badge(measure.verdict) : MISSING))]);
     rows.push([["Users ", scopeWords(stats.scope)], ...variants.map((variant) => countText(stats.variants.find((each) => each.variant === variant)?.users))]);
   }
   const heads = [fine(selection.lists === "values" ? "over all lists" : "over lists with feedback"), ...variants.map((variant, at) => variantHead(experiment, variant, at, control))];
-  const told = variants.map((variant) => [variant, measureOf(stats, variant, selection.metric)])
+  const reasons = variants.map((variant) => [variant, measureOf(stats, variant, selection.metric)])
     .filter(([variant, measure]) => measure?.verdict && stats.verdict.reason !== `${variant}: ${measure.verdict.reason}`);
   return [
     table(experiment ? `${name}: variants side by side` : name, heads, rows, "sides"),
-    told.length && stats.verdict.word !== "invalid"
-      ? make("ul", { class: "reasons" }, told.map(([variant, measure]) => make("li", {}, make("strong", {}, named(variant)), ": ", reasonParts(stats, measure.verdict.reason), ".")))
+    reasons.length && stats.verdict.word !== "invalid"
+      ? make("ul", { class: "reasons" }, reasons.map(([variant, measure]) => make("li", {}, make("strong", {}, named(variant)), ": ", reasonParts(stats, measure.verdict.reason), ".")))
       : null,
-    selection.segment && (stats || people)
-      ? make("p", { class: "note" }, `${stats ? "Verdicts, means and users" : "Users"} are of all lists, not only of `, segmentWords(selection.segment), ".")
+    selection.segment && (stats || users)
+      ? make("p", { class: "note" }, `${stats ? "Verdicts, means and users cover" : "Users cover"} all lists, not only `, segmentWords(selection.segment), ".")
       : null,
   ];
 }
@@ -156,13 +156,13 @@ function color(at) {
 }
 
 function windowHead(view, kind) {
-  const said = endText(view, windowOf(view, kind), "panes are gone");
-  return [make("span", { class: `view ${kind}` }, kind === "final" ? "Final" : "Live"), ` last ${windowWords(view.selection.windowMs)}`, fine(said)];
+  const end = endText(view, windowOf(view, kind), "a task no longer has all panes");
+  return [make("span", { class: `view ${kind}` }, kind === "final" ? "Final" : "Live"), ` last ${windowWords(view.selection.windowMs)}`, fine(end)];
 }
 
-function endText(view, window, lacking) {
-  if (!window || window.end_ms === null) return "has not begun";
-  return window.complete ? `to ${timeText(window.end_ms, view.now)}` : `withheld: ${lacking}`;
+function endText(view, window, problem) {
+  if (!window || window.end_ms === null) return "not started";
+  return window.complete ? `to ${timeText(window.end_ms, view.now)}` : `not shown: ${problem}`;
 }
 
 function windowCell(view, kind, experiment, variant) {
@@ -173,13 +173,13 @@ function windowCell(view, kind, experiment, variant) {
   return [make("span", { class: `value ${kind}` }, valueText(value)), fine(isNumber(value) ? `${roundCountText(lists)} lists` : "not measured")];
 }
 
-/** Users of the window are counted once all of its lists have entered, so their window ends before the final one. */
-function peopleHead(view, people) {
-  return [`Users of ${windowWords(people.window_ms)}`, fine(endText(view, people, "not all of it was counted"))];
+/** Users are counted after their sessions end, so this window ends before the final one. */
+function usersHead(view, users) {
+  return [`Users of ${windowWords(users.window_ms)}`, fine(endText(view, users, "users were not counted all the time"))];
 }
 
-function peopleCell(view, people, experiment, variant) {
-  const group = people.groups.find((each) => each.experiment === experiment && each.variant === variant);
+function usersCell(view, users, experiment, variant) {
+  const group = users.groups.find((each) => each.experiment === experiment && each.variant === variant);
   const hit = group?.values[`user_hit_rate@${view.selection.k}`];
   return [make("span", { class: group ? "value" : "value missing" }, countText(group?.users)),
     group && isNumber(hit) ? fine(`${shareText(hit)} with a hit in the first ${view.selection.k}`) : null];
@@ -191,15 +191,15 @@ function meanCell(measure) {
 }
 
 function liftCell(measure) {
-  const known = [make("span", { class: "value" }, liftText(measure.lift)), fine(intervalText(measure))];
+  const parts = [make("span", { class: "value" }, liftText(measure.lift)), fine(intervalText(measure))];
   const { reduced } = measure;
   if (reduced && isNumber(reduced.lift)) {
-    known.push(fine(`with CUPED ${liftText(reduced.lift)}, ${intervalText(reduced)}; ${shareText(reduced.variance_reduction)} of the variance gone`));
+    parts.push(fine(`with CUPED ${liftText(reduced.lift)}, ${intervalText(reduced)}; ${shareText(reduced.variance_reduction)} of the variance removed`));
   }
-  return known;
+  return parts;
 }
 
-/** Which team of interleaved lists people prefer; nothing where there are none. */
+/** The table of teams in interleaved lists; null without interleaved lists. */
 function preferences(stats) {
   if (!stats?.preferences?.length) return null;
   const rows = stats.preferences.map((each) => [
@@ -209,7 +209,7 @@ function preferences(stats) {
     [badge(each.verdict), fine(reasonParts(stats, each.verdict.reason))],
     [countText(each.users), fine(`${countText(each.lists)} lists`)],
   ]);
-  return table("Interleaved lists: which team people prefer", ["Teams", "Lists won less lost, by lists", "Verdict", "Users"], rows, "preferences");
+  return table("Interleaved lists: which team users prefer", ["Teams", "Credit (share won − share lost)", "Verdict", "Users"], rows, "preferences");
 }
 
 function creditText(credit) {
@@ -222,14 +222,14 @@ function intervalText(measure) {
   return ends.map((end) => (isNumber(end) ? liftText(end) : "no bound")).join(" to ");
 }
 
-/** How sure the intervals of a metric are: some have a smaller error than the experiment. */
-function certainty(stats, metric) {
+/** The confidence of the intervals of a metric. Some metrics use a higher one than the experiment. */
+function confidence(stats, metric) {
   const alphas = stats.variants.map((each) => measureOf(stats, each.variant, metric)?.alpha).filter(isNumber);
   return `${Number((100 * (1 - Math.min(stats.alpha, ...alphas))).toFixed(4))} %`;
 }
 
-function badge(said) {
-  return make("span", { class: `badge ${known(said.word)}`, title: WORDS[said.word]?.[2] }, sign(said.word));
+function badge({ word }) {
+  return make("span", { class: `badge ${known(word)}`, title: WORDS[word]?.[2] }, sign(word));
 }
 
 function windowChart(view, id, experiment, variants) {
@@ -242,7 +242,7 @@ function windowChart(view, id, experiment, variants) {
   return chart({
     id: `${id}-window`,
     title: `${metricText(selection.name, selection.k)} over the last ${windowWords(selection.windowMs)}`,
-    note: "Each point is a whole window, at its end. Solid: final. Dashed: live, which still changes as feedback comes. A window's value is exact for the lists in it, so it has no band.",
+    note: "Each point is one whole window, drawn at its end. Solid: final. Dashed: live, which still changes when feedback arrives. Values of windows are exact, so they have no band.",
     lines: lines.filter((line) => line.points.some((point) => isNumber(point.value))),
     changing: windowOf(view, "final")?.end_ms,
     format: (value, step) => (step === undefined ? valueText(value) : value.toFixed(step < 0.001 ? 4 : step < 0.01 ? 3 : 2)),
@@ -261,9 +261,9 @@ function liftChart(view, id, stats, variants) {
   return chart({
     id: `${id}-lift`,
     title: [`Lift of ${metricText(view.selection.name, view.selection.k)} against `, stats.control === null ? "the control" : named(stats.control), `, ${scopeWords(stats.scope)}`],
-    note: `Final lists only. The band is where the truth may be; it holds with ${certainty(stats, view.selection.metric)} at all looks together. Cut off where it is wider than the chart.`,
+    note: `Final lists only. The band is the interval of the lift: ${confidence(stats, view.selection.metric)} confidence, safe to check at any time. The chart cuts off wide bands.`,
     lines: lines.filter((line) => line.points.some((point) => isNumber(point.value))),
-    references: [{ value: 0, label: "no difference" }, { value: -stats.margin, label: "tolerated", below: true }],
+    references: [{ value: 0, label: "no difference" }, { value: -stats.margin, label: "margin", below: true }],
     format: (value, step) => (step === undefined ? liftText(value) : `${value < 0 ? "−" : ""}${Math.abs(value * 100).toFixed(step < 0.01 ? 1 : 0)}\u00a0%`),
     width: view.width,
   });
@@ -287,5 +287,5 @@ function everyMetric(view, experiment, variants, stats, control) {
     const compared = [measure ? [liftText(measure.lift), fine(intervalText(measure))] : MISSING, measure?.verdict ? badge(measure.verdict) : MISSING];
     return [of(final, variant, metric), make("span", { class: "live" }, of(live, variant, metric)), ...(stats && variant !== control ? compared : [])];
   })]);
-  return table(`Every metric over the last ${windowWords(view.selection.windowMs)}`, heads, rows);
+  return table(`All metrics over the last ${windowWords(view.selection.windowMs)}`, heads, rows);
 }

@@ -1,7 +1,7 @@
-// How elements are made and brought up to date. What events name becomes text or the value of a harmless attribute, never markup.
-// Whatever is read is fit to be drawn, and a Name is drawn apart from the words around it.
+// Make and update elements. Names from events become text or values of harmless attributes, never markup.
+// All text is sanitized, and a Name is isolated from the text around it.
 
-import { Name, plain } from "./page_words.js";
+import { Name, plain } from "./text.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const SVG_TAGS = new Set(["svg", "g", "path", "line", "text", "rect", "circle", "title"]);
@@ -9,30 +9,30 @@ const ATTRIBUTES = new Set([
   "id", "class", "role", "tabindex", "hidden", "scope", "colspan", "datetime", "title", "lang", "for", "name", "value", "selected", "type",
   "viewBox", "width", "height", "x", "y", "x1", "x2", "y1", "y2", "cx", "cy", "r", "d", "text-anchor", "data-action",
 ]);
-const TEXT_ONLY = new Set(["option", "text", "title"]); // no element can be in them
-const KEPT = new Set(["open"]); // what the reader did to an element
+const TEXT_ONLY = new Set(["option", "text", "title"]); // these cannot contain elements
+const KEPT = new Set(["open"]); // attributes that the reader changes
 
-/** An element; attributes that are null or false are left out, true ones are empty, children are elements, Names or text. */
+/** Make an element. Null and false attributes are left out, true ones are empty. Children are elements, Names or text. */
 export function make(tag, attributes = {}, ...children) {
   const element = SVG_TAGS.has(tag) ? document.createElementNS(SVG, tag) : document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
-    if (!ATTRIBUTES.has(name) && !name.startsWith("aria-")) throw new Error(`no attribute of this page: ${name}`);
-    if (value !== null && value !== undefined && value !== false) element.setAttribute(name, value === true ? "" : isRead(name) ? plain(value) : String(value));
+    if (!ATTRIBUTES.has(name) && !name.startsWith("aria-")) throw new Error(`attribute ${name} is not in ATTRIBUTES`);
+    if (value !== null && value !== undefined && value !== false) element.setAttribute(name, value === true ? "" : isText(name) ? plain(value) : String(value));
   }
-  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false).map((child) => drawn(tag, child)));
+  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false).map((child) => asNode(tag, child)));
   return element;
 }
 
-function isRead(attribute) {
+function isText(attribute) {
   return attribute === "title" || attribute.startsWith("aria-");
 }
 
-function drawn(tag, child) {
+function asNode(tag, child) {
   if (child instanceof Node) return child;
   return child instanceof Name && !TEXT_ONLY.has(tag) ? make("bdi", {}, child.text) : plain(child);
 }
 
-/** Make `old` look like `fresh` with as few changes as can be, so that focus, selection, scrolling and open details stay. */
+/** Update `old` to equal `fresh` with few changes, so that focus, selection, scrolling and open details stay. */
 export function patch(old, fresh) {
   if (old.nodeName !== fresh.nodeName || old.id !== fresh.id) {
     old.replaceWith(fresh);
@@ -45,7 +45,7 @@ export function patch(old, fresh) {
   }
 }
 
-/** The same for what is inside an element that stays as it is. Who has an id is known by it, the others by their turn. */
+/** Update the children of `old`. Children with an id are matched by id, others by position. */
 export function patchChildren(old, fresh) {
   const before = [...old.childNodes];
   const known = new Map(before.filter((node) => node.id).map((node) => [node.id, node]));
@@ -56,7 +56,7 @@ export function patchChildren(old, fresh) {
   let place = old.firstChild;
   fresh.forEach((node, index) => {
     const partner = partners[index];
-    if (partner && partner === place) place = place.nextSibling; // stays where it is: what is moved loses the focus
+    if (partner && partner === place) place = place.nextSibling; // do not move it: moving loses the focus
     else old.insertBefore(partner ?? node, place);
     if (partner) patch(partner, node);
   });
@@ -67,12 +67,12 @@ export function isOpen(id) {
   return document.getElementById(id)?.open === true;
 }
 
-/** A part that is made only while it is open: `content` is called then. */
+/** Make a folded part. Its content is made only while it is open. */
 export function folded(id, summary, content) {
   return make("details", { id }, make("summary", {}, summary), isOpen(id) ? content() : []);
 }
 
-/** A table that scrolls in itself where it is too wide. Heads and cells are text, elements or lists of both; the first cell names its row. */
+/** Make a table that scrolls sideways when it is too wide. Heads and cells are text, elements or lists of both. The first cell of a row is its head. */
 export function table(caption, heads, rows, kind = "") {
   const head = make("tr", {}, heads.map((each) => make("th", { scope: "col" }, each)));
   const body = rows.map((cells) => make("tr", {}, cells.map((cell, at) => make(at ? "td" : "th", at ? {} : { scope: "row" }, cell))));

@@ -1,4 +1,4 @@
-// What this page has seen of the chosen window and metric, together with what the server remembers: points by event time, bounded.
+// Points of the charts by event time: those this page received, and the recent ones of the server. Bounded.
 
 const POINTS_MAX = 480;
 const CHOICES_MAX = 12;
@@ -7,14 +7,14 @@ const CHOICES_MAX = 12;
 class Track {
   points = [];
 
-  /** Take points whose ends may be known already; those said later count. A point within the grain of the last one replaces it. */
+  /** Add points. A point replaces an earlier one whose end lies in the same step of `grain` ms. */
   merge(points, grain = 1) {
     const known = new Map(this.points.map((point) => [Math.floor(point.end / grain), point]));
     for (const point of points) known.set(Math.floor(point.end / grain), point);
     this.points = [...known.values()].sort((one, other) => one.end - other.end).slice(-POINTS_MAX);
   }
 
-  /** Take the newest point: what was said of later times is void, for event time has gone back. */
+  /** Add the newest point. Points with later ends are dropped, because event time has gone back. */
   add(point, grain = 1) {
     this.points = this.points.filter((each) => each.end <= point.end);
     this.merge([point], grain);
@@ -28,7 +28,7 @@ export class History {
   /** The tracks of a choice, by name. */
   tracks(choice) {
     const found = this.#choices.get(choice) ?? new Map();
-    this.#choices.delete(choice); // the newest choice stands last
+    this.#choices.delete(choice); // keep the newest choice last
     this.#choices.set(choice, found);
     if (this.#choices.size > CHOICES_MAX) this.#choices.delete(this.#choices.keys().next().value);
     return found;
@@ -40,15 +40,15 @@ export class History {
     return tracks.get(name);
   }
 
-  /** Forget everything when numbers are made by other rules: they would not be one line. */
-  keepTo(rules) {
+  /** Drop all points when the rules change, because old and new numbers are not comparable. */
+  setRules(rules) {
     if (this.#rules !== null && rules && this.#rules !== rules) this.#choices.clear();
     this.#rules = rules || this.#rules;
   }
 
-  /** Take one report: the end of each window, and where its experiments stand. */
+  /** Add one report: the values of each window and the lifts of its experiments. */
   addReport(choice, report, { windowMs, metric, lists }) {
-    this.keepTo(report.rules);
+    this.setRules(report.rules);
     for (const window of report.windows) {
       if (window.window_ms !== windowMs || window.end_ms === null || !window.complete) continue;
       const lines = new Map(window.groups.map((group) => [groupName(group), { value: group[lists][metric] ?? null }]));
@@ -65,12 +65,12 @@ export class History {
     }
   }
 
-  /** Take what the server remembers; what this page knows already stays. */
-  addServer(choice, answer, paneMs) {
-    for (const window of answer.windows) {
+  /** Add the recent points of the server. Points that this page already has stay. */
+  addServer(choice, recent, paneMs) {
+    for (const window of recent.windows) {
       this.#fill(choice, window.view, window, (line) => groupName(line), (line, at) => ({ value: line.values[at] }), 1);
     }
-    for (const each of answer.experiments) {
+    for (const each of recent.experiments) {
       const name = trackName(each.experiment, each.scope);
       const numbers = (line, at) => ({ value: line.lift[at], low: line.lift_lower[at], high: line.lift_upper[at] });
       this.#fill(choice, name, each, (line) => line.variant, numbers, paneMs);
@@ -80,9 +80,9 @@ export class History {
   #fill(choice, name, columns, nameOf, numbersAt, grain) {
     const points = columns.ends_ms.map((end, at) => ({ end, lines: new Map(columns.lines.map((line) => [nameOf(line), numbersAt(line, at)])) }));
     const track = this.track(choice, name);
-    const seen = track.points;
+    const own = track.points;
     track.merge(points, grain);
-    track.merge(seen, grain);
+    track.merge(own, grain);
   }
 }
 
@@ -98,7 +98,7 @@ export function trackName(experiment, scope) {
   return JSON.stringify([experiment, scope]);
 }
 
-/** The event time up to which experiments are told: up to which all final lists have entered them. */
+/** The event time up to which all final lists count in the experiments; null when unknown. */
 export function experimentsEnd(report) {
   if (report.experiments_entered_ms !== null) return report.experiments_entered_ms;
   const ends = report.ended ? report.windows.map((window) => window.end_ms).filter((end) => end !== null) : [];
