@@ -28,7 +28,8 @@ from streammetrics.runtime.owned_task import WorkerRules
 from streammetrics.runtime.prefetch import with_due
 from streammetrics.windows.panes import WindowRules
 from tests.bench.parts import WrongAnswerError, peak_mb, read_given, reply
-from tests.bench.truth import INPUTS, Rows, require_equal, scores
+from tests.bench.truth import INPUTS, Rows, require_equal
+from tests.oracle import stored_values
 
 START_MS = 1_732_183_200_000
 RETURN_MS = 3_600_000
@@ -102,11 +103,10 @@ def expected_rows(users: int, visits: int, engine: Engine, cutoffs: tuple[int, .
             start = shown_at(visit, turn, users) // engine.rules.pane_ms * engine.rules.pane_ms
             patterns[start, "", "", tuple(grades)] += 1
             patterns[start, "ranker", variant, tuple(grades)] += 1
-    score = scores(engine.layout.scorer, cutoffs)
     rows: Rows = {}
     for (start, experiment, variant, pattern), count in patterns.items():
         row = rows.setdefault((start, experiment, variant), engine.layout.zero())
-        for index, value in enumerate(_row(pattern, engine, score(list(pattern)))):
+        for index, value in enumerate(_row(pattern, engine, stored_values(pattern, cutoffs))):
             row[index] += count * value
     return rows
 

@@ -7,7 +7,7 @@ which looks at whole inputs; `require_nothing_late` shows that it admits every e
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import TypeAlias
 
@@ -15,9 +15,9 @@ from streammetrics.cli.wiring import build_engine
 from streammetrics.config import Settings
 from streammetrics.engine.engine import Engine
 from streammetrics.events.model import Event
-from streammetrics.metrics import Scorer, TallyLayout
+from streammetrics.metrics import TallyLayout
 from tests.bench.parts import WrongAnswerError
-from tests.oracle import Arrival, Group, Tally, judge, naive_scorer, parse_rules
+from tests.oracle import Arrival, Group, Tally, judge, parse_rules
 from tests.oracle import Settings as OracleSettings
 
 INPUTS = ("impressions", "feedback")
@@ -43,26 +43,6 @@ def oracle_settings(settings: Settings) -> OracleSettings:
         rules=parse_rules(join.grades),
         cutoffs=tuple(settings.metrics.cutoffs),
     )
-
-
-def scores(scorer: Scorer, cutoffs: Sequence[int]) -> Callable[[list[float]], dict[str, int]]:
-    """Stored integers of a list, once a pattern of grades: the one-list path, after the textbook formulas agreed to the last unit but one.
-
-    The textbook logarithms are floats, good to about 1e-15; the last unit of an integer is 1e-12.
-    """
-    naive = naive_scorer(cutoffs)
-
-    @cache
-    def known(grades: tuple[float, ...]) -> dict[str, int]:
-        row = scorer.score_list(grades)
-        found = {str(column.metric): value for column, value in zip(scorer.columns, row, strict=True) if column.kind == "sum"}
-        expected = naive(list(grades))
-        wrong = {name: (value, expected[name]) for name, value in found.items() if abs(value - expected[name]) > 1}
-        if wrong:
-            raise WrongAnswerError(f"the score of {grades}: {wrong}")
-        return found
-
-    return lambda grades: known(tuple(grades))
 
 
 def row_of(tally: Tally, layout: TallyLayout) -> list[int]:
@@ -94,9 +74,8 @@ def brute_force(by_user: Mapping[str, list[tuple[str, Event]]], settings: Settin
 def _judge_users(portion: tuple[list[list[tuple[str, Event]]], Settings]) -> Rows:
     users, settings = portion
     engine = _engine(settings.model_dump_json())
-    score = _scores(settings.model_dump_json())
     steps = {number: [Arrival(name, event) for name, event in events] for number, events in enumerate(users)}
-    result = judge(steps, oracle_settings(settings), score)
+    result = judge(steps, oracle_settings(settings))
     return {(start, *_named(group)): row_of(tally, engine.layout) for (start, group), tally in result.panes.items()}
 
 
@@ -107,11 +86,6 @@ def _named(group: Group) -> tuple[str, str]:
 @cache
 def _engine(settings: str) -> Engine:
     return build_engine(Settings.model_validate_json(settings), INPUTS)
-
-
-@cache
-def _scores(settings: str) -> Callable[[list[float]], dict[str, int]]:
-    return scores(_engine(settings).layout.scorer, Settings.model_validate_json(settings).metrics.cutoffs)
 
 
 def require_nothing_late(times_by_input: Iterable[Sequence[int]], settings: Settings) -> None:

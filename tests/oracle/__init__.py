@@ -8,7 +8,7 @@ steps go through four stages, one module each:
     tallies     groups, panes, windows
     lines       the panes as a replay writes them
 
-`grades` holds the rules that turn an action into a grade, `scores` naive list metrics, `values` what goes in and out.
+`grades` holds the rules that turn an action into a grade, `scores` the integers of the list metrics, `values` what goes in and out.
 
 Not modelled, because it needs no judge or is judged elsewhere: bytes and malformed events, all limits but
 `session_events_max` and `items_max`, retention, experiment moments, sums of squares.
@@ -45,7 +45,7 @@ from __future__ import annotations
 from tests.oracle.grades import Rule, parse_rules
 from tests.oracle.judge import judge
 from tests.oracle.lines import panes_lines
-from tests.oracle.scores import naive_scorer, naive_values, quantise, scale_bits
+from tests.oracle.scores import metric_values, scale_bits, stored_values
 from tests.oracle.values import (
     FATES_AT_CLOSE,
     REASONS,
@@ -80,10 +80,9 @@ __all__ = [
     "Tick",
     "Window",
     "judge",
-    "naive_scorer",
-    "naive_values",
+    "metric_values",
     "panes_lines",
     "parse_rules",
-    "quantise",
     "scale_bits",
+    "stored_values",
 ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NamedTuple, TypeAlias
@@ -21,7 +21,6 @@ from tests.oracle.values import Arrival, Settings, ShownList, Step, TaskResult
 DAY_MS = 86_400_000
 Sums: TypeAlias = tuple[int, int, int, int, int, int]
 """Users, and over them the sums of y, d, y squared, d squared, y times d."""
-Scores: TypeAlias = Callable[[list[float]], dict[str, int]]
 
 
 class Times(NamedTuple):
@@ -52,7 +51,6 @@ def experiments(
     steps: Sequence[Step],
     result: TaskResult,
     settings: Settings,
-    score: Scores,
     *,
     idle_ms: float = math.inf,
     patience_ms: int = 0,
@@ -87,7 +85,7 @@ def experiments(
         for day in days:
             of_day = [(shown, variant) for shown, variant in entered if day is None or shown.ts // DAY_MS == day]
             if of_day:
-                found[name, day] = _scope(of_day, history, settings, score)
+                found[name, day] = _scope(of_day, history, settings)
     return found
 
 
@@ -118,7 +116,7 @@ def _has_entered(shown: ShownList, result: TaskResult, settings: Settings, patie
     return closed or pane_end + patience_ms <= result.f_ms
 
 
-def _scope(lists: Sequence[tuple[ShownList, str]], history: Sequence[ShownList] | None, settings: Settings, score: Scores) -> Scope:
+def _scope(lists: Sequence[tuple[ShownList, str]], history: Sequence[ShownList] | None, settings: Settings) -> Scope:
     scope, first = Scope(), Counter[str]()
     before: dict[str, list[dict[str, Fraction]]] = {}
     totals: dict[str, list[dict[str, tuple[int, int]]]] = {}
@@ -131,9 +129,9 @@ def _scope(lists: Sequence[tuple[ShownList, str]], history: Sequence[ShownList] 
             scope.multi_exposed += 1
         else:
             shown = [shown for *_, shown in own]
-            totals.setdefault(own[0][2], []).append(_of_user(shown, settings, score))
+            totals.setdefault(own[0][2], []).append(_of_user(shown, settings))
             earlier = [shown for shown in history or () if shown.user_id == user]
-            before.setdefault(own[0][2], []).append(_means(earlier, settings, score))
+            before.setdefault(own[0][2], []).append(_means(earlier, settings))
             if own[0][2] == "interleaved":
                 _add_credits(scope, shown, settings)
     scope.first_exposures = dict(first)
@@ -157,11 +155,11 @@ def _scope(lists: Sequence[tuple[ShownList, str]], history: Sequence[ShownList] 
     return scope
 
 
-def _means(lists: Sequence[ShownList], settings: Settings, score: Scores) -> dict[str, Fraction]:
+def _means(lists: Sequence[ShownList], settings: Settings) -> dict[str, Fraction]:
     """A user's mean in each measure over some lists; measures without any are absent. Of users with a hit, the share of lists."""
     if not lists:
         return {}
-    sums = _of_user(lists, settings, score)
+    sums = _of_user(lists, settings)
     means = {}
     for name in sums:
         y, d = sums[name.removeprefix("user_")]
@@ -188,9 +186,9 @@ def _add_credits(scope: Scope, lists: Sequence[ShownList], settings: Settings) -
         scope.credits[pair] = tuple(left + right for left, right in zip(scope.credits.get(pair, (0,) * 6), own, strict=True))
 
 
-def _of_user(lists: Sequence[ShownList], settings: Settings, score: Scores) -> dict[str, tuple[int, int]]:
+def _of_user(lists: Sequence[ShownList], settings: Settings) -> dict[str, tuple[int, int]]:
     """What is above and below in each measure of one user."""
-    tallies = [tally_of_one(shown, settings, score) for shown in lists]
+    tallies = [tally_of_one(shown, settings) for shown in lists]
     pairs: dict[str, tuple[int, int]] = {}
     for name in tallies[0].sums:
         total = sum(tally.sums[name] for tally in tallies)

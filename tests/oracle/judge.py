@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 
 from tests.oracle.admission import Admission, admit
 from tests.oracle.join import List, Resolved, resolve, sessionize
-from tests.oracle.scores import Scorer, naive_scorer
 from tests.oracle.tallies import merge_panes, tally_panes, window_end, window_over
 from tests.oracle.values import FATES_AT_CLOSE, REASONS, Admitted, Arrival, Result, Session, Settings, ShownList, Step, TaskResult
 
@@ -16,14 +15,10 @@ from tests.oracle.values import FATES_AT_CLOSE, REASONS, Admitted, Arrival, Resu
 def judge(
     steps: Sequence[Step] | Mapping[int, Sequence[Step]],
     settings: Settings,
-    score: Scorer | None = None,
     *,
     flush: bool = False,
 ) -> Result:
     """What the steps of one task (taken as task 0), or of several tasks by number, must come to.
-
-    `score` gives the stored integers of one list's metrics (the item hit rate is not among them; it is counted here);
-    by default the naive ones at `settings.cutoffs`.
 
     >>> from streammetrics.events.model import Feedback, Impression
     >>> shown = Arrival("impressions", Impression("x", "u", 10, ("a", "b")))
@@ -32,9 +27,8 @@ def judge(
     1
     """
     _check(settings)
-    scorer = score or naive_scorer(settings.cutoffs, settings.relevance_min)
     by_task = steps if isinstance(steps, Mapping) else {0: steps}
-    tasks = {task: _judge_task(of_task, settings, scorer, flush) for task, of_task in by_task.items()}
+    tasks = {task: _judge_task(of_task, settings, flush) for task, of_task in by_task.items()}
     w_ms = min((task.w_ms for task in tasks.values()), default=-math.inf)
     f_ms = min((task.f_ms for task in tasks.values()), default=-math.inf)
     newest_ts = max((task.newest_ts for task in tasks.values() if task.newest_ts is not None), default=None)
@@ -60,7 +54,7 @@ def _check(settings: Settings) -> None:
         raise ValueError(f"a window is a whole number of panes: {settings.windows_ms} over {settings.pane_ms}")
 
 
-def _judge_task(steps: Sequence[Step], settings: Settings, score: Scorer, flush: bool) -> TaskResult:
+def _judge_task(steps: Sequence[Step], settings: Settings, flush: bool) -> TaskResult:
     arrivals = [step for step in steps if isinstance(step, Arrival)]
     admission = admit(steps, settings)
     w_ms = math.inf if flush else admission.w_ms
@@ -81,7 +75,7 @@ def _judge_task(steps: Sequence[Step], settings: Settings, score: Scorer, flush:
         counters=_count(arrivals, admission, resolved, closed),
         sessions=tuple(_summary(session, is_closed) for session, is_closed in zip(sessions, closed, strict=True)),
         lists=lists,
-        panes=tally_panes(lists, settings, score),
+        panes=tally_panes(lists, settings),
     )
 
 

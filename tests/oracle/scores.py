@@ -1,85 +1,103 @@
-"""Naive list metrics by their textbook formulas, and the rounding to stored integers. One list at a time, no numpy.
+"""The integers that every list metric must have, written down from the definitions. One list at a time, no numpy, no product code.
 
-Relevant means grade >= `relevance_min`; gains are linear unless a name says `_exp`; a list that can earn nothing has value 0.
-A rational value is kept as a Fraction until it is rounded; only the logarithms are floats, so values built from them are
-right to about 1e-15 and need not match another implementation's last bit.
+Notation: n items shown, cut-off k, R relevant items in the list, h relevant items among the first k. An item is relevant if its
+grade is at least `relevance_min`. The value of a list without relevant items is 0.
+
+The unit of each quantity, and where it is rounded (half to even unless noted):
+
+    grade, gain      2**-40   a grade is rounded once; linear gain g, exponential gain 2**g - 1 (Burges et al. 2005)
+    discount         2**-44   1 / log2(rank + 1) (Jarvelin and Kekalainen 2002), rounded once from 50 digits
+    DCG, ideal DCG   2**-44   exact sum of gain x discount, then rounded down; the ideal ranks all items of the list by grade
+    precision at i   2**-42   each term of average precision is rounded, then the terms are added up
+    value in [0, 1]  2**-40   one division, rounded; NDCG divides two doubles
+    dcg, cg          2**-32   rounded
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+import decimal
+from collections.abc import Sequence
 from fractions import Fraction
-from typing import TypeAlias
+from functools import cache, lru_cache
 
-Scorer: TypeAlias = Callable[[list[float]], dict[str, int]]
-"""Grades of one list in rank order -> the stored integer of each list metric by name."""
-
-UNBOUNDED = frozenset({"dcg", "dcg_exp", "cg"})
+GRADE_ONE, DISCOUNT_ONE, TERM_ONE, VALUE_ONE, SUM_ONE = 2**40, 2**44, 2**42, 2**40, 2**32
+DIGITS = 50
+SUMS = frozenset({"dcg", "cg"})
 
 
 def scale_bits(name: str) -> int:
-    """How many binary digits after the point a metric is stored with: 40 for values in [0, 1], 32 for unbounded ones.
+    """How many binary digits after the point a metric is stored with: 40 for values in [0, 1], 32 for sums.
 
     >>> scale_bits("ndcg@10"), scale_bits("cg@10")
     (40, 32)
     """
-    return 32 if name.partition("@")[0] in UNBOUNDED else 40
+    return 32 if name.partition("@")[0] in SUMS else 40
 
 
-def quantise(value: Fraction | float, bits: int) -> int:
-    """The nearest integer to value * 2**bits, a half going to the even one.
+@lru_cache(maxsize=1 << 16)
+def _stored(grades: tuple[float, ...], cutoffs: tuple[int, ...], relevance_min: float) -> dict[str, int]:
+    return {f"{name}@{k}": value for k in cutoffs for name, value in _at_cutoff(grades, k, relevance_min).items()}
 
-    >>> [quantise(Fraction(half, 2), 0) for half in (1, 3, 5)]
-    [0, 2, 2]
+
+def stored_values(grades: Sequence[float], cutoffs: Sequence[int], relevance_min: float = 1) -> dict[str, int]:
+    """The stored integer of every list metric at every cut-off, by name. grades: of all items shown, in rank order.
+
+    `item_hit_rate` is not among them, because it is a ratio of sums over lists.
+
+    >>> stored_values([0, 1], [2])["mrr@2"] == 2**40 // 2
+    True
     """
-    return round(Fraction(value) * (1 << bits))
+    return _stored(tuple(grades), tuple(cutoffs), relevance_min)
 
 
-def naive_scorer(cutoffs: Sequence[int], relevance_min: float = 1) -> Scorer:
-    """A scorer of all list metrics at these cut-offs."""
+def metric_values(grades: Sequence[float], cutoffs: Sequence[int], relevance_min: float = 1) -> dict[str, float]:
+    """The same as numbers.
 
-    def score(grades: list[float]) -> dict[str, int]:
-        return {name: quantise(value, scale_bits(name)) for name, value in naive_values(grades, cutoffs, relevance_min).items()}
-
-    return score
-
-
-def naive_values(grades: Sequence[float], cutoffs: Sequence[int], relevance_min: float = 1) -> dict[str, Fraction | float]:
-    """Every list metric at every cut-off, e.g. `ndcg@10`.
-
-    >>> naive_values([0, 1], [2])["mrr@2"]
-    Fraction(1, 2)
+    >>> metric_values([0, 1], [2])["mrr@2"]
+    0.5
     """
-    return {f"{name}@{k}": value for k in cutoffs for name, value in _values_at(grades, k, relevance_min).items()}
+    return {name: value / 2 ** scale_bits(name) for name, value in stored_values(grades, cutoffs, relevance_min).items()}
 
 
-def _values_at(grades: Sequence[float], k: int, relevance_min: float) -> dict[str, Fraction | float]:
-    powers = [2.0**grade - 1 for grade in grades]
-    relevant = [grade >= relevance_min for grade in grades]
-    hit_ranks = [rank for rank, is_relevant in enumerate(relevant[:k], start=1) if is_relevant]
-    all_relevant = sum(relevant)
+def _at_cutoff(grades: Sequence[float], k: int, relevance_min: float) -> dict[str, int]:
+    linear = [round(Fraction(grade) * GRADE_ONE) for grade in grades]
+    exponential = [_exponential_gain(gain) for gain in linear]
+    hit_ranks = [rank for rank, grade in enumerate(grades[:k], start=1) if grade >= relevance_min]
+    hits, relevant = len(hit_ranks), sum(grade >= relevance_min for grade in grades)
+    precisions = sum(round(Fraction(found * TERM_ONE, rank)) for found, rank in enumerate(hit_ranks, start=1))
     return {
-        "ndcg": _ndcg(grades, k),
-        "ndcg_exp": _ndcg(powers, k),
-        "dcg": _dcg(grades, k),
-        "cg": sum((Fraction(grade) for grade in grades[:k]), Fraction(0)),
-        "mrr": Fraction(1, hit_ranks[0]) if hit_ranks else Fraction(0),
-        "hit_rate": Fraction(1 if hit_ranks else 0),
-        "precision": Fraction(len(hit_ranks), k),
-        "recall": _ratio(Fraction(len(hit_ranks)), all_relevant),
-        "map": _ratio(sum((Fraction(hits, rank) for hits, rank in enumerate(hit_ranks, start=1)), Fraction(0)), min(all_relevant, k)),
+        "ndcg": _ndcg(linear, k),
+        "ndcg_exp": _ndcg(exponential, k),
+        "dcg": round(Fraction(_dcg(linear, k) * SUM_ONE, DISCOUNT_ONE)),
+        "cg": round(Fraction(sum(linear[:k]) * SUM_ONE, GRADE_ONE)),
+        "mrr": round(Fraction(VALUE_ONE, hit_ranks[0])) if hits else 0,
+        "hit_rate": VALUE_ONE if hits else 0,
+        "precision": round(Fraction(hits * VALUE_ONE, k)),
+        "recall": round(Fraction(hits * VALUE_ONE, relevant)) if relevant else 0,
+        "map": round(Fraction(precisions * VALUE_ONE, TERM_ONE * min(relevant, k))) if relevant else 0,
     }
 
 
-def _dcg(gains: Sequence[float], k: int) -> float:
-    return math.fsum(gain / math.log2(rank + 1) for rank, gain in enumerate(gains[:k], start=1))
+def _exponential_gain(grade_units: int) -> int:
+    """2**grade - 1 in units of 2**-40."""
+    with decimal.localcontext(prec=DIGITS):
+        gain = decimal.Decimal(2) ** (decimal.Decimal(grade_units) / GRADE_ONE) - 1
+        return int((gain * GRADE_ONE).to_integral_value(decimal.ROUND_HALF_EVEN))
 
 
-def _ndcg(gains: Sequence[float], k: int) -> float:
+@cache
+def _discount(rank: int) -> int:
+    """1 / log2(rank + 1) in units of 2**-44."""
+    with decimal.localcontext(prec=DIGITS):
+        discount = decimal.Decimal(2).ln() / decimal.Decimal(rank + 1).ln()
+        return int((discount * DISCOUNT_ONE).to_integral_value(decimal.ROUND_HALF_EVEN))
+
+
+def _dcg(gains: Sequence[int], k: int) -> int:
+    """DCG at a cut-off in units of 2**-44."""
+    return sum(gain * _discount(rank) for rank, gain in enumerate(gains[:k], start=1)) // GRADE_ONE
+
+
+def _ndcg(gains: Sequence[int], k: int) -> int:
     ideal = _dcg(sorted(gains, reverse=True), k)
-    return _dcg(gains, k) / ideal if ideal > 0 else 0.0
-
-
-def _ratio(part: Fraction, whole: int) -> Fraction:
-    return part / whole if whole else Fraction(0)
+    return round(float(_dcg(gains, k)) / float(ideal) * VALUE_ONE) if ideal else 0

@@ -6,18 +6,18 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from tests.oracle.scores import Scorer
+from tests.oracle.scores import stored_values
 from tests.oracle.values import Group, Panes, Settings, ShownList, Tally, Window
 
 
-def tally_panes(lists: Iterable[ShownList], settings: Settings, score: Scorer) -> Panes:
+def tally_panes(lists: Iterable[ShownList], settings: Settings) -> Panes:
     """The tally of every (pane start, group) that has a list; a pane starts at the last multiple of `pane_ms` at or before ts."""
     panes: Panes = {}
     for shown in lists:
         start = shown.ts // settings.pane_ms * settings.pane_ms
         for group in groups_of(shown, settings.segments):
             before = [panes[start, group]] if (start, group) in panes else []
-            panes[start, group] = add_up([*before, tally_of_one(shown, settings, score)])
+            panes[start, group] = add_up([*before, tally_of_one(shown, settings)])
     return panes
 
 
@@ -28,14 +28,14 @@ def groups_of(shown: ShownList, segments: Sequence[str]) -> list[Group]:
     return bare + [group._replace(segments=(pair,)) for group in bare for pair in values]
 
 
-def tally_of_one(shown: ShownList, settings: Settings, score: Scorer) -> Tally:
+def tally_of_one(shown: ShownList, settings: Settings) -> Tally:
     has_feedback = any(grade > 0 for grade in shown.grades)
     first = {f"item_hit_rate@{k}": shown.grades[:k] for k in settings.cutoffs}
     places = {name: len(grades) for name, grades in first.items()}
     return Tally(
         lists=1,
         lists_with_feedback=int(has_feedback),
-        sums=score(list(shown.grades)),
+        sums=dict(stored_values(shown.grades, settings.cutoffs, settings.relevance_min)),
         hits={name: sum(grade >= settings.relevance_min for grade in grades) for name, grades in first.items()},
         places=places,
         places_with_feedback={name: count if has_feedback else 0 for name, count in places.items()},

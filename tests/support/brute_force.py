@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import astuple
 
 from streammetrics.engine.engine import Engine
 from streammetrics.engine.experiment_runs import WHOLE
-from streammetrics.metrics import Scorer
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.windows.unique_users import UniqueUserWindow
 from tests.oracle import Result, Tally, judge
@@ -21,18 +20,8 @@ Shown = dict[tuple[int, int | None], Users]
 """By window and its end."""
 
 
-def scores_of(scorer: Scorer):
-    """The product's one-list path as the oracle's scorer; ratios are counted by the oracle itself."""
-
-    def score(grades: Sequence[float]) -> dict[str, int]:
-        row = scorer.score_list(grades)
-        return {str(column.metric): value for column, value in zip(scorer.columns, row, strict=True) if column.kind == "sum"}
-
-    return score
-
-
 def expected(case: Case, machine: Machine, *, flush: bool) -> Result:
-    return judge(case.steps, case.settings, scores_of(machine.engine.layout.scorer), flush=flush)
+    return judge(case.steps, case.settings, flush=flush)
 
 
 def row_of(tally: Tally, machine: Machine) -> list[int]:

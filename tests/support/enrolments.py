@@ -10,7 +10,7 @@ from streammetrics.engine.experiment_runs import ExperimentRules
 from streammetrics.events.model import Feedback, Impression
 from tests.oracle import Arrival, Settings, judge
 from tests.oracle.experiments import Scope, Times, experiments
-from tests.support.brute_force import FOR_EVER_MS, grades_text, scopes_of, scores_of
+from tests.support.brute_force import FOR_EVER_MS, grades_text, scopes_of
 from tests.support.machine import Machine, engine_of
 from tests.support.store_contract import ALL_DUE
 from tests.support.strategies import Case
@@ -34,8 +34,7 @@ def found(machine: Machine) -> dict[tuple[str, int | None], Scope]:
 
 
 def expected(case: Case, machine: Machine, rules: ExperimentRules, *, flush: bool) -> dict[tuple[str, int | None], Scope]:
-    score = scores_of(machine.engine.layout.scorer)
-    result, before = (judge(case.steps, case.settings, score, flush=end).tasks[0] for end in (flush, False))
+    result, before = (judge(case.steps, case.settings, flush=end).tasks[0] for end in (flush, False))
     times = {
         name: Times(
             float("-inf") if span.start_ms is None else span.start_ms,
@@ -49,7 +48,6 @@ def expected(case: Case, machine: Machine, rules: ExperimentRules, *, flush: boo
         case.steps,
         result,
         case.settings,
-        score,
         idle_ms=rules.idle_ms,
         patience_ms=rules.patience_ms,
         times=times,

@@ -35,7 +35,7 @@ from tests.oracle.users import users_of_tasks
 from tests.servers.kafka import KafkaBroker
 from tests.servers.process import wait_until
 from tests.servers.product import Product
-from tests.support.brute_force import row_of, scores_of, users_shown
+from tests.support.brute_force import row_of, users_shown
 from tests.support.machine import oracle_group
 from tests.support.native_json import native_json
 
@@ -217,7 +217,7 @@ class Pipeline:
                     places[kept.place.partition].append(kept)
         for of_task in steps.values():
             of_task.extend(after)
-        result = judge(steps, self.oracle_settings(), scores_of(self.engine.layout.scorer))
+        result = judge(steps, self.oracle_settings())
         for task, found in result.tasks.items():
             for fate, kept in zip(found.fates, places[task], strict=True):
                 if fate in ("late", "future"):

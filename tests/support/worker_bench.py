@@ -29,7 +29,7 @@ from streammetrics.windows.unique_users import UniqueUserRules, UniqueUserWindow
 from tests.oracle import Arrival, Group, Result, Settings, Step, judge
 from tests.oracle.experiments import Scope, experiments, merge
 from tests.oracle.users import users_of_tasks
-from tests.support.brute_force import row_of, scopes_of, scores_of, users_shown
+from tests.support.brute_force import row_of, scopes_of, users_shown
 from tests.support.faults import FaultyStore, HandClock, KeptLetters, Logs, LogSource
 from tests.support.machine import engine_of, oracle_group
 from tests.support.native_json import native_json
@@ -113,11 +113,10 @@ def truth_of(logs: Logs, engine: Engine, after: Sequence[Step] = (), settings: S
                 places[place.partition].append((place, offset, value))
     for of_task in steps.values():
         of_task.extend(after)
-    score = scores_of(engine.layout.scorer)
-    result = judge(steps, settings, score)
+    result = judge(steps, settings)
     for task, found in result.tasks.items():
         refused |= {(fate, *where) for fate, where in zip(found.fates, places[task], strict=True) if fate in ("late", "future")}
-    scopes = merge([experiments(steps[task], found, settings, score) for task, found in result.tasks.items()])
+    scopes = merge([experiments(steps[task], found, settings) for task, found in result.tasks.items()])
     return Truth(result, malformed, frozenset(refused), scopes)
 
 

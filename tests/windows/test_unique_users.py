@@ -30,7 +30,7 @@ from streammetrics.windows.unique_users import (
 from tests.oracle import Settings, ShownList, judge
 from tests.oracle.tallies import window_end
 from tests.oracle.users import users_of_tasks, users_of_window
-from tests.support.brute_force import FOR_EVER_MS, Shown, grades_text, scores_of, users_shown
+from tests.support.brute_force import FOR_EVER_MS, Shown, grades_text, users_shown
 from tests.support.enrolments import NOON_MS, RANKER, clicked, kept, shown, take
 from tests.support.machine import Machine, engine_of
 from tests.support.store_contract import ALL_DUE
@@ -53,7 +53,7 @@ def shown_now(machine: Machine) -> Shown:
 
 
 def final_lists(case: Case, machine: Machine, *, flush: bool) -> Sequence[ShownList]:
-    result = judge(case.steps, case.settings, scores_of(machine.engine.layout.scorer), flush=flush)
+    result = judge(case.steps, case.settings, flush=flush)
     return result.tasks[0].lists
 
 
@@ -63,7 +63,7 @@ def expected(lists: Sequence[ShownList], settings: Settings, ends: Iterable[tupl
 
 def end_of(case: Case, machine: Machine, *, flush: bool) -> int | None:
     """Where windows end once everybody has been looked at."""
-    task = judge(case.steps, case.settings, scores_of(machine.engine.layout.scorer), flush=flush).tasks[0]
+    task = judge(case.steps, case.settings, flush=flush).tasks[0]
     rules = machine.engine.rules
     return window_end(task.f_ms - (rules.entering_ms - rules.join.attribution_ms), task.newest_ts, case.settings.pane_ms)
 
