@@ -17,7 +17,8 @@ from streammetrics.errors import StateError
 from streammetrics.events.event_time import NEVER
 from streammetrics.sessions.fragments import Fragment, Fragments, StoredImpression
 from streammetrics.sessions.msgpack import array_head, pack
-from streammetrics.sessions.session import JoinRules, Session
+from streammetrics.sessions.rules import JoinRules
+from streammetrics.sessions.session import Session
 from streammetrics.sessions.user import User
 from streammetrics.windows.last_seen import StoredLastSeen
 from streammetrics.windows.panes import Group, Pane
@@ -120,7 +121,7 @@ _USER_HEAD, _SESSION_HEAD, _NO_PARTS = array_head(3) + pack(VERSION), array_head
 
 def encode_user(user: User) -> bytes:
     """One user's open sessions; hits are left out because they follow from the rest."""
-    pieces: list[bytes | bytearray] = [_USER_HEAD, pack(user.entered), array_head(len(user.sessions))]
+    pieces: list[bytes | bytearray] = [_USER_HEAD, pack(user.enrolled_before), array_head(len(user.sessions))]
     for session in user.sessions:
         pieces += (_SESSION_HEAD, pack(session.first), pack(session.last), pack(session.size))
         pieces += session.packed_lists()
@@ -143,7 +144,7 @@ def _session_of(
     first: int, last: int, size: int, lists: msgspec.Raw, feedback: msgspec.Raw, parts: list[_StoredParts], rules: JoinRules
 ) -> Session:
     copies = {identity: Fragments(whole, seen, fragments) for identity, whole, seen, fragments in parts}
-    return Session.read(first, last, size, bytes(lists), bytes(feedback), copies, rules.attribution_ms)
+    return Session.restore(first, last, size, bytes(lists), bytes(feedback), copies, rules.attribution_ms)
 
 
 def encode_pane(pane: Pane) -> bytes:

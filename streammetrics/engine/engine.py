@@ -172,7 +172,7 @@ class Engine:
         for user_id, user in state.dirty.items():
             if user.sessions:
                 users[user_id] = encode_user(user)
-                user.again = True
+                user.recently_saved = True
             else:
                 del state.users[user_id]
                 gone.append(user_id)
@@ -228,8 +228,8 @@ class Engine:
             if user_id in state.dirty or user_id not in users:
                 continue
             user = users.pop(user_id)
-            if user.again:
-                user.again = False
+            if user.recently_saved:
+                user.recently_saved = False
                 users[user_id] = user
             elif (excess := excess - 1) == 0:
                 return
@@ -266,13 +266,13 @@ class Engine:
 
     def _next_due(self, user: User) -> int:
         """When a user wants to be looked at: when a session may close, or a list of his becomes final that has not entered yet."""
-        entering_ms, entered = self.entering_ms, user.entered
+        entering_ms, entered = self.entering_ms, user.enrolled_before
         due = user.next_due(self.rules.join.gap_ms)
         if user.sessions[0].first + entering_ms >= due:  # the first session closes before its first list enters
             return due
         lists = [shown for session in user.sessions for shown in session.lists.values() if shown.ts >= entered]
         if self.reach is None:
-            lists = [shown for shown in lists if self.rules.counts_users(shown.facts.experiments)]
+            lists = [shown for shown in lists if self.rules.counts_users(shown.impression.experiments)]
         if not lists:
             return due
         first = min([shown.ts for shown in lists])
@@ -321,7 +321,7 @@ class Engine:
         final = pane_start(bound - self.entering_ms, pane_ms)
         finals = [shown for session in user.sessions for shown in session.lists.values() if shown.ts < final]
         state.leave(user_id, user, finals, self.rules)
-        user.entered = max(user.entered, final)
+        user.enrolled_before = max(user.enrolled_before, final)
 
     def _tally(self, state: TaskState) -> None:
         """Bring the panes up to date: a list that was shown and answered since the last commit is scored once."""

@@ -15,7 +15,9 @@ from streammetrics.errors import MalformedEvent
 from streammetrics.events.event_time import FOREVER, close_bound, final_bound, pane_start
 from streammetrics.events.model import Event, Feedback, Impression
 from streammetrics.sessions.fragments import Duplicates
-from streammetrics.sessions.session import REPEATS_MAX, Session, StoredFeedback
+from streammetrics.sessions.outcomes import count_outcomes
+from streammetrics.sessions.rules import FRAGMENT_ITEMS_FACTOR
+from streammetrics.sessions.session import Session, StoredFeedback
 from streammetrics.sessions.user import User
 
 Decoded: TypeAlias = tuple[int, int, Sequence[Event | MalformedEvent]]
@@ -60,7 +62,7 @@ def close_ended(user_id: str, user: User, state: TaskState, rules: EngineRules) 
     """Close those of a user's sessions that no admitted event can touch any more; their lists enter his totals."""
     for session in user.close_before(close_bound(state.watermark, rules.lateness_ms), rules.join.gap_ms):
         state.sessions_open -= 1
-        joined = session.count_fates(rules.join.attribution_ms, state.counts)
+        joined = count_outcomes(session, rules.join.attribution_ms, state.counts)
         if rules.experiments is not None and any(joined):
             state.note_joined(session.last, *joined)
         if rules.experiments is not None or rules.reach is not None:
@@ -177,7 +179,7 @@ class BatchProcessor:
                 self._refuse(topic, offset, "too_many_groups", f"its labels would make more than groups_max = {limit} groups")
                 return False
         user = self.users[user_id]
-        if (event.positions is not None or user.may_reach(self.lists_max)) and (beyond := self._beyond(user, event)):
+        if (event.positions is not None or user.may_exceed_lists_max(self.lists_max)) and (beyond := self._beyond(user, event)):
             self._refuse(topic, offset, *beyond)
             return False
         known = label_sets.known_from <= ts <= label_sets.known_until
@@ -206,13 +208,13 @@ class BatchProcessor:
     def _beyond(self, user: User, event: Impression) -> tuple[str, str] | None:
         """Which limit of a user or a list this one would exceed, as reason and detail; None for none."""
         gap_ms, limit = self.join.gap_ms, self.join.lists_open_max
-        if user.lists_reach(limit, event.impression_id, event.ts, gap_ms):
+        if user.exceeds_lists_max(limit, event.impression_id, event.ts, gap_ms):
             self.state.dirty[event.user_id] = user
             close_ended(event.user_id, user, self.state, self.rules)  # what is over must not count, whenever it is looked at
-            if user.lists_reach(limit, event.impression_id, event.ts, gap_ms):
+            if user.exceeds_lists_max(limit, event.impression_id, event.ts, gap_ms):
                 return "too_many_lists", f"user {event.user_id!r} has lists_open_max = {limit} open lists"
-        limit = REPEATS_MAX * self.join.items_max
-        if event.positions is not None and user.items_held(event.impression_id, event.ts, gap_ms) + len(event.items) > limit:
+        limit = FRAGMENT_ITEMS_FACTOR * self.join.items_max
+        if event.positions is not None and user.fragment_items(event.impression_id, event.ts, gap_ms) + len(event.items) > limit:
             return (
                 "too_many_items",
                 f"the fragments of {event.impression_id!r} would hold more than {limit} items, with those that come again",
@@ -235,11 +237,11 @@ class BatchProcessor:
         seen_from = max(state.counted_from, state.reach_from)  # before, users may not have been looked at for their lists
         for session in user.sessions:
             for shown in reversed(session.lists.values()):
-                facts = shown.facts
+                impression = shown.impression
                 if (
                     shown.ts <= ts
-                    and rules.counts_users(facts.experiments)
-                    and facts.impression_id != event.impression_id
+                    and rules.counts_users(impression.experiments)
+                    and impression.impression_id != event.impression_id
                     and shown.ts >= seen_from
                     and pane_start(shown.ts, rules.pane_ms) + rules.pane_ms > final
                 ):

@@ -11,7 +11,8 @@ from streammetrics.engine.experiment_runs import ExperimentRules, ExperimentRuns
 from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER
 from streammetrics.events.grades import GradeRules
 from streammetrics.events.model import Labels
-from streammetrics.sessions.session import ChangedLists, JoinRules, ShownList
+from streammetrics.sessions.rules import JoinRules
+from streammetrics.sessions.shown_list import ChangedLists, ShownList
 from streammetrics.sessions.user import User
 from streammetrics.windows.final_lists import FinalList
 from streammetrics.windows.panes import Group, Panes, groups_of
@@ -151,11 +152,11 @@ class TaskState:
         are counted. Those of a time before wait for no look of their own: they enter with the first list after them that does, and
         nothing is asked of them before.
         """
-        waiting, experiments, entered = self.finalized.setdefault(user_id, []), rules.experiments, user.entered
+        waiting, experiments, entered = self.finalized.setdefault(user_id, []), rules.experiments, user.enrolled_before
         if rules.reach is None and experiments is not None and experiments.earlier:
-            lists = [shown for shown in lists if shown.facts.experiments or experiments.is_earlier(shown.ts)]
+            lists = [shown for shown in lists if shown.impression.experiments or experiments.is_earlier(shown.ts)]
         elif rules.reach is None:
-            lists = [shown for shown in lists if shown.facts.experiments]
+            lists = [shown for shown in lists if shown.impression.experiments]
         waiting += [FinalList.of(shown) for shown in lists if shown.ts >= entered]
 
     def note_joined(self, ended: int, matched: int, unmatched: int) -> None:

@@ -31,7 +31,7 @@ from streammetrics.experiments.measures import Measures
 from streammetrics.experiments.moments import TOTAL_MAX, add, of_users, subtract, zero
 from streammetrics.metrics import TallyLayout
 from streammetrics.metrics.arrays import Ints
-from streammetrics.sessions.session import hits_of
+from streammetrics.sessions.shown_list import hits_of
 from streammetrics.windows.final_lists import FinalLists, LabelRun
 from streammetrics.windows.last_seen import LastSeen
 from streammetrics.windows.tally_deltas import score

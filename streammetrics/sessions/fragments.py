@@ -1,7 +1,6 @@
-"""Copies and fragments of one list: several events with one impression_id in one session, and the one list that they make.
+"""Copies and fragments of one list: several events with one impression_id in one session, and the list that they form.
 
-Pure. Which list it is follows from the copies alone, whatever the order in which they came; so does which of them are duplicates,
-and a duplicate stays one whatever comes later.
+The result depends on the set of events, not on their order. A duplicate stays a duplicate whatever arrives later.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ import msgspec
 from streammetrics.events.model import Impression, Labels
 
 Duplicates: TypeAlias = Counter[int]
-"""How many copies turned out to be duplicates, by topic index."""
+"""Number of duplicates by topic index."""
 
 
 class StoredImpression(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False):
-    """What one shown list is, whatever is answered to it: the part of a list that only another copy can change."""
+    """A list as it was shown, in its stored form. Only another copy or fragment can change it."""
 
     impression_id: str
     ts: int
@@ -36,7 +35,7 @@ class StoredImpression(msgspec.Struct, frozen=True, order=True, array_like=True,
 
 
 class Fragment(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False):
-    """A part of a list, in the order that counts: (ts, content), then the topic so that every copy has its place."""
+    """One fragment of a list. Fragments are ordered by (ts, content), then by topic."""
 
     ts: int
     items: tuple[str, ...]
@@ -48,10 +47,9 @@ class Fragment(msgspec.Struct, frozen=True, order=True, array_like=True, gc=Fals
 
 
 class Fragments(NamedTuple):
-    """The copies of an impression_id that came at least once as a fragment.
+    """All events of one impression_id that has at least one fragment.
 
-    `whole` is the least whole copy that takes part; `whole_seen` tells that there ever was one, which makes every
-    fragment a duplicate for the counters.
+    `whole` is the least whole copy that counts. `whole_seen`: some whole copy arrived, so all fragments are counted as duplicates.
     """
 
     whole: StoredImpression | None
@@ -59,8 +57,8 @@ class Fragments(NamedTuple):
     fragments: tuple[Fragment, ...]
 
 
-def united(one: Fragments, other: Fragments, duplicates: Duplicates) -> Fragments:
-    """All copies of one id: the least whole copy stays, every other one is a duplicate."""
+def unite(one: Fragments, other: Fragments, duplicates: Duplicates) -> Fragments:
+    """Merge the events of one id. The least whole copy stays; the others are duplicates."""
     wholes = [parts.whole for parts in (one, other) if parts.whole is not None]
     whole = min(wholes) if wholes else None
     if len(wholes) == 2:
@@ -72,12 +70,12 @@ def united(one: Fragments, other: Fragments, duplicates: Duplicates) -> Fragment
     return Fragments(whole, seen, tuple(sorted(one.fragments + other.fragments)))
 
 
-def resolved(
+def resolve(
     identity: str, parts: Fragments, duplicates: Duplicates, attribution_ms: int, items_max: int
 ) -> tuple[Fragments, StoredImpression | None]:
-    """Drop what can matter no more, and say which list the rest makes (None: more items than a list may hold).
+    """Drop events that no longer count, and return the rest with the list that they form (None: too many items).
 
-    ImpressionCopies more than `attribution_ms` after the first one come when the list may already be final, so they take no part.
+    Events more than `attribution_ms` after the first one do not count, because the list may already be final.
     """
     whole, seen, fragments = parts
     first = min([copy.ts for copy in (whole, *fragments) if copy is not None])
@@ -105,7 +103,7 @@ def resolved(
 
 
 def _teams(items: Iterable[str], placed: Mapping[str, int], fragments: Sequence[Fragment]) -> tuple[str, ...]:
-    """The team of each item, as the first fragment says that gives the item its place; empty where no item has one."""
+    """Return the team of each item, from the first fragment that gives the item its position. Empty if no item has a team."""
     found: dict[tuple[str, int], str] = {}
     for fragment in fragments:
         for item, place, team in zip(fragment.items, fragment.positions, fragment.teams or [""] * len(fragment.items), strict=True):
@@ -115,7 +113,7 @@ def _teams(items: Iterable[str], placed: Mapping[str, int], fragments: Sequence[
 
 
 def _places(fragment: Fragment) -> Iterable[tuple[str, int]]:
-    """Each item of a fragment with its least position there."""
+    """Return each item of a fragment with its least position."""
     least: dict[str, int] = {}
     for item, place in zip(fragment.items, fragment.positions, strict=True):
         least.setdefault(item, place)

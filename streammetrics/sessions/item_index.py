@@ -1,8 +1,8 @@
-"""Which list of a session shows an item at a time, as far as what came at or before that time shows it.
+"""An index of a session's lists by item: which list showed an item at a given time.
 
-Pure. Later copies of a list may not count for what came before them: they could take feedback from, or give it back to, an older
-list that is final. So a list that came in several copies shows each item from some time on, and perhaps until some other; and copies
-that come to hold too many items, and so are no list, keep what answers them.
+At a given time, only events dated at or before it count. Later copies must not move older feedback between lists, because those lists
+may be final. So a list of several copies shows an item from some time on, and perhaps until another. Fragments with too many items form
+no list, but keep the feedback that finds them.
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ from streammetrics.events.event_time import FOREVER
 from streammetrics.sessions.fragments import Fragments, StoredImpression
 
 ImpressionCopies: TypeAlias = tuple[StoredImpression | None, Fragments | None]
-"""What the copies of one id make: their list, if they are one, and they themselves, if they came as fragments."""
+"""The list that the events of one id form, if any, and those events, if they include fragments."""
 
 
 class ItemIndex:
-    """The lists of one session by item. `earliest`: the time of the first copy of any list (ms)."""
+    """The lists of one session by item. `earliest`: the time of the first event of any list (ms)."""
 
     __slots__ = ("_of_copies", "_of_lists", "earliest")
 
     def __init__(self, lists: Collection[StoredImpression], parts: Mapping[str, Fragments]) -> None:
-        """`parts` are the ids that came in several copies: those of `lists`, and those that hold too many items to be lists."""
+        """`parts` has the ids with fragments: those of `lists`, and those with too many items to be lists."""
         self._of_lists: dict[str, list[tuple[int, str]]] = {}
-        """By item, ascending: the time and the id of each list that came as one event."""
+        """By item, ascending: time and id of each list without fragments."""
         self._of_copies: dict[str, list[tuple[int, int, int, str]]] = {}
-        """By item: from when and until when a list of several copies shows it, the list's time then, and its id."""
-        for facts in sorted(lists, key=lambda facts: (facts.ts, facts.impression_id)):
-            if facts.impression_id not in parts:
-                for item in set(facts.items):
-                    self._of_lists.setdefault(item, []).append((facts.ts, facts.impression_id))
+        """By item: first time, end time, time of the list, and id, for lists with fragments."""
+        for stored in sorted(lists, key=lambda stored: (stored.ts, stored.impression_id)):
+            if stored.impression_id not in parts:
+                for item in set(stored.items):
+                    self._of_lists.setdefault(item, []).append((stored.ts, stored.impression_id))
         for identity, copies in parts.items():
             self._add_copies(identity, copies)
         self.earliest = _earliest(lists, parts)
 
     def _add_copies(self, identity: str, copies: Fragments) -> None:
-        """Fragments show what they hold from their time on, under the time of the first, until a whole copy says what the list is."""
+        """Add the events of one id. Fragments show their items from their own time until a whole copy replaces them."""
         begun, whole = copies.fragments[0].ts, copies.whole
         until = FOREVER if whole is None else whole.ts
         known: set[str] = set()
@@ -51,11 +51,11 @@ class ItemIndex:
             for item in {*whole.items}:
                 self._of_copies.setdefault(item, []).append((whole.ts, FOREVER, whole.ts, identity))
 
-    def add(self, facts: StoredImpression) -> None:
-        """One more list that came as one event."""
-        self.earliest = min(self.earliest, facts.ts)
-        for item in set(facts.items):
-            insort(self._of_lists.setdefault(item, []), (facts.ts, facts.impression_id))
+    def add(self, stored: StoredImpression) -> None:
+        """Add a list without fragments."""
+        self.earliest = min(self.earliest, stored.ts)
+        for item in set(stored.items):
+            insort(self._of_lists.setdefault(item, []), (stored.ts, stored.impression_id))
 
     def replace(
         self,
@@ -65,26 +65,26 @@ class ItemIndex:
         lists: Collection[StoredImpression],
         parts: Mapping[str, Fragments],
     ) -> None:
-        """The copies of one id make another list than before. `lists` and `parts` are all there are, as they are now.
+        """Replace the list of one id. `lists` and `parts` are the session's present ones.
 
-        However much the others hold, no item of theirs is looked at: copies may come as often as events do.
+        Items of other lists are not visited, so the cost does not grow with the session. Copies may arrive as often as any event.
         """
-        facts, copies = before
+        stored, copies = before
         if copies is not None:
             for item in {item for copy in (copies.whole, *copies.fragments) if copy is not None for item in copy.items}:
                 self._of_copies[item] = [shown for shown in self._of_copies.get(item, ()) if shown[-1] != identity]
-        elif facts is not None:
-            for item in set(facts.items):
-                self._of_lists[item].remove((facts.ts, identity))
-        facts, copies = after
+        elif stored is not None:
+            for item in set(stored.items):
+                self._of_lists[item].remove((stored.ts, identity))
+        stored, copies = after
         if copies is not None:
             self._add_copies(identity, copies)
-        elif facts is not None:
-            self.add(facts)
+        elif stored is not None:
+            self.add(stored)
         self.earliest = _earliest(lists, parts)
 
     def latest(self, ts: int, item: str) -> str | None:
-        """The id of the latest list that shows an item at a time (same time: the greatest id); None when none does."""
+        """Return the id of the latest list that shows an item at a time (same time: the greatest id), or None."""
         lists = self._of_lists.get(item, ())
         place = bisect_left(lists, (ts + 1, ""))
         found = lists[place - 1] if place else (-1, "")
@@ -95,11 +95,11 @@ class ItemIndex:
 
 
 def _earliest(lists: Collection[StoredImpression], parts: Mapping[str, Fragments]) -> int:
-    """The time of the first copy of any list; what is no list has none."""
-    return min([_begun(facts, parts.get(facts.impression_id)) for facts in lists], default=FOREVER)
+    """Return the time of the first event of any list. Fragments that form no list are ignored."""
+    return min([_begun(stored, parts.get(stored.impression_id)) for stored in lists], default=FOREVER)
 
 
-def _begun(facts: StoredImpression, copies: Fragments | None) -> int:
+def _begun(stored: StoredImpression, copies: Fragments | None) -> int:
     if copies is None:
-        return facts.ts
+        return stored.ts
     return min([copies.fragments[0].ts] if copies.whole is None else [copies.fragments[0].ts, copies.whole.ts])

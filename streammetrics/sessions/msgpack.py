@@ -1,7 +1,7 @@
-"""What a session is made of in its stored form, event by event: a commit then has only bytes to copy.
+"""MessagePack helpers: events are packed when they arrive, so a commit only copies bytes.
 
-Pure. None of a session's events ever changes, and most were part of the last commit already. Each is packed as it comes, while the
-processor has it at hand: that costs a fraction of finding it again later among the events of all users.
+Events never change, and most were part of an earlier commit. Packing an event while it is in the processor's cache costs much less than
+finding it again at the commit.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import msgspec
 
 _encoder = msgspec.msgpack.Encoder()
 pack = _encoder.encode
-"""One value as MessagePack."""
+"""Return a value as MessagePack."""
 pack_into = _encoder.encode_into
-"""One value as MessagePack, written into a bytearray from an index on; -1: after what it holds."""
+"""Write a value as MessagePack into a bytearray at an index; -1 appends."""
 
 _SHORT_HEADS = [bytes((0x90 | count,)) for count in range(1 << 4)]
 
 
 def array_head(count: int) -> bytes:
-    """What makes an array of the packed values that follow it, so many.
+    """Return the head of an array of `count` packed values.
 
     >>> values = array_head(3) + pack("a") + pack(7) + pack("b")
     >>> msgspec.msgpack.decode(values), msgspec.msgpack.decode(array_head(20) + 20 * pack(7)) == 20 * [7]
@@ -35,7 +35,7 @@ def array_head(count: int) -> bytes:
 
 
 def values_of(array: bytes, count: int) -> bytes:
-    """The packed values of an array of so many, without its head.
+    """Return the packed values of an array of `count` values, without its head.
 
     >>> values_of(pack(["a", 7]), 2) == pack("a") + pack(7), values_of(pack(20 * [7]), 20) == 20 * pack(7)
     (True, True)
@@ -44,7 +44,7 @@ def values_of(array: bytes, count: int) -> bytes:
 
 
 def packed(values: Iterable[Any]) -> bytearray:
-    """Values, packed one after the other."""
+    """Return values packed one after the other."""
     whole = bytearray()
     for value in values:
         pack_into(value, whole, -1)

@@ -1,59 +1,30 @@
-"""One open session of a user: which list a feedback answers, which fate each event meets.
+"""One open session of a user: its lists, its feedback, and which feedback belongs to which list.
 
-Pure. The law is `join`: the hits of every list and the fate of every feedback are a function of the session's events
-alone. What arrives in order takes a short way to the same result; everything else (a copy, a fragment, a list older than
-feedback that may belong to it, a bridge between two sessions) joins the session anew.
+The hits of every list and the outcome of every feedback are a function of the session's events, not of their order. `rejoin` is the
+reference implementation. Events in order take a shorter path with the same result. All others (a copy, a fragment, a list older than
+feedback that may belong to it, two sessions that become one) use `rejoin`.
 
-A session stays until it closes, with all that a final list must still answer. Times are event times in epoch milliseconds.
+Times are event times in epoch milliseconds.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
 from itertools import chain
-from typing import Final, TypeAlias
 
 import msgspec
 
 from streammetrics.events.model import Impression
-from streammetrics.sessions.fragments import Duplicates, Fragment, Fragments, StoredImpression, resolved, united
+from streammetrics.sessions.fragments import Duplicates, Fragment, Fragments, StoredImpression, resolve, unite
 from streammetrics.sessions.item_index import ImpressionCopies, ItemIndex
 from streammetrics.sessions.msgpack import array_head, pack_into, packed, values_of
-
-TalliedHits: TypeAlias = tuple[float, ...]
-"""A list's 0-based positions with grades above 0, each followed by its grade, in the order in which they first got one: (2, 1, 0, 3.0)."""
-
-NO_HITS: TalliedHits = ()
-
-
-def hits_of(hits: TalliedHits) -> Iterator[tuple[float, float]]:
-    """Each position with its grade.
-
-    >>> list(hits_of((2, 1, 0, 3.0)))
-    [(2, 1), (0, 3.0)]
-    """
-    return zip(hits[::2], hits[1::2], strict=True)
-
-
-REPEATS_MAX: Final = 10
-"""How many times as many items as a list may have its fragments may hold, with those that come again: each one costs a look at all."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JoinRules:
-    """What decides a join. `gap_ms` and `attribution_ms` are inclusive; the limits are refusals, never cuts."""
-
-    gap_ms: int = 1_800_000
-    attribution_ms: int = 1_800_000
-    session_events_max: int = 2_000
-    lists_open_max: int = 1_000
-    items_max: int = 1_000
+from streammetrics.sessions.rules import JoinRules
+from streammetrics.sessions.shown_list import NO_HITS, ChangedLists, GradedPositions, ShownList, mark_changed, raise_grade
 
 
 class StoredFeedback(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One feedback of a session, graded. `topic` is the index of its topic in the configured order."""
+    """One feedback with its grade. `topic` is the index of its topic in the configured order."""
 
     ts: int
     impression_id: str | None
@@ -67,53 +38,11 @@ _decode_lists = msgspec.msgpack.Decoder(list[StoredImpression]).decode
 _decode_feedback = msgspec.msgpack.Decoder(list[StoredFeedback]).decode
 
 
-class NotTallied:
-    """Marks a list whose tallied hits are its hits."""
-
-
-UNTOUCHED = NotTallied()
-
-
-class ShownList(msgspec.Struct, gc=False, eq=False):
-    """One list of an open session with the grades it has earned. `ts` and `items` are those of its facts.
-
-    `hits` is replaced, never changed in place; None once the list is no more. `before` holds the hits as they were last
-    tallied while the list is touched: None for a list that no tally knows.
-    """
-
-    facts: StoredImpression
-    ts: int
-    items: tuple[str, ...]
-    hits: TalliedHits | None
-    before: TalliedHits | NotTallied | None
-
-    @classmethod
-    def new(cls, facts: StoredImpression) -> ShownList:
-        """A list that was shown just now."""
-        return cls(facts, facts.ts, facts.items, NO_HITS, None)
-
-    @classmethod
-    def read(cls, facts: StoredImpression) -> ShownList:
-        """A list that was stored, and tallied, before its session is joined."""
-        return cls(facts, facts.ts, facts.items, NO_HITS, UNTOUCHED)
-
-
-ChangedLists: TypeAlias = list[ShownList]
-
-
-def touch(shown: ShownList, touched: ChangedLists) -> None:
-    """Remember what the tallies hold of a list before it changes."""
-    if shown.before is UNTOUCHED:
-        shown.before = shown.hits
-        touched.append(shown)
-
-
 class Session:
-    """One user's events joined by a gap. `size` counts its admitted events; `first` and `last` are inclusive.
+    """One user's events without a gap longer than `gap_ms`. `size` counts them; `first` and `last` are inclusive times.
 
-    Feedback is held as it is stored only: what it does to lists is done as it comes, and it is seldom looked at again before the session
-    closes. `orphans` is the feedback that names a list which is not there, by that name. Packed lists are None while they are to be packed
-    anew.
+    Feedback is kept in its stored form only, because it is seldom needed again before the session closes. `orphans` is the feedback
+    whose list is missing, by the list's id. `_packed_lists` is None when the lists must be packed again.
     """
 
     __slots__ = (
@@ -122,8 +51,8 @@ class Session:
         "_packed_feedback",
         "_packed_lists",
         "first",
-        "idless_last",
         "last",
+        "latest_without_id",
         "lists",
         "orphans",
         "parts",
@@ -137,25 +66,25 @@ class Session:
         self.lists: dict[str, ShownList] = {}
         self.parts: dict[str, Fragments] = {}
         self.orphans: dict[str, list[StoredFeedback]] = {}
-        self.idless_last = -1
+        self.latest_without_id = -1
         self._item_index: ItemIndex | None = None
         self._packed_lists: bytearray | None = bytearray()
         self._packed_feedback = bytearray()
         self._feedbacks = 0
 
     @classmethod
-    def read(
+    def restore(
         cls, first: int, last: int, size: int, lists: bytes, feedback: bytes, parts: dict[str, Fragments], attribution_ms: int
     ) -> Session:
-        """A session as it was stored: its lists are tallied with the hits that follow from its events.
+        """Restore a session from its stored form. The hits of its lists are computed again from its feedback.
 
-        Raises msgspec.DecodeError where lists or feedback are none.
+        Raises msgspec.DecodeError for bytes that are not lists or feedback.
         """
-        facts, answers = _decode_lists(lists), _decode_feedback(feedback)
+        impressions, answers = _decode_lists(lists), _decode_feedback(feedback)
         session = cls(first, last, size)
-        session.lists = {each.impression_id: ShownList.read(each) for each in facts}
+        session.lists = {each.impression_id: ShownList.restored(each) for each in impressions}
         session.parts = parts
-        session._packed_lists = bytearray(values_of(lists, len(facts)))
+        session._packed_lists = bytearray(values_of(lists, len(impressions)))
         session._packed_feedback = bytearray(values_of(feedback, len(answers)))
         session._feedbacks = len(answers)
         if answers:
@@ -165,17 +94,17 @@ class Session:
 
     @property
     def feedback(self) -> list[StoredFeedback]:
-        """All feedback in the order in which it came, made anew from its stored form."""
+        """All feedback in order of arrival, decoded from its stored form."""
         return _decode_feedback(b"".join(self.packed_feedback()))
 
     def packed_lists(self) -> tuple[bytes, bytearray]:
-        """The facts of all lists as they are stored: the head of an array, and what it holds."""
+        """Return the stored form of all lists: the head of an array, and its values."""
         if self._packed_lists is None:
-            self._packed_lists = packed(shown.facts for shown in self.lists.values())
+            self._packed_lists = packed(shown.impression for shown in self.lists.values())
         return array_head(len(self.lists)), self._packed_lists
 
     def packed_feedback(self) -> tuple[bytes, bytearray]:
-        """All feedback as it is stored: the head of an array, and what it holds."""
+        """Return the stored form of all feedback: the head of an array, and its values."""
         return array_head(self._feedbacks), self._packed_feedback
 
     def extend(self, ts: int) -> None:
@@ -186,42 +115,42 @@ class Session:
         elif ts < self.first:
             self.first = ts
 
-    def add_feedback(self, feedback: StoredFeedback, attribution_ms: int, touched: ChangedLists) -> None:
-        """Join one feedback. It moves no other feedback, so the short way is always the right one."""
+    def add_feedback(self, feedback: StoredFeedback, attribution_ms: int, changed: ChangedLists) -> None:
+        """Join one feedback. It never changes what other feedback belongs to, so no rejoin is needed."""
         pack_into(feedback, self._packed_feedback, -1)
         self._feedbacks += 1
         if feedback.impression_id not in self.lists:
-            self._note(feedback)
+            self._remember(feedback)
         if feedback.grade > 0:
             found = self.find(feedback, attribution_ms)
             if type(found) is tuple:
-                _grade(*found, feedback.grade, touched)
+                raise_grade(*found, feedback.grade, changed)
 
-    def add_impression(self, impression: Impression, topic: int, rules: JoinRules, touched: ChangedLists) -> Duplicates | None:
-        """Join one list or fragment; returns the duplicates that this brought to light, None for none."""
-        facts = StoredImpression.of(impression, topic)
-        identity = facts.impression_id
+    def add_impression(self, impression: Impression, topic: int, rules: JoinRules, changed: ChangedLists) -> Duplicates | None:
+        """Join one list or fragment. Returns the duplicates that it reveals, or None."""
+        stored = StoredImpression.of(impression, topic)
+        identity = stored.impression_id
         if impression.positions is None and identity not in self.lists and not (self.parts and identity in self.parts):
-            self._show(facts, touched)
+            self._add(stored, changed)
             if self._item_index is not None:
-                self._item_index.add(facts)
-            if facts.ts <= self.idless_last:
-                self.rejoin(rules.attribution_ms, touched)
+                self._item_index.add(stored)
+            if stored.ts <= self.latest_without_id:
+                self.rejoin(rules.attribution_ms, changed)
             elif identity in self.orphans:
-                self._adopt(identity, rules.attribution_ms, touched)
+                self._add_waiting_feedback(identity, rules.attribution_ms, changed)
             return None
-        return self._add_copy(impression, facts, rules, touched)
+        return self._add_copy(impression, stored, rules, changed)
 
-    def _adopt(self, identity: str, attribution_ms: int, touched: ChangedLists) -> None:
-        """Give a new list the feedback that named it before it came; nobody else's feedback can be its."""
+    def _add_waiting_feedback(self, identity: str, attribution_ms: int, changed: ChangedLists) -> None:
+        """Join the feedback that arrived before the list that it names."""
         for feedback in self.orphans.pop(identity):
             if feedback.grade > 0:
                 found = self.find(feedback, attribution_ms)
                 if type(found) is tuple:
-                    _grade(*found, feedback.grade, touched)
+                    raise_grade(*found, feedback.grade, changed)
 
-    def absorb(self, other: Session, rules: JoinRules, touched: ChangedLists) -> Duplicates:
-        """Take in a session that a bridge has joined to this one; the bridge itself comes afterwards."""
+    def absorb(self, other: Session, rules: JoinRules, changed: ChangedLists) -> Duplicates:
+        """Merge another session into this one. The event that connects them is added afterwards."""
         self.first, self.last, self.size = min(self.first, other.first), max(self.last, other.last), self.size + other.size
         self._packed_feedback += other._packed_feedback
         self._feedbacks += other._feedbacks
@@ -229,82 +158,50 @@ class Session:
         duplicates: Duplicates = Counter()
         for identity in {*other.lists, *other.parts}:
             if identity in self.lists or identity in self.parts:
-                parts = united(self._parts_of(identity), other._parts_of(identity), duplicates)
-                other._hide(identity, touched)
-                self._resolve(identity, parts, duplicates, rules, touched)
+                parts = unite(self._parts_of(identity), other._parts_of(identity), duplicates)
+                other._remove(identity, changed)
+                self._resolve(identity, parts, duplicates, rules, changed)
             else:
                 if identity in other.lists:
                     self.lists[identity] = other.lists[identity]
                 if identity in other.parts:
                     self.parts[identity] = other.parts[identity]
-        self.rejoin(rules.attribution_ms, touched)
+        self.rejoin(rules.attribution_ms, changed)
         return duplicates
 
-    def rejoin(self, attribution_ms: int, touched: ChangedLists) -> None:
-        """Join all feedback anew: the law that every short way must equal."""
+    def rejoin(self, attribution_ms: int, changed: ChangedLists) -> None:
+        """Join all feedback again: the reference implementation of the join."""
         hits = self._join(self.feedback, attribution_ms)
         for identity, shown in self.lists.items():
-            earned = hits.get(identity, NO_HITS)  # perhaps the same in another order, which changes no tally
+            earned = hits.get(identity, NO_HITS)  # a different order of the same hits changes no tally
             if earned != shown.hits:
-                touch(shown, touched)
+                mark_changed(shown, changed)
                 shown.hits = earned
 
-    def _join(self, answers: Iterable[StoredFeedback], attribution_ms: int) -> dict[str, TalliedHits]:
+    def _join(self, answers: Iterable[StoredFeedback], attribution_ms: int) -> dict[str, GradedPositions]:
         hits: dict[str, dict[int, float]] = {}
         self.orphans.clear()
         for feedback in answers:
-            self._note(feedback)
+            self._remember(feedback)
             found = self.find(feedback, attribution_ms) if feedback.grade > 0 else ""
             if type(found) is tuple:
                 shown, position = found
-                grades = hits.setdefault(shown.facts.impression_id, {})
+                grades = hits.setdefault(shown.impression.impression_id, {})
                 grades[position] = max(grades.get(position, 0), feedback.grade)
         return {identity: tuple(chain.from_iterable(grades.items())) for identity, grades in hits.items()}
 
-    def count_fates(self, attribution_ms: int, counts: Counter[tuple[str, int]]) -> tuple[int, int]:
-        """Count the fates that are decided when a session closes, as (reason, topic index).
-
-        Answers how much feedback counts for a list, and how much for none.
-        """
-        matched: dict[int, int] = {}
-        distinct: dict[tuple[str | None, str, str], int] = {}
-        answers, lists = self.feedback, self.lists
-        if len({feedback.topic for feedback in answers}) > 1:  # of equal answers from two topics the first one is not repeated
-            answers = sorted(answers, key=lambda stored: (stored.ts, stored.topic))
-        for feedback in answers:
-            topic, identity, item_id = feedback.topic, feedback.impression_id, feedback.item_id
-            shown = None if identity is None else lists.get(identity)
-            if shown is None or item_id not in shown.items or feedback.ts - shown.ts > attribution_ms:  # `find`, at once where it matched
-                found = self.find(feedback, attribution_ms)
-                if type(found) is not tuple:
-                    counts[str(found), topic] += 1
-                    continue
-                identity = found[0].facts.impression_id
-            matched[topic] = matched.get(topic, 0) + 1
-            distinct.setdefault((identity, item_id, feedback.action), topic)
-        for topic, count in matched.items():
-            counts["matched", topic] += count
-            repeated = count - (len(distinct) if len(matched) == 1 else sum(first == topic for first in distinct.values()))
-            if repeated:
-                counts["repeated", topic] += repeated
-        for identity, parts in self.parts.items():
-            if identity not in self.lists and not parts.whole_seen:
-                for fragment in parts.fragments:
-                    counts["too_many_items", fragment.topic] += 1
-        joined = sum(matched.values())
-        return joined, len(answers) - joined
-
     def find(self, feedback: StoredFeedback, attribution_ms: int) -> tuple[ShownList, int] | str:
-        """The list and the position that a feedback answers, or the reason why there is none.
+        """Return the list and position that a feedback belongs to, or its outcome if there is none.
 
-        With an impression_id the feedback belongs to that list, even if it is dated before it; without, to the latest list at
-        or before it that shows the item (same time: the greatest id), as far as what came at or before the feedback shows it.
+        Feedback with an impression_id belongs to that list, even if it is dated before it. Without one it belongs to the latest list at
+        or before it that shows the item (same time: the greatest id). Only events at or before the feedback decide which list shows the
+        item.
         """
         ts, identity, item_id = feedback.ts, feedback.impression_id, feedback.item_id
         if identity is None:
             index = self._item_index
             if index is None:
-                index = self._item_index = ItemIndex([shown.facts for shown in self.lists.values()], self.parts)
+                index = self._item_index = ItemIndex([shown.impression for shown in self.lists.values()], self.parts)
             identity = index.latest(ts, item_id)
             if identity is None:
                 return "out_of_list" if index.earliest <= ts else "orphan"
@@ -319,82 +216,64 @@ class Session:
             return "too_old"
         return shown, position
 
-    def _note(self, feedback: StoredFeedback) -> None:
-        """Remember what a list that comes later, but is older, might have to answer."""
+    def _remember(self, feedback: StoredFeedback) -> None:
+        """Remember feedback that a later event may join to another list."""
         if feedback.impression_id is None:
-            self.idless_last = max(self.idless_last, feedback.ts)
+            self.latest_without_id = max(self.latest_without_id, feedback.ts)
         elif feedback.impression_id not in self.lists:
             self.orphans.setdefault(feedback.impression_id, []).append(feedback)
 
-    def _show(self, facts: StoredImpression, touched: ChangedLists) -> None:
-        shown = ShownList.new(facts)
-        touched.append(shown)
-        self.lists[facts.impression_id] = shown
+    def _add(self, stored: StoredImpression, changed: ChangedLists) -> None:
+        shown = ShownList.new(stored)
+        changed.append(shown)
+        self.lists[stored.impression_id] = shown
         if self._packed_lists is not None:
-            pack_into(facts, self._packed_lists, -1)
+            pack_into(stored, self._packed_lists, -1)
 
-    def _hide(self, identity: str, touched: ChangedLists) -> None:
+    def _remove(self, identity: str, changed: ChangedLists) -> None:
         shown = self.lists.pop(identity, None)
         if shown is not None:
             self._packed_lists = None
-            touch(shown, touched)
+            mark_changed(shown, changed)
             shown.hits = None
 
     def _parts_of(self, identity: str) -> Fragments:
         parts = self.parts.get(identity)
         if parts is None:
-            return Fragments(self.lists[identity].facts, True, ())
+            return Fragments(self.lists[identity].impression, True, ())
         return parts
 
-    def _add_copy(self, impression: Impression, facts: StoredImpression, rules: JoinRules, touched: ChangedLists) -> Duplicates:
-        identity = facts.impression_id
+    def _add_copy(self, impression: Impression, stored: StoredImpression, rules: JoinRules, changed: ChangedLists) -> Duplicates:
+        identity = stored.impression_id
         duplicates: Duplicates = Counter()
         if impression.positions is None:
-            arrived = Fragments(facts, True, ())
+            arrived = Fragments(stored, True, ())
         else:
-            labels = facts.experiments, facts.segments
-            fragment = Fragment(facts.ts, facts.items, impression.positions, *labels, facts.teams, facts.topic)
+            labels = stored.experiments, stored.segments
+            fragment = Fragment(stored.ts, stored.items, impression.positions, *labels, stored.teams, stored.topic)
             arrived = Fragments(None, False, (fragment,))
         known = identity in self.lists or identity in self.parts
-        parts = united(self._parts_of(identity), arrived, duplicates) if known else arrived
-        if self._resolve(identity, parts, duplicates, rules, touched):
-            self.rejoin(rules.attribution_ms, touched)
+        parts = unite(self._parts_of(identity), arrived, duplicates) if known else arrived
+        if self._resolve(identity, parts, duplicates, rules, changed):
+            self.rejoin(rules.attribution_ms, changed)
         return duplicates
 
-    def _resolve(self, identity: str, parts: Fragments, duplicates: Duplicates, rules: JoinRules, touched: ChangedLists) -> bool:
-        """Let the copies of one id make one list; False when it is the one that they made before, shown by the same copies."""
-        parts, facts = resolved(identity, parts, duplicates, rules.attribution_ms, rules.items_max)
+    def _resolve(self, identity: str, parts: Fragments, duplicates: Duplicates, rules: JoinRules, changed: ChangedLists) -> bool:
+        """Update the list of one id after its copies changed. Returns False if the list and its copies are as before."""
+        parts, stored = resolve(identity, parts, duplicates, rules.attribution_ms, rules.items_max)
         shown = self.lists.get(identity)
-        before: ImpressionCopies = None if shown is None else shown.facts, self.parts.get(identity)
-        after: ImpressionCopies = facts, parts if parts.fragments else None
+        before: ImpressionCopies = None if shown is None else shown.impression, self.parts.get(identity)
+        after: ImpressionCopies = stored, parts if parts.fragments else None
         if after == before:
             return False
         if parts.fragments:
             self.parts[identity] = parts
         else:
             self.parts.pop(identity, None)
-        if facts != before[0]:
-            self._hide(identity, touched)
-            if facts is not None:
-                self._show(facts, touched)
+        if stored != before[0]:
+            self._remove(identity, changed)
+            if stored is not None:
+                self._add(stored, changed)
         if self._item_index is not None:
-            self._item_index.replace(identity, before, after, [shown.facts for shown in self.lists.values()], self.parts)
+            self._item_index.replace(identity, before, after, [shown.impression for shown in self.lists.values()], self.parts)
         return True
-
-
-def _grade(shown: ShownList, position: int, grade: float, touched: ChangedLists) -> None:
-    """An item's grade is the maximum over its matched feedback."""
-    hits = shown.hits
-    assert hits is not None
-    places = hits[::2]
-    if position in places:
-        at = 2 * places.index(position) + 1
-        if grade <= hits[at]:
-            return
-        graded = (*hits[:at], grade, *hits[at + 1 :])
-    else:
-        graded = (*hits, position, grade)
-    if shown.before is UNTOUCHED:  # `touch`, written out
-        shown.before = hits
-        touched.append(shown)
-    shown.hits = graded

@@ -1,34 +1,36 @@
-"""A user's open sessions: which events belong together, and what may still be touched.
+"""A user's open sessions: finds, opens, merges and closes them.
 
-Pure. Sessions are more than a gap apart; an event within the gap of two joins them. Times are event times in epoch milliseconds.
+Sessions are more than a gap apart. An event within the gap of two sessions merges them. Times are event times in epoch milliseconds.
 """
 
 from __future__ import annotations
 
 from streammetrics.sessions.fragments import Duplicates
-from streammetrics.sessions.session import ChangedLists, JoinRules, Session
+from streammetrics.sessions.rules import JoinRules
+from streammetrics.sessions.session import Session
+from streammetrics.sessions.shown_list import ChangedLists
 
 
 class User:
-    """One user's open sessions in order of time. `wrong_partition`: the id does not hash to the partition that it comes on.
+    """One user's open sessions in order of time.
 
-    `entered`: the lists before it (ms, the start of a pane) are in the totals of their experiments already. `again`: he was saved since
-    somebody last looked for users to let go of.
+    `wrong_partition`: the user id does not hash to the partition that its events arrive on. `enrolled_before`: lists before this time
+    (ms, a pane start) are already in the totals of their experiments. `recently_saved`: the user was saved since the last eviction
+    check.
     """
 
-    __slots__ = ("again", "entered", "sessions", "wrong_partition")
+    __slots__ = ("enrolled_before", "recently_saved", "sessions", "wrong_partition")
 
-    def __init__(self, wrong_partition: bool = False, entered: int = -1, sessions: tuple[Session, ...] = ()) -> None:
+    def __init__(self, wrong_partition: bool = False, enrolled_before: int = -1, sessions: tuple[Session, ...] = ()) -> None:
         self.sessions = sessions
         self.wrong_partition = wrong_partition
-        self.again = False
-        self.entered = entered
+        self.recently_saved = False
+        self.enrolled_before = enrolled_before
 
-    def session_at(self, ts: int, rules: JoinRules, touched: ChangedLists) -> tuple[Session | None, Duplicates | None]:
-        """The session that an event at `ts` belongs to, opened or bridged as needed; None when that session is full.
+    def session_at(self, ts: int, rules: JoinRules, changed: ChangedLists) -> tuple[Session | None, Duplicates | None]:
+        """Return the session of an event at `ts`, opened or merged as needed; None if that session is full.
 
-        A full session takes no further event of its neighbourhood, and nothing refused may bridge; sessions that a bridge
-        joins may together exceed the limit.
+        An event near a full session is refused and merges nothing. Merged sessions may exceed the limit together.
         """
         near = self._near(ts, rules.gap_ms)
         if any(session.size >= rules.session_events_max for session in near):
@@ -40,45 +42,45 @@ class User:
         if len(near) == 1:
             return near[0], None
         self.sessions = tuple([session for session in self.sessions if session is not near[1]])
-        return near[0], near[0].absorb(near[1], rules, touched)
+        return near[0], near[0].absorb(near[1], rules, changed)
 
-    def may_reach(self, limit: int) -> bool:
-        """Whether so many lists may be open, as far as the number of events says: no list is open that was not one of them."""
+    def may_exceed_lists_max(self, lists_max: int) -> bool:
+        """Return whether the user has enough events to exceed the limit of open lists. Cheap: each open list is one event or more."""
         sessions = self.sessions
         if len(sessions) == 1:
-            return sessions[0].size >= limit
-        return sum([session.size for session in sessions]) >= limit
+            return sessions[0].size >= lists_max
+        return sum([session.size for session in sessions]) >= lists_max
 
-    def lists_reach(self, limit: int, impression_id: str, ts: int, gap_ms: int) -> bool:
-        """Whether a list at `ts` would exceed the limit of open lists; another copy of a list of its session is not one more.
+    def exceeds_lists_max(self, lists_max: int, impression_id: str, ts: int, gap_ms: int) -> bool:
+        """Return whether a new list at `ts` would exceed the limit of open lists. A copy of a list in its session is not a new list.
 
-        A list of more items than it may hold counts as well, for as long as its copies are kept.
+        Fragments with too many items count as a list while they are kept.
         """
         lists = 0
         for session in self.sessions:
             lists += len(session.lists)
             if session.parts:
                 lists += len(session.parts.keys() - session.lists.keys())
-        return lists >= limit and not any(
+        return lists >= lists_max and not any(
             impression_id in session.lists or impression_id in session.parts for session in self._near(ts, gap_ms)
         )
 
-    def items_held(self, impression_id: str, ts: int, gap_ms: int) -> int:
-        """How many items, with those that come again, the fragments hold that a fragment at `ts` would be one more of."""
+    def fragment_items(self, impression_id: str, ts: int, gap_ms: int) -> int:
+        """Return the number of items, repeated ones included, of the fragments that a fragment at `ts` would join."""
         known = [session.parts[impression_id] for session in self._near(ts, gap_ms) if impression_id in session.parts]
         return sum(len(fragment.items) for parts in known for fragment in parts.fragments)
 
     def _near(self, ts: int, gap_ms: int) -> list[Session]:
-        """The sessions that an event at `ts` belongs to."""
+        """Return the sessions within a gap of `ts`."""
         return [session for session in self.sessions if session.first - gap_ms <= ts <= session.last + gap_ms]
 
     def close_before(self, bound: int, gap_ms: int) -> list[Session]:
-        """Take out the sessions that no admitted event can touch any more: those with last + gap < bound."""
+        """Remove and return the sessions that no admitted event can reach: those with last + gap < bound."""
         closed = [session for session in self.sessions if session.last + gap_ms < bound]
         if closed:
             self.sessions = tuple([session for session in self.sessions if session.last + gap_ms >= bound])
         return closed
 
     def next_due(self, gap_ms: int) -> int:
-        """The earliest time at which one of the open sessions may close."""
+        """Return the earliest time at which a session may close."""
         return min(session.last for session in self.sessions) + gap_ms

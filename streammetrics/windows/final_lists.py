@@ -17,7 +17,7 @@ import numpy as np
 
 from streammetrics.events.model import Labels
 from streammetrics.metrics.arrays import Ints
-from streammetrics.sessions.session import ShownList, TalliedHits
+from streammetrics.sessions.shown_list import GradedPositions, ShownList
 from streammetrics.windows.tally_deltas import RowShape
 
 LabelRun: TypeAlias = tuple[int, int, int]
@@ -32,16 +32,16 @@ class FinalList(msgspec.Struct, gc=False, eq=False):
     impression_id: str
     experiments: Labels
     length: int
-    hits: TalliedHits
+    hits: GradedPositions
     teams: tuple[str, ...]
     topic: int
 
     @classmethod
     def of(cls, shown: ShownList) -> FinalList:
         """A list as it was shown, with all that it has earned."""
-        facts, hits = shown.facts, shown.hits
+        impression, hits = shown.impression, shown.hits
         assert hits is not None, "a list that is no more is no final list"
-        return cls(shown.ts, facts.impression_id, facts.experiments, len(shown.items), hits, facts.teams, facts.topic)
+        return cls(shown.ts, impression.impression_id, impression.experiments, len(shown.items), hits, impression.teams, impression.topic)
 
 
 class FinalLists:

@@ -17,7 +17,7 @@ from streammetrics.events.model import Labels
 from streammetrics.metrics import TallyLayout
 from streammetrics.metrics.arrays import Ints
 from streammetrics.metrics.units import TOTAL_MAX
-from streammetrics.sessions.session import UNTOUCHED, NotTallied, ShownList, hits_of
+from streammetrics.sessions.shown_list import UNCHANGED, ShownList, Unchanged, hits_of
 
 GroupT = TypeVar("GroupT", bound=Hashable)
 SumsArray: TypeAlias = npt.NDArray[np.int64 | np.object_]
@@ -46,17 +46,17 @@ def changes(
     cells: dict[LabelledPane, int] = {}
     rows: dict[ScoredRow, int] = {}
     for shown in touched:
-        before, hits = shown.before, shown.hits
-        shown.before = UNTOUCHED
-        if before is hits:
+        tallied, hits = shown.tallied, shown.hits
+        shown.tallied = UNCHANGED
+        if tallied is hits:
             continue
-        facts = shown.facts
+        impression = shown.impression
         start = shown.ts - shown.ts % pane_ms  # `pane_start`, written out
-        cell = cells.setdefault((start, facts.experiments, facts.segments), len(cells))
+        cell = cells.setdefault((start, impression.experiments, impression.segments), len(cells))
         length = len(shown.items)
-        if before is not None:
-            assert not isinstance(before, NotTallied)
-            row = (cell, length, *before)
+        if tallied is not None:
+            assert not isinstance(tallied, Unchanged)
+            row = (cell, length, *tallied)
             rows[row] = rows.get(row, 0) - 1
         if hits is not None:
             row = (cell, length, *hits)

@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from streammetrics.metrics import Scorer
-from streammetrics.sessions.session import TalliedHits, hits_of
+from streammetrics.sessions.shown_list import GradedPositions, hits_of
 from streammetrics.windows.distinct_count import Int64Array, are_first
 
 ExperimentVariant: TypeAlias = tuple[str, str]
@@ -45,7 +45,7 @@ class UserCountLayout:
         self._relevant = scorer.spec.relevance_threshold
         self._of_place = [sum(place < k for k in self.cutoffs) for place in range(max(self.cutoffs, default=0))]
 
-    def level(self, hits: TalliedHits) -> int:
+    def level(self, hits: GradedPositions) -> int:
         """The greatest kind that a list counts for: at how many cut-offs it has a hit.
 
         >>> layout = UserCountLayout(Scorer(["hit_rate@3", "hit_rate@10"]))

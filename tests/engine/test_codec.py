@@ -22,7 +22,8 @@ from streammetrics.engine.codec import (
     encode_user,
 )
 from streammetrics.errors import StateError
-from streammetrics.sessions.session import JoinRules, hits_of
+from streammetrics.sessions.rules import JoinRules
+from streammetrics.sessions.shown_list import hits_of
 from streammetrics.sessions.user import User
 from streammetrics.windows.panes import Group
 from tests.support.brute_force import machine_for
@@ -35,11 +36,11 @@ def facts_of(user: User) -> list[object]:
             session.first,
             session.last,
             session.size,
-            {identity: (shown.facts, dict(hits_of(shown.hits or ()))) for identity, shown in session.lists.items()},
+            {identity: (shown.impression, dict(hits_of(shown.hits or ()))) for identity, shown in session.lists.items()},
             session.feedback,
             session.parts,
             session.orphans,
-            session.idless_last,
+            session.latest_without_id,
         )
         for session in user.sessions
     ]

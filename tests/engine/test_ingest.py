@@ -12,7 +12,7 @@ from streammetrics.errors import MalformedEvent
 from streammetrics.events.grades import parse_grades
 from streammetrics.events.model import Impression
 from streammetrics.metrics import Scorer
-from streammetrics.sessions.session import JoinRules
+from streammetrics.sessions.rules import JoinRules
 
 GRADES = parse_grades("click=1")
 SCORER = Scorer(["ndcg@3"])

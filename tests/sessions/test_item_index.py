@@ -1,4 +1,4 @@
-"""Which list shows an item at a time: against the rule itself, read list by list."""
+"""The index of lists by item agrees with a search through all lists."""
 
 from __future__ import annotations
 
@@ -10,33 +10,35 @@ from streammetrics.sessions.item_index import ItemIndex
 
 IDS, ITEMS, TIMES = "pqrs", "abc", range(6)
 
-held = st.lists(st.sampled_from(ITEMS), min_size=1, max_size=3).map(tuple)
+item_tuples = st.lists(st.sampled_from(ITEMS), min_size=1, max_size=3).map(tuple)
 times = st.sampled_from(TIMES)
 
 
-def facts(identity: str, ts: int, items: tuple[str, ...]) -> StoredImpression:
+def impression(identity: str, ts: int, items: tuple[str, ...]) -> StoredImpression:
     return StoredImpression(identity, ts, items, (), (), (), 0)
 
 
 @st.composite
 def sessions(draw: st.DrawFn) -> tuple[list[StoredImpression], dict[str, Fragments]]:
-    """Lists, some of which came as fragments, with a whole copy or without; and fragments that are no list."""
+    """Lists, some with fragments, with or without a whole copy; and fragments that form no list."""
     lists, parts = [], {}
     for identity in draw(st.sets(st.sampled_from(IDS))):
-        whole = draw(st.none() | st.builds(facts, st.just(identity), times, held))
-        found = draw(st.lists(st.builds(Fragment, times, held, st.just(()), st.just(()), st.just(()), st.just(()), st.just(0)), max_size=3))
+        whole = draw(st.none() | st.builds(impression, st.just(identity), times, item_tuples))
+        found = draw(
+            st.lists(st.builds(Fragment, times, item_tuples, st.just(()), st.just(()), st.just(()), st.just(()), st.just(0)), max_size=3)
+        )
         if found:
             parts[identity] = Fragments(whole, whole is not None, tuple(sorted(found)))
             if whole is None and draw(st.booleans()):
                 continue
-            lists.append(whole or facts(identity, min(found).ts, tuple({item for fragment in found for item in fragment.items})))
+            lists.append(whole or impression(identity, min(found).ts, tuple({item for fragment in found for item in fragment.items})))
         elif whole is not None:
             lists.append(whole)
     return lists, parts
 
 
 def as_of(copies: Fragments, ts: int) -> tuple[int, set[str]] | None:
-    """A list's time and items as its copies dated at or before a time make them; None when there is no such copy."""
+    """Return a list's time and items from its events dated at or before a time, or None without such events."""
     if copies.whole is not None and copies.whole.ts <= ts:
         return copies.whole.ts, set(copies.whole.items)
     earlier = [fragment for fragment in copies.fragments if fragment.ts <= ts]
@@ -44,7 +46,9 @@ def as_of(copies: Fragments, ts: int) -> tuple[int, set[str]] | None:
 
 
 @given(sessions())
-def test_the_latest_list_that_shows_an_item_is_found_at_any_time(session: tuple[list[StoredImpression], dict[str, Fragments]]) -> None:
+def test_the_index_finds_the_latest_list_that_shows_an_item_at_any_time(
+    session: tuple[list[StoredImpression], dict[str, Fragments]],
+) -> None:
     lists, parts = session
     index = ItemIndex(lists, parts)
     copies = {each.impression_id: Fragments(each, True, ()) for each in lists} | parts
@@ -61,7 +65,7 @@ def answers(index: ItemIndex) -> list[object]:
 
 
 @given(sessions(), sessions())
-def test_copies_that_make_another_list_than_before_are_as_if_they_had_always_made_it(
+def test_a_replaced_list_gives_the_same_index_as_a_new_one(
     old: tuple[list[StoredImpression], dict[str, Fragments]], new: tuple[list[StoredImpression], dict[str, Fragments]]
 ) -> None:
     lists, parts = {each.impression_id: each for each in old[0]}, old[1]
@@ -75,11 +79,11 @@ def test_copies_that_make_another_list_than_before_are_as_if_they_had_always_mad
         assert answers(index) == answers(ItemIndex([*lists.values()], parts))
 
 
-@given(st.lists(st.builds(facts, st.sampled_from(IDS), times, held), unique_by=lambda each: each.impression_id), st.data())
-def test_a_list_that_is_added_is_as_if_it_had_been_there(lists: list[StoredImpression], data: st.DataObject) -> None:
+@given(st.lists(st.builds(impression, st.sampled_from(IDS), times, item_tuples), unique_by=lambda each: each.impression_id), st.data())
+def test_an_added_list_gives_the_same_index_as_a_new_one(lists: list[StoredImpression], data: st.DataObject) -> None:
     count = data.draw(st.integers(0, len(lists)))
-    grown, whole = ItemIndex(lists[:count], {}), ItemIndex(lists, {})
+    extended, whole = ItemIndex(lists[:count], {}), ItemIndex(lists, {})
     for each in lists[count:]:
-        grown.add(each)
-    assert grown.earliest == whole.earliest
-    assert [grown.latest(ts, item) for ts in TIMES for item in ITEMS] == [whole.latest(ts, item) for ts in TIMES for item in ITEMS]
+        extended.add(each)
+    assert extended.earliest == whole.earliest
+    assert [extended.latest(ts, item) for ts in TIMES for item in ITEMS] == [whole.latest(ts, item) for ts in TIMES for item in ITEMS]

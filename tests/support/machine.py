@@ -19,7 +19,7 @@ from streammetrics.metrics import Scorer, Spec
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.report import Report
 from streammetrics.runtime.prefetch import with_due
-from streammetrics.sessions.session import JoinRules
+from streammetrics.sessions.rules import JoinRules
 from streammetrics.windows.panes import Group, WindowRules
 from streammetrics.windows.unique_users import UniqueUserRules
 from tests.oracle import Arrival, Idle, Settings, Step, Tick
