@@ -1,4 +1,4 @@
-"""Every alert has its page and every page its alert, with the sections of all; what a page names exists."""
+"""Every alert has a runbook page with the same sections. Commands, settings and series named on a page exist."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from streammetrics.config import keys
 from streammetrics.events.outcomes import names_of
 from streammetrics.exporters.prometheus.series import SERIES
 from tests.support.paths import ROOT
+from tests.support.prose import sentences, words
 
 RUNBOOKS = ROOT / "deploy" / "runbooks"
 PAGES = sorted(RUNBOOKS.glob("*.md"))
@@ -27,65 +28,72 @@ pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 
 
 def commands(page: Path, program: str) -> list[list[str]]:
-    """Every line of a block that runs a program, as words."""
+    """Return the command lines of a program in the code blocks, split into words."""
     lines = re.findall(rf"^ {{7,}}{re.escape(program)} (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     return [shlex.split(line) for line in lines]
 
 
-def test_alerts_and_pages_are_the_same() -> None:
+def test_every_alert_has_a_page_and_every_page_an_alert() -> None:
     assert {page.stem for page in PAGES} == {alert.name for alert in ALERTS}
 
 
-def test_all_pages_together_name_commands_settings_and_series() -> None:
-    """Else the tests below would pass because they find nothing."""
+def test_the_pages_together_name_many_commands_settings_and_series() -> None:
+    """Otherwise the tests below could pass because they find nothing."""
     text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
     assert sum(len(commands(page, "streammetrics")) for page in PAGES) >= 3
     assert len(re.findall(r"`(?:join|kafka|redis|worker)\.\w+", text)) > 30
     assert len(re.findall(r"streammetrics_\w+", text)) > 30
 
 
-def test_the_page_of_refused_events_names_every_reason_why_a_good_event_is_refused() -> None:
+def test_the_page_of_refused_events_names_every_reason_for_well_formed_events() -> None:
     text = (RUNBOOKS / "StreammetricsEventsRefused.md").read_text(encoding="utf-8")
     assert [name for name in names_of("refused") if f"`{name}`" not in text] == []
 
 
 @pages
-def test_a_page_has_its_name_and_the_four_sections_each_with_something_in_it(page: Path) -> None:
+def test_a_page_says_who_reads_it_and_what_happened_and_then_has_four_sections(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
-    assert text.startswith(f"# {page.stem}\n")
+    assert re.match(rf"# {page.stem}\n\nFor the (?:engineer|owner)[^.]*\. [^.]+\.\n", text)
     assert re.findall(r"^## (.+)$", text, re.MULTILINE) == SECTIONS
     assert all(len(section.strip()) > 40 for section in re.split(r"^#.*$", text, flags=re.MULTILINE)[2:])
 
 
 @pages
-def test_every_command_of_ours_has_words_that_it_takes(page: Path) -> None:
-    for name, *words in commands(page, "streammetrics"):
-        main.commands[name].make_context(name, list(words), resilient_parsing=False)
+def test_sentences_have_at_most_40_words_and_fewer_than_18_on_average(page: Path) -> None:
+    lengths = [words(sentence) for sentence in sentences(page.read_text(encoding="utf-8"))]
+    assert max(lengths) <= 40
+    assert sum(lengths) / len(lengths) < 18
 
 
 @pages
-def test_the_generator_is_called_with_words_that_it_takes(page: Path, tmp_path: Path) -> None:
+def test_every_streammetrics_command_has_valid_options(page: Path) -> None:
+    for name, *options in commands(page, "streammetrics"):
+        main.commands[name].make_context(name, list(options), resilient_parsing=False)
+
+
+@pages
+def test_every_call_of_the_generator_has_valid_options(page: Path, tmp_path: Path) -> None:
     for line in re.findall(r"python -m deploy\.prometheus\.generate ([^`]+)`", page.read_text(encoding="utf-8")):
         assert line == "--help" or generate.main([*shlex.split(line), "--out", str(tmp_path)]) == 0
 
 
 @pages
-def test_every_setting_that_is_named_exists(page: Path) -> None:
+def test_every_named_setting_exists(page: Path) -> None:
     named = set(re.findall(rf"`((?:{'|'.join(sorted(SETTINGS))})\.[a-z_]+)`", page.read_text(encoding="utf-8")))
     assert named <= keys().keys()
 
 
 @pages
-def test_every_series_that_is_named_exists(page: Path) -> None:
+def test_every_named_series_exists(page: Path) -> None:
     named = set(re.findall(r"\bstreammetrics_[a-z_]+", page.read_text(encoding="utf-8")))
     assert named <= SERIES.keys() | PARTS_OF_A_HISTOGRAM
 
 
 @pages
-def test_every_path_of_the_port_that_is_asked_exists(page: Path) -> None:
+def test_every_named_path_of_the_port_exists(page: Path) -> None:
     assert set(re.findall(r"127\.0\.0\.1:9464(/\S*)", page.read_text(encoding="utf-8"))) <= PATHS
 
 
 @pages
-def test_every_other_alert_that_is_named_exists(page: Path) -> None:
+def test_every_named_alert_exists(page: Path) -> None:
     assert set(re.findall(r"\bStreammetrics\w+", page.read_text(encoding="utf-8"))) <= {alert.name for alert in ALERTS}
