@@ -142,10 +142,15 @@ def check_no_repeats(keys: Ints, rows: Ints, positions: Ints, first: int = 0) ->
         raise MetricError("position", f"got {positions[hit]} twice in list {first + rows[hit]}; allowed is one grade per position")
 
 
-def check_place(place: object, length: int) -> None:
-    """One position: a whole number in 0..length - 1."""
-    if not isinstance(place, int | np.integer) or not 0 <= place < length:
-        raise MetricError("position", f"got {place!r}; allowed are whole numbers 0 <= position < {length}")
+def check_places(places: Sequence[object], length: int) -> None:
+    """The positions of one list, ascending: whole numbers in 0..length - 1, none twice."""
+    before: object = None
+    for place in places:
+        if not isinstance(place, int | np.integer) or not 0 <= place < length:
+            raise MetricError("position", f"got {place!r}; allowed are whole numbers 0 <= position < {length}")
+        if place == before:
+            raise MetricError("position", f"got {place} twice; allowed is one grade per position")
+        before = place
 
 
 def check_offsets(offsets: Ints, size: int) -> None:

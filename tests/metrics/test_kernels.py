@@ -203,15 +203,7 @@ def test_the_largest_grades_allowed_do_not_overflow(grades: list[float], k: int)
         assert all(score <= best for score, best in zip(scorer.score_list(largest), top, strict=True))
 
 
-@given(scorers(), st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12), st.sampled_from([0, 1, 2, 5])), max_size=12))
-def test_a_list_with_one_graded_item_scores_the_same_when_it_comes_again(scorer: Scorer, drawn: list[tuple[int, int, int]]) -> None:
-    for place, beyond, grade in drawn * 2:
-        accepted_grade, length = accepted(scorer, grade), place + 1 + beyond
-        expected = scorer.score_list([0] * place + [accepted_grade] + [0] * beyond)
-        assert scorer.score_list_hits(length, {place: accepted_grade}) == expected
-
-
-def test_a_list_that_is_too_short_is_refused_though_its_one_item_is_known() -> None:
+def test_invalid_lengths_and_positions_of_one_list_are_rejected() -> None:
     scorer = Scorer(["mrr@5"], items_max=9)
     assert scorer.score_list_hits(5, {3: 1}) == scorer.score_list_hits(9, {3: 1})
     for length, place, message in (
