@@ -12,7 +12,7 @@ from types import MappingProxyType
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from streammetrics.config.experiments import Trial
+from streammetrics.config.experiments import NamedExperiment
 from streammetrics.config.fields import Clash, printable
 from streammetrics.config.model import Settings, keys
 from streammetrics.config.sources import CONFIG_VARIABLE, Given, did_you_mean, from_environment, from_file, from_flags
@@ -103,7 +103,7 @@ def _reasons(details: Iterable[ErrorDetails]) -> Iterator[tuple[str, str]]:
             key, inside = ".".join(map(str, detail["loc"][:2])), ".".join(map(str, detail["loc"][2:]))
             reason = str(detail["ctx"]["error"]) if detail["type"] == "value_error" else ""
             if detail["type"] == "extra_forbidden":
-                near = difflib.get_close_matches(str(detail["loc"][-1]), Trial.model_fields, 1, 0.7)
+                near = difflib.get_close_matches(str(detail["loc"][-1]), NamedExperiment.model_fields, 1, 0.7)
                 reason = f"there is no such key{did_you_mean(near)}"
             if key in keys() and isinstance(keys()[key].default, Mapping) and inside:  # a table of tables: say which one
                 reason = _told_within(detail, reason)

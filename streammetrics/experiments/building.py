@@ -1,4 +1,4 @@
-"""Stored integers of one experiment and scope -> the report of it: estimates, comparisons with the control, verdicts. Pure."""
+"""Builds the report of one experiment and scope from stored integers: estimates, comparisons with the control, verdicts. Pure."""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ from streammetrics.experiments.verdict import NO_FEEDBACK, Health, Joined, Verdi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """What is kept of one experiment in one scope, merged over tasks.
+    """The stored integers of one experiment in one scope, merged over tasks.
 
-    moments: by variant, of users who saw this variant only. first_exposures: users by the variant of their first final list,
-    all users. multi_exposed_users: those who saw several variants. joined: see `verdict.health`. credits: moments of
-    credit for the second team of a pair against the first, of users who saw the interleaved variant only. known_from_ms: see
-    `ExperimentReport`.
+    moments: by variant, of users that saw only this variant.
+    first_exposures: all users, by the variant of their first final list.
+    multi_exposed_users: users that saw several variants.
+    joined: see `verdict.health`.
+    credits: moments of the credit of a pair's second team against the first, of users that saw only the interleaved variant.
+    known_from_ms: see `ExperimentReport`.
     """
 
     experiment: str
@@ -40,10 +42,10 @@ class Stored:
 def choose_scales(
     measures: Measures, policy: Policy, moments: Mapping[str, Sequence[int]], frozen: Mapping[str, float]
 ) -> dict[str, float]:
-    """The scales (tau) that can be frozen now and were not before, by measure name: store them, once and for all.
+    """Return the scales (tau) that can be frozen now, by measure name, without those in `frozen`. Store them once and never change them.
 
-    A scale is chosen at the first look at which the control and another variant have `min_users` users, from all variants
-    that have; one scale serves all variants and scopes of the experiment. Empty when there is nothing to add.
+    A scale is chosen at the first look at which the control and another variant have `min_users` users. All such variants
+    contribute. One scale serves all variants and scopes of the experiment.
     """
     enough = {variant: each for variant, each in moments.items() if each[USERS_AT] >= policy.min_users}
     control = policy.control_of(list(moments))
@@ -60,16 +62,14 @@ def choose_scales(
 
 
 def build_report(measures: Measures, policy: Policy, stored: Stored, scales: Mapping[str, float]) -> ExperimentReport:
-    """All that is shown of one experiment in one scope. `scales` are the frozen ones; a measure without one has no interval yet.
+    """Return the report of one experiment in one scope. `scales` are the frozen ones; a measure without one has no interval yet.
 
-    Of an arm that has fewer than `min_users` users nothing but users, lists and first exposures is shown. ExperimentError for moments
-    of another layout.
+    An arm with fewer than `min_users` users shows only users, lists and first exposures. Raises ExperimentError for moments of
+    another layout.
     """
     for variant, sums in stored.moments.items():
         if len(sums) != measures.moments_width:
-            raise ExperimentError(
-                f"moments of {variant!r}", f"got {len(sums)} numbers; allowed are {measures.moments_width}, as in the layout"
-            )
+            raise ExperimentError(f"moments of {variant!r}", f"got {len(sums)} numbers; the layout has {measures.moments_width}")
     policy = policy.deciding(measures)
     control = policy.control_of(list(stored.moments))
     state = health(policy, stored.first_exposures, stored.multi_exposed_users, stored.joined)
@@ -78,10 +78,10 @@ def build_report(measures: Measures, policy: Policy, stored: Stored, scales: Map
     for measure in measures:
         found = _estimates(measures, measure, enough)
         for variant, own in found.items():
-            told = _alone(policy, measure, own)
+            report = _alone(policy, measure, own)
             if control is not None and variant not in (control, INTERLEAVED):
-                told = _compared(policy, state, measure, told, found, (variant, control), scales.get(str(measure)))
-            shown[variant].append(told)
+                report = _compared(policy, state, measure, report, found, (variant, control), scales.get(str(measure)))
+            shown[variant].append(report)
     names = sorted({*stored.moments, *stored.first_exposures, *(policy.shares or {})}, key=lambda name: (name != control, name))
     variants = tuple(_variant(stored, name, control, tuple(shown.get(name, ()))) for name in names)
     preferences = tuple(_preferences(policy, state, stored.credits))
@@ -102,7 +102,7 @@ def build_report(measures: Measures, policy: Policy, stored: Stored, scales: Map
 
 
 class _Found(NamedTuple):
-    """A variant's estimate, and the one with variance reduction where there is that."""
+    """A variant's estimate, and the one with reduced variance if the layout has covariates."""
 
     plain: Estimate
     reduced: Reduced | None
@@ -139,37 +139,38 @@ def _compared(
     policy: Policy,
     state: Health,
     measure: Measure,
-    told: MeasureReport,
+    report: MeasureReport,
     found: Mapping[str, _Found],
     arms: tuple[str, str],
     tau: float | None,
 ) -> MeasureReport:
-    """The same with what can be said against the control."""
+    """Return the report with the comparison against the control added."""
     broken = invalid(state) if state.troubles else None
     variant, control = arms
     own, against = found[variant], found.get(control)
     if against is None:
-        return replace(told, verdict=broken or Verdict("inconclusive", f"{control} has fewer than {policy.min_users:,} users"))
+        return replace(report, verdict=broken or Verdict("inconclusive", f"{control} has fewer than {policy.min_users:,} users"))
     if tau is None:
-        earned = any(each.plain.mean > 0 for each in found.values())
-        users = f"{policy.min_users:,} users"
-        unsettled = f"the scale of {measure} is not settled: an exporter does that once {control} and another variant have {users}"
-        why = f"{unsettled} since the start" if earned else f"no variant has earned any {measure} yet"
-        return replace(told, verdict=broken or Verdict("inconclusive", why))
+        positive = any(each.plain.mean > 0 for each in found.values())
+        users = f"{policy.min_users:,} users since the start"
+        unfrozen = f"the scale of {measure} is not frozen: an exporter freezes it once {control} and another variant have {users}"
+        return replace(
+            report, verdict=broken or Verdict("inconclusive", unfrozen if positive else f"{measure} is 0 in every variant so far")
+        )
     alpha = policy.interval_alpha(measure)
     apart = difference(own.plain, against.plain, tau, alpha)
     z = z_value(own.plain, against.plain, 1.0)
     lift, interval = _lift(own.plain, against.plain, tau, alpha)
     judged = own.plain, against.plain, interval
-    if own.reduced is not None and against.reduced is not None and told.reduced is not None:
+    if own.reduced is not None and against.reduced is not None and report.reduced is not None:
         adjusted = own.reduced.adjusted, against.reduced.adjusted
         lift_reduced, of_reduced = _lift(*adjusted, tau, alpha)
         lower, upper = (of_reduced.lower, of_reduced.upper) if of_reduced else (None, None)
-        told = replace(told, reduced=replace(told.reduced, lift=lift_reduced, lift_lower=lower, lift_upper=upper))
+        report = replace(report, reduced=replace(report.reduced, lift=lift_reduced, lift_lower=lower, lift_upper=upper))
         judged = (*adjusted, of_reduced) if policy.cuped_verdict else judged
     treatment, reference, range_ = judged
     return replace(
-        told,
+        report,
         difference=apart[0] if apart else None,
         difference_lower=apart[1] if apart else None,
         difference_upper=apart[2] if apart else None,
@@ -189,7 +190,7 @@ def _lift(own: Estimate, against: Estimate, tau: float, alpha: float) -> tuple[f
 
 
 def _preferences(policy: Policy, state: Health, credits: Mapping[tuple[str, str], Sequence[int]]) -> Iterator[PreferenceReport]:
-    """Each team against the control; against the first by name, where none is named or called so by convention."""
+    """Yield the report of each team against the control, or against the first team by name if no team is the control."""
     found = {pair: moments for pair, moments in credits.items() if any(moments)}
     teams = sorted({team for pair in found for team in pair})
     named = policy.control if policy.control in teams else replace(policy, control=None, shares=None).control_of(teams)
@@ -220,16 +221,16 @@ def _preference(policy: Policy, state: Health, team: str, against: str, moments:
 def _overall(
     policy: Policy, state: Health, control: str | None, variants: Sequence[VariantReport], preferences: Sequence[PreferenceReport]
 ) -> Verdict:
-    """The word for the whole experiment: invalid, else the worst of the paging measures."""
+    """Return the whole experiment's verdict: invalid, or the worst of the deciding measures."""
     if state.troubles:
         return invalid(state)
     if preferences and all(variant.role == INTERLEAVED for variant in variants):
         return min((each.verdict for each in preferences), key=lambda verdict: verdict.code)
     if control is None:
-        return Verdict("inconclusive", "no variant is known as the control: name one")
-    heard = [(variant.variant, each.verdict) for variant in variants for each in variant.measures if each.paging and each.verdict]
-    if not heard:
+        return Verdict("inconclusive", "no variant is the control: name one")
+    decided = [(variant.variant, each.verdict) for variant in variants for each in variant.measures if each.paging and each.verdict]
+    if not decided:
         short = {variant.variant: variant.users for variant in variants if variant.users < policy.min_users}
         return waiting(policy, short) if short else Verdict("inconclusive", "there is nothing to compare yet")
-    variant, worst = min(heard, key=lambda each: each[1].code)
+    variant, worst = min(decided, key=lambda each: each[1].code)
     return Verdict(worst.word, f"{variant}: {worst.reason}")

@@ -1,14 +1,14 @@
-"""Variance reduction by what users did before the experiment (CUPED: Deng, Xu, Kohavi, Walker 2013). Moments in, estimates out.
+"""Variance reduction with users' lists before the experiment (CUPED: Deng, Xu, Kohavi, Walker 2013). Moments in, estimates out.
 
-A user's covariate x is his mean before he first met the experiment, which no variant can have changed; a user without earlier
-lists gets the mean of the others, so he neither helps nor harms. With z = x - mean of x, zbar a variant's average of z over its users, and
-theta the slope that minimises the variance over all variants together,
+A user's covariate x is their mean before the experiment, which no variant can have changed. A user without earlier lists gets the
+mean of the others. Let z = x - mean of x, zbar the average of z over a variant's users, and theta the slope with the smallest
+variance over all variants together. Then
 
     adjusted mean = mean - theta zbar
     V = V(mean) - 2 theta Cov(mean, zbar) + theta**2 V(zbar)
 
-zbar is expected to be 0 in every variant, so the adjusted mean estimates the same number with less noise; how much less is
-published. The covariances are clustered by user as everything here is. All sums are exact integers until the last division.
+The expected value of zbar is 0 in every variant, so the adjusted mean estimates the same number with less noise. Covariances are
+clustered by user. All sums are exact integers until the last division.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from streammetrics.experiments.measures import COVARIATE_BITS, Measure, Measures
 
 @dataclass(frozen=True, slots=True)
 class Reduced:
-    """A variant's estimate with and without the earlier lists. `share` of the variance was removed; never below 0 by more than noise."""
+    """A variant's estimate without (`plain`) and with (`adjusted`) the earlier lists. `share` is the share of variance removed."""
 
     plain: Estimate
     adjusted: Estimate
@@ -37,7 +37,7 @@ class Reduced:
 
 @dataclass(frozen=True, slots=True)
 class _Spread:
-    """Of one variant: the average of z, its variance, and its covariance with the mean."""
+    """One variant's average of z, its variance, and its covariance with the mean."""
 
     average: float
     variance: float
@@ -45,10 +45,10 @@ class _Spread:
 
 
 def reduce_variances(measures: Measures, measure: Measure, variants: Mapping[str, Sequence[int]]) -> dict[str, Reduced]:
-    """Each variant's estimate, adjusted by one slope for all of them. Variants without a denominator are left out.
+    """Return each variant's estimate, adjusted by one common slope. Variants without a denominator are left out.
 
-    variants: moments by variant, of a layout with covariates (ExperimentError otherwise). Variants of fewer than two users are
-    neither adjusted nor used for the slope; where nothing can be learnt (nobody has earlier lists), adjusted equals plain.
+    variants: moments by variant, in a layout with covariates (otherwise ExperimentError). A variant with fewer than two users is
+    not adjusted and does not count for the slope. If no user has earlier lists, adjusted equals plain.
     """
     at = measures.covariate_places(measure)
     plain = {variant: found for variant, moments in variants.items() if (found := estimate(measures, measure, moments)) is not None}
@@ -73,7 +73,7 @@ def _spread(measures: Measures, measure: Measure, moments: Sequence[int], centre
     at, covariate = measures.places(measure), measures.covariate_places(measure)
     users, y, d = moments[at.users], moments[at.y], moments[at.d]
     h, x, xx = moments[covariate.h], moments[covariate.x], moments[covariate.xx]
-    # SumsArray over all users of z, z**2 and (y - m d) z, where z is x - centre for users who have x and 0 for the others.
+    # Sums over all users of z, z**2 and (y - m d) z. z is x - centre for users that have x, and 0 for the others.
     z = x - centre * h
     zz = xx - 2 * centre * x + centre * centre * h
     mean = Fraction(y, d)

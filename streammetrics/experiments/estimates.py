@@ -1,6 +1,6 @@
-"""Moments -> estimates: a variant's mean with its user-clustered variance, and two variants compared at every look.
+"""Moments -> estimates: a variant's mean with its variance clustered by user, and the comparison of two variants at every look.
 
-Whole numbers in, doubles out: each sum and product below is exact, and one division at the end rounds.
+Integers in, doubles out. Sums and products are exact; one division at the end rounds.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from streammetrics.experiments.sequence import one_sided, two_sided
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A variant's mean, the variance of that mean, and the number of users it rests on."""
+    """A variant's mean, the variance of that mean, and its number of users."""
 
     mean: float
     variance: float
@@ -24,22 +24,22 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Lower and upper bound; None where nothing bounds it (the control's mean is not certainly above 0)."""
+    """Lower and upper bound. None means unbounded: the control's mean may be 0."""
 
     lower: float | None
     upper: float | None
 
 
 def estimate(measures: Measures, measure: Measure, moments: Sequence[int]) -> Estimate | None:
-    """The mean of a measure over a variant's lists (items, users) and its variance; None while it has no denominator.
+    """Return a measure's mean over a variant's lists (or items, or users) and its variance; None if the denominator is 0.
 
-    With y and d a user's sums above and below, K users and m = sum y / sum d, the delta method gives (Deng, Knoblich, Lu 2018,
-    "Applying the Delta Method in Metric Analytics")
+    y and d are a user's numerator and denominator. With K users and m = sum y / sum d, the delta method gives (Deng, Knoblich, Lu
+    2018, "Applying the Delta Method in Metric Analytics")
 
         V = K / (K - 1) * sum over users of (y - m d)**2 / (sum d)**2
 
-    which is the cluster-robust variance of a mean with users as clusters. Users may have any number of lists and their lists may
-    depend on each other; users are taken as independent. V is infinite for a single user.
+    This is the cluster-robust variance of a mean with users as clusters. A user may have any number of lists, and they may depend on
+    each other. Users must be independent. V is infinite for a single user.
 
     >>> from streammetrics.metrics import Scorer
     >>> from streammetrics.experiments.moments import of_users
@@ -60,7 +60,7 @@ def estimate(measures: Measures, measure: Measure, moments: Sequence[int]) -> Es
 
 
 def z_value(treatment: Estimate, control: Estimate, ratio: float) -> float | None:
-    """How many standard errors treatment - ratio x control lies above 0; None without variance."""
+    """Return (treatment - ratio x control) in standard errors; None without variance."""
     variance = _variance(treatment, control, ratio)
     if not 0 < variance < math.inf:
         return None
@@ -68,9 +68,9 @@ def z_value(treatment: Estimate, control: Estimate, ratio: float) -> float | Non
 
 
 def difference(treatment: Estimate, control: Estimate, tau: float, alpha: float) -> tuple[float, float, float] | None:
-    """Treatment - control with its two-sided interval, valid at all looks together: (difference, lower, upper).
+    """Return (treatment - control, lower, upper): the difference with a two-sided interval, valid at all looks together.
 
-    half = sqrt(V (V + tau**2) / tau**2 (-2 ln alpha + ln((V + tau**2) / V))), V the sum of both variances. None without variance.
+    half = sqrt(V (V + tau**2) / tau**2 (-2 ln alpha + ln((V + tau**2) / V))), V the sum of both variances. None if V is 0.
     """
     boundary = _boundary(treatment, control, tau, two_sided, alpha)
     if boundary is None:
@@ -81,14 +81,14 @@ def difference(treatment: Estimate, control: Estimate, tau: float, alpha: float)
 
 
 def lift_interval(treatment: Estimate, control: Estimate, tau: float, alpha: float) -> Interval | None:
-    """The two-sided interval of the relative lift treatment / control - 1, valid at all looks together, by Fieller's construction.
+    """Return the two-sided interval of the lift, treatment / control - 1, valid at all looks together, by Fieller's method.
 
-    It holds the lifts r for which treatment - (1 + r) control is not certainly away from 0 (Fieller 1954, "Some problems in interval
-    estimation"). So it excludes 0 exactly when the interval of the difference does, which the delta method's interval need not, and
-    it has no upper end (None) where the control's mean is not certainly above 0. Never below -1. None without variance.
+    It contains each lift r for which treatment - (1 + r) control may be 0 (Fieller 1954, "Some problems in interval estimation").
+    So it excludes 0 exactly when the interval of the difference does. It has no upper end (None) if the control's mean may be 0. It
+    never goes below -1. Returns None without variance.
 
-    The hypothesis of r is judged on the scale tau sqrt(V(r) / V(0)), V(r) the variance of treatment - (1 + r) control: a constant as long
-    as both arms grow in proportion, and tau itself for r = 0. So one boundary z serves all r, and the ends are the roots of
+    Let V(r) be the variance of treatment - (1 + r) control. The scale for r is tau sqrt(V(r) / V(0)), which is constant while both
+    arms grow in proportion. So one boundary z serves all r, and the ends are the roots of
     (treatment - (1 + r) control)**2 = z**2 V(r).
 
     >>> lift_interval(Estimate(0.38, 1e-4, 1000), Estimate(0.40, 1e-4, 1000), tau=0.04, alpha=0.05)  # doctest: +ELLIPSIS
@@ -108,27 +108,27 @@ def lift_interval(treatment: Estimate, control: Estimate, tau: float, alpha: flo
 
 
 def certainly_below(treatment: Estimate, control: Estimate, lift: float, tau: float, alpha: float) -> bool:
-    """Whether the relative lift lies below a value, with error alpha over all looks together (one-sided)."""
+    """Return whether the relative lift is certainly below `lift`: one-sided, with error alpha over all looks together."""
     boundary, z = _boundary(treatment, control, tau, one_sided, alpha), z_value(treatment, control, 1 + lift)
     return boundary is not None and z is not None and -z > boundary
 
 
 def certainly_above(treatment: Estimate, control: Estimate, lift: float, tau: float, alpha: float) -> bool:
-    """Whether the relative lift lies above a value, with error alpha over all looks together (one-sided)."""
+    """Return whether the relative lift is certainly above `lift`: one-sided, with error alpha over all looks together."""
     boundary, z = _boundary(treatment, control, tau, one_sided, alpha), z_value(treatment, control, 1 + lift)
     return boundary is not None and z is not None and z > boundary
 
 
 def choose_tau(estimates: Sequence[Estimate], minimum_lift: float) -> float | None:
-    """The scale of effects for an experiment and measure, from the variants' estimates at the first look; None while all are 0.
+    """Return the scale of effects for a measure, from the variants' estimates at the first look; None while all are 0.
 
-    The greater of `minimum_lift` times the mean over all users, and the standard error of a difference at that look. The boundary is
-    tightest where V is about tau**2 / 8, and an effect is found when it is about 3 standard errors, that is when V is about
-    effect**2 / 9: so the best scale is the effect that one wants to find. A scale below the first standard error would only
-    make the first looks blind for large effects, where a scale that is too great costs little (the boundary grows with its logarithm).
+    It is the larger of `minimum_lift` times the mean over all users, and the standard error of a difference at that look. The
+    boundary is tightest where V is about tau**2 / 8, and an effect is found when V is about effect**2 / 9. So the best scale is the
+    effect to detect. A scale below the first standard error would miss large effects at the first looks. A scale that is too large
+    costs little, because the boundary grows with its logarithm.
 
-    It is chosen once, from the variants together and never from their difference, and then frozen: with a scale that followed the
-    data there would be no martingale. ExperimentError unless 0 < minimum_lift.
+    The scale is chosen once and then frozen. It depends on the variants together and never on their difference, because the
+    boundary would not be valid otherwise. Raises ExperimentError unless 0 < minimum_lift.
 
     >>> choose_tau([Estimate(0.4, 1e-4, 100), Estimate(0.5, 1e-4, 300)], 0.1)  # doctest: +ELLIPSIS
     0.0475...
@@ -136,7 +136,7 @@ def choose_tau(estimates: Sequence[Estimate], minimum_lift: float) -> float | No
     0.0670...
     """
     if not 0 < minimum_lift < math.inf:
-        raise ExperimentError("minimum_lift", f"got {minimum_lift!r}; allowed are finite numbers above 0")
+        raise ExperimentError("minimum_lift", f"got {minimum_lift!r}; must be finite and above 0")
     users = sum(each.users for each in estimates)
     total = math.fsum(each.mean * each.users for each in estimates)
     variance = math.fsum(each.variance for each in estimates)
@@ -150,8 +150,8 @@ def _variance(treatment: Estimate, control: Estimate, ratio: float) -> float:
 
 
 def _boundary(treatment: Estimate, control: Estimate, tau: float, boundary: Callable[[float, float], float], alpha: float) -> float | None:
-    """Standard errors that the comparison may stray; None without variance."""
+    """Return the boundary of the comparison in standard errors; None without variance."""
     if not 0 < tau < math.inf:
-        raise ExperimentError("tau", f"got {tau!r}; allowed are finite numbers above 0")
+        raise ExperimentError("tau", f"got {tau!r}; must be finite and above 0")
     variance = _variance(treatment, control, 1.0)
     return boundary(variance / (tau * tau), alpha) if 0 < variance < math.inf else None

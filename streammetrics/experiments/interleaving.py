@@ -1,9 +1,9 @@
-"""Interleaving: two rankers in one list, and which of them the user preferred. Credits in, an interval on the mean credit out.
+"""Interleaving: two rankers share one list, and users' clicks show which one they prefer. Credits in, an interval on the mean out.
 
-In a team-draft list every item was drafted by one team (Radlinski, Kurup, Joachims 2008, "How does clickthrough data reflect
-retrieval quality?"); the team with more relevant items of a list wins it. Each list compares both rankers for the same user at the
-same moment, so it needs far fewer users than two arms; its answer is a preference, not a lift of a metric. A credit is the outcome of
-a list, +1, 0 or -1, and the mean credit (lists won less lists lost, by lists) has a clustered variance like every mean here.
+In a team-draft list each item comes from one team (Radlinski, Kurup, Joachims 2008, "How does clickthrough data reflect retrieval
+quality?"). The team with more relevant items wins the list. Each list compares both rankers for the same user at the same moment, so
+interleaving needs far fewer users than two arms. It answers which ranker users prefer, not how much a metric changes. The credit of
+a list is +1, 0 or -1. The mean credit is (lists won - lists lost) / lists, with a variance clustered by user.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from streammetrics.experiments.measures import ExperimentError
 from streammetrics.experiments.sequence import one_sided, two_sided
 
 CREDIT_WIDTH: Final = 6
-"""Moments of mean credit, one team against the control: users, lists, lists squared, credit, credit squared, lists x credit."""
+"""Moments of the mean credit of one team: users, lists, lists squared, credit, credit squared, lists x credit."""
 INTERLEAVED: Final = "interleaved"
-"""The variant of users whose lists two rankers make together: only its lists are compared by team, and it is compared with no other."""
+"""The variant with lists of two rankers. Its lists are compared by team; the variant is compared with no other."""
 MINIMUM_CREDIT: Final = 0.05
-"""The preference that one wants to find: 5 lists in 100 more won than lost. It is the scale tau; it does not depend on the data."""
+"""The preference to detect: 5 in 100 more lists won than lost. It is the scale tau and does not depend on the data."""
 
 
 def list_credit(teams: Sequence[str | None], grades: Sequence[float], control: str, team: str, threshold: float = 1.0) -> int | None:
-    """The outcome of one list for `team` against `control`: 1 won, -1 lost, 0 neither; None when one of them drafted nothing in it.
+    """Return the outcome of one list for `team` against `control`: 1 won, -1 lost, 0 tied; None if one of them has no item in it.
 
-    teams, grades: of the list's items in rank order, equally many; None for an item of no team. An item counts if its grade is at
-    least `threshold`. Raises ExperimentError when lengths differ or both teams are the same.
+    teams, grades: of the list's items in rank order. The team is None for an item of no team. An item counts if its grade is at
+    least `threshold`. Raises ExperimentError when the lengths differ or both teams are the same.
 
     >>> list_credit(["a", "b", "b", "a"], [0, 1, 2, 1], control="a", team="b")
     1
@@ -37,9 +37,9 @@ def list_credit(teams: Sequence[str | None], grades: Sequence[float], control: s
     (0, None)
     """
     if len(teams) != len(grades):
-        raise ExperimentError("grades", f"got {len(grades)}; allowed are {len(teams)}, one an item as `teams`")
+        raise ExperimentError("grades", f"got {len(grades)}; must be {len(teams)}, as many as `teams`")
     if control == team:
-        raise ExperimentError("team", f"got {team!r}, which is the control; allowed is another team")
+        raise ExperimentError("team", f"got {team!r}, which is the control; must be another team")
     if control not in teams or team not in teams:
         return None
     ours = sum(grade >= threshold for of, grade in zip(teams, grades, strict=True) if of == team)
@@ -48,20 +48,20 @@ def list_credit(teams: Sequence[str | None], grades: Sequence[float], control: s
 
 
 def credit_moments(lists: int, credit: int) -> list[int]:
-    """What a user contributes who was shown `lists` interleaved lists with a sum of credits: zeros when there were none.
+    """Return the credit moments of one user with `lists` interleaved lists and a sum of credits; all 0 without lists.
 
-    Add the new, subtract the old, as with the moments of measures. ExperimentError if the credit is beyond the lists.
+    Add the new and subtract the old, as with the moments of measures. Raises ExperimentError if the credit exceeds the lists.
 
     >>> credit_moments(3, -2)
     [1, 3, 9, -2, 4, -6]
     """
     if lists < 0 or abs(credit) > lists:
-        raise ExperimentError("credit", f"got {credit} for {lists} lists; allowed are sums of one of -1, 0, 1 a list")
+        raise ExperimentError("credit", f"got {credit} for {lists} lists; must be a sum of -1, 0 or 1 per list")
     return [1, lists, lists * lists, credit, credit * credit, lists * credit] if lists else [0] * CREDIT_WIDTH
 
 
 def add_credits(total: dict[tuple[str, str], list[int]], credits: Mapping[tuple[str, str], tuple[int, int]], times: int) -> None:
-    """Add what a user contributes to each pair of teams (lists, credit) so many times; -1 takes it out again.
+    """Add a user's moments of each pair of teams (lists, credit) `times` times; -1 removes them.
 
     >>> total: dict[tuple[str, str], list[int]] = {}
     >>> add_credits(total, {("a", "b"): (3, -2)}, 1)
@@ -74,7 +74,7 @@ def add_credits(total: dict[tuple[str, str], list[int]], credits: Mapping[tuple[
 
 
 def reversed_credit(moments: Sequence[int]) -> list[int]:
-    """The moments of mean credit for the other team of the pair.
+    """Return the moments of the mean credit for the other team of the pair.
 
     >>> reversed_credit([1, 3, 9, -2, 4, -6])
     [1, 3, 9, 2, 4, 6]
@@ -85,9 +85,9 @@ def reversed_credit(moments: Sequence[int]) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Preference:
-    """The mean credit of a team against the control: from -1 to 1, above 0 where it is preferred. Bounds are None before `users` suffice.
+    """The mean credit of a team against the control: from -1 to 1, above 0 if it is preferred. Bounds are None with too few users.
 
-    `preferred` and `disliked` are one-sided statements with error alpha over all looks together.
+    `preferred` and `disliked` are one-sided decisions with error alpha over all looks together.
     """
 
     users: int
@@ -101,7 +101,7 @@ class Preference:
 
 
 def preference(moments: Sequence[int], alpha: float, min_users: int = 100, tau: float = MINIMUM_CREDIT) -> Preference | None:
-    """The interval on the mean credit from summed `credit_moments`, valid at all looks together; None without lists.
+    """Return the interval on the mean credit from summed `credit_moments`, valid at all looks together; None without lists.
 
     >>> from streammetrics.experiments.moments import add
     >>> moments = [0] * CREDIT_WIDTH
@@ -112,7 +112,7 @@ def preference(moments: Sequence[int], alpha: float, min_users: int = 100, tau: 
     (0.25, True, True)
     """
     if len(moments) != CREDIT_WIDTH:
-        raise ExperimentError("moments", f"got {len(moments)} numbers; allowed are {CREDIT_WIDTH}")
+        raise ExperimentError("moments", f"got {len(moments)} numbers; must be {CREDIT_WIDTH}")
     users, lists, dd, y, yy, yd = moments
     if lists <= 0:
         return None

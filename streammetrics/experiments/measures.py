@@ -1,7 +1,7 @@
-"""What is measured of a user, and which products of it are summed over users: the layout of totals and moments.
+"""The layout of totals and moments: what is measured per user, and which products are summed over users.
 
-A measure is a metric at one grain. The columns of a user's totals are the scorer's columns after the number of lists; which
-of them make which measure, and which sums over users its estimate needs, is said here and nowhere else. Integers only.
+A measure is a metric at one grain. A user's totals are the number of lists, then the scorer's columns. Only this module knows which
+columns make a measure, and which sums its estimate needs. Integers only.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from streammetrics.errors import CallerError
 MeasureKind: TypeAlias = Literal["mean", "ratio", "users"]
 
 USERS: Final = 0
-"""Place of the constant 1 in a user's row: its sum counts users."""
+"""Index of the constant 1 in a user's row. Its sum counts users."""
 LISTS: Final = 1
-"""Place of the number of lists in a user's row."""
+"""Index of the number of lists in a user's row."""
 USERS_AT: Final = 0
-"""Place of the number of users in moments."""
+"""Index of the number of users in moments."""
 LISTS_AT: Final = 1
-"""Place of the number of lists in moments."""
+"""Index of the number of lists in moments."""
 COVARIATE_BITS: Final = 40
-"""A covariate is a user's earlier mean in whole numbers of 2**-40."""
+"""A covariate is a user's earlier mean, in units of 2**-40."""
 
 USER_GRAIN: Final = {"hit_rate": "user_hit_rate"}
-"""Metrics that are 0 or 1 for a list, and the measure that says whether a user ever had a 1."""
+"""Metrics that are 0 or 1 for a list, and the measure of users with at least one 1."""
 
 
 class ExperimentError(CallerError):
-    """The caller's fault: a rule of the experiment statistics is broken. The message gives the rule and the value."""
+    """The caller broke a rule of the experiment statistics. The message names the rule and the value."""
 
 
 class MetricLike(Protocol):
-    """The part of a metric that is read: `streammetrics.metrics.Metric` is one."""
+    """The attributes of `streammetrics.metrics.Metric` that are used here."""
 
     @property
     def name(self) -> str: ...
@@ -47,7 +47,7 @@ class MetricLike(Protocol):
 
 
 class ColumnLike(Protocol):
-    """The part of a scorer's column that is read: `streammetrics.metrics.Column` is one."""
+    """The attributes of `streammetrics.metrics.Column` that are used here."""
 
     @property
     def metric(self) -> MetricLike: ...
@@ -59,10 +59,10 @@ class ColumnLike(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """One number that variants are compared by: sum of `top` / sum of `bottom` over users / 2**scale_bits.
+    """A number that variants are compared by: sum of `top` / sum of `bottom` over users / 2**scale_bits.
 
-    `top` and `bottom` are places in a user's row (see Measures). `kind`: `mean` over lists, `ratio` of two sums, `users`
-    (the share of users who ever had a hit).
+    `top` and `bottom` are indexes in a user's row (see Measures). `kind` is `mean` (over lists), `ratio` (of two sums) or `users`
+    (the share of users with a hit).
     """
 
     name: str
@@ -81,7 +81,7 @@ Pair: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where the moments of one measure stand in the flat moments: users, and sums of y, d, yy, dd, yd."""
+    """Indexes of one measure's moments: users, and the sums of y, d, yy, dd, yd."""
 
     users: int
     y: int
@@ -93,7 +93,7 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class CovariatePlaces:
-    """Where the moments of one measure's covariate stand: users who have one (h), and sums of x, xx, xy, xd, hy, hd."""
+    """Indexes of the moments of one measure's covariate: users that have one (h), and the sums of x, xx, xy, xd, hy, hd."""
 
     h: int
     x: int
@@ -105,14 +105,14 @@ class CovariatePlaces:
 
 
 class Measures:
-    """The layout for a scorer's columns: which measures there are, and how totals and moments are laid out.
+    """The measures of a scorer's columns, and the layout of totals and moments.
 
-    totals: whole numbers of one user in one experiment and scope: [lists, *columns], all final lists added up; width
-        `totals_width`. Columns are in the scorer's order and units.
-    row: what is multiplied: [1, lists, *columns, *(1 if hits else 0, a user measure each), *(h, x, a covariate each)].
-    moments: whole numbers of one variant, the sums over its users of the products of `pairs` of a row; width `moments_width`. They
-        start with the users and their lists.
-    covariates: whether rows carry a covariate for each measure (for variance reduction).
+    totals: integers of one user in one experiment and scope, summed over final lists: [lists, *columns]. The width is
+        `totals_width`. Columns have the scorer's order and units.
+    row: the factors of products: [1, lists, *columns, *(1 if hits else 0, per user measure), *(h, x, per covariate)].
+    moments: integers of one variant: for each of `pairs`, the product of two entries of a row, summed over users. The width is
+        `moments_width`. Users and lists come first.
+    covariates: whether rows have a covariate for each measure (for variance reduction).
 
     >>> from streammetrics.metrics import Scorer
     >>> measures = Measures(Scorer(["ndcg@10", "hit_rate@10", "item_hit_rate@10"]).columns)
@@ -148,35 +148,35 @@ class Measures:
         return tuple(str(measure) for measure in self.all)
 
     def named(self, name: str) -> Measure:
-        """The measure of a name such as `ndcg@10`; ExperimentError for a name that is not measured."""
+        """Return the measure with a name such as `ndcg@10`. Raises ExperimentError if it is not measured."""
         for measure in self.all:
             if str(measure) == name:
                 return measure
-        raise ExperimentError("measure", f"got {name!r}; allowed are {', '.join(self.names)}")
+        raise ExperimentError("measure", f"got {name!r}; must be one of {', '.join(self.names)}")
 
     def places(self, measure: Measure) -> Places:
-        """Where a measure's moments stand."""
+        """Return the indexes of a measure's moments."""
         y, d = measure.top, measure.bottom
         return Places(*(self._place(*pair) for pair in ((USERS, USERS), (USERS, y), (USERS, d), (y, y), (d, d), (y, d))))
 
     def covariate_places(self, measure: Measure) -> CovariatePlaces:
-        """Where the moments of a measure's covariate stand; ExperimentError in a layout without covariates."""
+        """Return the indexes of the moments of a measure's covariate. Raises ExperimentError in a layout without covariates."""
         if not self.covariates:
-            raise ExperimentError("covariates", "this layout has none; allowed is Measures(columns, covariates=True)")
+            raise ExperimentError("covariates", "this layout has none; use Measures(columns, covariates=True)")
         return CovariatePlaces(*(self._place(*pair) for pair in self._covariate_pairs(self.all.index(measure), measure)))
 
     @cached_property
     def plain(self) -> Measures:
-        """The layout without covariates."""
+        """This layout without covariates."""
         return Measures(self.columns) if self.covariates else self
 
     @cached_property
     def with_covariates(self) -> Measures:
-        """The layout with covariates."""
+        """This layout with covariates."""
         return self if self.covariates else Measures(self.columns, covariates=True)
 
     def without_covariates(self, moments: Sequence[int]) -> list[int]:
-        """Moments of this layout as the layout without covariates has them.
+        """Convert moments of this layout to the layout without covariates.
 
         >>> from streammetrics.metrics import Scorer
         >>> from streammetrics.experiments.moments import of_users
@@ -188,9 +188,9 @@ class Measures:
         return [moments[self._place(*pair)] for pair in self.plain.pairs]
 
     def row(self, totals: Sequence[int], covariates: Sequence[int | None] | None = None) -> list[int]:
-        """A user's row, of Python ints. `covariates`: one a measure, None where the user has no earlier lists.
+        """Return a user's row as Python integers. `covariates` has one entry per measure, None if the user has no earlier lists.
 
-        ExperimentError when a width is wrong.
+        Raises ExperimentError when a width is wrong.
         """
         self._check("totals", totals, self.totals_width)
         row = [1, *totals]
@@ -201,14 +201,14 @@ class Measures:
             for covariate in known:
                 row += (0, 0) if covariate is None else (1, covariate)
         elif covariates is not None:
-            raise ExperimentError("covariates", "got some; this layout has none: Measures(columns, covariates=True)")
+            raise ExperimentError("covariates", "got some; this layout has none: use Measures(columns, covariates=True)")
         return row
 
     def covariate_values(self, earlier: Sequence[int]) -> list[int | None]:
-        """A user's means before the experiment, from the totals of that time, as covariates: one a measure.
+        """Return a user's covariates, one per measure: the means of the lists before the experiment, from their totals.
 
-        Each is rounded once, half to even, to 2**-40, so that products of it stay whole numbers. None where
-        the user had no lists (or showed no items). The user grain takes the share of lists with a hit as its covariate.
+        Each is rounded once, half to even, to 2**-40, so that its products are integers. It is None if the user had no lists (or
+        no items). A user measure uses the share of lists with a hit.
         """
         self._check("earlier totals", earlier, self.totals_width)
         row = self.row(earlier, [None] * len(self.all) if self.covariates else None)
@@ -221,16 +221,16 @@ class Measures:
         return values
 
     def covariate_columns(self, earlier: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """`covariate_values` of many users at once, as their rows hold them: (h, x) a measure, both 0 for a user without.
+        """Return `covariate_values` of many users as columns of their rows: (h, x) per measure, both 0 for a user without one.
 
-        earlier: totals, shape (users, totals_width), with means below 2**22. Shape of the result: (users, 2 * measures).
+        earlier: totals, shape (users, totals_width), with means below 2**22. The result has shape (users, 2 * measures).
         """
         columns = np.zeros((len(earlier), 2 * len(self.all)), dtype=np.int64)
         for at, measure in enumerate(self.all):
             top = earlier[:, self._column_of(measure) - LISTS]
             bottom = earlier[:, 0] if measure.kind == "users" else earlier[:, measure.bottom - LISTS]
             shift = COVARIATE_BITS - self._bits_of(measure)
-            if shift < 0 or (top >= 1 << (62 - shift)).any():  # as large as hardly anybody's: one by one, without bound
+            if shift < 0 or (top >= 1 << (62 - shift)).any():  # beyond int64: one by one, in Python integers
                 known = [self.covariate_values(each)[at] for each in earlier.tolist()]
                 columns[:, 2 * at] = [each is not None for each in known]
                 columns[:, 2 * at + 1] = [each or 0 for each in known]
@@ -245,7 +245,7 @@ class Measures:
     @staticmethod
     def _check(what: str, values: Sequence[Any], width: int) -> None:
         if len(values) != width:
-            raise ExperimentError(what, f"got {len(values)} numbers; allowed are {width}, as in the layout")
+            raise ExperimentError(what, f"got {len(values)} numbers; the layout has {width}")
 
     def _place(self, one: int, other: int) -> int:
         return self._at[(one, other) if one <= other else (other, one)]
@@ -287,7 +287,7 @@ class Measures:
 
 
 def divide_half_even(above: int, below: int) -> int:
-    """above / below for below > 0, rounded half to even.
+    """Return above / below rounded half to even. `below` must be positive.
 
     >>> [divide_half_even(above, 2) for above in (1, 3, 5, -1)]
     [0, 2, 2, 0]

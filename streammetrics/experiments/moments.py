@@ -1,7 +1,7 @@
-"""Exact moments of a variant: sums over its users of products of their totals, as whole numbers.
+"""Exact moments of a variant: sums over its users of products of their totals, as integers.
 
-Integers only: what enters can be taken out again exactly, so the order of changes, merges and withdrawals cannot matter, and
-the moments always equal a batch computation over the users' present totals. A user without lists contributes nothing.
+Adding and subtracting integers is exact. So changes, merges and withdrawals may come in any order, and the moments always equal a
+batch computation over the users' current totals. A user without lists contributes nothing.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ import numpy.typing as npt
 from streammetrics.experiments.measures import ExperimentError, Measures
 
 WORD_BITS: Final = 24
-"""A total is cut into three words of this size. Most fill two: those of some thousand lists, in units of 2**-40."""
+"""Bits of each of the three words that a total is split into. Totals of a few thousand lists, in units of 2**-40, fill two."""
 SUMMED_USERS: Final = 1 << 13
-"""The products of the words of so many users, three of one weight together, add up within int64."""
+"""Users added up in one int64: three products of words of the same weight for each of them fit."""
 BLOCK_USERS: Final = 1 << 8
-"""So many are multiplied at once that their words stay in the processor's caches."""
+"""Users multiplied at once. Their words fit in the processor's caches."""
 TOTAL_MAX: Final = 1 << 62
-"""Totals that are cut into words stay below this: 2**22 lists of the greatest value, 1 in units of 2**-40."""
+"""Bound of totals that are split into words: 2**22 lists of the largest value, 1 in units of 2**-40."""
 FEW_USERS: Final = 8
-"""So few are summed one by one, for numpy's calls cost more."""
+"""Up to this many users are summed one by one, because numpy's calls would cost more."""
 
 
 def zero(measures: Measures) -> list[int]:
-    """The moments of no user: the identity of `add`."""
+    """Return the moments of no users: the identity of `add`."""
     return [0] * measures.moments_width
 
 
@@ -38,7 +38,7 @@ def add(one: Sequence[int], other: Sequence[int]) -> list[int]:
 
 
 def subtract(one: Sequence[int], other: Sequence[int]) -> list[int]:
-    """Take users out again: the inverse of `add`."""
+    """Remove users: the inverse of `add`."""
     return [left - right for left, right in zip(one, other, strict=True)]
 
 
@@ -47,11 +47,12 @@ def of_users(
     totals: Iterable[Sequence[int]] | npt.NDArray[np.int64],
     covariates: Sequence[Sequence[int | None] | None] | npt.NDArray[np.int64] = (),
 ) -> list[int]:
-    """What users contribute together: the products of each one's row, added up; a user without lists adds nothing.
+    """Return the moments of users: the products of each user's row, summed over users. A user without lists adds nothing.
 
-    totals: whole numbers, shape (users, totals_width); an int64 array is fastest. covariates: one entry a user, or empty; for
-    an array of totals, `Measures.covariate_columns` as an array too.
-    Exact, see WORD_BITS; users with a total of 2**62 or more are summed one by one. ExperimentError when a width is wrong or a
+    totals: integers, shape (users, totals_width); an int64 array is fastest.
+    covariates: one entry per user, or empty. For an array of totals, pass the array of `Measures.covariate_columns`.
+
+    The result is exact. Users with a total of 2**62 or more are summed one by one. Raises ExperimentError when a width is wrong or a
     number of lists is negative.
 
     >>> from streammetrics.metrics import Scorer
@@ -66,7 +67,7 @@ def of_users(
     else:
         listed = [[int(value) for value in each] for each in totals]
         if any(each and each[0] < 0 for each in listed):
-            raise ExperimentError("totals", f"got {min(each[0] for each in listed)} lists; allowed are 0 or more")
+            raise ExperimentError("totals", f"got {min(each[0] for each in listed)} lists; must be 0 or more")
         with_covariates = list(covariates) if len(covariates) else [None] * len(listed)
         rows = [measures.row(each, extra) for each, extra in zip(listed, with_covariates, strict=True) if any(each[:1])]
         large = any(abs(value) >= TOTAL_MAX for row in rows for value in row)
@@ -77,9 +78,9 @@ def of_users(
 
 def _rows(measures: Measures, totals: npt.NDArray[np.int64], covariates: npt.NDArray[np.int64] | None) -> npt.NDArray[np.int64]:
     if totals.ndim != 2 or totals.shape[1] != measures.totals_width:
-        raise ExperimentError("totals", f"got shape {totals.shape}; allowed is (users, {measures.totals_width})")
+        raise ExperimentError("totals", f"got shape {totals.shape}; must be (users, {measures.totals_width})")
     if (totals[:, 0] < 0).any():
-        raise ExperimentError("totals", f"got {totals[:, 0].min()} lists; allowed are 0 or more")
+        raise ExperimentError("totals", f"got {totals[:, 0].min()} lists; must be 0 or more")
     listed = totals[totals[:, 0] != 0]
     ones = np.ones((len(listed), 1), dtype=np.int64)
     hits = listed[:, [place - 1 for place in measures.hits]] != 0
@@ -97,7 +98,7 @@ def _one_by_one(measures: Measures, rows: Iterable[Sequence[int]]) -> list[int]:
 
 
 def _products(measures: Measures, rows: npt.NDArray[np.int64]) -> list[int]:
-    """The sums of products of rows of magnitude below TOTAL_MAX."""
+    """Sum the products of rows that are all smaller than TOTAL_MAX."""
     result = zero(measures)
     for start in range(0, len(rows), SUMMED_USERS):
         for weight, sums in enumerate(_by_weight(measures, rows[start : start + SUMMED_USERS])):
@@ -106,7 +107,7 @@ def _products(measures: Measures, rows: npt.NDArray[np.int64]) -> list[int]:
 
 
 def _by_weight(measures: Measures, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """The sums of products of words, by the places of the two words together: shape (5, moments_width)."""
+    """Sum the products of words by the weight of the two words together: shape (5, moments_width)."""
     left, right = measures.pair_sides
     mask = (1 << WORD_BITS) - 1
     sums = np.zeros((5, measures.moments_width), dtype=np.int64)
@@ -115,7 +116,7 @@ def _by_weight(measures: Measures, rows: npt.NDArray[np.int64]) -> npt.NDArray[n
         words = (columns & mask, (columns >> WORD_BITS) & mask, columns >> (2 * WORD_BITS))
         used = [np.asarray(word.any(axis=1)) for word in words]
         for one, other in product(range(3), repeat=2):
-            pairs = np.flatnonzero(used[one][left] & used[other][right])  # few numbers fill all their words
+            pairs = np.flatnonzero(used[one][left] & used[other][right])  # most totals leave their high words empty
             if len(pairs):
                 sums[one + other, pairs] += np.einsum("pu,pu->p", words[one][left[pairs]], words[other][right[pairs]])
     return sums

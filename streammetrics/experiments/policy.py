@@ -1,4 +1,4 @@
-"""What the operator decides about an experiment: errors, margins, limits, shares, control. One frozen value, checked on entry."""
+"""The rules of an experiment as its owner sets them: errors, margins, limits, shares, control. One frozen, validated value."""
 
 from __future__ import annotations
 
@@ -11,27 +11,28 @@ from streammetrics.experiments.measures import ExperimentError, Measure, Measure
 from streammetrics.experiments.sample_ratio import check_shares
 
 CONTROL_NAMES: Final = ("control", "baseline")
-"""Variants that others are compared with by convention, in any case of letters, when none is named; the first one seen counts."""
+"""Names of the control when none is configured, in upper or lower case. The first one that is present counts."""
 MAIN_MEASURE: Final = "ndcg@10"
-"""What decides about an experiment when nothing is named, as far as it is measured."""
+"""The deciding measure when none is configured, if it is measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """The rules of one experiment.
 
-    alpha: chance that an interval is ever wrong; for alarms it is divided over the `paging` measures and the treatments.
-    margin: the relative drop that is tolerated: `regressed` is a certain drop by more, `safe` certainly no drop by more.
-    min_users: users that an arm needs before anything is shown. The theorem is about large numbers.
-    minimum_lift: the relative effect that one wants to find; it makes the scale of the boundary, once.
-    paging: measures whose verdicts decide about the experiment and may wake people, such as `ndcg@10`; none: see `deciding`.
-    shares: variants with their parts of the traffic; None: equal among those seen.
-    control: the variant that others are compared with; None: by convention.
-    cuped_verdict: whether verdicts go by the interval with variance reduction, where there is one; else by the plain one.
-    sample_ratio_alpha, multi_exposed_share_max, unmatched_share_max: beyond these an experiment is invalid: p-value of the split below,
-        users seen in several variants (and those in variants without a share) by users, feedback that counts for no list by feedback.
+    alpha: probability that an interval is ever wrong. For verdicts it is divided by the number of `paging` measures and treatments.
+    margin: the tolerated relative drop. `regressed` means a larger drop for certain, `safe` means certainly no larger drop.
+    min_users: users that an arm needs before its numbers are shown.
+    minimum_lift: the relative effect to detect. It sets the scale of the boundary once.
+    paging: the deciding measures, such as `ndcg@10`. Their verdicts may page people. Empty: see `deciding`.
+    shares: each variant's part of the traffic; None means equal parts for the variants seen.
+    control: the variant that others are compared with; None means one of CONTROL_NAMES.
+    cuped_verdict: whether verdicts use the interval with variance reduction, if there is one.
+    sample_ratio_alpha: the experiment is invalid if the p-value of the split is below this.
+    multi_exposed_share_max: the experiment is invalid if more of its users saw several variants, or one without a share.
+    unmatched_share_max: the experiment is invalid if more of the feedback matches no list.
 
-    Raises ExperimentError for a value that cannot be meant.
+    Raises ExperimentError for an invalid value.
     """
 
     alpha: float = 0.05
@@ -48,36 +49,38 @@ class Policy:
 
     def __post_init__(self) -> None:
         for name in ("alpha", "sample_ratio_alpha"):
-            _check(name, getattr(self, name), 0 < getattr(self, name) < 1, "numbers between 0 and 1")
-        _check("margin", self.margin, 0 <= self.margin < 1, "numbers from 0 to below 1")
-        _check("min_users", self.min_users, self.min_users >= 2, "whole numbers of 2 or more")
-        _check("minimum_lift", self.minimum_lift, 0 < self.minimum_lift < math.inf, "finite numbers above 0")
+            _check(name, getattr(self, name), 0 < getattr(self, name) < 1, "between 0 and 1")
+        _check("margin", self.margin, 0 <= self.margin < 1, "at least 0 and below 1")
+        _check("min_users", self.min_users, self.min_users >= 2, "2 or more")
+        _check("minimum_lift", self.minimum_lift, 0 < self.minimum_lift < math.inf, "finite and above 0")
         for name in ("multi_exposed_share_max", "unmatched_share_max"):
-            _check(name, getattr(self, name), 0 <= getattr(self, name) <= 1, "numbers from 0 to 1")
+            _check(name, getattr(self, name), 0 <= getattr(self, name) <= 1, "from 0 to 1")
         if self.shares is not None:
-            _check("shares", dict(self.shares), len(self.shares) > 1, "shares of two variants or more; leave them out for equal ones")
+            _check("shares", dict(self.shares), len(self.shares) > 1, "shares of two or more variants; leave them out for equal shares")
             check_shares(self.shares)
             if self.control is not None:
                 _check("control", self.control, self.control in self.shares, f"one of {', '.join(self.shares)}")
 
     def deciding(self, measures: Measures) -> Policy:
-        """The same with at least one paging measure: where none is named, MAIN_MEASURE, or the first there is where that is not measured.
+        """Return the policy with a paging measure: by default MAIN_MEASURE, or the first measure if that is not measured.
 
-        One alone, so that it keeps all of alpha: whoever looks at the worst of many is wrong more often.
+        The default is a single measure, which keeps all of alpha.
         """
         main = MAIN_MEASURE if MAIN_MEASURE in measures.names else measures.names[0]
         return self if self.paging else replace(self, paging=(main,))
 
     def interval_alpha(self, measure: Measure) -> float:
-        """The error of a measure's interval: alpha; half of it for the share of users with a hit.
+        """Return the error of a measure's interval: alpha, or half of it for the share of users with a hit.
 
-        Users who are counted already may still earn their first hit, so that share has more ways to stray than the theorem knows:
-        at a full alpha of 5 % it was ever wrong in 4.8 % of simulated experiments of one kind, which leaves no room.
+        A user that is already counted may still get a first hit, and the theorem does not cover this. At a full alpha of 5 % this
+        measure was wrong in 4.8 % of the simulated experiments of one regime, which leaves no room.
         """
         return self.alpha / 2 if measure.kind == "users" else self.alpha
 
     def alarm_alpha(self, measure: Measure) -> float:
-        """The error of a verdict: the interval's, for a paging measure divided by their number (Bonferroni) and by that of treatments.
+        """Return the error of a verdict: the interval's, divided by the number of paging measures and treatments (Bonferroni).
+
+        Measures that do not page keep the interval's error.
 
         >>> policy = Policy(paging=("ndcg@10", "mrr@10"), shares={"control": 1, "a": 1, "b": 1})
         >>> policy.alarm_alpha(Measure("ndcg", 10, "mean", 2, 1, 40))
@@ -89,7 +92,7 @@ class Policy:
         return self.interval_alpha(measure) / (len(self.paging) * treatments)
 
     def control_of(self, variants: Collection[str]) -> str | None:
-        """The variant that others are compared with: the named one, or one of a conventional name; None when there is none.
+        """Return the variant that others are compared with: the configured one, or one of CONTROL_NAMES; None if there is none.
 
         >>> Policy().control_of(["treatment", "Control"])
         'Control'
@@ -102,4 +105,4 @@ class Policy:
 
 def _check(name: str, value: object, fine: bool, allowed: str) -> None:
     if not fine:
-        raise ExperimentError(name, f"got {value!r}; allowed are {allowed}")
+        raise ExperimentError(name, f"got {value!r}; must be {allowed}")

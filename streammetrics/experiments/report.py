@@ -1,6 +1,6 @@
-"""What is shown of one experiment in one scope: means, lifts, intervals, verdicts, as one frozen value. Nothing is computed here.
+"""The report of one experiment in one scope: means, lifts, intervals, verdicts, as one frozen value. Nothing is computed here.
 
-The same value serves `/api/report`, the terminal and the series: `to_json` and `rows` of it are all there is to print.
+`/api/report`, the terminal and the series all show this value, through `to_json` and `rows`.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from streammetrics.experiments.interleaving import INTERLEAVED
 from streammetrics.experiments.verdict import Health, Verdict
 
 SINCE_START, THIS_DAY = "start", "day"
-"""The scopes of an experiment: its whole life, and the UTC day up to which all is known."""
+"""The scopes of an experiment: since its start, and the latest UTC day with final lists."""
 
 
 def role_of(variant: str, control: str | None) -> str:
-    """What an arm is in its experiment.
+    """Return the role of a variant in its experiment.
 
     >>> [role_of(variant, control="old") for variant in ("old", "new", "interleaved")]
     ['control', 'treatment', 'interleaved']
@@ -27,10 +27,10 @@ def role_of(variant: str, control: str | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ReducedReport:
-    """One measure of one variant with what is explained by the time before the experiment taken out (CUPED).
+    """One measure of one variant with reduced variance (CUPED). Lift and interval compare adjusted means, as in MeasureReport.
 
-    variance_reduction: the share of the mean's variance that is gone. users_with_earlier: those who were there before. Lift and
-    interval are of the adjusted means, as in MeasureReport.
+    variance_reduction: the share of the mean's variance that was removed.
+    users_with_earlier: users with lists before the experiment.
     """
 
     mean: float
@@ -44,12 +44,15 @@ class ReducedReport:
 
 @dataclass(frozen=True, slots=True)
 class MeasureReport:
-    """One measure of one variant. What cannot be said is None; a control has no comparison and no verdict.
+    """One measure of one variant. Unknown values are None. The control has no comparison and no verdict.
 
-    mean, error: the mean and its clustered standard error. difference and lift (relative) are against the control, with
-    intervals of error alpha that hold at all looks together. p_value: of no difference, valid at every look. tau: the
-    frozen scale. paging: the verdict decides about the experiment. judged_lift_upper: the upper end of the interval that the verdict
-    goes by. reduced: the same with variance reduction, where the experiment has it.
+    mean, error: the mean and its clustered standard error.
+    difference, lift: absolute and relative, against the control, with intervals of error alpha over all looks together.
+    p_value: for no difference, valid at every look.
+    tau: the frozen scale.
+    paging: whether this measure decides about the experiment.
+    judged_lift_upper: the upper end of the interval that the verdict uses.
+    reduced: the same with reduced variance, if the experiment has it.
     """
 
     metric: str
@@ -73,9 +76,9 @@ class MeasureReport:
 
 @dataclass(frozen=True, slots=True)
 class PreferenceReport:
-    """A team of an interleaved experiment against another: lists won less lists lost, by lists, above 0 where it is preferred.
+    """A team of an interleaved experiment against another: (lists won - lists lost) / lists, above 0 if users prefer it.
 
-    The bounds have error alpha over all looks together. users, lists: those with items of both teams.
+    The bounds have error alpha over all looks together. `users` and `lists` are those with items of both teams.
     """
 
     team: str
@@ -92,9 +95,9 @@ class PreferenceReport:
 
 @dataclass(frozen=True, slots=True)
 class VariantReport:
-    """One arm: its users and lists (those of users in several variants are excluded) and its measures.
+    """One arm: its users and lists (without users that saw several variants) and its measures.
 
-    `role`: see `role_of`. The lists of an interleaved one are of two rankers, and are compared with no arm.
+    `role`: see `role_of`. An interleaved arm has lists of two rankers and is compared with no other.
     """
 
     variant: str
@@ -106,7 +109,7 @@ class VariantReport:
 
 
 class MeasureRow(NamedTuple):
-    """One series: the end of its name after `streammetrics_experiment_`, its labels, its value."""
+    """One series: its name after `streammetrics_experiment_`, its labels, its value."""
 
     series: str
     experiment: str
@@ -118,7 +121,7 @@ class MeasureRow(NamedTuple):
 
 
 class PreferenceRow(NamedTuple):
-    """One series of a preference: the end of its name after `streammetrics_interleaving_`, its labels, its value."""
+    """One series of a preference: its name after `streammetrics_interleaving_`, its labels, its value."""
 
     series: str
     experiment: str
@@ -130,10 +133,12 @@ class PreferenceRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ExperimentReport:
-    """One experiment in one scope. `verdict` is invalid, or the worst of its paging measures; when none is named, see `Policy.deciding`.
+    """One experiment in one scope.
 
-    Where no arm is compared with another, it is the worst of the `preferences` between teams. `known_from_ms` is the least event time at
-    which something could be said of this life of the experiment, or of this day: what was said before was said of another one.
+    verdict: invalid, or the worst verdict of the deciding measures (see `Policy.deciding`). If no arms are compared, the worst of
+        the `preferences` between teams.
+    known_from_ms: the earliest event time of a report on this run of the experiment, or on this day. An earlier report was about
+        another run.
     """
 
     experiment: str
@@ -150,15 +155,15 @@ class ExperimentReport:
     known_from_ms: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The report as plain JSON values."""
+        """Return the report as plain JSON values."""
         plain: dict[str, Any] = _plain(self)
         return plain
 
     def rows(self) -> Iterator[MeasureRow]:
-        """Every series of this experiment and scope, absent values left out; unbounded ends are absent too.
+        """Yield every series of this experiment and scope. Unknown values and unbounded ends are left out.
 
-        The verdict without variant, metric and k is that of the whole experiment: it is there before there are users enough, so
-        that a broken experiment is seen at once. The paging measures that are shown have a 1, without a variant.
+        The verdict without variant, metric and k is the whole experiment's. It is present even with too few users, so that an
+        invalid experiment is seen at once. `paging` is 1 for each deciding measure, without a variant.
         """
 
         def row(series: str, value: float, variant: str = "", metric: str = "", k: str = "") -> MeasureRow:
@@ -186,7 +191,7 @@ class ExperimentReport:
                     yield row("verdict", each.verdict.code, *labels)
 
     def preference_rows(self) -> Iterator[PreferenceRow]:
-        """Every series of the preferences between teams, absent values left out."""
+        """Yield every series of the preferences between teams. Unknown values are left out."""
         for each in self.preferences:
             values = {
                 "credit": each.credit,
@@ -202,7 +207,7 @@ class ExperimentReport:
 
 
 def _plain(value: Any) -> Any:
-    """The same without dataclasses and tuples. Of the thousands of values of a report `asdict` copies each, in three times the time."""
+    """Convert dataclasses to dicts and tuples to lists. `asdict` would also copy each of the thousands of values: three times slower."""
     if isinstance(value, tuple):
         return [_plain(each) for each in value]
     names = getattr(type(value), "__slots__", None)

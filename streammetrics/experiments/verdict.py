@@ -1,15 +1,14 @@
-"""Estimates and health -> one word that an alert may act on, with its reason in plain words. Pure.
+"""Estimates and health -> a verdict: one word for alerts, with its reason in plain words. Pure.
 
 With the tolerated drop `margin`:
 
-    regressed     certain that the variant is worse than control by more than the margin
-    safe          certain that it is not worse by more than the margin
-    improved      certain that it is better than control (and so safe)
+    regressed     the variant is certainly worse than the control by more than the margin
+    safe          it is certainly not worse by more than the margin
+    improved      it is certainly better than the control (and so safe)
     inconclusive  none of these yet
-    invalid       the experiment itself is broken: nothing may be read from it
+    invalid       the experiment itself is broken: do not read its numbers
 
-Certain means one-sided, with the error of the policy over all looks together. An alarm that goes quiet again was not undone:
-a verdict says what the numbers of now support.
+"Certainly" is one-sided, with the policy's error over all looks together. A verdict describes the current numbers, so it can change.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from streammetrics.experiments.sample_ratio import sample_ratio_p_value
 Word: TypeAlias = Literal["regressed", "safe", "improved", "inconclusive", "invalid"]
 
 VERDICT_CODES: Final[Mapping[Word, int]] = {"invalid": -2, "regressed": -1, "inconclusive": 0, "safe": 1, "improved": 2}
-"""The verdict as a gauge: alert on == -1, and separately on == -2."""
+"""Values of the verdict gauge. Alert on == -1, and separately on == -2."""
 
 _THINGS: Final = {
     "hit_rate": ("fewer", "more", "lists with a hit in the first {k}"),
@@ -36,13 +35,13 @@ _THINGS: Final = {
     "item_hit_rate": ("fewer", "more", "hits among the items shown in the first {k}"),
     "precision": ("fewer", "more", "hits in the first {k}"),
 }
-_ALIKE: Final = "all users are alike, so nothing tells how certain that is"
-"""Instead of an interval, where no variance can be seen."""
+_ALIKE: Final = "all users have the same value, so no confidence can be given"
+"""The reason when the variance is 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One word and why."""
+    """One word and its reason."""
 
     word: Word
     reason: str
@@ -53,14 +52,14 @@ class Verdict:
 
 
 class Joined(NamedTuple):
-    """How much feedback counts for a list, and how much for none."""
+    """Counts of feedback that matches a list, and of feedback that matches none."""
 
     matched: int
     unmatched: int
 
     @property
     def unmatched_share(self) -> float | None:
-        """None without feedback."""
+        """Share of feedback that matches no list; None without feedback."""
         return self.unmatched / sum(self) if any(self) else None
 
 
@@ -69,7 +68,7 @@ NO_FEEDBACK: Final = Joined(0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Whether an experiment can be read at all. `troubles` are sentences; any makes every verdict invalid."""
+    """Whether an experiment is sound. `troubles` are sentences; any of them makes every verdict invalid."""
 
     sample_ratio_p: float
     multi_exposed_share: float
@@ -78,15 +77,16 @@ class Health:
 
 
 def health(policy: Policy, first_exposures: Mapping[str, int], multi_exposed_users: int, joined: Joined = NO_FEEDBACK) -> Health:
-    """Check the split, users in several variants, and the join.
+    """Check the split, the users that saw several variants, and the join of feedback.
 
-    first_exposures: users by the variant that they saw first, those in several variants too. joined: how all feedback of the time
-    fared. Where shares are configured, the split is that of the variants that have one; a stray label of a few users is no trouble,
-    that of more than `multi_exposed_share_max` of all is. This share, and that of users in several variants, is judged from
-    `min_users` users on, that of feedback from as much feedback on: a share of a handful says nothing.
+    first_exposures: users by the variant that they saw first, including users that saw several. joined: all feedback of the time.
+
+    If shares are configured, the split covers only variants with a share. Users of other variants make the experiment invalid if
+    they are more than `multi_exposed_share_max` of all. Shares of users are checked once there are `min_users` users, and the share
+    of feedback once there are as many feedback events.
 
     >>> health(Policy(), {"control": 4500, "treatment": 5500}, 3).troubles
-    ('users are not split as they should be (control 4,500, treatment 5,500; practically never by chance)',)
+    ('users are not split as configured (control 4,500, treatment 5,500; practically impossible by chance)',)
     """
     troubles = []
     users, shares = sum(first_exposures.values()), policy.shares
@@ -95,20 +95,16 @@ def health(policy: Policy, first_exposures: Mapping[str, int], multi_exposed_use
     if p < policy.sample_ratio_alpha:
         variants = sorted({*first_exposures, *(shares or ())} - strays.keys())
         counts = ", ".join(f"{variant} {first_exposures.get(variant, 0):,}" for variant in variants)
-        troubles.append(f"users are not split as they should be ({counts}; {_chance(p)})")
+        troubles.append(f"users are not split as configured ({counts}; {_chance(p)})")
     if users >= policy.min_users and sum(strays.values()) > policy.multi_exposed_share_max * users:
-        astray = percent(sum(strays.values()) / users)
-        troubles.append(f"{astray} of the users saw a variant without a configured share ({', '.join(sorted(strays))})")
+        stray_share = percent(sum(strays.values()) / users)
+        troubles.append(f"{stray_share} of the users saw a variant without a configured share ({', '.join(sorted(strays))})")
     share = multi_exposed_users / users if users else 0.0
     if share > policy.multi_exposed_share_max and users >= policy.min_users:
-        troubles.append(
-            f"{percent(share)} of the users saw more than one variant; up to {percent(policy.multi_exposed_share_max)} is tolerated"
-        )
+        troubles.append(f"{percent(share)} of the users saw more than one variant; the limit is {percent(policy.multi_exposed_share_max)}")
     unmatched = joined.unmatched_share
     if unmatched is not None and unmatched > policy.unmatched_share_max and sum(joined) >= policy.min_users:
-        troubles.append(
-            f"{percent(unmatched)} of all feedback counts for no list; up to {percent(policy.unmatched_share_max)} is tolerated"
-        )
+        troubles.append(f"{percent(unmatched)} of all feedback matches no list; the limit is {percent(policy.unmatched_share_max)}")
     return Health(p, share, unmatched, tuple(troubles))
 
 
@@ -121,58 +117,58 @@ def judge(
     interval: Interval | None,
     against: str = "control",
 ) -> Verdict:
-    """The verdict on one measure of one healthy comparison with users enough; `interval` is the lift's, for the words only.
+    """Return the verdict on one measure of a sound comparison with enough users. `interval` is the lift's, for the reason only.
 
     >>> from streammetrics.experiments.measures import Measure
     >>> hits = Measure("hit_rate", 10, "mean", 2, 1, 40)
     >>> judge(Policy(), hits, Estimate(0.352, 1e-5, 9000), Estimate(0.4, 1e-5, 9000), 0.04, None).reason
-    '12 % fewer lists with a hit in the first 10 than control; certain at 95 % however often you look'
+    '12 % fewer lists with a hit in the first 10 than control; 95 % confidence, safe to check at any time'
     """
     alpha = policy.alarm_alpha(measure)
     lift = treatment.mean / control.mean - 1 if control.mean > 0 else None
-    said = _compared(measure, lift, against)
-    certain = f"certain at {percent(1 - alpha)} however often you look"
+    lift_words = _compared(measure, lift, against)
+    confidence = _confidence(alpha)
     if certainly_below(treatment, control, -policy.margin, tau, alpha):
-        return Verdict("regressed", f"{said}; {certain}")
+        return Verdict("regressed", f"{lift_words}; {confidence}")
     if certainly_above(treatment, control, 0.0, tau, alpha):
-        return Verdict("improved", f"{said}; {certain}")
+        return Verdict("improved", f"{lift_words}; {confidence}")
     if certainly_above(treatment, control, -policy.margin, tau, alpha):
-        return Verdict("safe", f"{said}; not worse by more than {percent(policy.margin)}, {certain}")
+        return Verdict("safe", f"{lift_words}; at most {percent(policy.margin)} worse; {confidence}")
     alike = treatment.variance == control.variance == 0
-    return Verdict("inconclusive", f"{said} so far; {_ALIKE if alike else _range(measure, interval)}")
+    return Verdict("inconclusive", f"{lift_words} so far; {_ALIKE if alike else _range(measure, interval)}")
 
 
 def judge_preference(policy: Policy, found: Preference, team: str, against: str) -> Verdict:
-    """The verdict on a team of a healthy interleaved experiment: improved where people certainly prefer it, regressed where the other.
+    """Return the verdict on a team of a sound interleaved experiment: improved if users certainly prefer it, regressed if the other.
 
     >>> found = Preference(900, 4_000, 0.12, 1e-4, 0.08, 0.16, True, False)
     >>> judge_preference(Policy(), found, "new", "old").reason
-    'new won 12 lists in 100 more than it lost against old; certain to be preferred at 95 % however often you look'
+    'new won 12 more lists in 100 than it lost against old; users prefer new; 95 % confidence, safe to check at any time'
     """
     if found.users < policy.min_users:
         return waiting(policy, {f"{team} against {against}": found.users})
-    won = f"{100 * abs(found.mean):.3g} lists in 100 {'less' if found.mean < 0 else 'more'} than it lost against {against}"
-    certain = f"at {percent(1 - policy.alpha)} however often you look"
+    won = f"{100 * abs(found.mean):.3g} {'fewer' if found.mean < 0 else 'more'} lists in 100 than it lost against {against}"
+    confidence = _confidence(policy.alpha)
     if found.preferred:
-        return Verdict("improved", f"{team} won {won}; certain to be preferred {certain}")
+        return Verdict("improved", f"{team} won {won}; users prefer {team}; {confidence}")
     if found.disliked:
-        return Verdict("regressed", f"{team} won {won}; {against} is certain to be preferred {certain}")
-    return Verdict("inconclusive", f"{team} won {won} so far; {'either may be preferred' if found.variance else _ALIKE}")
+        return Verdict("regressed", f"{team} won {won}; users prefer {against}; {confidence}")
+    return Verdict("inconclusive", f"{team} won {won} so far; {'users may prefer either' if found.variance else _ALIKE}")
 
 
 def invalid(state: Health) -> Verdict:
-    """The verdict on everything in an experiment that is broken."""
+    """Return the verdict on everything in a broken experiment."""
     return Verdict("invalid", "; ".join(state.troubles))
 
 
 def waiting(policy: Policy, users: Mapping[str, int]) -> Verdict:
-    """The verdict before there are users enough in every arm."""
+    """Return the verdict while some arm has too few users."""
     short = ", ".join(f"{variant} has {count:,}" for variant, count in users.items() if count < policy.min_users)
-    return Verdict("inconclusive", f"nothing is shown before {policy.min_users:,} users an arm: {short}")
+    return Verdict("inconclusive", f"each arm needs at least {policy.min_users:,} users: {short}")
 
 
 def percent(share: float) -> str:
-    """A share for people: two digits, or three from 10 % on, and never a rounded 100 %.
+    """Format a share with two digits, or three from 10 % on. It is never rounded up to 100 %.
 
     >>> percent(0.12), percent(0.0312), percent(0.9875), percent(0.00004)
     ('12 %', '3.1 %', '98.75 %', '0.004 %')
@@ -185,6 +181,10 @@ def percent(share: float) -> str:
     return f"{float(f'{value:.3g}' if value >= 10 else f'{value:.2g}'):,.10g} %"
 
 
+def _confidence(alpha: float) -> str:
+    return f"{percent(1 - alpha)} confidence, safe to check at any time"
+
+
 def _compared(measure: Measure, lift: float | None, against: str) -> str:
     less, more, thing = _THINGS.get(measure.name, ("lower", "higher", f"{measure.name}@{{k}}"))
     thing = thing.format(k=measure.k)
@@ -195,14 +195,14 @@ def _compared(measure: Measure, lift: float | None, against: str) -> str:
 
 def _range(measure: Measure, interval: Interval | None) -> str:
     if interval is None or interval.lower is None:
-        return "the data do not bound the difference yet"
+        return "there is too little data for an interval"
     less, more, _ = _THINGS.get(measure.name, ("lower", "higher", ""))
-    ends = ["any number" if end is None else f"{percent(abs(end))} {less if end < 0 else more}" for end in (interval.lower, interval.upper)]
-    return f"the truth may lie anywhere from {ends[0]} to {ends[1]}"
+    lower, upper = (end if end is None else f"{percent(abs(end))} {less if end < 0 else more}" for end in (interval.lower, interval.upper))
+    return f"the true difference is between {lower} and {upper or 'any higher value'}"
 
 
 def _chance(p: float) -> str:
     if p <= 1e-12:
-        return "practically never by chance"
+        return "practically impossible by chance"
     digits = len(str(int(1 / p))) - 1
-    return f"by chance at most once in {int(1 / p) // 10**digits * 10**digits:,} tests"
+    return f"happens by chance at most once in {int(1 / p) // 10**digits * 10**digits:,} tests"

@@ -42,7 +42,7 @@ def test_a_product_manager_reads_the_verdict_first_and_then_why(saved: Path) -> 
     lines = done.stdout.splitlines()
     assert lines[0].startswith("ranker · since it began · up to 2024-11-21 10:")
     assert lines[1].startswith("REGRESSED  treatment: ")
-    assert lines[1].endswith("lower ndcg@10 than control; certain at 95 % however often you look")
+    assert lines[1].endswith("lower ndcg@10 than control; 95 % confidence, safe to check at any time")
     assert "split of users: as it should be" in done.stdout
     measures = [line.split()[0] for line in lines if "treatment" in line and "@" in line][1:]
     assert measures == ["ndcg@10", "mrr@10", "hit_rate@10", "user_hit_rate@10"]

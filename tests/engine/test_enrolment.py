@@ -321,7 +321,7 @@ def test_the_join_is_judged_by_the_days_of_an_experiment() -> None:
     take(machine, *lists, *(clicked("w", tomorrow + 9) for _ in range(4)), clock(tomorrow + 10_000))
     broken = experiment_reports(machine)
     assert {scope: each.health.unmatched_share for scope, each in broken.items()} == {"start": 6 / 9, "day": 1.0}
-    assert broken["day"].verdict.reason == "100 % of all feedback counts for no list; up to 25 % is tolerated"
+    assert broken["day"].verdict.reason == "100 % of all feedback matches no list; the limit is 25 %"
 
 
 def test_how_feedback_fared_is_forgotten_with_the_experiments_and_the_panes_of_its_days() -> None:

@@ -1,7 +1,7 @@
-"""Numbers of gbstats and ssrm-test, kept in golden.json: `python -m tests.experiments.golden` makes them anew.
+"""Reference results of gbstats and ssrm-test in golden.json. `python -m tests.experiments.golden` computes them again.
 
-Both packages need numpy 1, so they run in an environment of their own, in a temporary folder, and what they say of seeded data is
-stored with the data in full precision. statsmodels and ville run beside us and are asked by the tests themselves.
+Both packages need numpy 1, so they run in a temporary environment. Their results on seeded data are stored in full precision, with
+the data. statsmodels and ville are installed, and the tests call them directly.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ def read(part: str) -> list[dict[str, Any]]:
 
 
 def make() -> None:
-    """Run this file where the packages are, and keep what it prints."""
+    """Run this file in an environment with both packages and store its output."""
     with tempfile.TemporaryDirectory(prefix="streammetrics-golden-") as directory:
         venv.create(directory, with_pip=True)
         python = Path(directory) / "bin" / "python"
         subprocess.run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *PINNED], check=True)
-        said = subprocess.run([python, __file__, "inside"], check=True, stdout=subprocess.PIPE, text=True).stdout
-    FILE.write_text(json.dumps(json.loads(said), separators=(",", ":")) + "\n", encoding="utf-8")
+        output = subprocess.run([python, __file__, "inside"], check=True, stdout=subprocess.PIPE, text=True).stdout
+    FILE.write_text(json.dumps(json.loads(output), separators=(",", ":")) + "\n", encoding="utf-8")
 
 
 def users(generator: random.Random, count: int, chance: float) -> list[tuple[int, int]]:
-    """(lists, hits) of some users."""
+    """Draw (lists, hits) of `count` users."""
     found = []
     for _ in range(count):
         lists = generator.randint(1, 12)
@@ -61,8 +61,8 @@ def of_gbstats() -> list[dict[str, Any]]:
         config = SequentialConfig(alpha=alpha, sequential_tuning_parameter=tuning, difference_type="absolute")
         test = SequentialTwoSidedTTest(statistic(control), statistic(treatment), config)
         interval = [float(end) for end in test.confidence_interval]
-        said = {"rho": float(test.rho), "variance": float(test.variance), "interval": interval, "p_value": float(test.p_value)}
-        cases.append({"control": control, "treatment": treatment, "alpha": alpha, **said})
+        results = {"rho": float(test.rho), "variance": float(test.variance), "interval": interval, "p_value": float(test.p_value)}
+        cases.append({"control": control, "treatment": treatment, "alpha": alpha, **results})
     return cases
 
 

@@ -1,4 +1,4 @@
-"""Reports of experiments made of simulated integers: arms whose lists are hits with a chance, through the product's own statistics."""
+"""Reports of simulated experiments, made with the product's own statistics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ USERS = 2_000
 
 
 def arm(users: int, chance: float, seed: int, with_covariates: bool = False) -> list[int]:
-    """Moments of users whose lists are hits with a chance; every metric follows the hits, and half of the users were there before."""
+    """Moments of users with hits at random. Every metric follows the hits. With covariates, half of the users have earlier lists."""
     random = np.random.default_rng(seed)
     lists = random.integers(1, 8, users)
     hits = random.binomial(lists, np.clip(random.normal(chance, 0.1, users), 0, 1))
@@ -25,7 +25,7 @@ def arm(users: int, chance: float, seed: int, with_covariates: bool = False) -> 
 
 
 def credits(users: int, mean: float) -> dict[tuple[str, str], list[int]]:
-    """Moments of credit of users with two lists each, of which the second team wins so many more than it loses."""
+    """Credit moments of users with two lists each. The second team has this mean credit."""
     total: dict[tuple[str, str], list[int]] = {}
     for user in range(users):
         add_credits(total, {("control", "treatment"): (2, 2 if user < (1 + mean) / 2 * users else -2)}, 1)
@@ -41,7 +41,7 @@ def stored(
     multi: int = 3,
     whole: bool = False,
 ) -> Stored:
-    """What is kept of an experiment whose arms have these chances, and so many users; `whole`: with covariates and interleaved lists."""
+    """The stored state of an experiment, with the hit chance of each arm. `whole`: with covariates and interleaved lists."""
     counts = {variant: users if isinstance(users, int) else users[variant] for variant in chances}
     moments = {variant: arm(counts[variant], chance, seed, whole) for seed, (variant, chance) in enumerate(chances.items())}
     return Stored(
@@ -65,7 +65,7 @@ def experiment(
     control: str | None = None,
     whole: bool = False,
 ) -> ExperimentReport:
-    """The report of it, at its first look."""
+    """The report of such an experiment at its first look."""
     kept, policy = stored(chances, name=name, scope=scope, users=users, whole=whole), Policy(paging=paging, control=control)
     measures = WITH_COVARIATES if whole else MEASURES
     return build_report(measures, policy, kept, choose_scales(measures, policy, kept.moments, {}))

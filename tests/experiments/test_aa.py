@@ -1,6 +1,6 @@
-"""The A/A harness in small: our rules stay below what they allow, the usual rules do not, and a true drop is found.
+"""The A/A harness in small: our rules keep their error, the usual rules do not, and a true drop is found.
 
-And what goes through the whole product says the same, at every look, as what numpy sums.
+Experiments through the whole product give the same decisions, at every look, as the numpy computation.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LOOKS = 200
 
 
 def at_most(share: float, experiments: int) -> int:
-    """The count that a binomial number of this share exceeds with a chance below one in 10,000."""
+    """Return the count that a binomial variable with this share exceeds with probability below 1 in 10,000."""
     tail, count = 1.0, -1
     while tail > 1e-4:
         count += 1
@@ -30,7 +30,7 @@ def at_most(share: float, experiments: int) -> int:
     return count
 
 
-def test_without_an_effect_ours_keep_their_promise_and_the_usual_rules_do_not() -> None:
+def test_without_an_effect_our_rules_keep_their_error_and_the_usual_rules_do_not() -> None:
     regime = REGIMES[1]
     ever, reduction = false_alarms(regime, EXPERIMENTS, LOOKS, seed=11)
     for rule in OURS:
@@ -50,7 +50,7 @@ def test_the_same_seed_gives_the_same_experiment() -> None:
     assert (draw(REGIMES[0], (5, 6)).worth.sum()) != draw(REGIMES[0], (5, 7)).worth.sum()
 
 
-def test_the_engine_and_the_harness_are_certain_at_the_same_looks() -> None:
+def test_the_engine_and_the_harness_decide_at_the_same_looks() -> None:
     looks = 60
     traffic = draw(Regime("small", 450, 8, staggered=True, taste=0.7), (14,), drop=0.5)
     arms = {"dropped": traffic.arms, "hashed": arms_of("hashed", len(traffic.arms))}
@@ -62,7 +62,7 @@ def test_the_engine_and_the_harness_are_certain_at_the_same_looks() -> None:
     assert all(found["dropped"].certain.values())
 
 
-def test_the_engine_has_the_moments_of_plain_counting_at_every_look() -> None:
+def test_the_moments_of_the_engine_equal_plain_counting_at_every_look() -> None:
     looks, names = 20, ("one", "other")
     traffic = draw(Regime("tiny", 120, 6, staggered=True, taste=0.7), (15,))
     arms = {name: arms_of(name, len(traffic.arms)) for name in names}
@@ -74,7 +74,7 @@ def test_the_engine_has_the_moments_of_plain_counting_at_every_look() -> None:
 
 
 def moments(stored: Stored) -> dict[str, list[int]]:
-    """Users, sums and products of mrr@10 by arm, as they are stored."""
+    """Stored users, sums and products of mrr@10 by arm."""
     users = build_engine(SETTINGS, (TOPIC,)).users
     assert users is not None
     at = users.measures.places(users.measures.named("mrr@10"))
@@ -82,7 +82,7 @@ def moments(stored: Stored) -> dict[str, list[int]]:
 
 
 def counted(traffic: Traffic, arms: Ints, look: int, looks: int) -> dict[str, list[int]]:
-    """The same from all lists of the panes up to a look, user by user; a click at rank r is worth 1 / r in units of 2**-40."""
+    """The same from all lists up to a look, user by user. A click at rank r is worth 1 / r, in units of 2**-40."""
     totals: dict[int, list[int]] = {}
     for time, user, worth in zip(traffic.times.tolist(), traffic.users.tolist(), traffic.worth.tolist(), strict=True):
         if int(time * looks) <= look:

@@ -1,4 +1,4 @@
-"""The report of stored integers: what it shows, what it holds back, and that JSON and series say the same."""
+"""The report of stored integers: what it shows, what it hides, and that JSON and series agree."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.experiments.samples import experiment
 
 
 def arm(users: int, chance: float, seed: int, ndcg: float = 1.0) -> list[int]:
-    """Moments of users whose lists are hits with a chance; every metric follows the hits, and a hit earns so much ndcg."""
+    """Moments of users with hits at random. Every metric follows the hits; each hit adds `ndcg`."""
     random = np.random.default_rng(seed)
     lists = random.integers(1, 8, users)
     hits = random.binomial(lists, np.clip(random.normal(chance, 0.1, users), 0, 1))
@@ -40,13 +40,13 @@ def stored(moments: Mapping[str, list[int]], **others: object) -> Stored:
     return Stored(moments=moments, **given)  # type: ignore[arg-type]
 
 
-def told(policy: Policy, kept: Stored) -> ExperimentReport:
+def report_of(policy: Policy, kept: Stored) -> ExperimentReport:
     return build_report(MEASURES, policy, kept, choose_scales(MEASURES, policy, kept.moments, {}))
 
 
-def test_a_drop_is_told_as_a_regression_with_its_numbers() -> None:
+def test_a_drop_is_reported_as_a_regression_with_its_numbers() -> None:
     moments = {"control": arm(2_000, 0.5, 1), "treatment": arm(2_000, 0.4, 2)}
-    found = told(Policy(paging=("ndcg@10",)), stored(moments))
+    found = report_of(Policy(paging=("ndcg@10",)), stored(moments))
     assert (found.control, [variant.role for variant in found.variants]) == ("control", ["control", "treatment"])
     control, treatment = found.variants
     ndcg = treatment.measures[0]
@@ -69,7 +69,7 @@ def test_a_drop_is_told_as_a_regression_with_its_numbers() -> None:
     assert [f"{each.metric}@{each.k}" for each in treatment.measures] == list(MEASURES.names)
 
 
-def test_scales_are_chosen_once_and_serve_every_later_look() -> None:
+def test_scales_are_chosen_once_and_used_at_every_later_look() -> None:
     first = {"control": arm(150, 0.5, 1), "treatment": arm(150, 0.5, 2)}
     frozen = choose_scales(MEASURES, Policy(), first, {})
     assert sorted(frozen) == sorted(MEASURES.names)
@@ -80,95 +80,95 @@ def test_scales_are_chosen_once_and_serve_every_later_look() -> None:
     } == frozen
 
 
-def test_with_just_enough_users_scales_are_chosen_and_numbers_shown() -> None:
+def test_min_users_are_enough_for_scales_and_numbers() -> None:
     moments = {"control": arm(100, 0.5, 1), "treatment": arm(100, 0.5, 2)}
     assert sorted(choose_scales(MEASURES, Policy(), moments, {})) == sorted(MEASURES.names)
-    found = told(Policy(), stored(moments, credits={("control", "treatment"): credit(100, 0.5)}))
+    found = report_of(Policy(), stored(moments, credits={("control", "treatment"): credit(100, 0.5)}))
     assert [len(variant.measures) for variant in found.variants] == [len(MEASURES), len(MEASURES)]
     assert found.preferences[0].credit_lower is not None
-    assert "nothing is shown" not in found.preferences[0].verdict.reason
+    assert "needs at least" not in found.preferences[0].verdict.reason
 
 
-def test_no_scale_is_chosen_before_there_is_something_to_compare() -> None:
+def test_no_scale_is_chosen_without_two_arms_to_compare() -> None:
     enough, few, empty = arm(150, 0.5, 1), arm(99, 0.5, 2), arm(150, 0.0, 3)
     assert choose_scales(MEASURES, Policy(), {"control": enough, "treatment": few}, {}) == {}
     assert choose_scales(MEASURES, Policy(), {"one": enough, "two": enough}, {}) == {}
     hits_without_any = of_users(MEASURES, [[1, 0, 0, 0, 5, 0]] * 150)
     assert choose_scales(MEASURES, Policy(), {"control": hits_without_any, "treatment": hits_without_any}, {}) == {}
-    found = told(Policy(), stored({"control": hits_without_any, "treatment": hits_without_any}))
+    found = report_of(Policy(), stored({"control": hits_without_any, "treatment": hits_without_any}))
     verdict = found.variants[1].measures[0].verdict
     assert verdict is not None
-    assert verdict.reason == "no variant has earned any ndcg@10 yet"
+    assert verdict.reason == "ndcg@10 is 0 in every variant so far"
     assert empty[0] == 150
 
 
-def test_who_shows_numbers_before_anybody_settled_their_scale_says_so() -> None:
+def test_a_report_without_frozen_scales_says_so() -> None:
     found = build_report(MEASURES, Policy(), stored({"control": arm(150, 0.5, 1), "treatment": arm(150, 0.4, 2)}), {})
     verdict = found.variants[1].measures[0].verdict
     assert verdict is not None
-    wanted = "the scale of ndcg@10 is not settled: an exporter does that once control and another variant have 100 users since the start"
+    wanted = "the scale of ndcg@10 is not frozen: an exporter freezes it once control and another variant have 100 users since the start"
     assert verdict.reason == wanted
 
 
-def test_where_all_users_are_alike_nothing_is_said_to_be_certain() -> None:
-    everybody, nobody = ([[1, hit * ONE, hit * ONE, hit, 5, hit << 33]] * 500 for hit in (1, 0))
-    found = told(
-        Policy(paging=("user_hit_rate@5",)), stored({"control": of_users(MEASURES, everybody), "treatment": of_users(MEASURES, nobody)})
+def test_without_variance_no_verdict_is_certain() -> None:
+    all_hit, none_hit = ([[1, hit * ONE, hit * ONE, hit, 5, hit << 33]] * 500 for hit in (1, 0))
+    found = report_of(
+        Policy(paging=("user_hit_rate@5",)), stored({"control": of_users(MEASURES, all_hit), "treatment": of_users(MEASURES, none_hit)})
     )
     assert found.verdict.word == "inconclusive"
-    assert found.verdict.reason.endswith("so far; all users are alike, so nothing tells how certain that is")
+    assert found.verdict.reason.endswith("so far; all users have the same value, so no confidence can be given")
     credits: dict[tuple[str, str], list[int]] = {}
     for _ in range(500):
         add_credits(credits, {("new", "old"): (2, -2)}, 1)
-    (preference,) = told(Policy(), stored({"interleaved": of_users(MEASURES, everybody)}, credits=credits)).preferences
-    wanted = "old won 100 lists in 100 less than it lost against new so far; all users are alike, so nothing tells how certain that is"
+    (preference,) = report_of(Policy(), stored({"interleaved": of_users(MEASURES, all_hit)}, credits=credits)).preferences
+    wanted = "old won 100 fewer lists in 100 than it lost against new so far; all users have the same value, so no confidence can be given"
     assert (preference.verdict.word, preference.verdict.reason) == ("inconclusive", wanted)
 
 
-def test_nothing_is_shown_of_an_arm_with_too_few_users() -> None:
-    found = told(Policy(), stored({"control": arm(150, 0.5, 1), "treatment": arm(99, 0.1, 2)}))
+def test_an_arm_with_too_few_users_shows_no_measures() -> None:
+    found = report_of(Policy(), stored({"control": arm(150, 0.5, 1), "treatment": arm(99, 0.1, 2)}))
     assert [(variant.users, len(variant.measures)) for variant in found.variants] == [(150, len(MEASURES)), (99, 0)]
     assert found.verdict.word == "inconclusive"
-    assert found.verdict.reason == "nothing is shown before 100 users an arm: treatment has 99"
-    found = told(Policy(), stored({"control": arm(99, 0.5, 1), "treatment": arm(150, 0.1, 2)}))
+    assert found.verdict.reason == "each arm needs at least 100 users: treatment has 99"
+    found = report_of(Policy(), stored({"control": arm(99, 0.5, 1), "treatment": arm(150, 0.1, 2)}))
     verdict = found.variants[1].measures[0].verdict
     assert verdict is not None
     assert verdict.reason == "control has fewer than 100 users"
 
 
-def test_a_broken_experiment_is_invalid_throughout_and_at_once() -> None:
+def test_a_broken_experiment_is_invalid_at_once_in_every_verdict() -> None:
     moments = {"control": arm(900, 0.5, 1), "treatment": arm(1_100, 0.3, 2)}
-    found = told(Policy(), stored(moments))
+    found = report_of(Policy(), stored(moments))
     words = {each.verdict.word for variant in found.variants for each in variant.measures if each.verdict}
     assert words == {found.verdict.word} == {"invalid"}
     assert "not split" in found.verdict.reason
-    early = told(Policy(shares={"control": 1, "treatment": 1}), stored({"control": arm(90, 0.5, 1)}, first_exposures={"control": 400}))
+    early = report_of(Policy(shares={"control": 1, "treatment": 1}), stored({"control": arm(90, 0.5, 1)}, first_exposures={"control": 400}))
     assert early.verdict.word == "invalid"
     assert [(variant.variant, variant.users) for variant in early.variants] == [("control", 90), ("treatment", 0)]
 
 
-def test_the_whole_experiment_is_as_bad_as_its_worst_paging_measure() -> None:
+def test_the_experiment_has_the_worst_verdict_of_its_deciding_measures() -> None:
     moments = {"control": arm(2_000, 0.5, 1), "good": arm(2_000, 0.6, 2), "bad": arm(2_000, 0.4, 3)}
-    found = told(Policy(paging=("dcg@10", "hit_rate@5")), stored(moments))
+    found = report_of(Policy(paging=("dcg@10", "hit_rate@5")), stored(moments))
     assert found.verdict.word == "regressed"
     assert found.verdict.reason.startswith("bad: ")
-    assert told(Policy(), stored({name: moments[name] for name in ("control", "good")})).verdict.word == "improved"
-    unknown = told(Policy(), stored({"x": moments["control"], "y": moments["good"]}))
-    assert unknown.verdict.reason == "no variant is known as the control: name one"
+    assert report_of(Policy(), stored({name: moments[name] for name in ("control", "good")})).verdict.word == "improved"
+    unknown = report_of(Policy(), stored({"x": moments["control"], "y": moments["good"]}))
+    assert unknown.verdict.reason == "no variant is the control: name one"
 
 
-def test_a_measure_that_pages_nobody_decides_nothing() -> None:
+def test_other_measures_do_not_decide() -> None:
     moments = {"control": arm(2_000, 0.5, 1), "treatment": arm(2_000, 0.6, 2, ndcg=0.6)}
     for paging, word in ((("ndcg@10",), "regressed"), (("hit_rate@5",), "improved"), (("hit_rate@5", "ndcg@10"), "regressed")):
-        found = told(Policy(paging=paging), stored(moments))
+        found = report_of(Policy(paging=paging), stored(moments))
         words = {f"{each.metric}@{each.k}": each.verdict and each.verdict.word for each in found.variants[1].measures}
         assert (words["ndcg@10"], words["hit_rate@5"], found.verdict.word) == ("regressed", "improved", word)
         assert [f"{row.metric}@{row.k}" for row in found.rows() if row.series == "paging"] == sorted(paging, key=list(words).index)
 
 
-def test_one_measure_decides_with_all_of_alpha_when_none_is_named() -> None:
+def test_one_measure_decides_by_default() -> None:
     moments = {"control": arm(2_000, 0.5, 1), "treatment": arm(2_000, 0.4, 2)}
-    assert told(Policy(), stored(moments)) == told(Policy(paging=("ndcg@10",)), stored(moments))
+    assert report_of(Policy(), stored(moments)) == report_of(Policy(paging=("ndcg@10",)), stored(moments))
     others = Measures(Scorer(["mrr@3", "ndcg@5", "precision@5"]).columns)
     assert Policy().deciding(others).paging == ("mrr@3",)
     assert Policy(paging=("ndcg@5",)).deciding(others).paging == ("ndcg@5",)
@@ -178,13 +178,13 @@ def test_the_order_of_partitions_does_not_matter() -> None:
     parts = [arm(300, 0.5, seed) for seed in range(4)]
     one, other = add(add(parts[0], parts[1]), add(parts[2], parts[3])), add(add(parts[3], parts[1]), add(parts[0], parts[2]))
     control = arm(1_200, 0.45, 9)
-    assert told(Policy(), stored({"control": control, "treatment": one})) == told(
+    assert report_of(Policy(), stored({"control": control, "treatment": one})) == report_of(
         Policy(), stored({"control": control, "treatment": other})
     )
 
 
-def test_series_and_json_say_what_the_report_says() -> None:
-    found = told(
+def test_series_and_json_agree_with_the_report() -> None:
+    found = report_of(
         Policy(), stored({"control": arm(600, 0.5, 1), "treatment": arm(600, 0.45, 2)}, multi_exposed_users=3, joined=Joined(900, 100))
     )
     rows = list(found.rows())
@@ -207,12 +207,12 @@ def test_series_and_json_say_what_the_report_says() -> None:
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_json_holds_every_field_in_its_order(whole: bool) -> None:
+def test_json_has_every_field_in_order(whole: bool) -> None:
     found = experiment({"control": 0.5, "treatment": 0.4}, whole=whole)
     assert json.dumps(found.to_json()) == json.dumps(asdict(found))
 
 
-def test_variance_reduction_narrows_the_interval_and_is_published() -> None:
+def test_variance_reduction_narrows_the_interval_and_is_reported() -> None:
     random = np.random.default_rng(6)
     moments, plain = {}, {}
     for name in ("control", "treatment"):
@@ -223,31 +223,33 @@ def test_variance_reduction_narrows_the_interval_and_is_published() -> None:
         moments[name], plain[name] = of_users(WITH_COVARIATES, rows, before), of_users(MEASURES, rows)
     scales = choose_scales(MEASURES, Policy(), plain, {})
     found = build_report(WITH_COVARIATES, Policy(), stored(moments), scales)
-    told = found.variants[1].measures[0]
+    measure = found.variants[1].measures[0]
     without = build_report(MEASURES, Policy(), stored(plain), scales).variants[1].measures[0]
     assert without.reduced is None
-    assert replace(told, reduced=None) == without
-    assert told.reduced is not None
-    assert told.reduced.variance_reduction > 0.3
-    assert told.reduced.users_with_earlier == 1_500
+    assert replace(measure, reduced=None) == without
+    assert measure.reduced is not None
+    assert measure.reduced.variance_reduction > 0.3
+    assert measure.reduced.users_with_earlier == 1_500
     control = found.variants[0].measures[0].reduced
     assert control is not None
-    assert told.reduced.lift == told.reduced.mean / control.mean - 1 != told.lift
-    assert None not in (told.reduced.lift_upper, told.reduced.lift_lower, told.lift_upper, told.lift_lower)
-    assert told.reduced.lift_upper - told.reduced.lift_lower < 0.85 * (told.lift_upper - told.lift_lower)  # type: ignore[operator]
-    rows = {row.series: row.value for row in found.rows() if (row.variant, row.metric, row.k) == ("treatment", told.metric, str(told.k))}
-    assert rows["variance_reduction"] == told.reduced.variance_reduction
-    assert rows["judged_lift_upper"] == told.lift_upper
+    assert measure.reduced.lift == measure.reduced.mean / control.mean - 1 != measure.lift
+    assert None not in (measure.reduced.lift_upper, measure.reduced.lift_lower, measure.lift_upper, measure.lift_lower)
+    assert measure.reduced.lift_upper - measure.reduced.lift_lower < 0.85 * (measure.lift_upper - measure.lift_lower)  # type: ignore[operator]
+    rows = {
+        row.series: row.value for row in found.rows() if (row.variant, row.metric, row.k) == ("treatment", measure.metric, str(measure.k))
+    }
+    assert rows["variance_reduction"] == measure.reduced.variance_reduction
+    assert rows["judged_lift_upper"] == measure.lift_upper
     reduced = build_report(WITH_COVARIATES, Policy(cuped_verdict=True), stored(moments), scales)
     judged = [row.value for row in reduced.rows() if row.series == "judged_lift_upper"]
-    assert judged == [told.reduced.lift_upper] != [told.lift_upper]
+    assert judged == [measure.reduced.lift_upper] != [measure.lift_upper]
     assert {name: rows[f"reduced_{name}"] for name in ("mean", "lift", "lift_lower", "lift_upper")} == {
-        name: getattr(told.reduced, name) for name in ("mean", "lift", "lift_lower", "lift_upper")
+        name: getattr(measure.reduced, name) for name in ("mean", "lift", "lift_lower", "lift_upper")
     }
 
 
-def test_the_verdict_goes_by_the_plain_interval_unless_the_policy_says_otherwise() -> None:
-    """A drop that is certain only once what users were like before is taken out."""
+def test_the_verdict_uses_the_plain_interval_unless_cuped_verdict_is_set() -> None:
+    """The drop is certain only with reduced variance."""
     random = np.random.default_rng(6)
     moments = {}
     for name, drop in (("control", 0.0), ("treatment", 0.02)):
@@ -265,16 +267,16 @@ def test_the_verdict_goes_by_the_plain_interval_unless_the_policy_says_otherwise
 
 
 def credit(users: int, won: float, lists: int = 3) -> list[int]:
-    """Moments of users of whom a share wins every list for the second team of the pair, and the others lose every one."""
+    """Moments of users: a share `won` of them prefers the second team in every list, the others the first."""
     total: dict[tuple[str, str], list[int]] = {}
     for user in range(users):
         add_credits(total, {("a", "b"): (lists, lists if user < won * users else -lists)}, 1)
     return total["a", "b"]
 
 
-def test_a_team_that_people_prefer_is_told_with_its_interval() -> None:
+def test_a_preferred_team_is_reported_with_its_interval() -> None:
     kept = stored({"interleaved": arm(400, 0.4, 1)}, credits={("new", "old"): credit(400, 0.3)})
-    found = told(Policy(control="old"), kept)
+    found = report_of(Policy(control="old"), kept)
     (new,) = found.preferences
     assert (new.team, new.against, new.users, new.lists, new.credit) == ("new", "old", 400, 1_200, 0.4)
     assert new.credit_lower is not None
@@ -303,18 +305,16 @@ def test_a_team_that_people_prefer_is_told_with_its_interval() -> None:
         (("A", "B"), "control", "A"),
     ],
 )
-def test_teams_are_compared_with_the_named_control_else_by_convention_else_with_the_first(
-    pair: tuple[str, str], control: str | None, against: str
-) -> None:
-    found = told(Policy(control=control), stored({"interleaved": arm(200, 0.4, 1)}, credits={pair: credit(200, 0.6)}))
+def test_teams_are_compared_with_the_control_or_else_the_first_team(pair: tuple[str, str], control: str | None, against: str) -> None:
+    found = report_of(Policy(control=control), stored({"interleaved": arm(200, 0.4, 1)}, credits={pair: credit(200, 0.6)}))
     (only,) = found.preferences
     assert (only.against, {only.team, only.against}) == (against, {*pair})
     assert only.credit == pytest.approx(0.2 if against == pair[0] else -0.2)
 
 
-def test_an_interleaved_arm_is_compared_with_no_other_arm() -> None:
+def test_an_interleaved_arm_is_not_compared_with_other_arms() -> None:
     moments = {"control": arm(2_000, 0.5, 1), "interleaved": arm(2_000, 0.3, 2), "treatment": arm(2_000, 0.5, 3)}
-    found = told(Policy(), stored(moments, credits={("control", "treatment"): credit(2_000, 0.1)}))
+    found = report_of(Policy(), stored(moments, credits={("control", "treatment"): credit(2_000, 0.1)}))
     assert {variant.variant: variant.measures[0].lift is None for variant in found.variants} == {
         "control": True,
         "interleaved": True,
@@ -324,9 +324,9 @@ def test_an_interleaved_arm_is_compared_with_no_other_arm() -> None:
     assert found.verdict.word != "regressed"
 
 
-def test_a_broken_experiment_says_nothing_of_teams_and_few_users_neither() -> None:
-    few = told(Policy(), stored({"interleaved": arm(60, 0.4, 1)}, credits={("A", "B"): credit(60, 0.1)}))
+def test_teams_have_no_verdict_in_a_broken_experiment_or_with_few_users() -> None:
+    few = report_of(Policy(), stored({"interleaved": arm(60, 0.4, 1)}, credits={("A", "B"): credit(60, 0.1)}))
     assert few.preferences[0].credit_lower is None
-    assert few.verdict.reason == "nothing is shown before 100 users an arm: B against A has 60"
-    broken = told(Policy(), stored({"interleaved": arm(400, 0.4, 1)}, credits={("A", "B"): credit(400, 0.9)}, multi_exposed_users=50))
+    assert few.verdict.reason == "each arm needs at least 100 users: B against A has 60"
+    broken = report_of(Policy(), stored({"interleaved": arm(400, 0.4, 1)}, credits={("A", "B"): credit(400, 0.9)}, multi_exposed_users=50))
     assert broken.preferences[0].verdict.word == broken.verdict.word == "invalid"

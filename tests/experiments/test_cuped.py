@@ -1,4 +1,4 @@
-"""Variance reduction: against brute force over users, and for what it promises."""
+"""Variance reduction: against a computation user by user, and its effect."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def moments_of(users: Arm) -> list[int]:
 @given(arm, arm)
 def test_adjusted_estimates_equal_a_computation_user_by_user(control: Arm, treatment: Arm) -> None:
     found = reduce_variances(MEASURES, MRR, {"control": moments_of(control), "treatment": moments_of(treatment)})
-    everyone = [*control, *treatment]
-    known = [Fraction(x, 16) for _, _, x in everyone if x is not None]
+    all_users = [*control, *treatment]
+    known = [Fraction(x, 16) for _, _, x in all_users if x is not None]
     centre = sum(known) / len(known) if known else Fraction(0)
     spreads = {}
     for name, users in (("control", control), ("treatment", treatment)):
@@ -58,7 +58,7 @@ def test_adjusted_estimates_equal_a_computation_user_by_user(control: Arm, treat
         assert found[name].adjusted.variance == pytest.approx(expected, rel=1e-9, abs=1e-15 * (1 + float(variance)))
 
 
-def test_a_covariate_that_explains_users_removes_variance_and_keeps_the_difference() -> None:
+def test_a_good_covariate_removes_variance_and_keeps_the_mean() -> None:
     random = np.random.default_rng(8)
     taste = random.uniform(0.1, 0.9, 4_000)
     lists = random.integers(1, 9, 4_000)
@@ -84,7 +84,7 @@ def test_without_earlier_lists_nothing_is_adjusted() -> None:
         assert (each.share, each.users_with_earlier) == (0.0, 0)
 
 
-def test_variants_of_one_user_or_none_are_left_as_they_are() -> None:
+def test_variants_with_fewer_than_two_users_are_not_adjusted() -> None:
     found = reduce_variances(
         MEASURES, MRR, {"one": moments_of([(2, 5, 3)]), "none": moments_of([]), "two": moments_of([(1, 5, 3), (1, 9, 8)])}
     )

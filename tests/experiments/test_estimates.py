@@ -1,4 +1,4 @@
-"""Estimates against exact fractions and statsmodels; the interval of the lift against what defines it."""
+"""Estimates against exact fractions and statsmodels; the lift's interval against its definition."""
 
 from __future__ import annotations
 
@@ -32,27 +32,27 @@ arms = st.tuples(means, errors).map(lambda each: Estimate(each[0], (each[0] * ea
 
 
 @given(st.lists(totals().filter(lambda each: each[0] > 0), min_size=2, max_size=10))
-def test_mean_and_variance_are_the_delta_method_s_to_the_last_bits(everyone: list[list[int]]) -> None:
-    moments = of_users(MEASURES, everyone)
+def test_mean_and_variance_equal_the_delta_method_exactly(users: list[list[int]]) -> None:
+    moments = of_users(MEASURES, users)
     columns = {"ndcg@10": (1, 0, ONE), "dcg@10": (5, 0, 1 << 32), "item_hit_rate@5": (3, 4, 1)}
     for name, (top, bottom, unit) in columns.items():
-        pairs = [(Fraction(each[top], unit), each[bottom]) for each in everyone]
+        pairs = [(Fraction(each[top], unit), each[bottom]) for each in users]
         below = sum(d for _, d in pairs)
         found = estimate(MEASURES, MEASURES.named(name), moments)
         if not below:
             assert found is None
             continue
         mean = sum(y for y, _ in pairs) / below
-        users = len(pairs)
-        variance = Fraction(users, users - 1) * sum((y - mean * d) ** 2 for y, d in pairs) / below**2
-        assert found == Estimate(float(mean), float(variance), users)
+        count = len(pairs)
+        variance = Fraction(count, count - 1) * sum((y - mean * d) ** 2 for y, d in pairs) / below**2
+        assert found == Estimate(float(mean), float(variance), count)
 
 
 @given(st.lists(totals().filter(lambda each: each[0] > 0), min_size=2, max_size=10))
-def test_the_share_of_users_with_a_hit_has_a_proportion_s_variance(everyone: list[list[int]]) -> None:
-    found = estimate(MEASURES, MEASURES.named("user_hit_rate@5"), of_users(MEASURES, everyone))
-    share = Fraction(sum(each[2] > 0 for each in everyone), len(everyone))
-    assert found == Estimate(float(share), float(share * (1 - share) / (len(everyone) - 1)), len(everyone))
+def test_the_share_of_users_with_a_hit_has_the_variance_of_a_proportion(users: list[list[int]]) -> None:
+    found = estimate(MEASURES, MEASURES.named("user_hit_rate@5"), of_users(MEASURES, users))
+    share = Fraction(sum(each[2] > 0 for each in users), len(users))
+    assert found == Estimate(float(share), float(share * (1 - share) / (len(users) - 1)), len(users))
 
 
 def test_mean_and_variance_equal_statsmodels_with_users_as_clusters() -> None:
@@ -64,21 +64,21 @@ def test_mean_and_variance_equal_statsmodels_with_users_as_clusters() -> None:
     values = np.rint(np.clip(random.normal(0.4, 0.2, 300)[users] + random.normal(0, 0.3, len(users)), 0, 1) * ONE).astype(np.int64)
     fitted = OLS(values / ONE, np.ones(len(users))).fit(cov_type="cluster", cov_kwds={"groups": users})
     sums = np.bincount(users, values.astype(np.float64)).astype(np.int64)  # below 2**53, so exact
-    everyone = [[int(n), int(y), 0, 0, 0, 0] for n, y in zip(lists, sums, strict=True)]
-    found = estimate(MEASURES, MEASURES.named("ndcg@10"), of_users(MEASURES, everyone))
+    users = [[int(n), int(y), 0, 0, 0, 0] for n, y in zip(lists, sums, strict=True)]
+    found = estimate(MEASURES, MEASURES.named("ndcg@10"), of_users(MEASURES, users))
     assert found is not None
     assert found.mean == pytest.approx(fitted.params[0], rel=1e-12)
     assert found.variance == pytest.approx(fitted.cov_params()[0, 0], rel=1e-9)
 
 
-def test_the_variance_of_one_user_is_unknown_and_of_nobody_there_is_no_mean() -> None:
+def test_one_user_has_infinite_variance_and_no_users_have_no_mean() -> None:
     ndcg = MEASURES.named("ndcg@10")
     assert estimate(MEASURES, ndcg, of_users(MEASURES, [[1, ONE, 0, 0, 0, 0]])) == Estimate(1.0, math.inf, 1)
     assert estimate(MEASURES, ndcg, of_users(MEASURES, [])) is None
 
 
 @given(arms, arms, st.floats(0.001, 1), st.floats(0.001, 0.3))
-def test_the_lift_s_interval_holds_exactly_the_lifts_that_are_not_rejected(
+def test_the_interval_of_the_lift_contains_exactly_the_lifts_not_rejected(
     treatment: Estimate, control: Estimate, tau: float, alpha: float
 ) -> None:
     found = lift_interval(treatment, control, tau, alpha)
@@ -102,7 +102,7 @@ def test_the_lift_s_interval_holds_exactly_the_lifts_that_are_not_rejected(
 
 
 @given(arms, arms, st.floats(0.001, 1), st.floats(0.001, 0.3))
-def test_lift_and_difference_always_agree_about_zero(treatment: Estimate, control: Estimate, tau: float, alpha: float) -> None:
+def test_lift_and_difference_agree_about_zero(treatment: Estimate, control: Estimate, tau: float, alpha: float) -> None:
     lift, apart = lift_interval(treatment, control, tau, alpha), difference(treatment, control, tau, alpha)
     assert lift is not None
     assert lift.lower is not None
@@ -126,7 +126,7 @@ def test_the_unit_of_a_metric_does_not_matter(treatment: Estimate, control: Esti
         assert one.upper == pytest.approx(other.upper, rel=1e-6, abs=1e-9)
 
 
-def test_a_control_that_may_be_zero_bounds_no_lift_from_above() -> None:
+def test_the_lift_has_no_upper_bound_if_the_control_may_be_zero() -> None:
     found = lift_interval(Estimate(0.4, 1e-4, 100), Estimate(0.02, 1e-4, 100), 0.05, 0.05)
     assert found is not None
     assert found.upper is None
@@ -134,12 +134,12 @@ def test_a_control_that_may_be_zero_bounds_no_lift_from_above() -> None:
     assert lift_interval(Estimate(0.4, 1e-4, 100), Estimate(0.0, 1e-4, 100), 0.05, 0.05) == Interval(None, None)
 
 
-def test_without_variance_nothing_is_said() -> None:
-    still = Estimate(0.5, 0.0, 100)
-    assert difference(still, still, 0.05, 0.05) is None
-    assert lift_interval(still, still, 0.05, 0.05) is None
-    assert not certainly_below(still, Estimate(0.9, 0.0, 100), 0.0, 0.05, 0.05)
-    assert difference(Estimate(0.5, math.inf, 1), still, 0.05, 0.05) is None
+def test_without_variance_there_is_no_interval() -> None:
+    constant = Estimate(0.5, 0.0, 100)
+    assert difference(constant, constant, 0.05, 0.05) is None
+    assert lift_interval(constant, constant, 0.05, 0.05) is None
+    assert not certainly_below(constant, Estimate(0.9, 0.0, 100), 0.0, 0.05, 0.05)
+    assert difference(Estimate(0.5, math.inf, 1), constant, 0.05, 0.05) is None
 
 
 @given(arms, arms, st.floats(0, 0.5), st.floats(0.001, 1))
@@ -153,7 +153,7 @@ def test_a_lift_is_never_certainly_below_and_above_the_same_value(
         assert treatment.mean > control.mean
 
 
-def test_the_scale_is_the_wanted_effect_or_the_first_standard_error_and_blind_to_the_difference() -> None:
+def test_the_scale_does_not_depend_on_the_difference() -> None:
     low, high = Estimate(0.3, 1e-4, 500), Estimate(0.5, 1e-4, 500)
     assert choose_tau([low, high], 0.1) == choose_tau([high, low], 0.1) == pytest.approx(0.04)
     assert choose_tau([low, high], 0.001) == pytest.approx(math.sqrt(2e-4))

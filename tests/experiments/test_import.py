@@ -1,4 +1,4 @@
-"""The package is pure: it knows numpy, the errors, and nothing that could reach the world."""
+"""The package is pure: it imports only arithmetic, numpy and the errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FILES = sorted(Path(experiments.__file__).parent.glob("*.py"))
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_a_module_imports_nothing_but_arithmetic(file: Path) -> None:
+def test_modules_import_only_arithmetic(file: Path) -> None:
     names = set()
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -27,7 +27,7 @@ def test_a_module_imports_nothing_but_arithmetic(file: Path) -> None:
     assert all(name == "streammetrics.errors" or name.startswith("streammetrics.experiments") for name in own)
 
 
-def test_the_door_offers_what_it_names() -> None:
+def test_all_names_of_the_package_exist() -> None:
     assert len(FILES) > 5
     for name in experiments.__all__:
         assert getattr(experiments, name) is not None

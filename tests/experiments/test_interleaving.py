@@ -68,8 +68,8 @@ def test_nothing_is_said_before_there_are_users_enough() -> None:
     assert preference([0] * CREDIT_WIDTH, 0.05) is None
 
 
-def test_what_cannot_be_meant_is_refused() -> None:
-    with pytest.raises(ExperimentError, match="grades: got 1; allowed are 2"):
+def test_invalid_arguments_are_rejected() -> None:
+    with pytest.raises(ExperimentError, match="grades: got 1; must be 2"):
         list_credit(["a", "b"], [1], "a", "b")
     with pytest.raises(ExperimentError, match="team: got 'a'"):
         list_credit(["a"], [1], "a", "a")

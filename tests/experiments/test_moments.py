@@ -1,4 +1,4 @@
-"""Moments are whole numbers: whatever happened to users in whatever order, they equal a batch over what the users are now."""
+"""Moments after any changes in any order equal a batch computation over the users' current totals."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tests.experiments.columns import MEASURES, ONE, SCORER, WITH_COVARIATES, co
 
 
 def of_user(measures: Measures, own: Sequence[int], extra: Sequence[int | None] | None = None) -> list[int]:
-    """What one user contributes, as it is defined: the products of his row, in Python's unbounded numbers."""
+    """One user's moments by definition: the products of their row, in Python integers."""
     row = measures.row(own, extra)
     return [row[one] * row[other] if own[0] else 0 for one, other in measures.pairs]
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.none() | totals()), max_size=30))
-def test_moments_after_any_changes_equal_a_batch_over_the_present_totals(history: list[tuple[int, list[int] | None]]) -> None:
+def test_moments_after_any_changes_equal_a_batch_computation(history: list[tuple[int, list[int] | None]]) -> None:
     moments, present = zero(MEASURES), dict[int, list[int]]()
     for user, after in history:
         before = [present.pop(user)] if user in present else []
@@ -33,24 +33,24 @@ def test_moments_after_any_changes_equal_a_batch_over_the_present_totals(history
 
 
 @given(st.lists(totals(), max_size=12), st.integers(0, 12))
-def test_moments_merge_over_any_partition(everyone: list[list[int]], cut: int) -> None:
-    parts = of_users(MEASURES, everyone[:cut]), of_users(MEASURES, everyone[cut:])
-    assert add(*parts) == add(*reversed(parts)) == of_users(MEASURES, everyone)
-    assert subtract(of_users(MEASURES, everyone), parts[1]) == parts[0]
+def test_moments_merge_over_any_partition(users: list[list[int]], cut: int) -> None:
+    parts = of_users(MEASURES, users[:cut]), of_users(MEASURES, users[cut:])
+    assert add(*parts) == add(*reversed(parts)) == of_users(MEASURES, users)
+    assert subtract(of_users(MEASURES, users), parts[1]) == parts[0]
 
 
 @given(st.lists(totals(), max_size=8))
-def test_many_users_at_once_are_the_same_as_one_by_one_however_they_come(everyone: list[list[int]]) -> None:
+def test_many_users_at_once_equal_one_by_one(users: list[list[int]]) -> None:
     expected = zero(MEASURES)
-    for each in everyone:
+    for each in users:
         expected = add(expected, of_user(MEASURES, each))
-    assert of_users(MEASURES, everyone) == expected
-    assert of_users(MEASURES, np.array(everyone, dtype=np.int64).reshape(-1, MEASURES.totals_width)) == expected
+    assert of_users(MEASURES, users) == expected
+    assert of_users(MEASURES, np.array(users, dtype=np.int64).reshape(-1, MEASURES.totals_width)) == expected
 
 
 @given(st.lists(st.tuples(totals(), totals()), min_size=13, max_size=16))
-def test_many_users_with_covariates_are_summed_as_one_by_one(everyone: list[tuple[list[int], list[int]]]) -> None:
-    known, earlier = ([pair[at] for pair in everyone] for at in (0, 1))
+def test_many_users_with_covariates_equal_one_by_one(users: list[tuple[list[int], list[int]]]) -> None:
+    known, earlier = ([pair[at] for pair in users] for at in (0, 1))
     values = [WITH_COVARIATES.covariate_values(each) for each in earlier]
     columns = WITH_COVARIATES.covariate_columns(np.array(earlier))
     assert columns.tolist() == [[number for each in own for number in ((0, 0) if each is None else (1, each))] for own in values]
@@ -61,7 +61,7 @@ def test_many_users_with_covariates_are_summed_as_one_by_one(everyone: list[tupl
     assert of_users(WITH_COVARIATES, np.array(known), columns) == one_by_one
 
 
-def test_covariates_of_means_that_are_large_are_exact_too() -> None:
+def test_covariates_of_large_means_are_exact() -> None:
     earlier = [[1 << 19, 1, ONE, 5, 7, (1 << 61) + 1], [1 << 20, 1, ONE, 3, 1 << 50, 5], [0] * 6]
     columns = WITH_COVARIATES.covariate_columns(np.array(earlier))
     assert columns.tolist() == [
@@ -70,42 +70,42 @@ def test_covariates_of_means_that_are_large_are_exact_too() -> None:
 
 
 @given(st.lists(st.tuples(totals(), st.none() | covariates()), max_size=8))
-def test_covariates_are_summed_at_once_as_one_by_one(everyone: list[tuple[list[int], list[int | None] | None]]) -> None:
+def test_lists_of_covariates_equal_one_by_one(users: list[tuple[list[int], list[int | None] | None]]) -> None:
     expected = zero(WITH_COVARIATES)
-    for each, extra in everyone:
+    for each, extra in users:
         expected = add(expected, of_user(WITH_COVARIATES, each, extra))
-    assert of_users(WITH_COVARIATES, [each for each, _ in everyone], [extra for _, extra in everyone]) == expected
+    assert of_users(WITH_COVARIATES, [each for each, _ in users], [extra for _, extra in users]) == expected
 
 
 @pytest.mark.parametrize("size", [256, 257, 2_469, 8_192, 8_193])
-def test_words_full_of_ones_add_up_without_rounding(size: int) -> None:
+def test_the_largest_words_add_up_exactly(size: int) -> None:
     narrow = Measures(Scorer(["mrr@10"]).columns)
     top = (1 << 62) - 1
     assert of_users(narrow, np.full((size, 2), top)) == [size * each for each in of_user(narrow, [top, top])]
 
 
 @pytest.mark.parametrize("size", [255, 256, 257, 5_000])
-def test_blocks_of_many_large_users_lose_nothing(size: int) -> None:
+def test_blocks_of_many_large_users_are_exact(size: int) -> None:
     random = np.random.default_rng(size)
     top = (1 << 62) - 1
-    everyone = random.integers(top - 1_000, top, (size, MEASURES.totals_width))
+    users = random.integers(top - 1_000, top, (size, MEASURES.totals_width))
     expected = [0] * MEASURES.moments_width
-    for each in everyone.tolist():
+    for each in users.tolist():
         expected = add(expected, of_user(MEASURES, each))
-    assert of_users(MEASURES, everyone) == expected
+    assert of_users(MEASURES, users) == expected
 
 
-def test_totals_beyond_int64_are_exact_too() -> None:
+def test_totals_beyond_int64_are_exact() -> None:
     enormous = [1 << 70, 1 << 80, 0, 5, 7, 1 << 75]
     assert of_users(MEASURES, [enormous, enormous]) == add(of_user(MEASURES, enormous), of_user(MEASURES, enormous))
 
 
-def test_users_without_lists_are_no_users() -> None:
+def test_users_without_lists_add_nothing() -> None:
     assert of_users(MEASURES, [[0] * MEASURES.totals_width]) == of_users(MEASURES, []) == zero(MEASURES)
     assert of_users(MEASURES, np.zeros((3, MEASURES.totals_width), dtype=np.int64)) == zero(MEASURES)
 
 
-def test_a_ratio_has_its_own_denominator_and_a_user_measure_counts_users() -> None:
+def test_ratios_divide_by_items_and_user_measures_by_users() -> None:
     moments = of_users(MEASURES, [[2, 0, ONE, 3, 10, 0], [1, 0, 0, 0, 5, 0]])
     assert (moments[USERS_AT], moments[LISTS_AT]) == (2, 3)
     items, by_user = (MEASURES.places(MEASURES.named(name)) for name in ("item_hit_rate@5", "user_hit_rate@5"))
@@ -113,7 +113,7 @@ def test_a_ratio_has_its_own_denominator_and_a_user_measure_counts_users() -> No
     assert [moments[place] for place in (by_user.y, by_user.d, by_user.yy, by_user.yd)] == [1, 2, 1, 1]
 
 
-def test_users_and_lists_stand_first_in_every_layout() -> None:
+def test_users_and_lists_come_first_in_every_layout() -> None:
     only_items = Measures(Scorer(["item_hit_rate@5"]).columns)
     assert of_user(only_items, [3, 1, 6])[: LISTS_AT + 1] == [1, 3]
 
@@ -137,8 +137,8 @@ def test_division_rounds_half_to_even(above: int, below: int) -> None:
     assert divide_half_even((2 * above + 1) * below, 2 * below) == round(Fraction(2 * above + 1, 2))
 
 
-def test_wrong_widths_and_numbers_are_refused() -> None:
-    with pytest.raises(ExperimentError, match="totals: got 2 numbers; allowed are 6"):
+def test_wrong_widths_and_numbers_are_rejected() -> None:
+    with pytest.raises(ExperimentError, match="totals: got 2 numbers; the layout has 6"):
         of_users(MEASURES, [[1, 2]])
     with pytest.raises(ExperimentError, match=r"totals: got shape \(1, 2\)"):
         of_users(MEASURES, np.array([[1, 2]]))
@@ -149,10 +149,10 @@ def test_wrong_widths_and_numbers_are_refused() -> None:
         of_users(MEASURES, [[1, 0, 0, 0, 0, 0]], [[None]])
     with pytest.raises(ExperimentError, match="covariates: this layout has none"):
         MEASURES.covariate_places(MEASURES.all[0])
-    with pytest.raises(ExperimentError, match="measure: got 'ndcg@3'; allowed are ndcg@10"):
+    with pytest.raises(ExperimentError, match="measure: got 'ndcg@3'; must be one of ndcg@10"):
         MEASURES.named("ndcg@3")
 
 
-def test_the_layout_takes_the_scorer_s_columns_in_order() -> None:
+def test_the_layout_keeps_the_order_of_the_scorer() -> None:
     assert MEASURES.totals_width == 1 + len(SCORER.columns)
     assert MEASURES.names == ("ndcg@10", "hit_rate@5", "item_hit_rate@5", "dcg@10", "user_hit_rate@5")

@@ -1,4 +1,4 @@
-"""The split test: against another implementation, as the martingale that it is, and in the cases that matter."""
+"""The split test: against another implementation, as a martingale, and in typical cases."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ def test_every_step_equals_ssrm_test(case: dict[str, list[float] | list[list[int
         assert found == pytest.approx(min(1.0, 1 / factor), rel=1e-9)  # type: ignore[operator]
 
 
-def test_the_other_implementation_was_asked_about_splits_that_are_broken() -> None:
+def test_the_reference_cases_include_broken_splits() -> None:
     assert max(max(case["bayes_factors"]) for case in golden.read("ssrm_test")) > 10
 
 
 @given(st.lists(st.integers(0, 10_000), min_size=2, max_size=4), st.lists(st.floats(0.05, 5), min_size=4, max_size=4), st.floats(1, 1e5))
 def test_the_bayes_factor_is_a_martingale(counts: list[int], parts: list[float], concentration: float) -> None:
-    """Over the variant of the next user, drawn by the shares, the factor is expected to stay what it is.
+    """The expected factor after the next user equals the current factor.
 
-    The p-value stops at 1, so the law is checked where the factors of now and next are above 1.
+    The p-value is capped at 1, so this is checked only where the current and next factors are above 1.
     """
     names = "abcd"[: len(counts)]
     shares = dict(zip(names, parts, strict=False))
@@ -49,7 +49,7 @@ def test_the_bayes_factor_is_a_martingale(counts: list[int], parts: list[float],
         assert expected == pytest.approx(1 / present, rel=1e-6)
 
 
-def test_an_even_split_stays_quiet_however_often_one_looks() -> None:
+def test_an_even_split_rarely_fires_at_any_look() -> None:
     source = random.Random(4)
     broken = 0
     for _ in range(150):
@@ -69,7 +69,7 @@ def test_forty_five_to_fifty_five_fires() -> None:
     assert sample_ratio_p_value({"control": 100, "treatment": 110}, EQUAL) == 1
 
 
-def test_an_arm_without_users_fires_once_the_others_have_some() -> None:
+def test_an_arm_without_users_fires_once_the_others_have_users() -> None:
     three = {"control": 1.0, "one": 1.0, "two": 1.0}
     assert sample_ratio_p_value({"control": 5, "one": 4}, three) > 0.1
     assert sample_ratio_p_value({"control": 300, "one": 300}, three) < 0.001
@@ -94,21 +94,21 @@ def test_the_unit_of_shares_does_not_matter() -> None:
 
 
 @pytest.mark.parametrize("share", [0, -1, 9e-7, 1_000_001, 1e308, math.inf, math.nan])
-def test_a_share_beyond_what_can_be_computed_with_is_refused(share: float) -> None:
-    with pytest.raises(ExperimentError, match=r"share of 'b': got .*; allowed are numbers from 0\.000001 to 1,000,000"):
+def test_shares_out_of_bounds_are_rejected(share: float) -> None:
+    with pytest.raises(ExperimentError, match=r"share of 'b': got .*; must be from 0\.000001 to 1,000,000"):
         sample_ratio_p_value({"a": 1}, {"a": 1, "b": share})
-    with pytest.raises(ExperimentError, match=r"share of 'b': got .*; allowed are numbers from 0\.000001 to 1,000,000"):
+    with pytest.raises(ExperimentError, match=r"share of 'b': got .*; must be from 0\.000001 to 1,000,000"):
         Policy(shares={"a": 1, "b": share})
 
 
-def test_the_least_share_beside_the_greatest_can_be_computed_with() -> None:
+def test_the_smallest_share_works_beside_the_largest() -> None:
     shares = dict(Policy(shares={"a": 1e-6, "b": 1_000_000}).shares or {})
     assert sample_ratio_p_value({"b": 10**9}, shares) > 0.99
     assert sample_ratio_p_value({"a": 10**9}, shares) == 0
     assert sample_ratio_p_value({"a": 2, "b": 10**6}, shares) < 0.01
 
 
-def test_what_cannot_be_meant_is_refused() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     with pytest.raises(ExperimentError, match="first exposures of 'control': got -1"):
         sample_ratio_p_value({"control": -1})
     with pytest.raises(ExperimentError, match="share of 'b': got 0"):

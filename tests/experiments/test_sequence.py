@@ -1,4 +1,4 @@
-"""The boundary: against two other implementations, and against what it promises."""
+"""The boundary: against two other implementations and its own guarantee."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ alphas = st.floats(1e-6, 0.5)
 
 
 @given(ratios, ratios, alphas)
-def test_both_boundaries_equal_ville_s(variance: float, tau: float, alpha: float) -> None:
+def test_both_boundaries_equal_ville(variance: float, tau: float, alpha: float) -> None:
     from ville._boundaries import normal_mixture  # noqa: PLC0415 (brings scipy: not in every process that collects tests)
 
     ratio = variance / tau
     for ours, sided in ((two_sided, False), (one_sided, True)):
-        # In information time 1 / V the other implementation bounds D / V, and its precision is 1 / tau**2.
+        # ville bounds D / V in information time 1 / V, with precision 1 / tau**2.
         theirs = float(normal_mixture(1 / variance, alpha, 1 / tau, one_sided=sided)) * math.sqrt(variance)
-        if sided or ratio < 1e6:  # its logarithm of a number close to 1 loses digits
+        if sided or ratio < 1e6:  # ville's logarithm of a number close to 1 loses digits
             assert ours(ratio, alpha) == pytest.approx(theirs, rel=1e-9)
 
 
@@ -59,9 +59,9 @@ def test_the_boundary_is_the_documented_formula() -> None:
 
 
 @given(ratios, alphas)
-def test_one_side_is_tighter_than_two_and_both_are_wider_than_a_single_look_s(ratio: float, alpha: float) -> None:
+def test_one_sided_is_tighter_than_two_sided_and_wider_than_one_look(ratio: float, alpha: float) -> None:
     assert one_sided(ratio, alpha) < two_sided(ratio, alpha)
-    # A single look at level alpha to one side: its boundary q has alpha = Phi(-q).
+    # The one-sided boundary q of a single look has alpha = Phi(-q).
     assert math.erfc(one_sided(ratio, alpha) / math.sqrt(2)) / 2 < alpha
 
 
@@ -72,8 +72,8 @@ def test_the_one_sided_mixture_reaches_one_over_alpha_at_its_boundary(ratio: flo
     assert log_mixture == pytest.approx(-math.log(alpha), rel=1e-9, abs=1e-9)
 
 
-def test_a_path_without_effect_crosses_no_more_often_than_allowed_and_not_much_less() -> None:
-    """Brownian paths in information time, from V = 4 tau**2 to V = tau**2 / 10,000: nearly as often as alpha allows, and never more."""
+def test_paths_without_effect_cross_about_as_often_as_alpha_allows() -> None:
+    """Brownian paths in information time, from V = 4 tau**2 to V = tau**2 / 10,000."""
     alpha, paths = 0.2, 4_000
     random = np.random.default_rng(3)
     times = np.concatenate([[0.0], np.geomspace(0.25, 10_000, 800)])
@@ -86,7 +86,7 @@ def test_a_path_without_effect_crosses_no_more_often_than_allowed_and_not_much_l
         assert alpha / 2 < crossed < alpha + error
 
 
-def test_arguments_that_mean_nothing_are_refused() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     for ratio in (0.0, -1.0, math.inf, math.nan):
         with pytest.raises(ExperimentError, match=r"V / tau\*\*2"):
             two_sided(ratio, 0.05)

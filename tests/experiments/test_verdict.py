@@ -1,4 +1,4 @@
-"""From estimates and health to one word and its reason."""
+"""Verdicts from estimates and health: the word and its reason."""
 
 from __future__ import annotations
 
@@ -35,23 +35,23 @@ def verdict(lift: float, error: float = 0.002, policy: Policy = POLICY, measure:
         (-0.10, 0.05, "inconclusive"),
     ],
 )
-def test_each_word_has_its_place_around_the_margin(lift: float, error: float, word: str) -> None:
+def test_each_lift_gets_its_word(lift: float, error: float, word: str) -> None:
     assert verdict(lift, error).word == word
 
 
-def test_reasons_are_in_words_for_people() -> None:
+def test_reasons_are_plain_sentences() -> None:
     assert verdict(-0.12, measure=HITS).reason == (
-        "12 % fewer lists with a hit in the first 10 than control; certain at 95 % however often you look"
+        "12 % fewer lists with a hit in the first 10 than control; 95 % confidence, safe to check at any time"
     )
     assert verdict(-0.12, measure=USER_HITS).reason == (
-        "12 % fewer users with a hit in the first 10 than control; certain at 97.5 % however often you look"
+        "12 % fewer users with a hit in the first 10 than control; 97.5 % confidence, safe to check at any time"
     )
-    assert verdict(0.053).reason == "5.3 % higher ndcg@10 than control; certain at 95 % however often you look"
+    assert verdict(0.053).reason == "5.3 % higher ndcg@10 than control; 95 % confidence, safe to check at any time"
     assert verdict(-0.01, 0.0005).reason == (
-        "1 % lower ndcg@10 than control; not worse by more than 2 %, certain at 95 % however often you look"
+        "1 % lower ndcg@10 than control; at most 2 % worse; 95 % confidence, safe to check at any time"
     )
     assert verdict(-0.03, 0.01).reason == (
-        "3 % lower ndcg@10 than control so far; the truth may lie anywhere from 13 % lower to 8 % higher"
+        "3 % lower ndcg@10 than control so far; the true difference is between 13 % lower and 8 % higher"
     ).replace("13 %", _end(-0.03, 0.01, 0)).replace("8 %", _end(-0.03, 0.01, 1))
 
 
@@ -65,12 +65,12 @@ def _end(lift: float, error: float, side: int) -> str:
     return percent(abs(end))
 
 
-def test_a_control_without_any_value_and_data_without_spread_are_inconclusive() -> None:
+def test_a_control_of_zero_and_data_without_variance() -> None:
     nothing = judge(Policy(), NDCG, Estimate(0.4, 1e-6, 500), Estimate(0.0, 0.0, 500), TAU, None)
-    assert nothing == Verdict("improved", "control has no ndcg@10; certain at 95 % however often you look")
-    still = judge(Policy(), NDCG, Estimate(0.4, 0.0, 500), Estimate(0.5, 0.0, 500), TAU, None)
-    assert still == Verdict(
-        "inconclusive", "20 % lower ndcg@10 than control so far; all users are alike, so nothing tells how certain that is"
+    assert nothing == Verdict("improved", "control has no ndcg@10; 95 % confidence, safe to check at any time")
+    constant = judge(Policy(), NDCG, Estimate(0.4, 0.0, 500), Estimate(0.5, 0.0, 500), TAU, None)
+    assert constant == Verdict(
+        "inconclusive", "20 % lower ndcg@10 than control so far; all users have the same value, so no confidence can be given"
     )
 
 
@@ -86,18 +86,18 @@ def test_paging_measures_and_treatments_share_the_error() -> None:
     assert verdict(close, 0.001, Policy(margin=0.02, paging=tuple(f"ndcg@{k}" for k in range(1, 41)))).word == "inconclusive"
 
 
-def test_a_broken_split_double_exposure_and_a_broken_join_are_trouble() -> None:
+def test_a_broken_split_multi_exposure_and_a_broken_join_are_reported() -> None:
     split = {"control": 5_000, "treatment": 5_000}
     assert health(Policy(), split, 100, Joined(75, 25)).troubles == ()
-    assert health(Policy(), split, 101, Joined(75, 25)).troubles == ("1 % of the users saw more than one variant; up to 1 % is tolerated",)
-    assert health(Policy(), split, 0, Joined(60, 40)).troubles == ("40 % of all feedback counts for no list; up to 25 % is tolerated",)
-    assert health(Policy(), {"control": 4_500, "treatment": 5_500}, 0).troubles[0].startswith("users are not split as they should be")
+    assert health(Policy(), split, 101, Joined(75, 25)).troubles == ("1 % of the users saw more than one variant; the limit is 1 %",)
+    assert health(Policy(), split, 0, Joined(60, 40)).troubles == ("40 % of all feedback matches no list; the limit is 25 %",)
+    assert health(Policy(), {"control": 4_500, "treatment": 5_500}, 0).troubles[0].startswith("users are not split as configured")
     broken = health(Policy(shares={"control": 1, "treatment": 1}), {"control": 800}, 700, Joined(100, 900))
     assert len(broken.troubles) == 3
     assert "control 800, treatment 0" in broken.troubles[0]
 
 
-def test_a_stray_label_is_no_trouble_until_many_users_have_it() -> None:
+def test_an_unknown_label_is_reported_once_many_users_have_it() -> None:
     policy = Policy(shares={"control": 1, "treatment": 1})
     split = {"control": 5_000, "treatment": 5_000}
     for strays, troubles in ((1, ()), (101, ()), (102, ("1 % of the users saw a variant without a configured share (treatmnet)",))):
@@ -108,36 +108,36 @@ def test_a_stray_label_is_no_trouble_until_many_users_have_it() -> None:
     assert [len(health(policy, {"control": 49, "treatment": each, "treatmnet": 2}, 0).troubles) for each in (48, 49)] == [0, 1]
 
 
-def test_a_handful_of_users_says_nothing_about_double_exposure() -> None:
+def test_multi_exposure_is_not_checked_with_few_users() -> None:
     assert health(Policy(), {"control": 3, "treatment": 4}, 5).troubles == ()
     assert [len(health(Policy(), {"control": 50, "treatment": each}, 2).troubles) for each in (49, 50)] == [0, 1]
     assert health(Policy(), {}, 0).multi_exposed_share == 0
 
 
-def test_a_handful_of_feedback_says_nothing_about_the_join() -> None:
+def test_the_join_is_not_checked_with_little_feedback() -> None:
     for joined, troubles in ((Joined(0, 99), 0), (Joined(0, 100), 1), (Joined(0, 0), 0)):
         assert len(health(Policy(), {}, 0, joined).troubles) == troubles
     assert (health(Policy(), {}, 0, Joined(0, 99)).unmatched_share, health(Policy(), {}, 0).unmatched_share) == (1.0, None)
 
 
-def test_who_is_waited_for_is_named() -> None:
-    assert waiting(Policy(), {"control": 1_200, "treatment": 42}).reason == "nothing is shown before 100 users an arm: treatment has 42"
+def test_arms_with_too_few_users_are_named() -> None:
+    assert waiting(Policy(), {"control": 1_200, "treatment": 42}).reason == "each arm needs at least 100 users: treatment has 42"
 
 
-def test_codes_tell_alerts_apart() -> None:
+def test_each_word_has_its_own_code() -> None:
     assert Verdict("regressed", "").code == -1
     assert VERDICT_CODES == {"invalid": -2, "regressed": -1, "inconclusive": 0, "safe": 1, "improved": 2}
 
 
-@pytest.mark.parametrize(("moved", "told"), [(180, "100"), (190, "200"), (230, "4,000"), (260, "60,000")])
-def test_how_rare_a_split_is_by_chance_is_told_in_round_numbers_and_never_as_rarer(moved: int, told: str) -> None:
+@pytest.mark.parametrize(("moved", "tests"), [(180, "100"), (190, "200"), (230, "4,000"), (260, "60,000")])
+def test_the_chance_of_a_split_is_rounded_down(moved: int, tests: str) -> None:
     state = health(Policy(), {"control": 5_000 - moved, "treatment": 5_000 + moved}, 0)
     (trouble,) = state.troubles
-    assert f"by chance at most once in {told} tests)" in trouble
-    assert int(told.replace(",", "")) <= 1 / state.sample_ratio_p
+    assert f"happens by chance at most once in {tests} tests)" in trouble
+    assert int(tests.replace(",", "")) <= 1 / state.sample_ratio_p
 
 
-def test_the_control_is_named_or_goes_by_its_name() -> None:
+def test_the_control_is_configured_or_has_a_conventional_name() -> None:
     assert Policy(control="old").control_of(["new", "old"]) == "old"
     assert Policy().control_of(["treatment", "CONTROL", "baseline"]) == "CONTROL"
     assert Policy().control_of(["baseline", "new"]) == "baseline"
@@ -146,7 +146,7 @@ def test_the_control_is_named_or_goes_by_its_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("options", "message"),
     [
         ({"alpha": 0.0}, "alpha: got 0.0"),
         ({"margin": 1.0}, "margin: got 1.0"),
@@ -157,9 +157,9 @@ def test_the_control_is_named_or_goes_by_its_name() -> None:
         ({"unmatched_share_max": 1.1}, "unmatched_share_max"),
         ({"shares": {"a": 1.0}}, "shares: got"),
         ({"shares": {"a": 1.0, "b": 0.0}}, "share of 'b': got 0.0"),
-        ({"shares": {"a": 1.0, "b": 1.0}, "control": "c"}, "control: got 'c'; allowed are one of a, b"),
+        ({"shares": {"a": 1.0, "b": 1.0}, "control": "c"}, "control: got 'c'; must be one of a, b"),
     ],
 )
-def test_a_policy_that_cannot_be_meant_is_refused(wrong: dict[str, object], said: str) -> None:
-    with pytest.raises(ExperimentError, match=said):
-        Policy(**wrong)  # type: ignore[arg-type]
+def test_invalid_policies_are_rejected(options: dict[str, object], message: str) -> None:
+    with pytest.raises(ExperimentError, match=message):
+        Policy(**options)  # type: ignore[arg-type]

@@ -410,7 +410,7 @@ class TestNumbers:
         split = experiment({"control": 0.5, "treatment": 0.5}, name=EXPERIMENT, users={"control": 1_000, "treatment": 2_000})
         port = serve(told[0].views(), telling(told[1][-1], split))
         reason = visit(port.base).section(EXPERIMENT).locator(".verdict .reason")
-        said = "Users are not split as they should be (control 1,000, treatment 2,000; practically never by chance)."
+        said = "Users are not split as configured (control 1,000, treatment 2,000; practically impossible by chance)."
         expect(reason).to_have_text(said)
 
     def test_a_fresh_page_has_curves_at_once_with_every_point_that_the_server_remembers(self, visit: Open, still: Served) -> None:
@@ -1035,7 +1035,7 @@ class TestWithoutAMouse:
         fresh.views.show(telling(reports[-1], better.report(story.policy)))
         found.ask_again()
         expect(spoken).to_have_text(
-            re.compile(rf"^Experiment {EXPERIMENT}: Improved\. treatment: .* certain at 95 % however often you look\.$")
+            re.compile(rf"^Experiment {EXPERIMENT}: Improved\. treatment: .* 95 % confidence, safe to check at any time\.$")
         )
         expect(found.section(EXPERIMENT).locator(".verdict .word")).to_have_text("▲ Improved")
         crossed = better.report(story.policy, multi_exposed_users=500)
