@@ -1,4 +1,8 @@
-"""Configuration: one TOML file < the environment < flags -> frozen Settings. Everything outside comes in as an argument."""
+"""Configuration: reads a TOML file, the environment and flags, validates them, and returns frozen Settings.
+
+A flag wins over the environment, and the environment wins over the file. The file path, the environment and the flags are
+arguments: nothing here reads them from the process.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prints the reference configuration file: `python -m streammetrics.config > deploy/streammetrics.toml`."""
+"""Print the reference configuration file: `python -m streammetrics.config > deploy/streammetrics.toml`."""
 
 from __future__ import annotations
 

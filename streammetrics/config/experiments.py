@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator
 
 from streammetrics.config.fields import (
-    Clash,
+    Conflict,
     Listed,
     Number,
     OptionalText,
@@ -145,20 +145,20 @@ class ExperimentSettings(Section):
         """Return the rules that can be set for all experiments."""
         return {name: getattr(self, name) for name in Policy.__dataclass_fields__ if name not in ("shares", "control")}
 
-    def clashes(self, metrics: tuple[str, ...], measures: tuple[str, ...]) -> Iterator[Clash]:
+    def conflicts(self, metrics: tuple[str, ...], measures: tuple[str, ...]) -> Iterator[Conflict]:
         """Yield conflicting settings. `metrics` are the computed metrics, `measures` those measured per user."""
         if unknown := [name for name in self.metrics if name not in metrics]:
-            yield Clash(("experiments.metrics", "metrics.names", "metrics.cutoffs"), f"{unknown[0]} is not computed: see metrics.names")
+            yield Conflict(("experiments.metrics", "metrics.names", "metrics.cutoffs"), f"{unknown[0]} is not computed: see metrics.names")
         for name, rules in (("", self._general()), *((name, _own_rules(named)) for name, named in self.named.items())):
             message = f"{name}: " if name else ""
             for error in _errors(rules):
-                yield Clash(("experiments.named" if name else f"experiments.{error.subject}",), f"{message}{error}")
+                yield Conflict(("experiments.named" if name else f"experiments.{error.subject}",), f"{message}{error}")
             if unknown := [measure for measure in rules.get("paging", ()) if measure not in measures]:
                 key = "experiments.named" if name else "experiments.paging"
-                yield Clash((key, "experiments.metrics"), f"{message}{unknown[0]} is not measured; must be one of {', '.join(measures)}")
+                yield Conflict((key, "experiments.metrics"), f"{message}{unknown[0]} is not measured; must be one of {', '.join(measures)}")
         for name, named in self.named.items():
             if named.start is not None and named.end is not None and named.start >= named.end:
-                yield Clash(("experiments.named",), f"{name}: start must be before end")
+                yield Conflict(("experiments.named",), f"{name}: start must be before end")
             if named.start is None and named.cuped_days is not None:
                 rule = f"{name}: cuped_days = {named.cuped_days} needs a start: set start, or leave out both"
-                yield Clash(("experiments.named",), rule)
+                yield Conflict(("experiments.named",), rule)

@@ -1,4 +1,4 @@
-"""What a setting may be: field types, how text becomes a value, and what of a value may be shown. No setting is named here."""
+"""Types of settings: how text becomes a value, and how a value is shown without its secrets. Defines no setting."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from streammetrics.events.grades import parse_grades
 
 MASK = "***"
 MS_MAX = 366 * DAY_MS
-"""No duration is longer than a leap year: more is a slip of the keyboard, and sums of durations stay small."""
+"""Maximum duration: a leap year. Longer ones are typing errors, and the limit keeps sums of durations small."""
 
 SHOWN_CHARS_MAX = 120
 TEXT_CHARS_MAX = 512
 PORT_MAX = 65_535
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-EPOCH_MS_LEAST = 100_000_000_000
-"""In 1973. A smaller number was meant as seconds, and would silently stand for the beginning of everything."""
+EPOCH_MS_MIN = 100_000_000_000
+"""In 1973. Smaller numbers are almost certainly seconds."""
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": DAY_MS}
 
 
-class Clash(NamedTuple):
-    """Settings that are fine alone and cannot work together. `keys` are dotted; the first is the one to blame."""
+class Conflict(NamedTuple):
+    """Settings that are valid alone but contradict each other. `keys` are dotted; the message names the first."""
 
     keys: tuple[str, ...]
     rule: str
 
 
 class Section(BaseModel):
-    """A table of the configuration file: frozen, and an unknown key is an error."""
+    """A table of the configuration file. It is frozen, and unknown keys are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, allow_inf_nan=False, validate_default=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Duration:
-    """A span of time as the operator wrote it (`text`, which becomes a label) and in milliseconds."""
+    """A length of time as the operator wrote it (`text`, which becomes a label value) and in milliseconds."""
 
     text: str
     ms: int
@@ -54,14 +54,14 @@ class Duration:
 
 
 class MaskedUrl(Secret[str]):
-    """A URL that may hold a password; whatever prints it prints the masked form. `get_secret_value()` is the URL."""
+    """A URL that may contain a password. It prints masked; `get_secret_value()` returns the URL."""
 
     def _display(self) -> str:
         return mask_url(self.get_secret_value())
 
 
 def mask_url(url: str) -> str:
-    """The URL without user, password and query, for people to read. Where it is unclear what is secret, all of it goes.
+    """Return the URL with user, password and query masked. If it is unclear what is secret, everything is masked.
 
     >>> mask_url("rediss://sm:hunter2@cache:6380/0?password=hunter2")
     'rediss://***@cache:6380/0?***'
@@ -82,7 +82,7 @@ def mask_url(url: str) -> str:
 def parse_duration(given: object) -> Duration:
     """Read `90s`, `5m`, `1h`, `7d`, `1500ms` or a plain number of milliseconds. Raises ValueError for anything else.
 
-    The text is kept as written, because it becomes a label; a plain number gets the greatest unit that divides it.
+    The text is kept as written, because it becomes a label value. A plain number gets the largest unit that divides it.
 
     >>> parse_duration("60m"), parse_duration(300_000)
     (Duration(text='60m', ms=3600000), Duration(text='5m', ms=300000))
@@ -95,7 +95,7 @@ def parse_duration(given: object) -> Duration:
         raise ValueError("a duration is a whole number with ms, s, m, h or d, such as 5m")
     ms = int(match[1]) * _UNITS_MS[match[2] or "ms"]
     if not 0 < ms <= MS_MAX:
-        raise ValueError("a duration lies above 0 and is at most 366d")
+        raise ValueError("a duration is more than 0 and at most 366d")
     return Duration(text if match[2] else _canonical(ms), ms)
 
 
@@ -105,13 +105,13 @@ def _canonical(ms: int) -> str:
 
 
 def parse_moment(given: object) -> datetime:
-    """A point in time with its zone, from TOML or from ISO-8601 text. Raises ValueError for anything else."""
+    """Read a time with its zone, from TOML or from ISO-8601 text. Raises ValueError for anything else."""
     try:
         moment = given if isinstance(given, datetime) else datetime.fromisoformat(str(given))
     except ValueError:
         raise ValueError("a time is ISO-8601, such as 2026-01-31T09:00:00Z") from None
     if moment.tzinfo is None:
-        raise ValueError("a time needs its zone, such as 2026-01-31T09:00:00Z")
+        raise ValueError("a time needs a zone, such as 2026-01-31T09:00:00Z")
     return moment
 
 
@@ -125,35 +125,35 @@ def parse_start(given: object) -> Start:
         return "latest" if given == "latest" else "earliest"
     _no_bool(given)
     if isinstance(given, int) or (isinstance(given, str) and re.fullmatch(r"[0-9]{1,15}", given)):
-        if (ms := int(given)) < EPOCH_MS_LEAST:
-            raise ValueError(f"a number is epoch milliseconds, and {ms} would lie before 1974: were seconds meant?")
+        if (ms := int(given)) < EPOCH_MS_MIN:
+            raise ValueError(f"a number is epoch milliseconds, and {ms} is before 1974; did you mean seconds?")
         try:
             return EPOCH + timedelta(milliseconds=ms)
         except OverflowError:
-            raise ValueError("a time lies before the year 10000") from None
+            raise ValueError("a time must be before the year 10000") from None
     moment = parse_moment(given)
     if moment < EPOCH:
-        raise ValueError("a time does not lie before 1970")
+        raise ValueError("a time must not be before 1970")
     return moment
 
 
 def epoch_ms(moment: datetime) -> int:
-    """A time in epoch milliseconds, finer digits cut off."""
+    """Convert a time to epoch milliseconds; finer digits are cut off."""
     return (moment - EPOCH) // timedelta(milliseconds=1)
 
 
 def _no_bool(given: object) -> object:
     if isinstance(given, bool):
-        raise ValueError("true and false are no numbers")
+        raise ValueError("true and false are not numbers")
     return given
 
 
 def _computable(number: float) -> float:
-    """A whole number may be longer than any double; what is computed with these is doubles."""
+    """Reject whole numbers that are too large for a double: computations use doubles."""
     try:
         float(number)
     except OverflowError:
-        raise ValueError("a number of this size cannot be computed with") from None
+        raise ValueError("the number is too large") from None
     return number
 
 
@@ -166,7 +166,7 @@ def _none_if_off(given: object) -> object:
 
 
 def _list(given: object) -> object:
-    """A list from an array, from a JSON array in a text, or from a text with commas."""
+    """Read a list from an array, a JSON array in a string, or a string with commas."""
     if not isinstance(given, str):
         return given
     if given.strip().startswith("["):
@@ -180,7 +180,7 @@ def _list(given: object) -> object:
 def _distinct(given: tuple[Any, ...]) -> tuple[Any, ...]:
     seen = [item.ms if isinstance(item, Duration) else item for item in given]
     if len(set(seen)) < len(seen):
-        raise ValueError("nothing may be listed twice")
+        raise ValueError("the list contains a value twice")
     return given
 
 
@@ -192,13 +192,13 @@ def _plain(text: str) -> str:
 
 def _segment(name: str) -> str:
     if "=" in name:
-        raise ValueError("a segment is shown as name=value, and with = in its name could be taken for another")
+        raise ValueError("a segment name cannot contain =, because segments are shown as name=value")
     return name
 
 
 def _topic(name: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", name) or name in (".", ".."):
-        raise ValueError("a topic name has 1 to 249 letters, digits, dots, underscores and hyphens")
+        raise ValueError("a topic name has 1 to 249 letters, digits, dots, underscores or hyphens")
     return name
 
 
@@ -218,31 +218,31 @@ def _grades(text: str) -> str:
 
 def _user_name(name: str | None) -> str | None:
     if name is not None and ":" in name:
-        raise ValueError("a colon cannot be sent in a user name: it ends it")
+        raise ValueError("a user name cannot contain a colon, because HTTP basic authentication ends it there")
     return name
 
 
 def _password_hash(given: SecretStr | None) -> SecretStr | None:
-    """The form of a hash; the messages never repeat it."""
+    """Check the form of a password hash. Messages never contain it."""
     if given is not None:
         PasswordHash.parse(given.get_secret_value())
     return given
 
 
 def _redis_url(url: MaskedUrl) -> MaskedUrl:
-    """The rules of a Redis URL; the messages never repeat it."""
+    """Check a Redis URL. Messages never contain it."""
     try:
         parts = urlsplit(url.get_secret_value())
-        parts.port  # noqa: B018 (a wrong port raises when it is read)
+        parts.port  # noqa: B018 (reading it raises ValueError for an invalid port)
     except ValueError:
-        raise ValueError("not a URL; a user or password with special characters must be percent-encoded") from None
+        raise ValueError("not a URL; percent-encode special characters in the user and the password") from None
     if parts.scheme not in ("redis", "rediss", "unix"):
         raise ValueError("the scheme must be redis://, rediss:// or unix://")
     if parts.scheme == "unix":
         if not parts.path:
-            raise ValueError("a unix URL needs the path of the socket")
+            raise ValueError("a unix:// URL needs the path of the socket")
     elif not parts.hostname or not re.fullmatch(r"/?|/[0-9]{1,5}", parts.path) or parts.fragment:
-        raise ValueError("what follows the scheme must be host:port/database; special characters in a password must be percent-encoded")
+        raise ValueError("the part after the scheme must be host:port/database; percent-encode special characters in the password")
     return url
 
 
@@ -257,7 +257,7 @@ OptionalPasswordHash = Annotated[OptionalSecret, AfterValidator(_password_hash)]
 RedisUrl = Annotated[MaskedUrl, AfterValidator(_redis_url)]
 Item = TypeVar("Item")
 Listed = Annotated[tuple[Item, ...], BeforeValidator(_list), AfterValidator(_distinct)]
-"""Distinct values, in the order given; text is split at commas or read as a JSON array."""
+"""Distinct values, in the order given. A string is split at commas or read as a JSON array."""
 
 Start = Literal["earliest", "latest"] | datetime
 StartField = Annotated[Start, PlainValidator(parse_start)]
@@ -268,23 +268,23 @@ Server = Annotated[str, AfterValidator(_server)]
 Grades = Annotated[str, AfterValidator(_grades)]
 
 
-def setting(default: Any, says: str, allowed: str | None = None, **rules: Any) -> Any:
-    """One key: its default, what it is for, and what is allowed in words (None: told by the type)."""
-    return Field(default, description=says, json_schema_extra={"allowed": allowed} if allowed else None, **rules)
+def setting(default: Any, description: str, allowed: str | None = None, **rules: Any) -> Any:
+    """Define a setting: its default, its description, and the allowed values in words (None: derived from the type)."""
+    return Field(default, description=description, json_schema_extra={"allowed": allowed} if allowed else None, **rules)
 
 
-def whole(default: int | None, says: str, least: int, most: int, unless: str = "") -> Any:
-    """A key that holds a whole number from `least` to `most`; `unless` is another word that it may hold."""
-    return setting(default, says, f"a whole number from {least} to {most}{unless}", ge=least, le=most)
+def whole(default: int | None, description: str, least: int, most: int, unless: str = "") -> Any:
+    """Define a whole number from `least` to `most`. `unless` names another allowed value, such as ", or off"."""
+    return setting(default, description, f"a whole number from {least} to {most}{unless}", ge=least, le=most)
 
 
-def milliseconds(default: int | None, says: str, least: int = 0, most: int = MS_MAX, unless: str = "") -> Any:
-    """A key that holds a duration in milliseconds; never negative."""
-    return whole(default, says, least, most, unless)
+def milliseconds(default: int | None, description: str, least: int = 0, most: int = MS_MAX, unless: str = "") -> Any:
+    """Define a duration in milliseconds, never negative."""
+    return whole(default, description, least, most, unless)
 
 
 def shown(value: object) -> str:
-    """A value for a message: one printable line, cut to a bearable length. Never for secrets."""
+    """Return a value as one printable line of at most SHOWN_CHARS_MAX characters. Not for secrets."""
     if value is None or value == "":
         return "(empty)"
     try:
@@ -295,5 +295,5 @@ def shown(value: object) -> str:
 
 
 def printable(text: str) -> str:
-    """The text on one line that a terminal takes as it is."""
+    """Return the text on one line, with control characters escaped."""
     return text if text.isprintable() else ascii(text)

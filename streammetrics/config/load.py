@@ -1,4 +1,4 @@
-"""From a TOML file, the environment and flags to Settings: the later wins, and every problem is told at once."""
+"""Load Settings from a TOML file, the environment and flags. The later source wins; all problems are reported together."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from streammetrics.config.experiments import NamedExperiment
-from streammetrics.config.fields import Clash, printable
+from streammetrics.config.fields import Conflict, printable
 from streammetrics.config.model import Settings, keys
 from streammetrics.config.sources import CONFIG_VARIABLE, Given, did_you_mean, from_environment, from_file, from_flags
 from streammetrics.errors import ConfigError, Problem
@@ -23,7 +23,7 @@ DEFAULT_ORIGIN = "default"
 
 @dataclass(frozen=True, slots=True)
 class LoadedSettings:
-    """Settings, where each key's value comes from (every key is present), and what the operator should be told."""
+    """Settings, the origin of every key's value, and warnings for the operator."""
 
     settings: Settings
     origins: Mapping[str, str]
@@ -31,12 +31,12 @@ class LoadedSettings:
 
 
 def load(
-    path: Path | None, environ: Mapping[str, str], flags: Mapping[str, object], usual: Mapping[str, object] = MappingProxyType({})
+    path: Path | None, environ: Mapping[str, str], flags: Mapping[str, object], defaults: Mapping[str, object] = MappingProxyType({})
 ) -> LoadedSettings:
-    """Read the file (None: the one that STREAMMETRICS_CONFIG names, if any), the environment and the flags, in this order.
+    """Read the file, the environment and the flags, in this order; without `path`, the file that STREAMMETRICS_CONFIG names.
 
-    `flags` maps dotted keys to texts or values; None means not given. A secret may come from a file that
-    STREAMMETRICS_<SECTION>_<KEY>_FILE names. `usual` replaces defaults. Raises ConfigError with every problem; none holds a secret.
+    `flags` maps dotted keys to strings or values; None means not given. STREAMMETRICS_<SECTION>_<KEY>_FILE may name a file with
+    a secret. `defaults` replaces some defaults. Raises ConfigError with every problem; no message contains a secret.
 
     >>> loaded = load(None, {"STREAMMETRICS_JOIN_GAP_MS": "1800001"}, {"http.port": 0})
     >>> loaded.settings.join.gap_ms, loaded.origins["http.port"], loaded.origins["redis.url"]
@@ -46,15 +46,15 @@ def load(
     if path is None and environ.get(CONFIG_VARIABLE):
         path, named_by = Path(environ[CONFIG_VARIABLE]), CONFIG_VARIABLE
     layers = (from_file(path, named_by), from_environment(environ), from_flags(flags))
-    given: dict[str, Given] = {key: Given(value, DEFAULT_ORIGIN) for key, value in usual.items()}
+    given: dict[str, Given] = {key: Given(value, DEFAULT_ORIGIN) for key, value in defaults.items()}
     for layer in layers:
         given |= layer.given
     problems = [problem for layer in layers for problem in layer.problems]
     problems += _field_problems(given)
-    bad = {problem.key for problem in problems}
-    settings, clashes = _settings({key: value for key, value in given.items() if key not in bad})
-    if all(layer.is_whole for layer in layers):
-        problems += [_clash_problem(clash, given) for clash in clashes if bad.isdisjoint(clash.keys)]
+    invalid = {problem.key for problem in problems}
+    settings, conflicts = _settings({key: value for key, value in given.items() if key not in invalid})
+    if all(layer.is_complete for layer in layers):
+        problems += [_conflict_problem(conflict, given) for conflict in conflicts if invalid.isdisjoint(conflict.keys)]
     if settings is None or problems:
         raise ConfigError(problems)
     origins = {key: given[key].origin if key in given else DEFAULT_ORIGIN for key in keys()}
@@ -62,7 +62,7 @@ def load(
 
 
 def _field_problems(given: Mapping[str, Given]) -> list[Problem]:
-    """What is wrong with single values, one problem a key, in the order of the reference."""
+    """Return the problems of single values, one per key, in the order of the reference file."""
     try:
         Settings.model_validate(_nested(given))
     except ValidationError as error:
@@ -71,12 +71,12 @@ def _field_problems(given: Mapping[str, Given]) -> list[Problem]:
     return []
 
 
-def _settings(given: Mapping[str, Given]) -> tuple[Settings | None, Iterable[Clash]]:
-    """Settings of values that are fine alone, or how they clash."""
+def _settings(given: Mapping[str, Given]) -> tuple[Settings | None, Iterable[Conflict]]:
+    """Build Settings from values that are valid alone; return their conflicts if they contradict each other."""
     try:
         return Settings.model_validate(_nested(given)), ()
     except ValidationError as error:
-        return None, [clash for detail in error.errors() for clash in detail["ctx"]["clashes"]]
+        return None, [conflict for detail in error.errors() for conflict in detail["ctx"]["conflicts"]]
 
 
 def _nested(given: Mapping[str, Given]) -> dict[str, dict[str, object]]:
@@ -88,32 +88,33 @@ def _nested(given: Mapping[str, Given]) -> dict[str, dict[str, object]]:
 
 
 def _rules(details: Iterable[ErrorDetails]) -> dict[str, str]:
-    """What each bad key must be, with the reasons that its own validators give. Clashes have no key of their own."""
+    """Return the rule of each invalid key, with the reasons from its validators."""
     reasons: dict[str, list[str]] = {}
     for key, reason in _reasons(details):
-        message = reasons.setdefault(key, [])
-        if reason and reason not in message:
-            message.append(reason)
-    return {key: "; ".join([f"must be {keys()[key].allowed}", *message]) for key, message in reasons.items()}
+        of_key = reasons.setdefault(key, [])
+        if reason and reason not in of_key:
+            of_key.append(reason)
+    return {key: "; ".join([f"must be {keys()[key].allowed}", *of_key]) for key, of_key in reasons.items()}
 
 
 def _reasons(details: Iterable[ErrorDetails]) -> Iterator[tuple[str, str]]:
+    """Yield (key, reason) pairs; conflicts are skipped, because they are reported separately."""
     for detail in details:
-        if detail["type"] not in ("clash", "default_factory_not_called"):
+        if detail["type"] not in ("conflict", "default_factory_not_called"):
             key, inside = ".".join(map(str, detail["loc"][:2])), ".".join(map(str, detail["loc"][2:]))
             reason = str(detail["ctx"]["error"]) if detail["type"] == "value_error" else ""
             if detail["type"] == "extra_forbidden":
                 near = difflib.get_close_matches(str(detail["loc"][-1]), NamedExperiment.model_fields, 1, 0.7)
-                reason = f"there is no such key{did_you_mean(near)}"
-            if key in keys() and isinstance(keys()[key].default, Mapping) and inside:  # a table of tables: say which one
-                reason = _told_within(detail, reason)
+                reason = f"unknown key{did_you_mean(near)}"
+            if key in keys() and isinstance(keys()[key].default, Mapping) and inside:  # a table of tables
+                reason = _with_place(detail, reason)
             yield key, reason
 
 
-def _told_within(detail: ErrorDetails, reason: str) -> str:
-    """A reason with the place in a table of tables that it is about: a name of it, or what stands under one."""
+def _with_place(detail: ErrorDetails, reason: str) -> str:
+    """Prefix a reason with its place in a table of tables: the path of a value, or a name that is not allowed."""
     *path, last = map(str, detail["loc"][2:])
-    if last in ("int", "float") and detail["type"].startswith(f"{last}_"):  # told once for each kind of number that it might have been
+    if last in ("int", "float") and detail["type"].startswith(f"{last}_"):  # pydantic reports one error per number type
         return f"{printable('.'.join(path))}: must be a number"
     message = reason or ("must be a table" if detail["type"] in ("model_type", "dict_type", "mapping_type") else detail["msg"])
     if last != "[key]":
@@ -123,7 +124,7 @@ def _told_within(detail: ErrorDetails, reason: str) -> str:
     return f"{where}the name {json.dumps(name, ensure_ascii=not name.isprintable())}: {'must not be empty' if not name else message}"
 
 
-def _clash_problem(clash: Clash, given: Mapping[str, Given]) -> Problem:
-    key = keys()[clash.keys[0]]
+def _conflict_problem(conflict: Conflict, given: Mapping[str, Given]) -> Problem:
+    key = keys()[conflict.keys[0]]
     value, origin = given.get(key.name, Given(key.default, DEFAULT_ORIGIN))
-    return Problem(key.name, key.shown(value), clash.rule, origin)
+    return Problem(key.name, key.shown(value), conflict.rule, origin)

@@ -1,4 +1,4 @@
-"""All settings as one frozen value, and the rules between its sections. No reading of files or environment happens here."""
+"""All settings as one frozen value, and the rules between its sections. Reads no file and no environment."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
 from streammetrics.config.experiments import ExperimentSettings
-from streammetrics.config.fields import MASK, Clash, MaskedUrl, Section, mask_url, shown
+from streammetrics.config.fields import MASK, Conflict, MaskedUrl, Section, mask_url, shown
 from streammetrics.config.infrastructure import ExporterSettings, HttpSettings, KafkaSettings, LogSettings, RedisSettings, WorkerSettings
 from streammetrics.config.results import EventSettings, JoinSettings, MetricSettings, WindowSettings, longest_ms
 from streammetrics.events.event_time import DAY_MS
@@ -21,57 +21,58 @@ from streammetrics.metrics import MetricError, Scorer, Spec
 
 PREFIX = "STREAMMETRICS_"
 STATE_BYTES_MAX = 500 << 20
-"""How large what one user sends may become in a session, or in lists: Redis takes values of at most 512 MiB."""
+"""Maximum size of the events or lists that one user may store. Redis limits a value to 512 MiB."""
 
 
 class Settings(Section):
-    """Every setting, validated. `Settings()` is the defaults; nothing outside is ever read.
+    """Every setting, validated. `Settings()` has the defaults.
 
     >>> Settings().join.gap_ms
     1800000
     """
 
-    kafka: KafkaSettings = Field(default_factory=KafkaSettings, description="Where events come from, and where refused ones go.")
-    redis: RedisSettings = Field(default_factory=RedisSettings, description="Where state, offsets and tallies live.")
+    kafka: KafkaSettings = Field(default_factory=KafkaSettings, description="Where events come from, and where rejected events go.")
+    redis: RedisSettings = Field(default_factory=RedisSettings, description="Where state, offsets and tallies are stored.")
     events: EventSettings = Field(
-        default_factory=EventSettings, description="What an event may be. What exceeds a limit is refused and counted, never cut."
+        default_factory=EventSettings,
+        description="Event format and limits. An event that exceeds a limit is rejected and counted, never shortened.",
     )
-    join: JoinSettings = Field(default_factory=JoinSettings, description="Sessions, watermarks, and what feedback is worth.")
-    metrics: MetricSettings = Field(default_factory=MetricSettings, description="What is computed of a list.")
-    windows: WindowSettings = Field(default_factory=WindowSettings, description="What lists are summed over.")
-    experiments: ExperimentSettings = Field(
-        default_factory=ExperimentSettings, description="How variants of experiments are compared, user by user."
+    join: JoinSettings = Field(default_factory=JoinSettings, description="Sessions, watermarks and grades.")
+    metrics: MetricSettings = Field(default_factory=MetricSettings, description="Metrics to compute for each list.")
+    windows: WindowSettings = Field(
+        default_factory=WindowSettings, description="Panes and windows: the spans of event time that results cover."
     )
-    worker: WorkerSettings = Field(default_factory=WorkerSettings, description="The process that consumes.")
-    http: HttpSettings = Field(default_factory=HttpSettings, description="The port.")
-    exporter: ExporterSettings = Field(default_factory=ExporterSettings, description="What Prometheus sees.")
-    log: LogSettings = Field(default_factory=LogSettings, description="What the process says of itself.")
+    experiments: ExperimentSettings = Field(default_factory=ExperimentSettings, description="How the variants of experiments are compared.")
+    worker: WorkerSettings = Field(default_factory=WorkerSettings, description="The process that consumes events.")
+    http: HttpSettings = Field(default_factory=HttpSettings, description="The HTTP port.")
+    exporter: ExporterSettings = Field(default_factory=ExporterSettings, description="The series for Prometheus.")
+    log: LogSettings = Field(default_factory=LogSettings, description="Logs of the process, on standard error.")
 
     @model_validator(mode="after")
-    def _work_together(self) -> Self:
-        if found := tuple(self.clashes()):
-            text = "; ".join(f"{clash.keys[0]}: {clash.rule}" for clash in found)
-            raise PydanticCustomError("clash", "{text}", {"text": text, "clashes": found})
+    def _no_conflicts(self) -> Self:
+        if found := tuple(self.conflicts()):
+            text = "; ".join(f"{conflict.keys[0]}: {conflict.rule}" for conflict in found)
+            raise PydanticCustomError("conflict", "{text}", {"text": text, "conflicts": found})
         return self
 
-    def clashes(self) -> Iterator[Clash]:
-        """Settings that are fine alone and cannot work together, of all sections and between them."""
-        yield from self.kafka.clashes()
-        yield from self.redis.clashes()
-        yield from self.windows.clashes()
-        yield from self.http.clashes()
+    def conflicts(self) -> Iterator[Conflict]:
+        """Yield the settings that contradict each other, within a section or between sections."""
+        yield from self.kafka.conflicts()
+        yield from self.redis.conflicts()
+        yield from self.windows.conflicts()
+        yield from self.http.conflicts()
         if (deepest := max(self.metrics.cutoffs)) > self.events.items_max:
-            yield Clash(("metrics.cutoffs", "events.items_max"), f"{deepest} exceeds events.items_max ({self.events.items_max})")
-        if (best := parse_grades(self.join.grades).grades[-1]) < self.metrics.relevant_grade:
-            rule = f"must be at most the greatest grade in join.grades, {best}: nothing could be relevant"
-            yield Clash(("metrics.relevant_grade", "join.grades"), rule)
+            yield Conflict(("metrics.cutoffs", "events.items_max"), f"{deepest} exceeds events.items_max ({self.events.items_max})")
+        if (highest := parse_grades(self.join.grades).grades[-1]) < self.metrics.relevant_grade:
+            rule = f"must be at most the highest grade in join.grades, {highest}: otherwise no item could be relevant"
+            yield Conflict(("metrics.relevant_grade", "join.grades"), rule)
         else:
-            yield from self._clashes_of_scores()
-        yield from self._clashes_of_labels()
-        yield from self._clashes_of_experiments()
+            yield from self._conflicts_of_scores()
+        yield from self._conflicts_of_labels()
+        yield from self._conflicts_of_experiments()
 
     def scorer(self) -> Scorer:
-        """The metrics at all cut-offs. Raises MetricError where their whole numbers could overflow, which `clashes` has told before."""
+        """Return the scorer for all metrics and cut-offs. Raises MetricError if its integers could overflow; see `conflicts`."""
         metrics = self.metrics
         return Scorer(
             [f"{name}@{k}" for name in metrics.names for k in metrics.cutoffs],
@@ -80,38 +81,36 @@ class Settings(Section):
             grade_max=parse_grades(self.join.grades).grades[-1],
         )
 
-    def _clashes_of_scores(self) -> Iterator[Clash]:
+    def _conflicts_of_scores(self) -> Iterator[Conflict]:
         try:
             self.scorer()
         except MetricError as error:
             keys = ("join.grades", "metrics.names", "metrics.gain", "metrics.cutoffs", "events.items_max")
-            too_great = "the greatest grade is too great where 2^grade is earned (ndcg_exp, and metrics.gain = exp2)"
-            yield Clash(keys, f"{too_great}: {error.rule}" if error.subject == "grade_max" else str(error))
+            too_high = "the highest grade is too high for exponential gain (ndcg_exp, or metrics.gain = exp2)"
+            yield Conflict(keys, f"{too_high}: {error.rule}" if error.subject == "grade_max" else str(error))
 
-    def _clashes_of_labels(self) -> Iterator[Clash]:
-        """Labels that no event can carry: what is said of them would never matter, and nobody would hear why."""
+    def _conflicts_of_labels(self) -> Iterator[Conflict]:
+        """Yield labels that are too long for any event: settings for them would have no effect."""
         limit, trials = self.events.label_chars_max, self.experiments.named
         variants = [variant for trial in trials.values() for variant in (trial.control, *(trial.shares or ())) if variant]
         for key, labels in (("windows.segments", self.windows.segments), ("experiments.named", [*trials, *variants])):
             if too_long := next((label for label in labels if len(label) > limit), None):
-                rule = f"{shown(too_long)} has {len(too_long)} characters, and no event may carry it: events.label_chars_max is {limit}"
-                yield Clash((key, "events.label_chars_max"), rule)
+                rule = f"{shown(too_long)} has {len(too_long)} characters, but events.label_chars_max is {limit}: no event can have it"
+                yield Conflict((key, "events.label_chars_max"), rule)
 
-    def _clashes_of_experiments(self) -> Iterator[Clash]:
+    def _conflicts_of_experiments(self) -> Iterator[Conflict]:
         known = tuple(f"{name}@{k}" for name in self.metrics.names for k in self.metrics.cutoffs)
         chosen = self.experiments.metrics or known
         users = tuple(f"user_{name}" for name in chosen if name.startswith("hit_rate@"))
-        yield from self.experiments.clashes(known, (*chosen, *users))
+        yield from self.experiments.conflicts(known, (*chosen, *users))
         waits_ms = self.join.attribution_ms + self.experiments.patience_ms + self.windows.pane_ms
         if self.experiments.idle_days * DAY_MS <= waits_ms:
-            rule = (
-                "must be more than join.attribution_ms and experiments.patience_ms together: an experiment would end before its lists enter"
-            )
-            yield Clash(("experiments.idle_days", "join.attribution_ms", "experiments.patience_ms", "windows.pane_ms"), rule)
+            rule = "must be more than join.attribution_ms plus experiments.patience_ms: an experiment would end before its lists are added"
+            yield Conflict(("experiments.idle_days", "join.attribution_ms", "experiments.patience_ms", "windows.pane_ms"), rule)
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What works, but probably not as meant: one sentence each."""
+        """Warnings about settings that are valid but probably not intended, one sentence each."""
         return (*self.kafka.advice(), *self.redis.advice(), *self.join.advice(), *self.http.advice(), *self._between())
 
     def _between(self) -> Iterator[str]:
@@ -119,34 +118,35 @@ class Settings(Section):
             ("join.lists_open_max", self.join.lists_open_max, "lists"),
             ("join.session_events_max", self.join.session_events_max, "events"),
         )
-        for key, count, of_what in bounds:
+        for key, count, unit in bounds:
             if count * self.events.event_bytes_max > STATE_BYTES_MAX:
                 yield (
-                    f"{key} ({count}) {of_what} of events.event_bytes_max ({self.events.event_bytes_max}) bytes are more than"
-                    f" {STATE_BYTES_MAX >> 20} MiB: who sends that much as one user makes a state that Redis cannot"
-                    " take, and stops its task"
+                    f"{key} ({count}) {unit} of events.event_bytes_max ({self.events.event_bytes_max}) bytes are more than"
+                    f" {STATE_BYTES_MAX >> 20} MiB: one user with that much data exceeds the Redis limit for a value and stops"
+                    " the task"
                 )
         behind_ms = self.join.lateness_ms + self.join.attribution_ms
         if self.windows.retention_ms < longest_ms(self.windows.windows) + behind_ms + self.windows.pane_ms:
             yield (
-                f"windows.retention_ms ({self.windows.retention_ms}) is less than the longest window, a pane, join.lateness_ms and"
-                " join.attribution_ms together: that window's first panes are gone before it is final, and its final numbers never appear"
+                f"windows.retention_ms ({self.windows.retention_ms}) is less than the longest window plus windows.pane_ms,"
+                " join.lateness_ms and join.attribution_ms: the first panes of that window are deleted before it is final, so its final"
+                " numbers never appear"
             )
 
 
 @dataclass(frozen=True, slots=True)
 class SettingKey:
-    """What is known of one setting: the table behind validation messages, the environment, and the reference file."""
+    """Description of one setting, used by validation messages, the environment and the reference file."""
 
     name: str
-    describes: str
+    description: str
     allowed: str
     default: Any
-    default_told: str
+    default_text: str
     is_secret: bool
 
     def shown(self, value: object) -> str:
-        """A value of this key, given or effective, for a message: of a secret nothing but the place that a URL names."""
+        """Return a value of this key as text for a message. Secrets are masked; of a URL only the place is shown."""
         if not self.is_secret or value is None or value == "":
             return shown(value)
         if isinstance(value, MaskedUrl):
@@ -165,7 +165,7 @@ class SettingKey:
 
 @cache
 def keys() -> Mapping[str, SettingKey]:
-    """Every setting by its dotted name, in the order of the reference."""
+    """Return every setting by its dotted name, in the order of the reference file."""
     defaults = Settings()
     found = {}
     for section in Settings.model_fields:
@@ -176,7 +176,7 @@ def keys() -> Mapping[str, SettingKey]:
 
 
 def environment_name(key: str) -> str:
-    """The environment variable of a key.
+    """Return the environment variable of a key.
 
     >>> environment_name("join.gap_ms")
     'STREAMMETRICS_JOIN_GAP_MS'
@@ -188,10 +188,10 @@ def _key(name: str, info: FieldInfo, default: Any) -> SettingKey:
     extra = info.json_schema_extra if isinstance(info.json_schema_extra, dict) else {}
     return SettingKey(
         name=name,
-        describes=info.description or "",
+        description=info.description or "",
         allowed=str(extra.get("allowed") or _allowed(info.annotation)),
         default=default,
-        default_told=str(extra.get("default", "")),
+        default_text=str(extra.get("default", "")),
         is_secret="Secret" in str(info.annotation) or isinstance(default, MaskedUrl),
     )
 

@@ -1,4 +1,4 @@
-"""Settings as text: the documented reference file, and the effective settings with their origins. Secrets are masked."""
+"""Settings as TOML text: the documented reference file, and the effective settings with their origins. Secrets are masked."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _UNDERSCORES_FROM = 10_000
 _HEAD = f"""\
 The reference configuration of streammetrics: every key with its default.
 
-Keep the keys that you change and drop the rest. An environment variable wins over this file, and a flag of the command wins over both.
-Lists are separated by commas in the environment. Durations whose name ends in _ms are whole milliseconds and never negative.
-{CONFIG_VARIABLE} names the file where a command has no --config. `streammetrics check-config` tells all that is wrong at once.
+Keep the keys that you change and delete the rest. An environment variable wins over this file, and a flag of the command wins over both.
+In the environment, separate the values of a list by commas. Names that end in _ms are whole milliseconds.
+Without --config, a command reads the file that {CONFIG_VARIABLE} names. `streammetrics check-config` reports all errors of a configuration.
 """
 
 
 def render_effective(loaded: LoadedSettings) -> str:
-    """Every key with its value and where that comes from, as a TOML document; secrets and the users of URLs are masked."""
+    """Return every key with its value and its origin as a TOML document. Secrets, and users in URLs, are masked."""
 
     def line(key: SettingKey) -> Iterator[str]:
         value = getattr(getattr(loaded.settings, key.section), key.leaf)
@@ -35,7 +35,7 @@ def render_effective(loaded: LoadedSettings) -> str:
 
 
 def reference_toml() -> str:
-    """The documented reference file: every key, what it is for, what is allowed, its environment variable, its default."""
+    """Return the reference file: every key with its description, allowed values, environment variable and default."""
     return (
         _comment(_HEAD)
         + "\n"
@@ -54,12 +54,12 @@ def _document(lines: Callable[[SettingKey], Iterable[str]], introduction: Callab
 def _reference(key: SettingKey) -> Iterator[str]:
     variable = environment_name(key.name)
     yield ""
-    yield _comment(key.describes).rstrip()
+    yield _comment(key.description).rstrip()
     yield _comment(f"Allowed: {key.allowed}.").rstrip()
-    yield f"# Environment: {variable}" + (f", or {variable}_FILE with the path of a file that holds it" if key.is_secret else "")
-    if key.default_told:
-        yield f"# Default: {key.default_told}."
-    yield ("#" if key.default_told else "") + f"{key.leaf} = {_toml(key.default, key)}"
+    yield f"# Environment: {variable}" + (f", or {variable}_FILE with the path of a file that contains it" if key.is_secret else "")
+    if key.default_text:
+        yield f"# Default: {key.default_text}."
+    yield ("#" if key.default_text else "") + f"{key.leaf} = {_toml(key.default, key)}"
 
 
 def _comment(text: str) -> str:
@@ -68,7 +68,7 @@ def _comment(text: str) -> str:
 
 
 def _toml(value: object, key: SettingKey) -> str:
-    """A value as TOML; a key that may be empty has the empty text (join.future_ms: off) where it has no value."""
+    """Return a value as TOML. No value is written as "" (or "off", for join.future_ms)."""
     if value is None:
         return '""' if "empty" in key.allowed else '"off"'
     if isinstance(value, tuple):

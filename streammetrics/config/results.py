@@ -1,4 +1,7 @@
-"""Settings that decide results: events, the join, metrics and windows. Two runs that agree in these give the same numbers."""
+"""Settings that change results: events, the join, metrics and windows.
+
+Two runs over the same events give the same numbers if these settings are equal.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from pydantic import AfterValidator, Field
 
 from streammetrics.config.fields import (
     MS_MAX,
-    Clash,
+    Conflict,
     Duration,
     DurationField,
     Grades,
@@ -32,13 +35,13 @@ from streammetrics.events.model import EventLimits
 from streammetrics.metrics import METRIC_NAMES
 
 PANES_MAX = 100_000
-"""Most panes that a retention may span: a group costs one tally a pane."""
+"""Maximum panes in a retention. Every group stores one tally per pane."""
 
 
 def _metric(name: str) -> str:
     if name not in METRIC_NAMES:
-        cutoff = ", and its cut-off belongs in metrics.cutoffs" if "@" in name else ""
-        raise ValueError(f"{shown(name)} is none of them{cutoff}")
+        cutoff = "; put its cut-off in metrics.cutoffs" if "@" in name else ""
+        raise ValueError(f"{shown(name)} is not a metric{cutoff}")
     return name
 
 
@@ -48,135 +51,142 @@ _LIMITS = EventLimits()
 
 
 class EventSettings(Section):
-    format: Literal["native", "ubi"] = setting("native", "Whose events: the native schema, or OpenSearch User Behavior Insights 1.3.")
+    format: Literal["native", "ubi"] = setting("native", "Event format: native, or ubi for OpenSearch User Behavior Insights 1.3.")
     ubi_lists: Literal["impressions", "hit_ids"] = setting(
-        "impressions", "With ubi: lists from item-level impression events, or from the hit ids of a query's response, where it has some."
+        "impressions", "With ubi: build lists from item-level impression events, or from the hit ids of query responses."
     )
-    ubi_user: Literal["client_id", "session_id", "user_id"] = setting("client_id", "With ubi: the field that says whose event it is.")
+    ubi_user: Literal["client_id", "session_id", "user_id"] = setting("client_id", "With ubi: the field that holds the user id.")
     ubi_experiment: OptionalText = setting(
-        None, "With ubi: the name of the experiment whose variant the events carry.", "a name, or empty for none"
+        None, "With ubi: name of the experiment that the events' variant belongs to.", "a name, or empty for none"
     )
     ubi_value: OptionalText = setting(
-        None, "With ubi: the field of an event or its attributes that holds the value of a feedback.", "a field's name, or empty for none"
+        None, "With ubi: the field of an event, or of its attributes, that holds the feedback value.", "a field's name, or empty for none"
     )
-    event_bytes_max: Whole = whole(_LIMITS.event_bytes_max, "Most bytes of an event.", 1, 104_857_600)
-    items_max: Whole = whole(_LIMITS.items_max, "Most items of a list, of its fragments together too.", 1, 100_000)
-    experiments_max: Whole = whole(_LIMITS.experiments_max, "Most experiments of a list.", 0, 1_000)
-    segments_max: Whole = whole(_LIMITS.segments_max, "Most segments of a list.", 0, 1_000)
-    id_chars_max: Whole = whole(_LIMITS.id_chars_max, "Most characters of an id.", 1, 65_536)
+    event_bytes_max: Whole = whole(_LIMITS.event_bytes_max, "Maximum bytes of an event.", 1, 104_857_600)
+    items_max: Whole = whole(_LIMITS.items_max, "Maximum items of a list. For a list in fragments, the total.", 1, 100_000)
+    experiments_max: Whole = whole(_LIMITS.experiments_max, "Maximum experiments of a list.", 0, 1_000)
+    segments_max: Whole = whole(_LIMITS.segments_max, "Maximum segments of a list.", 0, 1_000)
+    id_chars_max: Whole = whole(_LIMITS.id_chars_max, "Maximum characters of an id.", 1, 65_536)
     label_chars_max: Whole = whole(
-        _LIMITS.label_chars_max, "Most characters of an action, or of an experiment's, variant's or segment's name or value.", 1, 4_096
+        _LIMITS.label_chars_max, "Maximum characters of an action, an experiment, a variant, or a segment's name or value.", 1, 4_096
     )
 
     @property
     def limits(self) -> EventLimits:
-        """The limits alone, as the decoders take them."""
+        """Limits in the form that decoders take."""
         return EventLimits(**{name: getattr(self, name) for name in EventLimits.__struct_fields__})
 
 
 class JoinSettings(Section):
-    gap_ms: Whole = milliseconds(1_800_000, "Longest pause within a session, inclusive.")
-    attribution_ms: Whole = milliseconds(1_800_000, "Longest time from a list to feedback that counts for it, inclusive.")
-    out_of_orderness_ms: Whole = milliseconds(5_000, "How far the watermark stays behind the newest event of an input.")
-    lateness_ms: Whole = milliseconds(60_000, "How far behind the watermark an event may be and still be joined.")
-    idle_ms: Whole = milliseconds(30_000, "Silence after which an input that is read to its end no longer holds the watermark.")
+    gap_ms: Whole = milliseconds(1_800_000, "Maximum time between two neighbouring events of one session, inclusive.")
+    attribution_ms: Whole = milliseconds(1_800_000, "Maximum time from a list to feedback that counts for it, inclusive.")
+    out_of_orderness_ms: Whole = milliseconds(5_000, "How far the watermark of an input stays behind its newest event.")
+    lateness_ms: Whole = milliseconds(60_000, "How far behind the watermark an event may be before it is rejected as late.")
+    idle_ms: Whole = milliseconds(
+        30_000, "Time without records after which an input that is read to its end no longer holds the watermark back."
+    )
     future_ms: WholeOrOff = milliseconds(
         3_600_000,
-        "How far an event may be dated after its record's own timestamp; beyond it is refused. Lines of a file have no timestamp.",
+        "How far an event's ts may lie after its record timestamp. Later events are rejected as future. Lines of a file have no record"
+        " timestamp, so files are not checked.",
         unless=", or off",
     )
     skew_ms_max: Whole = milliseconds(
         3_600_000,
-        "How far an input may run ahead of its task's slowest that is not idle, or of the watermark if that is later; then it is paused.",
+        "How far an input may run ahead, in event time, of the slowest active input of its task (or of the"
+        " watermark, if that is later). Beyond that it is paused.",
     )
-    session_events_max: Whole = whole(2_000, "Most events of a session; then it is sealed, and further ones are counted.", 1, 1_000_000)
-    lists_open_max: Whole = whole(1_000, "Most open lists of a user.", 1, 1_000_000)
+    session_events_max: Whole = whole(2_000, "Maximum events of a session. Events beyond it are counted but not joined.", 1, 1_000_000)
+    lists_open_max: Whole = whole(1_000, "Maximum open lists of a user.", 1, 1_000_000)
     grades: Grades = setting(
         DEFAULT_GRADES,
-        "What a feedback is worth to its item: action=grade, or action>=threshold=grade (or >) on the feedback's value."
-        " The greatest grade that holds counts. Where 2^grade is earned (ndcg_exp, metrics.gain = exp2), grades go to about 15.",
+        "Grade that feedback gives to its item: action=grade, or action>=threshold=grade (or >) on the feedback value. The highest"
+        " matching grade counts. With exponential gain (ndcg_exp, or metrics.gain = exp2) the highest possible grade is about 15.",
         "rules separated by commas, with grades from 0 to 100",
     )
 
     def advice(self) -> Iterator[str]:
-        """What works, but probably not as meant."""
+        """Yield warnings: settings that are valid but probably not intended."""
         if self.attribution_ms > self.gap_ms:
             yield (
                 f"join.attribution_ms ({self.attribution_ms}) exceeds join.gap_ms ({self.gap_ms}): a session can close, and its lists"
-                " become final, before the attribution time is over"
+                " become final, before attribution_ms has passed"
             )
 
 
 class MetricSettings(Section):
     names: Annotated[Listed[MetricName], Field(min_length=1)] = setting(
         ("ndcg", "mrr", "hit_rate", "item_hit_rate", "precision", "recall", "map", "dcg"),
-        "The metrics to compute.",
-        f"a list of distinct names out of {', '.join(METRIC_NAMES)}",
+        "Metrics to compute.",
+        f"a list of distinct names from {', '.join(METRIC_NAMES)}",
     )
     cutoffs: Annotated[Listed[Annotated[Whole, Field(ge=1)]], Field(min_length=1, max_length=32)] = setting(
         (5, 10, 20),
-        "The cut-offs k: how many places from the top a metric looks at.",
+        "Cut-offs k: how many places from the top a metric covers.",
         "a list of 1 to 32 distinct numbers from 1 to events.items_max",
     )
-    gain: Literal["linear", "exp2"] = setting("linear", "The gain of a grade g: g, or 2^g - 1. (ndcg_exp has the second whatever is set.)")
+    gain: Literal["linear", "exp2"] = setting("linear", "Gain of a grade g: linear is g, exp2 is 2^g - 1. (ndcg_exp always uses exp2.)")
     relevant_grade: Number = setting(
         1,
-        "The least grade that makes an item relevant, for the metrics that only tell relevant from not.",
-        "a number above 0, at most the greatest grade of join.grades",
+        "Lowest grade of a relevant item, for metrics that only distinguish relevant from not relevant.",
+        "a number above 0, at most the highest grade in join.grades",
         gt=0,
         le=100,
     )
 
 
 class WindowSettings(Section):
-    pane_ms: Whole = milliseconds(60_000, "The smallest interval of event time that is tallied.", least=1, most=DAY_MS)
+    pane_ms: Whole = milliseconds(
+        60_000, "Smallest interval of event time that is tallied. Window lengths are multiples of it.", least=1, most=DAY_MS
+    )
     windows: Annotated[Listed[DurationField], Field(min_length=1, max_length=16)] = setting(
         (parse_duration("5m"), parse_duration("1h")),
-        "The spans that a gauge covers, each a whole number of panes.",
+        "Lengths of the windows, each a whole number of panes.",
         "a list of 1 to 16 distinct durations such as 30s, 5m, 1h, 7d, or a number of ms",
     )
     retention_ms: Whole = Field(
         default_factory=lambda valid: longest_ms(valid.get("windows", ())) + DAY_MS,
         ge=1,
         le=2 * MS_MAX,
-        description="How long panes stay in the store behind the watermark.",
+        description="How long Redis keeps panes behind the watermark.",
         json_schema_extra={
             "allowed": f"a whole number, at least the longest window, at most {PANES_MAX} panes",
-            "default": "the longest window and a day",
+            "default": "the longest window plus one day",
         },
     )
     users: Literal["auto", "on", "off"] = setting(
         "auto",
-        "Whether the distinct users of every window are counted, in all traffic and in each variant: window_users and user_hit_rate."
-        " auto: where experiments.enabled has users looked at anyway, so that it costs little. user_hit_rate is there if hit_rate is in"
-        " metrics.names.",
+        "Whether to count the distinct users of every window, for all traffic and for each variant (window_users and user_hit_rate)."
+        " auto: on if experiments.enabled is true, because it then costs little. user_hit_rate needs hit_rate in metrics.names.",
     )
     segments: Annotated[Listed[Segment], Field(max_length=32)] = setting(
-        (), "Segments that get tallies of their own, one at a time, never crossed.", "a list of at most 32 distinct names without ="
+        (),
+        "Segments to tally separately. Each segment is tallied alone, never in combination.",
+        "a list of at most 32 distinct names without =",
     )
     groups_max: Whole = whole(
-        1_000, "Most groups (experiment, variant, segment value) that a task has within windows.retention_ms.", 1, 1_000_000
+        1_000, "Maximum groups (experiment, variant, segment value) of a task within windows.retention_ms.", 1, 1_000_000
     )
 
-    def clashes(self) -> Iterator[Clash]:
-        """What cannot work together in this section."""
+    def conflicts(self) -> Iterator[Conflict]:
+        """Yield the settings of this section that contradict each other."""
         for window in self.windows:
             if window.ms % self.pane_ms:
                 rule = f"{window} ({window.ms} ms) is not a whole number of panes: windows.pane_ms is {self.pane_ms}"
-                yield Clash(("windows.windows", "windows.pane_ms"), rule)
+                yield Conflict(("windows.windows", "windows.pane_ms"), rule)
         if self.retention_ms < longest_ms(self.windows):
             rule = f"must be at least the longest window in windows.windows, {longest_ms(self.windows)} ms"
-            yield Clash(("windows.retention_ms", "windows.windows"), rule)
+            yield Conflict(("windows.retention_ms", "windows.windows"), rule)
         if self.retention_ms > PANES_MAX * self.pane_ms:
             least_ms = -(-self.retention_ms // PANES_MAX)
             rule = f"must be at most {PANES_MAX} panes of windows.pane_ms = {self.pane_ms}; set windows.pane_ms to at least {least_ms}"
             if "retention_ms" in self.model_fields_set:
-                yield Clash(("windows.retention_ms", "windows.windows", "windows.pane_ms"), rule)
+                yield Conflict(("windows.retention_ms", "windows.windows", "windows.pane_ms"), rule)
             else:
-                rule = f"panes are kept for the longest and a day, {self.retention_ms} ms, which {rule}"
-                yield Clash(("windows.windows", "windows.retention_ms", "windows.pane_ms"), rule)
+                rule = f"panes are kept for the longest window plus one day, {self.retention_ms} ms, which {rule}"
+                yield Conflict(("windows.windows", "windows.retention_ms", "windows.pane_ms"), rule)
 
 
 def longest_ms(windows: tuple[Duration, ...]) -> int:
-    """The length of the longest of some windows in milliseconds; 0 where none is known to be good."""
+    """Return the length of the longest window in milliseconds; 0 if there is none."""
     return max((window.ms for window in windows), default=0)

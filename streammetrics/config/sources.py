@@ -1,4 +1,4 @@
-"""The three places that settings come from, each read into values by dotted key. Nothing is validated or merged here."""
+"""The three sources of settings: file, environment and flags. Each becomes values by dotted key, not yet validated or merged."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from streammetrics.config.model import PREFIX, Settings, environment_name, keys
 from streammetrics.errors import Problem
 
 CONFIG_VARIABLE = PREFIX + "CONFIG"
-"""Names the configuration file where no path is given."""
+"""Environment variable with the path of the configuration file."""
 
 WHOLE_MIN, WHOLE_MAX = -(2**63), 2**63 - 1
-"""What TOML promises. The parser takes any whole number, and of the longest Python can neither compute a double nor print the digits."""
+"""Range of integers in TOML. The parser accepts larger ones, but Python cannot always convert or print those."""
 
 FILE_BYTES_MAX = 1_048_576
 SECRET_BYTES_MAX = 65_536
@@ -28,7 +28,7 @@ _SERVICE_LINK = re.compile(r".*_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_[0-9]+_(T
 
 
 class Given(NamedTuple):
-    """One value as somebody gave it, and who."""
+    """A value as it was given, and its origin."""
 
     value: object
     origin: str
@@ -36,23 +36,23 @@ class Given(NamedTuple):
 
 @dataclass(slots=True)
 class Layer:
-    """What one place gives, by dotted key, and what is wrong with it. `is_whole` is False where much of it may be missing."""
+    """The values of one source by dotted key, and its problems. `is_complete` is False if the source could not be read."""
 
     given: dict[str, Given] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
-    is_whole: bool = True
+    is_complete: bool = True
 
     def add(self, key: str, value: object, origin: str) -> None:
         if key in keys():
             self.given[key] = Given(value, origin)
         elif key in Settings.model_fields:
-            self.problems.append(Problem(key, MASK, f"must be a table: write [{key}] and its keys below it", origin))
+            self.problems.append(Problem(key, MASK, f"must be a table: write [{key}] with its keys below it", origin))
         else:
-            self.problems.append(Problem(printable(key), MASK, f"there is no such key{_meant(key)}", origin))
+            self.problems.append(Problem(printable(key), MASK, f"unknown key{_suggestion(key)}", origin))
 
 
 def from_file(path: Path | None, named_by: str) -> Layer:
-    """Read a TOML file; what is wrong with the file itself is one problem of the key `named_by`: the option or variable."""
+    """Read a TOML file. If the file cannot be used, its problem is reported for `named_by`: the option or variable that named it."""
     if path is None:
         return Layer()
     try:
@@ -60,7 +60,7 @@ def from_file(path: Path | None, named_by: str) -> Layer:
     except OSError as error:
         return _unread(named_by, path, f"the file cannot be read: {error.strerror or error}; name a readable TOML file")
     except tomllib.TOMLDecodeError as error:
-        return _unread(named_by, path, f"the file is not TOML: {error}; mend that line (texts need quotes, a table is written [name])")
+        return _unread(named_by, path, f"the file is not TOML: {error}; correct that line (strings need quotes, a table is written [name])")
     except ValueError as error:
         return _unread(named_by, path, f"the file cannot be used: {error}")
     except RecursionError:
@@ -68,14 +68,14 @@ def from_file(path: Path | None, named_by: str) -> Layer:
     layer, origin = Layer(), f"file {printable(str(path))}"
     for key, value in _flat(document):
         if key in keys() and not _holds_64_bits(value):
-            layer.problems.append(Problem(key, MASK, f"a whole number of TOML lies in {WHOLE_MIN} … {WHOLE_MAX}", origin))
+            layer.problems.append(Problem(key, MASK, f"a whole number in TOML must be from {WHOLE_MIN} to {WHOLE_MAX}", origin))
         else:
             layer.add(key, value, origin)
     return layer
 
 
 def from_environment(environ: Mapping[str, str]) -> Layer:
-    """Read the variables that begin with STREAMMETRICS_, and the files that the …_FILE ones of secrets name."""
+    """Read the variables that begin with STREAMMETRICS_, and the secrets' files that …_FILE variables name."""
     layer = Layer()
     names = {environment_name(key): key for key in keys()}
     files = {f"{name}_FILE": key for name, key in names.items() if keys()[key].is_secret}
@@ -92,7 +92,7 @@ def from_environment(environ: Mapping[str, str]) -> Layer:
 
 
 def from_flags(flags: Mapping[str, object]) -> Layer:
-    """Take flags by dotted key; None means not given."""
+    """Read flags by dotted key; None means not given."""
     layer = Layer()
     for key, value in flags.items():
         if value is not None:
@@ -105,7 +105,7 @@ def _content(path: Path, bytes_max: int) -> str:
         content = stream.read(bytes_max + 1)
     if len(content) > bytes_max:
         raise ValueError(f"it has more than {bytes_max} bytes")
-    content = content.removeprefix(codecs.BOM_UTF8)  # which some editors put before a text
+    content = content.removeprefix(codecs.BOM_UTF8)  # some editors add it
     try:
         return content.decode()
     except UnicodeDecodeError as error:
@@ -114,7 +114,7 @@ def _content(path: Path, bytes_max: int) -> str:
 
 
 def _unread(named_by: str, path: Path, rule: str) -> Layer:
-    return Layer(problems=[Problem(named_by, shown(str(path)), rule)], is_whole=False)
+    return Layer(problems=[Problem(named_by, shown(str(path)), rule)], is_complete=False)
 
 
 def _flat(document: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
@@ -126,13 +126,13 @@ def _flat(document: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
 
 
 def _holds_64_bits(value: object) -> bool:
-    """Whether every whole number within a value of a document is one that TOML has."""
-    waiting = [value]  # not by recursion: dotted names nest as deep as they are long
+    """Return whether every integer in a value is within the range of TOML."""
+    waiting = [value]  # a loop, not recursion: dotted names can nest deeply
     while waiting:
-        found = waiting.pop()
-        if isinstance(found, dict | list):
-            waiting.extend(found.values() if isinstance(found, dict) else found)
-        elif isinstance(found, int) and not WHOLE_MIN <= found <= WHOLE_MAX:
+        item = waiting.pop()
+        if isinstance(item, dict | list):
+            waiting.extend(item.values() if isinstance(item, dict) else item)
+        elif isinstance(item, int) and not WHOLE_MIN <= item <= WHOLE_MAX:
             return False
     return True
 
@@ -140,45 +140,45 @@ def _holds_64_bits(value: object) -> bool:
 def _add_secret(layer: Layer, key: str, name: str, environ: Mapping[str, str]) -> None:
     path, origin = environ[name], f"environment {name}"
     if environment_name(key) in environ:
-        layer.problems.append(Problem(key, shown(path), f"{environment_name(key)} is given too; keep one of them", origin))
+        layer.problems.append(Problem(key, shown(path), f"{environment_name(key)} is set too; keep one of them", origin))
         return
     if not path:
-        layer.problems.append(Problem(key, shown(path), "must name the secret's file; unset the variable where there is none", origin))
+        layer.problems.append(Problem(key, shown(path), "must name the file with the secret; unset the variable if there is none", origin))
         return
     try:
         layer.add(key, _secret(Path(path)), f"file {printable(path)}, {origin}")
     except OSError as error:
-        layer.problems.append(Problem(key, shown(path), f"the secret's file cannot be read: {error.strerror or error}", origin))
+        layer.problems.append(Problem(key, shown(path), f"the file with the secret cannot be read: {error.strerror or error}", origin))
     except ValueError as error:
-        layer.problems.append(Problem(key, shown(path), f"the secret's file cannot be used: {error}", origin))
+        layer.problems.append(Problem(key, shown(path), f"the file with the secret cannot be used: {error}", origin))
 
 
 def _secret(path: Path) -> str:
-    """The one line of a secret's file, without its end."""
+    """Return the only line of a file with a secret, without its line end."""
     text = _content(path, SECRET_BYTES_MAX).removesuffix("\n").removesuffix("\r")
     if not text or "\n" in text:
-        raise ValueError("it must hold one line that is not empty")
+        raise ValueError("it must contain exactly one non-empty line")
     return text
 
 
 def _is_service_link(name: str, value: str) -> bool:
-    """Whether Kubernetes set this variable by itself, for a service that is called streammetrics or streammetrics-…."""
+    """Return whether Kubernetes set this variable, for a service named streammetrics or streammetrics-…."""
     return bool(_SERVICE_LINK.fullmatch(name)) or (name.endswith("_PORT") and "://" in value)
 
 
 def _no_variable(name: str, known: list[str]) -> str:
     value_name = name.removesuffix("_FILE")
     if value_name != name and value_name in known:
-        return f"only secrets are read from a file; give the value itself in {value_name}"
+        return f"only secrets can be read from a file; give the value in {value_name}"
     near = difflib.get_close_matches(name, known, 1, 0.8)
-    return f"there is no such variable{did_you_mean(near)}"
+    return f"unknown variable{did_you_mean(near)}"
 
 
-def _meant(key: str) -> str:
-    """What somebody who wrote an unknown key probably meant: a part of a value, nearly the same, or the same under another table."""
+def _suggestion(key: str) -> str:
+    """Suggest a correction for an unknown key: its parent key, a similar key, or the same name in another table."""
     leaf = key.rpartition(".")[2]
-    if whole := next((name for name in keys() if key.startswith(f"{name}.")), None):
-        return f"; {whole} is {keys()[whole].allowed}"
+    if parent := next((name for name in keys() if key.startswith(f"{name}.")), None):
+        return f"; {parent} is {keys()[parent].allowed}"
     near = difflib.get_close_matches(key, keys(), 1, 0.8)
     near += [name for name, known in keys().items() if known.leaf == leaf]
     if "." not in key:
@@ -187,7 +187,7 @@ def _meant(key: str) -> str:
 
 
 def did_you_mean(near: Sequence[str]) -> str:
-    """The end of a message about a name that there is not, by those that are near to it, the nearest first.
+    """Return the end of a message about an unknown name. `near` are similar names, the closest first.
 
     >>> did_you_mean(["join.gap_ms"]), did_you_mean([])
     ('; did you mean join.gap_ms?', '')
