@@ -20,7 +20,7 @@ from tests.servers.process import free_port
 from tests.support.command_line import environment, streammetrics
 from tests.support.paths import ROOT
 
-COMMANDS = ("run", "replay", "report", "simulate", "demo", "doctor", "namespaces list", "namespaces delete", "check-config")
+COMMANDS = ("run", "replay", "report", "simulate", "demo", "doctor", "namespaces list", "namespaces delete", "repartition", "check-config")
 """The commands that take a configuration."""
 NEEDED = {"replay": ["events.ndjson"], "simulate": ["--out", "events.ndjson"], "namespaces delete": ["sm-1"]}
 """Words without which a command is wrong usage."""
