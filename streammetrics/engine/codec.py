@@ -22,7 +22,7 @@ from streammetrics.sessions.session import Session
 from streammetrics.sessions.user import User
 from streammetrics.windows.last_seen import StoredLastSeen
 from streammetrics.windows.panes import Group, Pane
-from streammetrics.windows.unique_users import PaneUserCounts, flat, from_flat
+from streammetrics.windows.unique_users import PaneUserCounts, flatten_counts, unflatten_counts
 
 VERSION = 4
 SCALES = "scales "
@@ -174,7 +174,7 @@ def decode_totals(stored: bytes) -> tuple[list[StoredTotals], list[StoredEarlier
 
 
 def encode_reach(reach: PaneUserCounts) -> bytes:
-    return pack((VERSION, [(*arm, flat(of_arm)) for arm, of_arm in reach.items()]))
+    return pack((VERSION, [(*arm, flatten_counts(of_arm)) for arm, of_arm in reach.items()]))
 
 
 def decode_reach(stored: bytes) -> PaneUserCounts:
@@ -183,7 +183,7 @@ def decode_reach(stored: bytes) -> PaneUserCounts:
     except msgspec.DecodeError as error:
         raise _refusal(stored, _plain_msgpack, "a pane's reach", error) from error
     _check(version, "a pane's reach")
-    return {(experiment, variant): from_flat(numbers) for experiment, variant, numbers in arms}
+    return {(experiment, variant): unflatten_counts(numbers) for experiment, variant, numbers in arms}
 
 
 def encode_scope(scope: Scope) -> bytes:

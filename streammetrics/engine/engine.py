@@ -34,9 +34,9 @@ from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER, close_bound,
 from streammetrics.events.model import Labels
 from streammetrics.metrics import Scorer, TallyLayout
 from streammetrics.sessions.user import User
-from streammetrics.windows.last_seen import LastSeenRound
+from streammetrics.windows.last_seen import LastSeenBatch
 from streammetrics.windows.panes import Group, Pane, add_to, groups_of
-from streammetrics.windows.tally_deltas import add, changes
+from streammetrics.windows.tally_deltas import add_tallies, tally_deltas
 from streammetrics.windows.unique_users import UserCountLayout
 
 PASSED_OVER: Final = 4
@@ -255,7 +255,7 @@ class Engine:
             state.forget_joined()
             rounds = rounds._replace(experiments=TotalsRound(state, rules.experiments, self.users, pane_ms, lists))
         if rules.reach is not None and self.reach is not None:
-            rounds = rounds._replace(reach=LastSeenRound(self.reach, rules.reach.panes, pane_ms, state.reach_from // pane_ms, lists))
+            rounds = rounds._replace(reach=LastSeenBatch(self.reach, rules.reach.panes, pane_ms, state.reach_from // pane_ms, lists))
         return enter_lists(state, rounds, pane_ms=pane_ms, waiting_ms=pane_ms + self.entering_ms, bound=bound)
 
     def _end_runs(self, state: TaskState) -> None:
@@ -330,7 +330,7 @@ class Engine:
             known = state.label_sets.get((experiments, segments))
             return groups_of(experiments, segments, self.rules.segments) if known is None else known.groups
 
-        for (start, group), change in changes(state.touched, self.layout, self.rules.pane_ms, groups).items():
+        for (start, group), change in tally_deltas(state.touched, self.layout, self.rules.pane_ms, groups).items():
             assert start >= state.final_before, "a final pane changed"
             add_to(state.panes.setdefault(start, {}), group, change)
             state.panes_dirty.add(start)
@@ -352,7 +352,7 @@ class Engine:
                 if not group.segment and start + self.rules.pane_ms > state.since.get(group, FOREVER):
                     key = (group.experiment, group.variant)
                     known = state.totals.get(key)
-                    state.totals[key] = tally if known is None else add(known, tally)
+                    state.totals[key] = tally if known is None else add_tallies(known, tally)
             if start in state.panes_dirty:
                 state.panes_finalized[start] = pane
             if pane:

@@ -15,7 +15,7 @@ from streammetrics.engine.task_state import TaskState
 from streammetrics.engine.user_totals import TotalsRound, UserRecord
 from streammetrics.events.event_time import FOREVER
 from streammetrics.windows.final_lists import FinalLists, LabelRun
-from streammetrics.windows.last_seen import LastSeenRound
+from streammetrics.windows.last_seen import LastSeenBatch
 
 
 class EnrolmentResult(NamedTuple):
@@ -31,7 +31,7 @@ class EnrolmentRound(NamedTuple):
 
     lists: FinalLists
     experiments: TotalsRound | None = None
-    reach: LastSeenRound | None = None
+    reach: LastSeenBatch | None = None
 
 
 def waiting(state: TaskState) -> FinalLists:
@@ -56,7 +56,7 @@ def enter_lists(state: TaskState, rounds: EnrolmentRound, *, pane_ms: int, waiti
         until_earlier = {time: _until_begun(time, rules, waiting_ms) for time in rules.earlier}
         until_earlier |= {run.earlier: until[run.number] for run in state.runs if run.earlier is not None}
     if rounds.reach is not None:
-        state.reaches_dirty |= rounds.reach.sum(state.reaches)
+        state.reaches_dirty |= rounds.reach.update_counts(state.reaches)
     entered = EnrolmentResult({}, [], {})
     for (user_id, stored), record in zip(state.records.items(), known, strict=True):
         entries, earlier, presence = record.entries, record.earlier, record.presence
@@ -71,7 +71,7 @@ def enter_lists(state: TaskState, rounds: EnrolmentRound, *, pane_ms: int, waiti
         if earlier:
             ends += [until_earlier[time] for time in earlier]
         if not ends and rounds.reach is not None:  # beside others, it may stay as long as they do
-            ends = [rounds.reach.matters_until(presence)]
+            ends = [rounds.reach.relevant_until(presence)]
         entered.until[user_id] = max(bound, min(ends))
     state.finalized, state.records = {}, {}
     return entered
@@ -89,13 +89,13 @@ def _enter(
             experiments.read(record, totals, earlier)
         if reach is not None and presences:
             oldest = lists.times[label_runs[0][1]] if label_runs else state.entered_before if state.users[user_id].sessions else bound
-            record.presence = reach.read(presences, oldest // pane_ms)
+            record.presence = reach.restore(presences, oldest // pane_ms)
         left = len(record.entries) + len(record.earlier) + len(record.presence)
         record.changed = record.changed or left < len(totals) + len(earlier) + len(presences)
     if label_runs and experiments is not None:
         experiments.enter(record, label_runs)
     if label_runs and reach is not None:
-        reach.enter(record.presence, label_runs)
+        reach.add_lists(record.presence, label_runs)
     return record
 
 

@@ -34,7 +34,7 @@ from streammetrics.metrics.arrays import Ints
 from streammetrics.sessions.shown_list import hits_of
 from streammetrics.windows.final_lists import FinalLists, LabelRun
 from streammetrics.windows.last_seen import LastSeen
-from streammetrics.windows.tally_deltas import score
+from streammetrics.windows.tally_deltas import score_shapes
 
 LISTS_MAX: Final = 1 << 22
 """Lists of one user in one scope; more could bring sums of values up to 1, in units of 2**-40, to TOTAL_MAX. They are counted."""
@@ -283,7 +283,7 @@ class TotalsRound:
         known = np.flatnonzero(before[:, 0])
         if len(known):
             before[known, 1:] = unpack([packed[row] for row in known.tolist()], width - 1)
-        values = score(self.lists.shapes, self.layout.layout)[:, self.layout.places]
+        values = score_shapes(self.lists.shapes, self.layout.layout)[:, self.layout.places]
         sums = _running_sums(values, self.lists.shape_of)
         after = before.copy()
         after[:, 0] = self.sizes

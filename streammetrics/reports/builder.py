@@ -31,7 +31,7 @@ from streammetrics.reports.merged_runs import Change, MergedRun, SettledScales, 
 from streammetrics.reports.report import InputStanding, Report, Total
 from streammetrics.windows.panes import VIEWS, Window, WindowRules, WindowView, window_end
 from streammetrics.windows.rolling import WindowAggregator
-from streammetrics.windows.tally_deltas import add
+from streammetrics.windows.tally_deltas import add_tallies
 from streammetrics.windows.unique_users import UniqueUserWindow, UniqueUserWindows, UserCountLayout
 
 
@@ -282,7 +282,7 @@ class ReportBuilder:
         for control in controls:
             for experiment, variant, tally in control.totals:
                 known = merged.get((experiment, variant))
-                merged[experiment, variant] = tally if known is None else add(known, tally)
+                merged[experiment, variant] = tally if known is None else add_tallies(known, tally)
         return tuple(Total(experiment, variant, tuple(tally)) for (experiment, variant), tally in sorted(merged.items()))
 
     def _count_withheld(self, windows: Iterable[Window]) -> None:
@@ -314,11 +314,11 @@ def _plain(scope: Scope, with_covariates: Measures) -> Scope:
 def _add_scope(total: Scope, scope: Scope) -> None:
     for variant, moments in scope.moments.items():
         known = total.moments.get(variant)
-        total.moments[variant] = list(moments) if known is None else add(known, moments)
+        total.moments[variant] = list(moments) if known is None else add_tallies(known, moments)
     for variant, users in scope.first_exposures.items():
         total.first_exposures[variant] = total.first_exposures.get(variant, 0) + users
     for pair, credit in scope.credits.items():
-        total.credits[pair] = add(total.credits[pair], credit) if pair in total.credits else list(credit)
+        total.credits[pair] = add_tallies(total.credits[pair], credit) if pair in total.credits else list(credit)
     total.multi_exposed += scope.multi_exposed
 
 

@@ -1,7 +1,6 @@
-"""The lists that enter between two commits, as columns: one user's after the other's, each user's in order of time.
+"""The lists of one commit that are added to user totals, as columns: user by user, each user's lists in order of time.
 
-Pure. What is looked up for lists is looked up once for all that are alike: by shape for their values and hits, by run for whom they
-count for.
+Work that depends only on a list's shape or labels is done once for all lists that share them.
 """
 
 from __future__ import annotations
@@ -21,12 +20,11 @@ from streammetrics.sessions.shown_list import GradedPositions, ShownList
 from streammetrics.windows.tally_deltas import RowShape
 
 LabelRun: TypeAlias = tuple[int, int, int]
-"""Lists of one user that follow each other and have the same experiments: the number of these, that of the first list, and that of the
-last + 1."""
+"""Consecutive lists of one user with the same experiments: number of the label set, first list, last list + 1."""
 
 
 class FinalList(msgspec.Struct, gc=False, eq=False):
-    """What is needed of a list that changes no more: not its items, only how many there are."""
+    """What is kept of a list that can no longer change: everything but its items."""
 
     ts: int
     impression_id: str
@@ -38,17 +36,17 @@ class FinalList(msgspec.Struct, gc=False, eq=False):
 
     @classmethod
     def of(cls, shown: ShownList) -> FinalList:
-        """A list as it was shown, with all that it has earned."""
+        """Return the final form of a shown list."""
         impression, hits = shown.impression, shown.hits
-        assert hits is not None, "a list that is no more is no final list"
+        assert hits is not None, "a removed list cannot be final"
         return cls(shown.ts, impression.impression_id, impression.experiments, len(shown.items), hits, impression.teams, impression.topic)
 
 
 class FinalLists:
-    """All lists that enter, by number. `of_users`: the lists of each user, in any order; they are sorted by (ts, impression_id).
+    """All lists of a commit, by number. `of_users`: the lists of each user, in any order; they are sorted by (ts, impression_id).
 
-    `times` are those of the lists, `shape_of` the numbers of their shapes among `shapes`, and `label_runs` the label_runs of each user; `labels` are
-    the experiments that runs have.
+    `times` are the times of the lists. `shape_of` has the number of each list's shape in `shapes`. `label_runs` has the runs of each
+    user; their label sets are in `labels`.
     """
 
     def __init__(self, of_users: Sequence[Sequence[FinalList]]) -> None:
@@ -57,21 +55,21 @@ class FinalLists:
         self.times = [final.ts for final in self.lists]
         self._sort()
         self.shapes, self.shape_of = _shapes(self.lists)
-        self.label_runs, self.labels = self._cut()
+        self.label_runs, self.labels = self._label_runs()
 
     def _sort(self) -> None:
-        """Put the lists of each user in order: most are already, for that is how they are shown."""
+        """Sort the lists of each user. Most are sorted already, because lists are stored as they are shown."""
         times = np.array(self.times, dtype=np.int64)
-        late = np.flatnonzero(times[1:] <= times[:-1]) + 1  # also the first lists of most users, which follow another's
+        unordered = np.flatnonzero(times[1:] <= times[:-1]) + 1  # includes the first lists of most users, which follow another user's lists
         ends = np.array(self._ends, dtype=np.int64)
-        users = np.searchsorted(ends, late, side="right") - 1
-        for user in dict.fromkeys(users[ends[users] != late].tolist()):
+        users = np.searchsorted(ends, unordered, side="right") - 1
+        for user in dict.fromkeys(users[ends[users] != unordered].tolist()):
             first, end = self._ends[user], self._ends[user + 1]
-            self.lists[first:end] = sorted(self.lists[first:end], key=_in_order)
+            self.lists[first:end] = sorted(self.lists[first:end], key=_order_of)
             self.times[first:end] = [final.ts for final in self.lists[first:end]]
 
-    def _cut(self) -> tuple[list[list[LabelRun]], list[Labels]]:
-        """The runs of each user, and all experiments that some list has."""
+    def _label_runs(self) -> tuple[list[list[LabelRun]], list[Labels]]:
+        """Return the runs of each user, and the experiments of all runs."""
         labels = [final.experiments for final in self.lists]
         begins = np.zeros(len(labels) + 1, dtype=bool)
         begins[1:-1] = list(map(operator.ne, labels, labels[1:]))
@@ -80,16 +78,16 @@ class FinalLists:
         firsts = starts.tolist()
         numbers: defaultdict[Labels, int] = defaultdict(count().__next__)
         label_runs = [(numbers[labels[first]], first, end) for first, end in pairwise(firsts)]
-        froms = np.searchsorted(starts, self._ends).tolist()
-        return [label_runs[first:end] for first, end in pairwise(froms)], list(numbers)
+        run_numbers = np.searchsorted(starts, self._ends).tolist()
+        return [label_runs[first:end] for first, end in pairwise(run_numbers)], list(numbers)
 
 
 def _shapes(lists: Sequence[FinalList]) -> tuple[list[RowShape], Ints]:
-    """The shapes of lists, each once, and which of them each list has."""
+    """Return the distinct shapes, and the number of each list's shape."""
     numbers: defaultdict[RowShape, int] = defaultdict(count().__next__)
     shape_of = [numbers[final.length, *final.hits] for final in lists]
     return list(numbers), np.array(shape_of, dtype=np.int64)
 
 
-def _in_order(final: FinalList) -> tuple[int, str]:
+def _order_of(final: FinalList) -> tuple[int, str]:
     return final.ts, final.impression_id

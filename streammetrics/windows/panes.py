@@ -1,7 +1,6 @@
-"""Panes and windows: which groups a list counts in, tallies per (pane, group), and the windows that gauges show.
+"""Groups, panes and windows: the groups of a list, tallies by (pane, group), and the values of a window.
 
-Pure. A pane holds a tally for each of its groups; panes of several tasks merge by addition; a window is a sum of panes. Windows are
-read from a `aggregator`.
+Panes of several tasks merge by addition. `rolling` reads windows from them.
 """
 
 from __future__ import annotations
@@ -12,14 +11,14 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from streammetrics.events.event_time import FOREVER, NEVER, pane_start
 from streammetrics.events.model import Labels
-from streammetrics.windows.tally_deltas import add
+from streammetrics.windows.tally_deltas import add_tallies
 
 WindowView: TypeAlias = Literal["final", "live"]
 VIEWS: tuple[WindowView, WindowView] = ("final", "live")
 
 
 class Group(NamedTuple):
-    """What a tally is kept for: a variant of an experiment (both empty: all traffic), in one segment value or in all."""
+    """The key of a tally: a variant of an experiment (both empty: all traffic), in total or in one segment value."""
 
     experiment: str = ""
     variant: str = ""
@@ -36,7 +35,7 @@ Panes: TypeAlias = dict[int, Pane]
 
 
 def groups_of(experiments: Labels, segments: Labels, tallied: Iterable[str]) -> tuple[Group, ...]:
-    """The groups of one list: all traffic and each variant, each in total and by every tallied segment, one at a time.
+    """Return the groups of a list: all traffic and each variant, each in total and per tallied segment, one at a time.
 
     >>> groups_of((("ranker", "new"),), (("surface", "home"),), ["surface"])  # doctest: +NORMALIZE_WHITESPACE
     (Group(experiment='', variant='', segment='', value=''),
@@ -53,7 +52,9 @@ def groups_of(experiments: Labels, segments: Labels, tallied: Iterable[str]) -> 
 
 
 def window_end(bound_ms: int, newest_ms: int, pane_ms: int) -> int | None:
-    """Where windows end (ms) that are complete up to a bound: with its last pane; after a flush, with the newest event's. None for nowhere.
+    """Return the end (ms) of windows that are complete up to a bound, or None before the first watermark.
+
+    It is the last pane boundary at or before the bound. After a flush it is the end of the newest event's pane.
 
     >>> [window_end(bound, newest_ms=25, pane_ms=10) for bound in (NEVER, 39, FOREVER)]
     [None, 30, 30]
@@ -64,9 +65,9 @@ def window_end(bound_ms: int, newest_ms: int, pane_ms: int) -> int | None:
 
 
 def add_to(pane: Pane, group: Group, change: list[int]) -> None:
-    """Add a change to a group's tally; a tally that has become zero is forgotten, so that it cannot be told from none."""
+    """Add a change to the tally of a group. A tally of zeros is removed, so that it equals an absent one."""
     known = pane.get(group)
-    merged = change if known is None else add(known, change)
+    merged = change if known is None else add_tallies(known, change)
     if any(merged):
         pane[group] = merged
     else:
@@ -75,9 +76,9 @@ def add_to(pane: Pane, group: Group, change: list[int]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class GroupValues:
-    """A group in one window: how many lists, and each metric's value over all lists and over lists with feedback.
+    """The values of one group in a window: its lists, and each metric over all lists and over lists with feedback.
 
-    A ratio without places (`item_hit_rate` of empty lists) has no value and is absent.
+    A ratio without items (`item_hit_rate` of empty lists) is absent.
     """
 
     group: Group
@@ -89,9 +90,9 @@ class GroupValues:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """One window of one view: panes with end_ms - window_ms <= start < end_ms. `end_ms` is None before the first watermark.
+    """One window of one view: the panes with end_ms - window_ms <= start < end_ms. `end_ms` is None before the first watermark.
 
-    `complete` is False when some task no longer holds a pane that the window needs; then it shows no groups.
+    `complete` is False if some task no longer has a pane of the window. The window then has no groups.
     """
 
     window_ms: int
@@ -103,7 +104,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class WindowRules:
-    """What decides windows; all in milliseconds."""
+    """The rules of windows, all in milliseconds."""
 
     pane_ms: int
     windows_ms: tuple[int, ...]

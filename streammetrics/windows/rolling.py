@@ -1,7 +1,7 @@
-"""The panes of all tasks, side by side, and the windows over them.
+"""An incremental sliding-window aggregate over the panes of all tasks.
 
-Pure. A window is shown only when all of its panes are complete and none of them has left a store: never silently partial. SumsArray of
-whole numbers can be taken back, so a window that moves costs what comes and what leaves, however long it is.
+A window is shown only if all of its panes are complete and still stored. Sums of integers can be subtracted exactly, so moving a window
+costs only the panes that enter and leave it.
 """
 
 from __future__ import annotations
@@ -15,31 +15,30 @@ from streammetrics.windows.panes import Group, GroupValues, Pane, Window, Window
 
 
 class _Sums:
-    """The sums over the panes of a span of time, start <= pane < end, by group."""
+    """Sums over the panes with start <= pane < end, by group."""
 
     __slots__ = ("end", "start", "tallies")
 
     def __init__(self, start: int, end: int, tallies: Pane) -> None:
         self.start, self.end, self.tallies = start, end, tallies
 
-    def holds(self, start: int) -> bool:
+    def covers(self, start: int) -> bool:
         return self.start <= start < self.end
 
     def add(self, pane: Pane) -> None:
         for group, tally in pane.items():
             add_to(self.tallies, group, tally)
 
-    def take_away(self, pane: Pane) -> None:
+    def subtract(self, pane: Pane) -> None:
         for group, tally in pane.items():
             add_to(self.tallies, group, [-number for number in tally])
 
 
 class WindowAggregator:
-    """The panes of all tasks, kept up to date task by task: what windows are read from.
+    """The panes of all tasks, updated task by task; windows are read from them.
 
-    A window moves by a pane at a time, and most of its panes change no more. So of each window the sums over its final panes are kept:
-    panes that come are added, those that leave are taken away, and what changes after all is exchanged. Panes stay as they are stored
-    until somebody asks for their numbers, for many may be held that no window needs.
+    A window usually moves by one pane, and most of its panes are final. So the sums over its final panes are kept: new panes are added,
+    old ones subtracted, and changed ones replaced. Panes stay encoded until a window needs them, because many are never needed.
     """
 
     def __init__(self, layout: TallyLayout, rules: WindowRules, decode: Callable[[bytes], Pane]) -> None:
@@ -47,49 +46,49 @@ class WindowAggregator:
         self.rules = rules
         self._decode = decode
         self._of_task: dict[int, dict[int, bytes]] = {}
-        self._holders: Counter[int] = Counter()
-        """By the start of a pane: how many tasks hold it; none that nobody holds."""
+        self._task_counts: Counter[int] = Counter()
+        """Number of tasks that have a pane, by its start; never 0."""
         self._revised: dict[int, Pane] = {}
-        """Panes that are not final yet, merged over tasks: for as long as none of them has changed."""
+        """Panes that are not final, merged over tasks, until one of them changes."""
         self._sums: dict[tuple[int, WindowView], _Sums] = {}
         self._shown: dict[tuple[int, WindowView], Window] = {}
         self._final_end = NEVER
 
     def update(self, task: int, panes: Mapping[int, bytes], since: int | None, oldest_kept_ms: int) -> None:
-        """Take a task's panes with start >= `since` as they are stored now (None: all of them).
+        """Update the panes of a task with start >= `since` from their stored form (None: all panes).
 
-        A pane from there on that is not given is no more; those before `oldest_kept_ms` have left the task's store.
+        Panes in that range that are not given no longer exist. Panes before `oldest_kept_ms` have left the task's store.
         """
-        mine = self._of_task.setdefault(task, {})
-        gone = [start for start in mine if start < oldest_kept_ms or (start not in panes and (since is None or start >= since))]
-        for start in gone:
-            self._exchange(start, mine.pop(start), None)
-            self._holders[start] -= 1
-            if not self._holders[start]:
-                del self._holders[start]
+        of_task = self._of_task.setdefault(task, {})
+        removed = [start for start in of_task if start < oldest_kept_ms or (start not in panes and (since is None or start >= since))]
+        for start in removed:
+            self._exchange(start, of_task.pop(start), None)
+            self._task_counts[start] -= 1
+            if not self._task_counts[start]:
+                del self._task_counts[start]
         for start, stored in panes.items():
-            if mine.get(start) != stored:
-                self._exchange(start, mine.get(start), stored)
-                self._holders[start] += start not in mine
-                mine[start] = stored
+            if of_task.get(start) != stored:
+                self._exchange(start, of_task.get(start), stored)
+                self._task_counts[start] += start not in of_task
+                of_task[start] = stored
         for start in [start for start in self._revised if start < self._final_end]:
             del self._revised[start]
 
     def _exchange(self, start: int, before: bytes | None, after: bytes | None) -> None:
-        """Let what is known of windows hold a task's pane as it is now."""
+        """Replace a task's pane in everything that is computed from it."""
         self._revised.pop(start, None)
         for key, window in list(self._shown.items()):
             if window.end_ms is not None and window.end_ms - window.window_ms <= start < window.end_ms:
                 del self._shown[key]
-        holding = [sums for sums in self._sums.values() if sums.holds(start)]
+        holding = [sums for sums in self._sums.values() if sums.covers(start)]
         if holding:
-            was, now = ({} if stored is None else self._decode(stored) for stored in (before, after))
+            before_pane, after_pane = ({} if stored is None else self._decode(stored) for stored in (before, after))
             for sums in holding:
-                sums.take_away(was)
-                sums.add(now)
+                sums.subtract(before_pane)
+                sums.add(after_pane)
 
     def pane(self, start: int) -> Pane:
-        """One pane, merged over tasks."""
+        """Return one pane, merged over tasks."""
         known = self._revised.get(start)
         if known is None:
             known = {}
@@ -100,14 +99,14 @@ class WindowAggregator:
         return known
 
     def starts(self, first: int = NEVER, end: int = FOREVER) -> list[int]:
-        """The starts of all panes in a span of time that any task holds, ascending."""
-        return sorted(start for start in self._holders if first <= start < end)
+        """Return the starts of all stored panes in a span of time, ascending."""
+        return sorted(start for start in self._task_counts if first <= start < end)
 
     def window(self, window_ms: int, view: WindowView, watermark_ms: int, oldest_kept_ms: int, newest_ms: int) -> Window:
-        """Read one window.
+        """Return one window.
 
-        `watermark_ms` is the least over all tasks (NEVER while one has none), `oldest_kept_ms` the greatest start below
-        which some task's panes have left its store, `newest_ms` the newest admitted event (it ends the windows of a flush).
+        `watermark_ms` is the lowest over all tasks (NEVER if one has none). Some task has no panes before `oldest_kept_ms`. `newest_ms`
+        is the newest admitted event, where windows end after a flush.
         """
         end = self._end(view, watermark_ms, newest_ms)
         if end is None:
@@ -125,9 +124,9 @@ class WindowAggregator:
         return shown
 
     def _tallies(self, window_ms: int, view: WindowView, start: int, end: int) -> Pane:
-        """The sums over all panes of a window, by group."""
+        """Return the sums over all panes of a window, by group."""
         sums = self._sums[window_ms, view] = self._moved((window_ms, view), start, max(start, min(end, self._final_end)))
-        revised = {held: self.pane(held) for held in self.starts(sums.end, end)}
+        revised = {start_ms: self.pane(start_ms) for start_ms in self.starts(sums.end, end)}
         self._revised |= revised
         tallies: dict[Group, list[list[int]]] = {}
         for pane in (sums.tallies, *revised.values()):
@@ -136,17 +135,17 @@ class WindowAggregator:
         return {group: [sum(column) for column in zip(*of_group, strict=True)] for group, of_group in tallies.items()}
 
     def _moved(self, key: tuple[int, WindowView], start: int, end: int) -> _Sums:
-        """The sums over the final panes of a window, made from whichever sums are nearest: its own, another window's or none."""
+        """Return the sums over the final panes of a window, starting from the nearest known sums: its own, another window's, or none."""
         known = [self._sums[key], *self._sums.values()] if key in self._sums else [*self._sums.values()]
         nearest = min(known, key=lambda each: abs(each.start - start) + abs(each.end - end), default=None)
         if nearest is None or abs(nearest.start - start) + abs(nearest.end - end) >= end - start:
             nearest = _Sums(start, start, {})
         moved = _Sums(start, end, dict(nearest.tallies))
-        for held in self.starts(min(start, nearest.start), max(end, nearest.end)):
-            if nearest.holds(held) and not moved.holds(held):
-                moved.take_away(self.pane(held))
-            elif moved.holds(held) and not nearest.holds(held):
-                moved.add(self.pane(held))
+        for start_ms in self.starts(min(start, nearest.start), max(end, nearest.end)):
+            if nearest.covers(start_ms) and not moved.covers(start_ms):
+                moved.subtract(self.pane(start_ms))
+            elif moved.covers(start_ms) and not nearest.covers(start_ms):
+                moved.add(self.pane(start_ms))
         return moved
 
     def _end(self, view: WindowView, watermark_ms: int, newest_ms: int) -> int | None:
@@ -154,7 +153,7 @@ class WindowAggregator:
         return window_end(bound, newest_ms, self.rules.pane_ms)
 
     def values(self, group: Group, tally: list[int]) -> GroupValues:
-        """A tally as values: every mean is one correctly rounded division of integers."""
+        """Return the values of a tally. Every mean is one correctly rounded division of integers."""
         layout = self.layout
         lists, with_feedback = layout.lists(tally), layout.lists_with_feedback(tally)
         return GroupValues(group, lists, with_feedback, layout.means(tally, "zero"), layout.means(tally, "with_feedback"))

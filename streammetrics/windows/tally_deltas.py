@@ -1,7 +1,7 @@
-"""Lists whose grades changed -> what that changes in the sums of their cells, by one call of the metric core a batch.
+"""Changed lists -> changes of their tallies, scored by one call of the metric core per batch.
 
-A cell is one (pane start, label set): all that two lists need to share to be tallied alike. A list that changed gives its
-old values back and pays in its new ones; both are integers, so the order of changes cannot matter. Pure.
+Lists with the same pane and label set share a cell and are summed together. A changed list subtracts its old values and adds its new
+ones. Both are integers, so the order of changes does not matter.
 """
 
 from __future__ import annotations
@@ -21,37 +21,37 @@ from streammetrics.sessions.shown_list import UNCHANGED, ShownList, Unchanged, h
 
 GroupT = TypeVar("GroupT", bound=Hashable)
 SumsArray: TypeAlias = npt.NDArray[np.int64 | np.object_]
-"""Whole numbers, of int64 or of Python."""
+"""Integers, as int64 or Python int."""
 LabelledPane: TypeAlias = tuple[int, Labels, Labels]
 """Pane start (ms), experiments, segments."""
 ScoredRow: TypeAlias = tuple[Any, ...]
-"""Lists of one cell that score alike: the cell's number, then their shape."""
+"""Lists of one cell with equal values: the number of the cell, then their shape."""
 RowShape: TypeAlias = tuple[Any, ...]
-"""What a list's values depend on: its length, then its hits."""
+"""All that the values of a list depend on: its length, then its hits."""
 
 
-def add(one: Sequence[int], other: Sequence[int]) -> list[int]:
-    """Merge two tallies: exact at any size, associative and commutative."""
+def add_tallies(one: Sequence[int], other: Sequence[int]) -> list[int]:
+    """Add two tallies: exact at any size, associative and commutative."""
     assert len(one) == len(other), "tallies of different layouts"
     return list(map(operator.add, one, other))
 
 
-def changes(
-    touched: Iterable[ShownList], layout: TallyLayout, pane_ms: int, groups: Callable[[Labels, Labels], Sequence[GroupT]]
+def tally_deltas(
+    changed_lists: Iterable[ShownList], layout: TallyLayout, pane_ms: int, groups: Callable[[Labels, Labels], Sequence[GroupT]]
 ) -> dict[tuple[int, GroupT], list[int]]:
-    """What the touched lists change in each (pane start, group), as tallies to be added; marks the lists as tallied.
+    """Return the change of each (pane start, group) as a tally to add, and mark the lists as tallied.
 
-    `groups` names the groups that lists with some experiments and segments count in.
+    `groups` returns the groups of lists with some experiments and segments.
     """
     cells: dict[LabelledPane, int] = {}
     rows: dict[ScoredRow, int] = {}
-    for shown in touched:
+    for shown in changed_lists:
         tallied, hits = shown.tallied, shown.hits
         shown.tallied = UNCHANGED
         if tallied is hits:
             continue
         impression = shown.impression
-        start = shown.ts - shown.ts % pane_ms  # `pane_start`, written out
+        start = shown.ts - shown.ts % pane_ms  # `pane_start`, inlined
         cell = cells.setdefault((start, impression.experiments, impression.segments), len(cells))
         length = len(shown.items)
         if tallied is not None:
@@ -65,8 +65,8 @@ def changes(
     return {} if sums is None else _by_group(cells, sums, groups)
 
 
-def score(shapes: Sequence[RowShape], layout: TallyLayout) -> Ints:
-    """The rows that lists of these shapes add to a tally: shape (lists, width)."""
+def score_shapes(shapes: Sequence[RowShape], layout: TallyLayout) -> Ints:
+    """Score lists of these shapes. Returns the rows that they add to a tally: shape (lists, width)."""
     hits = [(index, *hit) for index, shape in enumerate(shapes) for hit in hits_of(shape[1:])]
     return layout.rows_of_hits(
         np.array([shape[0] for shape in shapes], dtype=np.int64),
@@ -77,13 +77,13 @@ def score(shapes: Sequence[RowShape], layout: TallyLayout) -> Ints:
 
 
 def _sums(cells: int, rows: Sequence[tuple[ScoredRow, int]], layout: TallyLayout) -> SumsArray | None:
-    """Score the rows, weigh them and sum them by cell: shape (cells, width). None if there are none.
+    """Score the rows, multiply by their weights and sum by cell: shape (cells, width). None without rows.
 
-    One list's values fit int64; where the sums of all may not, they are whole numbers of Python.
+    The values of one list fit int64. If the sums may not, they become Python integers.
     """
     if not rows:
         return None
-    values, weights = score([row[1:] for row, _ in rows], layout), np.array([weight for _, weight in rows], dtype=np.int64)
+    values, weights = score_shapes([row[1:] for row, _ in rows], layout), np.array([weight for _, weight in rows], dtype=np.int64)
     if int(np.abs(values).max()) * int(np.abs(weights).sum()) > TOTAL_MAX:
         values, weights = values.astype(object), weights.astype(object)
     sums = np.zeros((cells, layout.width), dtype=values.dtype)
@@ -94,7 +94,7 @@ def _sums(cells: int, rows: Sequence[tuple[ScoredRow, int]], layout: TallyLayout
 def _by_group(
     cells: Iterable[LabelledPane], sums: SumsArray, groups: Callable[[Labels, Labels], Sequence[GroupT]]
 ) -> dict[tuple[int, GroupT], list[int]]:
-    """Add each cell's sums to all of its groups; groups in which nothing changed are left out."""
+    """Add the sums of each cell to all of its groups. Groups without a change are left out."""
     indices: dict[tuple[int, GroupT], int] = {}
     pairs = [
         (cell, indices.setdefault((start, group), len(indices)))

@@ -1,8 +1,8 @@
-"""The reach of panes: how many users were there, and had a hit, by how many panes ago each was before; and the users of windows.
+"""User counts of panes, and the distinct users of windows.
 
-Pure. Only lists that have entered count, so a pane's reach is complete when all of its lists have entered, which is some time after
-it is final; windows of users end there. What is counted and why it is exact is told by `experiments.user_windows`. A pane's reach is
-kept for all traffic and for each variant, not by segment.
+A pane counts its users, and its users with a hit, by how many panes ago each was last seen (see `distinct_count`). Only lists that are
+in the users' totals count, so counts are complete some time after a pane is final; windows of users end there. Users are counted for
+all traffic and each variant, not by segment.
 """
 
 from __future__ import annotations
@@ -16,50 +16,50 @@ import numpy as np
 
 from streammetrics.metrics import Scorer
 from streammetrics.sessions.shown_list import GradedPositions, hits_of
-from streammetrics.windows.distinct_count import Int64Array, are_first
+from streammetrics.windows.distinct_count import Int64Array, first_in_window
 
 ExperimentVariant: TypeAlias = tuple[str, str]
-"""Experiment and variant; both empty: all traffic."""
+"""Experiment and variant. Both empty: all traffic."""
 ALL: Final[ExperimentVariant] = ("", "")
 
 PaneUserCounts: TypeAlias = dict[ExperimentVariant, dict[tuple[int, int], int]]
-"""Occurrences of one pane, by (kind, gap). Kind 0 is to be there; the others are to have a hit, the greatest cut-off first."""
+"""Occurrences of one pane by (kind, gap). Kind 0: seen. The other kinds: had a hit, the greatest cut-off first."""
 PaneUserCountsByStart: TypeAlias = dict[int, PaneUserCounts]
 """By pane start (ms)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UniqueUserRules:
-    """`panes`: how many the longest window has. `patience_ms` is that of experiments: see `ExperimentRules`."""
+    """`panes`: panes of the longest window. `patience_ms`: see `ExperimentRules`."""
 
     panes: int
     patience_ms: int = 0
 
 
 class UserCountLayout:
-    """Which kinds of occurrences there are: those of the cut-offs of hit_rate, where that is computed, and to be there."""
+    """The kinds of occurrences: seen, and a hit for each cut-off of hit_rate among the metrics."""
 
     def __init__(self, scorer: Scorer) -> None:
         self.cutoffs = sorted({metric.k for metric in scorer.metrics if metric.name == "hit_rate" and metric.k is not None}, reverse=True)
         self.kinds = 1 + len(self.cutoffs)
         self._relevant = scorer.spec.relevance_threshold
-        self._of_place = [sum(place < k for k in self.cutoffs) for place in range(max(self.cutoffs, default=0))]
+        self._kind_of_position = [sum(position < k for k in self.cutoffs) for position in range(max(self.cutoffs, default=0))]
 
-    def level(self, hits: GradedPositions) -> int:
-        """The greatest kind that a list counts for: at how many cut-offs it has a hit.
+    def hit_kind(self, hits: GradedPositions) -> int:
+        """Return the greatest kind that a list counts for: the number of cut-offs at which it has a hit.
 
         >>> layout = UserCountLayout(Scorer(["hit_rate@3", "hit_rate@10"]))
-        >>> [layout.level(hits) for hits in ((), (10, 1), (9, 1, 20, 1), (2, 1), (2, 0.5, 5, 1))]
+        >>> [layout.hit_kind(hits) for hits in ((), (10, 1), (9, 1, 20, 1), (2, 1), (2, 0.5, 5, 1))]
         [0, 0, 1, 2, 1]
         """
-        relevant, of_place = self._relevant, self._of_place
-        places = [place for place, grade in hits_of(hits) if grade >= relevant]
-        return of_place[first] if places and (first := int(min(places))) < len(of_place) else 0
+        relevant, kind_of_position = self._relevant, self._kind_of_position
+        positions = [position for position, grade in hits_of(hits) if grade >= relevant]
+        return kind_of_position[first] if positions and (first := int(min(positions))) < len(kind_of_position) else 0
 
 
 @dataclass(frozen=True, slots=True)
 class UserCounts:
-    """How many users an arm reached in one window, and how many of them had a hit, by cut-off."""
+    """Users of one variant in one window, and users with a hit by cut-off."""
 
     arm: ExperimentVariant
     users: int
@@ -75,7 +75,7 @@ class UserCounts:
 class UniqueUserWindow:
     """The users of one window: panes with end_ms - window_ms <= start < end_ms. `end_ms` is None before the first watermark.
 
-    `complete` is False when some task has not counted the users of all of its panes; then it shows none.
+    `complete` is False if some task has not counted the users of all panes. The window then has no users.
     """
 
     window_ms: int
@@ -85,9 +85,9 @@ class UniqueUserWindow:
 
 
 class UniqueUserWindows:
-    """The reach of all tasks' panes, kept up to date task by task: what windows of users are read from.
+    """The user counts of all tasks' panes, updated task by task; windows of users are read from them.
 
-    A window is read from complete panes alone, so it is computed once for each of its ends.
+    Only complete panes are read, so a window is computed once for each of its ends.
     """
 
     def __init__(self, layout: UserCountLayout, pane_ms: int, decode: Callable[[bytes], PaneUserCounts]) -> None:
@@ -95,34 +95,34 @@ class UniqueUserWindows:
         self._of_task: dict[int, dict[int, bytes | list[tuple[ExperimentVariant, Int64Array]]]] = {}
         self._known: dict[int, tuple[tuple[int, int], UniqueUserWindow]] = {}
 
-    def update(self, task: int, reaches: Mapping[int, bytes], oldest_kept_ms: int, is_snapshot: bool = False) -> None:
-        """Take in those of a task's panes that may have changed, as they are stored: they are read once they are complete.
+    def update(self, task: int, user_counts: Mapping[int, bytes], oldest_kept_ms: int, is_snapshot: bool = False) -> None:
+        """Update the panes of a task that may have changed, in their stored form. They are decoded once they are complete.
 
-        Those before `oldest_kept_ms` have left the task's store. `is_snapshot`: these are all, and what was read before may be of panes that
-        were complete and are so no more.
+        Panes before `oldest_kept_ms` have left the task's store. `is_snapshot`: these are all panes of the task, and earlier results
+        may be wrong because the store lost commits.
         """
         if is_snapshot:
             self._of_task.pop(task, None)
             self._known.clear()
-        mine = self._of_task.setdefault(task, {})
-        mine.update(reaches)
-        for start in [start for start in mine if start < oldest_kept_ms]:
-            del mine[start]
+        panes = self._of_task.setdefault(task, {})
+        panes.update(user_counts)
+        for start in [start for start in panes if start < oldest_kept_ms]:
+            del panes[start]
 
     def _rows(
         self, panes: dict[int, bytes | list[tuple[ExperimentVariant, Int64Array]]], start: int
     ) -> list[tuple[ExperimentVariant, Int64Array]]:
-        """The reach of a pane by arm, as rows of kind, gap and count."""
+        """Return the user counts of a pane by variant, as rows of kind, gap and count."""
         known = panes[start]
         if isinstance(known, bytes):
-            reach = self._decode(known)
+            user_counts = self._decode(known)
             known = panes[start] = [
-                (arm, np.array([(*key, count) for key, count in of_arm.items()], dtype=np.int64)) for arm, of_arm in reach.items()
+                (arm, np.array([(*key, count) for key, count in of_arm.items()], dtype=np.int64)) for arm, of_arm in user_counts.items()
             ]
         return known
 
     def window(self, window_ms: int, end_ms: int, panes_max: int) -> UniqueUserWindow:
-        """The users of the window that ends with all panes before `end_ms` counted; `panes_max` as the tasks have counted."""
+        """Return the users of the window that ends at `end_ms`. `panes_max`: the panes of the longest window that the tasks count for."""
         known = self._known.get(window_ms)
         if known is None or known[0] != (end_ms, panes_max):
             known = self._known[window_ms] = (end_ms, panes_max), self._read(window_ms, end_ms, panes_max)
@@ -145,25 +145,25 @@ class UniqueUserWindows:
                 np.repeat(np.array(column, dtype=np.int64), sizes) for column in ([one[0] for one in found], [one[1] for one in found])
             )
             kinds, gaps, counts = np.concatenate([rows for _, _, rows in found]).T
-            first = are_first(panes, gaps, start_ms // pane_ms, end_ms // pane_ms, panes_max)
+            first = first_in_window(panes, gaps, start_ms // pane_ms, end_ms // pane_ms, panes_max)
             np.add.at(users, (of_arm[first], kinds[first]), counts[first])
-        reached = [
-            UserCounts(arm, there, dict(sorted(zip(self._layout.cutoffs, hits, strict=True))))
-            for arm, (there, *hits) in zip(arms, users.tolist(), strict=True)
+        counts_of = [
+            UserCounts(arm, users_seen, dict(sorted(zip(self._layout.cutoffs, hits, strict=True))))
+            for arm, (users_seen, *hits) in zip(arms, users.tolist(), strict=True)
         ]
-        return UniqueUserWindow(window_ms, end_ms, True, tuple(sorted(reached, key=lambda one: one.arm)))
+        return UniqueUserWindow(window_ms, end_ms, True, tuple(sorted(counts_of, key=lambda one: one.arm)))
 
 
-def flat(of_arm: Mapping[tuple[int, int], int]) -> list[int]:
-    """Occurrences as (kind, gap, count) one after the other.
+def flatten_counts(of_arm: Mapping[tuple[int, int], int]) -> list[int]:
+    """Return occurrences as kind, gap, count, one after the other.
 
-    >>> from_flat(flat({(0, 5): 2, (1, 60): 1}))
+    >>> unflatten_counts(flatten_counts({(0, 5): 2, (1, 60): 1}))
     {(0, 5): 2, (1, 60): 1}
     """
     return list(chain.from_iterable((*key, count) for key, count in of_arm.items()))
 
 
-def from_flat(numbers: Iterable[int]) -> dict[tuple[int, int], int]:
-    """The reverse of `flat`."""
+def unflatten_counts(numbers: Iterable[int]) -> dict[tuple[int, int], int]:
+    """Reverse `flatten_counts`."""
     each = iter(numbers)
     return {(kind, gap): count for kind, gap, count in zip(each, each, each, strict=True)}

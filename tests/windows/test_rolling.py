@@ -1,4 +1,4 @@
-"""Windows over panes of several tasks: what they cover, when they are withheld, and what is read of the panes for it."""
+"""Windows over panes of several tasks: their span, when they are withheld, and which panes are decoded."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from streammetrics.events.event_time import FOREVER, NEVER
 from streammetrics.metrics import Scorer, TallyLayout
 from streammetrics.windows.panes import Group, Pane, WindowRules
 from streammetrics.windows.rolling import WindowAggregator
-from streammetrics.windows.tally_deltas import add
+from streammetrics.windows.tally_deltas import add_tallies
 
 LAYOUT = TallyLayout(Scorer(["mrr@10", "item_hit_rate@10"]), moments=False)
 RULES = WindowRules(pane_ms=10, windows_ms=(20,), lateness_ms=2, attribution_ms=5)
@@ -24,10 +24,10 @@ def tally(lists: int, with_feedback: int = 0, mrr: float = 0.0, hits: int = 0, p
 
 
 def aggregator(*panes: dict[int, list[int]], oldest_kept: int = NEVER) -> WindowAggregator:
-    made = WindowAggregator(LAYOUT, RULES, decode_pane)
+    windows = WindowAggregator(LAYOUT, RULES, decode_pane)
     for task, of_task in enumerate(panes):
-        made.update(task, stored(of_task), None, oldest_kept)
-    return made
+        windows.update(task, stored(of_task), None, oldest_kept)
+    return windows
 
 
 def stored(panes: dict[int, list[int]]) -> dict[int, bytes]:
@@ -35,15 +35,15 @@ def stored(panes: dict[int, list[int]]) -> dict[int, bytes]:
 
 
 def test_a_window_covers_whole_panes_up_to_the_last_complete_one() -> None:
-    made = aggregator({0: tally(1), 10: tally(2), 20: tally(4), 30: tally(8)})
-    live = made.window(20, "live", 39, NEVER, 35)
-    final = made.window(20, "final", 36, NEVER, 35)
+    windows = aggregator({0: tally(1), 10: tally(2), 20: tally(4), 30: tally(8)})
+    live = windows.window(20, "live", 39, NEVER, 35)
+    final = windows.window(20, "final", 36, NEVER, 35)
     assert (live.end_ms, live.groups[0].lists) == (30, 6)
     assert (final.end_ms, final.groups[0].lists) == (20, 3)
-    assert made.window(20, "final", 37, NEVER, 35).end_ms == 30
+    assert windows.window(20, "final", 37, NEVER, 35).end_ms == 30
 
 
-def test_tasks_add_up_whatever_their_order() -> None:
+def test_tasks_add_up_in_any_order() -> None:
     parts = [{0: tally(1, 1, 0.5, 1, 3, 3)}, {0: tally(2, 1, 1.0, 2, 4, 2)}, {0: tally(1)}]
     answers = [aggregator(*order).window(20, "live", 10, NEVER, 5).groups[0] for order in permutations(parts)]
     assert all(answer == answers[0] for answer in answers)
@@ -52,9 +52,9 @@ def test_tasks_add_up_whatever_their_order() -> None:
 
 
 def test_a_window_that_needs_a_dropped_pane_is_withheld() -> None:
-    made = aggregator({20: tally(1)}, oldest_kept=20)
-    assert made.window(20, "live", 30, 20, 25).complete is False
-    assert made.window(20, "live", 40, 20, 25).complete is True
+    windows = aggregator({20: tally(1)}, oldest_kept=20)
+    assert windows.window(20, "live", 30, 20, 25).complete is False
+    assert windows.window(20, "live", 40, 20, 25).complete is True
 
 
 def test_nothing_is_shown_before_every_task_has_a_watermark() -> None:
@@ -67,30 +67,30 @@ def test_after_a_flush_windows_end_with_the_pane_of_the_newest_event() -> None:
 
 
 def test_a_group_without_lists_is_absent() -> None:
-    made = WindowAggregator(LAYOUT, RULES, decode_pane)
-    made.update(0, {0: encode_pane({ALL: tally(1), Group("e", "v"): tally(0)})}, None, NEVER)
-    assert [values.group for values in made.window(20, "live", 10, NEVER, 5).groups] == [ALL]
+    windows = WindowAggregator(LAYOUT, RULES, decode_pane)
+    windows.update(0, {0: encode_pane({ALL: tally(1), Group("e", "v"): tally(0)})}, None, NEVER)
+    assert [values.group for values in windows.window(20, "live", 10, NEVER, 5).groups] == [ALL]
 
 
-def test_a_pane_that_is_gone_from_the_store_is_gone_from_the_board() -> None:
-    made = aggregator({0: tally(1), 10: tally(2)})
-    made.update(0, stored({10: tally(2)}), 0, NEVER)
-    assert made.window(20, "live", 20, NEVER, 15).groups[0].lists == 2
+def test_a_pane_that_left_the_store_leaves_the_windows() -> None:
+    windows = aggregator({0: tally(1), 10: tally(2)})
+    windows.update(0, stored({10: tally(2)}), 0, NEVER)
+    assert windows.window(20, "live", 20, NEVER, 15).groups[0].lists == 2
 
 
-def test_nothing_is_kept_of_panes_that_have_left_every_store() -> None:
-    made = aggregator()
+def test_panes_that_left_every_store_are_dropped() -> None:
+    windows = aggregator()
     for start in range(0, 100, 10):
         for task in (0, 1):
-            made.update(task, stored({start: tally(1)}), start, start - 10 * (1 + task))
-            made.window(20, "live", start + 10, NEVER, start + 5)
-    assert made.starts() == [70, 80, 90]
-    assert made.window(10, "live", 80, NEVER, 95).groups[0].lists == 1, "one task has dropped it"
-    assert made.window(10, "live", 90, NEVER, 95).groups[0].lists == 2
+            windows.update(task, stored({start: tally(1)}), start, start - 10 * (1 + task))
+            windows.window(20, "live", start + 10, NEVER, start + 5)
+    assert windows.starts() == [70, 80, 90]
+    assert windows.window(10, "live", 80, NEVER, 95).groups[0].lists == 1, "one task has dropped it"
+    assert windows.window(10, "live", 90, NEVER, 95).groups[0].lists == 2
 
 
-class Watched:
-    """Reads panes, and counts how many."""
+class CountingDecoder:
+    """Decodes panes and counts them."""
 
     def __init__(self) -> None:
         self.read = 0
@@ -100,38 +100,38 @@ class Watched:
         return decode_pane(pane)
 
 
-def test_a_final_pane_is_read_when_it_comes_into_a_window_and_when_it_leaves_and_never_between() -> None:
-    decode = Watched()
-    made = WindowAggregator(LAYOUT, RULES, decode)
-    made.update(0, stored({start: tally(1) for start in range(0, 1_000, 10)}), None, NEVER)
+def test_a_final_pane_is_decoded_only_when_it_enters_or_leaves_a_window() -> None:
+    decode = CountingDecoder()
+    windows = WindowAggregator(LAYOUT, RULES, decode)
+    windows.update(0, stored({start: tally(1) for start in range(0, 1_000, 10)}), None, NEVER)
     assert decode.read == 0
     for watermark in (507, 508, 516):
-        assert [values.lists for values in made.window(100, "final", watermark, NEVER, 995).groups] == [10]
+        assert [values.lists for values in windows.window(100, "final", watermark, NEVER, 995).groups] == [10]
         assert decode.read == 10
-    made.window(100, "final", 517, NEVER, 995)
+    windows.window(100, "final", 517, NEVER, 995)
     assert decode.read == 12
 
 
-def test_a_window_longer_than_another_reads_only_what_the_shorter_one_has_not_read() -> None:
-    decode = Watched()
-    made = WindowAggregator(LAYOUT, RULES, decode)
-    made.update(0, stored({start: tally(1) for start in range(0, 1_000, 10)}), None, NEVER)
+def test_a_longer_window_decodes_only_the_panes_that_a_shorter_one_has_not() -> None:
+    decode = CountingDecoder()
+    windows = WindowAggregator(LAYOUT, RULES, decode)
+    windows.update(0, stored({start: tally(1) for start in range(0, 1_000, 10)}), None, NEVER)
     for window_ms in (500, 600):
-        assert made.window(window_ms, "final", 907, NEVER, 995).groups[0].lists == window_ms // 10
+        assert windows.window(window_ms, "final", 907, NEVER, 995).groups[0].lists == window_ms // 10
     assert decode.read == 60
 
 
-def test_of_panes_that_may_change_only_those_are_read_again_that_have_changed() -> None:
-    decode = Watched()
-    made = WindowAggregator(LAYOUT, RULES, decode)
+def test_only_changed_panes_are_decoded_again() -> None:
+    decode = CountingDecoder()
+    windows = WindowAggregator(LAYOUT, RULES, decode)
     panes = {start: tally(1) for start in range(0, 100, 10)}
-    made.update(0, stored(panes), None, NEVER)
+    windows.update(0, stored(panes), None, NEVER)
     for window_ms in (50, 60):
-        made.window(window_ms, "live", 100, NEVER, 105)
+        windows.window(window_ms, "live", 100, NEVER, 105)
     before = decode.read
-    made.update(0, stored({80: tally(1), 90: tally(5)}), 80, NEVER)
+    windows.update(0, stored({80: tally(1), 90: tally(5)}), 80, NEVER)
     for window_ms in (50, 60):
-        assert made.window(window_ms, "live", 100, NEVER, 105).groups[0].lists == window_ms // 10 + 4
+        assert windows.window(window_ms, "live", 100, NEVER, 105).groups[0].lists == window_ms // 10 + 4
     assert decode.read == before + 1
 
 
@@ -140,7 +140,7 @@ CONTENTS = st.one_of(
     st.none(), st.dictionaries(st.sampled_from(GROUPS), st.integers(0, 3).map(lambda lists: tally(lists, mrr=lists)), max_size=3)
 )
 CHANGES = st.dictionaries(st.integers(0, 11).map(lambda number: 10 * number), CONTENTS, max_size=6)
-DEEDS = st.lists(
+UPDATES = st.lists(
     st.tuples(
         st.integers(0, 2), CHANGES, st.booleans(), st.integers(-3, 8), st.sampled_from((None, NEVER, 0, 28, None, 58, 117, FOREVER, None))
     ),
@@ -148,27 +148,27 @@ DEEDS = st.lists(
 )
 
 
-@given(DEEDS)
-def test_however_panes_come_change_and_go_windows_are_the_sums_of_what_is_held(
-    deeds: list[tuple[int, dict[int, dict[Group, list[int]] | None], bool, int, int | None]],
+@given(UPDATES)
+def test_windows_are_the_sums_of_the_stored_panes_after_any_updates(
+    updates: list[tuple[int, dict[int, dict[Group, list[int]] | None], bool, int, int | None]],
 ) -> None:
-    """Watermarks stay, and go forth and back, as they do when a store has lost its last commits."""
-    made, held, watermark = aggregator(), dict[int, dict[int, dict[Group, list[int]]]](), 58
-    for task, changes, is_snapshot, kept, moved in deeds:
+    """Watermarks may also go back, as after a store has lost its last commits."""
+    windows, stored_panes, watermark = aggregator(), dict[int, dict[int, dict[Group, list[int]]]](), 58
+    for task, changes, is_snapshot, kept, moved in updates:
         watermark = watermark if moved is None else moved
-        mine = {} if is_snapshot else dict(held.get(task, {}))
-        mine |= {start: pane for start, pane in changes.items() if pane is not None}
-        for start in [start for start in mine if start < 10 * kept or (start in changes and changes[start] is None)]:
-            del mine[start]
-        held[task] = mine
-        made.update(task, {start: encode_pane(pane) for start, pane in mine.items()}, None, 10 * kept)
-        assert made.starts() == sorted({start for panes in held.values() for start in panes})
+        of_task = {} if is_snapshot else dict(stored_panes.get(task, {}))
+        of_task |= {start: pane for start, pane in changes.items() if pane is not None}
+        for start in [start for start in of_task if start < 10 * kept or (start in changes and changes[start] is None)]:
+            del of_task[start]
+        stored_panes[task] = of_task
+        windows.update(task, {start: encode_pane(pane) for start, pane in of_task.items()}, None, 10 * kept)
+        assert windows.starts() == sorted({start for panes in stored_panes.values() for start in panes})
         for window_ms, view in ((20, "final"), (20, "live"), (70, "live"), (50, "final")):
-            window = made.window(window_ms, view, watermark, NEVER, 95)
+            window = windows.window(window_ms, view, watermark, NEVER, 95)
             sums: dict[Group, list[int]] = {}
-            for panes in held.values():
+            for panes in stored_panes.values():
                 for start, pane in panes.items():
                     if window.end_ms is not None and window.end_ms - window_ms <= start < window.end_ms:
                         for group, numbers in pane.items():
-                            sums[group] = add(sums.get(group, LAYOUT.zero()), numbers)
-            assert window.groups == tuple(made.values(group, sums[group]) for group in sorted(sums) if sums[group][0])
+                            sums[group] = add_tallies(sums.get(group, LAYOUT.zero()), numbers)
+            assert window.groups == tuple(windows.values(group, sums[group]) for group in sorted(sums) if sums[group][0])

@@ -1,13 +1,14 @@
-"""Lists whose grades changed, as sums."""
+"""The changes of tallies when lists change."""
 
 from __future__ import annotations
 
 import pytest
 
+from streammetrics.events.event_time import pane_start
 from streammetrics.metrics import Scorer, Spec, TallyLayout
 from streammetrics.sessions.fragments import StoredImpression
 from streammetrics.sessions.shown_list import ShownList
-from streammetrics.windows.tally_deltas import changes
+from streammetrics.windows.tally_deltas import add_tallies, tally_deltas
 
 HIGHEST = TallyLayout(Scorer(["dcg@1"], Spec(gain="exp2"), grade_max=18), moments=False)
 (BEST,) = HIGHEST.scorer.score_list([18])
@@ -19,9 +20,9 @@ def shown(number: int, pane: int, variant: str) -> ShownList:
 
 
 @pytest.mark.parametrize("count", [1, 30_000])
-def test_sums_beyond_64_bits_are_exact_however_many_lists_a_commit_has(count: int) -> None:
+def test_sums_beyond_64_bits_are_exact(count: int) -> None:
     lists = [shown(number, number % 2, "treatment" if number % 3 else "control") for number in range(count)]
-    tallies = changes(lists, HIGHEST, 60_000, lambda experiments, segments: ["all", *(variant for _, variant in experiments)])
+    tallies = tally_deltas(lists, HIGHEST, 60_000, lambda experiments, segments: ["all", *(variant for _, variant in experiments)])
     for pane in (0, 60_000):
         for group in ("all", "control", "treatment"):
             mine = [each for each in lists if each.ts == pane and group in ("all", each.impression.experiments[0][1])]
@@ -30,11 +31,25 @@ def test_sums_beyond_64_bits_are_exact_however_many_lists_a_commit_has(count: in
     assert all(type(number) is int for tally in tallies.values() for number in tally)
 
 
-def test_what_is_taken_back_beyond_64_bits_leaves_nothing() -> None:
+def test_removed_lists_beyond_64_bits_sum_to_zero() -> None:
     lists = [shown(number, 0, "control") for number in range(30_000)]
-    gained = changes(lists, HIGHEST, 60_000, lambda experiments, segments: ["all"])
+    gained = tally_deltas(lists, HIGHEST, 60_000, lambda experiments, segments: ["all"])
     for each in lists:
         each.tallied, each.hits = each.hits, None
-    lost = changes(lists, HIGHEST, 60_000, lambda experiments, segments: ["all"])
+    lost = tally_deltas(lists, HIGHEST, 60_000, lambda experiments, segments: ["all"])
     assert [one + other for one, other in zip(gained[0, "all"], lost[0, "all"], strict=True)] == HIGHEST.zero()
     assert gained[0, "all"][2] > 1 << 63
+
+
+@pytest.mark.parametrize("ts", [-60_001, -60_000, -1, 0, 1, 59_999, 60_000, 1_732_183_200_123])
+def test_the_inlined_pane_start_agrees_with_the_function(ts: int) -> None:
+    impression = StoredImpression("r", ts, ("a",), (), (), (), 0)
+    lists = [ShownList(impression, ts, impression.items, (), None)]
+    deltas = tally_deltas(lists, HIGHEST, 60_000, lambda experiments, segments: ["all"])
+    assert deltas.keys() == {(pane_start(ts, 60_000), "all")}
+
+
+def test_adding_tallies_is_associative_with_zero_at_any_size() -> None:
+    huge = [1 << 80] * HIGHEST.width
+    assert add_tallies(huge, HIGHEST.zero()) == huge
+    assert add_tallies(add_tallies(huge, huge), huge) == add_tallies(huge, add_tallies(huge, huge))

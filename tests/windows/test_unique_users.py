@@ -1,11 +1,10 @@
-"""The distinct users of windows, against sets of users over final lists: exact at every end that is ever shown."""
+"""The distinct users of windows equal sets of users over final lists, for every published window."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -17,12 +16,9 @@ from streammetrics.engine.engine import Engine
 from streammetrics.engine.experiment_runs import ExperimentRules
 from streammetrics.metrics import Scorer
 from streammetrics.reports.builder import ReportBuilder
-from streammetrics.windows.final_lists import FinalList, FinalLists
-from streammetrics.windows.last_seen import LastSeenRound, StoredLastSeen
 from streammetrics.windows.panes import WindowRules
 from streammetrics.windows.unique_users import (
     ALL,
-    PaneUserCountsByStart,
     UniqueUserRules,
     UniqueUserWindows,
     UserCountLayout,
@@ -62,25 +58,25 @@ def expected(lists: Sequence[ShownList], settings: Settings, ends: Iterable[tupl
 
 
 def end_of(case: Case, machine: Machine, *, flush: bool) -> int | None:
-    """Where windows end once everybody has been looked at."""
+    """Return the end of windows once all users have been checked."""
     task = judge(case.steps, case.settings, flush=flush).tasks[0]
     rules = machine.engine.rules
     return window_end(task.f_ms - (rules.entering_ms - rules.join.attribution_ms), task.newest_ts, case.settings.pane_ms)
 
 
 @given(st.data(), cases(), PATIENCE, RULES, DUE_MAX, st.booleans())
-def test_whatever_is_ever_shown_is_what_brute_force_says_in_the_end(
+def test_every_published_window_equals_brute_force(
     data: st.DataObject, case: Case, patience_ms: int, rules: ExperimentRules | None, due_max: int, flush: bool
 ) -> None:
-    """Any batches, commits, crashes and lost replies: no window is shown before it is complete."""
+    """Batches, commits, crashes and lost replies are arbitrary. No window is published before it is complete."""
     machine = machine_for(case, patience_ms, rules, due_max)
-    seen: Shown = {}
-    machine.live_through(case.steps, data, after_commit=lambda: seen.update(shown_now(machine)))
+    published: Shown = {}
+    machine.live_through(case.steps, data, after_commit=lambda: published.update(shown_now(machine)))
     machine.finish(flush)
-    seen |= shown_now(machine)
+    published |= shown_now(machine)
     ends = [(window_ms, end_of(case, machine, flush=flush)) for window_ms in case.settings.windows_ms]
-    assert seen.keys() >= set(ends)
-    assert seen == expected(final_lists(case, machine, flush=flush), case.settings, seen)
+    assert published.keys() >= set(ends)
+    assert published == expected(final_lists(case, machine, flush=flush), case.settings, published)
 
 
 @given(st.data(), cases(without=("ticks",)), PATIENCE)
@@ -106,8 +102,8 @@ def test_sealed_sessions_equal_brute_force_in_any_batches(data: st.DataObject, c
 
 
 @given(cases(), cases())
-def test_tasks_add_up_as_far_as_both_have_come(one: Case, other: Case) -> None:
-    """The users of two tasks are different people, whatever their names."""
+def test_tasks_add_up_to_the_lowest_watermark(one: Case, other: Case) -> None:
+    """Users of different tasks are different users, even with equal ids."""
     other = Case(one.settings, other.steps if other.settings.inputs == one.settings.inputs else one.steps)
     machines = [machine_for(case) for case in (one, other)]
     builder = builder_of(machines[0])
@@ -135,7 +131,7 @@ def builder_of(machine: Machine) -> ReportBuilder:
 
 
 @given(cases(), PATIENCE, RULES)
-def test_after_a_flush_nothing_of_a_user_stays(case: Case, patience_ms: int, rules: ExperimentRules | None) -> None:
+def test_after_a_flush_no_user_is_stored(case: Case, patience_ms: int, rules: ExperimentRules | None) -> None:
     machine = machine_for(case, patience_ms, rules)
     for step in case.steps:
         machine.take([step])
@@ -157,11 +153,11 @@ def machine_of(panes: int = 10, experiments: ExperimentRules | None = None, stor
 
 
 def all_traffic(machine: Machine) -> dict[int, tuple[int, dict[int, int]]]:
-    """Of all traffic, by window."""
+    """Return the users of all traffic by window."""
     return {window_ms: users["", ""] for (window_ms, _), users in shown_now(machine).items() if ("", "") in users}
 
 
-def test_a_user_of_many_lists_is_one_user_and_one_hit_is_enough() -> None:
+def test_a_user_with_many_lists_counts_once_and_needs_one_hit() -> None:
     machine = machine_of()
     take(
         machine,
@@ -176,8 +172,8 @@ def test_a_user_of_many_lists_is_one_user_and_one_hit_is_enough() -> None:
 
 
 @pytest.mark.parametrize("later", range(200, 300, 10))
-def test_a_list_older_than_its_session_is_counted_when_its_pane_is_final_though_the_session_is_open(later: int) -> None:
-    """Nobody was going to look at the user before his session could close, which is 500 ms after its last event."""
+def test_a_list_of_an_open_session_is_counted_when_its_pane_is_final(later: int) -> None:
+    """Without the check at the pane's end, the user would only be checked 500 ms after the session's last event."""
     settings = replace(SETTINGS, gap_ms=500, out_of_orderness_ms=300)
     machine = Machine(engine_of(settings, reach=UniqueUserRules(panes=10)), settings)
     take(machine, clicked("u", START_MS + later), shown("u", START_MS + 150), shown("clock", START_MS + 1_000))
@@ -185,7 +181,7 @@ def test_a_list_older_than_its_session_is_counted_when_its_pane_is_final_though_
     assert shown_now(machine)[100, START_MS + 200] == {("", ""): (1, {1: 1, 3: 1})}
 
 
-def test_a_quiet_user_leaves_nothing_behind() -> None:
+def test_a_quiet_user_is_removed_from_the_store() -> None:
     machine = machine_of(panes=30)
     take(machine, shown("u", START_MS), shown("clock", START_MS + 2_000))
     assert kept(machine, "u")[0].keys() == {"u"}
@@ -194,7 +190,7 @@ def test_a_quiet_user_leaves_nothing_behind() -> None:
     assert ("u" in totals, "u" in due) == (False, False)
 
 
-def test_a_board_keeps_of_each_task_what_its_store_keeps() -> None:
+def test_windows_keep_the_panes_that_the_store_keeps() -> None:
     reach = encode_reach({ALL: {(0, 9): 1}})
     aggregator = UniqueUserWindows(UserCountLayout(Scorer(["hit_rate@3"])), 10, decode_reach)
     for start in (0, 10, 20):
@@ -205,7 +201,7 @@ def test_a_board_keeps_of_each_task_what_its_store_keeps() -> None:
     assert [aggregator.window(10, end, 5).arms[0].users for end in (30, 20)] == [1, 2]
 
 
-def test_panes_take_their_reach_with_them() -> None:
+def test_user_counts_leave_the_store_with_their_panes() -> None:
     machine = machine_of(retention_ms=2_000)
     take(machine, *(shown("u", START_MS + at) for at in range(0, 8_000, 400)))
     view = machine.store.view([0], {}, {})[0]
@@ -214,8 +210,8 @@ def test_panes_take_their_reach_with_them() -> None:
     assert len(machine.state.reaches) < len(view.reaches) < 10
 
 
-def test_another_longest_window_begins_anew_and_shows_nothing_before() -> None:
-    """What was counted for five panes cannot tell who was there six panes ago."""
+def test_a_longer_longest_window_starts_counting_again() -> None:
+    """Counts for five panes do not show who was there six panes ago."""
     short = machine_of(panes=5)
     take(short, *(shown(f"u{number}", START_MS + 10 * number) for number in range(150)))
     assert [window.complete for window in short.report().user_windows] == [True, False]
@@ -225,7 +221,7 @@ def test_another_longest_window_begins_anew_and_shows_nothing_before() -> None:
         take(longer, shown(f"u{number % 7}", START_MS + 1_500 + 10 * number))
         complete.append([window.complete for window in longer.report().user_windows])
         for window in longer.report().user_windows:
-            assert all(reached.users == 7 for reached in window.arms)
+            assert all(counts.users == 7 for counts in window.arms)
     assert START_MS + 1_500 <= longer.state.reach_from <= START_MS + 1_600
     assert [both for both, before in zip(complete, [None, *complete], strict=False) if both != before] == [
         [False, False],
@@ -234,7 +230,7 @@ def test_another_longest_window_begins_anew_and_shows_nothing_before() -> None:
     ]
 
 
-def test_who_was_promised_more_patience_is_waited_for_though_it_has_become_less() -> None:
+def test_less_patience_does_not_shorten_the_wait_for_earlier_lists() -> None:
     patient = Machine(engine_of(SETTINGS, reach=UniqueUserRules(panes=10, patience_ms=300)), SETTINGS)
     take(patient, shown("u", START_MS), clicked("u", START_MS))
     machine = machine_of(store=patient.store)
@@ -245,7 +241,7 @@ def test_who_was_promised_more_patience_is_waited_for_though_it_has_become_less(
     assert all_traffic(machine)[100] == (1, {1: 1, 3: 1})
 
 
-def test_it_is_forgotten_once_everybody_of_then_has_been_waited_for() -> None:
+def test_the_earlier_patience_ends_with_the_lists_of_its_time() -> None:
     patient = Machine(engine_of(SETTINGS, reach=UniqueUserRules(panes=10, patience_ms=300)), SETTINGS)
     take(patient, shown("u", START_MS))
     machine = machine_of(store=patient.store)
@@ -254,27 +250,25 @@ def test_it_is_forgotten_once_everybody_of_then_has_been_waited_for() -> None:
         take(machine, shown("clock", START_MS + at))
         take(machine, shown("clock", START_MS + at))
         ends.append(max(end for _, end in shown_now(machine) if end is not None) - START_MS - at)
-    assert ends == [-800] * 8 + [-500] * 7  # the pane of the first list ends at 100, and all of it has entered 800 later
+    assert ends == [-800] * 8 + [-500] * 7  # the first list's pane ends at 100, and all its lists are counted 800 later
 
 
 @given(st.data(), cases(), PATIENCE, st.booleans())
-def test_whatever_is_shown_while_patience_changes_is_what_brute_force_says(
-    data: st.DataObject, case: Case, patience_ms: int, flush: bool
-) -> None:
-    machine, seen = machine_for(case, patience_ms), Shown()
+def test_windows_equal_brute_force_while_patience_changes(data: st.DataObject, case: Case, patience_ms: int, flush: bool) -> None:
+    machine, published = machine_for(case, patience_ms), Shown()
     for batch in data.draw(batches(case.steps)):
         machine.take(batch)
         if data.draw(st.booleans()):
             machine.commit()
-            seen |= shown_now(machine)
+            published |= shown_now(machine)
             machine.engine = machine_for(case, data.draw(PATIENCE)).engine
             machine.open()
     machine.finish(flush)
-    seen |= shown_now(machine)
-    assert seen == expected(final_lists(case, machine, flush=flush), case.settings, seen)
+    published |= shown_now(machine)
+    assert published == expected(final_lists(case, machine, flush=flush), case.settings, published)
 
 
-def test_where_a_user_was_is_kept_while_a_list_of_his_may_still_enter() -> None:
+def test_last_seen_is_kept_while_a_list_of_the_user_may_still_count() -> None:
     settings = replace(SETTINGS, gap_ms=100, windows_ms=(500,))
     machine = Machine(engine_of(settings, reach=UniqueUserRules(panes=5)), settings)
     take(machine, shown("u", START_MS), shown("clock", START_MS + 300), clicked("u", START_MS + 398))
@@ -285,10 +279,10 @@ def test_where_a_user_was_is_kept_while_a_list_of_his_may_still_enter() -> None:
     assert shown_now(machine)[500, START_MS + 500]["", ""][0] == 2
 
 
-def test_who_was_counted_in_a_pane_before_a_restart_is_counted_with_who_comes_after_it() -> None:
+def test_users_counted_before_and_after_a_restart_add_up() -> None:
     settings = replace(SETTINGS, gap_ms=100, windows_ms=(100,))
     machine = Machine(engine_of(settings, reach=UniqueUserRules(panes=1)), settings)
-    answers = [clicked("v", START_MS + at) for at in range(140, 560, 90)]  # they hold his session open
+    answers = [clicked("v", START_MS + at) for at in range(140, 560, 90)]  # keep the session open
     take(machine, shown("u", START_MS + 10), shown("v", START_MS + 50), *answers, shown("clock", START_MS + 560))
     assert machine.state.entered_before == START_MS
     assert machine.state.reaches[START_MS] == {("", ""): {(0, 1): 1}}
@@ -297,7 +291,7 @@ def test_who_was_counted_in_a_pane_before_a_restart_is_counted_with_who_comes_af
     assert shown_now(machine)[100, START_MS + 100]["", ""][0] == 2
 
 
-def test_where_users_are_not_counted_nothing_is_kept_of_them_and_no_window_is_shown() -> None:
+def test_without_user_windows_nothing_is_stored_or_shown() -> None:
     machine = Machine(engine_of(SETTINGS), SETTINGS)
     take(machine, shown("u", START_MS), shown("clock", START_MS + 10_000))
     assert kept(machine, "u") == ({}, ["clock"], {})
@@ -305,88 +299,27 @@ def test_where_users_are_not_counted_nothing_is_kept_of_them_and_no_window_is_sh
     assert machine.store.view([0], {}, {})[0].reaches == {}
 
 
-def test_without_hit_rate_users_are_counted_and_no_hits() -> None:
+def test_without_hit_rate_only_users_are_counted() -> None:
     layout = UserCountLayout(Scorer(["ndcg@10"]))
-    assert (layout.kinds, layout.cutoffs, layout.level((0, 3))) == (1, [], 0)
+    assert (layout.kinds, layout.cutoffs, layout.hit_kind((0, 3))) == (1, [], 0)
     engine = Engine(engine_of(SETTINGS, reach=UniqueUserRules(panes=10)).rules, Scorer(["ndcg@10"], items_max=1_000, grade_max=10))
     machine = Machine(engine, SETTINGS)
     take(machine, shown("u", START_MS), clicked("u", START_MS + 1), shown("v", START_MS + 5), shown("clock", START_MS + 900))
     assert all_traffic(machine)[1_000] == (2, {})
 
 
-def test_a_report_tells_of_users_in_json() -> None:
+def test_the_report_has_users_in_json() -> None:
     machine = machine_of()
     take(machine, shown("u", START_MS, RANKER), clicked("u", START_MS + 1), shown("v", START_MS + 1), shown("clock", START_MS + 900))
-    told = json.loads(json.dumps(machine.report().to_json(machine.engine.layout)))["user_windows"]
-    assert [(window["window_ms"], window["end_ms"], window["complete"]) for window in told] == [
+    windows = json.loads(json.dumps(machine.report().to_json(machine.engine.layout)))["user_windows"]
+    assert [(window["window_ms"], window["end_ms"], window["complete"]) for window in windows] == [
         (window_ms, START_MS + 400, True) for window_ms in SETTINGS.windows_ms
     ]
-    assert told[0]["groups"] == []
-    assert told[1]["groups"][0] == {
+    assert windows[0]["groups"] == []
+    assert windows[1]["groups"][0] == {
         "experiment": "",
         "variant": "",
         "users": 2,
         "users_with_hit": {"user_hit_rate@1": 1, "user_hit_rate@3": 1},
         "values": {"user_hit_rate@1": 0.5, "user_hit_rate@3": 0.5},
     }
-
-
-LAYOUT = UserCountLayout(Scorer(["hit_rate@1", "hit_rate@3"]))
-looks = st.lists(st.tuples(st.sampled_from("uv"), st.integers(0, 12), st.sampled_from((None, 0, 2, 3))), max_size=12)
-"""Of each list: who saw it, in which pane, and at which place he had a hit."""
-
-
-def reached(lists: list[tuple[str, int, int | None]], cuts: list[int]) -> PaneUserCountsByStart:
-    """The reach of panes after rounds that end at `cuts`; between them, what is known of users is as it is stored."""
-    in_order = sorted(lists, key=lambda one: one[1])
-    reaches: PaneUserCountsByStart = {}
-    stored: dict[str, list[StoredLastSeen]] = {}
-    for start, end in pairwise([0, *sorted(cuts), len(in_order)]):
-        users = sorted({user for user, _, _ in in_order[start:end]})
-        lists = FinalLists([[list_of(pane, place) for who, pane, place in in_order[start:end] if who == user] for user in users])
-        looked = LastSeenRound(LAYOUT, panes_max=4, pane_ms=10, first=0, lists=lists)
-        mine = {}
-        for number, user in enumerate(users):
-            runs = lists.label_runs[number]
-            mine[user] = looked.read(stored.get(user, ()), lists.times[runs[0][1]] // 10)
-            looked.enter(mine[user], runs)
-        looked.sum(reaches)
-        stored |= {user: list(presence.values()) for user, presence in mine.items()}
-    return reaches
-
-
-def list_of(pane: int, place: int | None) -> FinalList:
-    return FinalList(10 * pane + 5, "w", (("ranker", "ab"[pane % 2]),), 4, () if place is None else (place, 1), (), 0)
-
-
-@given(looks, st.lists(st.integers(0, 12), max_size=6))
-def test_what_is_stored_of_a_user_between_two_rounds_is_enough(lists: list[tuple[str, int, int | None]], cuts: list[int]) -> None:
-    assert reached(lists, [min(cut, len(lists)) for cut in cuts]) == reached(lists, [])
-
-
-def test_a_hit_at_each_end_of_the_longest_window_is_one_user_though_he_was_stored_between() -> None:
-    aggregator = UniqueUserWindows(LAYOUT, 10, decode_reach)
-    reaches = reached([("u", 0, 0), ("u", 3, None), ("u", 3, 0)], [2])
-    aggregator.update(0, {start: encode_reach(reach) for start, reach in reaches.items()}, 0)
-    assert aggregator.window(40, 40, 4).arms[0].users_with_hit == {1: 1, 3: 1}
-
-
-def test_the_first_pane_that_is_counted_is_counted_whole() -> None:
-    lists = FinalLists([[list_of(4, None), list_of(5, None)]])
-    looked = LastSeenRound(LAYOUT, panes_max=4, pane_ms=10, first=5, lists=lists)
-    looked.enter({}, lists.label_runs[0])
-    reaches: PaneUserCountsByStart = {}
-    assert looked.sum(reaches) == {50}
-
-
-def test_what_the_next_owner_of_a_task_has_written_already_does_not_stop_the_former_one() -> None:
-    """He reads a user's presence that is ahead of his own lists; his commit will be refused, and until then he must live."""
-    machine = machine_of()
-    assert machine.engine.reach is not None
-    lists = FinalLists([[FinalList(at, "w", (), 1, (), (), 0) for at in (1_250, 2_150)]])
-    looked = LastSeenRound(machine.engine.reach, panes_max=10, pane_ms=100, first=0, lists=lists)
-    mine = looked.read([("", "", 20, b"\xff" * 8)], oldest_open=12)
-    looked.enter(mine, lists.label_runs[0])
-    reaches: PaneUserCountsByStart = {}
-    assert looked.sum(reaches) == {2_100}
-    assert reaches == {2_100: {("", ""): {(0, 1): 1}}}
