@@ -1,7 +1,7 @@
-"""What pages, and from which number on: thresholds, recorded series, alerts, and which alert silences which. Pure data.
+"""The table of alerts: thresholds, recorded series, alerts, and inhibitions between them. Pure data.
 
-`generate` makes the rule files and Alertmanager's configuration of it. Nothing of the package may import this. `@name` stands for
-a threshold of the table below. What a promise needs is said here once: the pages in deploy/runbooks tell what to do.
+`generate` turns it into rule files and the configuration of Alertmanager. The package must not import it. `@name` stands for a
+threshold of the table below. The pages in deploy/runbooks say what to do for each alert.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ Dashboard: TypeAlias = Literal["experiment", "ranking", "pipeline"]
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """A number to alert on. `is_seconds`: it is a span of time, which a test may shorten with all the other spans."""
+    """A number to compare with. `is_seconds` marks a span of time; tests shorten all spans by the same factor."""
 
     name: str
     value: float
-    says: str
+    meaning: str
     is_seconds: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A series that Prometheus computes. The name says by which labels, of what, and how."""
+    """A recording rule. The name has three parts: labels, series, and operation."""
 
     name: str
     expression: str
@@ -33,10 +33,10 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """One alerting rule. An alert with two severities is two entries of one name, and the critical one silences the other.
+    """An alerting rule. An alert with two severities has two entries with one name, and the critical one silences the other.
 
-    `waits` is how long the expression must hold, `keeps` how long the alert stays after it held last; both as Prometheus writes spans.
-    A cause stays longer than its consequences remember it, or these would page when it is over.
+    The expression must hold for the span `waits`. The alert then stays for `keeps` after the expression held last. A cause stays
+    longer than its consequences, so that these do not page after its end.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Alert:
 
 @dataclass(frozen=True, slots=True)
 class Inhibition:
-    """While `source` fires, its `targets` with the same `equal` labels say nothing: they are its consequences."""
+    """While `source` fires, its consequences in `targets` are silent, if their `equal` labels are the same."""
 
     source: str
     targets: tuple[str, ...]
@@ -59,28 +59,26 @@ class Inhibition:
 
 
 JOB = "streammetrics"
-"""The job that workers and exporters are scraped as. Only what is missing altogether must be asked for by it."""
+"""The scrape job of workers and exporters. Only rules for missing series need it."""
 METRIC = "ndcg@10"
-"""What tells whether the ranking as a whole is as good as it was."""
+"""The metric for the quality of the ranking as a whole."""
 
 THRESHOLDS = (
-    Threshold(
-        "regressed_critical", 0.05, "A regression is critical when the drop is certainly greater than this (the lift's upper bound)."
-    ),
-    Threshold("fell_warning", 0.10, "Tolerated drop of all traffic against the same hour yesterday and last week, the lower of the two."),
-    Threshold("fell_critical", 0.25, "From this drop on it is critical."),
-    Threshold("fell_lists_least", 500, "Final lists that an hour needs to be compared."),
-    Threshold("sample_ratio_p", 0.01, "p-value of the split; the product's own limit."),
-    Threshold("multi_exposed_share", 0.01, "Users seen in several variants, by users; the product's own limit."),
-    Threshold("unmatched_share", 0.25, "Feedback that counts for no list, by feedback; the product's own limit."),
-    Threshold("unmatched_least", 100, "Feedback of half an hour that the share needs."),
-    Threshold("refused_share", 0.01, "Refused events, by events."),
-    Threshold("refused_least", 100, "Events of a quarter of an hour that the share needs."),
-    Threshold("lag_seconds", 300, "Age of the record that is read now.", is_seconds=True),
-    Threshold("commits_failing_share", 0.1, "Commits that failed or found other state than they expected, by commits."),
-    Threshold("rebalances", 5, "Changes of a worker's tasks within a quarter of an hour; a start makes two."),
-    Threshold("store_share", 0.8, "Memory that a Redis uses, by its maxmemory."),
-    Threshold("series_share", 0.9, "Series of a page, by its limit."),
+    Threshold("regressed_critical", 0.05, "A regression is critical when the upper bound of the lift is below minus this number."),
+    Threshold("fell_warning", 0.10, "Drop of all traffic that warns, against the lower of the same hours yesterday and last week."),
+    Threshold("fell_critical", 0.25, "Drop of all traffic that is critical."),
+    Threshold("fell_lists_least", 500, "Final lists that an hour needs for the comparison."),
+    Threshold("sample_ratio_p", 0.01, "p-value of the sample ratio check. The product has the same limit."),
+    Threshold("multi_exposed_share", 0.01, "Share of users who saw several variants. The product has the same limit."),
+    Threshold("unmatched_share", 0.25, "Share of feedback that counts for no list. The product has the same limit."),
+    Threshold("unmatched_least", 100, "Feedback in half an hour that the share needs."),
+    Threshold("refused_share", 0.01, "Share of refused events."),
+    Threshold("refused_least", 100, "Events in a quarter of an hour that the share needs."),
+    Threshold("lag_seconds", 300, "Age of the newest record read.", is_seconds=True),
+    Threshold("commits_failing_share", 0.1, "Share of commits that failed or found unexpected state."),
+    Threshold("rebalances", 5, "Changes of a worker's tasks in a quarter of an hour. A start makes two."),
+    Threshold("store_share", 0.8, "Share of its maxmemory that a Redis uses."),
+    Threshold("series_share", 0.9, "Share of the largest number of series."),
 )
 
 RECORDED = (
@@ -126,41 +124,41 @@ RECORDED = (
 
 
 def _rates(counter: str, label: str, span: str) -> str:
-    """What an annotation says of a counter of events now: its rates by a label that are not 0, in the order of the label.
+    """Return an annotation template with the current rates of a counter by a label, without zeros, sorted by the label.
 
-    Every process that shows committed state shows the same counters of events.
+    Every process that publishes shows the same counters of events, so the template takes their `max`.
     """
-    return _told(f"sum by ({label}) (max by (topic, {label}) (rate(streammetrics_{counter}{{job='%s'}}[{span}]))) > 0", label)
+    return _listed(f"sum by ({label}) (max by (topic, {label}) (rate(streammetrics_{counter}{{job='%s'}}[{span}]))) > 0", label)
 
 
-def _told(query: str, label: str) -> str:
-    said = f'{{{{ .Labels.{label} }}}} {{{{ printf "%.2g" .Value }}}}'
-    return f'{{{{ range query (printf "{query}" $labels.job) | sortByLabel "{label}" }}}} {said}{{{{ end }}}}'
+def _listed(query: str, label: str) -> str:
+    entry = f'{{{{ .Labels.{label} }}}} {{{{ printf "%.2g" .Value }}}}'
+    return f'{{{{ range query (printf "{query}" $labels.job) | sortByLabel "{label}" }}}} {entry}{{{{ end }}}}'
 
 
 def _down(gauge: str) -> str:
-    """The processes whose gauge is 0."""
+    """Return an annotation template with the instances where a gauge is 0."""
     query = f"streammetrics_{gauge}{{job='%s'}} == 0"
     return f'{{{{ range query (printf "{query}" $labels.job) | sortByLabel "instance" }}}} {{{{ .Labels.instance }}}}{{{{ end }}}}'
 
 
-def _risk(risk: str, told: str, bound: str) -> str:
-    """What a server of Redis says of itself, where it says too much; `risk` becomes a label."""
-    return f'label_replace(max by (job, node) ({told}) {bound}, "risk", "{risk}", "", "")'
+def _risk(risk: str, value: str, bound: str) -> str:
+    """Return an expression for Redis servers with a value beyond a bound. `risk` becomes a label."""
+    return f'label_replace(max by (job, node) ({value}) {bound}, "risk", "{risk}", "", "")'
 
 
 _COMMITS = "sum by (status) (rate(streammetrics_commits_total{job='%s'}[5m])) > 0"
-"""The commits of all workers, by what came of them: each tells of its own."""
+"""The commits of all workers by result. Each worker counts its own."""
 _REGRESSED_MEASURES = (
     'streammetrics_experiment_verdict{variant!=""} == -1\n'
     "  and on (job, instance, experiment, metric, k, scope) streammetrics_experiment_paging == 1"
 )
-"""The measures that certainly regressed, of those that may page."""
+"""The paging measures that regressed."""
 _REGRESSED = "and on (job, experiment, scope) job_experiment:streammetrics_experiment_verdict:min == -1"
 _INVALID = "and on (job, experiment, scope) job_experiment:streammetrics_experiment_verdict:min == -2"
 _SCOPE = '{{ if eq $labels.scope "day" }}since midnight UTC{{ else }}since it began{{ end }}'
 _EXPLAINS = "Streammetrics(NoTraffic|JoinUnhealthy|RankingRegressed)"
-"""What lets an hour look bad, also when it is over before the hour is."""
+"""Alerts that explain a bad hour, even when they end before the hour does."""
 _SILENT = "job_topic:streammetrics_events:rate15m == 0\nunless on (job, topic) sum by (job, topic) (streammetrics_lag_records) > 0"
 _FELL = (
     "job:streammetrics_final_quality:mean1h < (1 - @{drop}) * job:streammetrics_final_quality:reference1h\n"
@@ -169,10 +167,10 @@ _FELL = (
 )
 _FELL_SUMMARY = 'Ranking quality of all traffic fell to a mean @metric@@@k of {{ printf "%.3f" $value }}'
 _FELL_DESCRIPTION = (
-    "The final lists of the last hour are worse than those of the same hour yesterday and last week "
+    "The final lists of the last hour are worse than in the same hours yesterday and last week "
     "({{ range query (printf \"job:streammetrics_final_quality:reference1h{job='%s'}\" $labels.job) }}"
     '{{ printf "%.3f" .Value }}{{ end }}), '
-    "by more than @{drop}. No single variant explains it."
+    "by more than @{drop}. No variant regressed against its control."
 )
 
 ALERTS = (
@@ -185,9 +183,9 @@ ALERTS = (
         "  streammetrics_experiment_judged_lift_upper\n"
         f"  and on (job, instance, experiment, variant, metric, k, scope) {_REGRESSED_MEASURES}\n"
         f") < -@regressed_critical\n{_REGRESSED}",
-        "{{ $labels.variant }} of {{ $labels.experiment }} certainly ranks worse than control, by more than @regressed_critical",
-        f"Counted {_SCOPE}, its lift of at least one paging measure is certainly below {{{{ $value | humanizePercentage }}}}. "
-        "Certain means at all looks together.",
+        "{{ $labels.variant }} of {{ $labels.experiment }} ranks worse than control by more than @regressed_critical",
+        f"Counted {_SCOPE}, the lift of at least one paging measure is below {{{{ $value | humanizePercentage }}}}. "
+        "This is the upper bound of its interval. It is safe to check at any time.",
         "experiment",
         keeps="15m",
     ),
@@ -197,8 +195,8 @@ ALERTS = (
         "5m",
         "count by (job, experiment, variant, scope) (count by (job, experiment, variant, metric, k, scope) (\n"
         f"  {_REGRESSED_MEASURES}\n))\n{_REGRESSED}",
-        "{{ $labels.variant }} of {{ $labels.experiment }} certainly ranks worse than control",
-        f"Counted {_SCOPE}, {{{{ $value }}}} of its paging measures are certainly worse than control by more than the tolerated margin.",
+        "{{ $labels.variant }} of {{ $labels.experiment }} ranks worse than control",
+        f"Counted {_SCOPE}, paging measures worse than control by more than the margin: {{{{ $value }}}}.",
         "experiment",
         keeps="15m",
     ),
@@ -220,14 +218,14 @@ ALERTS = (
         _FELL_DESCRIPTION.replace("@{drop}", "@fell_warning"),
         "ranking",
     ),
-    # --- experiments that cannot be read
+    # --- invalid experiments
     Alert(
         "StreammetricsSampleRatioMismatch",
         "warning",
         "10m",
         f"min by (job, experiment, scope) (streammetrics_experiment_srm_p_value) < @sample_ratio_p\n{_INVALID}",
-        "Users of {{ $labels.experiment }} are not split as they should be",
-        f"Counted {_SCOPE}, such a split comes by chance with p = {{{{ $value }}}}. Its verdicts are invalid, and nothing of it pages.",
+        "Users of {{ $labels.experiment }} are not split as configured",
+        f"Counted {_SCOPE}, the p-value of the split is {{{{ $value }}}}. Its verdicts are invalid, and it does not page.",
         "experiment",
     ),
     Alert(
@@ -240,7 +238,7 @@ ALERTS = (
         '  + sum by (job, experiment, scope) (max by (job, experiment, scope, variant) (streammetrics_experiment_users{variant!=""}))\n'
         f") > @multi_exposed_share\n{_INVALID}",
         "{{ $value | humanizePercentage }} of the users of {{ $labels.experiment }} saw more than one variant",
-        f"Counted {_SCOPE}. They are excluded; so many make the experiment invalid, and nothing of it pages.",
+        f"Counted {_SCOPE}. They are excluded. So many make the experiment invalid, and it does not page.",
         "experiment",
     ),
     Alert(
@@ -248,11 +246,11 @@ ALERTS = (
         "warning",
         "30m",
         "job_experiment:streammetrics_experiment_verdict:min == -2",
-        "Nothing may be read from {{ $labels.experiment }}",
-        f"Counted {_SCOPE}, its verdict is invalid, for a reason that no other alert tells. Nothing of it pages meanwhile.",
+        "The numbers of {{ $labels.experiment }} cannot be trusted",
+        f"Counted {_SCOPE}, its verdict is invalid, and no other alert explains it. It does not page.",
         "experiment",
     ),
-    # --- what comes in
+    # --- input
     Alert(
         "StreammetricsJoinUnhealthy",
         "warning",
@@ -260,7 +258,7 @@ ALERTS = (
         "job:streammetrics_feedback_unmatched:rate30m / (job:streammetrics_feedback:rate30m > 0) > @unmatched_share\n"
         "and job:streammetrics_feedback:rate30m * 1800 >= @unmatched_least",
         "{{ $value | humanizePercentage }} of the feedback counts for no list",
-        "Lists look worse than they are, in every variant. By reason, in events a second:"
+        "Lists look worse than they are, in every variant. Events per second by reason:"
         f"{_rates('feedback_unmatched_total', 'reason', '30m')}.",
     ),
     Alert(
@@ -268,17 +266,16 @@ ALERTS = (
         "critical",
         "5m",
         f"{_SILENT}\nand on (job, topic) job_topic:streammetrics_events:rate15m offset 1w > 0",
-        "No events come on topic {{ $labels.topic }}",
-        "Nothing has come for a quarter of an hour, nothing is waiting to be read, and a week ago there was traffic at this time.",
+        "Topic {{ $labels.topic }} has no events",
+        "No event came for a quarter of an hour, and none is waiting. There was traffic at this time last week.",
     ),
     Alert(
         "StreammetricsNoTraffic",
         "warning",
         "5m",
         f"{_SILENT}\nunless on (job, topic) job_topic:streammetrics_events:rate15m offset 1w",
-        "No events come on topic {{ $labels.topic }}",
-        "Nothing has come for a quarter of an hour, and nothing is waiting to be read. A week ago nothing was measured, so nobody knows "
-        "whether this is usual.",
+        "Topic {{ $labels.topic }} has no events",
+        "No event came for a quarter of an hour, and none is waiting. There is no data from last week to compare with.",
     ),
     Alert(
         "StreammetricsEventsRefused",
@@ -287,7 +284,7 @@ ALERTS = (
         "job:streammetrics_refused:ratio_rate15m > @refused_share\n"
         "and sum by (job) (job_topic:streammetrics_events:rate15m) * 900 >= @refused_least",
         "{{ $value | humanizePercentage }} of the events are refused",
-        "They are counted, and most are in the dead-letter topic, but they are in no number. By reason, in events a second:"
+        "They are in no number. Most of them are in the dead-letter topic. Events per second by reason:"
         f"{_rates('dropped_total', 'reason', '15m')}.",
         keeps="30m",
     ),
@@ -298,8 +295,8 @@ ALERTS = (
         "5m",
         'label_replace(absent(streammetrics_tasks{job="@job"}), "part", "exporter", "", "")\n'
         'or label_replace(absent(streammetrics_source_up{job="@job"}), "part", "worker", "", "")',
-        "No {{ $labels.part }} of streammetrics is seen",
-        'Prometheus has no series of any {{ $labels.part }} under job="@job". Nothing is measured and nothing else can page.',
+        "Prometheus sees no {{ $labels.part }} of streammetrics",
+        'No {{ $labels.part }} has series under job="@job". Nothing is measured, and no other alert can fire.',
     ),
     Alert(
         "StreammetricsTargetDown",
@@ -307,7 +304,7 @@ ALERTS = (
         "5m",
         'up{job="@job"} == 0',
         "{{ $labels.instance }} cannot be scraped",
-        "Prometheus knows this process and gets no answer from it. If it was a worker, others have taken over its tasks.",
+        "This process does not respond to Prometheus. If it was a worker, others have taken over its tasks.",
     ),
     Alert(
         "StreammetricsWatermarkStalled",
@@ -315,17 +312,17 @@ ALERTS = (
         "5m",
         "changes(job:streammetrics_tasks_watermark_timestamp_seconds:max[15m]) == 0\n"
         "or (max by (job) (streammetrics_tasks) unless on (job) job:streammetrics_tasks_watermark_timestamp_seconds:max)",
-        "The shown numbers stand still",
-        "The time up to which all tasks have come has not moved for a quarter of an hour: some input holds the watermark. "
-        "Quiet inputs do not; events that are not read, or whose time stands still, do.",
+        "The numbers stand still",
+        "The lowest watermark of all tasks has not moved for a quarter of an hour. One input is not read, or its event time does not "
+        "move. Idle inputs are ignored.",
     ),
     Alert(
         "StreammetricsLagGrowing",
         "warning",
         "10m",
         "job:streammetrics_lag_seconds:max > @lag_seconds\nand deriv(job:streammetrics_lag_seconds:max[5m]) > 0",
-        "Records are read {{ $value | humanizeDuration }} late, and later and later",
-        "More comes in than the workers take. Numbers stay right and get older.",
+        "Workers are {{ $value | humanizeDuration }} behind, and the lag grows",
+        "More events arrive than the workers read. Numbers are right, but late.",
     ),
     Alert(
         "StreammetricsCommitsFailing",
@@ -333,15 +330,15 @@ ALERTS = (
         "5m",
         "job:streammetrics_commits_failing:ratio_rate5m > @commits_failing_share",
         "{{ $value | humanizePercentage }} of the commits fail",
-        f"What is not committed is shown nowhere and is read again. By status, in commits a second:{_told(_COMMITS, 'status')}.",
+        f"Events without a commit are not shown, and they are read again. Commits per second by status:{_listed(_COMMITS, 'status')}.",
     ),
     Alert(
         "StreammetricsRedisDown",
         "critical",
         "2m",
         "count by (job) (streammetrics_store_up == 0)",
-        "Redis does not serve {{ $value }} processes of streammetrics",
-        f"Nothing is committed or shown anew; workers keep trying and lose nothing. Asked in vain by{_down('store_up')}.",
+        "Redis does not answer processes of streammetrics: {{ $value }}",
+        f"Nothing is committed, and no new numbers are shown. Workers retry and lose nothing. Affected:{_down('store_up')}.",
         keeps="10m",
     ),
     Alert(
@@ -351,11 +348,11 @@ ALERTS = (
         f"{_risk('memory', 'streammetrics_store_memory_bytes / (streammetrics_store_memory_limit_bytes > 0)', '> @store_share')}\n"
         f"or {_risk('eviction', 'streammetrics_store_evicts', '== 1')}\n"
         f"or {_risk('persistence', 'streammetrics_store_forgets', '== 1')}",
-        "Redis at {{ $labels.node }} is a risk to state, by its {{ $labels.risk }}",
-        '{{ if eq $labels.risk "memory" }}It uses {{ $value | humanizePercentage }} of its maxmemory; when that is full, commits are '
-        'refused and numbers stand still.{{ else if eq $labels.risk "eviction" }}Its maxmemory-policy is not noeviction: when memory is '
-        "short it deletes sessions and tallies, and numbers are wrong.{{ else }}It has neither appendonly nor snapshots: when it restarts, "
-        "all state is lost.{{ end }}",
+        "Redis at {{ $labels.node }} puts state at risk: {{ $labels.risk }}",
+        '{{ if eq $labels.risk "memory" }}It uses {{ $value | humanizePercentage }} of its maxmemory. A full Redis '
+        'refuses commits, and the numbers stand still.{{ else if eq $labels.risk "eviction" }}Its maxmemory-policy is not noeviction. '
+        "When memory is full, it deletes state, and numbers become wrong.{{ else }}It has neither appendonly nor snapshots. "
+        "After a restart all state is lost.{{ end }}",
         keeps="10m",
     ),
     Alert(
@@ -363,8 +360,8 @@ ALERTS = (
         "critical",
         "2m",
         "count by (job) (streammetrics_source_up == 0)",
-        "Kafka does not serve {{ $value }} workers of streammetrics",
-        f"Nothing is read; workers keep trying and lose nothing. Asked in vain by{_down('source_up')}.",
+        "Kafka does not answer workers of streammetrics: {{ $value }}",
+        f"Nothing is read. Workers retry and lose nothing. Affected:{_down('source_up')}.",
         keeps="10m",
     ),
     Alert(
@@ -372,8 +369,9 @@ ALERTS = (
         "warning",
         "5m",
         "max by (job) (increase(streammetrics_rebalances_total[15m])) > @rebalances",
-        "Tasks change hands again and again",
-        "A worker's tasks changed {{ $value | humanize }} times within a quarter of an hour. Each change costs reading a second again.",
+        "Tasks move between workers again and again",
+        "The tasks of a worker changed {{ $value | humanize }} times in a quarter of an hour. After each change up to a second of records "
+        "is read again.",
     ),
     Alert(
         "StreammetricsClientDeaf",
@@ -381,8 +379,8 @@ ALERTS = (
         "2m",
         "sum by (job) (increase(streammetrics_client_rebuilds_total[30m])) > 0\n"
         "unless on (job) min by (job) (min_over_time(streammetrics_source_up[30m])) == 0",
-        "A Kafka client went deaf and was replaced",
-        "Brokers answered and records waited, but the client brought none. The replacement goes on where it stood; nothing is lost.",
+        "A Kafka client stalled and was replaced",
+        "Brokers answered and records were waiting, but the client returned none. The new client continues, and nothing is lost.",
     ),
     Alert(
         "StreammetricsSeriesLimit",
@@ -390,8 +388,8 @@ ALERTS = (
         "10m",
         "max by (job) (streammetrics_series / streammetrics_series_limit) > @series_share\n"
         "or max by (job) (streammetrics_series_left_out) > 0",
-        "The page has as many series as it may have, or nearly",
-        "Variants, segments or cut-offs beyond the limits are folded into _other or left out of /metrics; the report has them all.",
+        "/metrics is near its limit of series, or over it",
+        "Label values over the limit are folded into _other, and series over the limit are left out. /api/report has everything.",
     ),
 )
 

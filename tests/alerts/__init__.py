@@ -1,1 +1,1 @@
-"""The table of alerts, the files made of it and the runbook pages; `cases` says of every alert when it fires and when not."""
+"""The table of alerts, its generated files, and the runbook pages. `cases` says when each alert fires and when not."""

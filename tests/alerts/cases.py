@@ -1,7 +1,7 @@
-"""Of every alert: series for which it must fire, with its words, and series for which it must not. Pure data for `promtool test rules`.
+"""Cases for every alert: series for which it must fire, with its texts, and series for which it must not. Data for `promtool test rules`.
 
-Values are in promtool's notation: `0+5x20` counts 5 a step for 20 steps, `_` is no sample. A step is a minute unless the case says
-otherwise. Times are those of the true rules, not shortened.
+Values use promtool's notation: `0+5x20` adds 5 per step for 20 steps, `_` is a missing sample. A step is a minute unless the case
+says otherwise. Times are those of the real rules, not shortened.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ JOB = "streammetrics"
 
 @dataclass(frozen=True, slots=True)
 class Fired:
-    """One alert as it must come: its labels besides alertname, and its words."""
+    """One expected alert: its labels besides alertname, and its texts."""
 
     severity: str
     labels: Mapping[str, str]
@@ -24,10 +24,10 @@ class Fired:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Series by their name with labels, looked at after `at`; `fires` is all that this alert may then say."""
+    """Series by name with labels, evaluated at `at`. `fires` has all alerts of this name that must fire."""
 
     alert: str
-    says: str
+    name: str
     series: Mapping[str, str]
     at: str
     fires: tuple[Fired, ...] = field(default=())
@@ -35,14 +35,14 @@ class Case:
 
 
 def one(name: str, **labels: str) -> str:
-    """A series of the usual job and instance.
+    """Return the name of a series with the default job and instance.
 
     >>> one("up", instance="a:1")
     'up{job="streammetrics",instance="a:1"}'
     """
-    words = {"job": JOB, "instance": "exporter:9464", **labels}
-    told = ",".join(f'{key}="{value}"' for key, value in words.items())
-    return f"{name}{{{told}}}"
+    values = {"job": JOB, "instance": "exporter:9464", **labels}
+    pairs = ",".join(f'{key}="{value}"' for key, value in values.items())
+    return f"{name}{{{pairs}}}"
 
 
 def fired(severity: str, summary: str, description: str, **labels: str) -> Fired:
@@ -72,21 +72,22 @@ MRR = ("treatment", "mrr", "10")
 OF_TREATMENT = {"experiment": "ranker", "variant": "treatment", "scope": "start"}
 REGRESSED_A_LITTLE = fired(
     "warning",
-    "treatment of ranker certainly ranks worse than control",
-    "Counted since it began, 1 of its paging measures are certainly worse than control by more than the tolerated margin.",
+    "treatment of ranker ranks worse than control",
+    "Counted since it began, paging measures worse than control by more than the margin: 1.",
     **OF_TREATMENT,
 )
 REGRESSED_MUCH = fired(
     "critical",
-    "treatment of ranker certainly ranks worse than control, by more than 5 %",
-    "Counted since it began, its lift of at least one paging measure is certainly below -7%. Certain means at all looks together.",
+    "treatment of ranker ranks worse than control by more than 5 %",
+    "Counted since it began, the lift of at least one paging measure is below -7%. "
+    "This is the upper bound of its interval. It is safe to check at any time.",
     **OF_TREATMENT,
 )
 
 RANKING = (
     Case(
         "StreammetricsRankingRegressed",
-        "critical and warning, for the worst lift, when it is certainly below the margin",
+        "critical and warning, when the worst upper bound is below the threshold",
         {
             **verdict(-1),
             **verdict(-1, *NDCG),
@@ -114,14 +115,14 @@ RANKING = (
     ),
     Case(
         "StreammetricsRankingRegressed",
-        "the measures of the day by their scope",
+        "measures of the day, by their scope",
         {**verdict(-1, scope="day"), **verdict(-1, *NDCG, scope="day"), **verdict(0), **verdict(0, *NDCG), **paging(scope="day")},
         "5m",
         (
             fired(
                 "warning",
-                "treatment of ranker certainly ranks worse than control",
-                "Counted since midnight UTC, 1 of its paging measures are certainly worse than control by more than the tolerated margin.",
+                "treatment of ranker ranks worse than control",
+                "Counted since midnight UTC, paging measures worse than control by more than the margin: 1.",
                 **{**OF_TREATMENT, "scope": "day"},
             ),
         ),
@@ -141,29 +142,29 @@ RANKING = (
         "5m",
         (REGRESSED_MUCH, REGRESSED_A_LITTLE),
     ),
-    Case("StreammetricsRankingRegressed", "not before its time", {**verdict(-1), **verdict(-1, *NDCG), **paging()}, "4m"),
+    Case("StreammetricsRankingRegressed", "not before five minutes", {**verdict(-1), **verdict(-1, *NDCG), **paging()}, "4m"),
     Case(
         "StreammetricsRankingRegressed",
-        "still, a while after the verdict went back",
+        "still, ten minutes after the verdict changed",
         {**verdict("-1+0x9 0+0x40"), **verdict("-1+0x9 0+0x40", *NDCG), **paging()},
         "20m",
         (REGRESSED_A_LITTLE,),
     ),
     Case(
         "StreammetricsRankingRegressed",
-        "no more, a longer while after",
+        "no longer, more than fifteen minutes after",
         {**verdict("-1+0x9 0+0x40"), **verdict("-1+0x9 0+0x40", *NDCG), **paging()},
         "26m",
     ),
     Case(
         "StreammetricsRankingRegressed",
-        "not for a measure that pages nobody",
+        "not for a measure that does not page",
         {**verdict(0), **verdict(-1, *NDCG), **of_experiment("judged_lift_upper", "-0.07", *NDCG), **paging("mrr")},
         "30m",
     ),
     Case(
         "StreammetricsRankingRegressed",
-        "not for a measure that pages nobody, of a variant beside one that regressed",
+        "not for a measure that does not page, beside a variant that regressed",
         {
             **verdict(-1),
             **verdict(-1, *NDCG),
@@ -177,32 +178,32 @@ RANKING = (
     ),
     Case(
         "StreammetricsRankingRegressed",
-        "not for a drop of which nothing is certain",
+        "not for an inconclusive drop",
         {**verdict(0), **verdict(0, *NDCG), **of_experiment("judged_lift_upper", "-0.07", *NDCG), **paging()},
         "30m",
     ),
     Case(
         "StreammetricsRankingRegressed",
-        "not in an experiment that is broken",
+        "not in an invalid experiment",
         {**verdict(-2), **verdict(-2, *NDCG), **of_experiment("judged_lift_upper", "-0.07", *NDCG), **paging()},
         "30m",
     ),
     Case(
         "StreammetricsRankingRegressed",
-        "not for what is safe or improved",
+        "not for safe or improved measures",
         {**verdict(1), **verdict(1, *NDCG), **verdict(2, *MRR), **of_experiment("judged_lift_upper", "0.02", *NDCG), **paging()},
         "30m",
     ),
     Case(
         "StreammetricsSampleRatioMismatch",
-        "for a split that is not by chance",
+        "for an unlikely split",
         {**verdict(-2), **of_experiment("srm_p_value", "0.001")},
         "10m",
         (
             fired(
                 "warning",
-                "Users of ranker are not split as they should be",
-                "Counted since it began, such a split comes by chance with p = 0.001. Its verdicts are invalid, and nothing of it pages.",
+                "Users of ranker are not split as configured",
+                "Counted since it began, the p-value of the split is 0.001. Its verdicts are invalid, and it does not page.",
                 **EXPERIMENT,
             ),
         ),
@@ -233,7 +234,7 @@ RANKING = (
             fired(
                 "warning",
                 "5% of the users of ranker saw more than one variant",
-                "Counted since it began. They are excluded; so many make the experiment invalid, and nothing of it pages.",
+                "Counted since it began. They are excluded. So many make the experiment invalid, and it does not page.",
                 **EXPERIMENT,
             ),
         ),
@@ -251,14 +252,14 @@ RANKING = (
     ),
     Case(
         "StreammetricsExperimentInvalid",
-        "for an experiment that nothing else explains",
+        "for an invalid experiment that no other alert explains",
         verdict(-2),
         "30m",
         (
             fired(
                 "warning",
-                "Nothing may be read from ranker",
-                "Counted since it began, its verdict is invalid, for a reason that no other alert tells. Nothing of it pages meanwhile.",
+                "The numbers of ranker cannot be trusted",
+                "Counted since it began, its verdict is invalid, and no other alert explains it. It does not page.",
                 **EXPERIMENT,
             ),
         ),
@@ -275,8 +276,8 @@ FELL_SUMMARY = "Ranking quality of all traffic fell to a mean ndcg@10 of 0.240"
 
 def fell(drop: str) -> str:
     return (
-        "The final lists of the last hour are worse than those of the same hour yesterday and last week (0.400), "
-        f"by more than {drop}. No single variant explains it."
+        "The final lists of the last hour are worse than in the same hours yesterday and last week (0.400), "
+        f"by more than {drop}. No variant regressed against its control."
     )
 
 
@@ -291,7 +292,7 @@ FALLEN = (
     ),
     Case(
         "StreammetricsAllVariantsFell",
-        "as a warning, when it is a little worse; yesterday alone does in the first week",
+        "as a warning, when it is a little worse; in the first week compared with yesterday only",
         {LISTS: "0+50x400", SUM: "0+20x310 6217+17x60"},
         "1655m",
         (
@@ -333,7 +334,7 @@ FALLEN = (
     Case("StreammetricsAllVariantsFell", "not on the first day", {LISTS: "0+50x200", SUM: "0+20x100 2010+5x60"}, "700m", step="5m"),
 )
 
-# --- what comes in
+# --- input
 
 EVENTS = one("streammetrics_events_total", topic="impressions")
 MATCHED = one("streammetrics_feedback_matched_total", topic="feedback")
@@ -342,32 +343,32 @@ TOO_OLD = one("streammetrics_feedback_unmatched_total", topic="feedback", reason
 LATE = one("streammetrics_dropped_total", topic="impressions", reason="late")
 LAG = one("streammetrics_lag_records", instance="worker:9464", topic="impressions", partition="0")
 
-COMING_IN = (
+INPUT = (
     Case(
         "StreammetricsJoinUnhealthy",
-        "when half of the feedback matches nothing",
+        "when half of the feedback matches no list",
         {MATCHED: "0+60x90", ORPHANS: "0+48x90", TOO_OLD: "0+12x90"},
         "60m",
         (
             fired(
                 "warning",
                 "50% of the feedback counts for no list",
-                "Lists look worse than they are, in every variant. By reason, in events a second: orphan 0.8 too_old 0.2.",
+                "Lists look worse than they are, in every variant. Events per second by reason: orphan 0.8 too_old 0.2.",
             ),
         ),
     ),
     Case("StreammetricsJoinUnhealthy", "not for a fifth", {MATCHED: "0+80x90", ORPHANS: "0+20x90"}, "90m"),
-    Case("StreammetricsJoinUnhealthy", "not for a handful", {MATCHED: "0+1x90", ORPHANS: "0+2x90"}, "90m"),
+    Case("StreammetricsJoinUnhealthy", "not for a few", {MATCHED: "0+1x90", ORPHANS: "0+2x90"}, "90m"),
     Case(
         "StreammetricsNoTraffic",
-        "for a topic that went silent where there was traffic a week ago, and not for the other",
+        "for a topic without events that had traffic a week ago, and not for the other",
         {EVENTS: "0+60x2000 120000+0x60", EVENTS.replace("impressions", "feedback"): "0+60x2060", LAG: "0+0x2060"},
         "10150m",
         (
             fired(
                 "critical",
-                "No events come on topic impressions",
-                "Nothing has come for a quarter of an hour, nothing is waiting to be read, and a week ago there was traffic at this time.",
+                "Topic impressions has no events",
+                "No event came for a quarter of an hour, and none is waiting. There was traffic at this time last week.",
                 topic="impressions",
             ),
         ),
@@ -375,15 +376,14 @@ COMING_IN = (
     ),
     Case(
         "StreammetricsNoTraffic",
-        "a warning only, as long as nobody knows what was a week ago",
+        "a warning only, without data from a week ago",
         {EVENTS: "0+60x30 1800+0x60", EVENTS.replace("impressions", "feedback"): "0+60x90", LAG: "0+0x90"},
         "60m",
         (
             fired(
                 "warning",
-                "No events come on topic impressions",
-                "Nothing has come for a quarter of an hour, and nothing is waiting to be read. A week ago nothing was measured, so nobody "
-                "knows whether this is usual.",
+                "Topic impressions has no events",
+                "No event came for a quarter of an hour, and none is waiting. There is no data from last week to compare with.",
                 topic="impressions",
             ),
         ),
@@ -392,14 +392,14 @@ COMING_IN = (
     Case("StreammetricsNoTraffic", "not while records wait to be read", {EVENTS: "0+60x30 1800+0x60", LAG: "5+9x90"}, "60m"),
     Case(
         "StreammetricsNoTraffic",
-        "not in a night that was as silent a week ago",
+        "not in a night that was as quiet a week ago",
         {EVENTS: "0+0x100 0+60x1900 114000+0x300", LAG: "0+0x2300"},
         "10290m",
         step="5m",
     ),
     Case(
         "StreammetricsEventsRefused",
-        "for one event in twenty, told as often by two exporters as by one",
+        "for one event in twenty, and the same with two exporters",
         {
             **{EVENTS: "0+60x60", LATE: "0+3x60"},
             **{each.replace("exporter:9464", "exporter-2:9464"): times for each, times in ((EVENTS, "0+60x60"), (LATE, "0+3x60"))},
@@ -409,13 +409,12 @@ COMING_IN = (
             fired(
                 "warning",
                 "5% of the events are refused",
-                "They are counted, and most are in the dead-letter topic, but they are in no number. "
-                "By reason, in events a second: late 0.05.",
+                "They are in no number. Most of them are in the dead-letter topic. Events per second by reason: late 0.05.",
             ),
         ),
     ),
     Case("StreammetricsEventsRefused", "not for one in two hundred", {EVENTS: "0+200x60", LATE: "0+1x60"}, "60m"),
-    Case("StreammetricsEventsRefused", "not for a handful", {EVENTS: "0+4x60", LATE: "0+1x60"}, "60m"),
+    Case("StreammetricsEventsRefused", "not for a few", {EVENTS: "0+4x60", LATE: "0+1x60"}, "60m"),
 )
 
 # --- the pipeline
@@ -439,23 +438,23 @@ SHOWN, LIMIT, FOLDED = one("streammetrics_series"), one("streammetrics_series_li
 STALLED = (
     fired(
         "critical",
-        "The shown numbers stand still",
-        "The time up to which all tasks have come has not moved for a quarter of an hour: some input holds the watermark. "
-        "Quiet inputs do not; events that are not read, or whose time stands still, do.",
+        "The numbers stand still",
+        "The lowest watermark of all tasks has not moved for a quarter of an hour. One input is not read, or its event time does not "
+        "move. Idle inputs are ignored.",
     ),
 )
 
 PIPELINE = (
     Case(
         "StreammetricsAbsent",
-        "for each part that is not seen",
+        "for each missing part",
         {},
         "5m",
         tuple(
             fired(
                 "critical",
-                f"No {part} of streammetrics is seen",
-                f'Prometheus has no series of any {part} under job="streammetrics". Nothing is measured and nothing else can page.',
+                f"Prometheus sees no {part} of streammetrics",
+                f'No {part} has series under job="streammetrics". Nothing is measured, and no other alert can fire.',
                 part=part,
             )
             for part in ("exporter", "worker")
@@ -469,13 +468,13 @@ PIPELINE = (
         (
             fired(
                 "critical",
-                "No exporter of streammetrics is seen",
-                'Prometheus has no series of any exporter under job="streammetrics". Nothing is measured and nothing else can page.',
+                "Prometheus sees no exporter of streammetrics",
+                'No exporter has series under job="streammetrics". Nothing is measured, and no other alert can fire.',
                 part="exporter",
             ),
         ),
     ),
-    Case("StreammetricsAbsent", "not while both are seen", {TASKS: "4+0x20", SOURCE_UP: "0+0x20"}, "20m"),
+    Case("StreammetricsAbsent", "not while both are there", {TASKS: "4+0x20", SOURCE_UP: "0+0x20"}, "20m"),
     Case("StreammetricsAbsent", "not for a restart", {TASKS: "4+0x5 stale _x3 4+0x20", SOURCE_UP: "1+0x30"}, "9m"),
     Case(
         "StreammetricsTargetDown",
@@ -486,7 +485,7 @@ PIPELINE = (
             fired(
                 "warning",
                 "worker:9464 cannot be scraped",
-                "Prometheus knows this process and gets no answer from it. If it was a worker, others have taken over its tasks.",
+                "This process does not respond to Prometheus. If it was a worker, others have taken over its tasks.",
                 instance=WORKER,
             ),
         ),
@@ -495,14 +494,14 @@ PIPELINE = (
     Case("StreammetricsTargetDown", "not for scrapes that fail for some minutes", {one("up"): "1+0x5 0+0x3 1+0x20"}, "9m"),
     Case(
         "StreammetricsWatermarkStalled",
-        "when the tasks are where they were",
+        "when the watermark does not move",
         {TASKS: "4+0x60", WATERMARK: "0+60x20 1200+0x40"},
         "45m",
         STALLED,
     ),
     Case(
         "StreammetricsWatermarkStalled",
-        "when the tasks have never come to a time",
+        "when there is no watermark",
         {TASKS: "4+0x60"},
         "5m",
         STALLED,
@@ -522,13 +521,13 @@ PIPELINE = (
         (
             fired(
                 "warning",
-                "Records are read 15m 0s late, and later and later",
-                "More comes in than the workers take. Numbers stay right and get older.",
+                "Workers are 15m 0s behind, and the lag grows",
+                "More events arrive than the workers read. Numbers are right, but late.",
             ),
         ),
     ),
-    Case("StreammetricsLagGrowing", "not for a backlog that is worked off", {LAG_SECONDS: "3600-30x60"}, "60m"),
-    Case("StreammetricsLagGrowing", "not after an outage, while it is made up for", {LAG_SECONDS: "0+0x20 7200-120x60"}, "45m"),
+    Case("StreammetricsLagGrowing", "not for a backlog that shrinks", {LAG_SECONDS: "3600-30x60"}, "60m"),
+    Case("StreammetricsLagGrowing", "not while the backlog of an outage shrinks", {LAG_SECONDS: "0+0x20 7200-120x60"}, "45m"),
     Case("StreammetricsLagGrowing", "not for a short one", {LAG_SECONDS: "0+2x60"}, "60m"),
     Case(
         "StreammetricsCommitsFailing",
@@ -539,27 +538,27 @@ PIPELINE = (
             fired(
                 "critical",
                 "25% of the commits fail",
-                "What is not committed is shown nowhere and is read again. By status, in commits a second: failed 0.25 written 0.75.",
+                "Events without a commit are not shown, and they are read again. Commits per second by status: failed 0.25 written 0.75.",
             ),
         ),
     ),
     Case(
         "StreammetricsCommitsFailing",
-        "not for those that lost their task",
+        "not for commits of a task that has a new owner",
         {WRITTEN: "0+45x60", FENCED: "0+15x60", FAILED: "0+1x60"},
         "60m",
     ),
     Case("StreammetricsCommitsFailing", "not while nothing is committed", {WRITTEN: "9+0x60", FAILED: "3+0x60"}, "60m"),
     Case(
         "StreammetricsRedisDown",
-        "for the processes that it does not serve",
+        "for the processes that get no answer",
         {STORE_UP: "1+0x9", STORE_UP_WORKER: "0+0x9"},
         "2m",
         (
             fired(
                 "critical",
-                "Redis does not serve 1 processes of streammetrics",
-                "Nothing is committed or shown anew; workers keep trying and lose nothing. PipelinedReads in vain by worker:9464.",
+                "Redis does not answer processes of streammetrics: 1",
+                "Nothing is committed, and no new numbers are shown. Workers retry and lose nothing. Affected: worker:9464.",
             ),
         ),
     ),
@@ -570,26 +569,26 @@ PIPELINE = (
             says,
             {**SAFE, one("streammetrics_store_evicts", node="redis:6380"): "0+0x60", **series},
             "10m",
-            (fired("warning", f"Redis at {NODE} is a risk to state, by its {risk}", description, risk=risk, node=NODE),),
+            (fired("warning", f"Redis at {NODE} puts state at risk: {risk}", description, risk=risk, node=NODE),),
         )
         for says, risk, series, description in (
             (
                 "when it is nearly full",
                 "memory",
                 {MEMORY: "170+0x30"},
-                "It uses 85% of its maxmemory; when that is full, commits are refused and numbers stand still.",
+                "It uses 85% of its maxmemory. A full Redis refuses commits, and the numbers stand still.",
             ),
             (
                 "when it may delete keys",
                 "eviction",
                 {EVICTS: "1+0x30"},
-                "Its maxmemory-policy is not noeviction: when memory is short it deletes sessions and tallies, and numbers are wrong.",
+                "Its maxmemory-policy is not noeviction. When memory is full, it deletes state, and numbers become wrong.",
             ),
             (
-                "when it keeps nothing over a restart",
+                "when it is empty after a restart",
                 "persistence",
                 {FORGETS: "1+0x30"},
-                "It has neither appendonly nor snapshots: when it restarts, all state is lost.",
+                "It has neither appendonly nor snapshots. After a restart all state is lost.",
             ),
         )
     ),
@@ -598,18 +597,18 @@ PIPELINE = (
     Case("StreammetricsRedisAtRisk", "not for a peak of some minutes", {**SAFE, MEMORY: "100+0x9 190+0x8 100+0x40"}, "30m"),
     Case(
         "StreammetricsKafkaDown",
-        "for the workers that it does not serve",
+        "for the workers that get no answer",
         {SOURCE_UP: "0+0x9"},
         "2m",
         (
             fired(
                 "critical",
-                "Kafka does not serve 1 workers of streammetrics",
-                "Nothing is read; workers keep trying and lose nothing. PipelinedReads in vain by worker:9464.",
+                "Kafka does not answer workers of streammetrics: 1",
+                "Nothing is read. Workers retry and lose nothing. Affected: worker:9464.",
             ),
         ),
     ),
-    Case("StreammetricsRedisDown", "no more, a while after it came back", {STORE_UP: "0+0x9 1+0x30"}, "21m"),
+    Case("StreammetricsRedisDown", "no longer, ten minutes after it came back", {STORE_UP: "0+0x9 1+0x30"}, "21m"),
     Case("StreammetricsKafkaDown", "not for a change of leaders", {SOURCE_UP: "1+0x3 0 0 1+0x9"}, "5m"),
     Case(
         "StreammetricsRebalanceStorm",
@@ -619,29 +618,29 @@ PIPELINE = (
         (
             fired(
                 "warning",
-                "Tasks change hands again and again",
-                "A worker's tasks changed 7.5 times within a quarter of an hour. Each change costs reading a second again.",
+                "Tasks move between workers again and again",
+                "The tasks of a worker changed 7.5 times in a quarter of an hour. "
+                "After each change up to a second of records is read again.",
             ),
         ),
     ),
     Case("StreammetricsRebalanceStorm", "not for a rollout", {REBALANCES: "0+0x10 1 2 3 4 4+0x60"}, "25m"),
     Case(
         "StreammetricsClientDeaf",
-        "when a client was replaced while Kafka served",
+        "when a client was replaced while Kafka answered",
         {REBUILDS: "0+0x10 1+0x20", SOURCE_UP: "1+0x60"},
         "13m",
         (
             fired(
                 "warning",
-                "A Kafka client went deaf and was replaced",
-                "Brokers answered and records waited, but the client brought none. "
-                "The replacement goes on where it stood; nothing is lost.",
+                "A Kafka client stalled and was replaced",
+                "Brokers answered and records were waiting, but the client returned none. The new client continues, and nothing is lost.",
             ),
         ),
     ),
     Case("StreammetricsClientDeaf", "not while Kafka itself was away", {REBUILDS: "0+0x10 1+0x20", SOURCE_UP: "1+0x8 0+0x3 1+0x60"}, "25m"),
-    Case("StreammetricsClientDeaf", "no more when it stays well", {REBUILDS: "0+0x10 1+0x60"}, "50m"),
-    Case("StreammetricsClientDeaf", "not for a worker that starts anew", {REBUILDS: "3+0x10 0+0x60"}, "30m"),
+    Case("StreammetricsClientDeaf", "no longer when it stays well", {REBUILDS: "0+0x10 1+0x60"}, "50m"),
+    Case("StreammetricsClientDeaf", "not for a worker that restarts", {REBUILDS: "3+0x10 0+0x60"}, "30m"),
     *(
         Case(
             "StreammetricsSeriesLimit",
@@ -651,18 +650,18 @@ PIPELINE = (
             (
                 fired(
                     "warning",
-                    "The page has as many series as it may have, or nearly",
-                    "Variants, segments or cut-offs beyond the limits are folded into _other or left out of /metrics; "
-                    "the report has them all.",
+                    "/metrics is near its limit of series, or over it",
+                    "Label values over the limit are folded into _other, and series over the limit are left out. "
+                    "/api/report has everything.",
                 ),
             ),
         )
         for says, series in (
-            ("when the page is nearly full", {SHOWN: "4600+0x30", LIMIT: "5000+0x30"}),
+            ("when /metrics is nearly full", {SHOWN: "4600+0x30", LIMIT: "5000+0x30"}),
             ("when values of a label are folded", {SHOWN: "400+0x30", LIMIT: "5000+0x30", FOLDED: "400+0x30"}),
         )
     ),
     Case("StreammetricsSeriesLimit", "not for a page with room", {SHOWN: "4400+0x30", LIMIT: "5000+0x30", FOLDED: "0+0x30"}, "20m"),
 )
 
-CASES = (*RANKING, *FALLEN, *COMING_IN, *PIPELINE)
+CASES = (*RANKING, *FALLEN, *INPUT, *PIPELINE)

@@ -1,4 +1,4 @@
-"""The committed files are those of the table; the table asks only for series that there are, and every alert is tried both ways."""
+"""The committed files match the table. The table uses existing series only, and every alert has cases that fire and that do not."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import streammetrics
-from deploy.prometheus.generate import HERE, PREFIX, Wishes, alerting_rules, files, main, recording_rules
+from deploy.prometheus.generate import HERE, PREFIX, RuleOptions, alerting_rules, files, main, recording_rules
 from deploy.prometheus.table import ALERTS, INHIBITIONS, RECORDED, THRESHOLDS, Inhibition
 from streammetrics.exporters.prometheus.series import SERIES
 from tests.alerts.cases import CASES
@@ -25,39 +25,39 @@ def waits_ms(name: str) -> set[int]:
     return {int(alert.waits[:-1]) * SPAN_MS[alert.waits[-1]] for alert in ALERTS if alert.name == name}
 
 
-def expressions(wishes: Wishes | None = None) -> list[str]:
-    wishes = wishes or Wishes()
+def expressions(options: RuleOptions | None = None) -> list[str]:
+    options = options or RuleOptions()
     return [
-        rule["expr"] for made in (recording_rules(wishes), alerting_rules(wishes)) for group in made["groups"] for rule in group["rules"]
+        rule["expr"] for made in (recording_rules(options), alerting_rules(options)) for group in made["groups"] for rule in group["rules"]
     ]
 
 
 class TestFiles:
     @pytest.mark.parametrize("name", sorted(files()))
-    def test_a_committed_file_is_what_the_table_makes(self, name: str) -> None:
+    def test_a_committed_file_matches_the_table(self, name: str) -> None:
         assert (HERE / name).read_text(encoding="utf-8") == files()[name], "run python -m deploy.prometheus.generate"
 
-    def test_other_thresholds_make_other_files(self, tmp_path: Path) -> None:
+    def test_options_change_the_files(self, tmp_path: Path) -> None:
         main(["--set", "lag_seconds=900", "--job", "mine", "--grafana", "https://grafana.example", "--out", str(tmp_path)])
         text = (tmp_path / "alerting_rules.yml").read_text(encoding="utf-8")
         assert "job:streammetrics_lag_seconds:max > 900" in text
         assert 'up{job="mine"} == 0' in text
         assert "dashboard_url: https://grafana.example/d/streammetrics-pipeline?" in text
 
-    def test_the_ranking_as_a_whole_is_judged_by_the_metric_that_is_wished(self, tmp_path: Path) -> None:
+    def test_the_metric_for_all_traffic_can_be_chosen(self, tmp_path: Path) -> None:
         main(["--metric", "MRR@20", "--out", str(tmp_path)])
         recorded, alerts = ((tmp_path / f"{name}_rules.yml").read_text(encoding="utf-8") for name in ("recording", "alerting"))
         assert 'streammetrics_final_mrr_sum_total{experiment="", k="20"}' in recorded
         assert "fell to a mean mrr@20 of" in alerts
         assert "ndcg" not in recorded + alerts
 
-    def test_a_threshold_that_there_is_not_is_refused_with_those_that_there_are(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_an_unknown_threshold_is_rejected_with_the_known_ones(self, capsys: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(SystemExit, match="2"):
             main(["--set", "lag=900"])
-        assert "no such threshold: lag; there are commits_failing_share" in capsys.readouterr().err
+        assert "unknown threshold: lag; allowed are commits_failing_share" in capsys.readouterr().err
 
     @pytest.mark.parametrize(
-        ("words", "told"),
+        ("options", "message"),
         [
             (["--set", "lag_seconds"], "--set lag_seconds: write THRESHOLD=NUMBER, such as lag_seconds=900"),
             (["--set", "lag_seconds=soon"], "--set lag_seconds=soon: write THRESHOLD=NUMBER, such as lag_seconds=900"),
@@ -66,7 +66,7 @@ class TestFiles:
             (["--set", "fell_warning=1.1"], "fell_warning: got 1.1; allowed are numbers from 0 to 1"),
             (["--set", "lag_seconds=inf"], "lag_seconds: got inf; allowed are finite numbers from 0"),
             (["--set", "lag_seconds=-1"], "lag_seconds: got -1.0; allowed are finite numbers from 0"),
-            (["--job", 'a"b'], "job: got 'a\"b'; allowed are printable characters but quotes, backslashes and braces"),
+            (["--job", 'a"b'], "job: got 'a\"b'; allowed are printable characters without quotes, backslashes and braces"),
             (["--job", "a\\b"], "job: got 'a\\\\b'; allowed are"),
             (["--job", "{{ .Job }}"], "job: got '{{ .Job }}'; allowed are"),
             (["--job", ""], "job: got ''; allowed are"),
@@ -81,33 +81,33 @@ class TestFiles:
             (["--out", "no/such/folder"], "--out no/such/folder: No such file or directory"),
         ],
     )
-    def test_what_would_make_files_that_do_not_work_is_refused_in_a_line(
-        self, words: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    def test_invalid_options_are_rejected_in_one_line(
+        self, options: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         with pytest.raises(SystemExit, match="2"):
-            main(["--out", str(tmp_path), *words])
-        assert told in capsys.readouterr().err.splitlines()[-1]
+            main(["--out", str(tmp_path), *options])
+        assert message in capsys.readouterr().err.splitlines()[-1]
         assert list(tmp_path.iterdir()) == []
 
-    def test_a_threshold_stands_in_the_files_as_it_was_given(self) -> None:
-        words = Wishes(thresholds={"unmatched_least": 1_234_567.0, "refused_share": 0.012_345_678, "lag_seconds": 900}).words()
-        assert (words["unmatched_least"], words["refused_share"], words["lag_seconds"]) == ("1234567", "0.012345678", "900")
-        assert Wishes(thresholds={"refused_share": 0.07}).spoken()["refused_share"] == "7 %"
+    def test_a_threshold_keeps_its_digits(self) -> None:
+        values = RuleOptions(thresholds={"unmatched_least": 1_234_567.0, "refused_share": 0.012_345_678, "lag_seconds": 900}).values()
+        assert (values["unmatched_least"], values["refused_share"], values["lag_seconds"]) == ("1234567", "0.012345678", "900")
+        assert RuleOptions(thresholds={"refused_share": 0.07}).texts()["refused_share"] == "7 %"
 
 
-def test_the_package_does_not_need_the_table_when_it_runs() -> None:
+def test_the_package_does_not_import_the_table() -> None:
     sources = [path.read_text(encoding="utf-8") for path in Path(streammetrics.__file__).parent.rglob("*.py")]
     assert len(sources) > 50
     assert not [text for text in sources if re.search(r"^\s*(?:from|import) deploy\b", text, re.MULTILINE)]
 
 
 class TestTable:
-    def test_every_series_that_is_asked_for_exists(self) -> None:
+    def test_every_queried_series_exists(self) -> None:
         asked = {name for text in expressions() for name in re.findall(r"(?<![:\w])(?:streammetrics_\w+|up)\b(?!:)", text)}
         assert len(asked) > 20
         assert asked <= SERIES.keys() | OF_PROMETHEUS
 
-    def test_every_recorded_series_is_asked_for_and_recorded_before(self) -> None:
+    def test_every_recorded_series_is_used_after_it_is_recorded(self) -> None:
         known: set[str] = set()
         used: set[str] = set()
         for recorded in RECORDED:
@@ -122,44 +122,46 @@ class TestTable:
         used = {name for alert in ALERTS for name in re.findall(r"@(\w+)", alert.expression)} - {"job"}
         assert used == {threshold.name for threshold in THRESHOLDS}
 
-    def test_every_alert_is_named_alike_and_each_severity_once(self) -> None:
+    def test_alert_names_have_one_form_and_each_severity_once(self) -> None:
         entries = [(alert.name, alert.severity) for alert in ALERTS]
         assert len(set(entries)) == len(entries)
         assert all(re.fullmatch(PREFIX + r"([A-Z][a-z]+)+", name) for name in NAMES)
 
-    def test_every_alert_is_tried_firing_in_each_severity_and_silent(self) -> None:
+    def test_every_alert_has_cases_for_each_severity_and_for_silence(self) -> None:
         tried = defaultdict(set)
         for case in CASES:
             tried[case.alert] |= {fired.severity for fired in case.fires} or {"silent"}
         assert tried == {name: {"silent", *(alert.severity for alert in ALERTS if alert.name == name)} for name in NAMES}
 
-    def test_spans_shrink_with_the_scale_and_numbers_do_not(self) -> None:
-        plain, short = expressions(), expressions(Wishes(scale=1 / 60))
+    def test_the_scale_shortens_spans_and_no_other_numbers(self) -> None:
+        plain, short = expressions(), expressions(RuleOptions(scale=1 / 60))
         assert "deriv(job:streammetrics_lag_seconds:max[5m]) > 0" in "\n".join(plain)
         assert "job:streammetrics_lag_seconds:max > 5\nand deriv(job:streammetrics_lag_seconds:max[5s]) > 0" in "\n".join(short)
         assert "job:streammetrics_final_quality:mean1h offset 1440s" in "\n".join(short)
         assert "> 0.25" in "\n".join(short)
 
 
-def test_the_guide_names_the_alerts_that_no_real_fault_has_brought() -> None:
+def test_the_guide_lists_the_alerts_tried_by_promtool_only() -> None:
     source = (TESTS / "integration" / "test_alerts.py").read_text(encoding="utf-8")
-    brought = {name for line in source.splitlines() if "wait_until_fires" not in line for name in re.findall(r'"(Streammetrics\w+)"', line)}
-    assert "StreammetricsRedisDown" in brought
+    triggered = {
+        name for line in source.splitlines() if "wait_until_fires" not in line for name in re.findall(r'"(Streammetrics\w+)"', line)
+    }
+    assert "StreammetricsRedisDown" in triggered
     guide = (HERE.parent / "README.md").read_text(encoding="utf-8")
-    table = guide.partition("Tried by promtool only:")[2].partition("**Not run here**")[0]
-    assert set(re.findall(r"^\| (Streammetrics\w+) \|", table, re.MULTILINE)) == NAMES - brought
+    table = guide.partition("tested by promtool only:")[2].partition("\n**")[0]
+    assert set(re.findall(r"^\| (Streammetrics\w+) \|", table, re.MULTILINE)) == NAMES - triggered
 
 
 class TestInhibitions:
-    def test_only_alerts_that_there_are_silence_and_are_silenced(self) -> None:
+    def test_inhibitions_name_existing_alerts(self) -> None:
         assert {inhibition.source for inhibition in INHIBITIONS} | {target for each in INHIBITIONS for target in each.targets} <= NAMES
 
     @pytest.mark.parametrize("inhibition", INHIBITIONS, ids=lambda inhibition: inhibition.source)
-    def test_a_cause_fires_no_later_than_what_it_silences(self, inhibition: Inhibition) -> None:
-        """Else the consequence is told first, and the cause comes as a second page."""
+    def test_a_cause_fires_no_later_than_its_consequences(self, inhibition: Inhibition) -> None:
+        """Otherwise the consequence pages first, and the cause pages too."""
         assert all(max(waits_ms(inhibition.source)) <= min(waits_ms(target)) for target in inhibition.targets)
 
-    def test_nothing_silences_itself_by_a_detour(self) -> None:
+    def test_no_alert_silences_itself_through_others(self) -> None:
         silences = {source: {target for each in INHIBITIONS if each.source == source for target in each.targets} for source in NAMES}
 
         def reached(name: str, seen: frozenset[str] = frozenset()) -> set[str]:
@@ -167,5 +169,5 @@ class TestInhibitions:
 
         assert all(name not in reached(name) for name in NAMES)
 
-    def test_no_fault_of_the_pipeline_silences_a_regression(self) -> None:
+    def test_no_other_alert_silences_a_regression(self) -> None:
         assert not [each for each in INHIBITIONS if "StreammetricsRankingRegressed" in each.targets]

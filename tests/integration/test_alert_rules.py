@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from deploy.prometheus import generate
-from deploy.prometheus.generate import HERE, Wishes, alerting_rule
+from deploy.prometheus.generate import HERE, RuleOptions, alerting_rule
 from deploy.prometheus.table import ALERTS
 from tests.alerts.cases import CASES, Case, Fired
 from tests.servers.tools import find_tool
@@ -26,7 +26,7 @@ def promtool(*words: str | Path) -> subprocess.CompletedProcess[str]:
 
 def links(alert: str, fired: Fired) -> dict[str, str]:
     """The annotations that are the same for every firing, with the labels in them."""
-    (rule,) = [alerting_rule(each, Wishes()) for each in ALERTS if (each.name, each.severity) == (alert, fired.severity)]
+    (rule,) = [alerting_rule(each, RuleOptions()) for each in ALERTS if (each.name, each.severity) == (alert, fired.severity)]
     dashboard = rule["annotations"]["dashboard_url"]
     for label, value in fired.labels.items():
         dashboard = dashboard.replace(f"{{{{ $labels.{label} | urlquery }}}}", value)
@@ -65,7 +65,7 @@ def as_test(case: Case, rules: Iterable[Path] = RULES) -> dict[str, object]:
     }
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.alert}: {'fires' if case.fires else 'is silent'}, {case.says}")
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.alert}: {'fires' if case.fires else 'is silent'}, {case.name}")
 def test_an_alert_fires_when_it_must_and_only_then(case: Case, tmp_path: Path) -> None:
     test = tmp_path / "test.yml"
     test.write_text(json.dumps(as_test(case)), encoding="utf-8")
@@ -76,7 +76,7 @@ def test_an_alert_fires_when_it_must_and_only_then(case: Case, tmp_path: Path) -
 FALLEN = [case for case in CASES if case.alert == "StreammetricsAllVariantsFell" and case.fires]
 
 
-@pytest.mark.parametrize("case", FALLEN, ids=lambda case: case.says)
+@pytest.mark.parametrize("case", FALLEN, ids=lambda case: case.name)
 def test_the_ranking_as_a_whole_may_be_judged_by_another_metric(case: Case, tmp_path: Path) -> None:
     assert generate.main(["--metric", "mrr@20", "--out", str(tmp_path)]) == 0
     as_other = json.dumps(as_test(case, [tmp_path / path.name for path in RULES]))

@@ -13,7 +13,7 @@ from typing import Self
 
 import yaml
 
-from deploy.prometheus.generate import Wishes, alertmanager, files
+from deploy.prometheus.generate import RuleOptions, alertmanager, files
 from streammetrics.config import load, render_effective
 from streammetrics.connectors.kafka.client import KafkaConnection
 from tests.servers.alertmanager import AlertmanagerServer, Webhook
@@ -78,7 +78,7 @@ class Stack:
         self, *, scale: float = SCALE, settings: Mapping[str, str] | None = None, thresholds: Mapping[str, float] | None = None
     ) -> None:
         self.scale = scale
-        self._rules = {name: _outlasting(text) for name, text in files(Wishes(scale=scale, thresholds=thresholds or {})).items()}
+        self._rules = {name: _outlasting(text) for name, text in files(RuleOptions(scale=scale, thresholds=thresholds or {})).items()}
         self._settings = {**SETTINGS, **(settings or {})}
         self._undo = ExitStack()
         self.workers: list[Role] = []
