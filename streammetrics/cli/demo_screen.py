@@ -62,7 +62,7 @@ class Screen:
     def refresh(self) -> None:
         """Show the latest report, if it is time for it."""
         now = self._clock.monotonic()
-        self._events_per_second = self._rate.look(now, self._events)
+        self._events_per_second = self._rate.add(now, self._events)
         if self._live is not None:
             self._live.update(self._picture(), refresh=True)
         elif now >= self._line_due:

@@ -28,7 +28,7 @@ from streammetrics.events.event_time import FOREVER
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.pane_lines import pane_lines
 from streammetrics.reports.report import Report
-from streammetrics.runtime.committed_state import read_all, settle_due
+from streammetrics.runtime.committed_state import fix_due_scales, read_committed
 from streammetrics.runtime.consumer import Worker
 from streammetrics.runtime.status import ProcessStatus
 from streammetrics.runtime.task_runner import TaskRunner
@@ -118,7 +118,7 @@ def _read_all(worker: Worker, source: FileSource, looks: ReplayHistory, progress
     """Read in step: the input furthest behind in event time comes next, so that no file opens days of sessions."""
     while not source.exhausted:
         worker.turn(timeout_s=0)
-        worker.pass_over(source.ended)
+        worker.ignore_ended(source.ended)
         looks.after_turn(worker)
         source.prefer(worker.inputs_by_event_time())
         progress(source)
@@ -126,6 +126,6 @@ def _read_all(worker: Worker, source: FileSource, looks: ReplayHistory, progress
 
 def _builder(settings: Settings, engine: Engine, store: MemoryStore) -> ReportBuilder:
     builder = build_report_builder(settings, engine)
-    read_all(store, builder, 1)
-    settle_due(store, builder, 1)  # what is over before there was a look is looked at once
+    read_committed(store, builder, 1)
+    fix_due_scales(store, builder, 1)  # what is over before there was a look is looked at once
     return builder

@@ -13,7 +13,7 @@ from streammetrics.experiments import Stored, build_report
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.history import LOOK_MS, LOOKS_MAX, TRAILS_MAX, Downsampled, History, HistorySeries, HistorySnapshot, look_at
 from streammetrics.reports.report import Report
-from streammetrics.runtime.committed_state import read_all, settle_due
+from streammetrics.runtime.committed_state import fix_due_scales, read_committed
 from streammetrics.runtime.consumer import Worker
 
 NOTHING: Downsampled[Stored] = Downsampled()
@@ -30,7 +30,7 @@ class ReplayHistory:
 
     def after_turn(self, worker: Worker) -> None:
         """Look, if it is time. Steps grow with the time looked at, so that a year of events costs hundreds of looks and not more."""
-        state = worker.works[0].state if 0 in worker.works else None
+        state = worker.tasks[0].state if 0 in worker.tasks else None
         if state is None or self._builder.experiments is None or not state.runs.of_number or state.watermark < max(self._due, NEVER + 1):
             return
         first = self._first = state.watermark if self._first is None else self._first
@@ -41,8 +41,8 @@ class ReplayHistory:
 
     def _look(self, entered_ms: int) -> None:
         builder = self._builder
-        read_all(self._store, builder, 1)
-        settle_due(self._store, builder, 1)  # as who shows numbers does: at the first look at which there are users enough
+        read_committed(self._store, builder, 1)
+        fix_due_scales(self._store, builder, 1)  # as who shows numbers does: at the first look at which there are users enough
         today = (entered_ms - 1) // DAY_MS
         there = {(name, kept.scope): kept for (name, day), kept in builder.stored(1).items() if day in (WHOLE, today)}
         self._seen = {key: seen for key, seen in self._seen.items() if key in there}  # what is over leaves its place to others

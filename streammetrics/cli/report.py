@@ -50,7 +50,7 @@ def live_report(settings: Settings) -> dict[str, Any]:
     )
     from streammetrics.connectors.redis.blob import RedisBlobStore  # noqa: PLC0415  files need no Redis client
     from streammetrics.connectors.redis.store import RedisStore  # noqa: PLC0415
-    from streammetrics.runtime.committed_state import read_all  # noqa: PLC0415
+    from streammetrics.runtime.committed_state import read_committed  # noqa: PLC0415
     from streammetrics.runtime.history_store import HISTORY_KEY, decode_history  # noqa: PLC0415
 
     engine = build_engine(settings, settings.kafka.topics)
@@ -60,7 +60,7 @@ def live_report(settings: Settings) -> dict[str, Any]:
         tasks = store.partitions()
         if tasks is None:
             raise StreammetricsError(f"nothing was ever committed under redis.namespace {settings.redis.namespace!r}")
-        read_all(store, builder, tasks)
+        read_committed(store, builder, tasks)
         report = builder.report(tasks)
         return report.to_json(engine.layout) | {"history": decode_history(shelf.read()).to_json()}
     finally:

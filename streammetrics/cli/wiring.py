@@ -20,7 +20,7 @@ from streammetrics.events import Decoder, UbiSettings, decoder
 from streammetrics.events.event_time import DAY_MS
 from streammetrics.events.grades import parse_grades
 from streammetrics.reports.builder import ExperimentView, ReportBuilder
-from streammetrics.runtime.owned_task import WorkerRules
+from streammetrics.runtime.rules import WorkerRules
 from streammetrics.sessions.rules import JoinRules
 from streammetrics.windows.panes import WindowRules
 from streammetrics.windows.unique_users import UniqueUserRules

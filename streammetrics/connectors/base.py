@@ -1,4 +1,7 @@
-"""What the service asks of the world, as protocols: a source of records, a store of state. No client is imported here."""
+"""The protocols that the runtime needs: a source of records, a store of state, a sink for dead letters, a clock.
+
+No client is imported here. The other modules of this folder implement these protocols.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ class Input(NamedTuple):
 
 
 class Record(NamedTuple):
-    """One record of an input: its place, when the log took it (epoch ms, -1 where unknown), and its bytes."""
+    """One record of an input: its offset, the timestamp of the log (epoch ms, -1 if unknown), and its bytes."""
 
     offset: int
     timestamp_ms: int
@@ -31,10 +34,9 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PollResult:
-    """What one poll brought: records per input in offset order, and how ownership of tasks changed before them.
+    """The result of one poll: records per input in offset order, and how task ownership changed before them.
 
-    A task in `assigned` must be claimed and its inputs sought before their records arrive: the source keeps newly
-    assigned inputs paused until `start`.
+    A task in `assigned` must be claimed first. The source keeps its inputs paused until `start` is called.
     """
 
     records: Mapping[Input, Sequence[Record]] = field(default_factory=dict)
@@ -44,36 +46,36 @@ class PollResult:
 
 @dataclass(frozen=True, slots=True)
 class SourceHealth:
-    """Whether a source answers, since when that is so (monotonic seconds), how often its client was rebuilt, the last error.
+    """Whether a source answers, since when (monotonic seconds), how often its client was rebuilt, and the last error.
 
-    `looked` is when the ends of the inputs were last asked for (monotonic seconds); None: they are always up to date.
+    `ends_asked` is when the source last asked for the ends of its inputs (monotonic seconds); None: they are always current.
     """
 
     reachable: bool = True
     since: float = 0.0
     rebuilds: int = 0
     last_error: str = ""
-    looked: float | None = None
+    ends_asked: float | None = None
 
 
 class Source(Protocol):
-    """Where records come from. Raises SourceError when the world fails, StateError when the log's history does not fit."""
+    """Where records come from. Raises SourceError if it fails, and StateError if the log does not match the stored offsets."""
 
     @property
     def health(self) -> SourceHealth:
-        """Whether records can come at all: a source that waits for a broker to return raises nothing."""
+        """Whether the source can be reached. `poll` raises nothing while it waits for a broker to return."""
         ...
 
     def poll(self, timeout_s: float) -> PollResult: ...
 
     def inputs_of(self, task: int) -> tuple[Input, ...]:
-        """The inputs of a task: partition number `task` of every topic, in the configured order of the topics."""
+        """Return the inputs of a task: partition number `task` of every topic, in the configured order of the topics."""
         ...
 
     def start(self, task: int, offsets: Mapping[Input, int]) -> Mapping[Input, int]:
-        """Seek each input of a claimed task to its offset (absent: where the configuration says) and let it flow.
+        """Seek each input of a claimed task to its offset (absent: where the configuration says) and resume it.
 
-        Returns where each input now stands, to be committed with the first events; nothing if the task has changed hands.
+        Returns the offset of each input, to be committed with the first events. Returns nothing if the task has a new owner.
         """
         ...
 
@@ -82,18 +84,18 @@ class Source(Protocol):
     def resume(self, inputs: Collection[Input]) -> None: ...
 
     def ends(self) -> Mapping[Input, int]:
-        """The end offset of every owned input, as last known; asks the broker at most every few seconds."""
+        """Return the last known end offset of every owned input. Asks the broker every few seconds at most."""
         ...
 
     def acknowledge(self, offsets: Mapping[Input, int]) -> None:
-        """Tell the log what has been committed, for lag tools only; never waits, never fails."""
+        """Report committed offsets to the log, for lag tools only. Never waits and never fails."""
         ...
 
     def close(self) -> None: ...
 
 
 class DeadLetter(NamedTuple):
-    """What was refused, for somebody to read back: why, from where, and the raw bytes."""
+    """A rejected event or record that can be read back: the reason, where it came from, and its raw bytes."""
 
     reason: str
     detail: str
@@ -103,7 +105,7 @@ class DeadLetter(NamedTuple):
 
     @property
     def key(self) -> str:
-        """What names it, the same for a letter that is written again after a crash.
+        """The identity of the letter: the same when it is written again after a crash.
 
         >>> DeadLetter("empty", "a record must hold an event", Input("feedback", 3), 17, None).key
         'feedback:3:17'
@@ -111,16 +113,18 @@ class DeadLetter(NamedTuple):
         return f"{self.input.topic}:{self.input.partition}:{self.offset}"
 
 
-class DeadLetters(Protocol):
+class DeadLetterSink(Protocol):
+    """Where dead letters are kept."""
+
     def write(self, letters: Iterable[DeadLetter]) -> None:
-        """Keep the letters for good before returning (acknowledged by the log, or in the file). Raises SourceError."""
+        """Write the letters durably before returning: acknowledged by the log, or in the file. Raises SourceError."""
         ...
 
     def close(self) -> None: ...
 
 
 class CommitOutcome(enum.Enum):
-    """What a store says to a commit."""
+    """A store's reply to a commit."""
 
     WRITTEN = "written"
     ALREADY = "already"
@@ -130,11 +134,11 @@ class CommitOutcome(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A task taken over: the new epoch, the sequence number of the last commit, and the state that commit left.
+    """A claimed task: the new epoch, the number of the last commit, and the state that it left.
 
-    `control` is None for a task that was never committed. `panes` are those with start >= the `panes_from_ms` that the
-    control bytes were stored with, `reaches` the users of panes from `reaches_from_ms` on; `pane_starts` names every stored pane.
-    `experiments` are all cells of experiments.
+    `control` is None for a task without commits. `panes` are those from `panes_from_ms` on that the last commit named,
+    and `reaches` the unique users of panes from `reaches_from_ms` on. `pane_starts` names every stored pane, and
+    `experiments` are the totals of all experiments.
     """
 
     epoch: int
@@ -148,7 +152,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A commit of a task: its number, and by which claim it is made."""
+    """A commit of a task: its sequence number, the claim that it belongs to, and its changes."""
 
     task: int
     epoch: int
@@ -156,18 +160,20 @@ class Commit:
     seq: int
     changes: StateChanges
 
-    def judge(self, epoch: int, token: str | None, seq: int) -> CommitOutcome:
-        """What every store says to it whose task has this epoch (0: never claimed), owner and last commit; WRITTEN: it may be.
+    def check(self, epoch: int, token: str | None, seq: int) -> CommitOutcome:
+        """Return what a store replies if its task has this epoch (0: never claimed), owner token and last commit.
+
+        WRITTEN means that the store may write it.
 
         >>> commit = Commit(task=0, epoch=2, token="mine", seq=8, changes=StateChanges(control=b"", panes_from_ms=0))
-        >>> [commit.judge(2, "mine", seq).value for seq in (6, 7, 8)]
+        >>> [commit.check(2, "mine", seq).value for seq in (6, 7, 8)]
         ['conflict', 'written', 'already']
-        >>> commit.judge(2, "another's", 7).value, commit.judge(3, "another's", 7).value
+        >>> commit.check(2, "another's", 7).value, commit.check(3, "another's", 7).value
         ('fenced', 'fenced')
 
-        A store that has lost the claim itself, with the end of what it had written or with all of it, must be read again:
+        If the store has lost the claim, it has lost commits as well, and the task must be read again:
 
-        >>> commit.judge(1, "mine", 7).value, commit.judge(0, None, 0).value
+        >>> commit.check(1, "mine", 7).value, commit.check(0, None, 0).value
         ('conflict', 'conflict')
         """
         if self.epoch < epoch:
@@ -182,12 +188,14 @@ class Commit:
 
 
 READ_SLICE = 20
-"""How many users are read at a time, before a look at how large they are."""
+"""Users that a store reads at a time, before it checks how large they are."""
 
 
-class DueBefore(NamedTuple):
-    """Who is wanted because he is due before `ms`, the earliest first: READ_SLICE users at a time, as many as `users_max`, or until their
-    states and totals have `bytes_max` bytes."""
+class DueQuery(NamedTuple):
+    """A request for the users that are due before `ms`, earliest first.
+
+    The store reads READ_SLICE users at a time, up to `users_max`, or until their states and totals have `bytes_max` bytes.
+    """
 
     ms: int
     users_max: int
@@ -196,11 +204,10 @@ class DueBefore(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LoadedUsers:
-    """Users read from the store: those asked for (absent: no state), who is due, and when the next one is.
+    """Users read from the store: the requested ones (absent: no state), those that are due, and when the next one is due.
 
-    Of who is due no states come: most are at hand where they are asked about. `totals` are those of the users that were asked for by
-    them, and of the users that are due. `unread` are those asked for of whom nothing is known yet, because the others were as large as
-    was wanted.
+    Due users come without state, because most of them are cached by the caller. `totals` are those of due users and of
+    users whose totals were requested. `unread` are requested users that were not read because the others reached the byte limit.
     """
 
     users: Mapping[str, bytes]
@@ -211,23 +218,23 @@ class LoadedUsers:
 
 
 PendingUsers: TypeAlias = Callable[[], Mapping[str, bytes] | None]
-"""Waits for what a store was asked, and tells it; None where it was lost on the way. Raises StoreError where it does not come."""
+"""Waits for the requested users and returns them; None if the reply was lost. Raises StoreError if none arrives."""
 PendingDueUsers: TypeAlias = Callable[[], LoadedUsers | None]
-"""Tells likewise who is due."""
+"""The same for due users."""
 
 
-def lost_view(task: int) -> StateError:
-    """What every store says to a reader who knows a commit of a task of which nothing is committed any more."""
+def lost_state(task: int) -> StateError:
+    """Return the error for a reader that has seen a commit of a task, while the store now has none."""
     return StateError(
         f"the store has lost all state of task {task}, which was shown: it was flushed, or the namespace deleted",
-        "start again to show what is counted anew; if that was not meant, restore a backup first",
+        "restore a backup if this was not intended, then start again; without a backup the numbers begin at zero",
     )
 
 
 class StoreNode(NamedTuple):
-    """One server of a store, and how safe state is there; None for what it would not say. A limit of 0 bytes is none.
+    """One server of a store and how safe state is there. None: the server did not say. A limit of 0 bytes means no limit.
 
-    `evicts`: it may delete state when memory is short. `forgets`: a restart may begin empty.
+    `evicts`: it may delete state when memory is short. `forgets`: it may be empty after a restart.
     """
 
     name: str
@@ -238,40 +245,40 @@ class StoreNode(NamedTuple):
 
 
 class Store(Protocol):
-    """Where state lives. Every method may raise StoreError (try again) and nothing else that is the world's fault."""
+    """Where state is kept. Every method may raise StoreError: try again."""
 
     def claim(self, task: int, token: str) -> Claim:
-        """Raise the task's epoch, set its owner token, and return what the last commit left."""
+        """Raise the task's epoch, set its owner token, and return the state of the last commit."""
         ...
 
     def load(
         self,
         task: int,
         users: Collection[str],
-        due: DueBefore | None = None,
+        due: DueQuery | None = None,
         totals: Collection[str] = (),
         bytes_max: int | None = None,
     ) -> LoadedUsers:
-        """Read users, the totals of others, and who is due with his totals, in one round trip.
+        """Read users, the totals of other users, and due users with their totals, in one round trip.
 
-        Users are read in the order in which they are given, READ_SLICE at a time, until their states have `bytes_max` bytes; None: all.
+        Users are read in the given order, READ_SLICE at a time, until their states have `bytes_max` bytes; None: no limit.
         """
         ...
 
     def request(self, task: int, users: Collection[str], bytes_max: int | None = None) -> PendingUsers | None:
-        """Begin to read users, as they are now or will be by the time when that is told; only the thread that loads may ask.
+        """Begin to read users. The reply has their state at some time between the request and the reply.
 
-        None where they cannot be asked for so, perhaps because their states may have more than `bytes_max` bytes, or because nobody
-        answers: whoever is not told loads them. Raises nothing, for it is asked in the middle of a step.
+        Only the thread that loads may call this. Returns None if the store cannot be asked now, or if the states may have more
+        than `bytes_max` bytes; the caller then loads them. Raises nothing, because it is called in the middle of a step.
         """
         ...
 
-    def request_due(self, task: int, due: DueBefore) -> PendingDueUsers | None:
-        """Begin to read who is due, with his totals; as `request` does."""
+    def request_due(self, task: int, due: DueQuery) -> PendingDueUsers | None:
+        """Begin to read due users with their totals, like `request`."""
         ...
 
     def commit(self, commit: Commit) -> CommitOutcome:
-        """Write a commit: older epoch or another token -> FENCED; same seq and token again -> ALREADY; gap -> CONFLICT."""
+        """Write a commit. Older epoch or other token: FENCED. Same number and token again: ALREADY. A gap: CONFLICT."""
         ...
 
     def view(
@@ -281,31 +288,31 @@ class Store(Protocol):
         panes_from_ms: Mapping[int, int | None],
         reaches_from_ms: Mapping[int, int | None] = NO_BOUNDS,
     ) -> Mapping[int, TaskView]:
-        """Read committed state for display. A task whose mark equals `since[task]`, or that was never committed, is absent.
+        """Read committed state for display. Tasks without commits are absent, and tasks whose mark equals `since[task]`.
 
-        `panes_from_ms[task]`: panes with start >= it are returned; None or absent: all that are stored. So with `reaches_from_ms`.
-        Where `since[task]` is of another claim, or of a later commit, the bounds do not count: see `TaskView.is_snapshot`. Raises StateError
-        where there is a mark, and nothing committed any more.
+        `panes_from_ms[task]`: return panes with start >= it; None or absent: all stored panes. `reaches_from_ms` is the same for
+        unique users. Both are ignored if `since[task]` is of another claim or of a later commit: see `TaskView.is_snapshot`.
+        Raises StateError if `since` has a mark and the task has no commit any more.
         """
         ...
 
     def announce(self, partitions: int) -> int | None:
-        """Record how many tasks the namespace has, once; returns the number recorded before (None: this is the first)."""
+        """Record how many tasks the namespace has, once. Returns the number that was recorded before; None: this is the first."""
         ...
 
     def partitions(self) -> int | None:
-        """How many tasks the namespace has, or None before the first announcement."""
+        """Return how many tasks the namespace has; None before the first announcement."""
         ...
 
     def compare_and_set(self, changes: Mapping[str, tuple[bytes | None, bytes | None]]) -> Mapping[str, bytes]:
-        """Change values of the namespace, each from what it was to what it shall be, None for not at all; returns all there are.
+        """Change values of the namespace, each given as (expected, new); None: no value. Returns all values.
 
-        A value that is not what it was said to be stays: of two who change the same one, the first one counts, whoever asks.
+        A value that differs from the expected one stays as it is, so the first of two writers wins.
         """
         ...
 
     def clock_ms(self, task: int) -> int | None:
-        """What the clock says (epoch ms) of the server that has a task; None where there is none, or it does not say."""
+        """Return the time (epoch ms) of the server that holds a task; None if there is no server, or it does not say."""
         ...
 
     def ping(self) -> None:
@@ -313,14 +320,14 @@ class Store(Protocol):
         ...
 
     def nodes(self) -> tuple[StoreNode, ...]:
-        """What each server of the store that takes writes says of itself, by name; nothing where there are none."""
+        """Return the status of each server that takes writes, by name; empty if there are no servers."""
         ...
 
     def close(self) -> None: ...
 
 
 class Clock(Protocol):
-    """Time as a value, so that tests own it."""
+    """The time. Passed in, so that tests control it."""
 
     def monotonic(self) -> float: ...
 
@@ -330,10 +337,10 @@ class Clock(Protocol):
 
 
 class BlobStore(Protocol):
-    """A place for bytes that are shown and never computed from; the last writer counts. May raise StoreError and StateError."""
+    """One shared value for display, never an input of a result. The last writer wins. May raise StoreError and StateError."""
 
     def read(self) -> bytes | None:
-        """What was written last; None before the first."""
+        """Return the last written value; None before the first."""
         ...
 
     def write(self, value: bytes) -> None: ...

@@ -1,4 +1,4 @@
-"""The one real clock; whoever needs time is given one."""
+"""The real clock. Modules that need the time get a clock as an argument."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 
 
 class SystemClock:
-    """The machine's time."""
+    """The time of this machine."""
 
     def monotonic(self) -> float:
         return time.monotonic()

@@ -264,7 +264,7 @@ def _why_not(error: OSError) -> str:
 
 
 class FileDeadLetters:
-    """The `DeadLetters` of a replay: one JSON object a line, into a file that somebody else opens and closes; None keeps nothing.
+    """The `DeadLetterSink` of a replay: one JSON object a line, into a file that somebody else opens and closes; None keeps nothing.
 
     Keys: `key` (`topic:partition:offset`), `reason`, `detail`, `input` (the path), `line`, and the raw bytes as `value` where
     they are UTF-8, else as `value_base64`. `cut` tells how long the lines were of which only the first bytes are known: their

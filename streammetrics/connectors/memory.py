@@ -1,6 +1,6 @@
-"""State in this process, for the demo, replays and tests: keeps the contract of `Store` and no more. No client is imported here.
+"""A store in the memory of this process, for the demo, replays and tests.
 
-Values are bytes and therefore never copied; mappings always are, so that nothing handed out changes later.
+Mappings are copied, so that a returned one does not change later. The values are bytes and need no copy.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from streammetrics.connectors.base import (
     Claim,
     Commit,
     CommitOutcome,
-    DueBefore,
+    DueQuery,
     LoadedUsers,
     PendingDueUsers,
     PendingUsers,
     StoreNode,
-    lost_view,
+    lost_state,
 )
 from streammetrics.engine.stored_state import CommitMark, TaskView
 
 STALE_MAX = 1_000
-"""Room for users that have gone or have moved, besides as much as there are users, before all is built anew."""
+"""Stale entries that are allowed on top of one per user, before the collections are rebuilt."""
 
 
 @dataclass(slots=True)
 class _Task:
-    """One task. `queue` is a heap of (due_ms, user); an entry counts only while it agrees with `due`.
+    """One task. `queue` is a heap of (due_ms, user). An entry is stale if `due` has another time for the user.
 
-    `most` is the greatest number of users, due times or totals since the last tidying.
+    `most` is the largest number of users, due times or totals since the last `tidy`.
     """
 
     epoch: int = 0
@@ -79,14 +79,14 @@ class _Task:
             self.tidy()
 
     def tidy(self) -> None:
-        """Leave room only for what is there: neither a heap nor a dict shrinks by itself when most of it has gone."""
+        """Rebuild the collections to free memory: neither a heap nor a dict shrinks by itself."""
         self.users, self.due, self.totals = dict(self.users), dict(self.due), dict(self.totals)
         self.most = max(len(self.users), len(self.due), len(self.totals))
         self.queue = [(due_ms, user) for user, due_ms in self.due.items()]
         heapq.heapify(self.queue)
 
-    def first_due(self, wanted: DueBefore) -> tuple[list[str], int | None]:
-        """The users that are due, and when the next one is."""
+    def first_due(self, wanted: DueQuery) -> tuple[list[str], int | None]:
+        """Return the due users, and when the next one is due."""
         taken: list[tuple[int, str]] = []
         taken_bytes = 0
         self._drop_stale(taken)
@@ -98,12 +98,12 @@ class _Task:
             taken_bytes += len(self.users.get(user, b"")) + len(self.totals.get(user, b""))
             self._drop_stale(taken)
         next_due_ms = self.queue[0][0] if self.queue else None
-        for entry in taken:  # they stay due until a commit says otherwise
+        for entry in taken:  # they stay due until a commit changes that
             heapq.heappush(self.queue, entry)
         return [user for _, user in taken], next_due_ms
 
     def count_within(self, users: Sequence[str], bytes_wanted: int) -> int:
-        """How many of these users are read until their states have so many bytes."""
+        """Return how many of these users to read until their states have `bytes_wanted` bytes."""
         for start in range(0, len(users), READ_SLICE):
             if bytes_wanted <= 0:
                 return start
@@ -111,13 +111,13 @@ class _Task:
         return len(users)
 
     def _drop_stale(self, taken: list[tuple[int, str]]) -> None:
-        """Bring an entry that counts to the top. A due time that moved away and back left two equal ones: one counts."""
+        """Remove stale entries from the top. A due time that moved away and back leaves two equal entries: drop one."""
         while self.queue and (self.due.get(self.queue[0][1]) != self.queue[0][0] or (taken and self.queue[0] == taken[-1])):
             heapq.heappop(self.queue)
 
 
 class MemoryStore:
-    """A `Store` in memory, safe to read from one thread while another commits; see `streammetrics.connectors.base`.
+    """A `Store` in memory. One thread may read while another commits.
 
     >>> from streammetrics.engine.stored_state import StateChanges
     >>> store = MemoryStore()
@@ -126,7 +126,7 @@ class MemoryStore:
     >>> commit = Commit(0, claim.epoch, "mine", claim.seq + 1, changes)
     >>> store.commit(commit).value, store.commit(commit).value
     ('written', 'already')
-    >>> store.load(0, [], DueBefore(91, users_max=10, bytes_max=1_000))
+    >>> store.load(0, [], DueQuery(91, users_max=10, bytes_max=1_000))
     LoadedUsers(users={}, due=['u7'], next_due_ms=None, totals={}, unread=())
     """
 
@@ -134,7 +134,7 @@ class MemoryStore:
         self._lock = threading.Lock()
         self._tasks: dict[int, _Task] = {}
         self._partitions: int | None = None
-        self._settled: dict[str, bytes] = {}
+        self._values: dict[str, bytes] = {}
 
     def claim(self, task: int, token: str) -> Claim:
         with self._lock:
@@ -151,7 +151,7 @@ class MemoryStore:
         self,
         task: int,
         users: Collection[str],
-        due: DueBefore | None = None,
+        due: DueQuery | None = None,
         totals: Collection[str] = (),
         bytes_max: int | None = None,
     ) -> LoadedUsers:
@@ -165,19 +165,19 @@ class MemoryStore:
             return LoadedUsers(found, first, next_due_ms, sums, asked[read:])
 
     def request(self, task: int, users: Collection[str], bytes_max: int | None = None) -> PendingUsers | None:
-        """See `Store.request`: memory tells at once."""
+        """See `Store.request`. The reply is ready at once."""
         loaded = self.load(task, users, bytes_max=bytes_max)
         return None if loaded.unread else lambda: loaded.users
 
-    def request_due(self, task: int, due: DueBefore) -> PendingDueUsers | None:
-        """See `Store.request_due`: memory tells at once."""
+    def request_due(self, task: int, due: DueQuery) -> PendingDueUsers | None:
+        """See `Store.request_due`. The reply is ready at once."""
         loaded = self.load(task, [], due)
         return lambda: loaded
 
     def commit(self, commit: Commit) -> CommitOutcome:
         with self._lock:
             own = self._tasks.get(commit.task, _Task())
-            outcome = commit.judge(own.epoch, own.token, own.seq)
+            outcome = commit.check(own.epoch, own.token, own.seq)
             if outcome is CommitOutcome.WRITTEN:
                 own.write(commit)
             return outcome
@@ -189,14 +189,14 @@ class MemoryStore:
         panes_from_ms: Mapping[int, int | None],
         reaches_from_ms: Mapping[int, int | None] = NO_BOUNDS,
     ) -> Mapping[int, TaskView]:
-        """See `Store.view`; each task is seen as of one instant, several tasks as of several."""
+        """See `Store.view`. Each task is read atomically, several tasks are not."""
         views: dict[int, TaskView] = {}
         for task in tasks:
             with self._lock:
                 own, known = self._tasks.get(task), since.get(task)
                 if own is None or own.control is None:
                     if known is not None:
-                        raise lost_view(task)
+                        raise lost_state(task)
                     continue
                 mark = CommitMark(own.token or "", own.seq)
                 if known == mark:
@@ -219,24 +219,24 @@ class MemoryStore:
     def compare_and_set(self, changes: Mapping[str, tuple[bytes | None, bytes | None]]) -> Mapping[str, bytes]:
         with self._lock:
             for name, (before, after) in changes.items():
-                if self._settled.get(name) == before:
-                    self._settled.pop(name, None)
+                if self._values.get(name) == before:
+                    self._values.pop(name, None)
                     if after is not None:
-                        self._settled[name] = after
-            return dict(self._settled)
+                        self._values[name] = after
+            return dict(self._values)
 
     def clock_ms(self, task: int) -> None:
-        """Memory has the clock of its process, which is no second one."""
+        """None: memory has no clock besides that of its process."""
 
     def ping(self) -> None:
-        """Memory always serves."""
+        """Do nothing: memory is always available."""
 
     def nodes(self) -> tuple[StoreNode, ...]:
-        """Memory has no servers, and nobody expects it to outlive its process."""
+        """Return nothing: memory has no servers."""
         return ()
 
     def close(self) -> None:
-        """Nothing to close; the state stays readable."""
+        """Do nothing: the state stays readable."""
 
 
 def _since(panes: Mapping[int, bytes], from_ms: int | None) -> dict[int, bytes]:

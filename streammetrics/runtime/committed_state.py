@@ -1,7 +1,7 @@
-"""From a store into a ledger: what is settled first, then the tasks, then what has become due to be settled.
+"""Reads committed state from a store into a report builder: first the fixed scales, then the tasks, then newly fixed scales.
 
-The order is a law. A scale that was settled after the tasks were read may be of a life that they do not know yet, and would be taken for
-one of the life before it.
+The order matters. A scale that was fixed after the tasks were read may belong to an experiment run that they do not show
+yet. It would then be used for the run before.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from streammetrics.connectors.base import Store
 from streammetrics.reports.builder import ReportBuilder
 
 
-def read_all(store: Store, builder: ReportBuilder, tasks: int) -> None:
-    """Take what was committed of all tasks since the ledger last did. Raises StoreError, and StateError for state of other rules."""
+def read_committed(store: Store, builder: ReportBuilder, tasks: int) -> None:
+    """Read what was committed since the last call. Raises StoreError, and StateError if other rules made the state."""
     if not builder.has_scales:
         builder.freeze(store.compare_and_set({}))
     every = range(tasks)
@@ -20,7 +20,7 @@ def read_all(store: Store, builder: ReportBuilder, tasks: int) -> None:
         builder.update(task, view)
 
 
-def settle_due(store: Store, builder: ReportBuilder, tasks: int) -> None:
-    """Settle what is due by what was read, and take what is settled then. Raises StoreError."""
+def fix_due_scales(store: Store, builder: ReportBuilder, tasks: int) -> None:
+    """Fix the scales that are due by the state that was read, and take those that the store then has. Raises StoreError."""
     if changes := builder.scales_due(tasks):
         builder.freeze(store.compare_and_set(changes))

@@ -1,6 +1,7 @@
-"""Keeps the history of looks while reports pass by, and shows both. The history is for people: no trouble with it stops a report.
+"""Keeps the history of experiment snapshots and passes each report on with it. A failure of the history never stops a report.
 
-Whoever publishes keeps it; a shelf, where there is one, holds what all processes of a namespace have seen, over restarts.
+The publisher's process keeps the history. A blob store, if there is one, shares it between all processes of a namespace
+and keeps it over restarts.
 """
 
 from __future__ import annotations
@@ -17,18 +18,18 @@ from streammetrics.reports.history import History
 from streammetrics.reports.report import Report
 
 HISTORY_KEY = "history"
-"""What the shelf of histories is called."""
+"""Name of the blob that holds the history."""
 
 log = structlog.get_logger("streammetrics.runtime.history_store")
 
 
 def encode_history(history: History) -> bytes:
-    """The history as it lies on a shelf."""
+    """Encode a history for the blob store."""
     return msgspec.json.encode(history.to_json())
 
 
 def decode_history(stored: bytes | None) -> History:
-    """What lies on a shelf; an empty history where there is none, or one of another version, which is then written over."""
+    """Decode a stored history. Returns an empty one if there is none, or one of another version; the next write replaces it."""
     if stored is None:
         return History()
     try:
@@ -38,31 +39,31 @@ def decode_history(stored: bytes | None) -> History:
 
 
 class HistoryStore:
-    """Takes each report, looks at it when a look is due, and hands it on with the history so far; for one thread."""
+    """Adds a snapshot of each report when one is due, and calls `show` with the report and the history. For one thread."""
 
-    def __init__(self, show: Callable[[Report, History], None], shelf: BlobStore | None = None) -> None:
-        self._show, self._shelf = show, shelf
+    def __init__(self, show: Callable[[Report, History], None], blob: BlobStore | None = None) -> None:
+        self._show, self._blob = show, blob
         self._failing = False
         self.history = History()
 
     def take(self, report: Report) -> None:
-        """Show this report; when a look at it was due, share the history with the shelf before."""
+        """Show a report. If a snapshot was due, share the history first."""
         before = self.history
         if report.entered_ms is not None:
             self.history = before.take(report.entered_ms, report.experiments)
-        if self._shelf is not None and self.history is not before:
-            self._share(self._shelf, report.experiments)
+        if self._blob is not None and self.history is not before:
+            self._share(self._blob, report.experiments)
         self._show(report, self.history)
 
-    def _share(self, shelf: BlobStore, experiments: Iterable[ExperimentReport]) -> None:
-        """Put what others have seen of the same experiments to ours, and write both if that is more than there was."""
+    def _share(self, blob: BlobStore, experiments: Iterable[ExperimentReport]) -> None:
+        """Merge in what other processes have stored about the same experiments, and write the result if it differs."""
         try:
-            known = decode_history(shelf.read())
-            self.history = self.history.merge(known.only(self.history).about(experiments))
-            if self.history != known:
-                shelf.write(encode_history(self.history))
+            stored = decode_history(blob.read())
+            self.history = self.history.merge(stored.only(self.history).about(experiments))
+            if self.history != stored:
+                blob.write(encode_history(self.history))
             self._failing = False
         except StreammetricsError as error:
             if not self._failing:
-                log.warning("the history of looks cannot be kept; reports go on", error=str(error))
+                log.warning("the experiment history cannot be saved; reports go on", error=str(error))
             self._failing = True

@@ -1,7 +1,7 @@
-"""Reads committed state of all tasks at an even pace and publishes one immutable Report; knows nothing of how it is shown.
+"""Reads the committed state of all tasks at a steady pace and publishes one immutable Report.
 
-A store that fails leaves the last report standing: its window ends tell how old it is. Every few seconds the servers of the store
-are asked how safe state is with them, because whoever shows state is where the on-call looks.
+If the store fails, the last report stays; its window ends show how old it is. Every few seconds the store's servers are
+asked how safe state is there, so that the process that shows the numbers also shows that.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from streammetrics.errors import StateError, StoreError
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.report import Report
 from streammetrics.reports.text import counted
-from streammetrics.runtime.committed_state import read_all, settle_due
-from streammetrics.runtime.owned_task import Outage
+from streammetrics.runtime.committed_state import fix_due_scales, read_committed
+from streammetrics.runtime.retry import Outage
 from streammetrics.runtime.status import ProcessStatus
 
-LOOK_SECONDS = 10.0
-"""How often the servers of the store are asked about themselves: in a cluster these are several questions to each."""
+NODES_SECONDS = 10.0
+"""Time between requests for the status of the store's servers. In a cluster each server is asked several times."""
 
 log = structlog.get_logger("streammetrics.runtime.publisher")
 
@@ -29,7 +29,7 @@ log = structlog.get_logger("streammetrics.runtime.publisher")
 class Publisher:
     """One reader of the store. `on_report` is called with each new report, in the publisher's thread.
 
-    A store that has failed for longer than `retry_seconds_max` ends it with the last error; 0 means never.
+    It gives up with the last error if the store has failed for longer than `retry_seconds_max`; 0 means never.
     """
 
     def __init__(
@@ -47,54 +47,54 @@ class Publisher:
         self._publish_seconds, self._retry_seconds_max = publish_ms / 1_000, retry_seconds_max
         self._outage = Outage("committed state")
         self._tasks: int | None = None
-        self._looked_seconds: float | None = None
-        self._told_withheld: set[int] = set()
+        self._nodes_seconds: float | None = None
+        self._withheld: set[int] = set()
 
     def publish(self) -> Report | None:
-        """Read what has changed and publish; None while nobody has said how many tasks there are.
+        """Read what has changed and publish a report; None while the number of tasks is not known.
 
-        Raises StateError when what was shown before is not there any more: what is left of it would be shown as the whole.
+        Raises StateError if state that was shown before is gone: the rest would be shown as if it were everything.
         """
         tasks = self._store.partitions()
         if self._tasks is not None and tasks != self._tasks:
             raise StateError(
                 f"the namespace was made for {counted(self._tasks, 'task')}, and now "
                 f"{'for no number' if tasks is None else f'for {tasks}'}: it was deleted or flushed while it was shown",
-                "start again to show what is counted anew",
+                "start again; the numbers then begin at zero",
             )
         if tasks is None:
             return None
         self._tasks = tasks
-        read_all(self._store, self._builder, tasks)
-        settle_due(self._store, self._builder, tasks)
+        read_committed(self._store, self._builder, tasks)
+        fix_due_scales(self._store, self._builder, tasks)
         report = self._builder.report(tasks)
-        self._tell_of_withheld(report)
+        self._warn_withheld(report)
         self._on_report(report)
         return report
 
-    def _tell_of_withheld(self, report: Report) -> None:
+    def _warn_withheld(self, report: Report) -> None:
         withheld = {window.window_ms for window in report.windows if not window.complete}
-        for window_ms in sorted(withheld - self._told_withheld):
+        for window_ms in sorted(withheld - self._withheld):
             log.warning(
-                "a window is not shown, because some task has dropped panes of it: "
-                "do the workers keep as long (windows.retention_ms, windows.windows) as is shown here?",
+                "a window is not shown because a task no longer has all of its panes: "
+                "do windows.retention_ms and windows.windows agree between the workers and this process?",
                 window_ms=window_ms,
             )
-        self._told_withheld = withheld
+        self._withheld = withheld
 
-    def look(self) -> None:
-        """Ask the servers of the store about themselves, unless that was done just now; nothing is known of them if one does not answer."""
+    def check_nodes(self) -> None:
+        """Ask the store's servers for their status, at most every NODES_SECONDS. If one fails, the status of all is unknown."""
         now = self._clock.monotonic()
-        if self._looked_seconds is None or now - self._looked_seconds >= LOOK_SECONDS:
-            self._looked_seconds = now
+        if self._nodes_seconds is None or now - self._nodes_seconds >= NODES_SECONDS:
+            self._nodes_seconds = now
             try:
                 self._status.store_nodes = self._store.nodes()
             except StoreError as error:
-                log.debug("the servers of the store do not tell of themselves", error=str(error))
+                log.debug("the status of the store's servers is unknown", error=str(error))
                 self._status.store_nodes = ()
 
     def run(self, stop: threading.Event) -> None:
-        """Publish until told to stop, then once more, so that the last commit is seen."""
+        """Publish until `stop` is set, then once more, to show the last commit."""
         while not stop.wait(self._publish_seconds):
             self._try()
         self._try()
@@ -105,8 +105,8 @@ class Publisher:
             self.publish()
         except StoreError as error:
             self._outage.failed(error, self._clock.monotonic(), self._retry_seconds_max)
-            status.store_nodes, self._looked_seconds = (), None  # what they said before may hold no more
+            status.store_nodes, self._nodes_seconds = (), None  # the last status may be out of date
         else:
-            self.look()
-            self._outage.well(self._clock.monotonic())
+            self.check_nodes()
+            self._outage.succeeded(self._clock.monotonic())
         status.publish_trouble = self._outage.trouble

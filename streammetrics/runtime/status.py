@@ -1,6 +1,6 @@
-"""What one process knows of its own work: counted where the work is done, read by the exporter and the health checks.
+"""The status of one process: updated where the work is done, read by the exporter and the health checks.
 
-No results live here: those come from committed state (`report`). One writer a field; readers tolerate a value a moment old.
+Results are not kept here; they come from committed state. Each field has one writer. Readers may see a slightly old value.
 """
 
 from __future__ import annotations
@@ -12,34 +12,34 @@ from streammetrics.connectors.base import Input, StoreNode
 
 COMMIT_BUCKETS_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 RATE_SECONDS = 5.0
-"""What a rate is taken over, or the time between the last two looks where they are farther apart."""
+"""Time span of a rate, or the time between the last two samples if that is longer."""
 
 
 class Rate:
-    """How fast a count grows now.
+    """The current growth of a count per second.
 
     >>> rate = Rate()
-    >>> [rate.look(seconds, count) for seconds, count in [(0, 0), (2, 10), (6, 30), (12, 30), (13, 4)]]
+    >>> [rate.add(seconds, count) for seconds, count in [(0, 0), (2, 10), (6, 30), (12, 30), (13, 4)]]
     [None, 5.0, 5.0, 0.0, None]
     """
 
     def __init__(self) -> None:
-        self._looks: deque[tuple[float, int]] = deque()
+        self._samples: deque[tuple[float, int]] = deque()
 
-    def look(self, seconds: float, count: int) -> float | None:
-        """Its growth in a second up to this look; None for the first, and for one that finds less than the last: it began anew."""
-        if self._looks and count < self._looks[-1][1]:
-            self._looks.clear()
-        self._looks.append((seconds, count))
-        while len(self._looks) > 2 and seconds - self._looks[1][0] >= RATE_SECONDS:
-            self._looks.popleft()
-        since_seconds, before = self._looks[0]
+    def add(self, seconds: float, count: int) -> float | None:
+        """Add a sample and return the rate; None for the first sample, and for one below the last: the count was reset."""
+        if self._samples and count < self._samples[-1][1]:
+            self._samples.clear()
+        self._samples.append((seconds, count))
+        while len(self._samples) > 2 and seconds - self._samples[1][0] >= RATE_SECONDS:
+            self._samples.popleft()
+        since_seconds, before = self._samples[0]
         return (count - before) / (seconds - since_seconds) if seconds > since_seconds else None
 
 
 @dataclass(slots=True)
 class CommitTimes:
-    """How long commits took, as a cumulative histogram."""
+    """Durations of commits, as a cumulative histogram."""
 
     count: int = 0
     sum_seconds: float = 0.0
@@ -55,7 +55,7 @@ class CommitTimes:
 
 @dataclass(slots=True)
 class Trouble:
-    """Something of the world that fails now: since when (monotonic seconds), how often in a row, and the last words."""
+    """A current outage: since when (monotonic seconds), failures in a row, and the last error message."""
 
     since_seconds: float
     failures: int
@@ -64,18 +64,18 @@ class Trouble:
 
 @dataclass(slots=True)
 class ProcessStatus:
-    """The state of one process. Times are monotonic seconds unless the name says otherwise."""
+    """Status of one process. Times are monotonic seconds unless the name says otherwise."""
 
     started_seconds: float = 0.0
     beat_seconds: float = 0.0
-    """When the loop last came round: `/healthz` fails when this is long ago."""
+    """When the loop last began a turn. `/healthz` fails if that is too long ago."""
     ready: bool = False
-    """True once the source has answered, every assigned task is claimed and the store serves."""
+    """True if the source and the store answer and every assigned task is claimed."""
     source_trouble: Trouble | None = None
     store_trouble: Trouble | None = None
     publish_trouble: Trouble | None = None
     store_nodes: tuple[StoreNode, ...] = ()
-    """What the servers of the store said when they were last asked; nothing while they do not answer."""
+    """Last known status of the store's servers; empty while they do not answer."""
     commit_times: CommitTimes = field(default_factory=CommitTimes)
     commits: Counter[str] = field(default_factory=Counter)
     """By outcome: written, already, fenced, conflict, failed."""
@@ -83,7 +83,7 @@ class ProcessStatus:
     client_rebuilds: int = 0
     dead_letters: int = 0
     records: Counter[str] = field(default_factory=Counter)
-    """Records consumed, by topic; counted again when they are read again after a crash."""
+    """Records read, by topic. Records that are read again after a crash count again."""
     paused_inputs: int = 0
     cached_users: int = 0
     lag_records: dict[Input, int] = field(default_factory=dict)

@@ -1,6 +1,6 @@
-"""What the users of a task weigh: bytes of their stored state, so that commits and the memory of users have a bound in bytes too.
+"""Sizes of the large users of a task: bytes of their stored state. They bound commits and the cache in bytes as well. Pure.
 
-Pure. Only users that are large are noted, so that this costs nothing while nobody is; all others are bounded by their number.
+Only large users are recorded, so this costs nothing while all users are small. Limits on the number of users cover those.
 """
 
 from __future__ import annotations
@@ -9,23 +9,23 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 LARGE_BYTES = 4_096
-"""From so many bytes of stored state on, a user is weighed. A usual one has less than a thousand."""
+"""A user with at least this many bytes of stored state is large. A typical user has less than a thousand."""
 
 
 @dataclass(slots=True)
 class UserSizes:
-    """The large users of a task, the one that was read or written longest ago first, and the bytes taken since the last commit."""
+    """The large users of a task, least recently read or written first, and the bytes taken since the last commit."""
 
     large: dict[str, int] = field(default_factory=dict)
     total_bytes: int = 0
     """Of all large users together."""
     taken_bytes: int = 0
 
-    def note(self, stored: Mapping[str, bytes]) -> None:
-        """Learn of states that were read or are about to be written.
+    def observe(self, stored: Mapping[str, bytes]) -> None:
+        """Record the sizes of states that were read, or are about to be written.
 
-        >>> weights = UserSizes()
-        >>> weights.note({"u1": bytes(5_000), "u2": bytes(50)}), weights.note({"u2": bytes(9_000), "u1": bytes(6_000)}), weights.large
+        >>> sizes = UserSizes()
+        >>> sizes.observe({"u1": bytes(5_000), "u2": bytes(50)}), sizes.observe({"u2": bytes(9_000), "u1": bytes(6_000)}), sizes.large
         (None, None, {'u2': 9000, 'u1': 6000})
         """
         for user_id, state in stored.items():
@@ -35,27 +35,27 @@ class UserSizes:
                 self.large[user_id] = len(state)
                 self.total_bytes += len(state)
 
-    def saved(self, stored: Mapping[str, bytes], gone: Collection[str]) -> None:
-        """A commit is on its way: what it writes, and of whom nothing is left. What was taken is in it."""
+    def commit_made(self, stored: Mapping[str, bytes], gone: Collection[str]) -> None:
+        """Record what a commit writes and which users it deletes. The next commit begins empty."""
         self.taken_bytes = 0
-        self.note(stored)
+        self.observe(stored)
         for user_id in gone if self.large else ():
             self.total_bytes -= self.large.pop(user_id, 0)
 
-    def of(self, users: Collection[str]) -> int:
-        """How many bytes of state a commit of these users would write again, as far as they are large."""
+    def bytes_of(self, users: Collection[str]) -> int:
+        """Return the bytes of state of the large users among these."""
         if not self.large:
             return 0
         if len(users) < len(self.large):
             return sum(self.large.get(user_id, 0) for user_id in users)
-        return sum(weight for user_id, weight in self.large.items() if user_id in users)
+        return sum(size for user_id, size in self.large.items() if user_id in users)
 
-    def beyond(self, at_hand: Collection[str], bytes_max: int) -> Iterator[str]:
-        """The large users among those at hand that must be let go for the rest to weigh no more than a bound, oldest first."""
-        held = [(user_id, weight) for user_id, weight in self.large.items() if user_id in at_hand]
-        excess = sum(weight for _, weight in held) - bytes_max
-        for user_id, weight in held:
+    def beyond(self, cached: Collection[str], bytes_max: int) -> Iterator[str]:
+        """Return the cached large users to evict, oldest first, so that the others have at most `bytes_max` bytes."""
+        held = [(user_id, size) for user_id, size in self.large.items() if user_id in cached]
+        excess = sum(size for _, size in held) - bytes_max
+        for user_id, size in held:
             if excess <= 0:
                 return
-            excess -= weight
+            excess -= size
             yield user_id

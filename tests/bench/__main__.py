@@ -15,7 +15,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from streammetrics.runtime.owned_task import WorkerRules
+from streammetrics.runtime.rules import WorkerRules
 from tests.bench import commit, end_to_end, importing, parts
 from tests.bench.end_to_end import CommitOutcome, Size, Turns, Way
 

@@ -24,8 +24,8 @@ from streammetrics.engine.task_state import TaskState
 from streammetrics.events.model import Event, Feedback, Impression
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.runtime.consumer import CHUNK_RECORDS_MAX
-from streammetrics.runtime.owned_task import WorkerRules
 from streammetrics.runtime.prefetch import with_due
+from streammetrics.runtime.rules import WorkerRules
 from streammetrics.windows.panes import WindowRules
 from tests.bench.parts import WrongAnswerError, peak_mb, read_given, reply
 from tests.bench.truth import INPUTS, Rows, require_equal
@@ -139,7 +139,7 @@ class Timed:
         began = time.process_time()
         needs = engine.needs(state, batch)
         asked = time.process_time()
-        due_wanted = self.rules.due_wanted(needs.due_before_ms, self.rules.commit_users_max)
+        due_wanted = self.rules.due_query(needs.due_before_ms, self.rules.commit_users_max)
         loaded = with_due(self.store, 0, self.store.load(0, needs.users, due_wanted, needs.totals), state.users)
         answered = time.process_time()
         due = engine.take(state, needs, loaded.users, loaded.due, loaded.next_due_ms, totals=loaded.totals)

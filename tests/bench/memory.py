@@ -20,8 +20,8 @@ from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.engine.ingest import Batch
 from streammetrics.events.model import Event, Feedback, Impression
 from streammetrics.runtime.consumer import CHUNK_RECORDS_MAX
-from streammetrics.runtime.owned_task import WorkerRules
 from streammetrics.runtime.prefetch import with_due
+from streammetrics.runtime.rules import WorkerRules
 from tests.bench.parts import WrongAnswerError, read_given, reply
 from tests.bench.truth import INPUTS
 from tests.servers.redis import DeployedRedis
@@ -51,7 +51,7 @@ class Task:
 
     def step(self, batch: Batch | None) -> None:
         needs = self.engine.needs(self.state, batch)
-        due_wanted = self.rules.due_wanted(needs.due_before_ms, self.rules.commit_users_max)
+        due_wanted = self.rules.due_query(needs.due_before_ms, self.rules.commit_users_max)
         loaded = with_due(self.store, 0, self.store.load(0, needs.users, due_wanted, needs.totals), self.state.users)
         due = self.engine.take(self.state, needs, loaded.users, loaded.due, loaded.next_due_ms, totals=loaded.totals)
         self.engine.step(self.state, batch, due)

@@ -29,14 +29,14 @@ from tests.bench.parts import peak_mb, read_given, reply
 
 STAGES: tuple[tuple[type, str, str], ...] = (
     (KafkaSource, "poll", "poll"),
-    (TaskRunner, "_decoded", "decode"),
+    (TaskRunner, "_decode", "decode"),
     (Engine, "needs", "step"),
     (Engine, "take", "step"),
     (Engine, "step", "step"),
     (Engine, "save", "save"),
     (Engine, "forget", "save"),
     (Prefetch, "read", "load"),
-    (Prefetch, "ask_ahead", "load"),
+    (Prefetch, "prefetch", "load"),
 )
 
 

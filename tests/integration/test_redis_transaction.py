@@ -70,8 +70,8 @@ class Interrupted(Commit):
         super().__init__(**{field.name: getattr(commit, field.name) for field in fields(commit)})
         vars(self).update(deeds=list(deeds), judgements=[])  # past the guard of what is frozen
 
-    def judge(self, epoch: int, token: str | None, seq: int) -> CommitOutcome:
-        self.judgements.append(super().judge(epoch, token, seq))
+    def check(self, epoch: int, token: str | None, seq: int) -> CommitOutcome:
+        self.judgements.append(super().check(epoch, token, seq))
         if self.deeds:
             self.deeds.pop(0)()
         return self.judgements[-1]

@@ -18,7 +18,7 @@ from streammetrics.reports.builder import ExperimentView, ReportBuilder
 from streammetrics.reports.history import History
 from streammetrics.reports.merged_runs import MergedRun, SettledScales, joined, started_runs
 from streammetrics.reports.report import Report
-from streammetrics.runtime.committed_state import read_all
+from streammetrics.runtime.committed_state import read_committed
 from streammetrics.windows.panes import WindowRules
 from tests.oracle import Arrival
 from tests.support.experiment_tasks import DAY_MS, NOON_MS, SETTINGS, Tasks, at, builder_of, exposed, published, publisher_of, since_start
@@ -104,7 +104,7 @@ def test_looks_at_two_lives_of_an_experiment_are_told_apart_by_their_times() -> 
 def read(tasks: Tasks) -> ReportBuilder:
     """One that has read all tasks."""
     builder = builder_of()
-    read_all(tasks, builder, len(tasks.machines))
+    read_committed(tasks, builder, len(tasks.machines))
     return builder
 
 
@@ -359,7 +359,7 @@ def test_a_reader_takes_no_scale_that_is_settled_after_it_has_read_the_tasks() -
             return tasks.compare_and_set(changes)
 
     builder = builder_of()
-    read_all(Overtaken(), builder, 2)
+    read_committed(Overtaken(), builder, 2)
     assert scale_of(since_start(builder.report(2))["ranker"]) == begun != scale_of(published(tasks)["ranker"])
 
 

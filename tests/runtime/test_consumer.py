@@ -18,9 +18,11 @@ from streammetrics.engine.experiment_runs import ExperimentRules
 from streammetrics.errors import SourceError, StateError, StoreError
 from streammetrics.events.model import Event, Feedback, Impression
 from streammetrics.runtime import consumer, task_runner
-from streammetrics.runtime.consumer import ANSWER_SECONDS, Worker
-from streammetrics.runtime.owned_task import Chunk, OwnedTask, WorkerRules
+from streammetrics.runtime.chunk import Chunk
+from streammetrics.runtime.consumer import REPLY_SECONDS, Worker
+from streammetrics.runtime.owned_task import OwnedTask
 from streammetrics.runtime.prefetch import Prefetch
+from streammetrics.runtime.rules import WorkerRules
 from tests.oracle import Step, Tick
 from tests.support.brute_force import FOR_EVER_MS
 from tests.support.faults import FaultyStore, HandClock, KeptLetters, Logs, LogSource, Underway
@@ -237,7 +239,7 @@ class TestPacing:
         for _ in bench.turns_until(lambda: bench.worker.status.commits["conflict"] > 0):
             pass
         for _ in bench.turns_until(lambda: bench.offsets == [60, 600]):
-            if bench.worker.works[0].state is not None and bench.offsets[1] != 600:
+            if bench.worker.tasks[0].state is not None and bench.offsets[1] != 600:
                 assert bench.ahead_ms() <= self.SKEW_MS + 10 * self.RECORDS
         assert_exact(bench.store, bench.logs, bench.engine)
 
@@ -262,7 +264,7 @@ class TestPacing:
         assert bench.offsets == [2, 1]
         bench.click(5)
         bench.turn()
-        assert bench.worker.works[0].idle == {0}
+        assert bench.worker.tasks[0].activity.idle == {0}
         bench.show(1_000 + self.SKEW_MS)
         bench.turn(2, seconds=self.IDLE_MS / 30_000)
         assert bench.offsets == [3, 2]
@@ -339,7 +341,7 @@ class TestIdleInputs:
         bench.turn(100)
         bench.source.health = replace(bench.source.health, reachable=True, since=bench.clock.monotonic())
         bench.turn()
-        assert bench.worker.works[0].idle == frozenset()
+        assert bench.worker.tasks[0].activity.idle == frozenset()
         bench.click(*range(10, 1_000, 10))
         bench.turn()
         bench.show(*range(10, 1_000, 10))
@@ -366,7 +368,7 @@ class TestIdleInputs:
             go_on(0)
         assert source.glances < 10
         assert bench.watermark >= 200
-        assert [line["topic"] for line in lines if line["event"].startswith("no event has come of all records")] == [clicks.topic]
+        assert [line["topic"] for line in lines if line["event"].startswith("an input has records but no valid event")] == [clicks.topic]
         bench.click(300)
         go_on(300)
         assert bench.watermark >= 500
@@ -378,7 +380,7 @@ class TestIdleInputs:
         bench.logs.append(Input(SETTINGS.inputs[1], 0), b"{")
         with capture_logs() as lines:
             bench.turn(10)
-        assert bench.worker.works[0].idle == {0, 1}
+        assert bench.worker.tasks[0].activity.idle == {0, 1}
         assert not [line for line in lines if line["log_level"] == "warning"]
 
     def test_an_input_whose_times_seem_to_be_seconds_is_told_of_once(self) -> None:
@@ -403,7 +405,7 @@ class TestIdleInputs:
         reached = set()
         for _ in range(60):
             bench.turn(seconds=0.007)
-            unseen_ms = (bench.clock.monotonic() - (source.health.looked or 0)) * 1_000
+            unseen_ms = (bench.clock.monotonic() - (source.health.ends_asked or 0)) * 1_000
             seen_ms = bench.clock.wall_ms() - ahead_ms - START_MS - unseen_ms
             assert bench.watermark <= max(0, seen_ms - self.IDLE_MS) + 2  # each look at the clock takes a moment
             reached.add(bench.watermark)
@@ -416,7 +418,7 @@ class TestIdleInputs:
         bench.show(0)
         bench.click(0)
         bench.turn(10)
-        assert bench.worker.works[0].idle == {0, 1}
+        assert bench.worker.tasks[0].activity.idle == {0, 1}
         before = bench.watermark
         bench.clock.step(10_000)
         source.pause(source.inputs_of(0))  # the first records take a moment
@@ -437,7 +439,7 @@ class TestIdleInputs:
         bench.show(0)
         bench.click(0)
         bench.turn(10)
-        assert bench.worker.works[0].idle == {0, 1}
+        assert bench.worker.tasks[0].activity.idle == {0, 1}
         right.advance(bench.clock.monotonic())
         with capture_logs() as lines:
             bench.clock.step(7_200_000)
@@ -474,7 +476,7 @@ class TestIdleInputs:
         for ts in range(0, 100, 10):
             bench.show(ts)
             bench.turn()
-        assert bench.worker.works[0].idle == {1}
+        assert bench.worker.tasks[0].activity.idle == {1}
         bench.show(200)  # taken before the click, which it would make late
         bench.click(100)
         bench.turn(2)
@@ -542,7 +544,7 @@ class TestIdleInputs:
             bench.show(ts)
             bench.turn(1, seconds=0.005)
         bench.turn(3)
-        assert 1 in bench.worker.works[0].idle
+        assert 1 in bench.worker.tasks[0].activity.idle
         bench.store.forget_last(0, len(bench.store.written) - in_step + 6)
         lost = bench.offsets[1]
         assert lost is not None
@@ -682,18 +684,18 @@ class TestCommits:
         """The bytes are looked at before each further chunk."""
         size = len(native_json(Feedback("u10", START_MS + 10, "a", "click")))
         monkeypatch.setattr(consumer, "CHUNK_RECORDS_MAX", 1)
-        monkeypatch.setattr(task_runner, "AHEAD_CHUNKS_MAX", chunks_max)
-        monkeypatch.setattr(task_runner, "AHEAD_BYTES_MAX", int(bytes_in_records * size))
+        monkeypatch.setattr(task_runner, "PREFETCH_CHUNKS_MAX", chunks_max)
+        monkeypatch.setattr(task_runner, "PREFETCH_BYTES_MAX", int(bytes_in_records * size))
         bench, seen = Bench(), []
         for number in range(10, 22):
             bench.click(number, user=f"u{number}")
         prefetch = Prefetch.prefetch
 
-        def asking(users: Prefetch, work: OwnedTask, chunk: Chunk, needs: Needs) -> None:
-            prefetch(users, work, chunk, needs)
-            seen.append(len(work.ahead))
+        def counted(users: Prefetch, task: OwnedTask, chunk: Chunk, needs: Needs) -> None:
+            prefetch(users, task, chunk, needs)
+            seen.append(len(task.backlog.prefetched))
 
-        monkeypatch.setattr(Prefetch, "prefetch", asking)
+        monkeypatch.setattr(Prefetch, "prefetch", counted)
         bench.turn(2)
         bench.worker.finish()
         assert max(seen) == most
@@ -716,7 +718,7 @@ class TestCommits:
             bench.logs.append(Input(SETTINGS.inputs[0], 0), native_json(shown))
         bench.show(0, user="small")
         bench.turn(3)
-        state = bench.worker.works[0].state
+        state = bench.worker.tasks[0].state
         assert state is not None
         assert len(state.users) == 5
         assert "small" in state.users
@@ -774,7 +776,7 @@ class TestCommits:
         bench.turn()
         bench.show(1, 2)
         bench.turn(3)
-        state = bench.worker.works[0].state
+        state = bench.worker.tasks[0].state
         assert state is not None
         assert state.offsets == [3, 0]
         assert bench.offsets == NOTHING_READ
@@ -799,7 +801,7 @@ class TestCommits:
         underway.let_all_arrive()
         bench.turn(2)
         assert bench.offsets == [1, 0]
-        assert polls == [0.2, 0.2, ANSWER_SECONDS, ANSWER_SECONDS, 0.2]
+        assert polls == [0.2, 0.2, REPLY_SECONDS, REPLY_SECONDS, 0.2]
 
     def test_shutdown_commits_what_was_taken_and_closes_what_was_opened(self) -> None:
         bench = Bench(commit_ms=1_000_000)
@@ -884,7 +886,7 @@ class TestDeadLetters:
             for _ in range(5):
                 bench.logs.append(Input(SETTINGS.inputs[0], 0), bytes(2_000_000))
             bench.turn()
-            waiting.append(sum(len(letter.value or b"") for letter in bench.worker.works[0].letters))
+            waiting.append(sum(len(letter.value or b"") for letter in bench.worker.tasks[0].letters.letters))
         assert bench.offsets == NOTHING_READ
         assert waiting == [10_000_000, 0, 10_000_000, 0, 10_000_000]
         assert len(bench.letters.kept) == 20
@@ -937,14 +939,14 @@ class TestOwnership:
         with capture_logs() as lines:
             bench.turn()
         assert bench.worker.status.commits["fenced"] == 1
-        assert bench.worker.works[0].state is None
+        assert bench.worker.tasks[0].state is None
         assert not bench.worker.status.lag_records, "what somebody else reads is no lag of this worker"
         assert not bench.worker.status.lag_seconds
         assert [line["event"] for line in lines if line["log_level"] == "warning"] == [
-            "commit refused, for another worker has claimed the task since: it is read there, and nothing is lost"
+            "commit refused: another worker has claimed the task and reads it now; nothing is lost"
         ]
         bench.turn(20, seconds=0.2)
-        assert bench.worker.works[0].state is None
+        assert bench.worker.tasks[0].state is None
         assert bench.source.paused == set(bench.source.inputs_of(0))
         bench.turn(2, seconds=2.0)
         assert bench.offsets == [2, 0]
@@ -980,7 +982,7 @@ class TestOwnership:
             for _ in bench.turns_until(lambda: bench.offsets == [2, 0]):
                 pass
         assert [line["event"] for line in lines if line["log_level"] == "warning"] == [
-            "commit refused, for the store has lost commits of the task: they are made again from where it stands"
+            "commit refused: the store has lost commits of the task; its records are read again from the last commit that is left"
         ]
 
     def test_a_rebalance_is_told_in_one_line(self) -> None:
@@ -993,7 +995,7 @@ class TestOwnership:
         with capture_logs() as lines:
             worker.turn()
         assert [line for line in lines if line["event"] != "task claimed"] == [
-            {"event": "tasks changed hands", "lost": [0], "kept": [1], "gained": [2], "log_level": "info"}
+            {"event": "tasks reassigned", "lost": [0], "kept": [1], "gained": [2], "log_level": "info"}
         ]
 
     def test_a_rebalance_that_takes_two_polls_counts_once(self) -> None:
@@ -1021,7 +1023,7 @@ class TestOwnership:
         bench.source.take_away(0)
         bench.turn(20)
         assert bench.offsets == NOTHING_READ
-        assert not bench.worker.works
+        assert not bench.worker.tasks
 
     def test_a_topic_that_was_created_anew_is_refused(self) -> None:
         bench = Bench()
@@ -1098,7 +1100,7 @@ class TestPartOfTheStoreAway:
         assert bench.worker.status.store_trouble is not None
         bench.source.take_away(0)
         bench.turn(2)
-        assert bench.worker.works == {}
+        assert bench.worker.tasks == {}
         assert bench.worker.status.store_trouble is None
 
 

@@ -6,12 +6,16 @@ from collections.abc import Collection, Iterable, Mapping
 
 import pytest
 
-from streammetrics.connectors.base import READ_SLICE, Commit, DueBefore, Input, LoadedUsers, PendingUsers, Record
+from streammetrics.connectors.base import READ_SLICE, Commit, DueQuery, Input, LoadedUsers, PendingUsers, Record
 from streammetrics.connectors.memory import MemoryStore
 from streammetrics.engine.engine import Needs
 from streammetrics.engine.stored_state import StateChanges
-from streammetrics.runtime.owned_task import Chunk, InFlightCommit, OwnedTask, Prefetched, WorkerRules
+from streammetrics.runtime.backlog import Prefetched
+from streammetrics.runtime.chunk import Chunk
+from streammetrics.runtime.commits import InFlightCommit
+from streammetrics.runtime.owned_task import Assignment, OwnedTask
 from streammetrics.runtime.prefetch import Prefetch, with_due
+from streammetrics.runtime.rules import WorkerRules
 
 STATES = {name: name.encode() * 10 for name in "abc"}
 CHUNK, LATER = (
@@ -23,12 +27,12 @@ def needs(users: Iterable[str]) -> Needs:
     return Needs(frozenset(users), None)
 
 
-def work_of(users: Iterable[str] = (), told: Mapping[str, bytes] | None = None) -> OwnedTask:
-    """A task, and what was asked for ahead of CHUNK."""
-    work = OwnedTask(0, (Input("impressions", 0),))
+def task_with(users: Iterable[str] = (), states: Mapping[str, bytes] | None = None) -> OwnedTask:
+    """A task for which these users of CHUNK were requested early; `states` is the reply."""
+    task = OwnedTask(Assignment(0, (Input("impressions", 0),)))
     if users:
-        work.ahead.append(Prefetched(CHUNK, frozenset(users), lambda: told))
-    return work
+        task.backlog.prefetched.append(Prefetched(CHUNK, frozenset(users), lambda: states))
+    return task
 
 
 class CountingStore(MemoryStore):
@@ -38,7 +42,7 @@ class CountingStore(MemoryStore):
         self.loaded: list[list[str]] = []
 
     def load(
-        self, task: int, users: Collection[str], due: DueBefore | None = None, totals: Collection[str] = (), bytes_max: int | None = None
+        self, task: int, users: Collection[str], due: DueQuery | None = None, totals: Collection[str] = (), bytes_max: int | None = None
     ) -> LoadedUsers:
         self.loaded.append(sorted(users))
         return super().load(task, users, due, totals, bytes_max)
@@ -55,42 +59,42 @@ def users(store: CountingStore) -> Prefetch:
 
 
 def test_who_was_asked_for_ahead_is_not_asked_for_again(store: CountingStore, users: Prefetch) -> None:
-    work = work_of()
-    users.prefetch(work, CHUNK, needs("abx"))
-    assert users.read(work, CHUNK, needs("abcx")).users == STATES
+    task = task_with()
+    users.prefetch(task, CHUNK, needs("abx"))
+    assert users.read(task, CHUNK, needs("abcx")).users == STATES
     assert store.loaded == [["a", "b", "x"], ["c"]]
 
 
 def test_who_has_come_to_hand_since_is_not_asked_for_at_all(store: CountingStore, users: Prefetch) -> None:
-    assert users.read(work_of("ab", {"a": STATES["a"]}), CHUNK, needs("")) == LoadedUsers({"a": STATES["a"]})
+    assert users.read(task_with("ab", {"a": STATES["a"]}), CHUNK, needs("")) == LoadedUsers({"a": STATES["a"]})
     assert store.loaded == []
 
 
 def test_whose_answer_was_lost_on_the_way_is_loaded(users: Prefetch) -> None:
-    assert users.read(work_of("abc", None), CHUNK, needs("abc")).users == STATES
+    assert users.read(task_with("abc", None), CHUNK, needs("abc")).users == STATES
 
 
 def test_who_could_not_be_asked_for_ahead_is_loaded() -> None:
     large = Prefetch(CountingStore(STATES), WorkerRules(commit_bytes_max=10))
-    work = work_of()
-    large.prefetch(work, CHUNK, needs([*"abc", *(f"{number}" for number in range(READ_SLICE))]))
-    assert work.ahead[0].answer is None
-    assert large.read(work, CHUNK, needs("abc")).users == STATES
+    task = task_with()
+    large.prefetch(task, CHUNK, needs([*"abc", *(f"{number}" for number in range(READ_SLICE))]))
+    assert task.backlog.prefetched[0].reply is None
+    assert large.read(task, CHUNK, needs("abc")).users == STATES
 
 
 def test_whom_a_commit_has_written_since_is_loaded_again(store: CountingStore, users: Prefetch) -> None:
-    work = work_of("abx", {"a": b"of then", "b": b"of now"})
-    users.written(work, {"a", "y"})
-    assert users.read(work, CHUNK, needs("abx")).users == {"a": STATES["a"], "b": b"of now"}
+    task = task_with("abx", {"a": b"of then", "b": b"of now"})
+    users.forget_written(task, {"a", "y"})
+    assert users.read(task, CHUNK, needs("abx")).users == {"a": STATES["a"], "b": b"of now"}
     assert store.loaded == [["a"]]
 
 
 def test_who_was_asked_for_with_an_earlier_chunk_is_not_asked_for_with_a_later_one(store: CountingStore, users: Prefetch) -> None:
-    work = work_of()
-    users.prefetch(work, CHUNK, needs("ab"))
-    users.prefetch(work, LATER, needs("bc"))
-    assert users.read(work, CHUNK, needs("ab")).users == {"a": STATES["a"], "b": STATES["b"]}
-    assert users.read(work, LATER, needs("bc")).users == {"b": STATES["b"], "c": STATES["c"]}, "b was let go in between"
+    task = task_with()
+    users.prefetch(task, CHUNK, needs("ab"))
+    users.prefetch(task, LATER, needs("bc"))
+    assert users.read(task, CHUNK, needs("ab")).users == {"a": STATES["a"], "b": STATES["b"]}
+    assert users.read(task, LATER, needs("bc")).users == {"b": STATES["b"], "c": STATES["c"]}, "b was let go in between"
     assert store.loaded == [["a", "b"], ["c"], ["b"]]
 
 
@@ -102,28 +106,28 @@ def test_the_bytes_of_a_commit_are_shared_by_all_who_are_asked_for_ahead() -> No
             bounds.append(bytes_max)
             return super().request(task, users, bytes_max)
 
-    users, work = Prefetch(Bounded({}), WorkerRules(commit_bytes_max=1_200)), work_of()
+    users, task = Prefetch(Bounded({}), WorkerRules(commit_bytes_max=1_200)), task_with()
     for names in ("abc", "bcd", "efghi", "bcd"):
-        users.prefetch(work, CHUNK, needs(names))
+        users.prefetch(task, CHUNK, needs(names))
     assert bounds == [1_200, 300, 666], "all; one of four; five of nine; nobody is asked for"
 
 
 def test_what_was_asked_for_another_chunk_stays_for_that_one(users: Prefetch) -> None:
-    work = work_of("a", {"a": b"of then"})
-    assert users.read(work, LATER, needs("a")).users == {"a": STATES["a"]}
-    assert users.read(work, CHUNK, needs("a")).users == {"a": b"of then"}
+    task = task_with("a", {"a": b"of then"})
+    assert users.read(task, LATER, needs("a")).users == {"a": STATES["a"]}
+    assert users.read(task, CHUNK, needs("a")).users == {"a": b"of then"}
 
 
 def test_whom_the_commit_on_its_way_ends_nobody_asks_for(store: CountingStore, users: Prefetch) -> None:
     """The store tells of him until it is written; afterwards it tells that nothing is left of him."""
-    work = work_of()
-    work.sent = InFlightCommit(Commit(0, 1, "mine", 2, StateChanges(b"control", 0)), {}, frozenset("a"))
-    users.prefetch(work, CHUNK, needs("ab"))
-    assert users.read(work, CHUNK, needs("ab")).users == {"b": STATES["b"]}
+    task = task_with()
+    task.commits.in_flight = InFlightCommit(Commit(0, 1, "mine", 2, StateChanges(b"control", 0)), {}, frozenset("a"))
+    users.prefetch(task, CHUNK, needs("ab"))
+    assert users.read(task, CHUNK, needs("ab")).users == {"b": STATES["b"]}
     assert store.loaded == [["b"]]
-    users.prefetch(work, CHUNK, needs("ab"))
-    work.sent = None
-    assert users.read(work, CHUNK, needs("ab")).users == {"a": STATES["a"], "b": STATES["b"]}
+    users.prefetch(task, CHUNK, needs("ab"))
+    task.commits.in_flight = None
+    assert users.read(task, CHUNK, needs("ab")).users == {"a": STATES["a"], "b": STATES["b"]}
     assert store.loaded == [["b"], ["b"], ["a"]]
 
 
@@ -138,9 +142,9 @@ def test_of_who_is_due_only_those_are_loaded_who_are_not_at_hand(store: Counting
 def test_who_is_due_comes_to_a_step_with_his_state_unless_he_is_at_hand(store: CountingStore, users: Prefetch) -> None:
     epoch = store.claim(0, "mine").epoch
     store.commit(Commit(0, epoch, "mine", 2, StateChanges(b"control", 0, due={"a": 3, "b": 4, "c": 9}, totals={"b": b"sums"})))
-    work = work_of("c", {"c": b"told"})
-    work.users_max = 100
-    read = users.read(work, CHUNK, Needs(frozenset("a"), 9))
+    task = task_with("c", {"c": b"told"})
+    task.backlog.users_max = 100
+    read = users.read(task, CHUNK, Needs(frozenset("a"), 9))
     assert read == LoadedUsers({"a": STATES["a"], "b": STATES["b"], "c": b"told"}, ["a", "b"], 9, {"b": b"sums"})
     assert store.loaded == [["a"], ["b"]]
 
@@ -150,14 +154,14 @@ def test_who_is_due_may_be_asked_for_before_the_step_that_looks_at_them(lost: bo
     store = CountingStore(STATES)
     epoch = store.claim(0, "mine").epoch
     store.commit(Commit(0, epoch, "mine", 2, StateChanges(b"control", 0, due={"a": 3, "b": 9}, totals={"a": b"sums", "c": b"more"})))
-    users, work = Prefetch(store, WorkerRules()), work_of()
-    work.users_max = 100
-    assert not users.request_due(work, needs("b")), "nobody is wanted"
-    assert users.request_due(work, Needs(frozenset(), 5))
-    assert not users.request_due(work, Needs(frozenset(), 5)), "once"
+    users, task = Prefetch(store, WorkerRules()), task_with()
+    task.backlog.users_max = 100
+    assert not users.request_due(task, needs("b")), "nobody is wanted"
+    assert users.request_due(task, Needs(frozenset(), 5))
+    assert not users.request_due(task, Needs(frozenset(), 5)), "once"
     if lost:
-        work.due_prefetched = lambda: None
-    assert users.read(work, CHUNK, needs("b")) == LoadedUsers({"b": STATES["b"]}, []), "not wanted yet"
-    told = users.read(work, None, Needs(frozenset(), 5, frozenset("c")))
+        task.backlog.due = lambda: None
+    assert users.read(task, CHUNK, needs("b")) == LoadedUsers({"b": STATES["b"]}, []), "not wanted yet"
+    told = users.read(task, None, Needs(frozenset(), 5, frozenset("c")))
     assert told == LoadedUsers({"a": STATES["a"]}, ["a"], 9, {"a": b"sums", "c": b"more"})
-    assert work.due_prefetched is None
+    assert task.backlog.due is None

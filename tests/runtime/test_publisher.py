@@ -20,8 +20,8 @@ from streammetrics.events.model import Feedback, Impression
 from streammetrics.experiments import Policy
 from streammetrics.reports.builder import ExperimentView, ReportBuilder
 from streammetrics.reports.report import Report
-from streammetrics.runtime.committed_state import read_all
-from streammetrics.runtime.publisher import LOOK_SECONDS, Publisher
+from streammetrics.runtime.committed_state import read_committed
+from streammetrics.runtime.publisher import NODES_SECONDS, Publisher
 from streammetrics.runtime.status import ProcessStatus
 from streammetrics.windows.panes import WindowRules
 from streammetrics.windows.unique_users import UniqueUserRules
@@ -174,7 +174,7 @@ def test_the_servers_of_the_store_are_asked_every_few_seconds_and_forgotten_whil
     stop.set()
     publisher.run(stop)
     assert status.store_nodes == (StoreNode("a:1", 5),)
-    clock.sleep(LOOK_SECONDS - 0.1)
+    clock.sleep(NODES_SECONDS - 0.1)
     publisher.run(stop)
     assert store.looks == 1
     clock.sleep(0.1)
@@ -225,7 +225,7 @@ def test_an_answer_in_the_oldest_pane_that_may_change_is_seen() -> None:
     builder = ReportBuilder(ENGINE.layout, rules, {}, ENGINE.signature)
 
     def answered() -> list[int]:
-        read_all(machine.store, builder, 1)
+        read_committed(machine.store, builder, 1)
         live = builder.report(1).windows[1]
         return [live.end_ms or 0, live.groups[0].lists, live.groups[0].lists_with_feedback]
 

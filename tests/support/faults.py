@@ -23,7 +23,7 @@ from streammetrics.connectors.base import (
     Commit,
     CommitOutcome,
     DeadLetter,
-    DueBefore,
+    DueQuery,
     Input,
     LoadedUsers,
     PendingDueUsers,
@@ -159,7 +159,7 @@ class LogSource:
 
 @dataclass(slots=True)
 class KeptLetters:
-    """The `DeadLetters` that keeps letters in memory, and fails now and then before or after keeping some."""
+    """The `DeadLetterSink` that keeps letters in memory, and fails now and then before or after keeping some."""
 
     kept: list[DeadLetter] = field(default_factory=list)
     chance: Random | None = None
@@ -250,7 +250,7 @@ class FaultyStore:
         self,
         task: int,
         users: Collection[str],
-        due: DueBefore | None = None,
+        due: DueQuery | None = None,
         totals: Collection[str] = (),
         bytes_max: int | None = None,
     ) -> LoadedUsers:
@@ -267,7 +267,7 @@ class FaultyStore:
         told = asked()
         return None if told is None else lambda: told
 
-    def request_due(self, task: int, due: DueBefore) -> PendingDueUsers | None:
+    def request_due(self, task: int, due: DueQuery) -> PendingDueUsers | None:
         """As `request` does: the caller makes no commit meanwhile, so that both times tell the same."""
         asked = partial(self._asked_due, task, due)
         if self._chance.random() < 0.5:
@@ -275,7 +275,7 @@ class FaultyStore:
         told = asked()
         return None if told is None else lambda: told
 
-    def _asked_due(self, task: int, due: DueBefore) -> LoadedUsers | None:
+    def _asked_due(self, task: int, due: DueQuery) -> LoadedUsers | None:
         with contextlib.suppress(StoreError), self._network(task):
             return self._inner.load(task, [], due)
         return None

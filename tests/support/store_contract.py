@@ -11,18 +11,18 @@ from typing import Any
 
 import pytest
 
-from streammetrics.connectors.base import READ_SLICE, Claim, Commit, CommitOutcome, DueBefore, LoadedUsers, Store
+from streammetrics.connectors.base import READ_SLICE, Claim, Commit, CommitOutcome, DueQuery, LoadedUsers, Store
 from streammetrics.engine.stored_state import CommitMark, StateChanges, TaskView
 from streammetrics.errors import StateError
 
 ODD_USERS = ["", "_", "u", "u_", " ", "\n", "\x00", "0", "a:b{c}", "\u00e9", "e\u0301", "日本", "\U0001f600", "\ufeff", "x" * 512]
 FOREVER = 1 << 62
-ALL_DUE = DueBefore(FOREVER, 1_000_000, 1 << 30)
+ALL_DUE = DueQuery(FOREVER, 1_000_000, 1 << 30)
 NOTHING = LoadedUsers({}, [])
 
 
-def due_before(ms: int, users_max: int = 1_000) -> DueBefore:
-    return DueBefore(ms, users_max, 1 << 30)
+def due_before(ms: int, users_max: int = 1_000) -> DueQuery:
+    return DueQuery(ms, users_max, 1 << 30)
 
 
 class Owner:
@@ -53,7 +53,7 @@ class Owner:
         assert self.commit(**changes) is CommitOutcome.WRITTEN
 
     def load(
-        self, users: Collection[str] = (), due: DueBefore | None = None, totals: Collection[str] = (), bytes_max: int | None = None
+        self, users: Collection[str] = (), due: DueQuery | None = None, totals: Collection[str] = (), bytes_max: int | None = None
     ) -> LoadedUsers:
         return self.store.load(self.task, users, due, totals, bytes_max)
 
@@ -176,7 +176,7 @@ class StoreContract:
     # -- users ---------------------------------------------------------------------------------------------------------
 
     @pytest.mark.parametrize("asked", [None, due_before(0)])
-    def test_users_are_read_back_and_unknown_ones_are_absent(self, owner: Owner, asked: DueBefore | None) -> None:
+    def test_users_are_read_back_and_unknown_ones_are_absent(self, owner: Owner, asked: DueQuery | None) -> None:
         owner.must_commit(users={"a": b"\x00\xff", "b": b""})
         assert owner.load(["a", "b", "c", "_"], asked).users == {"a": b"\x00\xff", "b": b""}
         assert owner.load([], asked).users == {}
@@ -225,7 +225,7 @@ class StoreContract:
         [(0, 0), (1, 1), (READ_SLICE * 20, 1), (READ_SLICE * 20 + 1, 2), (READ_SLICE * 40 + 1, 3), (1 << 30, 3), (None, 3)],
     )
     def test_users_are_read_until_their_states_have_the_bytes_wanted(
-        self, store: Store, owner: Owner, asked: DueBefore | None, bytes_max: int | None, slices: int
+        self, store: Store, owner: Owner, asked: DueQuery | None, bytes_max: int | None, slices: int
     ) -> None:
         users = [f"user-{number:02}" for number in range(2 * READ_SLICE + 5)]
         found = users[: slices * READ_SLICE]
@@ -322,7 +322,7 @@ class StoreContract:
         found = users[: slices * READ_SLICE]
         next_due_ms = len(found) if len(found) < len(users) else None
         expected = LoadedUsers({}, found, next_due_ms, dict.fromkeys(found, bytes(10)))
-        assert owner.load([], DueBefore(1_000, 1_000, bytes_max)) == expected
+        assert owner.load([], DueQuery(1_000, 1_000, bytes_max)) == expected
 
     def test_without_a_bound_nobody_is_due(self, owner: Owner) -> None:
         owner.must_commit(users={"a": b"1"}, due={"a": 0})

@@ -21,7 +21,7 @@ from streammetrics.events.model import Feedback, Impression
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.report import Report
 from streammetrics.runtime.consumer import Worker
-from streammetrics.runtime.owned_task import WorkerRules
+from streammetrics.runtime.rules import WorkerRules
 from streammetrics.runtime.status import ProcessStatus
 from streammetrics.runtime.task_runner import TaskRunner
 from streammetrics.windows.panes import WindowRules
@@ -259,7 +259,7 @@ class Bench:
 
     def ahead_ms(self) -> int:
         """How far the first input is ahead of the second."""
-        state = self.worker.works[0].state
+        state = self.worker.tasks[0].state
         assert state is not None
         return state.watermarks[0] - state.watermarks[1]
 
@@ -272,16 +272,16 @@ class Glancing(LogSource):
     def __init__(self, bench: Bench) -> None:
         super().__init__(bench.logs)
         self.clock, self.glances, self._seen = bench.clock, 0, dict[Input, int]()
-        self.health = replace(self.health, looked=self.clock.monotonic())
+        self.health = replace(self.health, ends_asked=self.clock.monotonic())
         self.give(0)
         bench.source = self
         bench.worker = bench.hire()
 
     def poll(self, timeout_s: float) -> PollResult:
-        assert self.health.looked is not None
-        if self.clock.monotonic() - self.health.looked >= self.EVERY_SECONDS:
+        assert self.health.ends_asked is not None
+        if self.clock.monotonic() - self.health.ends_asked >= self.EVERY_SECONDS:
             self._seen, self.glances = dict(super().ends()), self.glances + 1
-            self.health = replace(self.health, looked=self.clock.monotonic())
+            self.health = replace(self.health, ends_asked=self.clock.monotonic())
         return super().poll(timeout_s)
 
     def ends(self) -> Mapping[Input, int]:

@@ -28,7 +28,7 @@ CUT_VALUE_BYTES = 16_384
 
 
 class KafkaDeadLetters:
-    """The `DeadLetters` that writes to a topic; an empty topic name keeps nothing.
+    """The `DeadLetterSink` that writes to a topic; an empty topic name keeps nothing.
 
     A letter's key is `topic:partition:offset`, its value the raw bytes, its headers `reason`, `detail`, `topic`, `partition`
     and `offset` as UTF-8 text. A value larger than the topic takes is cut, and then has a header `value_bytes` with its full

@@ -34,7 +34,7 @@ class LivenessMonitor:
     """
 
     def __init__(self, now: float) -> None:
-        self.health = SourceHealth(True, now, looked=now)
+        self.health = SourceHealth(True, now, ends_asked=now)
         self._look_at = now
         self._polled_at = now
         self._still: dict[Input, tuple[int, float]] = {}
@@ -52,7 +52,7 @@ class LivenessMonitor:
         """The broker gave these end offsets; `positions` are those of the inputs that should flow. Returns the deaf ones."""
         self._look_at, self._hung_since = now + LOOK_SECONDS, None
         self._turn(now, True)
-        self.health = replace(self.health, looked=now)
+        self.health = replace(self.health, ends_asked=now)
         self._still = {
             place: self._still[place] if place in self._still and self._still[place][0] == position else (position, now)
             for place, position in positions.items()

@@ -21,12 +21,12 @@ from streammetrics.connectors.base import (
     Claim,
     Commit,
     CommitOutcome,
-    DueBefore,
+    DueQuery,
     LoadedUsers,
     PendingDueUsers,
     PendingUsers,
     StoreNode,
-    lost_view,
+    lost_state,
 )
 from streammetrics.connectors.redis.client import Client, LazyClient, RedisConnection, answers_of, require_files, send, speaking
 from streammetrics.connectors.redis.keys import (
@@ -53,7 +53,7 @@ CLOCK = "return redis.call('TIME')"
 """Asked of the server that has a key: by itself TIME names none, and a cluster's client would not learn where the key has gone."""
 FIELDS_MAX = 5_000
 """Users asked for by one HMGET, so that other clients get their turn."""
-NOBODY_DUE = DueBefore(0, 0, 0)
+NOBODY_DUE = DueQuery(0, 0, 0)
 BYTES_MAX = 1 << 50
 """More than any answer has: no bound."""
 VIEWS_MAX = 32
@@ -113,7 +113,7 @@ class RedisStore:
         self,
         task: int,
         users: Collection[str],
-        due: DueBefore | None = None,
+        due: DueQuery | None = None,
         totals: Collection[str] = (),
         bytes_max: int | None = None,
     ) -> LoadedUsers:
@@ -136,7 +136,7 @@ class RedisStore:
             return None
         return self._prefetch(key, ("HMGET", key, *map(field_of, wanted)), lambda states: present(wanted, states))
 
-    def request_due(self, task: int, due: DueBefore) -> PendingDueUsers | None:
+    def request_due(self, task: int, due: DueQuery) -> PendingDueUsers | None:
         """See `Store.request_due`; a server that does not know the script, which happens once, does not tell."""
         keys = self._keys(task)
         command = self._load.command(_read_keys(keys), (READ_SLICE, *due, BYTES_MAX, 0))
@@ -176,7 +176,7 @@ class RedisStore:
 
         def judge(stored: Sequence[Any]) -> tuple[CommitOutcome, Sequence[Command]]:
             (epoch, token, seq), *sizes = stored
-            outcome = commit.judge(int(epoch or 0), None if token is None else token.decode(), int(seq or 0))
+            outcome = commit.check(int(epoch or 0), None if token is None else token.decode(), int(seq or 0))
             if outcome is not CommitOutcome.WRITTEN:
                 return outcome, ()
             if gone := [key for key, size in zip(sized, sizes, strict=True) if not size]:
@@ -293,7 +293,7 @@ class RedisStore:
         """Raise StateError for what `claim.lua` and `view.lua`, and `check_keys.lua` for them, answer instead of what was read."""
         version, *keys = answer
         if not keys and version is None:
-            raise lost_view(task)
+            raise lost_state(task)
         if not keys:
             raise StateError(
                 f"the keys of task {task} under redis.namespace = {self.settings.namespace} have layout {version.decode()}, this program "

@@ -53,7 +53,7 @@ class HttpViews:
         self.curves.take(report)
         now_seconds = self._monotonic()
         self._gap_seconds = None if self._shown_seconds is None else now_seconds - self._shown_seconds
-        self._events_per_second = self._rate.look(now_seconds, by_reason(report.counts)["events"])
+        self._events_per_second = self._rate.add(now_seconds, by_reason(report.counts)["events"])
         self._report, self._shown_seconds = (report, history), now_seconds
 
     def metrics(self, accept: str) -> tuple[bytes, str]:

@@ -1,0 +1,84 @@
+"""The polled records of one task that are not processed yet, and what was prefetched for them. Does no I/O."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import NamedTuple
+
+from streammetrics.connectors.base import PendingDueUsers, PendingUsers, Record
+from streammetrics.runtime.chunk import Chunk, split_to_fit
+from streammetrics.runtime.user_sizes import UserSizes
+
+
+class Prefetched(NamedTuple):
+    """A later chunk, decoded early, and those of its users that were requested from the store.
+
+    Users that an earlier chunk requested are left out, and so are users that a commit has written since.
+    `reply` is None if the store could not be asked.
+    """
+
+    chunk: Chunk
+    users: AbstractSet[str]
+    reply: PendingUsers | None
+
+
+@dataclass(slots=True)
+class Backlog:
+    """Records in the order in which steps process them, and how much the next commit may take of them."""
+
+    records: deque[tuple[int, Sequence[Record]]] = field(default_factory=deque)
+    """Topic index and raw records of each chunk."""
+    prefetched: deque[Prefetched] = field(default_factory=deque)
+    """Chunks from the front of `records` on that are decoded already."""
+    due: PendingDueUsers | None = None
+    """Due users that were requested for the next step."""
+    users_max: int = 0
+    """How many users the next commit takes: see `WorkerRules.users_max`."""
+    sizes: UserSizes = field(default_factory=UserSizes)
+
+    def __bool__(self) -> bool:
+        return bool(self.records)
+
+    def add(self, topic: int, records: Sequence[Record], chunk_records_max: int) -> None:
+        """Append polled records as chunks."""
+        for start in range(0, len(records), chunk_records_max):
+            self.records.append((topic, records[start : start + chunk_records_max]))
+
+    def decoded_head(self) -> Chunk | None:
+        """Return the first chunk if it was decoded early."""
+        if self.prefetched and self.prefetched[0].chunk.records is self.records[0][1]:
+            return self.prefetched[0].chunk
+        return None
+
+    def replace_head(self, rest: Chunk | None) -> None:
+        """Remove the first chunk, or leave only the rest of it."""
+        self.records.popleft()
+        if rest is not None:
+            self.records.appendleft((rest.batch.topic, rest.records))
+
+    def to_prefetch(self, chunks_max: int) -> Iterator[tuple[int, Sequence[Record]]]:
+        """Return the chunks after the first one that were not prefetched, at most `chunks_max` together with those that were."""
+        return islice(self.records, 1 + len(self.prefetched), 1 + chunks_max)
+
+    @property
+    def prefetched_bytes(self) -> int:
+        return sum(each.chunk.total_bytes for each in self.prefetched)
+
+    def split_to_fit(self, chunk: Chunk, dirty: AbstractSet[str], bytes_max: int) -> tuple[Chunk | None, Chunk | None]:
+        """Split a chunk into what the next commit has room for, and the rest."""
+        return split_to_fit(chunk, self.sizes, dirty, self.users_max, bytes_max)
+
+    def clear(self) -> None:
+        """Drop all records and requests."""
+        self.records.clear()
+        self.prefetched.clear()
+        self.due = None
+
+    def restart(self, users_max: int) -> None:
+        """Begin empty, after a claim."""
+        self.clear()
+        self.users_max, self.sizes = users_max, UserSizes()
