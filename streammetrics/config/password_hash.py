@@ -57,8 +57,13 @@ class PasswordHash:
         return cls(cost, block, parallel, salt, digest)
 
     def matches(self, password: bytes) -> bool:
-        """Check a password, in UTF-8, in constant time. Releases the interpreter lock while it computes."""
-        return hmac.compare_digest(_scrypt(password, self.salt, self.cost, self.block, self.parallel), self.digest)
+        """Check a password, in UTF-8, in constant time. Releases the interpreter lock while it computes.
+
+        A password with a NUL byte never matches: HMAC, which scrypt uses, gives a key and the same key with NUL bytes behind it
+        one and the same result.
+        """
+        equal = hmac.compare_digest(_scrypt(password, self.salt, self.cost, self.block, self.parallel), self.digest)
+        return equal and b"\0" not in password
 
 
 def hash_password(password: str) -> str:

@@ -69,3 +69,9 @@ def test_an_invalid_hash_is_rejected_with_the_rule(text, rule):
     (problem,) = problems_of(flags={"http.username": "u", "http.password_hash": text.format(salt=salt, digest=digest)})
     assert (problem.key, problem.value) == ("http.password_hash", "***")
     assert rule in problem.allowed
+
+
+@pytest.mark.parametrize("password", [b"open sesame\0", b"open sesame\0\0", b"\0open sesame", b"open\0sesame"])
+def test_a_password_with_a_nul_byte_never_matches(password: bytes) -> None:
+    """HMAC pads keys with NUL bytes, so that scrypt alone would accept the first two."""
+    assert not PasswordHash.parse(hash_password("open sesame")).matches(password)
