@@ -11,7 +11,16 @@ from streammetrics.engine.experiment_runs import WHOLE
 from streammetrics.events.event_time import DAY_MS, NEVER
 from streammetrics.experiments import Stored, build_report
 from streammetrics.reports.builder import ReportBuilder
-from streammetrics.reports.history import LOOK_MS, LOOKS_MAX, TRAILS_MAX, Downsampled, History, HistorySeries, HistorySnapshot, look_at
+from streammetrics.reports.history import (
+    SERIES_MAX,
+    SNAPSHOT_MS,
+    SNAPSHOTS_MAX,
+    Downsampled,
+    History,
+    HistorySeries,
+    HistorySnapshot,
+    snapshot_of,
+)
 from streammetrics.reports.report import Report
 from streammetrics.runtime.committed_state import fix_due_scales, read_committed
 from streammetrics.runtime.consumer import Worker
@@ -34,7 +43,7 @@ class ReplayHistory:
         if state is None or self._builder.experiments is None or not state.runs.of_number or state.watermark < max(self._due, NEVER + 1):
             return
         first = self._first = state.watermark if self._first is None else self._first
-        self._due = state.watermark + max(LOOK_MS, (state.watermark - first) // LOOKS_MAX)
+        self._due = state.watermark + max(SNAPSHOT_MS, (state.watermark - first) // SNAPSHOTS_MAX)
         worker.drain(flush=False)  # so that what is seen depends on what was read, and not on when it was committed
         if state.entered_before != NEVER:
             self._look(state.entered_before)
@@ -47,8 +56,8 @@ class ReplayHistory:
         there = {(name, kept.scope): kept for (name, day), kept in builder.stored(1).items() if day in (WHOLE, today)}
         self._seen = {key: seen for key, seen in self._seen.items() if key in there}  # what is over leaves its place to others
         for key, kept in there.items():
-            if len(self._seen) < TRAILS_MAX or key in self._seen:
-                self._seen[key] = self._seen.get(key, NOTHING).since(kept.known_from_ms).take(entered_ms, kept)
+            if len(self._seen) < SERIES_MAX or key in self._seen:
+                self._seen[key] = self._seen.get(key, NOTHING).since(kept.known_from_ms).add(entered_ms, kept)
 
     def history(self, final: ReportBuilder, report: Report) -> History:
         """The looks at the experiments of the final ledger's report, by its scales."""
@@ -60,7 +69,7 @@ class ReplayHistory:
             name = each.experiment
             seen = self._seen.get((name, each.scope), NOTHING).since(each.known_from_ms)
             reports = ((at, build_report(view.measures_of(kept), view.policy(name), kept, frozen[name])) for at, kept in seen.kept)
-            looks: tuple[tuple[int, HistorySnapshot], ...] = tuple((at, look_at(message)) for at, message in reports)
+            looks: tuple[tuple[int, HistorySnapshot], ...] = tuple((at, snapshot_of(message)) for at, message in reports)
             if looks:
                 trails.append(HistorySeries(name, each.scope, Downsampled(seen.width_ms, looks)))
         return History(tuple(sorted(trails, key=lambda trail: (trail.experiment, trail.scope))))

@@ -1,6 +1,6 @@
-"""Committed state of all tasks -> one immutable Report: merged exactly, and only as far as all tasks have come.
+"""Committed state of all tasks -> one immutable Report: merged exactly, and shown only as far as all tasks have come.
 
-Pure. What a report holds and how it is told is said in `streammetrics.reports.report`.
+Pure. `report` defines the content of a report.
 """
 
 from __future__ import annotations
@@ -16,10 +16,8 @@ from streammetrics.engine.codec import (
     decode_control,
     decode_pane,
     decode_reach,
-    decode_scope,
     differing,
     fit_of,
-    parse_cell,
 )
 from streammetrics.engine.experiment_runs import WHOLE, Scope
 from streammetrics.engine.stored_state import CommitMark, TaskView
@@ -27,8 +25,9 @@ from streammetrics.errors import StateError
 from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER, final_bound
 from streammetrics.experiments import SINCE_START, THIS_DAY, ExperimentReport, Joined, Measures, Policy, Stored, build_report, choose_scales
 from streammetrics.metrics import TallyLayout
-from streammetrics.reports.merged_runs import Change, MergedRun, SettledScales, shown_runs, started_runs, times_of
-from streammetrics.reports.report import InputStanding, Report, Total
+from streammetrics.reports.merged_runs import Change, FrozenScales, MergedRun, shown_runs, started_runs, times_of
+from streammetrics.reports.report import InputPosition, Report, Total
+from streammetrics.reports.scopes import scopes_of, sum_scopes
 from streammetrics.windows.panes import VIEWS, Window, WindowRules, WindowView, window_end
 from streammetrics.windows.rolling import WindowAggregator
 from streammetrics.windows.tally_deltas import add_tallies
@@ -37,7 +36,7 @@ from streammetrics.windows.unique_users import UniqueUserWindow, UniqueUserWindo
 
 @dataclass(frozen=True, slots=True)
 class ExperimentView:
-    """How experiments are read: what is measured of users, what was decided about an experiment, and the times of their rules."""
+    """How experiments are reported: the measures of users, the policy of each experiment, and the times of its rules."""
 
     measures: Measures
     policy: Callable[[str], Policy]
@@ -45,16 +44,16 @@ class ExperimentView:
     patience_ms: int = 0
 
     def measures_of(self, kept: Stored) -> Measures:
-        """The layout of an experiment's moments: whether it has covariates is seen from their number."""
+        """Return the layout of an experiment's moments. Their number shows whether they have covariates."""
         wide = self.measures.with_covariates
         return wide if any(len(moments) == wide.moments_width for moments in kept.moments.values()) else self.measures
 
 
 class ReportBuilder:
-    """What is known of every task's committed state, and the reports made of it.
+    """Collects the committed state of all tasks and builds reports from it.
 
-    `signature` is the engine's: state that other rules made is refused with StateError, for its columns mean something else. Where
-    experiments are switched on in some tasks and off in others, or here, windows are shown and experiments are not.
+    `signature` is the engine's. State of other rules is rejected with StateError, because its columns differ. If experiments are on in
+    some tasks and off in others, or here, windows are shown but experiments are not.
     """
 
     def __init__(
@@ -72,78 +71,81 @@ class ReportBuilder:
         self.aggregator = WindowAggregator(layout, rules, decode_pane)
         self.user_windows = UniqueUserWindows(UserCountLayout(layout.scorer), rules.pane_ms, decode_reach)
         self.marks: dict[int, CommitMark] = {}
-        """What names the commits that are known, by task."""
+        """The known commit of each task."""
         self.experiments = experiments
         self._idle_ms = FOREVER if experiments is None else experiments.idle_ms
         self._patience_ms = 0 if experiments is None else experiments.patience_ms
-        self._scales = SettledScales(self._idle_ms)
+        self._scales = FrozenScales(self._idle_ms)
         self.has_scales = False
-        """Whether anybody has told what is settled: it must be known before tasks are read."""
-        self._begun: dict[int, dict[str, MergedRun]] = {}
+        """Whether frozen scales were read: they must be known before tasks are read."""
+        self._started: dict[int, dict[str, MergedRun]] = {}
         self._scopes: dict[int, dict[tuple[str, int], Scope]] = {}
         self._controls: dict[int, Control] = {}
         self._users: dict[int, int] = {}
         self._withheld: set[tuple[int, WindowView, int]] = set()
         self._withheld_count = 0
 
-    def panes_wanted(self, task: int) -> int | None:
-        """The start from which a task's panes may have changed since they were read; None for all of them."""
+    def panes_from(self, task: int) -> int | None:
+        """Return the start from which a task's panes may have changed since the last update; None: all panes."""
         control = self._controls.get(task)
         return None if control is None or control.pane_from == NEVER else control.pane_from
 
-    def reaches_wanted(self, task: int) -> int | None:
-        """The same for the reach of panes."""
+    def user_counts_from(self, task: int) -> int | None:
+        """Return the same for the user counts of panes."""
         control = self._controls.get(task)
         return None if control is None or control.entered_before == NEVER else control.entered_before
 
     def update(self, task: int, view: TaskView) -> None:
-        """Take one task's committed state, with the panes from `panes_wanted` on and the reaches from `reaches_wanted` on.
+        """Update from a task's committed state, with its panes since `panes_from` and its user counts since `user_counts_from`.
 
-        Where the view is `is_snapshot`, they are all that there are: a store may lose its last commits, and what was known is then not what
-        was before.
+        If the view is a snapshot (`is_snapshot`), it has all panes. A store may lose its last commits, and earlier knowledge is then
+        wrong.
         """
         control = decode_control(view.control)
         fit = fit_of(control.signature, self.signature)
         if fit in ("measures", "other"):
             then, now = differing(str(control.signature), str(self.signature))
             raise StateError(
-                f"the state of task {task} was made by other rules than this process shows numbers by: give both the same configuration\n"
+                f"the state of task {task} was made by other rules than this process has; use the same configuration for both\n"
                 f"  stored: {then}\n  now:    {now}"
             )
-        self.aggregator.update(task, view.panes, None if view.is_snapshot else self.panes_wanted(task), control.oldest_kept)
+        self.aggregator.update(task, view.panes, None if view.is_snapshot else self.panes_from(task), control.oldest_kept)
         self.user_windows.update(task, view.reaches, control.oldest_kept, view.is_snapshot)
         self._controls[task] = control
         self.marks[task] = view.mark
         self._users[task] = view.users
         names = started_runs(control, view.experiments) if fit == "same" else {}
-        self._begun[task] = times_of(control, names)
-        self._scopes[task] = dict(_scopes(names, view.experiments))
+        self._started[task] = times_of(control, names)
+        self._scopes[task] = dict(scopes_of(names, view.experiments))
 
     def _controls_of(self, tasks: int) -> list[Control]:
         return [self._controls[task] for task in sorted(self._controls) if task < tasks]
 
-    def _count_alike(self, tasks: int) -> bool:
-        """Whether experiments are switched on, or off, in all tasks as here; if not, what some tell is not the whole."""
+    def _have_same_rules(self, tasks: int) -> bool:
+        """Return whether experiments are configured alike in all tasks and here. Otherwise their numbers are incomplete."""
         return all(control.signature == self.signature for control in self._controls_of(tasks))
 
     def _runs(self, tasks: int) -> dict[str, MergedRun]:
-        """The life of each experiment that is shown."""
-        begun = [of_task for task, of_task in self._begun.items() if task < tasks]
-        return shown_runs(self._controls_of(tasks), begun, idle_ms=self._idle_ms, lateness_ms=self.rules.lateness_ms)
+        """Return the shown run of each experiment."""
+        started = [of_task for task, of_task in self._started.items() if task < tasks]
+        return shown_runs(self._controls_of(tasks), started, idle_ms=self._idle_ms, lateness_ms=self.rules.lateness_ms)
 
     def stored(self, tasks: int) -> dict[tuple[str, int], Stored]:
-        """What is kept of every experiment by scope (a UTC day, counted from the epoch, or WHOLE), merged over tasks.
+        """Return the stored state of every experiment by scope (a UTC day since the epoch, or WHOLE), merged over tasks.
 
-        Of each experiment one life: what a task holds of another one is left out.
+        Only one run of each experiment is included.
         """
         parts: dict[tuple[str, int], list[Scope]] = {}
         runs = self._runs(tasks)
         for task, scopes in self._scopes.items():
             for key, scope in scopes.items():
                 name, _ = key
-                if task < tasks and name in runs and runs[name].holds(self._begun[task][name].first):
+                if task < tasks and name in runs and runs[name].holds(self._started[task][name].first):
                     parts.setdefault(key, []).append(scope)
-        merged = {key: self._merged(scopes) for key, scopes in parts.items()}
+        merged = {
+            key: sum_scopes(scopes, None if self.experiments is None else self.experiments.measures.with_covariates)
+            for key, scopes in parts.items()
+        }
         return {
             (name, day): Stored(
                 experiment=name,
@@ -151,60 +153,55 @@ class ReportBuilder:
                 moments=scope.moments,
                 first_exposures=scope.first_exposures,
                 multi_exposed_users=scope.multi_exposed,
-                joined=self._joined(tasks, runs[name].first // DAY_MS, FOREVER) if day == WHOLE else self._joined(tasks, day, day),
+                joined=self._feedback_counts(tasks, runs[name].first // DAY_MS, FOREVER)
+                if day == WHOLE
+                else self._feedback_counts(tasks, day, day),
                 credits=scope.credits,
-                known_from_ms=self._first_look_ms(runs[name]) if day == WHOLE else day * DAY_MS + 1,
+                known_from_ms=self._first_snapshot_ms(runs[name]) if day == WHOLE else day * DAY_MS + 1,
             )
             for (name, day), scope in sorted(merged.items())
         }
 
-    def _first_look_ms(self, run: MergedRun) -> int:
-        """The least event time up to which all can be known when a life is shown; of the life before it that time is always earlier.
+    def _first_snapshot_ms(self, run: MergedRun) -> int:
+        """Return the least event time up to which all tasks can be complete when a run is shown. For the earlier run, that time is
+        always less.
 
-        A list may enter as soon as its session has closed, while all is known up to `attribution_ms` and patience behind the bound of
-        what is still admitted. The life before is shown for as long as that bound has not passed its last list by `idle_ms`.
+        A list may be enrolled as soon as its session has closed. Completeness trails the admission bound by `attribution_ms` and
+        `patience_ms`. The earlier run is shown until that bound is `idle_ms` past its last list.
         """
         return run.first - self.rules.attribution_ms - self._patience_ms
 
-    def _merged(self, scopes: Iterable[Scope]) -> Scope:
-        """The sum of several tasks' scopes. Where some began their experiment without covariates, the others' are left out."""
-        total, scopes = Scope(), list(scopes)
-        if len({len(moments) for scope in scopes for moments in scope.moments.values()}) > 1:
-            assert self.experiments is not None
-            scopes = [_plain(scope, self.experiments.measures.with_covariates) for scope in scopes]
-        for scope in scopes:
-            _add_scope(total, scope)
-        return total
+    def scale_changes(self, tasks: int) -> dict[str, Change]:
+        """Return the due changes of frozen scales: new scales, and the removal of expired ones.
 
-    def scales_due(self, tasks: int) -> dict[str, Change]:
-        """What is to be settled now: scales that can be frozen and are not yet, and the end of those whose experiment is over.
-
-        What is settled must have been taken (`freeze`) before the tasks were read, or a change might be about another life.
+        The stored scales must have been read (`update_scales`) before the tasks. Otherwise a change could belong to another run.
         """
-        if self.experiments is None or not self._count_alike(tasks):
+        if self.experiments is None or not self._have_same_rules(tasks):
             return {}
         view, runs, due = self.experiments, self._runs(tasks), dict[str, Change]()
-        for (name, day), kept in self.stored(tasks).items():
+        for (name, day), stored in self.stored(tasks).items():
             if day == WHOLE:
                 frozen = self._scales.of(name, runs[name])
-                due |= self._scales.add(name, runs[name], choose_scales(view.measures_of(kept), view.policy(name), kept.moments, frozen))
+                due |= self._scales.add(
+                    name, runs[name], choose_scales(view.measures_of(stored), view.policy(name), stored.moments, frozen)
+                )
         controls = self._controls_of(tasks)
         return due | self._scales.drop(controls, self.rules.lateness_ms) if len(controls) == tasks else due
 
-    def freeze(self, settled: Mapping[str, bytes]) -> None:
-        """Take the scales among all values that are settled now."""
-        self._scales.take(settled)
+    def update_scales(self, stored: Mapping[str, bytes]) -> None:
+        """Update the frozen scales from all stored values."""
+        self._scales.update(stored)
         self.has_scales = True
 
     def scales(self, tasks: int) -> dict[str, Mapping[str, float]]:
-        """The frozen scales of every experiment that is shown, by measure: chosen once in its life, and never again."""
+        """Return the frozen scales of every shown experiment, by measure. They never change during a run."""
         return {name: self._scales.of(name, run) for name, run in self._runs(tasks).items()}
 
     def report(self, tasks: int) -> Report:
-        """Merge what is known; `tasks` is how many there are in all, committed or not."""
+        """Build a report. `tasks` is the number of all tasks, committed or not."""
         controls = self._controls_of(tasks)
         missing = len(controls) < tasks or not controls
-        whole = not missing and self._count_alike(tasks)
+        whole = not missing and self._have_same_rules(tasks)
         watermark = NEVER if missing else min(control.watermark for control in controls)
         newest = max((control.newest for control in controls), default=NEVER)
         oldest_kept = max((control.oldest_kept for control in controls), default=NEVER)
@@ -238,9 +235,9 @@ class ReportBuilder:
         )
 
     def _user_windows(self, controls: Sequence[Control], newest: int) -> Iterator[UniqueUserWindow]:
-        """The users of each window that ends where all lists have entered in all tasks; nothing where users are not counted.
+        """Return the user windows that end where all tasks have enrolled all lists. Empty if users are not counted.
 
-        Not shown is a window of which some task has dropped panes, and one that begins before all of them count for so long a window.
+        A window is incomplete if some task has dropped panes of it, or did not yet count users for its length at its start.
         """
         counted = {control.reach_panes for control in controls}
         if counted == {0}:
@@ -255,7 +252,7 @@ class ReportBuilder:
                 yield self.user_windows.window(window_ms, end, max(counted))
 
     def _experiments(self, controls: Iterable[Control], tasks: int) -> Iterator[ExperimentReport]:
-        """Each experiment since its start, and on the day up to which all tasks have entered what is final."""
+        """Return each experiment since its start and on the latest day that all tasks have enrolled."""
         if self.experiments is None:
             return
         entered = min(control.entered_before for control in controls)
@@ -263,19 +260,19 @@ class ReportBuilder:
         today = (newest if entered == FOREVER else entered - 1) // DAY_MS
         dropped = any((today + 1) * DAY_MS <= control.oldest_kept for control in controls)
         scales = self.scales(tasks)
-        for (name, day), kept in self.stored(tasks).items():
+        for (name, day), stored in self.stored(tasks).items():
             if day == WHOLE or (day == today and not dropped):
-                yield build_report(self.experiments.measures_of(kept), self.experiments.policy(name), kept, scales[name])
+                yield build_report(self.experiments.measures_of(stored), self.experiments.policy(name), stored, scales[name])
 
-    def _joined(self, tasks: int, first: int, last: int) -> Joined:
-        """How all feedback fared of the sessions that ended on these UTC days, the last one included."""
+    def _feedback_counts(self, tasks: int, first: int, last: int) -> Joined:
+        """Return the matched and unmatched feedback of the sessions that ended on these UTC days (both inclusive)."""
         days = [each for control in self._controls_of(tasks) for each in control.joined if first <= each[0] <= last]
         return Joined(sum(matched for _, matched, _ in days), sum(unmatched for _, _, unmatched in days))
 
-    def _inputs(self) -> Iterable[InputStanding]:
+    def _inputs(self) -> Iterable[InputPosition]:
         for task, control in sorted(self._controls.items()):
             for topic, offset, watermark in zip(control.topics, control.offsets, control.watermarks, strict=True):
-                yield InputStanding(topic, task, offset, _shown(watermark))
+                yield InputPosition(topic, task, offset, _shown(watermark))
 
     def _totals(self, controls: Iterable[Control]) -> tuple[Total, ...]:
         merged: dict[tuple[str, str], list[int]] = {}
@@ -286,40 +283,10 @@ class ReportBuilder:
         return tuple(Total(experiment, variant, tuple(tally)) for (experiment, variant), tally in sorted(merged.items()))
 
     def _count_withheld(self, windows: Iterable[Window]) -> None:
-        """Count each window that cannot be published once, not once for each time it is looked at."""
+        """Count each withheld window once, however often it is read."""
         withheld = {(window.window_ms, window.view, window.end_ms or 0) for window in windows if not window.complete}
         self._withheld_count += len(withheld - self._withheld)
         self._withheld = withheld
-
-
-def _scopes(names: Mapping[int, str], cells: Mapping[str, bytes]) -> Iterator[tuple[tuple[str, int], Scope]]:
-    """The scopes of a task's lives by experiment and day. Of two lives of one name the later one counts, once lists have entered it."""
-    for cell, stored in cells.items():
-        run, day = parse_cell(cell)
-        if run in names:
-            yield (names[run], day), decode_scope(stored)
-
-
-def _plain(scope: Scope, with_covariates: Measures) -> Scope:
-    """The same without covariates."""
-    plain = Scope()
-    plain.credits, plain.first_exposures, plain.multi_exposed = scope.credits, scope.first_exposures, scope.multi_exposed
-    plain.moments = {
-        variant: with_covariates.without_covariates(moments) if len(moments) == with_covariates.moments_width else moments
-        for variant, moments in scope.moments.items()
-    }
-    return plain
-
-
-def _add_scope(total: Scope, scope: Scope) -> None:
-    for variant, moments in scope.moments.items():
-        known = total.moments.get(variant)
-        total.moments[variant] = list(moments) if known is None else add_tallies(known, moments)
-    for variant, users in scope.first_exposures.items():
-        total.first_exposures[variant] = total.first_exposures.get(variant, 0) + users
-    for pair, credit in scope.credits.items():
-        total.credits[pair] = add_tallies(total.credits[pair], credit) if pair in total.credits else list(credit)
-    total.multi_exposed += scope.multi_exposed
 
 
 def _shown(watermark: int) -> int | None:

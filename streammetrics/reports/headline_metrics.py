@@ -1,28 +1,32 @@
-"""Which of many measures people are shown first, wherever that is: on a terminal, on a page, in the history of looks. Pure."""
+"""Headline metrics: the few measures that are shown first, on a terminal, on a page and in the history. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Final, TypeAlias
 
+from streammetrics.experiments import ExperimentReport
+
 Named: TypeAlias = tuple[str, int]
-"""A measure: its family and its cut-off k."""
+"""A measure: its family and cut-off k."""
 
 FAMILIES: Final = ("ndcg", "mrr", "hit_rate", "user_hit_rate")
-"""The main ones, those that say most first."""
+"""Headline families, most important first."""
 CUTOFF: Final = 10
+MEASURES_MAX: Final = 6
+"""Most headline measures of an experiment."""
 
 
-def main_among(measured: Iterable[Named], always: Iterable[Named] = (), *, at_most: int) -> tuple[Named, ...]:
-    """Those of `always`, then one of each main family that is not among these, at CUTOFF where there is that.
+def choose_headline(measured: Iterable[Named], always: Iterable[Named] = (), *, at_most: int) -> tuple[Named, ...]:
+    """Return the measures in `always`, then one measure of each other headline family, at CUTOFF if it exists.
 
-    The first ones that there are, when none is of those.
+    If that gives none, return the first measures.
 
-    >>> main_among([("mrr", 5), ("mrr", 10), ("ndcg", 20), ("map", 5)], at_most=6)
+    >>> choose_headline([("mrr", 5), ("mrr", 10), ("ndcg", 20), ("map", 5)], at_most=6)
     (('ndcg', 20), ('mrr', 10))
-    >>> main_among([("mrr", 5), ("mrr", 10), ("ndcg", 20)], always=[("mrr", 5)], at_most=6)
+    >>> choose_headline([("mrr", 5), ("mrr", 10), ("ndcg", 20)], always=[("mrr", 5)], at_most=6)
     (('mrr', 5), ('ndcg', 20))
-    >>> main_among([("recall", 5), ("recall", 10), ("map", 5)], at_most=2)
+    >>> choose_headline([("recall", 5), ("recall", 10), ("map", 5)], at_most=2)
     (('recall', 5), ('recall', 10))
     """
     measured, chosen = dict.fromkeys(measured), dict.fromkeys(always)
@@ -31,3 +35,10 @@ def main_among(measured: Iterable[Named], always: Iterable[Named] = (), *, at_mo
         if cutoffs and not any(name == family for name, _ in chosen):
             chosen[family, CUTOFF if CUTOFF in cutoffs else cutoffs[0]] = None
     return tuple(chosen or measured)[:at_most]
+
+
+def headline_measures(experiment: ExperimentReport) -> tuple[Named, ...]:
+    """Return the headline measures of an experiment: those that may page, then one per headline family; at most MEASURES_MAX."""
+    measured = {(each.metric, each.k): each for variant in experiment.variants for each in variant.measures}
+    paging = [name for name, each in measured.items() if each.paging]
+    return choose_headline(measured, paging, at_most=MEASURES_MAX)

@@ -1,7 +1,7 @@
-"""Tallied panes as lines of JSON: what `replay --panes` writes, for people who check or reuse the integers.
+"""Panes as lines of JSON: the output of `replay --panes`, for people that check or reuse the integers.
 
-Pure: values in, bytes out. One line per (pane, group, view); a final pane has a line in both views because a live window
-reads it too. Lines come sorted by pane, experiment, variant, segments, view.
+Pure. There is one line per (pane, group, view). A final pane has a line in both views, because live windows read it too. Lines are
+sorted by pane, experiment, variant, segments, view.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from streammetrics.windows.panes import Pane
 
 
 def pane_lines(start_ms: int, pane: Pane, *, final: bool, pane_ms: int, layout: TallyLayout) -> Iterator[bytes]:
-    """The lines of one pane, each ending with a newline; `final` tells whether it can change no more."""
+    """Return the lines of one pane, each ending with a newline. `final`: the pane can no longer change."""
     for group in sorted(pane):
         tally = pane[group]
         for view in ("final", "live") if final else ("live",):

@@ -1,7 +1,6 @@
-"""The immutable Report of what all tasks have committed: what `/metrics`, `/api/report` and `replay --report` show.
+"""The immutable Report of the committed state of all tasks: the content of `/metrics`, `/api/report` and `replay --report`.
 
-Pure. A report is a global truth, whatever the number of workers: it is read from what was committed, merged exactly, and
-says up to which event time it is complete. Nothing here asks who owns a task.
+Pure. A report covers all tasks, whatever the number of workers. It states the event time up to which it is complete.
 """
 
 from __future__ import annotations
@@ -19,18 +18,18 @@ from streammetrics.windows.panes import Window
 from streammetrics.windows.unique_users import UniqueUserWindow
 
 
-def by_reason(counts: Mapping[tuple[str, str], int]) -> Counter[str]:
-    """The counters of all topics together."""
+def counts_by_reason(counts: Mapping[tuple[str, str], int]) -> Counter[str]:
+    """Return the counters summed over topics."""
     reasons: Counter[str] = Counter()
     for (reason, _), count in counts.items():
         reasons[reason] += count
     return reasons
 
 
-def refused_of(reasons: Mapping[str, int]) -> dict[str, int]:
-    """The refused events among counters, by reason, the most first.
+def refused_counts(reasons: Mapping[str, int]) -> dict[str, int]:
+    """Return the counters of refused events by reason, greatest first.
 
-    >>> refused_of({"events": 9, "late": 1, "matched": 4, "syntax": 3, "too_long": 0})
+    >>> refused_counts({"events": 9, "late": 1, "matched": 4, "syntax": 3, "too_long": 0})
     {'syntax': 3, 'late': 1}
     """
     refused = sorted((-count, reason) for reason, count in reasons.items() if count and reason not in NOT_REFUSED)
@@ -38,8 +37,8 @@ def refused_of(reasons: Mapping[str, int]) -> dict[str, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class InputStanding:
-    """How far one input's events are in the committed state. `watermark_ms` is None before its first event."""
+class InputPosition:
+    """The position of one input in the committed state. `watermark_ms` is None before its first event."""
 
     topic: str
     partition: int
@@ -49,7 +48,7 @@ class InputStanding:
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """The cumulative tally of one variant's final lists: it only grows."""
+    """The cumulative tally of a variant's final lists. It only grows."""
 
     experiment: str
     variant: str
@@ -58,10 +57,10 @@ class Total:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Everything that is shown of the results, as of one reading of the store.
+    """All results, as of one read of the store.
 
-    `watermark_ms` (W) and `final_ms` (F) are minima over all tasks, None while some task has not seen events yet and when
-    the input has ended (`ended`). `withheld` counts the windows that were not published because a task had dropped panes.
+    `watermark_ms` (W) and `final_ms` (F) are the lowest over all tasks. They are None before every task has events, and when the input
+    has ended (`ended`). `withheld` counts windows that were not shown because a task had dropped panes.
     """
 
     rules: str
@@ -71,7 +70,7 @@ class Report:
     watermark_ms: int | None
     final_ms: int | None
     ended: bool
-    inputs: tuple[InputStanding, ...]
+    inputs: tuple[InputPosition, ...]
     windows: tuple[Window, ...]
     totals: tuple[Total, ...]
     counts: Mapping[tuple[str, str], int]
@@ -80,13 +79,13 @@ class Report:
     withheld: int
     experiments: tuple[ExperimentReport, ...] = ()
     entered_ms: int | None = None
-    """All lists of the panes that end at or before it are in the experiments, and their users counted in windows."""
+    """Lists of panes that end at or before this time are in the experiments, and their users in user windows."""
     user_windows: tuple[UniqueUserWindow, ...] = ()
-    """Empty where users are not counted in windows, or not alike in all tasks."""
+    """Empty if users are not counted in windows, or if tasks count them differently."""
 
     def to_json(self, layout: TallyLayout) -> dict[str, Any]:
-        """The report as plain JSON values; times are epoch milliseconds, absent ones null."""
-        reasons = by_reason(self.counts)
+        """Return the report as plain JSON values. Times are epoch milliseconds; absent ones are null."""
+        reasons = counts_by_reason(self.counts)
         return {
             "version": __version__,
             "settings": dict(self.settings),
@@ -113,7 +112,7 @@ class Report:
                 for total in self.totals
             ],
             "counters": dict(sorted(reasons.items())),
-            "refused": refused_of(reasons),
+            "refused": refused_counts(reasons),
             "counters_by_topic": [
                 {"reason": reason, "topic": topic, "count": count} for (reason, topic), count in sorted(self.counts.items())
             ],
@@ -154,12 +153,12 @@ def _user_window_json(window: UniqueUserWindow) -> dict[str, Any]:
         "complete": window.complete,
         "groups": [
             {
-                "experiment": reached.arm[0],
-                "variant": reached.arm[1],
-                "users": reached.users,
-                "users_with_hit": {f"user_hit_rate@{k}": users for k, users in reached.users_with_hit.items()},
-                "values": {f"user_hit_rate@{k}": rate for k, rate in reached.hit_rates.items()},
+                "experiment": counts.arm[0],
+                "variant": counts.arm[1],
+                "users": counts.users,
+                "users_with_hit": {f"user_hit_rate@{k}": users for k, users in counts.users_with_hit.items()},
+                "values": {f"user_hit_rate@{k}": rate for k, rate in counts.hit_rates.items()},
             }
-            for reached in window.arms
+            for counts in window.arms
         ],
     }

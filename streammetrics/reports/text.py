@@ -1,7 +1,6 @@
-"""Text from outside as it may be shown to people, wherever that is: on a page, on a terminal, as a label. Pure.
+"""Makes names from events safe to display on a page, on a terminal or as a label. Pure.
 
-A name that was sent may hold what breaks a line, steers a terminal, or turns the reading direction, so that something else is
-drawn than was sent. Nothing here changes what a name is: JSON and files hold it as it came.
+A name may contain line breaks, terminal controls or marks that reverse the reading direction. JSON and files keep names as sent.
 """
 
 from __future__ import annotations
@@ -9,19 +8,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-# Control characters, marks of the reading direction, line and paragraph separators, lone surrogates, what is no character.
+# Control characters, direction marks, line and paragraph separators, lone surrogates, noncharacters.
 _UNFIT = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 _WORD = r"[^\W_]"
 
 
 class Name(str):
-    """What somebody outside calls something: drawn apart from the words around it, so that its direction does not reorder them."""
+    """A name that came from an event. It is displayed isolated, so that its direction does not reorder the text around it."""
 
     __slots__ = ()
 
 
 def fit(text: str) -> str:
-    """The text with U+FFFD for each character that is not fit to be shown. The page's `text.js` holds the same rule.
+    """Replace each character that is unsafe to display by U+FFFD. `page_words.js` has the same rule.
 
     >>> ascii(fit("a\\u202eb\\n"))
     "'a\\\\ufffdb\\\\ufffd'"
@@ -30,7 +29,7 @@ def fit(text: str) -> str:
 
 
 def counted(count: int, what: str) -> str:
-    """So many of something, whose plural ends in s.
+    """Return a count with its noun. The plural ends in s.
 
     >>> counted(1, "problem"), counted(12_000, "user")
     ('1 problem', '12,000 users')
@@ -39,9 +38,9 @@ def counted(count: int, what: str) -> str:
 
 
 def isolated(text: str) -> str:
-    """A name for the middle of a sentence that is one piece of text, fit to be shown, between U+2068 and U+2069.
+    """Return a displayable name for the middle of a sentence, between U+2068 and U+2069.
 
-    ASCII needs no such marks, which would only be copied along: it reads from left to right, as the sentence does.
+    ASCII names need no marks, because they read from left to right.
 
     >>> ascii(isolated("treatment")), ascii(isolated("\\u05d0 7"))
     ("'treatment'", "'\\\\u2068\\\\u05d0 7\\\\u2069'")
@@ -50,7 +49,7 @@ def isolated(text: str) -> str:
 
 
 def with_names(sentence: str, names: Iterable[str]) -> Sequence[str]:
-    """The parts of a sentence that somebody else has put together; those that are one of the names are a Name.
+    """Split a sentence into parts. Parts that are one of the names have type Name.
 
     >>> [(part, isinstance(part, Name)) for part in with_names("b: 12 % more than b c", ["b", "b c", ""])]
     [('b', True), (': 12 % more than ', False), ('b c', True)]

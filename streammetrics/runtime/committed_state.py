@@ -13,14 +13,14 @@ from streammetrics.reports.builder import ReportBuilder
 def read_committed(store: Store, builder: ReportBuilder, tasks: int) -> None:
     """Read what was committed since the last call. Raises StoreError, and StateError if other rules made the state."""
     if not builder.has_scales:
-        builder.freeze(store.compare_and_set({}))
+        builder.update_scales(store.compare_and_set({}))
     every = range(tasks)
-    wanted = ({task: builder.panes_wanted(task) for task in every}, {task: builder.reaches_wanted(task) for task in every})
+    wanted = ({task: builder.panes_from(task) for task in every}, {task: builder.user_counts_from(task) for task in every})
     for task, view in store.view(every, builder.marks, *wanted).items():
         builder.update(task, view)
 
 
 def fix_due_scales(store: Store, builder: ReportBuilder, tasks: int) -> None:
     """Fix the scales that are due by the state that was read, and take those that the store then has. Raises StoreError."""
-    if changes := builder.scales_due(tasks):
-        builder.freeze(store.compare_and_set(changes))
+    if changes := builder.scale_changes(tasks):
+        builder.update_scales(store.compare_and_set(changes))

@@ -50,7 +50,7 @@ class HistoryStore:
         """Show a report. If a snapshot was due, share the history first."""
         before = self.history
         if report.entered_ms is not None:
-            self.history = before.take(report.entered_ms, report.experiments)
+            self.history = before.add(report.entered_ms, report.experiments)
         if self._blob is not None and self.history is not before:
             self._share(self._blob, report.experiments)
         self._show(report, self.history)
@@ -59,7 +59,7 @@ class HistoryStore:
         """Merge in what other processes have stored about the same experiments, and write the result if it differs."""
         try:
             stored = decode_history(blob.read())
-            self.history = self.history.merge(stored.only(self.history).about(experiments))
+            self.history = self.history.merge(stored.restricted_to(self.history).matching(experiments))
             if self.history != stored:
                 blob.write(encode_history(self.history))
             self._failing = False

@@ -169,7 +169,7 @@ def run(
     store.announce(tasks)
 
     def show(report: Report, history: History) -> None:
-        assert report.entered_ms is None or all(history.of(each.experiment, each.scope).looks.kept for each in report.experiments)
+        assert report.entered_ms is None or all(history.of(each.experiment, each.scope).snapshots.kept for each in report.experiments)
         for each in report.experiments:
             if each.scope == SINCE_START:
                 found[each.experiment].take(look, each)

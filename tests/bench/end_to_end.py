@@ -28,7 +28,7 @@ from streammetrics.connectors.simulated import SimulatedRecord, Traffic, generat
 from streammetrics.engine.codec import decode_control
 from streammetrics.errors import MalformedEvent
 from streammetrics.events.model import Event
-from streammetrics.reports.report import by_reason, refused_of
+from streammetrics.reports.report import counts_by_reason, refused_counts
 from tests.bench import parts
 from tests.bench.parts import WrongAnswerError
 from tests.bench.truth import INPUTS, Rows, brute_force, require_equal, require_nothing_late
@@ -299,7 +299,7 @@ def _stored_rows(settings: Settings, store: RedisStore) -> Rows:
     builder = build_report_builder(settings, build_engine(settings, settings.kafka.topics))
     for task, view in store.view(range(PARTITIONS), {}, {}).items():
         builder.update(task, view)
-    if refused := refused_of(by_reason(builder.report(PARTITIONS).counts)):
+    if refused := refused_counts(counts_by_reason(builder.report(PARTITIONS).counts)):
         raise WrongAnswerError(f"events were refused: {refused}")
     aggregator = builder.aggregator
     return {

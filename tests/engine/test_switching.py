@@ -215,4 +215,4 @@ def test_an_exporter_shows_the_windows_of_workers_that_count_otherwise(counting:
     report = builder.report(1)
     assert report.experiments == ()
     assert [total.tally[0] for total in report.totals if not total.experiment] == [1]
-    assert builder.scales_due(1) == {}
+    assert builder.scale_changes(1) == {}

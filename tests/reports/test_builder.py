@@ -1,4 +1,4 @@
-"""Several tasks in one report: shown only as far as all of them have come, and only what all of them still hold."""
+"""Reports of several tasks: shown only as far as all tasks have come, and only what all tasks still store."""
 
 from __future__ import annotations
 
@@ -24,8 +24,10 @@ def builder_of() -> ReportBuilder:
     return ReportBuilder(ENGINE.layout, WindowRules(pane_ms=1, windows_ms=(5,), lateness_ms=0, attribution_ms=1), {}, ENGINE.signature)
 
 
-def tell(builder: ReportBuilder, task: int, *times: int, is_snapshot: bool = False, flush: bool = False, engine: Engine = ENGINE) -> None:
-    """A task that has seen a list at each of these times, and a commit after each."""
+def update_task(
+    builder: ReportBuilder, task: int, *times: int, is_snapshot: bool = False, flush: bool = False, engine: Engine = ENGINE
+) -> None:
+    """Update a task that has read a list at each of these times and committed after each."""
     machine = Machine(engine, SETTINGS)
     for ts in times:
         machine.take([Arrival("events", Impression(f"x{ts}", "u", ts, ("i",)))])
@@ -35,21 +37,21 @@ def tell(builder: ReportBuilder, task: int, *times: int, is_snapshot: bool = Fal
     builder.update(task, replace(view, is_snapshot=is_snapshot))
 
 
-def test_a_window_that_some_task_has_dropped_panes_of_is_withheld_and_counted_once() -> None:
+def test_a_window_with_dropped_panes_is_withheld_and_counted_once() -> None:
     builder = builder_of()
-    tell(builder, 0, 1, 100)
-    tell(builder, 1, 1, 12)
+    update_task(builder, 0, 1, 100)
+    update_task(builder, 1, 1, 12)
     for _ in range(2):
         report = builder.report(2)
         assert [window.complete for window in (*report.windows, *report.user_windows)] == [False] * 3
         assert report.withheld == 2
 
 
-def test_a_window_that_begins_with_the_oldest_pane_that_all_still_hold_is_shown() -> None:
+def test_a_window_that_starts_with_the_oldest_stored_pane_is_shown() -> None:
     def complete(behind: int) -> list[bool]:
         builder = builder_of()
-        tell(builder, 0, 1, 20)
-        tell(builder, 1, 1, behind)
+        update_task(builder, 0, 1, 20)
+        update_task(builder, 1, 1, behind)
         final, _, of_users = (*(report := builder.report(2)).windows, *report.user_windows)
         assert final.end_ms == of_users.end_ms == behind - 1
         return [final.complete, of_users.complete]
@@ -57,12 +59,12 @@ def test_a_window_that_begins_with_the_oldest_pane_that_all_still_hold_is_shown(
     assert [complete(behind) for behind in (16, 15)] == [[True, True], [False, False]]
 
 
-def test_windows_of_users_are_shown_once_all_tasks_count_them_for_as_long() -> None:
+def test_user_windows_are_shown_once_all_tasks_count_users_for_their_length() -> None:
     def complete(*panes: int) -> list[bool]:
         builder = builder_of()
         for task, longest in enumerate(panes):
             reach = UniqueUserRules(panes=longest) if longest else None
-            tell(builder, task, 1, 20, engine=engine_of(SETTINGS, retention_ms=10, reach=reach))
+            update_task(builder, task, 1, 20, engine=engine_of(SETTINGS, retention_ms=10, reach=reach))
         return [window.complete for window in builder.report(len(panes)).user_windows]
 
     assert complete(5, 5) == complete(7, 7) == [True]
@@ -70,39 +72,39 @@ def test_windows_of_users_are_shown_once_all_tasks_count_them_for_as_long() -> N
     assert complete(0, 0) == []
 
 
-def test_what_is_open_is_that_of_all_tasks() -> None:
+def test_open_users_and_sessions_are_summed_over_tasks() -> None:
     builder = builder_of()
     for task in (0, 1, 2):
-        tell(builder, task, 1, 9)
+        update_task(builder, task, 1, 9)
     report = builder.report(3)
     assert (report.users_open, report.sessions_open) == (3, 3)
 
 
-def test_nothing_stays_of_commits_that_a_store_has_lost() -> None:
+def test_commits_that_a_store_has_lost_are_dropped() -> None:
     def users() -> list[int]:
         (window,) = builder.report(1).user_windows
-        return [reached.users for reached in window.arms]
+        return [counts.users for counts in window.arms]
 
     builder = builder_of()
-    tell(builder, 0, 1, 2, 9)
+    update_task(builder, 0, 1, 2, 9)
     assert (builder.aggregator.starts(), users()) == ([1, 2, 9], [])
-    tell(builder, 0, 3, is_snapshot=True)
+    update_task(builder, 0, 3, is_snapshot=True)
     assert (builder.aggregator.starts(), users()) == ([3], [])
-    tell(builder, 0, 5, 9, is_snapshot=True)
+    update_task(builder, 0, 5, 9, is_snapshot=True)
     assert users() == [1]
 
 
 def test_after_a_flush_windows_end_with_the_newest_event_of_all_tasks() -> None:
     builder = builder_of()
-    tell(builder, 0, 3, 8, flush=True)
-    tell(builder, 1, 4, flush=True)
+    update_task(builder, 0, 3, 8, flush=True)
+    update_task(builder, 1, 4, flush=True)
     report = builder.report(2)
     assert (report.ended, report.watermark_ms, report.final_ms) == (True, None, None)
     assert {window.end_ms for window in (*report.windows, *report.user_windows)} == {9}
 
 
 @pytest.mark.parametrize("fault", ["rules", "measures"])
-def test_state_of_other_rules_is_refused_and_that_of_users_measured_otherwise_too(fault: str) -> None:
+def test_state_of_other_rules_or_measures_is_rejected(fault: str) -> None:
     mine, others = (engine_of(SETTINGS, experiments=ExperimentRules(metrics=metrics)) for metrics in (("mrr@1",), ("mrr@3",)))
     if fault == "rules":
         others = engine_of(replace(SETTINGS, gap_ms=2), experiments=ExperimentRules(metrics=("mrr@1",)))
@@ -113,11 +115,11 @@ def test_state_of_other_rules_is_refused_and_that_of_users_measured_otherwise_to
         ReportBuilder(mine.layout, rules, {}, mine.signature).update(0, machine.store.view([0], {}, {})[0])
 
 
-def test_all_lists_have_entered_as_far_as_in_the_task_that_is_furthest_behind() -> None:
+def test_the_slowest_task_decides_up_to_when_lists_are_enrolled() -> None:
     def entered_ms(*newest: int) -> int:
         builder = builder_of()
         for task, ts in enumerate(newest):
-            tell(builder, task, 1, ts)
+            update_task(builder, task, 1, ts)
         found = builder.report(len(newest)).entered_ms
         assert found is not None
         return found

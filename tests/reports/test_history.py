@@ -1,4 +1,4 @@
-"""The history of looks: bounded, the same whatever the order, and what it tells is what was seen."""
+"""The history of verdicts: it is bounded and does not depend on the order of snapshots."""
 
 from __future__ import annotations
 
@@ -12,159 +12,148 @@ from hypothesis import strategies as st
 
 from streammetrics.events.event_time import DAY_MS
 from streammetrics.experiments import ExperimentReport
-from streammetrics.reports.history import LOOK_MS, LOOKS_MAX, MEASURES_MAX, TRAILS_MAX, Downsampled, History, main_measures
+from streammetrics.reports.history import SERIES_MAX, SNAPSHOT_MS, SNAPSHOTS_MAX, Downsampled, History
 from tests.experiments.samples import experiment
 
 START_MS = 1_732_183_200_000
 WORSE = experiment({"control": 0.5, "treatment": 0.4})
 SAME = experiment({"control": 0.5, "treatment": 0.5})
 SCOPES = ("start", "day")
-TIMES = st.lists(st.integers(0, 40_000_000), unique=True, max_size=3 * LOOKS_MAX)
+TIMES = st.lists(st.integers(0, 40_000_000), unique=True, max_size=3 * SNAPSHOTS_MAX)
 
 
-def taken(times: list[int]) -> Downsampled[int]:
+def downsampled(times: list[int]) -> Downsampled[int]:
     found: Downsampled[int] = Downsampled()
     for at in times:
-        found = found.take(at, at)
+        found = found.add(at, at)
     return found
 
 
 def brute_force(times: list[int]) -> tuple[int, list[int]]:
-    """The least width at which there are few enough cells, and the first time in each of them."""
-    width = LOOK_MS
-    while len({at // width for at in times}) > LOOKS_MAX:
+    """Return the least width with few enough intervals, and the first time in each interval."""
+    width = SNAPSHOT_MS
+    while len({at // width for at in times}) > SNAPSHOTS_MAX:
         width *= 2
     return width, sorted({min(at for at in times if at // width == cell) for cell in {at // width for at in times}})
 
 
 @given(TIMES)
-def test_the_first_of_each_cell_is_kept_whatever_the_order(times: list[int]) -> None:
-    found = taken(times)
+def test_the_first_value_of_each_interval_is_kept_in_any_order(times: list[int]) -> None:
+    found = downsampled(times)
     assert (found.width_ms, [at for at, _ in found.kept]) == brute_force(times)
     assert all(at == value for at, value in found.kept)
-    assert not any(found.wants(at) for at in times)
+    assert not any(found.would_keep(at) for at in times)
 
 
 @given(TIMES, TIMES)
-def test_two_who_looked_apart_know_together_what_one_would_have_seen(ours: list[int], theirs: list[int]) -> None:
-    assert taken(ours).merge(taken(theirs)) == taken(sorted({*ours, *theirs}))
+def test_two_merged_series_equal_one_series_of_all_values(ours: list[int], theirs: list[int]) -> None:
+    assert downsampled(ours).merge(downsampled(theirs)) == downsampled(sorted({*ours, *theirs}))
 
 
-def test_of_two_looks_at_one_time_ones_own_counts() -> None:
-    ours, theirs = (Downsampled(LOOK_MS, ((5, value),)) for value in ("ours", "theirs"))
+def test_of_two_values_at_one_time_the_own_one_counts() -> None:
+    ours, theirs = (Downsampled(SNAPSHOT_MS, ((5, value),)) for value in ("ours", "theirs"))
     assert ours.merge(theirs).kept == ((5, "ours"),)
 
 
-def test_a_year_of_looks_stays_bounded_and_keeps_the_first_one() -> None:
+def test_a_year_of_snapshots_stays_bounded_and_keeps_the_first() -> None:
     found: Downsampled[int] = Downsampled()
     for minute in range(0, 525_600, 7):
-        if found.wants(START_MS + minute * 60_000):
-            found = found.take(START_MS + minute * 60_000, minute)
-    assert LOOKS_MAX / 2 <= len(found.kept) <= LOOKS_MAX
+        if found.would_keep(START_MS + minute * 60_000):
+            found = found.add(START_MS + minute * 60_000, minute)
+    assert SNAPSHOTS_MAX / 2 <= len(found.kept) <= SNAPSHOTS_MAX
     assert found.kept[0][1] == 0
 
 
-def test_looks_at_more_than_are_remembered_push_nobody_out() -> None:
+def test_new_experiments_do_not_replace_known_ones_beyond_the_limit() -> None:
     history = History()
     several = [replace(WORSE, experiment=f"e{number:02}", scope=scope) for number in range(21) for scope in SCOPES]
     for minute in range(1, 300):
-        history = history.take(START_MS + minute * LOOK_MS, several)
-    looks = [len(each.looks.kept) for each in history.trails]
-    assert len(looks) == TRAILS_MAX
-    assert min(looks) == max(looks) >= LOOKS_MAX / 2
-    assert history.take(START_MS + 300 * LOOK_MS, several[:2]).trails[0].looks.kept[0] == history.trails[0].looks.kept[0]
+        history = history.add(START_MS + minute * SNAPSHOT_MS, several)
+    snapshots = [len(each.snapshots.kept) for each in history.series]
+    assert len(snapshots) == SERIES_MAX
+    assert min(snapshots) == max(snapshots) >= SNAPSHOTS_MAX / 2
+    assert history.add(START_MS + 300 * SNAPSHOT_MS, several[:2]).series[0].snapshots.kept[0] == history.series[0].snapshots.kept[0]
 
 
-def test_a_look_holds_the_lift_and_its_interval_of_the_variants_that_are_compared() -> None:
-    trail = History().take(START_MS, [WORSE]).of("ranker", "start")
-    ((at, look),) = trail.looks.kept
-    assert (at, look.verdict, look.users) == (START_MS, "regressed", 4_000)
-    assert {point.variant for point in look.points} == {"treatment"}
+def test_a_snapshot_has_lift_and_interval_of_the_compared_variants() -> None:
+    series = History().add(START_MS, [WORSE]).of("ranker", "start")
+    ((at, snapshot),) = series.snapshots.kept
+    assert (at, snapshot.verdict, snapshot.users) == (START_MS, "regressed", 4_000)
+    assert {point.variant for point in snapshot.points} == {"treatment"}
     measure = WORSE.variants[1].measures[0]
     assert None not in (measure.lift, measure.lift_lower, measure.lift_upper)
-    point = look.points[0]
+    point = snapshot.points[0]
     assert (point.metric, point.k) == (measure.metric, measure.k)
     assert point[3:] == tuple(round(end, 6) for end in (measure.lift, measure.lift_lower, measure.lift_upper) if end is not None)
 
 
-def test_the_main_measures_are_those_that_page_and_one_of_each_main_family() -> None:
-    assert main_measures(experiment({"control": 0.5, "treatment": 0.4}, paging=("dcg@10",))) == (
-        ("dcg", 10),
-        ("ndcg", 10),
-        ("hit_rate", 5),
-        ("user_hit_rate", 5),
-    )
-    assert main_measures(experiment({"control": 0.5, "treatment": 0.4}, users=20)) == ()
-    assert len(main_measures(WORSE)) <= MEASURES_MAX
+def test_a_second_snapshot_within_a_minute_changes_nothing() -> None:
+    history = History().add(START_MS, [WORSE])
+    assert history.add(START_MS + SNAPSHOT_MS - 1, [SAME]) is history
+    assert len(history.add(START_MS + SNAPSHOT_MS, [SAME]).of("ranker", "start").snapshots.kept) == 2
 
 
-def test_a_second_look_within_a_minute_changes_nothing() -> None:
-    history = History().take(START_MS, [WORSE])
-    assert history.take(START_MS + LOOK_MS - 1, [SAME]) is history
-    assert len(history.take(START_MS + LOOK_MS, [SAME]).of("ranker", "start").looks.kept) == 2
-
-
-def test_a_day_begins_with_an_empty_trail_and_its_midnight_belongs_to_the_day_before() -> None:
+def test_a_day_starts_with_an_empty_series_and_midnight_belongs_to_the_day_before() -> None:
     of_day = experiment({"control": 0.5, "treatment": 0.4}, scope="day")
     midnight = (START_MS // DAY_MS + 1) * DAY_MS
     history = History()
-    for at in (midnight - 2 * LOOK_MS, midnight):
-        history = history.take(at, [of_day])
-    assert [at for at, _ in history.of("ranker", "day").looks.kept] == [midnight - 2 * LOOK_MS, midnight]
-    later = history.take(midnight + 1, [of_day])
-    assert [at for at, _ in later.of("ranker", "day").looks.kept] == [midnight + 1]
+    for at in (midnight - 2 * SNAPSHOT_MS, midnight):
+        history = history.add(at, [of_day])
+    assert [at for at, _ in history.of("ranker", "day").snapshots.kept] == [midnight - 2 * SNAPSHOT_MS, midnight]
+    later = history.add(midnight + 1, [of_day])
+    assert [at for at, _ in later.of("ranker", "day").snapshots.kept] == [midnight + 1]
     assert later.merge(history) == history.merge(later) == later
 
 
-def test_a_life_of_an_old_name_begins_with_an_empty_trail() -> None:
-    is_snapshot = replace(SAME, known_from_ms=START_MS + 40 * LOOK_MS)
-    before = History().take(START_MS, [WORSE]).take(START_MS + 39 * LOOK_MS, [WORSE])
-    history = before.take(START_MS + 40 * LOOK_MS, [is_snapshot])
-    ((at, look),) = history.of("ranker", "start").looks.kept
-    assert (at, look.verdict) == (START_MS + 40 * LOOK_MS, SAME.verdict.word)
-    assert history.merge(before.about([is_snapshot])) == history
-    assert before.about([WORSE]) == before
+def test_a_new_run_of_an_old_name_starts_with_an_empty_series() -> None:
+    restarted = replace(SAME, known_from_ms=START_MS + 40 * SNAPSHOT_MS)
+    before = History().add(START_MS, [WORSE]).add(START_MS + 39 * SNAPSHOT_MS, [WORSE])
+    history = before.add(START_MS + 40 * SNAPSHOT_MS, [restarted])
+    ((at, snapshot),) = history.of("ranker", "start").snapshots.kept
+    assert (at, snapshot.verdict) == (START_MS + 40 * SNAPSHOT_MS, SAME.verdict.word)
+    assert history.merge(before.matching([restarted])) == history
+    assert before.matching([WORSE]) == before
 
 
-def test_no_look_is_kept_of_a_time_at_which_nothing_could_be_known() -> None:
-    behind = replace(WORSE, known_from_ms=START_MS + 1)  # lists of a partition that is ahead of the others have entered
+def test_no_snapshot_is_kept_before_its_run_can_be_known() -> None:
+    behind = replace(WORSE, known_from_ms=START_MS + 1)  # lists of a partition that is ahead are enrolled already
     history = History()
-    assert history.take(START_MS, [behind]) is history
-    assert history.take(START_MS, [WORSE]).about([behind]) == history
+    assert history.add(START_MS, [behind]) is history
+    assert history.add(START_MS, [WORSE]).matching([behind]) == history
 
 
-def test_looks_that_begin_anew_are_as_narrow_as_ever() -> None:
+def test_a_restarted_series_has_the_shortest_interval_again() -> None:
     history = History()
-    for minute in range(2 * LOOKS_MAX):
-        history = history.take(START_MS + minute * LOOK_MS, [WORSE])
-    later = START_MS + 1_000 * LOOK_MS
-    is_snapshot = history.take(later, [replace(WORSE, known_from_ms=later)]).of("ranker", "start").looks
-    assert (history.of("ranker", "start").looks.width_ms, is_snapshot.width_ms) == (2 * LOOK_MS, LOOK_MS)
+    for minute in range(2 * SNAPSHOTS_MAX):
+        history = history.add(START_MS + minute * SNAPSHOT_MS, [WORSE])
+    later = START_MS + 1_000 * SNAPSHOT_MS
+    restarted = history.add(later, [replace(WORSE, known_from_ms=later)]).of("ranker", "start").snapshots
+    assert (history.of("ranker", "start").snapshots.width_ms, restarted.width_ms) == (2 * SNAPSHOT_MS, SNAPSHOT_MS)
 
 
-def test_experiments_that_are_no_more_are_forgotten() -> None:
-    history = History().take(START_MS, [WORSE, experiment({"control": 0.5, "treatment": 0.5}, name="other")])
-    assert [trail.experiment for trail in history.trails] == ["other", "ranker"]
-    assert [trail.experiment for trail in history.take(START_MS, [WORSE]).trails] == ["ranker"]
+def test_ended_experiments_are_dropped() -> None:
+    history = History().add(START_MS, [WORSE, experiment({"control": 0.5, "treatment": 0.5}, name="other")])
+    assert [series.experiment for series in history.series] == ["other", "ranker"]
+    assert [series.experiment for series in history.add(START_MS, [WORSE]).series] == ["ranker"]
 
 
 def _renamed(name: str) -> ExperimentReport:
     return experiment({"control": 0.5, "treatment": 0.4}, name=name, users=100)
 
 
-def test_there_are_never_more_trails_than_the_limit_and_the_latest_stay() -> None:
-    history = History().take(START_MS, [_renamed(f"old{index}") for index in range(5)])
-    history = history.merge(History().take(START_MS + LOOK_MS, [_renamed(f"new{index}") for index in range(TRAILS_MAX - 2)]))
-    assert len(history.trails) == TRAILS_MAX
-    assert sum(trail.experiment.startswith("new") for trail in history.trails) == TRAILS_MAX - 2
+def test_the_number_of_series_is_limited_and_the_latest_stay() -> None:
+    history = History().add(START_MS, [_renamed(f"old{index}") for index in range(5)])
+    history = history.merge(History().add(START_MS + SNAPSHOT_MS, [_renamed(f"new{index}") for index in range(SERIES_MAX - 2)]))
+    assert len(history.series) == SERIES_MAX
+    assert sum(series.experiment.startswith("new") for series in history.series) == SERIES_MAX - 2
 
 
 def test_json_reads_back_as_it_was_written() -> None:
-    history = History().take(START_MS, [WORSE]).take(START_MS + LOOK_MS, [SAME])
+    history = History().add(START_MS, [WORSE]).add(START_MS + SNAPSHOT_MS, [SAME])
     assert History.from_json(json.loads(json.dumps(history.to_json()))) == history
 
 
 @pytest.mark.parametrize("plain", [None, {}, [{"experiment": 1}], [{"experiment": "a", "scope": "b", "looks": {"kept": [[1]]}}]])
-def test_what_is_no_history_is_refused(plain: object) -> None:
+def test_invalid_history_is_rejected(plain: object) -> None:
     with pytest.raises(msgspec.ValidationError):
         History.from_json(plain)

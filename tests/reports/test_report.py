@@ -1,4 +1,4 @@
-"""The report as JSON."""
+"""The JSON of a report."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from streammetrics import __version__
 from streammetrics.events.model import Feedback, Impression
 from streammetrics.metrics import Scorer, TallyLayout
-from streammetrics.reports.report import InputStanding, Report
+from streammetrics.reports.report import InputPosition, Report
 from streammetrics.windows.panes import Window
 from streammetrics.windows.unique_users import UniqueUserWindow, UserCounts
 from tests.oracle import Arrival, Settings
@@ -16,7 +16,7 @@ from tests.support.machine import Machine, engine_of
 SETTINGS = Settings(inputs=("events",), pane_ms=10, windows_ms=(10,))
 
 
-def told(*events: Impression | Feedback) -> dict[str, Any]:
+def report_json(*events: Impression | Feedback) -> dict[str, Any]:
     machine = Machine(engine_of(SETTINGS), SETTINGS)
     machine.take([Arrival("events", event) for event in events])
     machine.finish(flush=True)
@@ -24,14 +24,14 @@ def told(*events: Impression | Feedback) -> dict[str, Any]:
 
 
 def test_each_view_of_totals_and_windows_has_its_own_values() -> None:
-    report = told(Impression("x", "u", 1, ("i",)), Impression("y", "v", 1, ("i",)), Feedback("u", 2, "i", "click"))
+    report = report_json(Impression("x", "u", 1, ("i",)), Impression("y", "v", 1, ("i",)), Feedback("u", 2, "i", "click"))
     final = next(window for window in report["windows"] if window["view"] == "final")
     for group in (report["totals"][0], final["groups"][0]):
         assert (group["lists"], group["lists_with_feedback"]) == (2, 1)
         assert (group["values"]["ndcg@3"], group["values_with_feedback"]["ndcg@3"]) == (0.5, 1.0)
 
 
-def test_each_thing_that_a_report_holds_is_told_under_its_own_name() -> None:
+def test_each_value_of_a_report_has_its_own_name() -> None:
     report = Report(
         rules="by rule",
         settings={"gap_ms": 1},
@@ -40,7 +40,7 @@ def test_each_thing_that_a_report_holds_is_told_under_its_own_name() -> None:
         watermark_ms=4,
         final_ms=5,
         ended=True,
-        inputs=(InputStanding("feedback", 6, 7, 8),),
+        inputs=(InputPosition("feedback", 6, 7, 8),),
         windows=(Window(9, "live", 10, False, ()),),
         totals=(),
         counts={("late", "feedback"): 11, ("events", "feedback"): 12, ("events", "impressions"): 13},

@@ -1,4 +1,4 @@
-"""What senders do to names, and how they are drawn all the same: no line is broken, no direction turned, no name lost."""
+"""Names from events are displayed safely: no line breaks, no reversed direction, no lost name."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ HEBREW = "\u05d0\u05d7\u05e8"
 
 
 @pytest.mark.parametrize("text", ["", "treatment", "naïve 日本", "👩‍🔬", HEBREW, "مرحبا\u200cبك"])
-def test_what_is_fit_is_shown_as_sent(text: str) -> None:
+def test_displayable_text_is_unchanged(text: str) -> None:
     assert fit(text) == text
 
 
 @pytest.mark.parametrize("character", [*BIDI_CONTROLS, *"\x00\x1b\n\r\x7f\x85\u2028\u2029\ud800\udfff\ufffe\uffff"])
-def test_what_breaks_a_line_or_turns_its_direction_is_seen(character: str) -> None:
+def test_line_breaks_and_direction_marks_are_replaced(character: str) -> None:
     assert fit(f"a{character}b") == "a\ufffdb"
 
 
 @given(st.text(st.characters()))
-def test_no_control_of_any_kind_is_left(text: str) -> None:
+def test_no_control_characters_remain(text: str) -> None:
     shown = fit(text)
     assert len(shown) == len(text)
     assert not [each for each in shown if unicodedata.category(each) in ("Cc", "Cs", "Zl", "Zp")]
@@ -33,14 +33,14 @@ def test_no_control_of_any_kind_is_left(text: str) -> None:
 
 
 @given(st.text(st.characters()))
-def test_a_name_in_a_sentence_opens_and_closes_its_own_isolation_only(text: str) -> None:
+def test_a_name_in_a_sentence_is_isolated_if_it_is_not_ascii(text: str) -> None:
     shown = isolated(text)
     assert shown in (fit(text), f"\u2068{fit(text)}\u2069")
     assert (shown == fit(text)) == text.isascii()
 
 
 @given(st.text(), st.lists(st.text()))
-def test_the_parts_of_a_sentence_are_the_sentence(sentence: str, names: list[str]) -> None:
+def test_the_parts_of_a_sentence_join_to_the_sentence(sentence: str, names: list[str]) -> None:
     parts = with_names(sentence, names)
     assert "".join(parts) == sentence
     assert {part for part in parts if isinstance(part, Name)} <= set(names)
@@ -53,8 +53,8 @@ def test_the_parts_of_a_sentence_are_the_sentence(sentence: str, names: list[str
         ("b-a 3, a 4", ["a", "b-a"], ["b-a", "a"]),
         ("a hit among many", ["a", "man"], ["a"]),
         ("a.b* 1", ["a.b*", "a"], ["a.b*"]),
-        ("nobody is named", [], []),
+        ("no names here", [], []),
     ],
 )
-def test_names_are_found_whole_the_longest_first(sentence: str, names: list[str], found: list[str]) -> None:
+def test_whole_names_are_found_longest_first(sentence: str, names: list[str], found: list[str]) -> None:
     assert [part for part in with_names(sentence, names) if isinstance(part, Name)] == found

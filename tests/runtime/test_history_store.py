@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from streammetrics.errors import StoreError
-from streammetrics.reports.history import LOOK_MS, History
+from streammetrics.reports.history import SNAPSHOT_MS, History
 from streammetrics.reports.report import Report
 from streammetrics.runtime.history_store import HistoryStore, decode_history, encode_history
 from tests.experiments.samples import experiment
@@ -37,11 +37,11 @@ class Board:
 
 def report_at(minute: int, *names: str) -> Report:
     found = tuple(replace(WORSE, experiment=name) for name in names or ("ranker",))
-    return replace(PLAIN, experiments=found, entered_ms=START_MS + minute * LOOK_MS)
+    return replace(PLAIN, experiments=found, entered_ms=START_MS + minute * SNAPSHOT_MS)
 
 
 def times(history: History, name: str = "ranker") -> list[int]:
-    return [(at - START_MS) // LOOK_MS for at, _ in history.of(name, "start").looks.kept]
+    return [(at - START_MS) // SNAPSHOT_MS for at, _ in history.of(name, "start").snapshots.kept]
 
 
 def test_every_report_is_shown_with_the_looks_so_far() -> None:
@@ -76,7 +76,7 @@ def test_an_experiment_that_is_no_more_leaves_the_shelf() -> None:
     shelf = Board()
     HistoryStore(lambda report, history: None, shelf).take(report_at(0, "old", "ranker"))
     HistoryStore(lambda report, history: None, shelf).take(report_at(1))
-    assert [trail.experiment for trail in decode_history(shelf.value).trails] == ["ranker"]
+    assert [trail.experiment for trail in decode_history(shelf.value).series] == ["ranker"]
 
 
 def test_looks_at_an_earlier_life_of_an_experiment_leave_the_shelf_though_nobody_saw_it_end() -> None:
@@ -84,7 +84,7 @@ def test_looks_at_an_earlier_life_of_an_experiment_leave_the_shelf_though_nobody
     HistoryStore(lambda report, history: None, shelf).take(report_at(0))
     is_snapshot = report_at(1_000)
     is_snapshot = replace(
-        is_snapshot, experiments=tuple(replace(each, known_from_ms=START_MS + 900 * LOOK_MS) for each in is_snapshot.experiments)
+        is_snapshot, experiments=tuple(replace(each, known_from_ms=START_MS + 900 * SNAPSHOT_MS) for each in is_snapshot.experiments)
     )
     HistoryStore(lambda report, history: shown.append(history), shelf).take(is_snapshot)
     assert times(shown[-1]) == times(decode_history(shelf.value)) == [1_000]
@@ -111,6 +111,6 @@ def test_what_another_version_has_left_is_written_over() -> None:
 
 
 def test_a_history_comes_back_from_its_bytes() -> None:
-    history = History().take(START_MS, [WORSE])
+    history = History().add(START_MS, [WORSE])
     assert decode_history(encode_history(history)) == history
     assert decode_history(None) == History()

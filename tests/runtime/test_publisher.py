@@ -232,7 +232,7 @@ def test_an_answer_in_the_oldest_pane_that_may_change_is_seen() -> None:
     machine.take([Arrival("events", Impression("x", "u", 23, ("a",))), Arrival("events", Impression("y", "v", 30, ("a",)))])
     machine.commit()
     assert answered() == [28, 1, 0]
-    assert builder.panes_wanted(0) == 20
+    assert builder.panes_from(0) == 20
     machine.take([Arrival("events", Feedback("u", 28, "a", "click", None, "x"))])
     machine.commit()
     assert answered() == [28, 1, 1]

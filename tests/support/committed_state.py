@@ -84,7 +84,7 @@ class Pipeline:
         self._totals.update(changes.totals)
         for start in changes.panes_gone:
             self._panes.pop(start, None)
-        wanted = self.builder.panes_wanted(0)
+        wanted = self.builder.panes_from(0)
         panes = {start: pane for start, pane in self._panes.items() if wanted is None or start >= wanted}
         self._seq += 1
         self.builder.update(

@@ -18,7 +18,7 @@ from streammetrics.events.event_time import DAY_MS
 from streammetrics.events.model import TS_MAX
 from streammetrics.experiments import SINCE_START, THIS_DAY, ExperimentReport, PreferenceReport
 from streammetrics.experiments.verdict import percent
-from streammetrics.reports.history import History, HistorySnapshot, look_at
+from streammetrics.reports.history import History, HistorySnapshot, snapshot_of
 from streammetrics.reports.text import fit
 
 GIVE_A_REPORT: Final = "give what `replay --report` wrote or /api/report served"
@@ -53,9 +53,9 @@ class ReportReader:
 
     def looks(self, experiment: ExperimentReport) -> list[tuple[int, HistorySnapshot]]:
         """The looks at an experiment in the order of time, that of the report itself the last."""
-        looks = [*self.history.of(experiment.experiment, experiment.scope).looks.kept]
+        looks = [*self.history.of(experiment.experiment, experiment.scope).snapshots.kept]
         if self.at_ms is not None:
-            looks = [each for each in looks if each[0] < self.at_ms] + [(self.at_ms, look_at(experiment))]
+            looks = [each for each in looks if each[0] < self.at_ms] + [(self.at_ms, snapshot_of(experiment))]
         return looks
 
     def message(self) -> list[ExperimentReport]:
@@ -84,14 +84,14 @@ def findings_of(plain: object, where: str) -> ReportReader:
     except msgspec.ValidationError as error:
         raise StreammetricsError(f"{where} is a report of another version, or a damaged one: {error}") from error
     at_ms = _newest_end(plain) if at_ms is None else at_ms
-    times = [*([] if at_ms is None else [at_ms]), *(ms for trail in history.trails for ms, _ in trail.looks.kept)]
+    times = [*([] if at_ms is None else [at_ms]), *(ms for trail in history.series for ms, _ in trail.snapshots.kept)]
     if odd := [ms for ms in times if not EARLIEST_MS <= ms <= LATEST_MS]:
         allowed = f"allowed are {EARLIEST_MS} to {LATEST_MS} ms from 1970 on"
         raise StreammetricsError(f"{where} is a damaged report: got the time {odd[0]}, {allowed}")
     order = list(SCOPE_WORDS)
     ordered = sorted(experiments, key=lambda each: (each.experiment, order.index(each.scope) if each.scope in order else len(order)))
     enabled = not _switched_off(plain.get("settings"))
-    return ReportReader(tuple(ordered), history.about(experiments), at_ms, str(plain.get("version", "")), enabled)
+    return ReportReader(tuple(ordered), history.matching(experiments), at_ms, str(plain.get("version", "")), enabled)
 
 
 def _switched_off(settings: object) -> bool:

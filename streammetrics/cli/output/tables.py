@@ -8,8 +8,8 @@ from typing import NamedTuple
 from streammetrics.cli.output.terminal import FittingTable
 from streammetrics.events.outcomes import names_of
 from streammetrics.metrics import Metric, TallyLayout
-from streammetrics.reports.headline_metrics import main_among
-from streammetrics.reports.report import Report, by_reason, refused_of
+from streammetrics.reports.headline_metrics import choose_headline
+from streammetrics.reports.report import Report, counts_by_reason, refused_counts
 from streammetrics.windows.panes import GroupValues, WindowView
 
 METRICS_MAX = 3
@@ -33,8 +33,8 @@ class VariantRow(NamedTuple):
 
 
 def main_metrics(metrics: Iterable[Metric]) -> list[str]:
-    """At most three of the computed metrics, by name: see `main_among`."""
-    return [str(Metric(*named)) for named in main_among(((metric.name, metric.k) for metric in metrics), at_most=METRICS_MAX)]
+    """At most three of the computed metrics, by name: see `choose_headline`."""
+    return [str(Metric(*named)) for named in choose_headline(((metric.name, metric.k) for metric in metrics), at_most=METRICS_MAX)]
 
 
 def arms_of_window(report: Report, window_ms: int, view: WindowView) -> list[VariantRow]:
@@ -80,9 +80,9 @@ def values_table(spans: Iterable[tuple[str, Sequence[VariantRow]]], metrics: Seq
 
 def counter_lines(counts: Mapping[tuple[str, str], int]) -> Iterator[str]:
     """What became of the events, in at most four lines; those that would say nothing are left out."""
-    sums = by_reason(counts)
+    sums = counts_by_reason(counts)
     yield f"events    {sums['events']:,}"
-    for heading, reasons in (("refused", refused_of(sums)), ("feedback", _FEEDBACK), ("counted", _OTHERWISE)):
+    for heading, reasons in (("refused", refused_counts(sums)), ("feedback", _FEEDBACK), ("counted", _OTHERWISE)):
         if message := [f"{reason} {sums[reason]:,}" for reason in reasons if sums[reason]]:
             total = f"{sum(sums[reason] for reason in reasons):,}: " if heading == "refused" else ""
             yield f"{heading:<10}{total}{', '.join(message)}"

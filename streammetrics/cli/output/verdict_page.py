@@ -23,7 +23,8 @@ from streammetrics.cli.output.report_reader import (
 )
 from streammetrics.experiments import ExperimentReport, MeasureReport
 from streammetrics.experiments.verdict import Verdict
-from streammetrics.reports.history import HistorySnapshot, main_measures
+from streammetrics.reports.headline_metrics import headline_measures
+from streammetrics.reports.history import HistorySnapshot
 from streammetrics.reports.text import Name, fit, isolated, with_names
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
@@ -80,7 +81,7 @@ def _charts(section: Element, experiment: ExperimentReport, looks: list[tuple[in
     """The interval over time, for each variant that is compared and each main measure that has one."""
     charts = SubElement(section, "div", {"class": "charts"})
     for variant in experiment.variants:
-        for metric, k in main_measures(experiment):
+        for metric, k in headline_measures(experiment):
             points = [
                 (at, point)
                 for at, look in looks
@@ -148,7 +149,7 @@ def _reason(experiment: ExperimentReport, verdict: Verdict) -> Sequence[str]:
 
 def _place(experiment: ExperimentReport, measure: MeasureReport) -> tuple[int, int]:
     """Main measures first, then the others as they come."""
-    main = main_measures(experiment)
+    main = headline_measures(experiment)
     name = measure.metric, measure.k
     every = dict.fromkeys((each.metric, each.k) for variant in experiment.variants for each in variant.measures)
     return main.index(name) if name in main else len(main), [*every].index(name)

@@ -22,7 +22,7 @@ from streammetrics.cli.output.tables import number
 from streammetrics.cli.output.terminal import FittingTable
 from streammetrics.experiments import ExperimentReport, MeasureReport
 from streammetrics.experiments.verdict import Word
-from streammetrics.reports.history import main_measures
+from streammetrics.reports.headline_metrics import headline_measures
 from streammetrics.reports.text import counted, fit
 
 STYLES: dict[Word, str] = {
@@ -49,7 +49,7 @@ def verdict_lines(findings: ReportReader, all_measures: bool) -> Iterator[Render
 
 def _numbers(experiment: ExperimentReport, all_measures: bool) -> Iterator[RenderableType]:
     yield _arms(experiment)
-    shown = None if all_measures else main_measures(experiment)
+    shown = None if all_measures else headline_measures(experiment)
     if experiment.preferences:
         yield _preferences(experiment)
     yield _measures(experiment, shown)

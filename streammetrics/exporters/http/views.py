@@ -13,7 +13,7 @@ import msgspec
 from streammetrics.exporters.http.recent import RecentPoints
 from streammetrics.exporters.prometheus.exposition import Exposition
 from streammetrics.reports.history import History
-from streammetrics.reports.report import Report, by_reason
+from streammetrics.reports.report import Report, counts_by_reason
 from streammetrics.runtime.status import Rate, Trouble
 
 STUCK_SECONDS = 30.0
@@ -53,7 +53,7 @@ class HttpViews:
         self.curves.take(report)
         now_seconds = self._monotonic()
         self._gap_seconds = None if self._shown_seconds is None else now_seconds - self._shown_seconds
-        self._events_per_second = self._rate.add(now_seconds, by_reason(report.counts)["events"])
+        self._events_per_second = self._rate.add(now_seconds, counts_by_reason(report.counts)["events"])
         self._report, self._shown_seconds = (report, history), now_seconds
 
     def metrics(self, accept: str) -> tuple[bytes, str]:

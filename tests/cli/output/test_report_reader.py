@@ -20,7 +20,7 @@ SPLIT = experiment({"control": 0.5, "treatment": 0.5}, name="split", users={"con
 
 
 def plain(*experiments: ExperimentReport, **others: object) -> dict[str, object]:
-    history = History().take(AT_MS - 120_000, experiments).to_json()
+    history = History().add(AT_MS - 120_000, experiments).to_json()
     found = {"version": "1", "experiments": [each.to_json() for each in experiments], "experiments_entered_ms": AT_MS, "history": history}
     return dict(json.loads(json.dumps(found | others)))
 
@@ -39,7 +39,7 @@ def test_the_report_itself_is_the_last_look() -> None:
 
 
 def test_the_last_look_is_told_once_though_the_history_has_it_too() -> None:
-    history = History().take(AT_MS - 120_000, [WORSE]).take(AT_MS, [WORSE])
+    history = History().add(AT_MS - 120_000, [WORSE]).add(AT_MS, [WORSE])
     assert [at for at, _ in findings_of(plain(WORSE, history=history.to_json()), "here").looks(WORSE)] == [AT_MS - 120_000, AT_MS]
 
 

@@ -22,7 +22,7 @@ WORSE = experiment({"control": 0.5, "treatment": 0.4})
 def findings(*experiments: ExperimentReport, looks: int = 5) -> ReportReader:
     history = History()
     for look in range(looks):
-        history = history.take(AT_MS - (looks - look) * 120_000, experiments)
+        history = history.add(AT_MS - (looks - look) * 120_000, experiments)
     return ReportReader(experiments, history, AT_MS, "1.2.3")
 
 

@@ -188,7 +188,7 @@ class TestReadiness:
 class TestReport:
     def test_the_report_is_served_as_json(self, port: Port) -> None:
         report = port.pipeline.report()
-        history = History().take(START_MS, [experiment({"control": 0.5, "treatment": 0.4})])
+        history = History().add(START_MS, [experiment({"control": 0.5, "treatment": 0.4})])
         port.views.show(report, history)
         answer = port.ask("/api/report")
         assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
