@@ -24,7 +24,7 @@ def prose_of(text: str) -> str:
     text = re.sub(r"<!--.*?-->|^ *```.*?^ *```", "", text, flags=re.DOTALL | re.MULTILINE)
     text = re.sub(r"^(?: {4}|\t)(?! *[-*\d]).*$", "", text, flags=re.MULTILINE)
     text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)
-    return re.sub(r"`[^`]*`", "code", text)
+    return re.sub(r"`[^`]*`", "Code", text)
 
 
 def sentences_of(text: str) -> list[str]:
