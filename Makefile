@@ -22,7 +22,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup servers golden test test-unit test-commands test-golden test-deploy test-integration test-wheel test-lowest lint lint-deploy dist dashboards demo story stack stack-regress stack-down bench bench-aa bench-metrics clean
+.PHONY: help setup servers golden test test-unit test-commands test-golden test-deploy test-integration test-timing test-wheel test-lowest lint lint-deploy dist dashboards demo story stack stack-regress stack-down bench bench-aa bench-metrics clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -66,6 +66,9 @@ test-golden: setup golden ## the metric core against trec_eval, scikit-learn, ra
 
 test-deploy: setup ## image, Compose file, chart, units, workflows and package, by their own linters (after `make servers`)
 	$(RUN) pytest tests/deploy $(PYTEST_FLAGS)
+
+test-timing: setup servers ## the tests that check wall-clock time, one after the other (needs a quiet machine)
+	$(RUN) pytest tests -m timing $(PYTEST_FLAGS)
 
 test-integration: setup ## the tests against real servers (after `make servers`)
 	$(RUN) pytest tests/integration --numprocesses $(SERVER_WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_FLAGS)

@@ -33,9 +33,12 @@ from tests.servers.process import wait_until
 from tests.support.command_line import COMMAND, called, environment, started
 from tests.support.faults import HandClock
 from tests.support.paths import ROOT
+from tests.support.timing import time_bound
 
 NUMBERS_SECONDS = 10.0
-"""How soon the first numbers must be there."""
+"""How soon the first numbers must be there on a quiet machine."""
+PATIENCE_SECONDS = 120.0
+"""How long a busy machine may take."""
 
 
 @contextlib.contextmanager
@@ -55,10 +58,10 @@ def running(*words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
 
 def page(address: str) -> str:
     try:
-        with urllib.request.urlopen(address, timeout=5) as answer:
+        with urllib.request.urlopen(address, timeout=30) as answer:
             content: bytes = answer.read()
             return content.decode()
-    except (urllib.error.URLError, ConnectionError):
+    except OSError:  # refused, or no whole answer in time
         return ""
 
 
@@ -73,7 +76,7 @@ def values(text: str, series: str, **labels: str) -> list[float]:
 
 
 class Shown(NamedTuple):
-    """A demo at its work: where it answers, and when it was started (seconds)."""
+    """A running demo: its address, and when it was started (Unix time in seconds)."""
 
     address: str
     began: float
@@ -81,12 +84,15 @@ class Shown(NamedTuple):
 
 @pytest.fixture(scope="module")
 def shown() -> Iterator[Shown]:
-    began = time.monotonic()
+    began = time.time()
     with running() as (_, address):
         yield Shown(address, began)
 
 
-def test_numbers_of_both_variants_and_views_are_on_the_port_within_seconds_and_the_treatment_is_worse(shown: Shown) -> None:
+@time_bound(NUMBERS_SECONDS)
+def test_numbers_of_both_variants_and_views_are_on_the_port_within_seconds_and_the_treatment_is_worse(
+    shown: Shown, seconds_max: float
+) -> None:
     labels = {"experiment": "ranker", "k": "10", "window": "1m", "segments": ""}
 
     def all_there() -> bool:
@@ -94,8 +100,8 @@ def test_numbers_of_both_variants_and_views_are_on_the_port_within_seconds_and_t
         series = ("streammetrics_ndcg", "streammetrics_live_ndcg")
         return all(values(text, name, variant=variant, **labels) for name in series for variant in ("control", "treatment"))
 
-    wait_until(all_there, what="all four numbers are there")
-    assert time.monotonic() - shown.began < NUMBERS_SECONDS
+    wait_until(all_there, what="all four numbers are there", deadline_seconds=PATIENCE_SECONDS)
+    assert time.time() - shown.began < seconds_max
     text = page(f"{shown.address}metrics")
     for name in ("streammetrics_ndcg", "streammetrics_live_ndcg"):
         [control], [treatment] = (values(text, name, variant=variant, **labels) for variant in ("control", "treatment"))
@@ -105,29 +111,32 @@ def test_numbers_of_both_variants_and_views_are_on_the_port_within_seconds_and_t
         found = values(page(f"{shown.address}metrics"), "streammetrics_window_lists", experiment="", window="1m", segments="", view="final")
         return found[0] if found else 0
 
-    wait_until(lambda: lists() > 2_000, what="a minute of fifty lists a second is there", deadline_seconds=NUMBERS_SECONDS)
-    assert time.monotonic() - shown.began < 2 * NUMBERS_SECONDS < 60, "so the traffic began before the process did"
+    wait_until(lambda: lists() > 2_000, what="a minute of fifty lists a second is there", deadline_seconds=PATIENCE_SECONDS)
+    assert time.time() - shown.began < 2 * seconds_max, "so the traffic began before the process did"
     assert page(f"{shown.address}healthz") == page(f"{shown.address}readyz") == "ok\n"
     assert '"final_ms"' in page(f"{shown.address}api/report")
 
 
-def test_final_numbers_follow_the_clock_within_seconds(shown: Shown) -> None:
-    def end() -> float:
-        found = values(page(f"{shown.address}metrics"), "streammetrics_window_end_timestamp_seconds", window="10s", view="final")
-        return found[0] if found else 0.0
+def test_final_numbers_follow_the_live_ones_by_the_attribution_time(shown: Shown) -> None:
+    def ends() -> dict[str, float]:
+        text = page(f"{shown.address}metrics")
+        series = "streammetrics_window_end_timestamp_seconds"
+        return {view: end for view in ("live", "final") for end in values(text, series, window="10s", view=view)}
 
-    wait_until(lambda: time.time() - end() < 15, what="final windows are as old as the attribution time and the rest")
-    first = end()
-    assert time.time() - first > 8
-    wait_until(lambda: end() >= first + 1, what="final windows move on")
+    wait_until(lambda: len(ends()) == 2, what="both views are there", deadline_seconds=PATIENCE_SECONDS)
+    first = ends()
+    assert 8 <= first["live"] - first["final"] <= 15, "the attribution time and the rest"
+    wait_until(lambda: ends()["final"] >= first["final"] + 1, what="final windows move on", deadline_seconds=PATIENCE_SECONDS)
 
 
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_signal_ends_it_with_0_and_a_last_word(number: signal.Signals) -> None:
     with running("--rate", "5") as (process, address):
-        wait_until(lambda: "streammetrics_live_ndcg{" in page(f"{address}metrics"), what="numbers are there")
+        wait_until(
+            lambda: "streammetrics_live_ndcg{" in page(f"{address}metrics"), what="numbers are there", deadline_seconds=PATIENCE_SECONDS
+        )
         process.send_signal(number)
-        shown, said = process.communicate(timeout=30)
+        shown, said = process.communicate(timeout=PATIENCE_SECONDS)
         assert (process.returncode, said) == (0, "")
         assert "matched" in shown
         assert page(address) == ""
@@ -161,7 +170,13 @@ print(ends)
 def test_ctrl_c_during_start_up_ends_it_with_0_too() -> None:
     modules = ["streammetrics.config", "streammetrics.cli.demo", "uvicorn", "streammetrics.connectors.simulated"]
     done = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED, *modules], capture_output=True, text=True, cwd=ROOT, env=environment(), timeout=60, check=False
+        [sys.executable, "-c", INTERRUPTED, *modules],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env=environment(),
+        timeout=PATIENCE_SECONDS,
+        check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == f"{dict.fromkeys(modules, 0)}\n"
@@ -196,7 +211,7 @@ def test_on_a_terminal_the_variants_stand_side_by_side() -> None:
             [*COMMAND, "demo", "--port", "0"], stdin=terminal, stdout=terminal, stderr=terminal, cwd=ROOT, env=environ
         )
     seen = b""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_SECONDS
     try:
         both_views = rb"ndcg@10 +0\.\d{4} +0\.\d{4} .*-\d+\.\d%.* 0\.\d{4} +0\.\d{4} .*-\d+\.\d%"
         while not (re.search(both_views, seen) and b"events/s" in seen):
@@ -207,7 +222,7 @@ def test_on_a_terminal_the_variants_stand_side_by_side() -> None:
         with contextlib.suppress(OSError):  # the terminal of a process that has ended
             while chunk := os.read(ours, 65_536):
                 seen += chunk
-        assert process.wait(30) == 0
+        assert process.wait(PATIENCE_SECONDS) == 0
     finally:
         process.kill()
         os.close(ours)

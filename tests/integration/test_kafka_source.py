@@ -30,6 +30,7 @@ from streammetrics.connectors.kafka.source import REBUILDS_WITHOUT_RECORD_MAX, K
 from streammetrics.errors import ConfigError, GaveUp, SourceError, StateError
 from tests.servers.kafka import KafkaBroker
 from tests.servers.process import HOST, free_port, wait_until
+from tests.support.timing import time_bound
 
 PATIENCE_SECONDS = 30.0
 SESSION_MS = 10_000
@@ -689,14 +690,17 @@ class TestOutages:
             assert member.source.ends()[place] == 5
             assert member.source.rebuilds == 0
 
-    def test_closing_is_quick_and_hands_the_tasks_over_at_once(self, kafka_broker: KafkaBroker, topics: tuple[str, str]) -> None:
-        settings = settings_for(kafka_broker, *topics, session_timeout_ms=30_000)
+    @time_bound(3)
+    def test_closing_is_quick_and_hands_the_tasks_over_at_once(
+        self, kafka_broker: KafkaBroker, topics: tuple[str, str], seconds_max: float
+    ) -> None:
+        settings = settings_for(kafka_broker, *topics, session_timeout_ms=240_000)
         with running(settings) as first, running(settings) as second:
             turn_until(lambda: len(first.tasks) == len(second.tasks) == 2, first, second)
             began = time.monotonic()
             first.source.close()
-            assert time.monotonic() - began < 3
-            turn_until(lambda: second.tasks == {0, 1, 2, 3}, second, seconds=15)  # well below the session timeout
+            assert time.monotonic() - began < seconds_max
+            turn_until(lambda: second.tasks == {0, 1, 2, 3}, second, seconds=120)  # well below the session timeout
             first.source.close()
 
     def test_closing_leaves_the_last_acknowledgement_behind_and_says_nothing_of_trouble(
@@ -727,14 +731,15 @@ class TestOutages:
             kafka_broker.resume()
         assert all("LeaveGroup" in line["message"] for line in told)
 
-    def test_closing_without_a_broker_is_quick_too(self, kafka_broker: KafkaBroker, topics: tuple[str, str]) -> None:
+    @time_bound(5)
+    def test_closing_without_a_broker_is_quick_too(self, kafka_broker: KafkaBroker, topics: tuple[str, str], seconds_max: float) -> None:
         with running(settings_for(kafka_broker, *topics)) as member:
             turn_until(lambda: member.tasks == {0, 1, 2, 3}, member)
             kafka_broker.kill()
             member.source.acknowledge({Input(topics[0], 0): 1})
             began = time.monotonic()
             member.source.close()
-            assert time.monotonic() - began < 5
+            assert time.monotonic() - began < seconds_max
 
 
 @contextmanager
@@ -843,8 +848,9 @@ class TestDeadLetters:
         letters.write([DeadLetter("late", "", Input("clicks", 0), 1, b"")])
         letters.close()
 
+    @time_bound(25)
     def test_a_broker_that_is_away_is_an_error_within_bounds_and_writing_works_again_after(
-        self, kafka_broker: KafkaBroker, topic_name: str
+        self, kafka_broker: KafkaBroker, topic_name: str, seconds_max: float
     ) -> None:
         kafka_broker.create_topic(topic_name)
         letters = KafkaDeadLetters(settings_for(kafka_broker, "input"), topic_name)
@@ -854,14 +860,15 @@ class TestDeadLetters:
         began = time.monotonic()
         with pytest.raises(SourceError, match=topic_name):
             letters.write([letter])
-        assert time.monotonic() - began < 25
+        assert time.monotonic() - began < seconds_max
         kafka_broker.start()
         letters.write([letter])
         assert {record.key for record in self.read(kafka_broker, topic_name, 2)} == {b"clicks:0:1"}
         letters.close()
 
+    @time_bound(4)
     def test_what_a_broker_that_hangs_has_not_taken_is_given_up_when_they_are_closed(
-        self, kafka_broker: KafkaBroker, topic_name: str
+        self, kafka_broker: KafkaBroker, topic_name: str, seconds_max: float
     ) -> None:
         kafka_broker.create_topic(topic_name)
         before = set(threading.enumerate())
@@ -871,5 +878,5 @@ class TestDeadLetters:
         letters._producer.send(topic_name, value=b"under way")
         began = time.monotonic()
         letters.close()
-        assert time.monotonic() - began < 4
+        assert time.monotonic() - began < seconds_max
         wait_until(lambda: set(threading.enumerate()) <= before, what="its threads have ended", deadline_seconds=15)

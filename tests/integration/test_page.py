@@ -364,7 +364,10 @@ class TestNumbers:
     ) -> None:
         story, reports = told
         (five, hour) = reports[-1].user_windows
-        for windows, words in (((five, replace(hour, complete=False, arms=())), "not shown: users were not counted all the time"), ((), None)):
+        for windows, words in (
+            ((five, replace(hour, complete=False, arms=())), "not shown: users were not counted all the time"),
+            ((), None),
+        ):
             port = serve(story.views(), replace(reports[-1], user_windows=windows))
             found = visit(port.base)
             expect(found.cell("Final", "treatment").locator(".value")).to_be_visible()

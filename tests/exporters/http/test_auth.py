@@ -188,7 +188,7 @@ def test_a_flood_of_logins_is_bounded_and_keeps_nobody_out_who_was_let_in(port: 
     try:
         for one in flood:
             one.start()
-        end = time.monotonic() + 20
+        end = time.monotonic() + 120
         while len(statuses) < 2 * auth.WAITING_MAX and time.monotonic() < end:
             assert port.ask("/metrics", right).status == 200
             assert port.ask("/healthz").status == 200

