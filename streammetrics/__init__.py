@@ -1,6 +1,6 @@
-"""Live ranking quality from an event stream: the offline door. Importing this loads the metric core and numpy, nothing else.
+"""Live ranking metrics from an event stream. This file exports the metric library for offline use.
 
-What evaluates and compares whole runs is loaded when it is first asked for.
+Importing it loads only the metric core and numpy. The functions that evaluate and compare whole runs load on first use.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from streammetrics.metrics.presets import preset
 
 __version__ = "0.1.0"
-"""The one place of the version: packaging, `--version`, the report and `streammetrics_build_info` read it from here."""
+"""The version. Packaging, `--version`, the report and `streammetrics_build_info` read it from here."""
 
 __all__ = [
     "ALL_METRIC_NAMES",

@@ -1,4 +1,8 @@
-"""The shared metric core: ranking metrics in exact integers, the same online and offline. numpy only, no I/O."""
+"""The metric library: ranking metrics (NDCG and its family) in exact integers, the same for the stream and for notebooks.
+
+This file exports the scoring core, which needs only numpy. `inputs` reads runs, judgments, files and data frames. `offline`
+evaluates and compares whole runs. `kernels` holds the formulas and the array code behind `Scorer`.
+"""
 
 from streammetrics.metrics.kernels.packed import PackedLists
 from streammetrics.metrics.names import ALL_METRIC_NAMES, K_MAX, METRIC_NAMES, Column, Metric, MetricError, parse_metric

@@ -1,4 +1,4 @@
-"""The arrays of the metric core, by what they hold."""
+"""Array types of the metric library."""
 
 from __future__ import annotations
 
@@ -13,4 +13,4 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 Ints: TypeAlias = npt.NDArray[np.int64]
 
 Numbers: TypeAlias = npt.NDArray[Any]
-"""Whole numbers or floats, in whatever dtype holds them exactly."""
+"""Integers, in an integer or float dtype that holds them exactly."""

@@ -1,4 +1,4 @@
-"""Rules for inputs. Each broken rule is a MetricError that names the rule, the place and the value; nothing is repaired silently."""
+"""Input checks. Invalid input raises a MetricError that names the rule, the value and the place; nothing is corrected silently."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from streammetrics.metrics.plan import ScoringPlan
 
 
 def whole_numbers(name: str, values: npt.ArrayLike) -> Ints:
-    """A one-dimensional array of whole numbers as int64; an empty one may have any dtype."""
+    """A one-dimensional integer array as int64. An empty array may have any dtype."""
     array = _one_dimension(name, values)
     if array.size and array.dtype.kind not in "iu":
         raise MetricError(name, f"got dtype {array.dtype}; allowed are whole numbers")
@@ -24,14 +24,14 @@ def whole_numbers(name: str, values: npt.ArrayLike) -> Ints:
 
 
 def numbers(name: str, values: npt.ArrayLike) -> AnyArray:
-    """A one-dimensional array of numbers, in its own dtype."""
+    """A one-dimensional numeric array, in its own dtype."""
     array = _one_dimension(name, values)
     _require_numeric(name, array)
     return array
 
 
 def matrix(name: str, values: npt.ArrayLike) -> AnyArray:
-    """A two-dimensional array of numbers, in its own dtype."""
+    """A two-dimensional numeric array, in its own dtype."""
     array = _as_array(name, values)
     if array.ndim != 2:
         raise MetricError(name, f"got {array.ndim} dimensions; allowed are 2 (lists, ranks)")
@@ -61,7 +61,7 @@ def _require_numeric(name: str, array: AnyArray) -> None:
 
 
 def check_grade(grade: object, plan: ScoringPlan) -> None:
-    """One grade: a finite number in 0..grade_max, whole if gains are a table."""
+    """Require one grade to be a finite number in 0..grade_max, and whole if gains are a table."""
     number = isinstance(grade, int | float | np.integer | np.floating | np.bool_)
     if not number or not 0 <= grade <= plan.grade_max:  # type: ignore[operator]
         raise MetricError("grade", f"got {grade!r}; {_allowed_grades(plan.grade_max)}")
@@ -70,9 +70,9 @@ def check_grade(grade: object, plan: ScoringPlan) -> None:
 
 
 def check_grades(grades: AnyArray, rows: Ints, positions: Ints | None, plan: ScoringPlan, first: int = 0) -> Floats:
-    """Every grade is finite and in 0..grade_max, whole if gains are a table; returns them as doubles.
+    """Require all grades to be finite, in 0..grade_max, and whole if gains are a table. Returns them as float64.
 
-    `rows` and `positions` (None: never shown) say where they are; `first` is the number of the first list.
+    `rows` and `positions` (None for unseen items) locate the grades in messages; `first` is the number of the first list.
     """
     doubles = grades.astype(np.float64, copy=False)
     if doubles.size == 0:
@@ -88,7 +88,7 @@ def check_grades(grades: AnyArray, rows: Ints, positions: Ints | None, plan: Sco
 
 
 def _first_of(doubles: Floats, bad: AnyArray, rows: Ints, positions: Ints | None, first: int) -> str:
-    """The first bad grade, and where it is."""
+    """The first invalid grade and its place, for messages."""
     hit = int(np.flatnonzero(bad)[0])
     place = "never shown" if positions is None else f"position {positions[hit]}"
     return f"got {doubles[hit]:g} at list {first + rows[hit]}, {place}"
@@ -103,14 +103,14 @@ def _allowed_whole(grade_max: float) -> str:
 
 
 def check_lengths(lengths: Ints, items_max: int) -> None:
-    """Every list has 0..items_max items."""
+    """Require every list to have 0..items_max items."""
     if lengths.size and not (lengths.min() >= 0 and lengths.max() <= items_max):
         row = int(np.flatnonzero((lengths < 0) | (lengths > items_max))[0])
         raise MetricError("length", f"got {lengths[row]} at list {row}; {_allowed_lengths(items_max)}")
 
 
 def check_length(length: object, items_max: int) -> None:
-    """One length: a whole number in 0..items_max."""
+    """Require one length to be an integer in 0..items_max."""
     if not isinstance(length, int | np.integer) or not 0 <= length <= items_max:
         raise MetricError("length", f"got {length!r}; {_allowed_lengths(items_max)}")
 
@@ -120,7 +120,7 @@ def _allowed_lengths(items_max: int) -> str:
 
 
 def check_hits(lengths: Ints, rows: Ints, positions: Ints, grades: AnyArray) -> None:
-    """Hits are parallel arrays, each row names a list, each position lies in its list."""
+    """Require hits to be parallel arrays with rows that exist and positions inside their lists."""
     if not rows.size == positions.size == grades.size:
         raise MetricError("hits", f"got {rows.size} rows, {positions.size} positions, {grades.size} grades; allowed are equal sizes")
     if rows.size == 0:
@@ -135,7 +135,7 @@ def check_hits(lengths: Ints, rows: Ints, positions: Ints, grades: AnyArray) -> 
 
 
 def check_no_repeats(keys: Ints, rows: Ints, positions: Ints, first: int = 0) -> None:
-    """No place is graded twice; `keys` ascend and are equal exactly where list and position are."""
+    """Require each position to be graded once. `keys` ascend; two are equal if list and position are equal."""
     same = np.flatnonzero(keys[1:] == keys[:-1])
     if same.size:
         hit = int(same[0])
@@ -143,7 +143,7 @@ def check_no_repeats(keys: Ints, rows: Ints, positions: Ints, first: int = 0) ->
 
 
 def check_places(places: Sequence[object], length: int) -> None:
-    """The positions of one list, ascending: whole numbers in 0..length - 1, none twice."""
+    """Require the ascending positions of one list to be distinct integers in 0..length - 1."""
     before: object = None
     for place in places:
         if not isinstance(place, int | np.integer) or not 0 <= place < length:
@@ -154,7 +154,7 @@ def check_places(places: Sequence[object], length: int) -> None:
 
 
 def check_offsets(offsets: Ints, size: int) -> None:
-    """Offsets start at 0, never fall and end at the number of grades."""
+    """Require offsets to ascend from 0 to the number of grades."""
     if offsets.size == 0:
         raise MetricError("offsets", "got none; allowed are one more than there are lists, starting with 0")
     if offsets[0] != 0 or offsets[-1] != size:
@@ -168,7 +168,7 @@ def check_offsets(offsets: Ints, size: int) -> None:
 
 
 def check_graded(shown: Ints, unseen_rows: Ints, items_max: int, first: int = 0) -> None:
-    """No list has more than items_max graded items, shown and never shown."""
+    """Require every list to have at most items_max graded items, shown and unseen."""
     counts = shown + np.bincount(unseen_rows, minlength=shown.size)
     if counts.max() > items_max:
         row = int(np.argmax(counts))
@@ -177,7 +177,7 @@ def check_graded(shown: Ints, unseen_rows: Ints, items_max: int, first: int = 0)
 
 
 def check_unseen(unseen: object, lists: int) -> tuple[Ints, AnyArray]:
-    """Items that were never shown: parallel arrays of lists and grades."""
+    """Require unseen items to be two parallel arrays, rows and grades, with rows that exist."""
     if not isinstance(unseen, tuple) or len(unseen) != 2:
         raise MetricError("unseen", f"got {type(unseen).__name__}; allowed is a tuple of two arrays of equal size: rows and grades")
     rows, grades = whole_numbers("unseen rows", unseen[0]), numbers("unseen grades", unseen[1])
@@ -190,13 +190,13 @@ def check_unseen(unseen: object, lists: int) -> tuple[Ints, AnyArray]:
 
 
 def check_one_unseen(shown: int, unseen: int, items_max: int) -> None:
-    """One list's graded items, shown and never shown, are no more than items_max."""
+    """Require one list to have at most items_max graded items, shown and unseen."""
     if shown + unseen > items_max:
         raise MetricError("unseen", f"got {shown + unseen} graded items, with those shown; allowed are {items_max} (items_max)")
 
 
 def in_order(name: str, grades: Any) -> Sequence[float]:
-    """Grades in the order in which they stand: a pandas Series, asked for its places one by one, would tell what its index calls so."""
+    """Grades as a sequence in their order. A pandas Series is converted, because `series[i]` looks up its index, not a position."""
     if isinstance(grades, Sequence):
         return grades
     given = grades.tolist() if hasattr(grades, "tolist") else grades

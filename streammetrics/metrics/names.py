@@ -1,4 +1,4 @@
-"""How metrics are named, `ndcg@10`: read and printed here and nowhere else. Which column holds what is said here too."""
+"""Metric names such as `ndcg@10`: the only module that parses and prints them. Also defines the columns of scores."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Final, Literal, TypeAlias
 from streammetrics.errors import CallerError
 
 METRIC_NAMES: Final = ("ndcg", "ndcg_exp", "dcg", "cg", "mrr", "hit_rate", "item_hit_rate", "precision", "recall", "map")
-"""The metrics that a stream publishes, each at cut-offs, in the order in which they are listed to people."""
+"""The metrics that the stream publishes, in display order."""
 
 ALL_METRIC_NAMES: Final = (*METRIC_NAMES, "dcg_exp", "f1", "r_precision", "rbp", "err")
-"""Every metric name, in the order in which they are listed to people."""
+"""All metrics, in display order."""
 
 WHOLE_LIST_NAMES: Final = ("ndcg", "ndcg_exp", "dcg", "dcg_exp", "cg", "mrr", "map", "rbp", "err", "r_precision")
-"""The metrics that exist without a cut-off, over the whole list; `r_precision` has no other form."""
+"""The metrics that may have no cut-off; `r_precision` never has one."""
 
 ALIASES: Final = {
     "ap": "map",
@@ -31,10 +31,10 @@ ALIASES: Final = {
     "rr": "mrr",
     "success": "hit_rate",
 }
-"""What other tools call a metric, in lower case, and what it is called here."""
+"""The name of a metric in other tools, in lower case -> its name here."""
 
 K_MAX: Final = 1_000_000
-"""The largest cut-off: deeper lists than this are no ranked lists, and every table has one entry per rank."""
+"""The largest cut-off. Tables have one entry per rank, so this bounds their size."""
 
 ColumnKind: TypeAlias = Literal["sum", "hits", "places"]
 
@@ -42,14 +42,14 @@ _PATTERN = re.compile(r"([A-Za-z][A-Za-z_]*?1?)(?:(?:@|_cut_|_)([1-9][0-9]{0,6})
 
 
 class MetricError(CallerError):
-    """The caller's fault: a name, a spec or an input breaks a rule. The message gives the rule, the place and the value."""
+    """A metric name, a Spec or an input breaks a rule. The message names the rule, the value, the place and the allowed values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A ranking-quality function at a cut-off: only the first `k` ranks earn anything. Without one (k = 0) every rank does.
+    """A metric at a cut-off: only the first `k` ranks count. With k = 0 (no cut-off) every rank counts.
 
-    Raises MetricError for an unknown name, a cut-off outside 1..K_MAX, or a metric that needs a cut-off or cannot have one.
+    Raises MetricError for an unknown name, a cut-off outside 1..K_MAX, a missing cut-off, and a cut-off for `r_precision`.
 
     >>> str(Metric("ndcg", 10)), str(Metric("map"))
     ('ndcg@10', 'map')
@@ -74,10 +74,10 @@ class Metric:
 
 
 def parse_metric(text: str) -> Metric:
-    """Read a metric as people write it: `ndcg@10`, `map`, other tools' names (`P@10`, `RR@10`, `Rprec`, `ndcg_cut_10`) as well.
+    """Parse a metric name: `ndcg@10`, `map`, or a name of other tools (`P@10`, `RR@10`, `Rprec`, `ndcg_cut_10`).
 
-    `str` of the result is the one spelling used here; read again, it is the same metric. Letters may be of either case.
-    Raises MetricError for anything that is not `<name>`, `<name>@<k>`, `<name>_<k>` or `<name>_cut_<k>` with a known name and a
+    Case is ignored. `str` of the result is the spelling used everywhere in streammetrics.
+    Raises MetricError for text that is not `<name>`, `<name>@<k>`, `<name>_<k>` or `<name>_cut_<k>` with a known name and a
     cut-off in 1..K_MAX without leading zeros.
 
     >>> parse_metric("item_hit_rate@5")
@@ -99,9 +99,9 @@ def parse_metric(text: str) -> Metric:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One int64 column of scores: the value of a list is the integer divided by 2**scale_bits.
+    """One int64 column of scores. The value of a list is the integer divided by 2**scale_bits.
 
-    `kind` is `sum` where the mean over lists is the metric, `hits` and `places` for the two halves of a ratio of sums.
+    kind: `sum` for metrics that are means over lists; `hits` and `places` for the numerator and denominator of `item_hit_rate`.
     """
 
     metric: Metric

@@ -1,4 +1,4 @@
-"""What a scorer works out once: columns, cut-offs, tables and the limits within which no sum can overflow."""
+"""The compiled request of a Scorer: columns, cut-offs, tables, and the limits that keep sums within int64."""
 
 from __future__ import annotations
 
@@ -30,26 +30,27 @@ from streammetrics.metrics.units import (
 
 ITEMS_MAX_DEFAULT: Final = 1_000_000
 ITEMS_MAX_WHOLE: Final = 16_384
-"""The longest list that is accepted if nothing else is said: less where a metric has no cut-off, because every rank needs an entry."""
+"""Default of `items_max` if a metric has no cut-off. It is lower because every rank needs a table entry."""
 
 WHOLE: Final = 1 << 30
-"""The cut-off of a metric without one: beyond every rank."""
+"""Stands for the cut-off of a metric without one: beyond every rank."""
 
 NORMALISED: Final = ("ndcg", "ndcg_exp")
 DISCOUNTED: Final = (*NORMALISED, "dcg", "dcg_exp")
 SUMS: Final = ("dcg", "dcg_exp", "cg")
-"""The metrics that are no shares: their values may exceed 1."""
+"""The metrics with values that may exceed 1."""
 
 FIRST_RANKED: Final = ("mrr", "hit_rate")
-"""The metrics that the rank of the first relevant item decides."""
+"""The metrics that depend only on the rank of the first relevant item."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Family:
-    """All requested cut-offs of one metric name: where they are among the plan's cut-offs, and where their columns go.
+    """All requested cut-offs of one metric name.
 
-    `columns` holds one column a cut-off, in the same order; a ratio of sums has its places in `place_columns`. `ks` are the
-    cut-offs themselves, shape (cutoffs, 1).
+    cutoffs: their indices among the plan's cut-offs. ks: the cut-offs themselves, int64, shape (cutoffs, 1).
+    columns, place_columns: their column indices, in the same order; only `item_hit_rate` has place columns.
+    in_order: whether the family has all cut-offs of the plan, in ascending order.
     """
 
     name: str
@@ -62,7 +63,7 @@ class Family:
 
 @dataclass(frozen=True)
 class ScoringPlan:
-    """The compiled request. Ranks from `depth` on earn nothing under any cut-off, so no table is longer."""
+    """The compiled request. Ranks beyond `depth` earn nothing at any cut-off, so tables have `depth` entries."""
 
     metrics: tuple[Metric, ...]
     spec: Spec
@@ -87,7 +88,7 @@ class ScoringPlan:
 
     @cached_property
     def best(self) -> Ints:
-        """The sum of the first i discounts, i = 0..depth, in units of 2**-44: what i items of gain 1 earn at best."""
+        """The sum of the first i discounts, i = 0..depth, in units of 2**-44: the ideal DCG of i items with gain 1."""
         return np.concatenate([[0], np.cumsum(self.discounts[:-1])])
 
     @cached_property
@@ -96,14 +97,19 @@ class ScoringPlan:
 
     @cached_property
     def by_first_rank(self) -> Mapping[str, Ints]:
-        """What mrr (1 / rank) and hit_rate (1) give, by the rank 0..depth + 1 of the first relevant item, where 0 stands for none.
+        """The values of mrr and hit_rate by the rank of the first relevant item, 0..depth + 1 (0: none).
 
-        Per family one row a cut-off, in units of a value.
+        Per family int64, shape (cutoffs, depth + 2), in units of a value.
         """
         ranks = np.arange(self.depth + 2)
-        laws = {"mrr": np.rint(VALUE_ONE / ranks.clip(1)).astype(np.int64), "hit_rate": np.full(ranks.size, 1 << VALUE_BITS)}
+        value_of = {
+            "mrr": np.rint(VALUE_ONE / ranks.clip(1)).astype(np.int64),
+            "hit_rate": np.full(ranks.size, 1 << VALUE_BITS),
+        }
         return {
-            family.name: laws[family.name] * ((ranks > 0) & (ranks <= family.ks)) for family in self.families if family.name in FIRST_RANKED
+            family.name: value_of[family.name] * ((ranks > 0) & (ranks <= family.ks))
+            for family in self.families
+            if family.name in FIRST_RANKED
         }
 
     @cached_property
@@ -126,36 +132,36 @@ class ScoringPlan:
 
     @cached_property
     def weighted_gains(self) -> tuple[Gain, ...]:
-        """The gains for which a discounted sum is needed."""
+        """The gains that need a discounted sum."""
         return gains_of(self.metrics, self.spec, DISCOUNTED)
 
     @cached_property
     def ideal_gains(self) -> tuple[Gain, ...]:
-        """The gains for which the ideal is needed too."""
+        """The gains that need an ideal."""
         return gains_of(self.metrics, self.spec, NORMALISED)
 
     @cached_property
     def gains(self) -> tuple[Gain, ...]:
-        """Every gain that is needed."""
+        """All gains that some metric needs."""
         return tuple(dict.fromkeys([*self.weighted_gains, self.spec.gain]))
 
     @cached_property
     def threshold_units(self) -> int:
-        """The least relevant grade in units; beyond grade_max nothing is relevant."""
+        """The lowest relevant grade in units of 2**-40; 2**62 if it exceeds grade_max, so that nothing is relevant."""
         threshold = self.spec.relevance_threshold
         return int(grade_units(np.array([threshold]))[0]) if threshold <= self.grade_max else 1 << 62
 
     @cached_property
     def whole_grades_only(self) -> bool:
-        """A table of gains has no entry for anything between whole grades."""
+        """Whether only whole grades are allowed, because gains come from a table."""
         return isinstance(self.spec.gain, tuple)
 
     def gains_of_units(self, units: Ints) -> dict[Gain, Ints]:
-        """The gains of grades (in units) under each law."""
+        """The gains of grades (in units) for each kind of gain."""
         return {gain: gain_units(gain, units, self.threshold_units) for gain in self.gains}
 
     def satisfactions(self, units: Ints) -> Floats:
-        """The chance that each grade (in units) satisfies; zeros where nobody asks."""
+        """The probability that each grade (in units) satisfies the user; zeros if `err` is not requested."""
         if not any(metric.name == "err" for metric in self.metrics):
             return np.zeros(units.size)
         return satisfaction(self.spec.err_grade_max, units)
@@ -170,7 +176,7 @@ def gains_of(metrics: Iterable[Metric], spec: Spec, names: tuple[str, ...]) -> t
 
 
 def columns_of(metric: Metric) -> tuple[Column, ...]:
-    """The columns that hold a metric: one, or hits and places for a ratio of sums."""
+    """The columns of a metric: one, or hits and places for `item_hit_rate`."""
     if metric.name == "item_hit_rate":
         kinds: tuple[ColumnKind, ...] = ("hits", "places")
         return tuple(Column(metric, kind, 0) for kind in kinds)
@@ -178,14 +184,14 @@ def columns_of(metric: Metric) -> tuple[Column, ...]:
 
 
 def depth_of(metrics: tuple[Metric, ...], spec: Spec, items_max: int) -> int:
-    """How many ranks can earn: no list and no ideal has more, except an ideal that is full whatever there is."""
+    """How many ranks can earn. Only a `full` ideal can be deeper than the longest list."""
     ks = [metric.k or WHOLE for metric in metrics]
     full = max([k for k in ks if k != WHOLE], default=1) if spec.ideal == "full" else 1
     return max(full, min(max(ks), items_max))
 
 
 def compile_plan(metrics: Iterable[str | Metric], spec: Spec, items_max: int | None, grade_max: float | None) -> ScoringPlan:
-    """Check the request against the arithmetic's limits. Raises MetricError that names the rule, the value and what is allowed."""
+    """Check the request against the limits of the arithmetic, and compile it. Raises MetricError for an invalid request."""
     parsed = _parse_all(metrics)
     if items_max is None:
         items_max = ITEMS_MAX_DEFAULT if all(metric.k for metric in parsed) else ITEMS_MAX_WHOLE
@@ -208,7 +214,7 @@ def compile_plan(metrics: Iterable[str | Metric], spec: Spec, items_max: int | N
 
 
 def _check_cutoffs(metrics: Iterable[Metric], spec: Spec) -> None:
-    """A metric over the whole list has no k, so nothing may be divided by k."""
+    """Reject metrics without a cut-off if the Spec divides by k."""
     for metric in metrics:
         if metric.k == 0 and metric.name in NORMALISED and spec.ideal == "full":
             raise MetricError("metric", f"got {metric} with spec field ideal 'full', which is k items; allowed is a cut-off: {metric}@10")
@@ -229,9 +235,9 @@ def _parse_all(metrics: Iterable[str | Metric]) -> tuple[Metric, ...]:
 
 
 def grade_limit(metrics: tuple[Metric, ...], spec: Spec, items_max: int) -> float:
-    """The largest grade at which no sum that a metric reads exceeds TOTAL_MAX: as many items of every whole grade as can earn are tried.
+    """The largest whole grade for which no sum exceeds TOTAL_MAX, found by bisection with lists full of that grade.
 
-    A table of gains, an ideal of gains of 1 and the scale of `err` end the grades earlier.
+    A gain table, a `full` ideal and the scale of `err` lower the limit.
     """
     needs: dict[Gain, int] = {}
     for metric in metrics:
@@ -253,7 +259,7 @@ def grade_limit(metrics: tuple[Metric, ...], spec: Spec, items_max: int) -> floa
 
 
 def _gain_of_whole(gain: Gain, grade: int) -> int:
-    """The most that a grade up to this whole one earns, in units, as an unbounded whole number."""
+    """The largest gain of any grade up to this whole grade, in units, as an unbounded int."""
     if isinstance(gain, tuple):
         return math.ceil(max(gain[: grade + 1]) * (1 << GRADE_BITS))
     if gain == "binary":
@@ -262,7 +268,7 @@ def _gain_of_whole(gain: Gain, grade: int) -> int:
 
 
 def _largest(fits: Callable[[int], bool], bound: int) -> int:
-    """The largest whole number in 0..bound that fits, where fitting ends once."""
+    """The largest integer in 0..bound that fits. All smaller ones must fit too."""
     low, high = 0, bound
     while low < high:
         middle = (low + high + 1) // 2

@@ -1,4 +1,4 @@
-"""The public scorer: many inputs, one law. Every input is reduced to sparse hits; only grades above 0 are hits."""
+"""The public scorer: checks lists in every input shape, scores them with one kernel, and returns integer columns."""
 
 from __future__ import annotations
 
@@ -22,32 +22,30 @@ Grades: TypeAlias = Sequence[float] | npt.NDArray[Any]
 
 
 class Scorer:
-    """Scores ranked lists under many metrics at once, in exact integers.
+    """Scores ranked lists under several metrics at once, in exact integers.
 
-    metrics: names such as `ndcg@10`, or Metric values, each once; `columns` follow their order.
-    spec: what libraries disagree on; see Spec.
-    items_max: the longest list that is accepted (1..4194304), and the most graded items of one; by default 1000000, or 16384 where a
-        metric has no cut-off.
-    grade_max: the largest grade that is accepted; by default, and at most, the largest whole grade with which no sum over a
-        list can overflow (15 for exp2 gains at k = 20, 37234 for linear ones), the end of a table of gains, the Spec's
-        err_grade_max where err is asked for.
+    metrics: names such as `ndcg@10`, or Metric values. Each may appear once; `columns` follow their order.
+    spec: the definitions on which libraries disagree; see Spec.
+    items_max: the longest accepted list (1..4194304), and the most graded items of one list. The default is 1000000, or 16384
+        if a metric has no cut-off.
+    grade_max: the largest accepted grade. The default is the largest whole grade for which no sum over a list can overflow
+        (15 for exp2 gains at k = 20, 37234 for linear gains). A gain table and `err_grade_max` lower it.
 
-    A grade is rounded to a multiple of 2**-40 on entry, and a DCG is held to 2**-44: values of whole grades are right to 1e-12, and
-    so are those of fractions down to about 0.1; grades below 0.001 should be scaled up.
+    Each method returns int64 (or int) columns: one per metric, and two (hits, places) for `item_hit_rate`. Divide a column by
+    2**scale_bits, or read a row with `values`. All methods give the same integers for the same list. They raise MetricError for
+    invalid input; the message names the rule, the place and the value. An empty list scores 0. A list may be shorter than k.
 
-    Every method returns int64 (or int) columns: one per metric, with two, hits and places, for `item_hit_rate`. Divide by
-    2**scale_bits of the column, or read a row with `values`. All methods give the same integers for the same list. They raise
-    MetricError for what they refuse, naming rule, place and value. An empty list is legal and scores 0; a cut-off beyond the end
-    of a list is legal too.
+    A grade is rounded to a multiple of 2**-40, and a DCG is kept to 2**-44. Values are correct to 1e-12 for whole grades, and for
+    fractions down to about 0.1. Scale up grades below 0.001.
 
-    With n items shown, DCG@k = sum of gain / discount over ranks i <= k, relevant = grade >= threshold, h@k = relevant items among
-    the first k, R = relevant items of the list, those never shown included where they are given (what is in brackets is a choice of
-    the Spec). Without a cut-off, k is beyond every rank:
+    Notation: n items shown; DCG@k = sum of gain / discount over ranks i <= k; relevant = grade >= threshold; h@k relevant items
+    among the first k; R relevant items in all, including unseen ones. Brackets mark a choice of the Spec. Without a cut-off, k is
+    beyond every rank.
 
     ======================  ======================================================================================
     cg                      sum of gains over ranks i <= k (units of 2**-32)
-    dcg, dcg_exp            DCG@k (units of 2**-32); Jarvelin and Kekalainen 2002, with gain 2**g - 1 Burges et al. 2005
-    ndcg, ndcg_exp          DCG@k / DCG@k of [all graded items], best first; 0 if none is graded
+    dcg, dcg_exp            DCG@k (units of 2**-32); Jarvelin and Kekalainen 2002; gain 2**g - 1: Burges et al. 2005
+    ndcg, ndcg_exp          DCG@k / DCG@k of [all graded items] in best order; 0 if no item is graded
     mrr                     1 / rank of the first relevant item if that rank <= k, else 0
     hit_rate                1 if h@k > 0, else 0
     item_hit_rate           hits h@k and places min(k, n): a ratio of sums
@@ -90,14 +88,14 @@ class Scorer:
         grades: npt.ArrayLike,
         unseen: UnseenItems | None = None,
     ) -> Ints:
-        """Score lists of which only the graded items are given.
+        """Score lists from their graded items only.
 
-        lengths: whole numbers, shape (L,): how many items each list has.
-        rows, positions, grades: shape (H,), in any order: hit h is the item of list rows[h] at positions[h], counted from 0. Items
-            that are not named have grade 0. No place may be named twice.
-        unseen: rows and grades, shape (U,) each, in any order: graded items of a list that were never shown. They count as relevant
-            and enter the ideal (see Spec), as the judgments of an offline evaluation do. The same in every method.
-        Returns int64 of shape (L, columns). Memory and time grow with L + H, not with the lengths.
+        lengths: integers, shape (L,): the number of items in each list.
+        rows, positions, grades: shape (H,), in any order. Hit h is the item of list rows[h] at position positions[h] (from 0). All
+            other items have grade 0. A position may be given once per list.
+        unseen: (rows, grades), shape (U,) each, in any order: relevant items that a list did not show. They count in R and in the
+            ideal (see Spec). Every method takes them.
+        Returns int64, shape (L, columns). Time and memory grow with L + H, not with the lengths.
 
         >>> Scorer(["precision@2", "item_hit_rate@2"]).score_hits([1000, 1], rows=[0], positions=[1], grades=[3])
         array([[549755813888,            1,            2],
@@ -107,10 +105,10 @@ class Scorer:
         return self._columns(count, parts)
 
     def score_ragged(self, grades: npt.ArrayLike, offsets: npt.ArrayLike, unseen: UnseenItems | None = None) -> Ints:
-        """Score lists given one after the other: list i has the grades[offsets[i]:offsets[i + 1]], in rank order.
+        """Score concatenated lists: list i has the grades[offsets[i]:offsets[i + 1]], in rank order.
 
-        grades: numbers, shape (N,); uint8 is fastest. offsets: whole numbers, shape (L + 1,), from 0 to N, never falling.
-        unseen: see `score_hits`. Returns int64 of shape (L, columns).
+        grades: numbers, shape (N,); uint8 is fastest. offsets: integers, shape (L + 1,), ascending from 0 to N.
+        unseen: see `score_hits`. Returns int64, shape (L, columns).
 
         >>> Scorer(["dcg@5"]).score_ragged([3, 2, 3, 0, 1, 0.5], [0, 5, 5, 6]) / 2**32
         array([[6.14871231],
@@ -123,11 +121,11 @@ class Scorer:
         return self._columns(count, parts)
 
     def score_padded(self, grades: npt.ArrayLike, lengths: npt.ArrayLike | None = None, unseen: UnseenItems | None = None) -> Ints:
-        """Score lists given as the rows of a matrix, in rank order.
+        """Score the rows of a matrix, in rank order.
 
-        grades: numbers, shape (L, width). lengths: whole numbers 0..width, shape (L,): what lies beyond is padding and never read;
-            without them every list fills its row. unseen: see `score_hits`.
-        Returns int64 of shape (L, columns).
+        grades: numbers, shape (L, width). lengths: integers 0..width, shape (L,); cells beyond a length are padding and never read.
+            Without lengths every list fills its row. unseen: see `score_hits`.
+        Returns int64, shape (L, columns).
 
         >>> Scorer(["hit_rate@1"]).score_padded([[1, 0], [-1, -1]], lengths=[2, 0]) >> 40
         array([[1],
@@ -137,7 +135,9 @@ class Scorer:
         return self._columns(count, parts)
 
     def score_packed(self, lists: PackedLists, unseen: UnseenItems | None = None) -> Ints:
-        """Score lists that are packed already, the fastest way. unseen: see `score_hits`. Returns int64 of shape (L, columns).
+        """Score packed lists; the fastest way to score the same lists several times.
+
+        unseen: see `score_hits`. Returns int64, shape (L, columns).
 
         >>> Scorer(["mrr@3"]).score_packed(PackedLists.from_bytes([bytes([0, 1])])) / 2**40
         array([[0.5]])
@@ -153,7 +153,7 @@ class Scorer:
         grades: npt.ArrayLike,
         unseen: UnseenItems | None = None,
     ) -> tuple[int, Iterator[KernelPart]]:
-        """The number of lists, and what is known of them part by part: what `score_hits` and tallies read."""
+        """The number of lists, and their facts block by block; `score_hits` and tallies read these."""
         sizes = checks.whole_numbers("lengths", lengths)
         at_rows, at_positions = checks.whole_numbers("rows", rows), checks.whole_numbers("positions", positions)
         numbers = checks.numbers("grades", grades)
@@ -164,7 +164,7 @@ class Scorer:
     def parts_of_ragged(
         self, grades: npt.ArrayLike, offsets: npt.ArrayLike, unseen: UnseenItems | None = None
     ) -> tuple[int, Iterator[KernelPart]]:
-        """As `parts_of_hits`, of what `score_ragged` takes."""
+        """Like `parts_of_hits`, from the arguments of `score_ragged`."""
         flat, ends = checks.numbers("grades", grades), checks.whole_numbers("offsets", offsets)
         checks.check_offsets(ends, flat.size)
         checks.check_lengths(np.diff(ends), self.items_max)
@@ -173,7 +173,7 @@ class Scorer:
     def parts_of_padded(
         self, grades: npt.ArrayLike, lengths: npt.ArrayLike | None = None, unseen: UnseenItems | None = None
     ) -> tuple[int, Iterator[KernelPart]]:
-        """As `parts_of_hits`, of what `score_padded` takes."""
+        """Like `parts_of_hits`, from the arguments of `score_padded`."""
         cells = checks.matrix("grades", grades)
         count, width = cells.shape
         sizes = np.full(count, width, dtype=np.int64) if lengths is None else checks.whole_numbers("lengths", lengths)
@@ -183,7 +183,7 @@ class Scorer:
         return count, self._kernels.of_padded(cells, sizes, self._unseen(unseen, count))
 
     def parts_of_packed(self, lists: PackedLists, unseen: UnseenItems | None = None) -> tuple[int, Iterator[KernelPart]]:
-        """As `parts_of_hits`, of what `score_packed` takes."""
+        """Like `parts_of_hits`, from the arguments of `score_packed`."""
         if not isinstance(lists, PackedLists):
             raise MetricError("lists", f"got {type(lists).__name__}; allowed are PackedLists, made by from_bytes or from_ragged")
         checks.check_lengths(lists.lengths, self.items_max)
@@ -253,7 +253,9 @@ class Scorer:
         return tuple(self._columns(1, parts)[0].tolist())
 
     def values(self, row: Sequence[int] | Ints) -> dict[str, float]:
-        """The values of one list from its row of columns, by metric name. `item_hit_rate` of an empty list has none and is absent.
+        """The values of one list by metric name, from its row of columns.
+
+        `item_hit_rate` of an empty list is undefined and left out. Raises MetricError for a row of another width.
 
         >>> scorer = Scorer(["hit_rate@5", "item_hit_rate@5"])
         >>> scorer.values(scorer.score_list([]))
@@ -269,6 +271,6 @@ class Scorer:
 
 
 def _labelled(metrics: Iterable[Metric], columns: Sequence[Column]) -> list[tuple[str, int, Column]]:
-    """Each metric's label and its first column."""
+    """The label of each metric, the index of its first column, and that column."""
     first = {column.metric: (at, column) for at, column in reversed(list(enumerate(columns)))}
     return [(str(metric), *first[metric]) for metric in metrics]

@@ -1,4 +1,4 @@
-"""What libraries disagree on, as one frozen value. Numbers made under different specs must never be merged."""
+"""Spec: the metric definitions on which libraries disagree, as one frozen value. Results of different specs are never merged."""
 
 from __future__ import annotations
 
@@ -23,48 +23,47 @@ PrecisionDenominator: TypeAlias = Literal["k", "min(n,k)"]
 NoRelevant: TypeAlias = Literal["zero", "skip", "one"]
 
 ARITHMETIC: Final = "streammetrics-metrics-1"
-"""Names the fixed-point law of `units`. Raise the number when any stored integer would change under an unchanged Spec."""
+"""Version of the fixed-point arithmetic in `units`. Raise it when any stored integer changes under an unchanged Spec."""
 
 TABLE_MAX: Final = 65_536
-"""A gain or discount table may have this many entries: it is a choice that people write down, not data."""
+"""Maximum entries of a gain or discount table. Tables are written by hand; more entries are a mistake."""
 
 GAIN_MAX: Final = 2.0**21
-"""No greater gain in a table: in units of 2**-40 it must fit int64."""
+"""Maximum gain in a table, so that it fits int64 in units of 2**-40."""
 
 DIVISOR_MIN: Final = 2.0**-16
-"""No smaller divisor in a table: what a rank earns must fit int64."""
+"""Minimum divisor in a table, so that a discounted gain fits int64."""
 
 ERR_GRADE_MAX: Final = 20.0
-"""No greater `err_grade_max`: beyond it the chance that a user goes on would leave the resolution of a value."""
+"""Maximum `err_grade_max`: beyond it the probabilities are smaller than the resolution of a value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """All choices that change a number. Frozen and hashable; the defaults are what streammetrics publishes.
+    """All choices that change a result. Frozen and hashable; the defaults are the definitions that streammetrics publishes.
 
-    With n items shown, cut-off k, R relevant items (those never shown included where the caller gives them) and h relevant items
-    among the first k:
+    Notation: n items shown, cut-off k, R relevant items (including unseen ones), h relevant items among the first k.
 
-    gain: what a grade g earns before the discount: `linear` g, `exp2` 2**g - 1, `binary` 1 if relevant, or a table of the gains of
-        the whole grades 0, 1, 2, ... (the first is 0, all finite and >= 0; other grades are then refused). `ndcg_exp` and
-        `dcg_exp` are exp2 whatever is said here.
-    discount: what rank i (from 1) divides the gain by: `log2(i+1)` (Jarvelin and Kekalainen 2002, as commonly used today),
-        `max(1,log2(i))` (their paper's own form: ranks 1 and 2 count in full), or a table of divisors of ranks 1, 2, ... (finite,
-        > 0, never falling). Ranks beyond the table earn nothing, in the list and in the ideal.
-    ideal: whose best order an NDCG is divided by: `all` graded items, also those shown beyond k or never shown; `shown` those of
-        the shown list, also beyond k; `first_k` those shown among the first k; `full` k items of gain 1 (grades that earn more
-        than 1 are then refused).
-    ap_denominator: what the sum of precisions is divided by: `min(R,k)`, `R`, `k`, `hits` (h), `min(R,n,k)`.
+    gain: the gain of grade g before the discount: `linear` g, `exp2` 2**g - 1, `binary` 1 if relevant, or a table with the gains
+        of the grades 0, 1, 2, ... In a table the first gain is 0, all are finite and >= 0, and other grades are rejected.
+        `ndcg_exp` and `dcg_exp` always use exp2.
+    discount: the divisor of the gain at rank i (from 1): `log2(i+1)` (the usual form), `max(1,log2(i))` (the form of Jarvelin and
+        Kekalainen 2002, which counts ranks 1 and 2 in full), or a table for ranks 1, 2, ... Divisors in a table are finite, > 0
+        and never fall. Ranks beyond the table earn nothing, in the list and in the ideal.
+    ideal: the items of the ideal order that divides an NDCG. `all`: all graded items, also those beyond k or unseen. `shown`: the
+        items of the list, also beyond k. `first_k`: the first k items of the list. `full`: k items of gain 1; larger gains are
+        rejected.
+    ap_denominator: the divisor of the sum of precisions: `min(R,k)`, `R`, `k`, `hits` (h), `min(R,n,k)`.
     recall_denominator: `R` or `min(R,k)`.
     precision_denominator: `k` or `min(n,k)`.
-    relevance_threshold: the least grade that counts as relevant, finite and > 0.
-    no_relevant: what a list counts for when its items do not define a metric (see `TallyLayout.means`): `zero` 0, `one` 1, or
-        `skip`, as if it were not there. Applied where means are read; the integers of the list are 0 whatever is said here.
-    rbp_persistence: the chance that a user goes on to the next rank, for `rbp`; 0 < p < 1.
-    err_grade_max: the greatest grade of the scale, for `err`: a grade g satisfies with chance (2**g - 1) / 2**err_grade_max; greater
-        grades are then refused. 0 < err_grade_max <= 20.
+    relevance_threshold: the lowest relevant grade, finite and > 0.
+    no_relevant: the value of a list that does not define a metric (see `TallyLayout.means`): `zero` 0, `one` 1, or `skip`, which
+        leaves it out of the mean. It applies when means are read; the stored integers of such a list are always 0.
+    rbp_persistence: the probability p that a user continues to the next rank, for `rbp`; 0 < p < 1.
+    err_grade_max: the highest grade of the scale, for `err`. Grade g satisfies a user with probability
+        (2**g - 1) / 2**err_grade_max. Higher grades are rejected. 0 < err_grade_max <= 20.
 
-    Raises MetricError that names the field, the value and what is allowed.
+    Raises MetricError that names the field, the value and the allowed values.
 
     >>> Spec() == Spec(gain="linear", relevance_threshold=1)
     True
@@ -103,15 +102,15 @@ class Spec:
         object.__setattr__(self, field, value)
 
     def digest(self) -> str:
-        """Sixteen hex digits that differ when a field that changes numbers differs; the same on every machine.
+        """A hash of all fields as 16 hex digits, the same on every machine.
 
-        Fields at their default do not enter, so a field that is added later leaves the digests of stored tallies alone.
+        Fields at their default are left out, so adding a field later does not change the digests of stored tallies.
         """
         changed = [f"{field.name}={getattr(self, field.name)!r}" for field in fields(self) if getattr(self, field.name) != field.default]
         return hashlib.sha256("\n".join([ARITHMETIC, *changed]).encode()).hexdigest()[:16]
 
     def require_same(self, other: Spec) -> None:
-        """Raise MetricError that names the first field in which two specs differ: their numbers must not be merged.
+        """Raise MetricError, naming the first field that differs, if two specs differ.
 
         >>> Spec().require_same(Spec(gain="exp2"))
         Traceback (most recent call last):
@@ -131,7 +130,7 @@ _CHOICES: Final[dict[str, Any]] = {
     "precision_denominator": PrecisionDenominator,
     "no_relevant": NoRelevant,
 }
-"""The fields that name one of a few ways."""
+"""The fields with a fixed set of values."""
 
 
 def _require_choice(field: str, value: object, allowed: tuple[str, ...]) -> None:

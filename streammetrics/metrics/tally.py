@@ -1,7 +1,7 @@
-"""What is kept of many lists: whole numbers that add up, whatever the order, and can be taken back. Means are read from them.
+"""Tallies: exact integer sums over many lists, from which means are read.
 
-A tally in flat form is a list of ints, laid out by a `TallyLayout`. Adding two of them place by place merges them; zeros are the
-tally of no list; subtracting takes lists back. Nothing is rounded on the way, at any size.
+A flat tally is a list of ints in the order of a `TallyLayout`. Adding two of them merges them; all zeros is the tally of no lists;
+subtracting removes lists. Python ints do not overflow, so nothing is ever rounded.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ VERSION: Final = 1
 _LISTS: Final = 0
 _WITH_FEEDBACK: Final = 1
 _LEAD: Final = 2
-"""Where the numbers of a flat tally stand that are of no column, and where the columns begin."""
+"""Indices in a flat tally: the two list counts come first, then the columns."""
 _VIEWS: Final = (*get_args(NoRelevant), "with_feedback")
 
 
 class TallyLayout:
-    """Which number of a flat tally stands where, for the metrics of a scorer.
+    """The order of the numbers in a flat tally, for the metrics of a scorer.
 
-    In this order: lists; lists with feedback (some grade > 0, shown or not); the scorer's columns; per `item_hit_rate` its places
-    in lists with feedback, which differ from those in all lists, while every other column is 0 for a list without feedback. With
-    `moments` also: per `sum` column the lists that define it (see `means`), the square of every
-    column, and the products: hits x places of every `item_hit_rate`, then those of the pairs asked for.
+    The order is: lists; lists with feedback (some grade > 0, shown or not); the scorer's columns; and for each `item_hit_rate` its
+    places in lists with feedback. All other columns are 0 for a list without feedback, so they need no second sum. With
+    `moments` there follow: for each `sum` column the number of lists that define it (see `means`); the sum of squares of every
+    column; and the sums of products: hits x places of each `item_hit_rate`, then the requested pairs.
 
-    scorer: its columns are tallied. moments: whether squares and counts for every view are kept (the stream keeps its tallies
-    without). products: pairs of metrics whose product is summed over lists, for covariances; needs moments.
+    scorer: its columns are summed. moments: keep squares and the counts for every view; the stream does not need them.
+    products: pairs of metrics whose products are summed, for covariances; needs moments.
 
-    Raises MetricError for products without moments, or of metrics that the scorer does not have as one column.
+    Raises MetricError for products without moments, and for products of metrics that are not one column of the scorer.
     """
 
     def __init__(self, scorer: Scorer, *, moments: bool = True, products: Iterable[tuple[str | Metric, str | Metric]] = ()) -> None:
@@ -75,11 +75,11 @@ class TallyLayout:
         return parsed
 
     def lists(self, flat: Sequence[int]) -> int:
-        """How many lists a flat tally is of."""
+        """The number of lists in a flat tally."""
         return flat[_LISTS]
 
     def lists_with_feedback(self, flat: Sequence[int]) -> int:
-        """How many of them have some grade > 0, shown or not."""
+        """The number of lists with some grade > 0, shown or not."""
         return flat[_WITH_FEEDBACK]
 
     def columns(self, flat: Sequence[int]) -> Sequence[int]:
@@ -93,17 +93,17 @@ class TallyLayout:
         return flat[_LEAD : self._first_extra]
 
     def place_of(self, column: int) -> int:
-        """Where the sum of one of the scorer's columns, told by its number, stands in a flat tally."""
+        """The index in a flat tally of the sum of one of the scorer's columns, given by its index."""
         return _LEAD + column
 
     def zero(self) -> list[int]:
-        """The flat tally of no list: the identity of adding."""
+        """The flat tally of no lists: the identity of addition."""
         return [0] * self.width
 
     def rows_of_hits(self, lengths: npt.ArrayLike, rows: npt.ArrayLike, positions: npt.ArrayLike, grades: npt.ArrayLike) -> Ints:
-        """Each list's own flat tally, without moments: int64, shape (L, width), to be weighed, grouped and added. See `score_hits`.
+        """The flat tally of each list: int64, shape (L, width). Takes the arguments of `Scorer.score_hits`.
 
-        Raises MetricError for a layout with moments, whose squares do not fit int64.
+        Raises MetricError for a layout with moments, because squares do not fit int64.
         """
         if self.moments:
             raise MetricError("rows", "got a layout with moments, whose squares exceed int64; allowed is moments=False")
@@ -126,11 +126,11 @@ class TallyLayout:
         grades: npt.ArrayLike,
         unseen: UnseenItems | None = None,
     ) -> Tally:
-        """The tally of lists of which the hits are given: takes what `Scorer.score_hits` takes."""
+        """The tally of lists given by their graded items. Takes the arguments of `Scorer.score_hits`."""
         return self._tally(self.scorer.parts_of_hits(lengths, rows, positions, grades, unseen))
 
     def of_ragged(self, grades: npt.ArrayLike, offsets: npt.ArrayLike, unseen: UnseenItems | None = None) -> Tally:
-        """The tally of lists given one after the other: takes what `Scorer.score_ragged` takes.
+        """The tally of concatenated lists. Takes the arguments of `Scorer.score_ragged`.
 
         >>> layout = TallyLayout(Scorer(["mrr@3", "ndcg@3"]))
         >>> layout.of_ragged([0, 1, 1, 0], [0, 2, 3, 4]).means()
@@ -139,19 +139,19 @@ class TallyLayout:
         return self._tally(self.scorer.parts_of_ragged(grades, offsets, unseen))
 
     def of_padded(self, grades: npt.ArrayLike, lengths: npt.ArrayLike | None = None, unseen: UnseenItems | None = None) -> Tally:
-        """The tally of lists that are the rows of a matrix: takes what `Scorer.score_padded` takes."""
+        """The tally of the rows of a matrix. Takes the arguments of `Scorer.score_padded`."""
         return self._tally(self.scorer.parts_of_padded(grades, lengths, unseen))
 
     def of_packed(self, lists: PackedLists, unseen: UnseenItems | None = None) -> Tally:
-        """The tally of packed lists: takes what `Scorer.score_packed` takes."""
+        """The tally of packed lists. Takes the arguments of `Scorer.score_packed`."""
         return self._tally(self.scorer.parts_of_packed(lists, unseen))
 
     def of_list(self, grades: Sequence[float], unseen: Sequence[float] = ()) -> Tally:
-        """The tally of one list of grades in rank order: takes what `Scorer.score_list` takes."""
+        """The tally of one list of grades in rank order. Takes the arguments of `Scorer.score_list`."""
         return self.of_ragged(np.asarray(grades, dtype=np.float64), [0, len(grades)], ([0] * len(unseen), unseen) if len(unseen) else None)
 
     def empty(self) -> Tally:
-        """The tally of no list."""
+        """The tally of no lists."""
         return Tally(self, tuple(self.zero()))
 
     def _tally(self, lists: tuple[int, Iterable[KernelPart]]) -> Tally:
@@ -170,7 +170,7 @@ class TallyLayout:
         return part
 
     def _sums_of_family(self, facts: ListFacts, family: Family) -> Iterator[tuple[int, int]]:
-        """Sums and where they stand. Each column is added up as soon as it is found, while it is in the cache."""
+        """Indices and sums. Each column is summed as soon as it is computed, while it is in the CPU cache."""
         if family.name in FIRST_RANKED:
             yield from zip((_LEAD + column for column in family.columns), facts.sums_by_first_rank(family.name), strict=True)
             return
@@ -188,13 +188,14 @@ class TallyLayout:
         return part + [sum_of_products(columns[one], columns[other]) for one, other in self.pairs]
 
     def means(self, flat: Sequence[int], view: TallyView | None = None) -> dict[str, float]:
-        """Each metric's value over the lists of a flat tally, by its name: one correctly rounded division of whole numbers.
+        """The mean of each metric over the lists of a flat tally, by name: one correctly rounded division of integers.
 
-        view: `zero` over all lists, `skip` over those that define the metric, `one` over all with 1 for those that do not,
-            `with_feedback` over lists with some grade > 0 for every metric; None takes the spec's no_relevant. An NDCG is defined by
-            an ideal above 0, err by some grade > 0, the sums dcg and cg by every list, all others, and an NDCG whose ideal is
-            `full`, by a relevant item; items never shown count. `item_hit_rate` is hits / places in every view. A metric without
-            lists (or places) to be read over is absent.
+        view: which lists count. `zero`: all. `skip`: those that define the metric. `one`: all, with 1 for lists that do not define
+            it. `with_feedback`: lists with some grade > 0. None: the spec's `no_relevant`.
+
+        A list defines an NDCG if its ideal is above 0, `err` if some grade is above 0, and the sums `dcg` and `cg` always. It
+        defines every other metric, and an NDCG with a `full` ideal, if it has a relevant item. Unseen items count.
+        `item_hit_rate` is hits / places in every view. A metric without lists (or places) is left out.
 
         Raises MetricError for an unknown view, and for `skip` and `one` without moments.
         """
@@ -220,9 +221,10 @@ class TallyLayout:
                 yield str(column.metric), total, lists << column.scale_bits
 
     def covariance(self, flat: Sequence[int], one: str | Metric, other: str | Metric | None = None) -> float:
-        """The sample covariance of two metrics over lists (the variance of one): one division of whole numbers; NaN below 2 lists.
+        """The sample covariance of two metrics over lists, or the variance of one. NaN with fewer than two lists.
 
-        A variance is known of every metric of one column, a covariance of the pairs of `products`. Needs moments.
+        Computed with one division of integers. Raises MetricError without moments, for a metric that is not one column, and for a
+        pair that is not in `products`.
         """
         if not self.moments:
             raise MetricError("covariance", "got a tally without moments; allowed is moments=True")
@@ -244,7 +246,7 @@ class TallyLayout:
         return next(index for index in self.sum_columns if self.scorer.columns[index].metric == metric)
 
     def require_same(self, other: TallyLayout) -> None:
-        """Raise MetricError that names what differs: tallies of different specs or metrics must not be merged."""
+        """Raise MetricError, naming the difference, if tallies of the two layouts cannot be merged."""
         self.scorer.spec.require_same(other.scorer.spec)
         for what in ("metrics", "moments", "products"):
             mine = self.scorer.metrics if what == "metrics" else getattr(self, what)
@@ -253,13 +255,13 @@ class TallyLayout:
                 raise MetricError(f"tally {what}", f"got {_shown(its)} beside {_shown(mine)}; allowed is one layout for all that is merged")
 
     def header(self) -> bytes:
-        """What the numbers of a stored tally mean, as JSON: the law, the spec's fields that are not at their default, the metrics."""
+        """The meaning of a stored tally's numbers as JSON: arithmetic version, spec fields that differ from the default, metrics."""
         spec = asdict(self.scorer.spec)
         changed = {field.name: spec[field.name] for field in fields(Spec) if spec[field.name] != field.default}
         metrics = [str(metric) for metric in self.scorer.metrics]
         products = [[str(one), str(other)] for one, other in self.products]
-        said = {"arithmetic": ARITHMETIC, "spec": changed, "metrics": metrics, "moments": self.moments, "products": products}
-        return json.dumps(said, separators=(",", ":")).encode()
+        header = {"arithmetic": ARITHMETIC, "spec": changed, "metrics": metrics, "moments": self.moments, "products": products}
+        return json.dumps(header, separators=(",", ":")).encode()
 
 
 def _shown(value: object) -> str:
@@ -268,7 +270,7 @@ def _shown(value: object) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Tally:
-    """The whole numbers of some lists, with what they mean. A value: every method gives a new one.
+    """The tally of some lists, with its layout. Immutable: every method returns a new tally.
 
     >>> layout = TallyLayout(Scorer(["mrr@3"]))
     >>> first, second = layout.of_list([0, 1]), layout.of_list([1])
@@ -291,17 +293,17 @@ class Tally:
         return self.layout.lists_with_feedback(self.numbers)
 
     def merge(self, other: Tally) -> Tally:
-        """The tally of the lists of both. Raises MetricError that names what differs if they do not mean the same."""
+        """The tally of the lists of both. Raises MetricError, naming the difference, if the layouts differ."""
         self.layout.require_same(other.layout)
         return Tally(self.layout, tuple(left + right for left, right in zip(self.numbers, other.numbers, strict=True)))
 
     def revert(self, other: Tally) -> Tally:
-        """The tally without the lists of `other`, which were merged before: exactly what was there without them."""
+        """The tally without the lists of `other`, which must have been merged before. Exact: undoes `merge`."""
         self.layout.require_same(other.layout)
         return Tally(self.layout, tuple(left - right for left, right in zip(self.numbers, other.numbers, strict=True)))
 
     def update(self, before: Tally, after: Tally) -> Tally:
-        """The tally with lists replaced by what they are now: they give their old numbers back and pay in the new ones."""
+        """The tally after some lists changed: `before` is their old tally, `after` their new one."""
         return self.revert(before).merge(after)
 
     def means(self, view: TallyView | None = None) -> dict[str, float]:
@@ -313,12 +315,12 @@ class Tally:
         return self.layout.covariance(self.numbers, one, other)
 
     def to_bytes(self) -> bytes:
-        """A version byte, what the numbers mean, and the numbers: equal for equal tallies, on every machine."""
+        """A version byte, the header and the numbers. Equal tallies give equal bytes on every machine."""
         return bytes([VERSION]) + write_numbers([len(self.layout.header())]) + self.layout.header() + write_numbers(self.numbers)
 
     @staticmethod
     def from_bytes(data: bytes) -> Tally:
-        """The tally that was stored. Raises MetricError for another version, another law of numbers, or damaged bytes."""
+        """Read a stored tally. Raises MetricError for another version or arithmetic, and for damaged bytes."""
         if not data or data[0] != VERSION:
             raise MetricError("stored tally", f"got version {data[0] if data else 'none'}; allowed is {VERSION}")
         try:
@@ -342,8 +344,8 @@ class Tally:
 
 @lru_cache(maxsize=32)
 def _layout_of(header: bytes) -> TallyLayout:
-    said: dict[str, Any] = json.loads(header)
-    if said["arithmetic"] != ARITHMETIC:
-        raise MetricError("stored tally", f"got numbers by {said['arithmetic']}; allowed are those by {ARITHMETIC}")
-    scorer = Scorer(said["metrics"], Spec(**said["spec"]))
-    return TallyLayout(scorer, moments=said["moments"], products=[tuple(pair) for pair in said["products"]])
+    stored: dict[str, Any] = json.loads(header)
+    if stored["arithmetic"] != ARITHMETIC:
+        raise MetricError("stored tally", f"got numbers by {stored['arithmetic']}; allowed are those by {ARITHMETIC}")
+    scorer = Scorer(stored["metrics"], Spec(**stored["spec"]))
+    return TallyLayout(scorer, moments=stored["moments"], products=[tuple(pair) for pair in stored["products"]])

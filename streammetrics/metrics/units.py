@@ -1,13 +1,12 @@
-"""The fixed-point law: how grades, gains, discounts and values become integers. Nothing here knows a metric or a list.
+"""The fixed-point arithmetic: grades, gains, discounts and values as integers. No metrics and no lists here.
 
-Every integer is a pure function of its input that uses only operations which IEEE 754 (or Python's whole numbers) define to
-the last bit, so that a laptop and a server, the one-list path and the batch path get the same ones.
+All operations are exact in IEEE 754 or in Python ints, so every machine computes the same integers.
 
-    grade, gain   units of 2**-40   a grade is rounded once, on entry; all else follows from the rounded grade
-    discount      units of 2**-44
+    grade, gain   units of 2**-40   a grade is rounded once, on input
+    discount      units of 2**-44   rounded once
     DCG, ideal    units of 2**-44   the exact sum of gain x discount (units of 2**-84), rounded down once
     AP, ERR       units of 2**-42   each term rounded once, then summed
-    RBP           units of 2**-52   weights rounded down, so that they never add up to more than 1
+    RBP           units of 2**-52   weights rounded down, so that their sum never exceeds 1
     values        units of 2**-40 (those in [0, 1]) or 2**-32 (dcg, cg), rounded half to even
 """
 
@@ -38,10 +37,10 @@ AP_ONE: Final = float(1 << AP_BITS)
 VALUE_ONE: Final = float(1 << VALUE_BITS)
 
 TOTAL_MAX: Final = 1 << 62
-"""No sum over a list may exceed this: half of what int64 holds, so that rounding can add to it."""
+"""Maximum sum over a list: half of the int64 range, which leaves room for rounding."""
 
 ITEMS_MAX: Final = 1 << 22
-"""No list may be longer: the low parts of its products (2**40 each) must add up within TOTAL_MAX."""
+"""Maximum list length, so that the low parts of its products (2**40 each) sum to at most TOTAL_MAX."""
 
 _HALF_BITS: Final = GRADE_BITS // 2
 _LN2: Final = 0.6931471805599453
@@ -49,14 +48,15 @@ _TERMS: Final = 20
 
 
 def grade_units(grades: Floats) -> Ints:
-    """Grades as whole numbers of 2**-40, half to even: 1e-12 is the finest difference that counts."""
+    """Grades in units of 2**-40, rounded half to even."""
     units: Ints = np.rint(grades * GRADE_ONE).astype(np.int64)
     return units
 
 
 def gain_units(gain: Gain, units: Ints, threshold_units: int = 1 << GRADE_BITS) -> Ints:
-    """What grades (in units) earn, in units: `linear` g, `exp2` 2**g - 1 (Burges et al. 2005), `binary` 1 from the threshold on,
-    or a table's gain of a whole grade. Never decreasing in the grade, unless the table is.
+    """The gains of grades, both in units of 2**-40.
+
+    `linear` g, `exp2` 2**g - 1 (Burges et al. 2005), `binary` 1 from the threshold on, or the table's entry of a whole grade.
     """
     if isinstance(gain, tuple):
         table = grade_units(np.array(gain))
@@ -73,7 +73,7 @@ def gain_units(gain: Gain, units: Ints, threshold_units: int = 1 << GRADE_BITS) 
 
 
 def _exp2_minus_one(part: Floats) -> Floats:
-    """2**x - 1 for 0 <= x < 1 by its power series: libraries' exp2 differ in the last bit, sums and products do not."""
+    """2**x - 1 for 0 <= x < 1 by its power series, because exp2 of math libraries differs in the last bit."""
     coefficients = [_LN2]
     for n in range(2, _TERMS + 1):
         coefficients.append(coefficients[-1] * _LN2 / n)
@@ -84,9 +84,9 @@ def _exp2_minus_one(part: Floats) -> Floats:
 
 
 def weigh(gains: Ints, discounts: Ints) -> tuple[Ints, Ints]:
-    """gain x discount without loss, elementwise: whole units of 2**-44, and the rest in units of 2**-84 (0 <= rest < 2**40).
+    """gain x discount without rounding, elementwise: units of 2**-44, and the remainder in units of 2**-84 (0 <= remainder < 2**40).
 
-    SumsArray of both parts are combined by `carry`. The rest is zero for whole gains.
+    `carry` combines sums of the two parts. The remainder is zero for whole gains.
     """
     half = (1 << _HALF_BITS) - 1
     factor = (discounts & ((1 << DISCOUNT_BITS) - 1)).astype(np.uint64)
@@ -99,12 +99,12 @@ def weigh(gains: Ints, discounts: Ints) -> tuple[Ints, Ints]:
 
 
 def carry(whole: Ints, rest: Ints) -> Ints:
-    """The exact sum of products, rounded down to units of 2**-44."""
+    """The exact sum of products from the sums of both parts of `weigh`, rounded down to units of 2**-44."""
     return whole + (rest >> GRADE_BITS)
 
 
 def shift_half_even(value: IntOrInts, bits: int) -> IntOrInts:
-    """value / 2**bits, rounded half to even, for whole numbers or arrays of them.
+    """value / 2**bits, rounded half to even, for an int or an integer array.
 
     >>> [shift_half_even(value, 1) for value in (0, 1, 2, 3, 5)]
     [0, 0, 1, 2, 2]
@@ -114,7 +114,7 @@ def shift_half_even(value: IntOrInts, bits: int) -> IntOrInts:
 
 @lru_cache(maxsize=32)
 def discount_units(discount: Discount, depth: int) -> Ints:
-    """The discounts of ranks 1..depth and a zero for every rank beyond, in units of 2**-44: shape (depth + 1,), read only."""
+    """The discounts of ranks 1..depth, and a final zero for all later ranks: units of 2**-44, shape (depth + 1,), read-only."""
     made = [*(_discount_unit(discount, rank) for rank in range(1, depth + 1)), 0]
     return _read_only(made)
 
@@ -130,7 +130,7 @@ def _discount_unit(discount: Discount, rank: int) -> int:
         return round(Fraction(1 << DISCOUNT_BITS) / Fraction(discount[rank - 1])) if rank <= len(discount) else 0
     argument = rank + 1 if discount == "log2(i+1)" else max(rank, 2)
     scaled = (1 << DISCOUNT_BITS) / math.log2(argument)
-    # A last-bit error of log2 moves `scaled` by less than 2**-7: only this close to a tie can it change the rounding.
+    # An error in the last bit of log2 moves `scaled` by less than 2**-7. Only this close to a tie can it change the rounding.
     if abs(scaled - math.floor(scaled) - 0.5) > 2.0**-6:
         return round(scaled)
     with decimal.localcontext(prec=40):
@@ -140,9 +140,9 @@ def _discount_unit(discount: Discount, rank: int) -> int:
 
 @lru_cache(maxsize=32)
 def persistence_units(persistence: float, depth: int) -> Ints:
-    """The weights (1 - p) p**(i - 1) of ranks 1..depth, rounded down, and a zero: units of 2**-52, shape (depth + 1,), read only.
+    """The weights (1 - p) p**(i - 1) of ranks 1..depth, and a final zero: units of 2**-52, rounded down, shape (depth + 1,), read-only.
 
-    They come from whole numbers with 76 bits more, each step rounded down.
+    Computed with 76 extra bits; each step is rounded down.
     """
     extra = 76
     step = int(Fraction(persistence) * (1 << extra))
@@ -155,6 +155,6 @@ def persistence_units(persistence: float, depth: int) -> Ints:
 
 
 def satisfaction(err_grade_max: float, units: Ints) -> Floats:
-    """The chance (2**g - 1) / 2**err_grade_max that an item of a grade (in units) satisfies (Chapelle et al. 2009): one division."""
+    """The probability (2**g - 1) / 2**err_grade_max that an item satisfies the user (Chapelle et al. 2009). Grades are in units."""
     top = grade_units(np.array([err_grade_max]))
     return gain_units("exp2", units).astype(np.float64) / (gain_units("exp2", top) + (1 << GRADE_BITS)).astype(np.float64)

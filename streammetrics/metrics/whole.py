@@ -1,4 +1,4 @@
-"""Sums of whole numbers that may leave int64, and whole numbers as bytes. No metric, no list."""
+"""Exact sums that may exceed int64, and integers of any size as bytes. No metrics and no lists here."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import numpy as np
 from streammetrics.metrics.arrays import Floats, Ints, Numbers
 
 _LIMB_BITS: Final = 20
-"""Products of two limbs, 2**13 of them added up, stay whole numbers that a double holds."""
+"""Bits per limb, so that a double holds the exact sum of 2**13 products of two limbs."""
 
 _ROW_MAX: Final = 1 << 13
 _RUN_LEAST: Final = 1 << 10
-"""Doubles are added up in runs whose sums are exact, if that many go into a run: else they are cheaper as integers."""
+"""Doubles are summed in runs with exact sums. If runs would be shorter than this, summing as integers is cheaper."""
 
 _FLOAT_MAX: Final = 1 << 53
 _INT_MAX: Final = 1 << 62
 
 
 def sum_of_row(row: Numbers) -> int:
-    """The exact sum of whole numbers >= 0, integers or doubles, however large.
+    """The exact sum of integers >= 0, given as an integer or float array, of any size.
 
     >>> sum_of_row(np.full(4, 1 << 62)) == 1 << 64
     True
@@ -38,7 +38,7 @@ def sum_of_row(row: Numbers) -> int:
 
 
 def exact_sum(values: Ints) -> int:
-    """The sum of whole numbers of either sign as one without bound: int64 halves are summed, so that no count of them overflows.
+    """The exact sum of int64 numbers of either sign. The upper and lower halves are summed apart, so nothing overflows.
 
     >>> exact_sum(np.full(4, -1 << 62)) == -1 << 64
     True
@@ -47,7 +47,7 @@ def exact_sum(values: Ints) -> int:
 
 
 def sum_of_products(one: Ints, other: Ints) -> int:
-    """The exact sum of the products of numbers >= 0, place by place.
+    """The exact sum of the elementwise products of numbers >= 0.
 
     >>> sum_of_products(np.array([3, 1 << 40]), np.array([5, 1 << 40])) == 15 + (1 << 80)
     True
@@ -63,7 +63,7 @@ def sum_of_products(one: Ints, other: Ints) -> int:
 
 
 def _limbs(row: Ints) -> list[Floats]:
-    """Digits to the base 2**20, the lowest first, as doubles."""
+    """Digits to the base 2**20 as float64, lowest first."""
     limbs = []
     bits = int(row.max(initial=0)).bit_length()
     for shift in range(0, max(bits, 1), _LIMB_BITS):
@@ -72,7 +72,7 @@ def _limbs(row: Ints) -> list[Floats]:
 
 
 def write_numbers(numbers: Iterable[int]) -> bytes:
-    """Whole numbers of any size, one after the other: seven bits a byte, the lowest first, signs folded into the lowest bit.
+    """Integers of any size as bytes: zigzag varints, seven bits per byte, lowest first.
 
     >>> write_numbers([0, -1, 64]).hex(), read_numbers(write_numbers([0, -1, 1 << 99]), 0, 3)
     ('00018001', ([0, -1, 633825300114114700748351602688], 17))
@@ -88,7 +88,7 @@ def write_numbers(numbers: Iterable[int]) -> bytes:
 
 
 def read_numbers(data: bytes, start: int, count: int) -> tuple[list[int], int]:
-    """So many numbers from a place on, and the place behind them. Raises IndexError where the bytes end too early."""
+    """Read `count` integers from index `start`; returns them and the index after them. Raises IndexError for truncated bytes."""
     numbers = []
     for _ in range(count):
         folded = shift = 0

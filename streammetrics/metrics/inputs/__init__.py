@@ -1,1 +1,1 @@
-"""From what people hold (runs and judgments, files, frames, scores) to judged lists. No formula of a metric lives here."""
+"""Readers that turn runs, judgments, files, data frames and arrays into `Judged` lists. No metric formulas here."""

@@ -1,7 +1,7 @@
-"""Columns out of an Arrow C stream, with ctypes and numpy alone: what pandas, polars, pyarrow, DuckDB and others hand over.
+"""Reads columns from an Arrow C stream with ctypes and numpy only. pandas, polars, pyarrow, DuckDB and others export such streams.
 
-The structures are those of the Arrow C data interface and C stream interface (arrow.apache.org/docs/format/CDataInterface.html). Every
-value is copied, so nothing outlives the call; whatever was received is released, errors or not.
+The structures are those of the Arrow C data and C stream interfaces (arrow.apache.org/docs/format/CDataInterface.html). Values are
+copied, and all received structures are released, also after errors.
 """
 
 from __future__ import annotations
@@ -71,23 +71,23 @@ _Stream._fields_ = [
 ]
 
 
-class NoStream(Exception):
-    """A source does not give its stream, for reasons of its own."""
+class ArrowStreamError(Exception):
+    """The source failed to export its Arrow stream."""
 
 
 def read_columns(source: Any, wanted: Collection[str]) -> dict[str, AnyArray]:
-    """The named columns of anything with `__arrow_c_stream__`: an array of rows each, chunks joined.
+    """Read the named columns of an object with `__arrow_c_stream__`, one array per column.
 
-    Numbers and booleans keep their dtype (a column with missing numbers becomes float64 with NaN there); text becomes an object
-    array of str with None where a value is missing. Dictionary encoding (categories) is resolved.
+    Numbers and booleans keep their dtype; with missing values they become float64 with NaN. Text becomes an object array of str,
+    with None for missing values. Dictionary encoding (categories) is resolved.
 
-    Raises MetricError for a column that is not there, that is there twice, or whose type is neither numbers, booleans nor text; NoStream
-    when the source does not give its stream.
+    Raises MetricError for a missing or repeated column and for other types. Raises ArrowStreamError if the source fails to export
+    its stream.
     """
     try:
         capsule = source.__arrow_c_stream__()
     except Exception as error:
-        raise NoStream(f"its Arrow stream cannot be had ({type(error).__name__}: {error})") from error
+        raise ArrowStreamError(f"its Arrow stream cannot be had ({type(error).__name__}: {error})") from error
     get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
     get_pointer.restype, get_pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     stream = _Stream.from_address(get_pointer(capsule, b"arrow_array_stream"))
@@ -113,7 +113,7 @@ def _places(names: Sequence[str], wanted: Collection[str]) -> dict[str, int]:
 
 @contextmanager
 def _released(held: Any) -> Iterator[Any]:
-    """Calls the release function of what the other side has filled, if it has."""
+    """Call the release function of a structure that the exporter filled."""
     try:
         yield held
     finally:
@@ -146,7 +146,7 @@ def _joined(parts: Sequence[AnyArray]) -> AnyArray:
 
 
 def _values(name: str, schema: _Schema, array: _Array, offset: int, length: int) -> AnyArray:
-    """Rows offset .. offset + length of an array, which may itself start with an offset into its buffers."""
+    """`length` rows from `offset` of an array, which may itself have an offset into its buffers."""
     start = array.offset + offset
     missing = _missing(array, start, length)
     if schema.dictionary:
@@ -205,7 +205,7 @@ def _bytes_at(address: int | None, size: int) -> npt.NDArray[np.uint8]:
 
 
 def _texts(array: _Array, dtype: Any, start: int, length: int) -> AnyArray:
-    """Text of UTF-8 with offsets."""
+    """UTF-8 text with offsets."""
     values = np.empty(length, dtype=object)
     if not length:
         return values
@@ -213,7 +213,7 @@ def _texts(array: _Array, dtype: Any, start: int, length: int) -> AnyArray:
     raw = _bytes_at(array.buffers[2], borders[-1])[borders[0] :].tobytes()
     borders = [border - borders[0] for border in borders]
     text = raw.decode("utf-8")
-    if len(text) == len(raw):  # ASCII: characters are where their bytes are
+    if len(text) == len(raw):  # ASCII: byte offsets are character offsets
         values[:] = [text[begin:end] for begin, end in pairwise(borders)]
     else:
         values[:] = [raw[begin:end].decode("utf-8") for begin, end in pairwise(borders)]
@@ -221,12 +221,12 @@ def _texts(array: _Array, dtype: Any, start: int, length: int) -> AnyArray:
 
 
 def _views(array: _Array, start: int, length: int) -> AnyArray:
-    """Text as views: up to 12 bytes within the view itself, longer ones in one of the further buffers."""
+    """Text as string views: up to 12 bytes are in the view itself, longer text is in the data buffers."""
     values = np.empty(length, dtype=object)
     raw = _bytes_at(array.buffers[1], (start + length) * 16)[start * 16 :]
     inline = raw.tobytes()
     views = raw.view(_VIEW)
-    further = array.n_buffers - 3  # the last one holds the sizes of the others
+    further = array.n_buffers - 3  # the last buffer holds the sizes of the data buffers
     sizes = _bytes_at(array.buffers[array.n_buffers - 1], 8 * further).view(np.int64).tolist()
     data = [_bytes_at(array.buffers[2 + at], size).tobytes() for at, size in enumerate(sizes)]
     rows = zip(views["length"].tolist(), views["buffer"].tolist(), views["offset"].tolist(), strict=True)

@@ -1,7 +1,7 @@
-"""Judged lists from data frames: pandas, polars, pyarrow, DuckDB …, and plain dicts of columns. None of these is imported.
+"""Reads data frames (pandas, polars, pyarrow, DuckDB, ...) and dicts of columns into judged lists. Imports none of them.
 
-A frame is read through `__arrow_c_stream__` where it has one that works, and else column by column as `frame[name]`, which covers
-dicts of sequences or arrays and pandas without pyarrow.
+A frame is read through `__arrow_c_stream__` if that works, otherwise column by column as `frame[name]`. The latter covers dicts
+of sequences or arrays, and pandas without pyarrow.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from streammetrics.metrics.arrays import AnyArray, Ints, Numbers
-from streammetrics.metrics.inputs.arrow import NoStream, read_columns
+from streammetrics.metrics.inputs.arrow import ArrowStreamError, read_columns
 from streammetrics.metrics.inputs.judged import Judged, Users, from_padded, from_ragged, judge
-from streammetrics.metrics.inputs.numbers import comparable, is_missing, require_in_range, require_not_rounded, told
+from streammetrics.metrics.inputs.numbers import comparable, format_number, is_missing, require_in_range, require_not_rounded
 from streammetrics.metrics.inputs.ranking import ItemLists, NegativeGrades, TieRule
 from streammetrics.metrics.names import MetricError
 
@@ -29,15 +29,15 @@ def from_frame(
     user: str | None = None,
     ties: TieRule = "order",
 ) -> Judged:
-    """A frame with a row for each shown item and its grade: a log of impressions joined with feedback.
+    """Read a frame with one row per shown item and its grade, such as a log of impressions joined with feedback.
 
-    list_id, grade, rank, score, user: names of columns. List ids are text or whole numbers, in any order of rows; lists come out in the
-    order in which they first occur.
-    rank: the smaller the earlier; equal ranks within a list are refused. score: the higher the earlier, with `ties` as in
-        `from_grades`. Without either a list's rows stand in rank order. Whole numbers of 64 bits are compared as such.
-    user: the same for all rows of a list.
+    list_id, grade, rank, score, user: column names. List ids are text or integers, in any row order. Lists keep the order of their
+        first rows.
+    rank: lower ranks come first; equal ranks within a list are rejected. score: higher scores come first; for `ties` see
+        `from_grades`. Without either, the rows of a list are in rank order. 64-bit integers are compared exactly.
+    user: must be the same in all rows of a list.
 
-    Raises MetricError that names column and row (from 0) for missing values and wrong types.
+    Raises MetricError that names the column and the row (from 0) for missing values and wrong types.
 
     >>> rows = {"list_id": ["a", "b", "a"], "grade": [0, 1, 2], "rank": [2, 1, 1]}
     >>> judged = from_frame(rows, rank="rank")
@@ -67,10 +67,12 @@ def from_frames(  # noqa: PLR0913 (one name for each column)
     complete: bool = False,
     negative: NegativeGrades = "error",
 ) -> Judged:
-    """Two frames: what was ranked (list, item, and score or rank or neither), and what is relevant (list, item, grade).
+    """Read two frames: the ranked items (list, item, and score or rank or neither), and the judgments (list, item, grade).
 
-    list_id, item: names of columns that both frames have, with ids of the same type. grade is a column of `qrels`; rank, score and user
-    are columns of `run`, as in `from_frame`. ties, complete, negative: as in `from_run`.
+    list_id, item: column names of both frames, with ids of the same type. grade: a column of `qrels`. rank, score, user: columns of
+    `run`, see `from_frame`. ties, complete, negative: see `from_run`.
+
+    Raises MetricError that names the column and the row (from 0), or the list and the item.
 
     >>> run = {"list_id": [1, 1], "item": ["x", "y"], "score": [0.5, 0.7]}
     >>> qrels = {"list_id": [1, 1], "item": ["x", "z"], "grade": [1, 1]}
@@ -91,10 +93,12 @@ def from_frames(  # noqa: PLR0913 (one name for each column)
 
 
 def from_wide_frame(frame: Any, grades: Sequence[str], *, list_id: str | None = None, user: str | None = None) -> Judged:
-    """A frame with a row for each list and a column for each rank.
+    """Read a frame with one row per list and one column per rank.
 
-    grades: the names of the columns in rank order; a missing value ends the list, and all after it must be missing too.
-    list_id, user: names of columns; without `list_id` lists are called 0, 1, ...
+    grades: the column names in rank order. A missing value ends the list; all later values must be missing too.
+    list_id, user: column names. Without `list_id` the lists have the ids 0, 1, ...
+
+    Raises MetricError that names the column and the row (from 0).
 
     >>> from_wide_frame({"first": [1.0, 0.0], "second": [2.0, float("nan")]}, ["first", "second"]).lengths
     array([2, 1])
@@ -117,7 +121,7 @@ def from_wide_frame(frame: Any, grades: Sequence[str], *, list_id: str | None = 
 
 
 class _Grouped:
-    """Rows by list: `order` puts the rows of a list beside each other, by rank if there are ranks, else as they came."""
+    """Rows grouped by list. `order` sorts them by list, then by rank if there are ranks, otherwise in their given order."""
 
     def __init__(self, ids: Sequence[Hashable], rank: str = "", ranks: Numbers | None = None) -> None:
         numbers: dict[Hashable, int] = {}
@@ -134,11 +138,11 @@ class _Grouped:
         same = np.flatnonzero((codes[1:] == codes[:-1]) & (sorted_ranks[1:] == sorted_ranks[:-1]))
         if same.size:
             at = int(same[0])
-            got = f"{told(sorted_ranks[at])} at rows {self.order[at]} and {self.order[at + 1]} of list {self.lists[codes[at]]!r}"
+            got = f"{format_number(sorted_ranks[at])} at rows {self.order[at]} and {self.order[at + 1]} of list {self.lists[codes[at]]!r}"
             raise MetricError(f"column {rank!r}", f"got {got}; allowed is each rank once a list")
 
     def one_each(self, name: str, list_name: str, values: Sequence[Hashable]) -> list[Hashable]:
-        """The value that all rows of a list have."""
+        """The value of each list. Raises MetricError if two rows of a list have different values."""
         found: dict[int, Hashable] = {}
         for row, (code, value) in enumerate(zip(self.codes.tolist(), values, strict=True)):
             if found.setdefault(code, value) != value:
@@ -154,7 +158,7 @@ def _shown(
     judgments: Mapping[Hashable, Any],
     complete: bool,
 ) -> tuple[ItemLists, tuple[tuple[Hashable, ...], tuple[Hashable, ...]]]:
-    """The lists that are judged (and, if complete, those that were not ranked, as empty ones), and the ids of the others."""
+    """The judged lists (with complete=True also unranked ones, as empty lists), and the ids of the lists left out."""
     ranked = dict.fromkeys(grouped.lists)
     only_judged = [name for name in judgments if name not in ranked]
     judged = np.array([name in judgments for name in grouped.lists], dtype=np.bool_)
@@ -197,7 +201,7 @@ def _columns(frame: Any, names: Sequence[str]) -> dict[str, AnyArray]:
     if hasattr(frame, "__arrow_c_stream__"):
         try:
             return read_columns(frame, dict.fromkeys(names))
-        except NoStream as error:  # pandas needs pyarrow for it, which takes a frame only if it can take every column
+        except ArrowStreamError as error:  # pandas needs pyarrow, which fails if it cannot convert every column
             if not hasattr(frame, "__getitem__"):
                 raise MetricError("frame", f"{error}; allowed is a frame that can be read") from None
     if not hasattr(frame, "__getitem__"):
@@ -230,7 +234,7 @@ def _row(at: int) -> str:
 
 
 def _numbers(name: str, column: AnyArray, missing: bool = False) -> Numbers:
-    """A column of numbers; NaN for what is missing, where that is allowed."""
+    """A numeric column. Missing values become NaN if they are allowed."""
     if column.dtype == object:
         column = _of_objects(name, column)
     if column.size and column.dtype.kind not in "biuf":
@@ -255,7 +259,7 @@ def _of_objects(name: str, column: AnyArray) -> AnyArray:
 
 
 def _ids(name: str, column: AnyArray) -> list[Hashable]:
-    """A column of ids: text or whole numbers."""
+    """A column of ids, which are text or integers."""
     if column.size and column.dtype.kind not in "OUiu":
         row = int(np.argmax(np.isnan(column))) if column.dtype.kind == "f" else -1
         place = f" (a missing value at row {row})" if row >= 0 and np.isnan(column[row]) else ""

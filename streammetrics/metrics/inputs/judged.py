@@ -1,4 +1,4 @@
-"""Judged lists: the one value that evaluation reads, and the ways to make it from what people hold. No formula, no file."""
+"""Judged lists: the input of `evaluate`, and the functions that build it from dicts, sequences and arrays. Reads no files."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ _NO_GRADES: Floats = np.zeros(0, dtype=np.float64)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Judged:
-    """Ranked lists and what is known about their items. SimulateProgress by the `from_...` functions, read by `evaluate`.
+    """Ranked lists with the grades of their items. Built by the `from_...` functions, read by `evaluate`.
 
-    lists: the ids of the lists, each once, L of them.
-    lengths: int64, shape (L,): the items that each list shows.
-    rows, positions, grades: shape (H,): the list (by place among `lists`), position (from 0) and grade of each shown item whose grade
-        is above 0. All others have grade 0.
-    unseen_rows, unseen_grades: shape (U,): items of grade above 0 that a list should have shown and did not.
-    users: whom each list was shown to, L of them, or None.
-    ties: equal scores that are to be averaged over, or None.
-    only_ranked, only_judged: ids of lists that were left out because they came without judgments, or without a ranking.
+    lists: L distinct list ids.
+    lengths: int64, shape (L,): the number of items that each list shows.
+    rows, positions, grades: shape (H,): list (index into `lists`), position (from 0) and grade of each shown item with a grade
+        above 0. All other shown items have grade 0.
+    unseen_rows, unseen_grades: shape (U,): relevant items that a list did not show.
+    users: the user of each list, L of them, or None.
+    ties: groups of equal scores to average over, or None.
+    only_ranked, only_judged: ids of the lists that were left out because they had no judgments, or no ranking.
     """
 
     lists: tuple[Hashable, ...]
@@ -63,20 +63,20 @@ def from_run(
     negative: NegativeGrades = "error",
     users: Users | None = None,
 ) -> Judged:
-    """A run and its relevance judgments as dicts, the shape that pytrec_eval and ranx take too.
+    """Read a run and its relevance judgments as dicts, in the format of pytrec_eval and ranx.
 
-    run: list id -> item id -> score; the higher the score, the earlier the item. Whole numbers of 64 bits are compared as such; a whole
-        number beyond 2**53 beside fractions is refused unless a double holds it.
-    qrels: list id -> item id -> grade; an item that is not judged has grade 0, one that was never shown counts as missed.
-    ties: what equal scores mean. `order`: the item that the run names first comes first. `trec_eval`: scores are rounded to single
-        precision and equal ones fall to the greater item id (as text), both as trec_eval does. `average`: values are expectations
-        over all orders of tied items, as scikit-learn's ndcg_score has them. `error`: refuse them.
-    complete: lists of `qrels` that `run` lacks count as empty lists, as with trec_eval's -c. Otherwise only lists found in both are
-        kept, as trec_eval does without it, and the others are named in `only_ranked` and `only_judged`.
-    negative: `zero` takes negative grades for 0, as trec_eval does (TREC marks spam so); `error` refuses them.
-    users: list id -> user id (or one for each list kept, in the order of `run`), for standard errors by user.
+    run: list id -> item id -> score. Higher scores rank first. 64-bit integers are compared exactly. An integer beyond 2**53
+        beside fractions is rejected unless a double holds it.
+    qrels: list id -> item id -> grade. An item without a judgment has grade 0. A judged item that the run lacks is unseen.
+    ties: the order of equal scores. `order`: as in the run. `trec_eval`: scores are rounded to single precision, and the greater
+        item id (as text) ranks first, as in trec_eval. `average`: values are means over all orders of tied items, as in
+        scikit-learn's ndcg_score. `error`: reject ties.
+    complete: count lists of `qrels` that `run` lacks as empty lists, like trec_eval's -c. Otherwise only lists found in both are
+        kept; the others are named in `only_ranked` and `only_judged`.
+    negative: `zero` counts negative grades as 0, as trec_eval does; `error` rejects them.
+    users: list id -> user id, or one user per kept list in the order of `run`. Standard errors are then clustered by user.
 
-    Raises MetricError that names list and item.
+    Raises MetricError that names the list and the item.
 
     >>> judged = from_run({"q1": {"a": 0.9, "b": 0.7}, "q2": {"a": 1.0}}, {"q1": {"b": 1, "c": 2}})
     >>> judged.lists, judged.positions, judged.grades, judged.unseen_grades, judged.only_ranked
@@ -98,11 +98,13 @@ def from_lists(
     complete: bool = False,
     users: Users | None = None,
 ) -> Judged:
-    """Item ids in rank order, and the relevant ones: what recommenders hold.
+    """Read recommended item ids in rank order, and the relevant items.
 
-    ranked: list id -> item ids, best first; or a sequence of such lists, whose ids are then 0, 1, ...
-    relevant: the same keys (or as many entries): the relevant items as a set or sequence (grade 1 each), or item id -> grade.
-    complete, users: as in `from_run`.
+    ranked: list id -> item ids, best first; or a sequence of such lists, with ids 0, 1, ...
+    relevant: with the same keys (or length): the relevant items as a set or sequence (grade 1 each), or item id -> grade.
+    complete, users: see `from_run`.
+
+    Raises MetricError that names the list and the item.
 
     >>> from_lists([["a", "b", "c"], ["d"]], [{"b"}, {"e": 2}]).positions
     array([1])
@@ -128,11 +130,13 @@ def from_grades(
     ties: TieRule = "order",
     users: Users | None = None,
 ) -> Judged:
-    """Grades of the shown items, list by list: in rank order, or beside the scores that rank them.
+    """Read the grades of the shown items of each list.
 
-    grades: list id -> grades; or a sequence of such lists, whose ids are then 0, 1, ...
-    scores: as many numbers a list as there are grades; without them grades stand in rank order.
-    ties: as in `from_run`, but there are no ids for `trec_eval`.
+    grades: list id -> grades; or a sequence of such lists, with ids 0, 1, ...
+    scores: one number per grade, in the same shape; higher scores rank first. Without scores, grades are in rank order.
+    ties: see `from_run`. `trec_eval` is rejected, because there are no item ids.
+
+    Raises MetricError that names the list and the position.
 
     >>> from_grades([[0, 3, 1], []]).positions
     array([1, 2])
@@ -165,11 +169,14 @@ def from_ragged(
     users: Users | None = None,
     unseen: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
 ) -> Judged:
-    """Arrays: list i has the grades[offsets[i]:offsets[i + 1]], in rank order or beside the scores that rank them.
+    """Read concatenated lists: list i has the grades[offsets[i]:offsets[i + 1]].
 
-    grades, scores: numbers, shape (N,). offsets: whole numbers, shape (L + 1,), from 0 to N, never falling.
-    lists: ids, L of them, by default 0, 1, ... ties: as in `from_grades`.
-    unseen: rows and grades, shape (U,) each: relevant items that list `row` did not show.
+    grades, scores: numbers, shape (N,). Without scores, grades are in rank order. offsets: integers, shape (L + 1,), ascending
+        from 0 to N.
+    lists: L ids, by default 0, 1, ... ties: see `from_grades`. users: see `from_run`.
+    unseen: (rows, grades), shape (U,) each: relevant items that a list did not show.
+
+    Raises MetricError that names the list and the position.
 
     >>> from_ragged([0, 1, 2], [0, 2, 3], unseen=([1], [4])).lengths
     array([2, 1])
@@ -203,9 +210,10 @@ def from_padded(
     lists: Sequence[Hashable] | None = None,
     users: Users | None = None,
 ) -> Judged:
-    """Matrices with a list a row, as scikit-learn takes them: `from_padded(y_true, scores=y_score, ties="average")`.
+    """Read matrices with one list per row, as in scikit-learn: `from_padded(y_true, scores=y_score, ties="average")`.
 
-    grades, scores: numbers, shape (L, width). lengths: whole numbers 0..width, shape (L,); what lies beyond is never read.
+    grades, scores: numbers, shape (L, width). lengths: integers 0..width, shape (L,); cells beyond a length are never read.
+    Other arguments: see `from_ragged`. Raises MetricError that names the list and the position.
 
     >>> from_padded([[0, 1], [2, 0]], scores=[[0.1, 0.9], [0.2, 0.8]]).positions
     array([0, 1])
@@ -235,7 +243,7 @@ def judge(
     users: Users | None = None,
     left_out: tuple[tuple[Hashable, ...], tuple[Hashable, ...]] = ((), ()),
 ) -> Judged:
-    """Lists of item ids beside one mapping of item to grade a list; what all ways with item ids come down to."""
+    """Match lists of item ids with one mapping of item -> grade per list. Shared by all readers with item ids."""
     if negative not in ("error", "zero"):
         raise MetricError("negative", f"got {negative!r}; allowed are error, zero")
     ranked = rank(shown, ties)
@@ -270,7 +278,7 @@ def _users_of(lists: Sequence[Hashable], users: Users | None) -> tuple[Hashable,
     if len(given) != len(lists):
         raise MetricError("users", f"got {len(given)}; allowed are {len(lists)}, one a list")
     for user, name in zip(given, lists, strict=True):
-        # Lists of nobody known would otherwise all be one user's.
+        # Without this check all lists with an unknown user would form one cluster.
         if is_missing(user) or not isinstance(user, Hashable):
             raise MetricError(
                 "users", f"got {'none' if is_missing(user) else repr(user)} for list {name!r}; allowed is a hashable id for every list"
@@ -295,7 +303,7 @@ def _list_ids(lists: Sequence[Hashable] | None, count: int) -> Sequence[Hashable
 
 
 def _ranking(given: npt.ArrayLike, scores: Numbers) -> Numbers:
-    """Scores that can be compared without one having been rounded."""
+    """Scores as comparable numbers; rejects integers that numpy rounded to floats."""
     require_not_rounded("score", given, scores, lambda at: f"index {at}")
     return comparable(scores)
 
@@ -356,7 +364,7 @@ def _offsets(lengths: Iterable[int]) -> Ints:
 
 
 def _flattened(lists: Sequence[Any], names: Sequence[Hashable]) -> tuple[Ints, Sequence[Hashable], Numbers]:
-    """Offsets, items and scores of a run's lists."""
+    """The offsets, items and scores of the lists of a run."""
     for one, name in zip(lists, names, strict=True):
         if not isinstance(one, Mapping):
             raise MetricError("run", f"got {type(one).__name__} for list {name!r}; allowed is a mapping of item id to score")

@@ -1,4 +1,4 @@
-"""Grades and scores as they are given, as arrays in which none has been rounded to another; anything else is refused with its place."""
+"""Converts grades and scores to arrays without rounding. Other values raise a MetricError that names the place."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from streammetrics.metrics.arrays import Numbers
 from streammetrics.metrics.names import MetricError
 
 GRADE_END: Final = 2.0**53
-"""No grade reaches this; a scorer's own limit is far below."""
+"""All grades are below this number. The limit of a scorer is much lower."""
 
 GRADES_ALLOWED: Final = "allowed are numbers 0 <= grade < 2**53"
 
 _WHOLE_END: Final = 1 << 1023
-"""Whole numbers are read up to here: beyond, one may be too large for a double."""
+"""Integers of this size and beyond are rejected, because they may be too large for a double."""
 
 
-def told(number: Any) -> str:
-    """A number for messages: whole ones with all digits."""
+def format_number(number: Any) -> str:
+    """A number for messages; integers with all digits."""
     return str(number) if isinstance(number, np.integer) else f"{number:g}"
 
 
 def comparable(numbers: Numbers) -> Numbers:
-    """Numbers that can be ranked: whole ones and floats as they are, what else counts as a number as doubles."""
+    """Numbers that can be compared: integers and floats in their own dtype, booleans as float64."""
     return numbers if numbers.dtype.kind in "iuf" else numbers.astype(np.float64)
 
 
 def of_values(what: str, values: list[Any], place: Callable[[int], str]) -> Numbers:
-    """Python numbers as an array; anything else (text, None), and a score that would be rounded, is refused with its place."""
+    """Python numbers as an array. Rejects other values (text, None), and scores that would be rounded."""
     array = _array(values)
     if array is None:
         for at, value in enumerate(values):
@@ -46,7 +46,7 @@ def of_values(what: str, values: list[Any], place: Callable[[int], str]) -> Numb
 
 
 def _array(values: list[Any]) -> Numbers | None:
-    """What numpy makes of them, if that is numbers."""
+    """The values as a numeric array, or None if they are not all numbers."""
     try:
         array = np.array(values)
     except (ValueError, OverflowError):
@@ -55,12 +55,12 @@ def _array(values: list[Any]) -> Numbers | None:
 
 
 def is_missing(value: object) -> bool:
-    """None, NaN, and pandas' own marks, known by their names because pandas is not imported."""
+    """Whether a value is None, NaN, or NA or NaT of pandas. These are recognised by name, because pandas is not imported."""
     return value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and math.isnan(value))
 
 
 def require_in_range(what: str, value: Any, place: str) -> None:
-    """Raises MetricError for a whole number that may be too large for a double."""
+    """Raise MetricError for an integer that may be too large for a double."""
     if isinstance(value, int) and not -_WHOLE_END < value < _WHOLE_END:
         raise MetricError(
             what, f"got a whole number of {value.bit_length()} bits at {place}; allowed are numbers, whole ones below 2**1023"
@@ -68,7 +68,7 @@ def require_in_range(what: str, value: Any, place: str) -> None:
 
 
 def require_not_rounded(what: str, given: npt.ArrayLike, numbers: Numbers, place: Callable[[int], str]) -> None:
-    """Raises MetricError for a whole number of what was given that has become another one in an array of floats."""
+    """Raise MetricError for an integer that changed when `given` became the float array `numbers`."""
     if numbers.dtype.kind != "f" or getattr(given, "dtype", None) not in (None, np.dtype(object)):
         return
     flat = numbers.ravel()

@@ -1,4 +1,4 @@
-"""From scores to ranks, and from judgments to places: what lies between a run and its graded positions. No metric, no file."""
+"""Ranks items by score, and finds the position of each judged item. No metric formulas, no files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
 import numpy as np
 
 from streammetrics.metrics.arrays import Floats, Ints, Numbers
-from streammetrics.metrics.inputs.numbers import GRADE_END, GRADES_ALLOWED, told
+from streammetrics.metrics.inputs.numbers import GRADE_END, GRADES_ALLOWED, format_number
 from streammetrics.metrics.names import MetricError
 
 TieRule: TypeAlias = Literal["order", "trec_eval", "average", "error"]
@@ -22,7 +22,7 @@ TIE_RULES: Final = get_args(TieRule)
 
 @dataclass(frozen=True, slots=True)
 class TieGroups:
-    """Runs of items with equal scores, two or more of them: the list, the first position and the number of items. Shape (G,) each."""
+    """Groups of two or more items with equal scores: list, first position and number of items, shape (G,) each."""
 
     rows: Ints
     starts: Ints
@@ -31,10 +31,10 @@ class TieGroups:
 
 @dataclass(frozen=True, slots=True)
 class ItemLists:
-    """Lists of items one after the other: list i has the items[offsets[i]:offsets[i + 1]].
+    """Concatenated lists of items: list i has the items[offsets[i]:offsets[i + 1]].
 
-    scores: shape (N,), the higher the earlier in the list; None where the items stand in rank order. Whole numbers are compared as such.
-    items: None where only their grades are known.
+    scores: shape (N,), higher scores rank first; None if items are in rank order. Integers are compared exactly.
+    items: item ids, or None if only grades are known.
     """
 
     lists: Sequence[Hashable]
@@ -47,21 +47,21 @@ class ItemLists:
         return np.repeat(np.arange(len(self.lists), dtype=np.int64), np.diff(self.offsets))
 
     def place(self, at: int) -> str:
-        """Where item `at` of all is, for messages."""
+        """The item (or position) and list of index `at`, for messages."""
         row = int(np.searchsorted(self.offsets, at, side="right")) - 1
         item = f"item {self.items[at]!r}" if self.items is not None else f"position {at - int(self.offsets[row])}"
         return f"{item} of list {self.lists[row]!r}"
 
 
 class Ranked(NamedTuple):
-    """The position (from 0) of each item in its list, shape (N,), and the ties that are to be averaged over."""
+    """The position (from 0) of each item in its list, shape (N,), and the ties to average over."""
 
     positions: Ints
     ties: TieGroups | None
 
 
 def rank(shown: ItemLists, ties: TieRule) -> Ranked:
-    """Positions by falling score. Equal scores follow the rule; see `from_run`.
+    """Rank the items of each list by falling score. For ties see `from_run`.
 
     Raises MetricError for a NaN score, an unknown rule, ties under `error`, and `trec_eval` without item ids.
     """
@@ -79,7 +79,7 @@ def rank(shown: ItemLists, ties: TieRule) -> Ranked:
     if equal.size and ties == "error":
         one, other = (shown.place(int(order[equal[0] + step])) for step in (0, 1))
         raise MetricError(
-            "score", f"got {told(sorted_scores[equal[0]])} for {one} and for {other}; allowed are no ties, or another tie rule"
+            "score", f"got {format_number(sorted_scores[equal[0]])} for {one} and for {other}; allowed are no ties, or another tie rule"
         )
     if ties == "trec_eval":
         _greatest_id_first(shown, order, equal)
@@ -104,15 +104,15 @@ def _scores(shown: ItemLists, ties: TieRule) -> Numbers:
 
 
 def _falling(scores: Numbers, rows: Ints) -> Ints:
-    """Items by list and falling score, equal ones as given. Runs mostly come sorted, and then need no sorting."""
+    """Indices by list, then falling score; equal scores keep their order. Sorted input, the usual case, is not sorted again."""
     if ((scores[1:] <= scores[:-1]) | (rows[1:] != rows[:-1])).all():
         return np.arange(rows.size, dtype=np.int64)
-    falling = -scores if scores.dtype.kind == "f" else ~scores  # of whole numbers the least has no negative
+    falling = -scores if scores.dtype.kind == "f" else ~scores  # -x overflows for the lowest integer
     return np.lexsort((falling, rows)).astype(np.int64, copy=False)
 
 
 def _runs(equal: Ints) -> Iterator[tuple[int, int]]:
-    """Begin and end of each run of ties, given the places whose successor is equal."""
+    """Start and end of each group of ties, from the indices whose successor is equal."""
     if equal.size:
         breaks = np.flatnonzero(np.diff(equal) > 1)
         yield from zip(
@@ -133,7 +133,7 @@ def _groups(equal: Ints, rows: Ints, offsets: Ints) -> TieGroups:
 
 
 class Found(NamedTuple):
-    """Graded items by where they are: shown (rows, positions, grades), or never shown (unseen_rows, unseen_grades)."""
+    """The graded items: shown (rows, positions, grades) and unseen (unseen_rows, unseen_grades)."""
 
     rows: Ints
     positions: Ints
@@ -143,10 +143,10 @@ class Found(NamedTuple):
 
 
 def find(shown: ItemLists, positions: Ints, judgments: Sequence[Mapping[Any, float]], negative: NegativeGrades) -> Found:
-    """Where the judged items are. `judgments` holds one mapping of item to grade a list; only grades above 0 are kept.
+    """Find the position of each judged item. `judgments` has one mapping of item -> grade per list. Grades of 0 are dropped.
 
-    Raises MetricError for an item that a list shows twice, and for a grade that is no number 0 <= grade < 2**53 (finite negative ones
-    count as 0 under `zero`, as in trec_eval).
+    Raises MetricError for an item that a list shows twice, and for a grade that is not a number in 0 <= grade < 2**53. With
+    negative="zero", finite negative grades count as 0.
     """
     assert shown.items is not None
     offsets, ranks = shown.offsets.tolist(), positions.tolist()

@@ -1,6 +1,6 @@
-"""TREC run and qrels files, plain or gzipped: text in, dicts out. The only module of the metric library that reads files.
+"""Reads TREC run and qrels files, plain or gzipped, into dicts. The only module of the metric library that reads files.
 
-The columns are those of trec_eval (github.com/usnistgov/trec_eval); its rank column and run tag are read past, as it does.
+The columns are those of trec_eval (github.com/usnistgov/trec_eval). Like trec_eval, it ignores the rank column and the run tag.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ RUN_COLUMNS: Final = ("query", "Q0", "document", "rank", "score", "tag")
 QRELS_COLUMNS: Final = ("query", "iteration", "document", "grade")
 
 PROGRESS_LINES: Final = 500_000
-"""So often is a long file's progress told."""
+"""Progress is reported every so many lines."""
 
 _GZIP: Final = b"\x1f\x8b"
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
 class TrecError(MetricError):
-    """A file breaks a rule. The message names the file, the line, what is there and what is allowed."""
+    """Invalid content of a file. The message names the file, the line, the value and the allowed values."""
 
 
 def read_run(path: str | Path, progress: Progress | None = None) -> TrecTable:
-    """A run: query -> document -> score, queries and documents in the file's order.
+    """Read a run as query -> document -> score, in the order of the file.
 
-    Six columns between blanks: query, Q0, document, rank, score, tag. Gzip is recognised by its first bytes; `-` is standard input.
-    The order of documents is that of their scores (the rank column is not used, as in trec_eval); NaN is refused, infinities are not.
-    progress: called with the file's name and the lines read, every 500,000 lines.
+    The file has six columns separated by blanks: query, Q0, document, rank, score, tag. Scores define the ranking. NaN is
+    rejected; infinities are allowed. Gzip is detected from the first bytes. `-` is standard input.
+    progress: called with the file's name and the number of lines read, every 500,000 lines.
 
-    Raises TrecError that names file and line; OSError when the file cannot be read.
+    Raises TrecError that names the file and the line, and OSError if the file cannot be read.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -55,9 +55,10 @@ def read_run(path: str | Path, progress: Progress | None = None) -> TrecTable:
 
 
 def read_qrels(path: str | Path, progress: Progress | None = None) -> TrecTable:
-    """Relevance judgments: query -> document -> grade. Four columns between blanks: query, iteration, document, grade.
+    """Read relevance judgments as query -> document -> grade.
 
-    Grades may be negative here (`from_run` is told what they mean), and must be finite and below 2**53. Otherwise as `read_run`.
+    The file has four columns separated by blanks: query, iteration, document, grade. Grades are finite and below 2**53; they may
+    be negative (see `from_run`). Otherwise like `read_run`.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -70,9 +71,10 @@ def read_qrels(path: str | Path, progress: Progress | None = None) -> TrecTable:
 
 
 def from_trec(run: str | Path, qrels: str | Path, *, complete: bool = False, users: Users | None = None) -> Judged:
-    """Run and qrels files with trec_eval's conventions: its order of equal scores, negative grades as 0, queries found in both.
+    """Read a run and a qrels file with the conventions of trec_eval for ties, negative grades and missing queries.
 
-    complete: queries without a ranking count as empty lists, as with trec_eval's -c. users: query -> user.
+    complete: count judged queries without a ranking as empty lists, like trec_eval's -c. users: query -> user.
+    Raises TrecError for invalid content, and OSError if a file cannot be read.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -86,7 +88,7 @@ def from_trec(run: str | Path, qrels: str | Path, *, complete: bool = False, use
 
 
 def read_users(path: str | Path) -> dict[str, str]:
-    """Who each list was shown to: two columns between blanks, query and user, each query once.
+    """Read the user of each query: two columns separated by blanks, query and user, each query once.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -107,9 +109,9 @@ def read_users(path: str | Path) -> dict[str, str]:
 
 
 def _read(path: str | Path, columns: tuple[str, ...], others: tuple[str, ...], end: float, progress: Progress | None) -> TrecTable:
-    """Both kinds of file. Grades are finite and below `end`; for scores it is infinity, and they may be infinite. NaN is neither.
+    """Read either kind of file. Grades are finite and below `end`. For scores `end` is infinity, and infinite scores are allowed.
 
-    One loop without calls for what is as it should be, because runs have millions of lines.
+    The loop makes no function calls for valid lines, because runs have millions of them.
     """
     table: TrecTable = {}
     documents: dict[str, float] = {}
@@ -136,7 +138,7 @@ def _read(path: str | Path, columns: tuple[str, ...], others: tuple[str, ...], e
 
 
 def _unreadable(path: str | Path, number: int, words: list[bytes], at: int, columns: tuple[str, ...], end: float) -> TrecError:
-    """What is wrong with a line of the right number of words: bytes that are no text, or a number that is none."""
+    """The error for a line with invalid UTF-8 or an invalid number."""
     for word in (words[0], words[2]):
         _text(path, number, word)
     allowed = "finite numbers < 2**53" if end < math.inf else "numbers"
@@ -151,7 +153,7 @@ def _text(path: str | Path, number: int, word: bytes) -> str:
 
 
 def _shown(word: bytes) -> str:
-    """A word for messages."""
+    """A column's bytes for messages."""
     return repr(word.decode("utf-8", "backslashreplace"))
 
 
@@ -161,7 +163,7 @@ def _columns_message(got: int, columns: tuple[str, ...], others: tuple[str, ...]
 
 
 def _lines(path: str | Path, progress: Progress | None) -> Iterator[tuple[int, list[bytes]]]:
-    """The words of each line (split at ASCII blanks: ids may hold other ones) with its number from 1; blank lines are passed over."""
+    """The number (from 1) and columns of each line that is not blank. Only ASCII blanks separate columns."""
     number = 0
     try:
         with _opened(path) as file:
@@ -176,7 +178,7 @@ def _lines(path: str | Path, progress: Progress | None) -> Iterator[tuple[int, l
 
 @contextmanager
 def _opened(path: str | Path) -> Iterator[IO[bytes]]:
-    """The file's bytes, unzipped if need be, without a byte order mark."""
+    """The bytes of the file, unzipped if necessary, without a byte order mark."""
     with ExitStack() as held:
         source: Any = sys.stdin.buffer if str(path) == "-" else held.enter_context(Path(path).open("rb"))
         if source.peek(len(_GZIP)).startswith(_GZIP):

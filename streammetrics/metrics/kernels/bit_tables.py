@@ -1,4 +1,4 @@
-"""What a few neighbouring positions earn, by their bits: the tables of the path over bits. They come from the plan's own tables."""
+"""Lookup tables of the bit kernel: what a few neighbouring positions earn, indexed by their bits. Built from the plan's tables."""
 
 from __future__ import annotations
 
@@ -16,31 +16,32 @@ from streammetrics.metrics.spec import Gain
 from streammetrics.metrics.units import AP_ONE, GRADE_BITS
 
 DEPTH_MAX: Final = 2 * WORD
-"""No deeper rank is looked up here: the tables of precisions grow with the square of the depth."""
+"""Maximum rank of these tables, because tables of precisions grow with the square of the depth."""
 
 PIECE_BITS: Final = 10
-"""Positions that are looked up at once: a table of 2**10 doubles stays in the fastest cache."""
+"""Positions per lookup. A table of 2**10 doubles fits the L1 cache."""
 
 JOINT_MAX: Final = 1 << 14
-"""Ideals are looked up by all counts at once as long as such a table has no more entries."""
+"""Maximum entries of the joint table of ideals, indexed by all counts at once."""
 
 NO_RANK: Final = 255
-"""Stands for no rank in tables of bytes: beyond DEPTH_MAX."""
+"""Means "no rank" in tables of bytes; larger than DEPTH_MAX."""
 
 EXACT_MAX: Final = 1 << 53
+"""Doubles hold all integers up to this one."""
 
 
 class PositionKey(NamedTuple):
-    """Which positions: those with a grade of at least `level`, or (digits != 0) those whose grade has all of these binary digits."""
+    """Selects positions: grade >= `level`, or (digits != 0) a grade that has all these binary digits."""
 
     level: int = 0
     digits: int = 0
 
 
 class Piece(NamedTuple):
-    """`width` positions from bit `start` of a word; the first has `rank` others before it.
+    """`width` positions from bit `start` of a word; the first is at rank `rank` (from 0).
 
-    Cut-offs are named by their index: `toward` is the least that has these positions, and `cutoffs` end with them.
+    toward: the index of the lowest cut-off that includes these positions. cutoffs: the indices of cut-offs that end here.
     """
 
     word: int
@@ -52,7 +53,7 @@ class Piece(NamedTuple):
 
 
 class BitTables:
-    """The tables for grades of so many binary digits and lists of which no more than `depth` positions can earn."""
+    """The tables for grades of `planes` binary digits and the first `depth` positions."""
 
     def __init__(self, plan: ScoringPlan, levels: Levels, planes: int, depth: int) -> None:
         self.plan = plan
@@ -71,7 +72,7 @@ class BitTables:
         self._joint: dict[Gain, Floats] = {}
 
     def exact(self, items: int) -> bool:
-        """Whether no sum over a list of so many graded items leaves the whole numbers that a double holds."""
+        """Whether doubles hold every sum over a list with this many graded items exactly."""
         most = max(int(self.plan.best[min(items, self.plan.depth)]), self.depth << GRADE_BITS)
         return self._whole_and_rising and self._factors_most * most < EXACT_MAX
 
@@ -86,17 +87,17 @@ class BitTables:
 
     @cached_property
     def gains(self) -> dict[Gain, list[int]]:
-        """The whole gain of each level."""
+        """The gain of each level, as an integer."""
         return {gain: [unit >> GRADE_BITS for unit in units] for gain, units in self._units.items()}
 
     @cached_property
     def steps(self) -> dict[Gain, list[int]]:
-        """The levels that earn more than the one below."""
+        """The levels with a higher gain than the level below."""
         return {gain: [level for level in range(1, self.levels) if gains[level] > gains[level - 1]] for gain, gains in self.gains.items()}
 
     @cached_property
     def terms(self) -> dict[Gain, list[tuple[PositionKey, float]]]:
-        """Gains as a sum over masks: by levels (each adds what it earns more) or by digits (as inclusion and exclusion), the fewer."""
+        """Gains as a weighted sum of masks: by levels (gain increments) or by digits (inclusion-exclusion), the shorter one."""
         return {gain: min(self._by_digits(gains), self._by_levels(gain, gains), key=len) for gain, gains in self.gains.items()}
 
     def _by_levels(self, gain: Gain, gains: Sequence[int]) -> list[tuple[PositionKey, float]]:
@@ -111,13 +112,13 @@ class BitTables:
         return [(self._key(digits), float(factor)) for digits, factor in enumerate(factors) if factor]
 
     def _key(self, digits: int) -> PositionKey:
-        """All digits, or the highest alone, say the same as a level: one mask serves both."""
+        """Use a level key if it selects the same positions, so that masks are shared."""
         same = digits in (self.levels - 1, self.levels >> 1)
         return PositionKey(level=digits) if same else PositionKey(digits=digits)
 
     @cached_property
     def pieces(self) -> list[Piece]:
-        """The positions that can earn, cut at every cut-off, at every word and where tables would grow too large."""
+        """The first `depth` positions, cut at cut-offs, at words and at PIECE_BITS."""
         depths = [min(k, self.depth) for k in self.plan.cutoffs]
         made: list[Piece] = []
         rank = 0
@@ -130,16 +131,16 @@ class BitTables:
                 rank += width
         return made
 
-    def earned(self, piece: Piece, law: str, factor: float) -> Floats:
-        """What positions earn under the discount or the persistence, times a factor, by their bits."""
-        key = piece, law, factor
+    def earned(self, piece: Piece, weighting: str, factor: float) -> Floats:
+        """The sum of discounts (or persistences) times a factor over the positions set, indexed by bits."""
+        key = piece, weighting, factor
         if key not in self._earned:
-            weights = (self.plan.discounts if law == "discount" else self.plan.persistences)[piece.rank : piece.rank + piece.width]
+            weights = (self.plan.discounts if weighting == "discount" else self.plan.persistences)[piece.rank : piece.rank + piece.width]
             self._earned[key] = _subset_sums(weights.astype(np.float64) * factor)
         return self._earned[key]
 
     def first_ranks(self, piece: Piece) -> Numbers:
-        """The rank of the first position that is set, NO_RANK for none, by their bits."""
+        """The rank of the first position set (NO_RANK for none), indexed by bits."""
         if piece not in self._first:
             table = np.full(1 << piece.width, NO_RANK, dtype=np.uint8)
             for step in reversed(range(piece.width)):
@@ -149,18 +150,18 @@ class BitTables:
 
     @cached_property
     def only_piece(self) -> Piece | None:
-        """The piece that has the first relevant item of every list, if there is just one and something can be relevant."""
+        """The only piece, or None if there are several or no grade can be relevant."""
         return self.pieces[0] if self.relevant_level and len(self.pieces) == 1 else None
 
     def by_first_pattern(self, name: str) -> Ints:
-        """What mrr and hit_rate give, by the bits of the only piece or, if there are more, by the first rank: see `ScoringPlan.by_first_rank`."""
+        """The values of mrr and hit_rate, indexed by the bits of the only piece or else by the first rank."""
         if name not in self._by_first:
             table = self.plan.by_first_rank[name]
             self._by_first[name] = table.take(self.first_ranks(self.only_piece) % NO_RANK, axis=1) if self.only_piece else table
         return self._by_first[name]
 
     def precisions(self, piece: Piece) -> Floats:
-        """The sum of the precisions at the positions set, by the hits before them (higher digits) and by their bits."""
+        """The sum of the precisions at the positions set, indexed by the hits before them (high bits) and their bits."""
         if piece not in self._precisions:
             before = np.arange(piece.rank + 1)[:, None] + np.zeros(1 << piece.width, dtype=np.int64)
             total = np.zeros(before.shape)
@@ -172,7 +173,7 @@ class BitTables:
         return self._precisions[piece]
 
     def best(self, gain: Gain, key: tuple[int, ...]) -> Floats:
-        """What 0..depth items of a level earn at best beyond the level below; the key is (level,) or (factor,) for `full`."""
+        """What 0..depth items of a level add to the ideal DCG beyond the level below; the key is (level,)."""
         if (gain, key) not in self._best:
             level = key[0]
             factor = 1 if self.plan.spec.ideal == "full" else self.gains[gain][level] - self.gains[gain][level - 1]
@@ -180,7 +181,7 @@ class BitTables:
         return self._best[gain, key]
 
     def ideal(self, gain: Gain, cutoff: int, counts: Sequence[Numbers]) -> Floats:
-        """The best DCG at a cut-off of lists with so many items of at least each step's level."""
+        """The ideal DCG at a cut-off, from the number of items with at least each step's level."""
         depth = min(self.plan.cutoffs[cutoff], self.plan.depth)
         total = np.zeros(counts[0].size)
         for level, count in zip(self.steps[gain], counts, strict=True):
@@ -188,7 +189,7 @@ class BitTables:
         return total
 
     def ideals(self, gain: Gain, counts: Sequence[Numbers]) -> Floats:
-        """The same at every cut-off, by all counts at once where that takes a small table: shape (cutoffs, lists)."""
+        """The ideal DCG at every cut-off: shape (cutoffs, lists). Uses one joint table if it is small enough."""
         top = min(self.plan.cutoffs[-1], self.plan.depth)
         if (top + 1) ** len(counts) > JOINT_MAX:
             return self._ideal_each(gain, counts)
@@ -209,12 +210,12 @@ class BitTables:
 
 
 def _filled(known: list[int] | list[float], size: int) -> list[int]:
-    """As many entries as there are levels; those that no grade can have repeat the last."""
+    """One entry per level; levels that no grade has repeat the last entry."""
     return [*known, *[known[-1]] * (size - len(known))][:size]
 
 
 def _capped(counts: Numbers, top: int) -> Numbers:
-    """Counts up to `top`; bytes stay bytes. numpy compares two arrays many at a time, an array and one number singly."""
+    """Counts limited to `top`, in the same dtype. Comparing with an array is faster in numpy than with a scalar."""
     return counts if counts.dtype == np.uint8 and top >= NO_RANK else np.minimum(counts, np.full_like(counts, top))
 
 
@@ -223,7 +224,7 @@ def _has_bit(width: int, step: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]
 
 
 def _subset_sums(weights: Floats) -> Floats:
-    """The sum of the weights of the bits set, for every pattern of bits; whole numbers, so the order of adding does not matter."""
+    """The sum of the weights of the bits set, for every bit pattern. Integers, so the order of addition does not matter."""
     sums = np.zeros(1)
     for weight in weights:
         sums = np.concatenate([sums, sums + weight])

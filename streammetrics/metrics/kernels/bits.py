@@ -1,6 +1,6 @@
-"""Many lists at once, from bits: sums over ranks are looked up ten positions at a time, and the ideal comes from counts of grades.
+"""The bit kernel: facts about lists from bit masks. Sums over ranks are looked up ten positions at a time.
 
-Nothing is sorted, and nothing is done item by item. Every number is a whole one below 2**53, so that doubles hold it exactly.
+The ideal DCG comes from counts of grades, without sorting. All numbers are integers below 2**53, so doubles hold them exactly.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from streammetrics.metrics.spec import Gain
 from streammetrics.metrics.units import AP_ONE, GRADE_ONE
 
 _FEW: Final = 255
-"""Counts up to here fit a byte."""
+"""The largest count that fits a byte."""
 
 
 @dataclass(frozen=True)
 class BitBlock:
-    """Some lists as planes of bits, shape (planes, words, lists), and what metrics read of them: see `values.Facts`.
+    """The facts about some lists, computed from bit planes: implements `formulas.ListFacts`.
 
-    `unseen` has, per level from 0, how many items of that grade were never shown: shape (levels, lists), or None.
+    planes: shape (planes, words, lists). unseen: the number of unseen items per grade from 0, shape (levels, lists), or None.
     """
 
     plan: ScoringPlan
@@ -47,7 +47,7 @@ class BitBlock:
     _indices: Any = None
 
     def mask(self, key: PositionKey, word: int) -> Words:
-        """The positions of a word whose grade is at least a level, or has all digits of a set."""
+        """The mask of positions in a word that match the key."""
         known = self._masks.get((key, word))
         if known is None:
             known = self._masks[key, word] = self._make_mask(key, word)
@@ -61,7 +61,7 @@ class BitBlock:
         return _at_least(planes, key.level)
 
     def count(self, key: PositionKey, first: int | None = None) -> Numbers:
-        """How many of the first positions (None: of all) are in a mask: bytes where they suffice."""
+        """The number of positions that match the key, among the first ones or (None) all; uint8 if that suffices."""
         known = self._counts.get((key, first))
         if known is None:
             known = self._counts[key, first] = self._make_count(key, first)
@@ -81,7 +81,7 @@ class BitBlock:
         return total
 
     def _index(self, key: PositionKey, piece: Piece) -> npt.NDArray[np.intp]:
-        """The bits of a mask within a piece, as a whole number."""
+        """The bits of a mask within a piece, as a table index."""
         known = self._indices.get((key, piece))
         if known is None:
             bits = self.mask(key, piece.word)
@@ -91,17 +91,17 @@ class BitBlock:
         return known  # type: ignore[no-any-return]
 
     def _summed(self, terms: Sequence[tuple[PositionKey, str, float]]) -> Floats:
-        """Sums of what the positions of masks earn, read at the cut-offs: shape (cutoffs, lists)."""
+        """The sum of weights x factors over the positions of masks, at each cut-off: shape (cutoffs, lists)."""
         out = np.empty((len(self.plan.cutoffs), self.lengths.size))
         rows = list(out)
         total: Floats | None = None
         for piece in self.tables.pieces:
             if piece.word < self.planes.shape[1]:
-                for key, law, factor in terms:
-                    part = self.tables.earned(piece, law, factor).take(self._index(key, piece))
+                for key, weights, factor in terms:
+                    part = self.tables.earned(piece, weights, factor).take(self._index(key, piece))
                     total = part if total is None else np.add(total, part, out=rows[piece.toward])
             for at in piece.cutoffs:
-                if total is not rows[at]:  # else it was summed in place
+                if total is not rows[at]:  # otherwise it was summed in place
                     rows[at][:] = 0 if total is None else total
         return out
 
@@ -110,7 +110,7 @@ class BitBlock:
         return np.asarray(self._at_least_count(1) > 0)
 
     def _at_least_count(self, level: int) -> Numbers:
-        """How many items, shown or not, have at least this level."""
+        """The number of items, shown or unseen, with at least this grade."""
         shown = self.count(PositionKey(level=level))
         return shown if self.unseen is None else shown + self.unseen[level:].sum(axis=0)
 
@@ -157,7 +157,7 @@ class BitBlock:
 
     @cached_property
     def _first_patterns(self) -> Ints:
-        """How many lists have each pattern of relevant positions in the only piece; if there are more, each first rank."""
+        """The number of lists per pattern of relevant positions if there is one piece, otherwise per first rank."""
         piece = self.tables.only_piece
         return np.bincount(self._index(PositionKey(level=self.tables.relevant_level), piece) if piece else self.first_rank)
 
@@ -224,7 +224,7 @@ class BitBlock:
         match self.plan.spec.ideal:
             case "full":
                 return np.repeat(tables.best(gain, (1,))[np.minimum(cutoffs, self.plan.depth)][:, None], self.lengths.size, axis=1)
-            case _ if not tables.steps[gain]:  # no grade earns anything
+            case _ if not tables.steps[gain]:  # all gains are 0
                 return np.zeros((len(cutoffs), self.lengths.size))
             case "first_k":
                 width = WORD * self.planes.shape[1]
@@ -236,7 +236,7 @@ class BitBlock:
 
 
 def _at_least(planes: Words, level: int) -> Words:
-    """The positions whose number, made of these planes' digits (lowest first), is at least `level`."""
+    """The mask of positions with a grade of at least `level`. planes: binary digits, lowest first."""
     top: Words = planes[-1]
     half = 1 << (len(planes) - 1)
     if level == half:

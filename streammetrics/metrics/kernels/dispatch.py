@@ -1,4 +1,4 @@
-"""Which way some lists are scored: by their bits where grades are small whole numbers, else by their hits. The numbers are the same."""
+"""Chooses the kernel: `bits` for short lists of small whole grades, `sparse` for everything else. Results are the same."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ from streammetrics.metrics.kernels.sparse import Hits, blocks
 from streammetrics.metrics.plan import ScoringPlan
 
 KernelPart: TypeAlias = tuple[int, ListFacts]
-"""Some lists in their order: the number of the first, and what is known of them."""
+"""Consecutive lists: the number of the first one, and the facts about them."""
 
 UNSEEN_MAX: Final = 1 << 12
-"""Lists with more graded items that were never shown than this go by their hits."""
+"""Lists with more unseen graded items than this use the sparse kernel."""
 
 
 class Unseen(NamedTuple):
-    """Graded items that were never shown, sorted by list; grades are checked."""
+    """Graded items that were not shown, sorted by list. Grades are valid."""
 
     rows: Ints
     grades: AnyArray
 
     def of_rows(self, low: int, high: int) -> Unseen:
-        """Those of the lists low..high - 1, counted from 0."""
+        """The items of lists low..high - 1, renumbered from 0."""
         if not self.rows.size:
             return self
         first, last = np.searchsorted(self.rows, (low, high))
@@ -56,7 +56,7 @@ NOTHING_UNSEEN: Final = Unseen(np.zeros(0, dtype=np.int64), np.zeros(0))
 
 
 class Kernels:
-    """The ways of a plan, and the tables that they share from call to call."""
+    """The kernels of a plan, with the tables that they reuse from call to call."""
 
     def __init__(self, plan: ScoringPlan) -> None:
         self.plan = plan
@@ -64,7 +64,7 @@ class Kernels:
         self._tables: dict[tuple[int, int], BitTables] = {}
 
     def of_hits(self, lengths: Ints, rows: Ints, positions: Ints, grades: AnyArray, unseen: Unseen, first: int = 0) -> Iterator[KernelPart]:
-        """Lists of which the hits are given, in any order. `first` is the number of the first list, for messages."""
+        """Facts about lists given by their hits, in any order. `first` is the number of the first list, for messages."""
         plan = self.plan
         doubles = checks.check_grades(grades, rows, positions, plan, first)
         keys = rows * (plan.items_max + 1) + positions
@@ -83,7 +83,7 @@ class Kernels:
             low += block.lengths.size
 
     def of_ragged(self, flat: AnyArray, ends: Ints, unseen: Unseen) -> Iterator[KernelPart]:
-        """Lists of which all grades are given, one after the other."""
+        """Facts about concatenated lists. `ends` are the offsets, shape (L + 1,)."""
         lengths = np.diff(ends)
         for low, high in chunks(ends):
             start, mine, own = int(ends[low]), lengths[low:high], unseen.of_rows(low, high)
@@ -103,7 +103,7 @@ class Kernels:
         yield from self.of_hits(np.diff(ends), rows, hits - ends[rows], flat[hits], unseen, first)
 
     def of_padded(self, cells: AnyArray, lengths: Ints, unseen: Unseen) -> Iterator[KernelPart]:
-        """Lists that are the rows of a matrix; what lies beyond their ends is never looked at."""
+        """Facts about the rows of a matrix. Cells beyond a length are never read."""
         for low in range(0, lengths.size, CHUNK_LISTS):
             some, mine, own = cells[low : low + CHUNK_LISTS], lengths[low : low + CHUNK_LISTS], unseen.of_rows(low, low + CHUNK_LISTS)
             longest = int(mine.max())
@@ -118,7 +118,7 @@ class Kernels:
                 yield from self.of_hits(mine, rows, positions, some[rows, positions], own, low)
 
     def of_packed(self, lists: PackedLists, unseen: Unseen) -> Iterator[KernelPart]:
-        """Lists that are packed already."""
+        """Facts about packed lists."""
         many = max(CHUNK_LISTS, CHUNK_WORDS // lists.planes.shape[1])
         for low in range(0, lists.lengths.size, many):
             chunk = slice(low, low + many)
@@ -137,12 +137,12 @@ class Kernels:
         return min(SMALL_GRADE_MAX, int(self.plan.grade_max))
 
     def _words(self, longest: int) -> int:
-        """How many words a list takes; 0 if these lists should go by their hits."""
+        """How many words the longest list needs; 0 if these lists need the sparse kernel."""
         fits = longest <= WORD * WORDS_MAX and min(self.plan.depth, longest) <= DEPTH_MAX
         return words_for(longest) if fits else 0
 
     def _tables_for(self, top: int, longest: int, unseen: Unseen) -> BitTables | None:
-        """The tables for grades 0..top, if their sums are exact there."""
+        """The tables for grades 0..top, or None if doubles could not hold the sums exactly."""
         most = 0
         if unseen.rows.size:
             hidden = codes_of(unseen.grades, self._top)
@@ -167,7 +167,7 @@ class Kernels:
 
 
 def _unpacked(planes: Words) -> tuple[Ints, Ints, Ints]:
-    """The hits of packed lists, sorted by list, then position: rows, positions, grades."""
+    """Rows, positions and grades of packed lists, sorted by list, then position."""
     shifts = np.arange(WORD, dtype=np.uint64)
     low, high = (((plane.T[:, :, None] >> shifts) & np.uint64(1)).reshape(plane.shape[1], -1) for plane in planes)
     grades = (low | (high << np.uint64(1))).astype(np.int64)

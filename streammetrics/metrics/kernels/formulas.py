@@ -1,7 +1,7 @@
-"""How each metric reads what is known of some lists: one formula a metric, for every vectorised path.
+"""The formula of each metric, written once for all kernels. Formulas read ListFacts and return integers per list.
 
-With DCG@k = sum of gain / discount over ranks i <= k, h relevant items among the first k, R relevant items in all, n items shown.
-All divisions are one division of two doubles, rounded once to units of a value.
+Notation: DCG@k = sum of gain / discount over ranks i <= k; h relevant items among the first k; R relevant items in all; n items
+shown. Each division divides two doubles and is rounded once to units of a value.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from streammetrics.metrics.units import AP_BITS, DISCOUNT_BITS, GRADE_BITS, RBP_
 
 
 class ListFacts(Protocol):
-    """Some lists. Every array has one row a cut-off of the plan and one column a list, unless said otherwise."""
+    """Facts about some lists. Arrays have shape (cutoffs, lists) unless a property says otherwise."""
 
     @property
     def plan(self) -> ScoringPlan: ...
@@ -29,60 +29,60 @@ class ListFacts(Protocol):
 
     @property
     def graded(self) -> npt.NDArray[np.bool_]:
-        """Whether some item, shown or not, has a grade above 0: shape (lists,)."""
+        """Whether some item, shown or unseen, has a grade above 0: shape (lists,)."""
 
     @property
     def relevant(self) -> Numbers:
-        """How many items are relevant, at any rank or never shown: shape (lists,)."""
+        """The number of relevant items R, at any rank or unseen: shape (lists,)."""
 
     @property
     def hits(self) -> Numbers:
-        """How many of the first k items are relevant."""
+        """The number of relevant items among the first k."""
 
     @property
     def hits_at_relevant(self) -> Numbers:
-        """How many of the first R items are relevant: shape (lists,)."""
+        """The number of relevant items among the first R: shape (lists,)."""
 
     @property
     def first_rank(self) -> Numbers:
-        """The rank (from 1) of the first relevant item, depth + 1 if it comes later; 0 for none. Shape (lists,)."""
+        """The rank (from 1) of the first relevant item, depth + 1 if it is beyond the depth, 0 if there is none: shape (lists,)."""
 
     def sums_by_first_rank(self, name: str) -> list[int]:
-        """The sum over lists of each row that `ScoringPlan.by_first_rank` has for this metric: int64 holds that of 2**22 lists."""
+        """The sums over lists of mrr or hit_rate, one per cut-off (see `ScoringPlan.by_first_rank`). int64 holds the sum of 2**22 lists."""
 
     @property
     def precision_sums(self) -> Numbers:
-        """Sum of the precisions at the ranks of the relevant items among the first k, in units of 2**-42."""
+        """The sum of the precisions at the relevant ranks up to k, in units of 2**-42."""
 
     @property
     def gain_sums(self) -> Numbers:
-        """Sum of the gains (by the spec) of the first k items, in units of 2**-40."""
+        """The sum of the gains of the first k items, in units of 2**-40."""
 
     @property
     def weighted(self) -> Mapping[Gain, Numbers]:
-        """DCG in units of 2**-44."""
+        """DCG@k per gain, in units of 2**-44."""
 
     @property
     def ideal(self) -> Mapping[Gain, Numbers]:
-        """The DCG of the best order of what the spec counts, in units of 2**-44."""
+        """The ideal DCG@k per gain, over the items that the spec counts, in units of 2**-44."""
 
     @property
     def persistence_sums(self) -> Numbers:
-        """Sum of the weights of the relevant items among the first k, in units of 2**-52."""
+        """The sum of the RBP weights of the relevant items among the first k, in units of 2**-52."""
 
     @property
     def satisfaction_sums(self) -> Numbers:
-        """Sum of the chances to stop at a rank, over that rank, among the first k, in units of 2**-42."""
+        """The sum over ranks i <= k of P(user stops at i) / i, in units of 2**-42."""
 
 
 Formula: TypeAlias = Callable[[ListFacts, Family], Numbers]
 
 _NOTHING: Final = 2.0**-60
-"""Leaves whole numbers from 1 on as they are when it is added to them as doubles, and makes 0 something that divides 0."""
+"""Added to denominators: too small to change a double >= 1, and turns 0 / 0 into 0."""
 
 
 def shares(numerators: Numbers, denominators: Numbers, scale: float = VALUE_ONE) -> Floats:
-    """One division, rounded once to units of a value; 0 where there is nothing to divide by (and so nothing to divide)."""
+    """numerators / denominators, rounded half to even to units of a value; 0 / 0 is 0."""
     below = np.add(denominators, _NOTHING, dtype=np.float64)
     ratio = np.divide(numerators, below, dtype=np.float64)
     ratio *= scale
@@ -90,12 +90,12 @@ def shares(numerators: Numbers, denominators: Numbers, scale: float = VALUE_ONE)
 
 
 def _shifted(sums: Numbers, bits: int) -> Numbers:
-    """Sums in units coarser by 2**bits, half to even."""
+    """Sums in units that are 2**bits larger, rounded half to even."""
     return np.rint(sums * 2.0**-bits) if sums.dtype.kind == "f" else shift_half_even(sums.astype(np.int64, copy=False), bits)
 
 
 def _rows(array: Numbers, family: Family) -> Numbers:
-    """The cut-offs of a family; without a copy where it has all of them."""
+    """The rows of a family's cut-offs; not copied if it has all of them."""
     return array if family.in_order else array[list(family.cutoffs)]
 
 
@@ -176,7 +176,7 @@ def _err(facts: ListFacts, family: Family) -> Numbers:
     return _shifted(_rows(facts.satisfaction_sums, family), AP_BITS - VALUE_BITS)
 
 
-READINGS: Final[Mapping[str, Formula]] = {
+FORMULAS: Final[Mapping[str, Formula]] = {
     "ndcg": _ndcg,
     "ndcg_exp": _ndcg,
     "dcg": _dcg,
@@ -193,18 +193,18 @@ READINGS: Final[Mapping[str, Formula]] = {
     "rbp": _rbp,
     "err": _err,
 }
-"""How each metric reads facts: one row of whole numbers a cut-off of the family."""
+"""The formula of each metric: facts -> integers, shape (cutoffs of the family, lists)."""
 
 
 def rows_of_family(facts: ListFacts, family: Family) -> Iterator[tuple[int, Numbers]]:
-    """The columns of a family for these lists, in the order in which they are found: where each belongs, and its numbers."""
-    yield from zip(family.columns, READINGS[family.name](facts, family), strict=True)
+    """The column indices of a family and their integers, shape (lists,) each."""
+    yield from zip(family.columns, FORMULAS[family.name](facts, family), strict=True)
     for index, column in zip(family.cutoffs, family.place_columns, strict=False):
         yield column, np.minimum(facts.lengths, facts.plan.cutoffs[index])
 
 
 def columns_of_facts(facts: ListFacts) -> Ints:
-    """The columns of the plan for these lists: int64, shape (columns, lists), written row by row."""
+    """All columns of the plan for these lists: int64, shape (columns, lists)."""
     out = np.empty((len(facts.plan.columns), facts.lengths.size), dtype=np.int64)
     for family in facts.plan.families:
         for column, row in rows_of_family(facts, family):
@@ -213,10 +213,10 @@ def columns_of_facts(facts: ListFacts) -> Ints:
 
 
 def defined(facts: ListFacts) -> Numbers:
-    """Which lists each `sum` column is defined by, in the order of the columns: booleans, shape (columns of kind sum, lists).
+    """Which lists define each `sum` column, in the order of the columns: booleans, shape (columns of kind sum, lists).
 
-    An NDCG by an ideal above 0, err by some grade above 0, sums (dcg, cg) by any list, all others by a relevant item, and so an NDCG
-    whose ideal is full whatever there is.
+    A list defines an NDCG if its ideal is above 0, `err` if some grade is above 0, and dcg and cg always. It defines all other
+    metrics, and an NDCG with a `full` ideal, if it has a relevant item.
     """
     rows = []
     for column in (column for column in facts.plan.columns if column.kind == "sum"):

@@ -1,4 +1,4 @@
-"""The distinct grades of a call and what each of them earns: every graded item carries an index into these."""
+"""Grade levels: the distinct grades of a call and their gains. Each graded item carries an index (code) into them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from streammetrics.metrics.spec import Gain
 from streammetrics.metrics.units import GRADE_BITS, grade_units, weigh
 
 SMALL_GRADE_MAX: Final = 15
-"""Whole grades up to here use tables that are built once."""
+"""Whole grades up to this one use tables that are built once per scorer."""
 
 TABLE_CELLS_MAX: Final = 65_536
-"""A table of grade x rank products may have this many cells; beyond it products are computed hit by hit."""
+"""Maximum cells of a table of grade x rank products. Larger ones are computed per hit instead."""
 
 
 class Levels:
-    """The distinct grades of a call, ascending, and what each of them earns."""
+    """The distinct grades of a call, ascending, with their gains. Arrays have one entry per level."""
 
     def __init__(self, plan: ScoringPlan, units: Ints) -> None:
         self.count = units.size
@@ -40,7 +40,7 @@ class Levels:
         return tables
 
     def weighted(self, gain: Gain, codes: Ints, ranks: Ints) -> tuple[Ints, Ints | None]:
-        """gain x discount of hits of these grades at these ranks (from 0, at most depth), as `units.weigh` gives it."""
+        """gain x discount of hits with these codes at these ranks (from 0, at most depth), in the two parts of `units.weigh`."""
         if self._tables is None:
             return weigh(self.gains[gain][codes], self._discounts[ranks])
         whole, rest = self._tables[gain]
@@ -48,9 +48,9 @@ class Levels:
         return whole[cells], (None if rest is None else rest[cells])
 
     def by_gain(self, gain: Gain) -> tuple[Ints, Ints] | None:
-        """Where each level stands when levels are sorted by gain, and the level at each such place; None where both are the same.
+        """The place of each level in the order of gains, and the level at each place. None if gains ascend with grades.
 
-        Greater grades earn at least as much under every law but a table that says otherwise.
+        Only a gain table can give a higher grade a lower gain.
         """
         gains = self.gains[gain]
         if not isinstance(gain, tuple) or (gains[1:] >= gains[:-1]).all():
@@ -60,13 +60,13 @@ class Levels:
 
 
 def small_levels(plan: ScoringPlan) -> Levels:
-    """The levels of whole grades 0..SMALL_GRADE_MAX, or as far as the limits allow."""
+    """The levels of the whole grades 0..SMALL_GRADE_MAX, or up to grade_max if that is lower."""
     top = min(SMALL_GRADE_MAX, int(plan.grade_max))
     return Levels(plan, np.arange(top + 1, dtype=np.int64) << GRADE_BITS)
 
 
 def level_codes(plan: ScoringPlan, small: Levels, grades: Floats) -> tuple[Levels, Ints]:
-    """The levels of these grades, and the index of each grade among them. Grades are checked already."""
+    """The levels of these grades, and the code of each grade. The grades must be valid."""
     if grades.size == 0 or grades.max() < small.count:
         whole = grades.astype(np.int64)
         if np.array_equal(whole, grades):

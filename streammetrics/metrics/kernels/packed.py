@@ -1,4 +1,4 @@
-"""Lists of small whole grades as bits: 64 positions a word. How grades become bits is said here, not what they earn.
+"""Lists of small whole grades as bit planes, 64 positions per word. Only the encoding is here; gains are elsewhere.
 
 A plane holds one binary digit of every grade: bit i of word w of plane b is digit b of the grade at position 64 * w + i. Bits
 beyond the end of a list are 0.
@@ -22,17 +22,17 @@ Bytes: TypeAlias = npt.NDArray[np.uint8]
 
 WORD: Final = 64
 WORDS_MAX: Final = 16
-"""No list of more words is packed: one long list would make all of its neighbours as long."""
+"""Maximum words per list. All lists of a chunk take as many words as the longest one."""
 
 CHUNK_LISTS: Final = 16_384
 CHUNK_CELLS: Final = 1 << 19
-"""Lists are taken in chunks of about this many lists and grades, so that what is worked on stays in the cache."""
+"""Lists are packed in chunks of about this many lists and grades, so that a chunk stays in the CPU cache."""
 
 CHUNK_WORDS: Final = 32_768
-"""Lists that are packed already come as many at once as have this many words a plane: their cells need no place in the cache."""
+"""Packed lists are scored in chunks of about this many words per plane. Without grades to read, chunks can be larger."""
 
 SLACK: Final = 2 * WORD
-"""Cells behind a chunk that are read, but never counted."""
+"""Cells after a chunk that are read but never counted."""
 
 PACKED_GRADE_MAX: Final = 3
 _PLANES: Final = 2
@@ -43,12 +43,12 @@ LOW: Final[Words] = np.array([(1 << count) - 1 for count in range(WORD + 1)], dt
 
 @dataclass(frozen=True, slots=True)
 class PackedLists:
-    """Ranked lists with grades 0, 1, 2 or 3, at two bits a position: made once, scored under any metrics many times.
+    """Ranked lists with grades 0 to 3, at two bits per position. Pack lists once to score them several times.
 
-    lengths: int64, shape (L,): how many items each list has; at most 1024.
-    planes: uint64, shape (2, W, L): the lower and the upper binary digit of each grade, 64 positions a word.
+    lengths: int64, shape (L,): the number of items in each list, at most 1024.
+    planes: uint64, shape (2, W, L): the lower and the upper binary digit of each grade, 64 positions per word.
 
-    Make it with `from_ragged` or `from_bytes`; they raise MetricError for grades other than 0, 1, 2, 3 and for longer lists.
+    Build it with `from_ragged` or `from_bytes`. They raise MetricError for other grades and for longer lists.
 
     >>> lists = PackedLists.from_bytes([bytes([3, 0, 1]), b""])
     >>> lists.lengths.tolist(), [bin(word) for word in lists.planes[:, 0, 0].tolist()]
@@ -60,9 +60,9 @@ class PackedLists:
 
     @staticmethod
     def from_ragged(grades: npt.ArrayLike, offsets: npt.ArrayLike) -> PackedLists:
-        """Pack lists given one after the other: list i has the grades[offsets[i]:offsets[i + 1]].
+        """Pack concatenated lists: list i has the grades[offsets[i]:offsets[i + 1]].
 
-        grades: whole numbers 0..3 in any numeric dtype (uint8 is fastest), shape (N,). offsets: whole numbers, shape (L + 1,).
+        grades: 0..3 in any numeric dtype (uint8 is fastest), shape (N,). offsets: integers, shape (L + 1,).
         """
         flat, ends = checks.numbers("grades", grades), checks.whole_numbers("offsets", offsets)
         checks.check_offsets(ends, flat.size)
@@ -79,7 +79,7 @@ class PackedLists:
 
     @staticmethod
     def from_bytes(lists: Sequence[bytes]) -> PackedLists:
-        """Pack lists of which each is a bytes object with one grade (0..3) a byte, in rank order.
+        """Pack one bytes object per list, with one grade (0..3) per byte, in rank order.
 
         >>> PackedLists.from_bytes([bytes([0, 1]), bytes([9])])
         Traceback (most recent call last):
@@ -96,7 +96,7 @@ class PackedLists:
 
 
 def _unpackable(flat: AnyArray, ends: Ints) -> MetricError:
-    """The first grade that is none of 0, 1, 2, 3."""
+    """The error for the first grade other than 0, 1, 2, 3."""
     with np.errstate(invalid="ignore"):
         hit = int(np.flatnonzero(~np.isin(flat, range(PACKED_GRADE_MAX + 1)))[0])
     row = int(np.searchsorted(ends, hit, side="right")) - 1
@@ -104,12 +104,12 @@ def _unpackable(flat: AnyArray, ends: Ints) -> MetricError:
 
 
 def words_for(length: int) -> int:
-    """How many words a list of this length needs, at least one."""
+    """The number of words for a list of this length, at least 1."""
     return max(1, -(-length // WORD))
 
 
 def chunks(offsets: Ints) -> Iterator[tuple[int, int]]:
-    """Cut lists into runs low..high - 1 of bounded size; a list that is larger alone makes a run of its own."""
+    """Cut lists into ranges low..high - 1 of bounded size. A list that exceeds the bound gets its own range."""
     low, count = 0, offsets.size - 1
     while low < count:
         high = min(low + CHUNK_LISTS, count)
@@ -120,7 +120,7 @@ def chunks(offsets: Ints) -> Iterator[tuple[int, int]]:
 
 
 def codes_of(grades: npt.NDArray[Any], top: int) -> tuple[Bytes, int] | None:
-    """The grades as bytes, and the greatest of them, if all are whole numbers 0..top; else None."""
+    """The grades as bytes and the largest grade, or None if some grade is not an integer in 0..top."""
     if grades.dtype.kind == "f":
         with np.errstate(invalid="ignore"):
             codes = grades.astype(np.uint8)
@@ -133,7 +133,7 @@ def codes_of(grades: npt.NDArray[Any], top: int) -> tuple[Bytes, int] | None:
 
 
 def cells_of(grades: npt.NDArray[Any], first: int, last: int, top: int) -> tuple[Bytes, int] | None:
-    """The codes of grades[first:last] with cells behind them that may be read, as `codes_of` gives them."""
+    """Like `codes_of` for grades[first:last], with SLACK readable cells after them."""
     if last + SLACK <= grades.size:
         return codes_of(grades[first : last + SLACK], top)
     found = codes_of(grades[first:last], top)
@@ -145,7 +145,7 @@ def cells_of(grades: npt.NDArray[Any], first: int, last: int, top: int) -> tuple
 
 
 def planes_of_ragged(codes: Bytes, starts: Ints, lengths: Ints, planes: int, words: int) -> Words:
-    """The bits of lists that start at `starts` of `codes` (with slack): shape (planes, words, lists)."""
+    """The bit planes of lists that start at `starts` in `codes` (with slack): shape (planes, words, lists)."""
     out = np.empty((planes, words, starts.size), dtype=np.uint64)
     first_byte, shift = starts >> 3, (starts & 7).astype(np.uint64)
     longest = int(lengths.max(initial=0))
@@ -164,19 +164,19 @@ def planes_of_ragged(codes: Bytes, starts: Ints, lengths: Ints, planes: int, wor
 
 
 def _within_lists(lengths: Ints, words: int) -> list[Words]:
-    """Per word, the bits that belong to each list."""
+    """Per word, a mask of the bits that belong to each list."""
     if words == 1:
         return [LOW.take(lengths)]
     return [LOW.take((lengths - WORD * word).clip(0, WORD)) for word in range(words)]
 
 
 def _within(at: Ints, size: int) -> Ints:
-    """Lists that end before a word have nothing there: what is read for them does not matter, but it must exist."""
+    """Clamp indices to the array. Lists that end earlier read a wrong word here; the mask removes it."""
     return at if at.size == 0 or at[-1] < size else np.minimum(at, size - 1)
 
 
 def planes_of_padded(codes: Bytes, lengths: Ints, planes: int, words: int) -> Words:
-    """The bits of the rows of a matrix of codes: shape (planes, words, lists)."""
+    """The bit planes of the rows of a matrix of codes: shape (planes, words, lists)."""
     count = codes.shape[0]
     out = np.empty((planes, words, count), dtype=np.uint64)
     for plane in range(planes):

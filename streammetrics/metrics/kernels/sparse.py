@@ -1,7 +1,7 @@
-"""Many lists at once, from sparse hits. Vectorised: no Python loop over lists or hits, memory in proportion to both.
+"""The sparse kernel: facts about lists from their graded items (hits). Takes any grades. Time and memory grow with lists + hits.
 
-Hits arrive sorted by list, then position. Every quantity is a running sum over the hits, read at the borders of the lists:
-one pass serves all cut-offs. Running sums may wrap around; differences of them do not, because each list's own sum fits.
+Hits are sorted by list, then position. Each fact is a cumulative sum over the hits, read at the ends of the lists, so one pass
+serves all cut-offs. A cumulative sum may wrap around; differences are still right, because the sum of each list fits int64.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from streammetrics.metrics.units import AP_ONE, carry
 
 BLOCK_HITS: Final = 16_384
 BLOCK_LISTS: Final = 8_192
-"""Lists are scored in blocks of about this many hits and lists, so that running sums stay in the cache."""
+"""Lists are scored in blocks of about this many hits and lists, so that cumulative sums stay in the CPU cache."""
 
 
 class Hits(NamedTuple):
-    """Graded items as parallel arrays, sorted by row, then position; `codes` index into Levels."""
+    """Graded items as parallel arrays, sorted by row, then position. `codes` index into Levels."""
 
     rows: Ints
     positions: Ints
     codes: Ints
 
     def of_rows(self, low: int, high: int) -> Hits:
-        """Those of the rows low..high - 1, with rows counted from 0."""
+        """The hits of rows low..high - 1, renumbered from 0."""
         if low == 0 and (self.rows.size == 0 or self.rows[-1] < high):
             return self
         first, last = np.searchsorted(self.rows, (low, high))
@@ -42,9 +42,9 @@ class Hits(NamedTuple):
 
 @dataclass(frozen=True)
 class Block:
-    """Some lists and their hits (rows from 0, sorted by row then position), and what metrics read of them: see `values.Facts`.
+    """The facts about some lists, computed from their hits: implements `formulas.ListFacts`.
 
-    `unseen` are graded items that were never shown; their positions say nothing.
+    `unseen` are graded items that were not shown; their positions have no meaning.
     """
 
     plan: ScoringPlan
@@ -67,12 +67,12 @@ class Block:
 
     @cached_property
     def ranks(self) -> Ints:
-        """Positions, with all that earn nothing folded into one."""
+        """Positions, with all beyond the depth replaced by the depth."""
         return np.minimum(self.shown.positions, self.plan.depth)
 
     @cached_property
     def shown_ends(self) -> Ints:
-        """Where the hits among the first k positions end."""
+        """The index after the last hit among the first k positions: shape (cutoffs, lists)."""
         within = [self._between(_running(self.shown.positions < k), self.ends) for k in self.plan.cutoffs]
         return np.stack(within) + self.starts
 
@@ -85,7 +85,7 @@ class Block:
         return np.asarray(above + self._count_unseen(self.levels.above_zero) > 0)
 
     def _count_unseen(self, flags: Ints) -> Ints:
-        """How many items that were never shown have a grade whose flag is 1: shape (lists,)."""
+        """The number of unseen items with a flagged grade: shape (lists,)."""
         return np.bincount(self.unseen.rows[flags[self.unseen.codes] > 0], minlength=self.lengths.size)
 
     @cached_property
@@ -108,7 +108,7 @@ class Block:
 
     @cached_property
     def _relevant_so_far(self) -> Ints:
-        """Per hit: its number among its list's relevant hits, counted from 1; 0 for a hit that is not relevant."""
+        """Per hit: its number (from 1) among the relevant hits of its list, or 0 if it is not relevant."""
         running = self._relevant_running
         return (running[1:] - running[self.starts][self.shown.rows]) * self.levels.relevant[self.shown.codes]
 
@@ -145,7 +145,7 @@ class Block:
 
     @cached_property
     def satisfaction_sums(self) -> Ints:
-        """Hit by hit of each list, all lists side by side: the chance to get as far is a product of those before."""
+        """One step per hit, for all lists in parallel, because each probability depends on the hits before it."""
         chances = self.levels.satisfactions[self.shown.codes]
         stops = np.zeros(chances.size)
         going_on = np.ones(self.lengths.size)
@@ -201,7 +201,7 @@ class Block:
         return carry(total, running[ends] - running[starts])
 
     def _best_first(self, gain: Gain, rows: Ints, codes: Ints) -> Ints:
-        """Sorted by list, and within a list by gain, the greatest first: both share one whole number, which sorts fastest."""
+        """Codes sorted by list, then by falling gain. Both are packed into one integer key, which sorts fastest."""
         if codes.size == 0 or codes.min() == codes.max():
             return codes
         top = self.levels.count - 1
@@ -214,7 +214,7 @@ class Block:
 
 
 def _running(terms: Ints | npt.NDArray[np.bool_]) -> Ints:
-    """Running sums with a leading zero: shape (n + 1,)."""
+    """Cumulative sums with a leading zero: shape (n + 1,)."""
     out = np.empty(terms.size + 1, dtype=np.int64)
     out[0] = 0
     np.cumsum(terms, out=out[1:])
@@ -222,7 +222,7 @@ def _running(terms: Ints | npt.NDArray[np.bool_]) -> Ints:
 
 
 def blocks(plan: ScoringPlan, levels: Levels, lengths: Ints, shown: Hits, unseen: Hits) -> Iterator[Block]:
-    """Cut lists with their hits (checked and sorted) into blocks that stay in the cache, in order."""
+    """Cut lists and their hits (valid and sorted) into consecutive blocks that fit the CPU cache."""
     if lengths.size <= BLOCK_LISTS and shown.rows.size <= BLOCK_HITS:
         if lengths.size:
             yield Block(plan, levels, lengths, shown, unseen)

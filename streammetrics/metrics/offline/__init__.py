@@ -1,1 +1,1 @@
-"""Whole runs evaluated and compared: means, how sure they are, tables. No formula of a metric lives here."""
+"""Evaluation and comparison of whole runs: means, standard errors, tests, text output. No metric formulas here."""

@@ -1,4 +1,4 @@
-"""Uncertainty of means when a user's lists are alike: the user is the unit, not the list. Arrays in, numbers out; no metric."""
+"""Cluster-robust standard errors: the lists of one user may be correlated, so the user is the unit. No metric formulas here."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from streammetrics.metrics.names import MetricError
 
 @dataclass(frozen=True, slots=True)
 class Clusters:
-    """Which lists belong together: a code 0..count - 1 for each list, shape (L,). Without users each list is its own cluster."""
+    """The cluster of each list: codes 0..count - 1, shape (L,). Without users each list is its own cluster."""
 
     codes: Ints
     count: int
@@ -28,17 +28,17 @@ class Clusters:
         return cls(codes, len(numbers))
 
     def of_lists(self, counted: np.ndarray) -> Clusters:
-        """The clusters of some of the lists only, numbered anew. counted: booleans, shape (L,)."""
+        """The clusters of a subset of the lists, renumbered from 0. counted: booleans, shape (L,)."""
         kept, codes = np.unique(self.codes[counted], return_inverse=True)
         return Clusters(codes.astype(np.int64, copy=False), int(kept.size))
 
     def sums(self, values: Floats) -> Floats:
-        """Sums by cluster, shape (count,)."""
+        """Sums per cluster, float64, shape (count,)."""
         totals: Floats = np.bincount(self.codes, weights=values, minlength=self.count).astype(np.float64, copy=False)
         return totals
 
     def whole_sums(self, values: Ints) -> Ints:
-        """Sums by cluster of whole numbers, shape (count,). Raises MetricError where one might not be exact in int64."""
+        """Exact integer sums per cluster, shape (count,). Raises MetricError if a sum may exceed int64."""
         if self.count and float(np.bincount(self.codes, np.abs(values.astype(np.float64)), self.count).max()) >= 2.0**62:
             raise MetricError("values", "got a cluster whose absolute values add up beyond 2**62; allowed are smaller ones")
         totals = np.zeros(self.count, dtype=np.int64)
@@ -47,7 +47,7 @@ class Clusters:
 
 
 def influence(numerators: Floats, denominators: Floats) -> Floats:
-    """How much each list moves the ratio sum(numerators) / sum(denominators): (y - ratio * n) / sum(n). Shape (L,), sum 0.
+    """The influence of each list on the ratio sum(numerators) / sum(denominators): (y - ratio * n) / sum(n). Shape (L,), sum 0.
 
     For a plain mean all denominators are 1.
     """
@@ -57,12 +57,12 @@ def influence(numerators: Floats, denominators: Floats) -> Floats:
 
 
 def standard_error(influences: Floats, clusters: Clusters) -> float:
-    """The standard error of a ratio of sums from the influences of its lists, robust to any dependence within a cluster.
+    """The cluster-robust standard error of a ratio of sums, from the influences of its lists.
 
-    sqrt(G / (G - 1) * sum over clusters of (sum of its influences)**2), with G clusters: the linearised (delta method) variance of a
-    ratio under cluster sampling (Cochran 1977, Sampling Techniques, chapters 6 and 9A; Liang and Zeger 1986). The factor G / (G - 1) is
-    that of a regression on a constant with clustered errors, whose usual small-sample factor G / (G - 1) * (L - 1) / (L - 1) is the
-    same. When each list is its own cluster this is the standard deviation (ddof 1) / sqrt(L). NaN with fewer than two clusters.
+    sqrt(G / (G - 1) * sum over clusters of (sum of its influences)**2), with G clusters. This is the delta-method variance of a
+    ratio under cluster sampling (Cochran 1977, Sampling Techniques, chapters 6 and 9A; Liang and Zeger 1986), with the usual
+    small-sample factor. If each list is its own cluster, it equals the standard deviation (ddof 1) / sqrt(L). NaN with fewer than
+    two clusters.
 
     >>> values = np.array([1.0, 2.0, 3.0, 4.0])
     >>> bool(standard_error(influence(values, np.ones(4)), Clusters.of(None, 4)) == values.std(ddof=1) / 2)

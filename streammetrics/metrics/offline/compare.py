@@ -1,4 +1,4 @@
-"""Two evaluations of the same lists, paired: is the difference more than chance? Pure; no formula of a metric lives here."""
+"""Compares two evaluations of the same lists with paired tests. No metric formulas here."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from streammetrics.metrics.names import Metric, MetricError
 from streammetrics.metrics.offline.clustered import Clusters, influence, standard_error
 from streammetrics.metrics.offline.evaluate import Evaluation
 from streammetrics.metrics.offline.randomisation import PValue, check_sampling, sign_flip_test, swap_test
-from streammetrics.metrics.offline.student import critical_value, two_sided_chance
+from streammetrics.metrics.offline.student import critical_value, two_sided_p_value
 from streammetrics.metrics.whole import exact_sum
 
 Unpaired: TypeAlias = Literal["error", "drop"]
@@ -25,13 +25,15 @@ SAMPLES_DEFAULT = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One metric of `b` less that of `a`, over the lists that count in both.
+    """The difference `b` minus `a` of one metric, over the lists that count in both.
 
-    lists, clusters: how many lists, and how many users they belong to (as many as lists, where no users are known).
+    lists, clusters: the number of lists and of their users. Without users each list is a cluster.
     mean_a, mean_b, difference: over these lists; difference = mean_b - mean_a.
-    standard_error: of the difference, by user. lower, upper: the interval of Student's t with clusters - 1 degrees of freedom.
-    t, t_p_value: the paired t test. randomisation_p_value: the paired randomisation test; `exact` when all outcomes were tried.
-    Two-sided, both. NaN with fewer than two clusters, but for the randomisation test, for which there must be one.
+    standard_error: of the difference, clustered by user. lower, upper: the interval of Student's t with clusters - 1 degrees of
+        freedom.
+    t, t_p_value: the two-sided paired t test. randomisation_p_value: the two-sided paired randomisation test; `exact` if it tried
+        all outcomes.
+    Values are NaN with fewer than two clusters. The randomisation test needs only one.
     """
 
     metric: str
@@ -51,7 +53,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What `compare` found: a Difference for each metric, in the order of the evaluations, and the ids left out on either side."""
+    """The result of `compare`: one Difference per metric, and the ids of lists that only one side has."""
 
     differences: tuple[Difference, ...]
     level: float
@@ -66,7 +68,7 @@ class Comparison:
         raise MetricError("metric", f"got {metric!r}; allowed are those compared: {', '.join(one.metric for one in self.differences)}")
 
     def frame(self) -> dict[str, list[Any]]:
-        """A dict of columns, one row a metric, which pandas.DataFrame and polars.DataFrame take."""
+        """A dict of columns with one row per metric, for pandas.DataFrame or polars.DataFrame."""
         rows = [asdict(one) for one in self.differences]
         return {name: [row[name] for row in rows] for name in Difference.__dataclass_fields__}
 
@@ -81,22 +83,22 @@ def compare(
     seed: int = 0,
     correction: Correction = "none",
 ) -> Comparison:
-    """Compare two evaluations list by list: `b` less `a`, so that a positive difference speaks for `b`.
+    """Compare two evaluations list by list: `b` minus `a`. A positive difference favours `b`.
 
-    a, b: evaluations of the same metrics under the same Spec. Lists are paired by their ids; where users are known, their lists are one
-        cluster, for all tests and intervals.
-    unpaired: lists found in one only are an `error`, or are dropped and named in `only_a` and `only_b`. A list that does not count in
-        one of the two (no_relevant="skip") is left out of that metric.
-    level: of the interval. samples, seed: of the randomisation test; with at most 14 clusters that differ all outcomes are tried.
-    correction: several metrics are several tests, and one of twenty at level 0.95 is "significant" by chance. `holm` raises both
-        p-values so that the chance of any false alarm among the metrics is kept (Holm 1979); intervals are not widened. By default
-        p-values are those of each test alone.
+    a, b: evaluations of the same metrics under the same Spec. Lists are paired by id. If users are known, the lists of a user form
+        one cluster in all tests and intervals.
+    unpaired: what to do with lists that only one side has: `error`, or `drop` them and name them in `only_a` and `only_b`. A list
+        that does not count on one side (no_relevant="skip") is left out of that metric.
+    level: the confidence level of the interval. samples, seed: for the randomisation test. With at most 14 clusters that differ,
+        all outcomes are tried instead.
+    correction: `holm` adjusts both p-values for testing several metrics (Holm 1979). It keeps the probability of any false alarm;
+        intervals are not widened. By default p-values are not adjusted, and one of twenty is below 0.05 by chance.
 
-    With d the mean difference, s its standard error by user (see `standard_error`) and G clusters: t = d / s with G - 1 degrees of
-    freedom. Without users this is the paired t test. The randomisation test flips the sign of a cluster's differences (Smucker, Allan
-    and Carterette 2007 for rankings); for `item_hit_rate`, a ratio of sums, it swaps the cluster's two counts.
+    With mean difference d, its clustered standard error s (see `standard_error`) and G clusters, t = d / s has G - 1 degrees of
+    freedom. Without users this is the paired t test. The randomisation test flips the sign of a cluster's differences (Smucker,
+    Allan and Carterette 2007). For `item_hit_rate`, a ratio of sums, it swaps the cluster's two counts.
 
-    Raises MetricError for evaluations that do not belong together, naming what differs.
+    Raises MetricError, naming the difference, if the evaluations have different specs, metrics, lists or users.
 
     >>> from streammetrics.metrics.offline.evaluate import evaluate
     >>> from streammetrics.metrics.inputs.judged import from_grades
@@ -117,7 +119,7 @@ def compare(
 
 @dataclass(frozen=True, slots=True)
 class _Pairs:
-    """Where each common list is in `a` and in `b`, shape (L,) each, and its cluster."""
+    """The index of each common list in `a` and in `b`, shape (L,) each, and its user."""
 
     in_a: Ints
     in_b: Ints
@@ -127,7 +129,7 @@ class _Pairs:
 
 
 def check_choices(unpaired: str, level: float, samples: int, seed: int, correction: str) -> None:
-    """Raises MetricError for what `compare` would refuse whatever the evaluations are."""
+    """Raise MetricError for invalid options of `compare`, without evaluations."""
     if unpaired not in ("error", "drop"):
         raise MetricError("unpaired", f"got {unpaired!r}; allowed are error, drop")
     if correction not in ("none", "holm"):
@@ -190,7 +192,7 @@ def _difference(a: Evaluation, b: Evaluation, metric: Metric, pairs: _Pairs, lev
 
 
 def _means(of_a: tuple[Ints, ...], of_b: tuple[Ints, ...]) -> tuple[float, float, float]:
-    """Both means and their difference, each from exact sums with one rounding."""
+    """Both means and their difference, each from exact sums with one division."""
     (above_a, below_a), (above_b, below_b) = ([exact_sum(part) for part in side] for side in (of_a, of_b))
     if not below_a or not below_b:
         return math.nan, math.nan, math.nan
@@ -198,12 +200,12 @@ def _means(of_a: tuple[Ints, ...], of_b: tuple[Ints, ...]) -> tuple[float, float
 
 
 def _student(gap: float, error: float, clusters: int, level: float) -> tuple[float, float, float]:
-    """t, its two-sided chance, and half the interval's width."""
+    """t, its two-sided p-value, and half the width of the interval."""
     if math.isnan(error):
         return math.nan, math.nan, math.nan
     if error == 0:
         return (math.copysign(math.inf, gap), 0.0, 0.0) if gap else (0.0, 1.0, 0.0)
-    return gap / error, two_sided_chance(gap / error, clusters - 1), error * critical_value(level, clusters - 1)
+    return gap / error, two_sided_p_value(gap / error, clusters - 1), error * critical_value(level, clusters - 1)
 
 
 def _randomised(of_a: tuple[Ints, ...], of_b: tuple[Ints, ...], clusters: Clusters, *, is_ratio: bool, chance: tuple[int, int]) -> PValue:
@@ -211,7 +213,7 @@ def _randomised(of_a: tuple[Ints, ...], of_b: tuple[Ints, ...], clusters: Cluste
     if not clusters.count:
         return PValue(math.nan, True)
     if not is_ratio:
-        # Each list's two values are rounded to half a unit, so two sums of their differences are to one a list each.
+        # Two values per list are rounded to half a unit each, so a sum of differences is off by at most one unit per list.
         return sign_flip_test(clusters.whole_sums(of_b[0] - of_a[0]), samples, seed, slack=2 * of_a[0].size)
     one, other = ((clusters.whole_sums(above), clusters.whole_sums(below)) for above, below in (of_a, of_b))
     return swap_test(one, other, samples, seed)
@@ -226,7 +228,7 @@ def _holm(differences: Sequence[Difference]) -> list[Difference]:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Step-down adjusted p-values (Holm 1979); NaN stays NaN and is no test.
+    """Step-down adjusted p-values (Holm 1979). NaN stays NaN and does not count as a test.
 
     >>> holm([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]

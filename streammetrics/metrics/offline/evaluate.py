@@ -1,4 +1,4 @@
-"""Evaluation of judged lists: values by list, means, and how sure they are. Pure; the numbers come from `Scorer` and nowhere else."""
+"""Evaluates judged lists: values per list, means and standard errors. All values come from `Scorer`."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from streammetrics.metrics.whole import exact_sum
 
 
 def evaluate(judged: Judged, metrics: Iterable[str | Metric], spec: Spec | None = None) -> Evaluation:
-    """Score judged lists under metrics.
+    """Score judged lists under some metrics.
 
-    judged: from `from_run`, `from_lists`, `from_grades`, `from_frame`, `from_trec` …
-    metrics: names such as `ndcg@10`, each once. spec: what libraries disagree on, by default what streammetrics publishes.
+    judged: from `from_run`, `from_lists`, `from_grades`, `from_frame`, `from_trec`, ...
+    metrics: names such as `ndcg@10`, each once. spec: the metric definitions; the default is what the stream publishes.
 
-    Values are the integers of `Scorer`: the same as online, whatever the input came as. Where `judged` asks for averages over ties
-    (`ties="average"`), a value is the mean over all orders of the tied items, right to 2**-40 for each group of ties; this exists for
-    metrics that are sums over places, so mrr, hit_rate, map, err and item_hit_rate are refused by name.
+    Values are the integers of `Scorer`, so they equal those of the stream. With `ties="average"` a value is the mean over all orders
+    of tied items, correct to 2**-40 per group of ties. It exists only for metrics that are sums over places; mrr, hit_rate, map, err
+    and item_hit_rate are rejected.
 
-    Raises MetricError for what is no judged lists, for unknown metrics and for grades that the scorer cannot hold, naming the list.
+    Raises MetricError for an argument that is not `Judged`, unknown metrics, and grades above the scorer's limit (naming the list).
 
     >>> from streammetrics.metrics.inputs.judged import from_run
     >>> result = evaluate(from_run({"q1": {"a": 2.0, "b": 1.0}, "q2": {"a": 1.0}}, {"q1": {"b": 1}, "q2": {"a": 3}}), ["mrr@10"])
@@ -45,10 +45,10 @@ def evaluate(judged: Judged, metrics: Iterable[str | Metric], spec: Spec | None 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evaluation:
-    """What `evaluate` found. All numbers are made when they are asked for, from integers by list.
+    """The result of `evaluate`. Numbers are computed on access from the integers per list.
 
-    A list whose items do not define a metric (no relevant item, say: see `Metric`) counts as `spec.no_relevant` says: as 0, as 1, or
-    not at all. Without lists that count, a mean is NaN.
+    A list that does not define a metric (see `TallyLayout.means`) counts as `spec.no_relevant` says: as 0, as 1, or not at all.
+    The mean over no lists is NaN.
     """
 
     metrics: tuple[Metric, ...]
@@ -71,46 +71,46 @@ class Evaluation:
 
     @property
     def lists_without_relevant(self) -> int:
-        """Lists of which no item, shown or not, is relevant."""
+        """The number of lists without a relevant item, shown or unseen."""
         return int((~self.scored.relevant).sum())
 
     @property
     def means(self) -> dict[str, float]:
-        """The mean of each metric over lists (item_hit_rate: ratio of sums), from exact sums with one rounding at the end."""
+        """The mean of each metric over lists (for item_hit_rate the ratio of sums): exact sums, one division."""
         return {str(metric): _mean(self, metric) for metric in self.metrics}
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many lists each mean is over."""
+        """The number of lists in each mean."""
         return {str(metric): int(self.counted(metric).sum()) for metric in self.metrics}
 
     @property
     def standard_errors(self) -> dict[str, float]:
-        """Of each mean, robust to any likeness of one user's lists (of lists, where no users are known). See `standard_error`."""
+        """The standard error of each mean, clustered by user if users are known. See `standard_error`."""
         clusters = Clusters.of(self.users, len(self))
         return {str(metric): self._standard_error(metric, clusters) for metric in self.metrics}
 
     def values(self, metric: str | Metric) -> Floats:
-        """The values by list, shape (L,); NaN for lists that do not count."""
+        """The values per list, float64, shape (L,); NaN for lists that do not count."""
         above, below = self.parts(metric)
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.where(self.counted(metric), above / below, np.nan)
 
     def frame(self) -> dict[str, Any]:
-        """Values by list as a dict of columns, which pandas.DataFrame and polars.DataFrame take: list_id, user (if known), metrics."""
+        """Values per list as a dict of columns for pandas.DataFrame or polars.DataFrame: list_id, user (if known), metrics."""
         ids: dict[str, Any] = {"list_id": list(self.lists)}
         if self.users is not None:
             ids["user"] = list(self.users)
         return ids | {str(metric): self.values(metric) for metric in self.metrics}
 
     def counted(self, metric: str | Metric) -> Bools:
-        """Which lists a metric's mean is over, shape (L,)."""
+        """Which lists are in the mean of a metric, booleans, shape (L,)."""
         _, below = self.parts(metric)
         skipped = ~self.scored.defined[self._known(metric)] if self.spec.no_relevant == "skip" else np.zeros(len(self), dtype=np.bool_)
         return (below > 0) & ~skipped
 
     def parts(self, metric: str | Metric) -> tuple[Ints, Ints]:
-        """Numerators and denominators by list, whole numbers, shape (L,) each: the value of a list is their ratio."""
+        """Numerators and denominators per list, int64, shape (L,) each. The value of a list is their ratio."""
         known = self._known(metric)
         at = next(at for at, column in enumerate(self.columns) if column.metric == known)
         if self.columns[at].kind == "hits":
@@ -122,7 +122,7 @@ class Evaluation:
         return above, np.full(len(self), one)
 
     def influences(self, metric: str | Metric) -> Floats:
-        """How much each list moves the metric's mean, shape (L,); 0 for lists that do not count."""
+        """The influence of each list on the mean of a metric, shape (L,); 0 for lists that do not count."""
         above, below = self.parts(metric)
         counted = self.counted(metric)
         moves = np.zeros(len(self))
@@ -148,7 +148,7 @@ def _mean(evaluation: Evaluation, metric: Metric) -> float:
 
 
 def summary(evaluation: Evaluation) -> list[Mapping[str, Any]]:
-    """A row for each metric: its name, mean, standard error and the lists counted."""
+    """One row per metric: name, mean, standard error and number of lists."""
     errors, counts = evaluation.standard_errors, evaluation.counts
     return [
         {"metric": name, "mean": mean, "standard_error": errors[name], "lists": counts[name]} for name, mean in evaluation.means.items()

@@ -1,4 +1,4 @@
-"""The paired randomisation test: what would the difference be if in each pair chance had said which is which? No metric, no file."""
+"""Paired randomisation tests: how extreme is the observed difference if the two sides of each pair are swapped at random?"""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from streammetrics.metrics.arrays import Bools, Floats, Ints
 from streammetrics.metrics.names import MetricError
 
 EXACT_PAIRS_MAX: Final = 14
-"""With so few pairs that differ all 2**14 outcomes are tried, and no seed matters."""
+"""With at most this many pairs that differ, all 2**14 outcomes are tried. The seed then has no effect."""
 
 SAMPLES_MAX: Final = 10_000_000
 
@@ -21,22 +21,22 @@ _BITS: Final = (np.arange(256)[:, None] >> np.arange(8)) & 1
 
 
 class PValue(NamedTuple):
-    """A two-sided p-value; `exact` when all outcomes were tried."""
+    """A two-sided p-value; `exact` if all outcomes were tried."""
 
     p_value: float
     exact: bool
 
 
 def sign_flip_test(differences: Ints, samples: int, seed: int, slack: int = 0) -> PValue:
-    """Two-sided test of paired differences (one total a cluster) that are as likely to have the other sign (Fisher 1935).
+    """Two-sided sign-flip test of paired differences (Fisher 1935): under the null hypothesis each sign is equally likely.
 
-    differences: whole numbers, shape (G,); pairs without a difference change nothing. All sums are exact, so outcomes that equal the
-    observed one are counted as such. slack: how far apart two sums may be that were equal before the differences were rounded to whole
-    numbers, as thirds are: such outcomes count as equal, too. The p-value is the share of outcomes whose sum is at least as far from 0;
-    of random outcomes the observed one counts as one more, (1 + extreme) / (1 + samples), so that it is never 0 (Phipson and Smyth
-    2010).
+    differences: int64, shape (G,), one total per cluster. Zeros have no effect. samples, seed: for random outcomes.
+    slack: sums that differ by at most this much count as equal. It covers the rounding of the differences to integers.
 
-    Raises MetricError when absolute differences add up beyond 2**61.
+    The p-value is the share of outcomes with a sum at least as far from 0 as the observed one. Random outcomes give
+    (1 + extreme) / (1 + samples), which is never 0 (Phipson and Smyth 2010).
+
+    Raises MetricError if the absolute differences sum to 2**61 or more, and for invalid samples or seed.
 
     >>> sign_flip_test(np.array([3, 1, 2]), samples=1000, seed=1)
     PValue(p_value=0.25, exact=True)
@@ -51,10 +51,10 @@ def sign_flip_test(differences: Ints, samples: int, seed: int, slack: int = 0) -
 
 
 def swap_test(one: tuple[Ints, Ints], other: tuple[Ints, Ints], samples: int, seed: int) -> PValue:
-    """The same for a difference of two ratios of sums: in each cluster chance swaps both the numerators and the denominators.
+    """The same test for the difference of two ratios of sums: each cluster's numerators and denominators are swapped together.
 
-    one, other: numerators and denominators by cluster, whole numbers, shape (G,) each. Outcomes within 1e-12 of the observed
-    difference count as equal to it. Where a ratio has no denominator there is no difference to test: NaN.
+    one, other: (numerators, denominators) per cluster, int64, shape (G,) each. Outcomes within a factor of 1e-12 of the observed
+    difference count as equal. The p-value is NaN if a ratio has denominator 0.
     """
     steps = np.stack([one[0] - other[0], one[1] - other[1]], axis=1)
     above, below = (np.array([side[0].sum(), side[1].sum()]) for side in (other, one))
@@ -72,7 +72,7 @@ def swap_test(one: tuple[Ints, Ints], other: tuple[Ints, Ints], samples: int, se
 
 
 def check_sampling(samples: object, seed: object) -> None:
-    """Raises MetricError for a number of samples outside 1..SAMPLES_MAX, or a negative seed."""
+    """Raise MetricError if samples is not in 1..SAMPLES_MAX or the seed is negative."""
     if type(samples) is not int or not 1 <= samples <= SAMPLES_MAX:
         raise MetricError("samples", f"got {samples!r}; allowed are whole numbers 1..{SAMPLES_MAX}")
     if type(seed) is not int or seed < 0:
@@ -85,7 +85,7 @@ def _require_small(differences: Ints) -> None:
 
 
 def _share(steps: Ints, samples: int, seed: int, extreme: Callable[[Ints], Bools]) -> PValue:
-    """The share of extreme outcomes, where an outcome is the sum of the steps (shape (G, W)) of the pairs that were flipped."""
+    """The share of extreme outcomes. An outcome is the sum of the steps (shape (G, W)) of the flipped pairs."""
     check_sampling(samples, seed)
     moving = steps[steps.any(axis=1)]
     if len(moving) <= EXACT_PAIRS_MAX:
@@ -103,7 +103,7 @@ def _all_sums(steps: Ints) -> Ints:
 
 
 def _random_sums(steps: Ints, samples: int, seed: int) -> Ints:
-    """The sum over random subsets, shape (samples, W). Eight pairs at a time: a random byte picks one of their 256 sums."""
+    """The sum over random subsets, shape (samples, W). For every eight pairs a random byte picks one of their 256 sums."""
     chance = np.random.Generator(np.random.PCG64(seed))
     sums = np.zeros((steps.shape[1], samples), dtype=np.int64)
     for start in range(0, len(steps), 8):

@@ -1,4 +1,4 @@
-"""The one place where judged lists meet a scorer: its integers by list, and which lists define which metric. Pure."""
+"""Scores judged lists: integers per list, and which lists define which metric. Averages over ties."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from streammetrics.metrics.scorer import Scorer
 from streammetrics.metrics.spec import Spec
 
 SUMS_OVER_PLACES: Final = frozenset({"cg", "dcg", "dcg_exp", "ndcg", "ndcg_exp", "precision", "recall", "f1", "r_precision", "rbp"})
-"""Metrics whose numerator is a sum over places of something that depends on one item only, and whose denominator on no order."""
+"""Metrics with a numerator that sums one term per item and a denominator that does not depend on the order."""
 
 BLOCK_HITS: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scored:
-    """rows: int64, shape (L, columns), as from `Scorer`. relevant: which lists have a relevant item, shown or not, shape (L,).
+    """The scores of judged lists.
 
-    defined: for each metric, whether a list's items define it (see `Metric`), shape (L,); always so for item_hit_rate.
+    rows: int64, shape (L, columns), as from `Scorer`. relevant: which lists have a relevant item, shown or unseen, shape (L,).
+    defined: per metric, which lists define it (see `TallyLayout.means`), shape (L,); all of them for `item_hit_rate`.
     """
 
     rows: Ints
@@ -35,9 +36,9 @@ class Scored:
 
 
 def score(judged: Judged, metrics: Iterable[str | Metric], spec: Spec | None) -> tuple[Scorer, Scored]:
-    """The scorer made for these lists, and what it says of them.
+    """Build a scorer for these lists and score them.
 
-    Raises MetricError, naming the list, for grades beyond the scorer's limit, and for metrics that cannot be averaged over ties.
+    Raises MetricError for grades above the scorer's limit, naming the list, and for metrics that cannot be averaged over ties.
     """
     graded = np.bincount(np.concatenate((judged.rows, judged.unseen_rows)), minlength=len(judged))
     deepest = max(1, int(judged.lengths.max(initial=0)), int(graded.max(initial=0)))
@@ -67,11 +68,11 @@ def _score(scorer: Scorer, judged: Judged) -> Scored:
 
 
 def _averaged(scorer: Scorer, judged: Judged, ties: TieGroups, base: Ints) -> Ints:
-    """Expected values over all orders of tied items, as integers again.
+    """The mean over all orders of tied items, rounded to integers (McSherry and Najork 2008).
 
-    A metric that is a sum over places has an expectation that looks at one item at a time: each item of a group of m is at each of its
-    m places equally often. The m rotations of the group do the same, so their mean is the expectation, and groups add up:
-    expected = base + sum over groups of (mean over the group's rotations - base). The scorer itself is asked for all of them.
+    Over all orders, each item of a group of m is at each of its m places equally often. The m rotations of the group have the same
+    property. A metric that sums one term per item therefore has the same mean over rotations, and groups add up:
+    mean = base + sum over groups of (mean over the group's rotations - base). All rotations are scored by the scorer.
     """
     _require_sums(scorer)
     hits = _ByRow(judged.rows, len(judged))
@@ -85,7 +86,7 @@ def _averaged(scorer: Scorer, judged: Judged, ties: TieGroups, base: Ints) -> In
 
 
 class _ByRow:
-    """Entries that belong to rows, found by row: `order` sorts them, those of row r are order[starts[r]:starts[r] + counts[r]]."""
+    """An index of entries by row: the entries of row r are order[starts[r]:starts[r] + counts[r]]."""
 
     def __init__(self, rows: Ints, count: int) -> None:
         self.order = np.argsort(rows, kind="stable")
@@ -93,7 +94,7 @@ class _ByRow:
         self.starts = np.cumsum(self.counts) - self.counts
 
     def of(self, rows: Ints) -> tuple[Ints, Ints]:
-        """The entries of each of these rows, one after the other, and to which of `rows` each belongs."""
+        """The entries of these rows, concatenated, and the index into `rows` of each."""
         counts = self.counts[rows]
         owners = np.repeat(np.arange(rows.size), counts)
         within = np.arange(owners.size) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -101,7 +102,7 @@ class _ByRow:
 
 
 def _blocks(ties: TieGroups, hits: _ByRow, judged: Judged) -> Iterator[TieGroups]:
-    """The groups in which a graded item can move, cut so that a block's rotations stay small."""
+    """The groups with a graded item, in blocks of bounded work. Other groups do not change any value."""
     entries, owners = hits.of(ties.rows)
     inside = (judged.positions[entries] >= ties.starts[owners]) & (judged.positions[entries] < (ties.starts + ties.sizes)[owners])
     moving = np.flatnonzero(np.bincount(owners[inside], minlength=ties.rows.size))
@@ -113,7 +114,7 @@ def _blocks(ties: TieGroups, hits: _ByRow, judged: Judged) -> Iterator[TieGroups
 
 
 def _rotate(judged: Judged, hits: _ByRow, groups: TieGroups) -> Judged:
-    """A list for each rotation by 1 .. m - 1 of each group, in which all but the group's items stay where they are."""
+    """One list per rotation by 1..m - 1 of each group. Items outside the group keep their positions."""
     turns = groups.sizes - 1
     group_of = np.repeat(np.arange(groups.rows.size), turns)
     turn = np.arange(group_of.size) - np.repeat(np.cumsum(turns) - turns, turns) + 1

@@ -1,4 +1,4 @@
-"""Evaluations and comparisons as text: tables, JSON, CSV, trec_eval's columns. Pure: values in, text out."""
+"""Formats evaluations and comparisons as text: tables, JSON, CSV, and the columns of trec_eval."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from streammetrics.metrics.spec import Spec
 EvaluateFormat: TypeAlias = Literal["table", "json", "csv", "trec"]
 
 ALL_LISTS: Final = "all"
-"""What the row of means is called beside rows of single lists, as trec_eval calls it."""
+"""The id of the row with the means, as in trec_eval."""
 
 _GAP: Final = "  "
 _NONE: Final = "-"
-"""A number that does not exist, in a table."""
+"""Shown in tables for an undefined number."""
 
 
 def evaluation_text(evaluation: Evaluation, form: EvaluateFormat, *, labels: Mapping[Metric, str], per_query: bool, digits: int) -> str:
-    """An evaluation in one of the formats. labels: what each metric is to be called. digits: after the point, in `table` and `trec`."""
+    """Format an evaluation. labels: the displayed name of each metric. digits: after the point, in `table` and `trec`."""
     if form == "json":
         return _json(_evaluation_object(evaluation, labels, per_query))
     if form == "csv":
@@ -40,7 +40,7 @@ def evaluation_text(evaluation: Evaluation, form: EvaluateFormat, *, labels: Map
 def comparison_text(
     a: Evaluation, b: Evaluation, comparison: Comparison, form: EvaluateFormat, *, labels: Mapping[Metric, str], digits: int
 ) -> str:
-    """A comparison as table, JSON or CSV."""
+    """Format a comparison as table, JSON or CSV."""
     named = {str(metric): label for metric, label in labels.items()}
     if form == "json":
         sides = {name: _evaluation_object(side, labels, False) for name, side in (("a", a), ("b", b))}
@@ -77,7 +77,7 @@ def _by_list(evaluation: Evaluation, labels: Mapping[Metric, str]) -> tuple[list
 
 
 def _trec(evaluation: Evaluation, labels: Mapping[Metric, str], per_query: bool, digits: int) -> str:
-    """trec_eval's three columns: measure, query, value. Lists that do not count for a metric have no line for it."""
+    """The three columns of trec_eval: measure, query, value. Lists that do not count for a metric are left out."""
     (_, *names), rows = _by_list(evaluation, labels)
     wanted = rows if per_query else rows[-1:]
     cells = ((name, row[0], value) for row in wanted for name, value in zip(names, row[1:], strict=True))
@@ -109,7 +109,7 @@ def spec_object(spec: Spec) -> dict[str, Any]:
 
 
 def _plain(row: Mapping[str, Any], without: str = "") -> dict[str, Any]:
-    """Values that JSON can hold: what is no number (NaN, infinite) is null."""
+    """A row with NaN and infinity replaced by None, because JSON has neither."""
     kept = {name: value for name, value in row.items() if name != without}
     return {name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in kept.items()}
 
@@ -127,7 +127,7 @@ def _csv(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[Any]], digits: int) -> str:
-    """Columns side by side: the first to the left, the others to the right."""
+    """A text table: the first column is left-aligned, the others are right-aligned."""
     cells = [list(head), *([_cell(value, digits) for value in row] for row in rows)]
     widths = [max(len(row[at]) for row in cells) for at in range(len(head))]
     lines = (

@@ -1,9 +1,9 @@
-"""Student's t distribution: tail chances and quantiles, for intervals and paired tests. Knows no metric and no list.
+"""Student's t distribution: tail probabilities and quantiles, so that scipy is not needed.
 
-The chance beyond t is a regularised incomplete beta function, I_x(df/2, 1/2) at x = df / (df + t**2) (DLMF 8.17), computed as
-the continued fraction of Didonato and Morris (1992, ACM TOMS 18, 360-373) on the side of the mean where it converges
-quickly. The factor before it holds a ratio of two gamma functions; for many degrees of freedom it comes from its own series,
-because the difference of two large logarithms would lose the digits.
+The tail probability is the regularised incomplete beta function I_x(df/2, 1/2) at x = df / (df + t**2) (DLMF 8.17). It is computed
+with the continued fraction of Didonato and Morris (1992, ACM TOMS 18, 360-373), on the side of the mean where it converges
+quickly. Its factor has a ratio of two gamma functions. For many degrees of freedom the ratio comes from a series, because the
+difference of two large logarithms would lose digits.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _TURNS_MAX: Final = 100_000
 _SERIES_FROM: Final = 50.0
 
 
-def two_sided_chance(t: float, df: float) -> float:
-    """The chance that Student's t with `df` degrees of freedom (> 0) is at least |t| away from 0.
+def two_sided_p_value(t: float, df: float) -> float:
+    """P(|T| >= |t|) for Student's t with `df` degrees of freedom. NaN stays NaN.
 
-    Right to 1e-12 of its value, also far out, down to where doubles end. NaN stays NaN.
+    The relative error is at most 1e-12, also far out in the tail. Raises MetricError for df <= 0.
 
-    >>> round(two_sided_chance(2.0, 10), 12)
+    >>> round(two_sided_p_value(2.0, 10), 12)
     0.073388034771
-    >>> two_sided_chance(0.0, 3), two_sided_chance(float("inf"), 3)
+    >>> two_sided_p_value(0.0, 3), two_sided_p_value(float("inf"), 3)
     (1.0, 0.0)
     """
     if not df > 0:
@@ -45,10 +45,10 @@ def two_sided_chance(t: float, df: float) -> float:
 
 
 def critical_value(level: float, df: float) -> float:
-    """The t beyond which, on either side together, lies a chance of 1 - level. `level` is 0 < level < 1, `df` > 0.
+    """The t with P(|T| >= t) = 1 - level. Raises MetricError unless 0 < level < 1 and df > 0.
 
     Newton's method from below: the tail is convex there, so the steps never overshoot. It starts at the normal quantile, which is
-    never above Student's; that of the tail, for beside 1 half a tail may be too small to tell.
+    never above Student's.
 
     >>> round(critical_value(0.95, 10), 9)
     2.228138852
@@ -58,7 +58,7 @@ def critical_value(level: float, df: float) -> float:
     alpha = 1 - level
     t = -NormalDist().inv_cdf(alpha / 2) * (1 - 1e-9)
     for _ in range(200):
-        step = (two_sided_chance(t, df) - alpha) / (2 * _density(t, df))
+        step = (two_sided_p_value(t, df) - alpha) / (2 * _density(t, df))
         t += step
         if abs(step) <= 1e-15 * t:
             break
@@ -78,9 +78,9 @@ def _gamma_ratio(a: float) -> float:
 
 
 def _fraction(a: float, b: float, x: float, rest: float) -> float:
-    """The continued fraction that x**a * rest**b / B(a, b) is divided by to give I_x(a, b); rest = 1 - x, a * rest >= b * x.
+    """The continued fraction f in I_x(a, b) = x**a * rest**b / (B(a, b) * f), by Lentz's method. Needs a * rest >= b * x.
 
-    Lentz's method. With `rest` at hand nothing cancels in its terms.
+    rest = 1 - x is an argument, because computing it here would lose digits.
     """
     total = c = _turn(a, b, x, rest, 0)[1]
     d = 0.0

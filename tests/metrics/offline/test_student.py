@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streammetrics.metrics import MetricError
-from streammetrics.metrics.offline.student import critical_value, two_sided_chance
+from streammetrics.metrics.offline.student import critical_value, two_sided_p_value
 
 DEGREES = [1, 2, 3, 5, 10, 29, 99, 100, 101, 1_000, 12_345, 1_000_000, 100_000_000]
 
@@ -21,8 +21,8 @@ def test_chances_agree_with_scipy_to_twelve_digits_also_far_out(df: int) -> None
     for t in (1e-3, 0.1, 0.5, 1, 1.5, 1.9, 2, 2.5, 3, 5, 8, 10, 20, 30, 100, 1e4):
         expected = 2 * float(stats.t.sf(t, df))
         if expected > 1e-290:
-            assert two_sided_chance(t, df) == pytest.approx(expected, rel=1e-12, abs=0)
-            assert two_sided_chance(-t, df) == two_sided_chance(t, df)
+            assert two_sided_p_value(t, df) == pytest.approx(expected, rel=1e-12, abs=0)
+            assert two_sided_p_value(-t, df) == two_sided_p_value(t, df)
 
 
 @pytest.mark.parametrize("df", DEGREES)
@@ -35,25 +35,25 @@ def test_critical_values_agree_with_scipy_to_twelve_digits(df: int) -> None:
 
 @given(st.floats(0, 0.9999, exclude_min=True), st.floats(0.5, 1e9))
 def test_beyond_a_critical_value_lies_the_rest(level: float, df: float) -> None:
-    assert two_sided_chance(critical_value(level, df), df) == pytest.approx(1 - level, rel=1e-9)
+    assert two_sided_p_value(critical_value(level, df), df) == pytest.approx(1 - level, rel=1e-9)
 
 
 @given(st.floats(0, 1e6), st.floats(0, 1e6), st.floats(0.5, 1e9))
 def test_what_is_further_out_is_never_likelier(one: float, other: float, df: float) -> None:
     near, far = sorted([one, other])
-    assert 0 <= two_sided_chance(far, df) <= two_sided_chance(near, df) * (1 + 1e-12) <= 1 + 1e-12
+    assert 0 <= two_sided_p_value(far, df) <= two_sided_p_value(near, df) * (1 + 1e-12) <= 1 + 1e-12
 
 
 def test_the_ends_are_certain() -> None:
-    assert two_sided_chance(0, 5) == 1
-    assert two_sided_chance(math.inf, 5) == 0
-    assert math.isnan(two_sided_chance(math.nan, 5))
+    assert two_sided_p_value(0, 5) == 1
+    assert two_sided_p_value(math.inf, 5) == 0
+    assert math.isnan(two_sided_p_value(math.nan, 5))
 
 
 @pytest.mark.parametrize("df", [0, -1, math.nan])
 def test_degrees_of_freedom_are_above_zero(df: float) -> None:
     with pytest.raises(MetricError, match="degrees of freedom: got"):
-        two_sided_chance(1, df)
+        two_sided_p_value(1, df)
 
 
 @pytest.mark.parametrize("level", [0, 1, -0.5, 95, math.nan])
