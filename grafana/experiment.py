@@ -1,20 +1,20 @@
-"""The dashboard *Experiment*: did the change help or hurt, how sure is that, and can the experiment be read at all."""
+"""The dashboard *Experiment*: verdicts, lifts with their intervals, and the health of the experiment."""
 
 from __future__ import annotations
 
+from grafana_foundation_sdk.models import dashboard
+
 from grafana import variables
-from grafana.house import (
+from grafana.experiment_health import health_numbers, health_panels
+from grafana.layout import Section, build
+from grafana.panels import (
     BLUE,
     GREEN,
     GREY,
     ORANGE,
     RED,
-    YELLOW,
     Block,
     Query,
-    Section,
-    build,
-    dashed,
     fixed,
     lines,
     listing,
@@ -25,48 +25,47 @@ from grafana.house import (
     states,
     words,
 )
-from grafana.queries import ANY, EXPERIMENT, METRIC, NONE, ONE_K, SCOPE, VARIANT, by, state, state_rate
-from grafana.sdk import dashboard
+from grafana.queries import ANY, EXPERIMENT, METRIC, NONE, ONE_K, SCOPE, VARIANT, by, state
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.verdict import VERDICT_CODES, Word
 
 UID = "streammetrics-experiment"
 
-_SAID: dict[Word, tuple[str, str]] = {
-    "regressed": ("worse", RED),
-    "invalid": ("broken", ORANGE),
-    "inconclusive": ("not known yet", GREY),
-    "safe": ("not worse", BLUE),
-    "improved": ("better", GREEN),
+_WORDS: dict[Word, tuple[str, str]] = {
+    "regressed": ("regressed", RED),
+    "invalid": ("invalid", ORANGE),
+    "inconclusive": ("inconclusive", GREY),
+    "safe": ("safe", BLUE),
+    "improved": ("improved", GREEN),
 }
-VERDICTS = {str(VERDICT_CODES[word]): said for word, said in _SAID.items()}
-"""Codes as words with colours."""
+VERDICTS = {str(VERDICT_CODES[word]): shown for word, shown in _WORDS.items()}
+"""Codes of verdicts with their words and colours."""
 
 POLICY = Policy()
-_TOO_FEW = f"Nothing is shown before every variant has users enough (by default {POLICY.min_users})."
+_TOO_FEW = f"Nothing is shown until every variant has enough users (by default {POLICY.min_users})."
 _ONE = {"experiment": EXPERIMENT, "metric": METRIC, "k": ONE_K, "scope": SCOPE}
 _WHOLE = {"experiment": EXPERIMENT, "scope": SCOPE}
 
 _HOW_TO_READ = f"""\
-| word | what it means | what to do |
+| verdict | meaning | what to do |
 |---|---|---|
-| **worse** | the variant is certainly worse than the control, by more than is tolerated | stop it |
-| **not worse** | certainly not worse by more than is tolerated | it does no harm |
-| **better** | certainly better than the control | ship it |
-| **not known yet** | the users so far do not tell | wait |
-| **broken** | the split, the assignment or the join is wrong: no number here can be trusted | mend that first |
+| **regressed** | the variant is worse than the control, by more than the margin | stop it |
+| **safe** | it is not worse than the control by more than the margin | you can ship it |
+| **improved** | it is better than the control | ship it |
+| **inconclusive** | there are too few users for a result | wait |
+| **invalid** | the split, the assignment or the join is wrong, so no number can be trusted | fix that first |
 
-*Certainly*: at {100 * (1 - POLICY.alpha):g} % by default, **however often you look**: stop as soon as the word is there.
-*Change* is against the control; the truth lies between *at worst* and *at best*. A verdict counts users, not lists.
+Verdicts have {100 * (1 - POLICY.alpha):g} % confidence by default. They are **safe to check at any time**: act at once.
+*Lift* is the relative difference to the control. Its bounds are the ends of its interval. Verdicts count users, not lists.
 """
 
 
 def experiment() -> dashboard.Dashboard:
-    """The whole dashboard."""
+    """Build the dashboard."""
     return build(
         uid=UID,
         title="streammetrics / Experiment",
-        description="Variants side by side: verdicts that hold however often one looks, and whether the experiment can be read at all.",
+        description="Variants side by side: verdicts that are safe to check at any time, and the health of the experiment.",
         variables=[
             variables.datasource(),
             variables.job(),
@@ -79,10 +78,10 @@ def experiment() -> dashboard.Dashboard:
         annotations=variables.marks(),
         since="now-24h",
         sections=[
-            Section(title="Verdict", blocks=(_verdict(), *_health_numbers(), _table(), _reading())),
+            Section(title="Verdict", blocks=(_verdict(), *health_numbers(), _table(), _reading())),
             Section(title="$metric at $k", blocks=(_lift(), _mean(), _verdicts_over_time())),
-            Section(title="Less variance, and interleaved lists", blocks=(_reduced(), _preference_table(), _preference())),
-            Section(title="Can it be read?", blocks=(_users(), _shares(), _sample_ratio(), _multi_exposed(), _join(), _lists())),
+            Section(title="Reduced variance (CUPED) and interleaved lists", blocks=(_reduced(), _preference_table(), _preference())),
+            Section(title="Health of the experiment", blocks=health_panels()),
         ],
     )
 
@@ -90,108 +89,54 @@ def experiment() -> dashboard.Dashboard:
 def _verdict() -> Block:
     return number(
         "Verdict on $experiment",
-        "The word for the whole experiment: broken when it cannot be read, else the worst word among the measures that decide.",
+        "The verdict on the whole experiment: invalid if its numbers cannot be trusted, else the worst verdict of the paging measures.",
         "none",
         Query(state("streammetrics_experiment_verdict", variant=NONE, metric=NONE, k=NONE, **_WHOLE), "verdict"),
         words=VERDICTS,
-        empty="No such experiment in this span",
+        empty="No such experiment in this scope",
         filled=True,
         width=6,
     )
 
 
-def _health_numbers() -> tuple[Block, ...]:
-    p, shared, unmatched = POLICY.sample_ratio_alpha, POLICY.multi_exposed_share_max, POLICY.unmatched_share_max
-    entered = state("streammetrics_experiment_entered_timestamp_seconds")
-    return (
-        number(
-            "Users",
-            "Users who saw one variant only, all variants together.",
-            "short",
-            Query(by("sum", [], state("streammetrics_experiment_users", **_WHOLE)), "users"),
-            empty="none",
-            steps=((None, ORANGE), (2 * POLICY.min_users, GREEN)),
-            width=3,
-        ),
-        number(
-            "Even split by chance",
-            f"How likely so uneven a split of users is if the assignment works. Below {p:g} the experiment is broken. Holds at every look.",
-            "none",
-            Query(state("streammetrics_experiment_srm_p_value", **_WHOLE), "p-value"),
-            decimals=4,
-            empty="unknown",
-            steps=((None, RED), (p, GREEN)),
-        ),
-        number(
-            "Users in several variants",
-            f"Share of users who saw more than one variant; they are left out. Above {100 * shared:g} % the experiment is broken.",
-            "percentunit",
-            Query(_multi_exposed_share(), "share"),
-            decimals=2,
-            empty="unknown",
-            steps=((None, GREEN), (shared / 2, YELLOW), (shared, RED)),
-        ),
-        number(
-            "Feedback without a list",
-            "Share of feedback that counts for no list, of all traffic, now. Where it is above "
-            f"{100 * unmatched:g} % on the experiment's days, the experiment is broken.",
-            "percentunit",
-            Query(_unmatched_share(), "share"),
-            decimals=1,
-            empty="no feedback",
-            steps=((None, GREEN), (unmatched / 2, YELLOW), (unmatched, RED)),
-        ),
-        number(
-            "Behind by",
-            "How long before now the lists of the experiments end, in event time: each gets its full time to earn feedback first.",
-            "s",
-            Query(f"time() - {entered}", "behind"),
-            decimals=0,
-            empty="no list yet",
-            steps=((None, GREEN), (7_200, YELLOW), (21_600, RED)),
-            width=3,
-        ),
-    )
-
-
 def _table() -> Block:
-    """A row a variant and measure: the word, then the numbers behind it."""
-    told = state("streammetrics_experiment_verdict", variant=VARIANT, metric=ANY, **_WHOLE)
+    """Make a table with one row per variant and measure: the verdict, then its numbers."""
+    verdicts = state("streammetrics_experiment_verdict", variant=VARIANT, metric=ANY, **_WHOLE)
     mean = state("streammetrics_experiment_mean", variant=VARIANT, **_WHOLE)
     roles = state("streammetrics_variant_info", experiment=EXPERIMENT, role='="control"')
     of_control = by("max", ["metric", "k"], f"{state('streammetrics_experiment_mean', **_WHOLE)} * on (variant) group_left () {roles}")
     users = state("streammetrics_experiment_users", variant=VARIANT, **_WHOLE)
     more = "/d/streammetrics-ranking?var-datasource=${datasource}&var-job=${job}&var-experiment=${experiment}"
     return listing(
-        "Every measure against the control",
-        "One row a variant and measure, the worst first. Change, at worst and at best are relative to the control and hold however "
-        "often one looks. An end that the data do not bound is empty. The measures that decide share the error that is allowed; each "
-        "other one has it alone, so of many some word is wrong by chance.",
+        "All measures against the control",
+        "One row per variant and measure, the worst first. The lift is relative to the control. Its interval is safe to check at any "
+        "time. A missing bound is empty. The paging measures share the allowed error. Every other measure has its own, so some of many "
+        "verdicts are wrong by chance.",
         {
             "variant": "Variant",
             "metric": "Measure",
             "k": "First k",
             "A": "Verdict",
-            "H": "Decides",
-            "B": "Change",
-            "C": "At worst",
-            "D": "At best",
+            "H": "Paging",
+            "B": "Lift",
+            "C": "Lower bound",
+            "D": "Upper bound",
             "E": "Variant's mean",
             "F": "Control's mean",
             "G": "Users",
         },
-        Query(told),
+        Query(verdicts),
         *(Query(state(f"streammetrics_experiment_{name}", variant=VARIANT, **_WHOLE)) for name in ("lift", "lift_lower", "lift_upper")),
-        Query(f"{mean} and {told}"),
-        Query(f"0 * {told} + on (metric, k) group_left () {of_control}"),
-        Query(f"0 * {told} + on (variant) group_left () {users}"),
-        Query(f"0 * {told} + on (metric, k) group_left () {state('streammetrics_experiment_paging', **_WHOLE)}"),
-        sort=("Change", False),
+        Query(f"{mean} and {verdicts}"),
+        Query(f"0 * {verdicts} + on (metric, k) group_left () {of_control}"),
+        Query(f"0 * {verdicts} + on (variant) group_left () {users}"),
+        Query(f"0 * {verdicts} + on (metric, k) group_left () {state('streammetrics_experiment_paging', **_WHOLE)}"),
+        sort=("Lift", False),
         rules=(
             of_field("Verdict", mappings=[mapping(VERDICTS)], custom__cellOptions={"type": "color-background", "mode": "basic"}),
-            of_field("Decides", mappings=[mapping({"1": ("yes", BLUE)})]),
-            of_field("Change", unit="percentunit", decimals=2),
-            of_pattern("/^At /", unit="percentunit", decimals=2),
+            of_field("Paging", mappings=[mapping({"1": ("yes", BLUE)})]),
+            of_field("Lift", unit="percentunit", decimals=2),
+            of_pattern("/ bound$/", unit="percentunit", decimals=2),
             of_pattern("/ mean$/", unit="none", decimals=4),
             of_field("Users", unit="short"),
             of_field(
@@ -211,25 +156,25 @@ def _table() -> Block:
 
 
 def _reading() -> Block:
-    return words("How to read this", "What the words of the verdicts mean.", _HOW_TO_READ, width=8, height=12)
+    return words("How to read this", "The meaning of the verdicts, and what to do.", _HOW_TO_READ, width=8, height=12)
 
 
 def _lift() -> Block:
-    queries = {"change": "lift", "at best": "lift_upper", "at worst": "lift_lower"}
+    queries = {"lift": "lift", "upper bound": "lift_upper", "lower bound": "lift_lower"}
     return lines(
-        "Change of $variant against the control",
-        "Relative difference of $metric at $k to the control, with the band in which the truth lies. The band is valid at every "
-        "glance, so it may be watched as it narrows. Above 0 is better; dashed is the drop that is tolerated by default.",
+        "Lift of $variant against the control",
+        "Relative difference of $metric at $k to the control, with its interval as a band. The band is safe to check at any time. "
+        "Above 0 is better. The dashed line is the default margin.",
         "percentunit",
         *(Query(state(f"streammetrics_experiment_{name}", variant=VARIANT, **_ONE), legend) for legend, name in queries.items()),
         rules=(
-            of_field("change", custom__lineWidth=2, color=fixed(BLUE)),
-            of_field("at best", custom__fillBelowTo="at worst", custom__lineWidth=0, custom__fillOpacity=15, color=fixed(BLUE)),
-            of_field("at worst", custom__lineWidth=0, color=fixed(BLUE)),
+            of_field("lift", custom__lineWidth=2, color=fixed(BLUE)),
+            of_field("upper bound", custom__fillBelowTo="lower bound", custom__lineWidth=0, custom__fillOpacity=15, color=fixed(BLUE)),
+            of_field("lower bound", custom__lineWidth=0, color=fixed(BLUE)),
         ),
         steps=((None, RED), (-POLICY.margin, "transparent")),
         limits=True,
-        empty=f"The control has no change. Of others: {_TOO_FEW}",
+        empty=f"The control has no lift. For other variants: {_TOO_FEW}",
         repeat="variant",
         width=24,
         height=9,
@@ -237,33 +182,33 @@ def _lift() -> Block:
 
 
 def _reduced() -> Block:
-    """A row a variant and measure of an experiment with a time before it."""
-    told = state("streammetrics_experiment_reduced_lift", variant=VARIANT, **_WHOLE)
+    """Make a table with one row per variant and measure, for experiments with cuped_days."""
+    lifts = state("streammetrics_experiment_reduced_lift", variant=VARIANT, **_WHOLE)
     return listing(
-        "With the variance reduced (CUPED)",
-        "The same comparison after what users did before the experiment is taken out, for experiments with cuped_days. Verdicts go by "
-        "the plain numbers unless cuped_verdict is set: judged at best is the end that they go by, of the measures that decide.",
+        "Lift with reduced variance (CUPED)",
+        "The comparison with the variance reduced by the users' earlier behaviour, for experiments with cuped_days. Verdicts use the "
+        "plain numbers unless cuped_verdict is set. The deciding upper bound is the one that the verdict of a paging measure uses.",
         {
             "variant": "Variant",
             "metric": "Measure",
             "k": "First k",
-            "A": "Change",
-            "B": "At worst",
-            "C": "At best",
+            "A": "Lift",
+            "B": "Lower bound",
+            "C": "Upper bound",
             "D": "Variant's mean",
             "E": "Variance removed",
-            "F": "Judged at best",
+            "F": "Deciding upper bound",
         },
-        Query(told),
+        Query(lifts),
         *(Query(state(f"streammetrics_experiment_reduced_{name}", variant=VARIANT, **_WHOLE)) for name in ("lift_lower", "lift_upper")),
         *(
-            Query(f"{state(f'streammetrics_experiment_{name}', variant=VARIANT, **_WHOLE)} and {told}")
+            Query(f"{state(f'streammetrics_experiment_{name}', variant=VARIANT, **_WHOLE)} and {lifts}")
             for name in ("reduced_mean", "variance_reduction", "judged_lift_upper")
         ),
-        sort=("Change", False),
+        sort=("Lift", False),
         rules=(
-            of_field("Change", unit="percentunit", decimals=2),
-            of_pattern("/^At | at best$/", unit="percentunit", decimals=2),
+            of_field("Lift", unit="percentunit", decimals=2),
+            of_pattern("/ bound$/", unit="percentunit", decimals=2),
             of_pattern("/ mean$/", unit="none", decimals=4),
             of_field("Variance removed", unit="percentunit", decimals=1),
         ),
@@ -276,23 +221,23 @@ def _reduced() -> Block:
 def _preference_table() -> Block:
     names = ("verdict", "credit", "credit_lower", "credit_upper", "users", "lists")
     return listing(
-        "Which ranker people prefer",
-        "One row a team of interleaved lists. Mean credit is lists won less lists lost, by lists; its bounds hold at every look.",
+        "Which ranker users prefer",
+        "One row per team of interleaved lists. Credit is the share of lists won minus the share lost. It is safe to check at any time.",
         {
             "team": "Team",
             "against": "Against",
             "A": "Verdict",
-            "B": "Mean credit",
-            "C": "At least",
-            "D": "At most",
+            "B": "Credit",
+            "C": "Lower bound",
+            "D": "Upper bound",
             "E": "Users",
             "F": "Lists",
         },
         *(Query(state(f"streammetrics_interleaving_{name}", **_WHOLE)) for name in names),
-        sort=("Mean credit", False),
+        sort=("Credit", False),
         rules=(
             of_field("Verdict", mappings=[mapping(VERDICTS)], custom__cellOptions={"type": "color-background", "mode": "basic"}),
-            of_pattern("/^(Mean credit|At least|At most)$/", unit="none", decimals=4),
+            of_pattern("/^Credit$| bound$/", unit="none", decimals=4),
             of_pattern("/^(Users|Lists)$/", unit="short"),
         ),
         empty="This experiment has no interleaved lists",
@@ -302,10 +247,10 @@ def _preference_table() -> Block:
 
 
 def _preference() -> Block:
-    legends = {"credit": "{{team}}", "credit_upper": "{{team}} at most", "credit_lower": "{{team}} at least"}
+    legends = {"credit": "{{team}}", "credit_upper": "{{team}} upper bound", "credit_lower": "{{team}} lower bound"}
     return lines(
-        "Mean credit over time",
-        "Lists won less lists lost, by lists, of each team against the control, with the bounds in which the truth lies at every look.",
+        "Credit over time",
+        "Share of lists won minus share lost, for each team against the control, with its interval. Safe to check at any time.",
         "none",
         *(Query(state(f"streammetrics_interleaving_{name}", **_WHOLE), legend) for name, legend in legends.items()),
         decimals=4,
@@ -318,7 +263,7 @@ def _preference() -> Block:
 def _mean() -> Block:
     return lines(
         "Mean of every variant",
-        "$metric at $k over all final lists of the span (of user_ measures: over users), the control included.",
+        "Mean of $metric at $k over all final lists in the scope, with the control. user_ measures are means over users.",
         "none",
         Query(state("streammetrics_experiment_mean", **_ONE), "{{variant}}"),
         decimals=4,
@@ -329,112 +274,8 @@ def _mean() -> Block:
 def _verdicts_over_time() -> Block:
     return states(
         "Verdicts over time",
-        "The verdict on $metric at $k as it was. A word may change: it says what the data of then supported.",
+        "The verdict on $metric at $k over time. A verdict can change, because it shows what the data supported then.",
         Query(state("streammetrics_experiment_verdict", variant=VARIANT, **_ONE), "{{variant}}"),
         words=VERDICTS,
         empty=_TOO_FEW,
     )
-
-
-def _users() -> Block:
-    return lines(
-        "Users of each variant",
-        "Users of each variant who saw that one only.",
-        "short",
-        Query(state("streammetrics_experiment_users", **_WHOLE), "{{variant}}"),
-        least=0,
-        empty="No users in this span",
-    )
-
-
-def _shares() -> Block:
-    users = state("streammetrics_experiment_users", **_WHOLE)
-    return lines(
-        "Share of users",
-        "Each variant's part of the users. It should be what the assignment promises, and flat.",
-        "percentunit",
-        Query(f"{users} / scalar({by('sum', [], users)})", "{{variant}}"),
-        least=0,
-        most=1,
-        empty="No users in this span",
-    )
-
-
-def _sample_ratio() -> Block:
-    return lines(
-        "Even split by chance, over time",
-        f"p-value of the sample ratio, valid at every look. Below {POLICY.sample_ratio_alpha:g} (dashed) the assignment or the tracking "
-        "is broken, and so is every comparison.",
-        "none",
-        Query(state("streammetrics_experiment_srm_p_value", **_WHOLE), "p-value"),
-        least=0,
-        most=1,
-        steps=((None, RED), (POLICY.sample_ratio_alpha, GREEN)),
-        limits=True,
-        empty="No users in this span",
-        width=8,
-    )
-
-
-def _multi_exposed() -> Block:
-    return lines(
-        "Users in several variants, over time",
-        "Users who saw more than one variant, left out of every comparison: the number, and their share of all (right).",
-        "short",
-        Query(state("streammetrics_experiment_multi_exposed_users", **_WHOLE), "users"),
-        Query(_multi_exposed_share(), "share"),
-        least=0,
-        rules=(of_field("share", unit="percentunit", custom__axisPlacement="right"),),
-        empty="No users in this span",
-        width=8,
-    )
-
-
-def _join() -> Block:
-    return lines(
-        "Feedback without a list, by reason",
-        "Share of feedback that counts for no list, by reason, of all traffic: a broken join shows here before it looks like a regression.",
-        "percentunit",
-        Query(
-            f"{state_rate('streammetrics_feedback_unmatched_total', ['reason'])} / ignoring (reason) group_left () {_all_feedback()}",
-            "{{reason}}",
-        ),
-        least=0,
-        stacked=True,
-        steps=((None, GREEN), (POLICY.unmatched_share_max, RED)),
-        limits=True,
-        empty="No feedback in this time range",
-        width=8,
-    )
-
-
-def _lists() -> Block:
-    return lines(
-        "Final lists per second",
-        "Lists of each variant that became final: what the comparisons grow by. Left out (dashed) are those of users with millions of "
-        "them, of all experiments: robots.",
-        "cps",
-        Query(state_rate("streammetrics_final_lists_total", experiment=EXPERIMENT, variant=ANY), "{{variant}}"),
-        Query(state_rate("streammetrics_experiment_lists_full_total", []), "left out"),
-        Query(state_rate("streammetrics_interleaving_too_many_teams_total", []), "too many teams"),
-        least=0,
-        rules=(dashed("B"),),
-        empty="No final lists in this time range",
-        width=24,
-        height=6,
-    )
-
-
-def _multi_exposed_share() -> str:
-    """Of all users: those of one variant are counted apart."""
-    several = state("streammetrics_experiment_multi_exposed_users", **_WHOLE)
-    return f"{several} / ({by('sum', [], state('streammetrics_experiment_users', **_WHOLE))} + {several})"
-
-
-def _all_feedback() -> str:
-    matched, unmatched = state_rate("streammetrics_feedback_matched_total", []), state_rate("streammetrics_feedback_unmatched_total", [])
-    return f"({matched} + {unmatched} > 0)"
-
-
-def _unmatched_share() -> str:
-    return f"{state_rate('streammetrics_feedback_unmatched_total', [])} / {_all_feedback()}"

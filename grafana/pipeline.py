@@ -1,43 +1,43 @@
-"""The dashboard *Pipeline*: is it alive, does it keep up, what does it drop, and what does it need."""
+"""The dashboard *Pipeline*: input, lag, event time, commits, refused events, stores and processes."""
 
 from __future__ import annotations
 
+from grafana_foundation_sdk.models import dashboard
+
 from grafana import variables
-from grafana.house import (
+from grafana.layout import Section, build
+from grafana.panels import (
     GREEN,
     RED,
     YELLOW,
     Block,
     Query,
-    Section,
-    build,
     number,
 )
 from grafana.pipeline_flow import event_time_panels, input_panels, refused_panels
 from grafana.pipeline_limits import LIMITS, NO_STATE, NO_WORKER, UP, UP_STEPS, watermarks
 from grafana.pipeline_process import clients_panels, commits_panels, processes_panels, state_panels
 from grafana.queries import by, loop, selector, state_rate
-from grafana.sdk import dashboard
 
 UID = "streammetrics-pipeline"
 
 
 def pipeline() -> dashboard.Dashboard:
-    """The whole dashboard."""
+    """Build the dashboard."""
     return build(
         uid=UID,
         title="streammetrics / Pipeline",
-        description="Whether streammetrics lives, keeps up and drops nothing: input, lag, watermark, commits, refusals, stores, processes.",
+        description="Health of streammetrics: input, lag, watermark, commits, refused events, stores and processes.",
         variables=[variables.datasource(), variables.job()],
         annotations=variables.marks(),
         since="now-6h",
         sections=[
-            Section(title="At a glance", blocks=_glance()),
+            Section(title="Overview", blocks=_glance()),
             Section(title="Input and lag", blocks=input_panels()),
             Section(title="Event time", blocks=event_time_panels()),
             Section(title="Commits and Redis", blocks=commits_panels()),
             Section(title="Kafka clients", blocks=clients_panels()),
-            Section(title="What is not used", blocks=refused_panels()),
+            Section(title="Refused events", blocks=refused_panels()),
             Section(title="State and series", blocks=state_panels()),
             Section(title="Processes", blocks=processes_panels()),
         ],
@@ -50,7 +50,7 @@ def _glance() -> tuple[Block, ...]:
     return (
         number(
             "Kafka",
-            "Whether every worker reads its inputs; down while one tries again.",
+            "up if every worker reads its inputs; down while one retries.",
             "none",
             Query(loop("streammetrics_source_up", [], "min"), "Kafka"),
             words=UP,
@@ -61,7 +61,7 @@ def _glance() -> tuple[Block, ...]:
         ),
         number(
             "Redis",
-            "Whether every process reaches its store; down while one tries again.",
+            "up if every process reaches its store; down while one retries.",
             "none",
             Query(loop("streammetrics_store_up", [], "min"), "Redis"),
             words=UP,
@@ -72,7 +72,7 @@ def _glance() -> tuple[Block, ...]:
         ),
         number(
             "Records",
-            "Records read per second, all topics together.",
+            "Records read per second, over all topics.",
             "cps",
             Query(state_rate("streammetrics_events_total", []), "records"),
             decimals=1,
@@ -81,7 +81,7 @@ def _glance() -> tuple[Block, ...]:
         ),
         number(
             "Lag",
-            "Age of the oldest last-read record of any input; 0 at the end of all.",
+            "Age of the last record read, on the slowest input; 0 at the end of all inputs.",
             "s",
             Query(lag, "lag"),
             decimals=1,
@@ -91,7 +91,7 @@ def _glance() -> tuple[Block, ...]:
         ),
         number(
             "Watermark",
-            "How far the slowest input's watermark is behind now. Grows while an input stalls, and on a quiet topic up to the idle time.",
+            "Delay of the slowest watermark. It grows while an input stalls, and on a quiet topic up to the idle time.",
             "s",
             Query(behind, "behind"),
             decimals=0,
@@ -101,7 +101,7 @@ def _glance() -> tuple[Block, ...]:
         ),
         number(
             "Refused",
-            "Share of records refused: malformed, future, late or beyond a limit.",
+            "Share of records refused: malformed, future, late or over a limit.",
             "percentunit",
             Query(f"{state_rate('streammetrics_dropped_total', [])} / ({state_rate('streammetrics_events_total', [])} > 0)", "refused"),
             decimals=2,
@@ -111,7 +111,7 @@ def _glance() -> tuple[Block, ...]:
         ),
         number(
             "Series used",
-            "The fullest page by its limit; beyond it, series are folded or left out.",
+            "Series of the fullest process as a share of its limit. Series over the limit are left out.",
             "percentunit",
             Query(by("max", [], f"{selector('streammetrics_series')} / {selector('streammetrics_series_limit')}"), "used"),
             decimals=1,
@@ -121,7 +121,7 @@ def _glance() -> tuple[Block, ...]:
         ),
         number(
             "Processes",
-            "Processes that Prometheus reaches.",
+            "Processes that Prometheus can scrape.",
             "short",
             Query(loop("up", []), "processes"),
             steps=((None, RED), (1, GREEN)),

@@ -1,19 +1,19 @@
-"""Panels of *Pipeline* on what flows: input and lag, event time, and what is not used."""
+"""Panels of *Pipeline* for input and lag, event time, and refused events."""
 
 from __future__ import annotations
 
-from grafana.house import Block, Query, dashed, lines, of_query
-from grafana.pipeline_limits import ANY_IS_TROUBLE, LIMITS, NO_STATE, NO_WORKER, watermarks
+from grafana.panels import Block, Query, dashed, lines, of_query
+from grafana.pipeline_limits import LIMITS, NO_STATE, NO_WORKER, ZERO_IS_GOOD, watermarks
 from grafana.queries import by, loop, loop_rate, selector, state, state_rate
 
 
 def input_panels() -> tuple[Block, ...]:
-    """Records read, and how far behind their inputs are."""
+    """Make the panels for records and lag."""
     per_input = by("max", ["topic", "partition"], selector("streammetrics_lag_records"))
     return (
         lines(
             "Records per second by topic",
-            "Records read and committed, by topic. A topic at 0 while others run has lost its producer.",
+            "Records read and committed, by topic. If one topic is at 0 and others are not, check its producer.",
             "cps",
             Query(state_rate("streammetrics_events_total", ["topic"]), "{{topic}}"),
             least=0,
@@ -22,7 +22,7 @@ def input_panels() -> tuple[Block, ...]:
         ),
         lines(
             "Lag in records",
-            "Records that the inputs have ahead of them, by topic.",
+            "Records not read yet, by topic.",
             "short",
             Query(by("sum", ["topic"], per_input), "{{topic}}"),
             least=0,
@@ -31,7 +31,7 @@ def input_panels() -> tuple[Block, ...]:
         ),
         lines(
             "Lag in seconds",
-            "Age of the last record read, of the input that is furthest behind; 0 at the end of an input.",
+            "Age of the last record read, on the slowest input of the topic; 0 at the end.",
             "s",
             Query(by("max", ["topic"], selector("streammetrics_lag_seconds")), "{{topic}}"),
             least=0,
@@ -42,7 +42,7 @@ def input_panels() -> tuple[Block, ...]:
         ),
         lines(
             "Lag of every input",
-            "Records ahead, by partition: one that grows alone has a slow owner, a hot key or no owner.",
+            "Records not read yet, by partition. If only one grows, it has a slow owner, a hot key or no owner.",
             "short",
             Query(per_input, "{{topic}}/{{partition}}"),
             least=0,
@@ -50,8 +50,8 @@ def input_panels() -> tuple[Block, ...]:
             height=7,
         ),
         lines(
-            "Inputs that wait",
-            "Inputs paused because they are ahead in event time of the slowest of their task; normal while catching up.",
+            "Paused inputs",
+            "Inputs paused because they are ahead of the slowest input of their task in event time. Normal while catching up.",
             "short",
             Query(loop("streammetrics_paused_inputs", ["instance"]), "{{instance}}"),
             least=0,
@@ -62,13 +62,13 @@ def input_panels() -> tuple[Block, ...]:
 
 
 def event_time_panels() -> tuple[Block, ...]:
-    """How far event time is behind now."""
+    """Make the panels for delays in event time."""
     ends = {view: state("streammetrics_window_end_timestamp_seconds", view=f'="{view}"') for view in ("live", "final")}
     return (
         lines(
             "Watermark delay",
-            "How far each topic's slowest watermark is behind now, and what all tasks have come to (dashed), in which silent inputs do not "
-            "count. A stalled partition holds all windows back: late, never partial.",
+            "Delay of the slowest watermark of each topic, and of the lowest watermark of all tasks (dashed), which ignores idle inputs. "
+            "A stalled partition delays all windows.",
             "s",
             Query(f"time() - {by('min', ['topic'], watermarks())}", "{{topic}}"),
             Query(f"time() - {state('streammetrics_tasks_watermark_timestamp_seconds')}", "all tasks"),
@@ -79,7 +79,7 @@ def event_time_panels() -> tuple[Block, ...]:
         ),
         lines(
             "Window delay",
-            "How long before now the shown windows end: live, final (dashed) and of users, counted when visits have ended (dotted).",
+            "Delay of the newest windows: live, final (dashed), and of users (dotted), who count after their sessions end.",
             "s",
             *(Query(f"time() - {end}", f"{{{{window}}}} {view}") for view, end in ends.items()),
             Query(f"time() - {state('streammetrics_window_users_end_timestamp_seconds')}", "{{window}} users"),
@@ -90,12 +90,12 @@ def event_time_panels() -> tuple[Block, ...]:
         ),
         lines(
             "Windows withheld",
-            "Windows not shown because some task no longer holds all of their panes, in each interval. Anything above 0 means that "
-            "partitions are too far apart.",
+            "Windows not published because a task no longer has all their panes, per interval. Above 0, partitions are too far "
+            "apart in event time.",
             "short",
             Query(state_rate("streammetrics_windows_withheld_total", function="increase"), "withheld"),
             least=0,
-            steps=ANY_IS_TROUBLE,
+            steps=ZERO_IS_GOOD,
             empty=NO_STATE,
             width=8,
         ),
@@ -103,12 +103,12 @@ def event_time_panels() -> tuple[Block, ...]:
 
 
 def refused_panels() -> tuple[Block, ...]:
-    """What is read and counts for nothing."""
+    """Make the panels for refused events."""
     refused, read = (state_rate(f"streammetrics_{name}_total", ["topic"]) for name in ("dropped", "events"))
     return (
         lines(
             "Refused by reason",
-            "Records refused, per second: malformed in one of several ways, future, late, or beyond a limit. Late ones are in Late too.",
+            "Records refused per second, by reason: malformed, future, late or over a limit.",
             "cps",
             Query(f"{state_rate('streammetrics_dropped_total', ['reason'])} > 0 or on () {_none_dropped()}", "{{reason}}"),
             least=0,
@@ -117,7 +117,7 @@ def refused_panels() -> tuple[Block, ...]:
         ),
         lines(
             "Refused by topic",
-            "Share of each topic's records that is refused.",
+            "Share of refused records by topic.",
             "percentunit",
             Query(f"{refused} / on (topic) ({read} > 0)", "{{topic}}"),
             least=0,
@@ -126,8 +126,8 @@ def refused_panels() -> tuple[Block, ...]:
             empty="No records in this time range",
         ),
         lines(
-            "Late and repeated",
-            "Events older than the watermark allows, and impressions that repeat another one of their session (dashed), per second.",
+            "Late and duplicate",
+            "Late events, and impressions that repeat an earlier one of their session (dashed), per second.",
             "cps",
             Query(state_rate("streammetrics_late_total", ["topic"]), "late, {{topic}}"),
             Query(state_rate("streammetrics_duplicates_total", ["topic"]), "duplicate, {{topic}}"),
@@ -138,17 +138,17 @@ def refused_panels() -> tuple[Block, ...]:
         ),
         lines(
             "Wrong partition",
-            "Events of users whose id does not hash to the partition that they came on, per second: a producer without the user id as key.",
+            "Events per second on another partition than the one that the user id hashes to. A producer may not use the user id as key.",
             "cps",
             Query(state_rate("streammetrics_key_mismatch_total", ["topic"]), "{{topic}}"),
             least=0,
-            steps=ANY_IS_TROUBLE,
+            steps=ZERO_IS_GOOD,
             empty=NO_STATE,
             width=8,
         ),
         lines(
             "Dead letters per second",
-            "Refused records written to the dead-letter topic; repeated ones after a crash too.",
+            "Refused records written to the dead-letter topic. After a crash some are written again.",
             "cps",
             Query(loop_rate("streammetrics_dead_letters_total", ["instance"]), "{{instance}}"),
             least=0,
@@ -159,5 +159,5 @@ def refused_panels() -> tuple[Block, ...]:
 
 
 def _none_dropped() -> str:
-    """0 for the reason none, while nothing is refused: then there are data all the same."""
+    """Return 0 with reason "none", so that the panel has data when nothing is refused."""
     return f'label_replace(0 * {state_rate("streammetrics_dropped_total", [])}, "reason", "none", "", "")'

@@ -1,19 +1,19 @@
-"""Panels of *Pipeline* on who works: commits and Redis, Kafka clients, state and series, processes."""
+"""Panels of *Pipeline* for commits and Redis, Kafka clients, state and series, and processes."""
 
 from __future__ import annotations
 
-from grafana.house import GREEN, ORANGE, RED, Block, Query, dashed, lines, listing, of_field, of_query
-from grafana.pipeline_limits import ANY_IS_TROUBLE, LIMITS, NO_NODE, NO_STATE, NO_WORKER
+from grafana.panels import GREEN, ORANGE, RED, Block, Query, dashed, lines, listing, of_field, of_query
+from grafana.pipeline_limits import LIMITS, NO_NODE, NO_STATE, NO_WORKER, ZERO_IS_GOOD
 from grafana.queries import by, loop, loop_rate, quantile, selector, state
 
 
 def commits_panels() -> tuple[Block, ...]:
-    """What the store says to commits, and how long it takes."""
-    trouble = '=~"fenced|conflict|failed"'
+    """Make the panels for commits and Redis."""
+    failed = '=~"fenced|conflict|failed"'
     return (
         lines(
             "Commits per second",
-            "Commits by what the store said. already: a repeated one was recognised, which is harmless.",
+            "Commits per second by result. already: a repeated commit was recognised, which is harmless.",
             "cps",
             Query(loop_rate("streammetrics_commits_total", ["status"]), "{{status}}"),
             least=0,
@@ -22,11 +22,11 @@ def commits_panels() -> tuple[Block, ...]:
         ),
         lines(
             "Commits refused or failed",
-            "fenced: the task has a new owner. conflict: Redis lost a suffix or the state is another's; the worker rewinds. failed: Redis "
-            "could not be reached.",
+            "fenced: the task has a new owner. conflict: Redis has unexpected state, and the worker goes back to it. failed: Redis "
+            "did not answer.",
             "short",
             Query(
-                loop_rate("streammetrics_commits_total", ["status"], function="increase", status=trouble),
+                loop_rate("streammetrics_commits_total", ["status"], function="increase", status=failed),
                 "{{status}}",
             ),
             least=0,
@@ -34,19 +34,19 @@ def commits_panels() -> tuple[Block, ...]:
             width=8,
         ),
         lines(
-            "Time of a commit",
-            "Of all workers: half of the commits were faster than the lower line, 99 of 100 faster than the upper.",
+            "Duration of a commit",
+            "Median and 99th percentile over all workers.",
             "s",
-            Query(quantile(0.5, "streammetrics_commit_seconds"), "half"),
+            Query(quantile(0.5, "streammetrics_commit_seconds"), "median"),
             Query(quantile(0.99, "streammetrics_commit_seconds"), "99 %"),
             least=0,
-            reach=0.001,
+            soft_max=0.001,
             empty="No commits in this time range",
             width=8,
         ),
         lines(
             "Redis, as each process sees it",
-            "1 while the store serves, 0 while it is tried again.",
+            "1 if the store answers, 0 while the process retries it.",
             "none",
             Query(loop("streammetrics_store_up", ["instance"], "min"), "{{instance}}"),
             least=0,
@@ -56,7 +56,7 @@ def commits_panels() -> tuple[Block, ...]:
         ),
         lines(
             "Memory of Redis",
-            "Memory that each server uses, and the most that it may use (dashed). When that is full, commits are refused.",
+            "Memory used by each server, and its limit (dashed). At the limit, Redis refuses commits.",
             "bytes",
             Query(by("max", ["node"], selector("streammetrics_store_memory_bytes")), "{{node}}"),
             Query(f"{by('max', ['node'], selector('streammetrics_store_memory_limit_bytes'))} > 0", "limit of {{node}}"),
@@ -66,14 +66,14 @@ def commits_panels() -> tuple[Block, ...]:
             width=8,
         ),
         lines(
-            "State that Redis may lose",
-            "1 where a server may delete keys when memory is short (evicts), or begins empty after a restart (forgets). Both must be 0.",
+            "Redis settings that lose state",
+            "1 if a server may delete state when memory is full (evicts) or loses it at a restart (forgets). Both must be 0.",
             "none",
             Query(by("max", ["node"], selector("streammetrics_store_evicts")), "{{node}} evicts"),
             Query(by("max", ["node"], selector("streammetrics_store_forgets")), "{{node}} forgets"),
             least=0,
             most=1,
-            steps=ANY_IS_TROUBLE,
+            steps=ZERO_IS_GOOD,
             empty=NO_NODE,
             width=8,
         ),
@@ -81,11 +81,11 @@ def commits_panels() -> tuple[Block, ...]:
 
 
 def clients_panels() -> tuple[Block, ...]:
-    """How workers and brokers get on."""
+    """Make the panels for Kafka clients."""
     return (
         lines(
             "Rebalances",
-            "Changes of the tasks that a worker owns, in each interval. Many in a row: members come and go, or take too long.",
+            "Changes of the tasks that a worker owns, per interval. Many in a row mean that members restart or are too slow.",
             "short",
             Query(loop_rate("streammetrics_rebalances_total", ["instance"], function="increase"), "{{instance}}"),
             least=0,
@@ -94,17 +94,17 @@ def clients_panels() -> tuple[Block, ...]:
         ),
         lines(
             "Client rebuilds",
-            "Kafka clients replaced because they had gone deaf, in each interval. Once is a network; often is a fault to report.",
+            "Kafka clients replaced because they stalled, per interval. Once can be the network; often is a fault to report.",
             "short",
             Query(loop_rate("streammetrics_client_rebuilds_total", ["instance"], function="increase"), "{{instance}}"),
             least=0,
-            steps=ANY_IS_TROUBLE,
+            steps=ZERO_IS_GOOD,
             empty=NO_WORKER,
             width=8,
         ),
         lines(
             "Kafka, as each worker sees it",
-            "1 while the event source serves, 0 while it is tried again.",
+            "1 if the event source answers, 0 while the worker retries it.",
             "none",
             Query(loop("streammetrics_source_up", ["instance"], "min"), "{{instance}}"),
             least=0,
@@ -116,23 +116,23 @@ def clients_panels() -> tuple[Block, ...]:
 
 
 def state_panels() -> tuple[Block, ...]:
-    """How much is kept and shown."""
+    """Make the panels for state and series."""
     return (
         lines(
             "Users and sessions",
-            "Users with an open session and their sessions, in Redis; users held in the memory of workers (dashed).",
+            "Users with an open session, their open sessions, and users cached in memory (dashed).",
             "short",
             Query(state("streammetrics_users_open"), "users"),
             Query(state("streammetrics_open_sessions"), "sessions"),
-            Query(loop("streammetrics_cached_users", []), "users in memory"),
+            Query(loop("streammetrics_cached_users", []), "cached users"),
             least=0,
             rules=(dashed("C"),),
             empty=NO_STATE,
             width=8,
         ),
         lines(
-            "Series by their limit",
-            "Series of each process's page, and the most that it may have (dashed).",
+            "Series and their limit",
+            "Series on the /metrics of each process, and the limit (dashed).",
             "short",
             Query(loop("streammetrics_series", ["instance"], "max"), "{{instance}}"),
             Query(loop("streammetrics_series_limit", [], "min"), "limit"),
@@ -142,14 +142,14 @@ def state_panels() -> tuple[Block, ...]:
             width=8,
         ),
         lines(
-            "Series folded",
-            "Series folded into _other or left out now, and (dashed) in each interval: senders name more values than the limits allow.",
+            "Series folded or left out",
+            "Series folded into _other or left out: now, and increases per interval (dashed). Senders use too many label values.",
             "short",
             Query(loop("streammetrics_series_left_out", ["instance"], "max"), "{{instance}}"),
-            Query(loop_rate("streammetrics_series_folded_total", ["instance"], function="increase"), "{{instance}} anew"),
+            Query(loop_rate("streammetrics_series_folded_total", ["instance"], function="increase"), "{{instance}} new"),
             least=0,
             rules=(dashed("B"),),
-            steps=ANY_IS_TROUBLE,
+            steps=ZERO_IS_GOOD,
             empty="No process is scraped in this job",
             width=8,
         ),
@@ -157,13 +157,13 @@ def state_panels() -> tuple[Block, ...]:
 
 
 def processes_panels() -> tuple[Block, ...]:
-    """What each process needs."""
+    """Make the panels for processes."""
     started = f"time() - {selector('process_start_time_seconds')}"
     version = by("max", ["instance", "version"], selector("streammetrics_build_info"))
     return (
         lines(
             "CPU",
-            "Cores in use by each process. A worker near 1 is at its end: add workers, up to the number of partitions.",
+            "Cores in use by each process. A worker near 1 is at its limit. Add workers, up to the number of partitions.",
             "short",
             Query(loop_rate("process_cpu_seconds_total", ["instance"]), "{{instance}}"),
             least=0,
@@ -183,7 +183,7 @@ def processes_panels() -> tuple[Block, ...]:
         ),
         lines(
             "Open files",
-            "Open file descriptors of each process, by the most that it may have.",
+            "Open file descriptors of each process as a share of its limit.",
             "percentunit",
             Query(
                 f"{loop('process_open_fds', ['instance'])} / {loop('process_max_fds', ['instance'])}",
@@ -196,7 +196,7 @@ def processes_panels() -> tuple[Block, ...]:
         ),
         listing(
             "Versions",
-            "Each process with its version, for how long it runs, and how many partitions the namespace has.",
+            "Version and uptime of each process, and the number of tasks of the namespace.",
             {"instance": "Process", "version": "Version", "B": "Running for", "C": "Tasks"},
             Query(version),
             Query(f"{version} * on (instance) group_left () {by('max', ['instance'], started)}"),

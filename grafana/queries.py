@@ -1,20 +1,19 @@
-"""PromQL from the table of series. Names and labels are checked here, so that a query of a series that is not there fails when written.
+"""Build PromQL from the table of series. Names and labels are checked, so a query with an unknown series raises QueryError.
 
-What comes from committed state is the same on every process that shows it. So it is aggregated by `max` over processes, never
-added up: `state` and `state_rate`. What a process tells of itself is added up: `loop` and `loop_rate`. Values of a label that
-are compared by `=` are the same in all rows and drop out of the result; all other labels of the family stay.
+All publishing processes show the same committed state. `state` and `state_rate` therefore take `max` over processes. `loop` and
+`loop_rate` add up the series that each process has of its own. Labels compared by `=` drop out of the result; all others stay.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from grafana.families import BUCKET, FAMILIES
+from grafana.known_series import BUCKET, KNOWN_SERIES
 from streammetrics.exporters.prometheus.series import Series
 
 RATE = "$__rate_interval"
 OF_TARGET = frozenset({"job", "instance"})
-"""Labels that Prometheus adds to every series of a scraped page."""
+"""Labels that Prometheus adds to every scraped series."""
 
 EXPERIMENT = '="$experiment"'
 VARIANT = '=~"$variant"'
@@ -29,19 +28,19 @@ ANY = '!=""'
 
 
 class QueryError(ValueError):
-    """A query that asks for a series or a label which is not in the table."""
+    """A query has a series or a label that is not in the table."""
 
 
 def family(name: str) -> Series:
-    """A family by the name that a query says."""
+    """Return a series by name. Raises QueryError for an unknown one."""
     try:
-        return FAMILIES[name.removesuffix(BUCKET)]
+        return KNOWN_SERIES[name.removesuffix(BUCKET)]
     except KeyError:
-        raise QueryError(f"{name} is no series of the table") from None
+        raise QueryError(f"{name} is not in the table of series") from None
 
 
 def selector(name: str, *, over: str = "", offset: str = "", **matchers: str) -> str:
-    """`name{...}` of the job, with matchers such as variant='=~"$variant"'; `over` (a range) and `offset` follow it.
+    """Return `name{...}` for the job, with matchers such as variant='=~"$variant"', a range `over` and an `offset`.
 
     >>> selector("streammetrics_tasks", offset="1d")
     'streammetrics_tasks{job=~"$job"} offset 1d'
@@ -54,7 +53,7 @@ def selector(name: str, *, over: str = "", offset: str = "", **matchers: str) ->
 
 
 def state(name: str, *, offset: str = "", **matchers: str) -> str:
-    """A gauge from committed state, once for all processes that show it.
+    """Query a gauge of committed state, once for all processes.
 
     >>> state("streammetrics_experiment_users", experiment='="$experiment"', scope='="$scope"')
     'max by (variant) (streammetrics_experiment_users{job=~"$job", experiment="$experiment", scope="$scope"})'
@@ -64,7 +63,7 @@ def state(name: str, *, offset: str = "", **matchers: str) -> str:
 
 
 def state_rate(name: str, per: Iterable[str] | None = None, *, over: str = RATE, function: str = "rate", **matchers: str) -> str:
-    """What a counter from committed state gains, by the labels `per` (None: by all that are open).
+    """Query the rate of a counter of committed state, by the labels `per` (None: all labels without a fixed value).
 
     >>> state_rate("streammetrics_late_total", [])
     'sum (max by (topic) (rate(streammetrics_late_total{job=~"$job"}[$__rate_interval])))'
@@ -76,13 +75,13 @@ def state_rate(name: str, per: Iterable[str] | None = None, *, over: str = RATE,
 
 
 def loop(name: str, per: Iterable[str], how: str = "sum", **matchers: str) -> str:
-    """A gauge of processes, added up (or taken by `how`) by the labels `per`."""
+    """Query a gauge of processes, aggregated by `how` over all but the labels `per`."""
     _require(name, "loop", "gauge", "info")
     return by(how, per, selector(name, **matchers))
 
 
 def loop_rate(name: str, per: Iterable[str], *, function: str = "rate", **matchers: str) -> str:
-    """What a counter of processes gains, added up by the labels `per`.
+    """Query the rate of a counter of processes, summed by the labels `per`.
 
     >>> loop_rate("streammetrics_commits_total", ["status"])
     'sum by (status) (rate(streammetrics_commits_total{job=~"$job"}[$__rate_interval]))'
@@ -92,13 +91,13 @@ def loop_rate(name: str, per: Iterable[str], *, function: str = "rate", **matche
 
 
 def quantile(q: float, histogram: str) -> str:
-    """A quantile of a histogram of processes, over all of them."""
+    """Query a quantile of a histogram over all processes."""
     _require(histogram, "loop", "histogram")
     return f"histogram_quantile({q:g}, sum by (le) (rate({selector(histogram + BUCKET, over=RATE)})))"
 
 
 def by(how: str, labels: Iterable[str], inner: str) -> str:
-    """An aggregation; without labels, over everything.
+    """Return an aggregation by labels, or over everything.
 
     >>> by("sum", [], "x"), by("max", ["a", "b"], "x")
     ('sum (x)', 'max by (a, b) (x)')
@@ -115,4 +114,4 @@ def _open_labels(name: str, matchers: dict[str, str]) -> list[str]:
 def _require(name: str, origin: str, *kinds: str) -> None:
     found = family(name)
     if found.kind not in kinds or (found.origin == "state") != (origin == "state"):
-        raise QueryError(f"{name} is a {found.kind} of the {found.origin}; wanted is a {' or '.join(kinds)} of the {origin}")
+        raise QueryError(f"{name} is a {found.kind} of the {found.origin}; expected a {' or '.join(kinds)} of the {origin}")

@@ -1,17 +1,19 @@
-"""The dashboard *Ranking quality*: every metric, cut-off and window of every variant, final beside live, now beside before."""
+"""The dashboard *Ranking quality*: all metrics, cut-offs and windows of all variants, final and live, now and earlier."""
 
 from __future__ import annotations
 
+from grafana_foundation_sdk.models import dashboard
+
 from grafana import variables
-from grafana.house import GREY, Block, Query, Section, build, dashed, fixed, lines, listing, number, of_field, of_query
+from grafana.layout import Section, build
+from grafana.panels import GREY, Block, Query, dashed, fixed, lines, listing, number, of_field, of_query
 from grafana.queries import EXPERIMENT, KS, NONE, SEGMENTS, VARIANT, WINDOWS, state, state_rate
-from grafana.sdk import dashboard
 from streammetrics.exporters.prometheus.series import RATIO_METRIC, SERIES, sum_series, value_series
 from streammetrics.metrics.names import METRIC_NAMES
 
 UID = "streammetrics-ranking"
 SHARES = ("hit_rate", "item_hit_rate", "precision", "recall")
-"""Metrics that people read as percent."""
+"""Metrics shown as percentages."""
 
 _SPAN = {"window": WINDOWS, "segments": SEGMENTS}
 _PLACE = {"k": KS, **_SPAN}
@@ -20,17 +22,17 @@ _ALL = {"experiment": NONE, "variant": NONE, **_PLACE}
 _GROUPS = {"experiment": EXPERIMENT, "variant": VARIANT, **_SPAN}
 _USERS = {"experiment": EXPERIMENT, "variant": VARIANT, "window": WINDOWS}
 _AT = "@{{k}} {{window}}"
-_EMPTY = "No lists in these windows, or the metric is not configured (metrics.names)"
-_NO_USERS = "No users in these windows, or they are not counted (windows.users, and hit_rate in metrics.names)"
+_EMPTY = "No lists in these windows, or the metric is not in metrics.names"
+_NO_USERS = "No users in these windows, or they are not counted (see windows.users and hit_rate in metrics.names)"
 _BEFORE = {"yesterday": "1d", "last week": "1w"}
 
 
 def ranking() -> dashboard.Dashboard:
-    """The whole dashboard."""
+    """Build the dashboard."""
     return build(
         uid=UID,
         title="streammetrics / Ranking quality",
-        description="Every metric, cut-off and window of every variant: final beside live, now beside the same hour before.",
+        description="All metrics, cut-offs and windows of all variants: final and live, now and in the same hour earlier.",
         variables=[
             variables.datasource(),
             variables.job(),
@@ -47,17 +49,17 @@ def ranking() -> dashboard.Dashboard:
             Section(title="$metric", blocks=(_now(), _chosen_metric("final"), _chosen_metric("live"), _before(), _change())),
             Section(
                 title="Lists and feedback",
-                blocks=(_lists("final"), _lists("live"), _users(), _user_hits(), _with_feedback(), _rate(), _grades(), _fates()),
+                blocks=(_lists("final"), _lists("live"), _users(), _user_hits(), _with_feedback(), _rate(), _grades(), _feedback()),
             ),
-            Section(title="Every metric, final beside live", blocks=tuple(_every_metric(False)), collapsed=True),
-            Section(title="Every metric over lists with feedback", blocks=tuple(_every_metric(True)), collapsed=True),
-            Section(title="Over the time range shown", blocks=(_over_range(),), collapsed=True),
+            Section(title="All metrics, final and live", blocks=tuple(_every_metric(False)), collapsed=True),
+            Section(title="All metrics over lists with feedback", blocks=tuple(_every_metric(True)), collapsed=True),
+            Section(title="Over the selected time range", blocks=(_over_range(),), collapsed=True),
         ],
     )
 
 
 def _value(view: str, groups: dict[str, str], offset: str = "") -> str:
-    """The chosen metric. Its name is a part of the series' name; all of them have the labels of the first."""
+    """Query the chosen metric. Its name is part of the series name. All metrics have the same labels."""
     name = value_series(METRIC_NAMES[0], view, False)
     return state(name, offset=offset, **groups).replace(name, value_series("${metric}", view, False))
 
@@ -65,7 +67,7 @@ def _value(view: str, groups: dict[str, str], offset: str = "") -> str:
 def _now() -> Block:
     return number(
         "$metric now, final",
-        "The latest final value of each variant and of all traffic.",
+        "The newest final value of each variant and of all traffic.",
         "none",
         Query(_value("final", _ALL), f"all traffic {_AT}"),
         Query(_value("final", _CHOSEN), "{{variant}} " + _AT),
@@ -76,17 +78,17 @@ def _now() -> Block:
 
 
 def _chosen_metric(view: str) -> Block:
-    told = {
-        "final": "Windows of final lists: every list had its full time to earn feedback, and the number will not change.",
-        "live": "Windows up to now: the latest lists may still earn feedback, so this runs ahead and below the final number.",
+    descriptions = {
+        "final": "Windows of final lists. Every list had its full time for feedback, and values no longer change.",
+        "live": "Windows up to now. The newest lists can still receive feedback, so values are newer and often lower than final ones.",
     }
-    return _curves("$metric", view, told[view], _value(view, _ALL), _value(view, _CHOSEN), "none")
+    return _curves("$metric", view, descriptions[view], _value(view, _ALL), _value(view, _CHOSEN), "none")
 
 
-def _curves(metric: str, view: str, told: str, of_all: str, of_variants: str, unit: str) -> Block:
+def _curves(metric: str, view: str, description: str, of_all: str, of_variants: str, unit: str) -> Block:
     return lines(
         f"{metric}, {view}",
-        f"{told} Dashed: all traffic.",
+        f"{description} Dashed: all traffic.",
         unit,
         Query(of_all, f"all traffic {_AT}"),
         Query(of_variants, "{{variant}} " + _AT),
@@ -99,8 +101,8 @@ def _curves(metric: str, view: str, told: str, of_all: str, of_variants: str, un
 def _before() -> Block:
     earlier = [Query(_value("final", _CHOSEN, offset), f"{{{{variant}}}} {_AT}, {when}") for when, offset in _BEFORE.items()]
     return lines(
-        "$metric, the same hour before",
-        "Final values now, a day ago (dashed) and a week ago (dotted): nights and Sundays differ, so like is compared with like.",
+        "$metric, the same hour earlier",
+        "Final values now, one day ago (dashed) and one week ago (dotted). The same hour is the fairest comparison.",
         "none",
         Query(_value("final", _CHOSEN), "{{variant}} " + _AT),
         *earlier,
@@ -113,8 +115,8 @@ def _before() -> Block:
 def _change() -> Block:
     now = _value("final", _CHOSEN)
     return lines(
-        "$metric, change to the same hour before",
-        "Relative to a day ago and a week ago. All variants falling together is not the experiment's doing.",
+        "$metric, change from the same hour earlier",
+        "Change relative to one day and one week ago. If all variants fall together, the experiment is not the cause.",
         "percentunit",
         *(
             Query(f"{now} / ({_value('final', _CHOSEN, offset)} > 0) - 1", f"{{{{variant}}}} {_AT}, to {when}")
@@ -124,14 +126,14 @@ def _change() -> Block:
         rules=(dashed("B"),),
         steps=((None, "transparent"), (0, GREY)),
         limits=True,
-        empty="Prometheus holds nothing of a day ago yet",
+        empty="Prometheus has no data from one day ago yet",
     )
 
 
 def _lists(view: str) -> Block:
     return lines(
-        f"Lists of the window, {view}",
-        "How many lists a value stands on. Few lists make a number that jumps.",
+        f"Lists in the window, {view}",
+        "Number of lists behind each value. Values of few lists vary a lot.",
         "short",
         Query(state("streammetrics_window_lists", view=f'="{view}"', **_GROUPS), "{{variant}} {{window}}"),
         least=0,
@@ -142,7 +144,7 @@ def _lists(view: str) -> Block:
 def _users() -> Block:
     return lines(
         "Users of the window",
-        "Distinct users of final lists, each counted once however many lists he saw. Not split by segment.",
+        "Distinct users with final lists in the window. Each user counts once. Not available by segment.",
         "short",
         Query(state("streammetrics_window_users", **_USERS), "{{variant}} {{window}}"),
         least=0,
@@ -152,9 +154,9 @@ def _users() -> Block:
 
 def _user_hits() -> Block:
     return lines(
-        "Users with a hit, by users of the window",
-        "The user grain of HitRate: how many of those who came were served at all. It ends somewhat before the other final windows, "
-        "when the lists of their visits have been counted. Not split by segment.",
+        "User hit rate",
+        "Share of users of the window with at least one hit. Users count after their sessions end, so this ends before other final "
+        "windows. Not available by segment.",
         "percentunit",
         Query(state("streammetrics_user_hit_rate", **_USERS, k=KS), "{{variant}} " + _AT),
         least=0,
@@ -166,7 +168,7 @@ def _with_feedback() -> Block:
     some, every = (state(f"streammetrics_window_lists{suffix}", view='="final"', **_GROUPS) for suffix in ("_with_feedback", ""))
     return lines(
         "Share of lists with feedback",
-        "Final lists that have some grade above 0. When it falls for every variant, tracking is more likely than ranking.",
+        "Share of final lists with a grade above 0. If it falls for all variants, suspect the tracking first.",
         "percentunit",
         Query(f"{some} / {every}", "{{variant}} {{window}}"),
         least=0,
@@ -181,7 +183,7 @@ def _rate() -> Block:
     )
     return lines(
         "Final lists per second",
-        "Lists that became final, and those of them with feedback (dashed).",
+        "Lists that became final, and those with feedback (dashed).",
         "cps",
         Query(every, "{{variant}}"),
         Query(some, "{{variant}}, with feedback"),
@@ -193,13 +195,13 @@ def _rate() -> Block:
 
 
 def _grades() -> Block:
-    """The grade mix as one number: sums of gains by relevant items, both over the first k of the same final lists."""
+    """Show the mix of grades as one number: the sum of gains per relevant item in the first k of the same final lists."""
     groups = {"experiment": EXPERIMENT, "variant": VARIANT, "k": KS}
     gains, items = state_rate(sum_series("cg", "sum"), **groups), state_rate(sum_series(RATIO_METRIC, "hits"), **groups)
     return lines(
         "Mean grade of a relevant item",
-        "Gain of the first k items by relevant items among them, over lists that became final: 1 when every reaction is a click, more "
-        "with long watches and purchases. Where grades below the relevant one exist, these count above the line only. "
+        "Gain of the first k items per relevant item, over lists that became final. It is 1 if all reactions are clicks, and more "
+        "with purchases. Grades below the relevant grade add to the gain only. "
         f"Needs the metrics cg and {RATIO_METRIC}.",
         "none",
         Query(f"{gains} / ({items} > 0)", "{{variant}} @{{k}}"),
@@ -209,13 +211,13 @@ def _grades() -> Block:
     )
 
 
-def _fates() -> Block:
+def _feedback() -> Block:
     return lines(
-        "Feedback by what became of it",
-        "Of all traffic: what counts for a list, how much of that only repeats, what no grade rule names, and what finds no list.",
+        "Feedback by outcome",
+        "Feedback of all traffic: matched, repeated (dashed), with an unknown action, and without a list by reason.",
         "cps",
         Query(state_rate("streammetrics_feedback_matched_total", []), "matched"),
-        Query(state_rate("streammetrics_feedback_repeated_total", []), "of these repeated"),
+        Query(state_rate("streammetrics_feedback_repeated_total", []), "repeated"),
         Query(state_rate("streammetrics_feedback_unknown_action_total", []), "unknown action"),
         Query(state_rate("streammetrics_feedback_unmatched_total", ["reason"]), "no list: {{reason}}"),
         least=0,
@@ -227,7 +229,7 @@ def _fates() -> Block:
 
 
 def _every_metric(with_feedback: bool) -> list[Block]:
-    """Two panels a metric, for every one of the table."""
+    """Make two panels for every metric."""
     blocks = []
     for metric in METRIC_NAMES:
         for view in ("final", "live"):
@@ -239,7 +241,7 @@ def _every_metric(with_feedback: bool) -> list[Block]:
 
 
 def _over_range() -> Block:
-    """Means over any time from the counters: sums that grew by lists that came."""
+    """Compute means over any time range from counters: increase of sums / increase of lists."""
     groups = {"experiment": EXPERIMENT, "variant": VARIANT}
     gained = {"over": "$__range", "function": "increase"}
     lists = state_rate("streammetrics_final_lists_total", **gained, **groups)
@@ -252,12 +254,12 @@ def _over_range() -> Block:
 
     letters = dict(zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ", METRIC_NAMES, strict=False))
     return listing(
-        "Means over the time range shown",
-        "Every metric over the lists that became final in the time range of the dashboard, whatever windows are configured.",
+        "Means over the selected time range",
+        "All metrics over the lists that became final in the time range of the dashboard, for any windows.",
         {"variant": "Variant", "k": "First k", **letters},
         *(Query(mean(metric)) for metric in METRIC_NAMES),
         sort=("Variant", False),
-        rules=(of_field("First k", decimals=0),),  # Grafana takes a label that looks like a number for one
+        rules=(of_field("First k", decimals=0),),  # Grafana converts a label that looks like a number
         unit="none",
         decimals=4,
         empty="No final lists in this time range",

@@ -1,4 +1,4 @@
-"""Committed dashboards as their readers see them: panels, queries, and variables put into queries."""
+"""Read the committed dashboards: panels, queries, and queries with values for their variables."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from grafana.generate import FOLDER
 NAMES = ("experiment", "ranking", "pipeline")
 VARIABLE = re.compile(r"\$(?:\{(\w+)(?::\w+)?\}|(\w+))")
 STEPS = {"__rate_interval": "4m11s", "__range": "4m12s", "__interval": "4m13s"}
-"""Odd times, to be told from ones that were written."""
+"""Unusual spans, to recognise them in queries."""
 CHOICES = {"experiment": "ranker", "variant": ".+", "metric": "ndcg", "k": "10", "window": "1m", "segments": "()", "scope": "start"}
 
 
 class Asked(NamedTuple):
-    """One query of a panel, with the place where it stands."""
+    """One query of a panel, with its dashboard and panel."""
 
     dashboard: str
     panel: Mapping[str, Any]
@@ -38,7 +38,7 @@ def committed(name: str) -> dict[str, Any]:
 
 
 def panels(dashboard: Mapping[str, Any], *, rows: bool = False) -> Iterator[dict[str, Any]]:
-    """Every panel, those in collapsed rows too; rows only if asked for."""
+    """Yield every panel, also in collapsed rows. `rows` includes the rows themselves."""
     for panel in dashboard["panels"]:
         if panel["type"] != "row" or rows:
             yield panel
@@ -56,10 +56,10 @@ def every_query() -> list[Asked]:
 
 
 def filled(expr: str, choices: Mapping[str, str]) -> str:
-    """The query as Grafana sends it. KeyError for a variable that nobody chose."""
+    """Fill in the variables of a query, as Grafana does. Raises KeyError for a variable without a value."""
     return VARIABLE.sub(lambda found: choices[found[1] or found[2]], expr)
 
 
 def parsed_form(expr: str) -> str:
-    """The query with something in the place of every variable, and job left to be seen."""
+    """Fill in all variables except job."""
     return filled(expr, {**STEPS, **CHOICES, "job": "$job", "datasource": "prometheus"})

@@ -1,4 +1,4 @@
-"""The committed dashboards are what the generator writes, and the table of series is what they ask for."""
+"""The committed dashboards are current, and they query the series of the table."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from grafana import generate
-from grafana.families import sample_names
 from grafana.generate import FOLDER, dashboards, main
+from grafana.known_series import sample_names
 from grafana.queries import QueryError, loop, quantile, selector, state, state_rate
 from streammetrics.exporters.prometheus.series import TABLE
 from tests.grafana.reading import NAMES, committed, every_query, panels, parsed_form
@@ -17,15 +17,15 @@ from tests.grafana.reading import NAMES, committed, every_query, panels, parsed_
 NAME = re.compile(r"\b(streammetrics_\w+|process_\w+)")
 
 
-def test_the_committed_files_are_what_the_generator_writes() -> None:
+def test_the_committed_files_are_current() -> None:
     wanted = {path.name: text for path, text in dashboards()}
     assert {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.json")} == wanted, (
-        "write anew with: python -m grafana.generate"
+        "write them with: python -m grafana.generate"
     )
     assert wanted == {path.name: text for path, text in dashboards()}
 
 
-def test_a_stale_a_missing_and_a_foreign_file_are_told_and_mended(
+def test_outdated_missing_and_extra_files_are_reported_and_fixed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(generate, "FOLDER", tmp_path)
@@ -43,7 +43,7 @@ def test_a_stale_a_missing_and_a_foreign_file_are_told_and_mended(
     assert sorted(path.stem for path in tmp_path.iterdir()) == sorted(NAMES)
 
 
-def test_every_name_in_a_query_is_a_sample_of_the_table() -> None:
+def test_every_queried_name_is_in_the_table() -> None:
     known = set(sample_names())
     for asked in every_query():
         named = set(NAME.findall(parsed_form(asked.expr)))
@@ -51,12 +51,12 @@ def test_every_name_in_a_query_is_a_sample_of_the_table() -> None:
         assert named <= known, asked
 
 
-def test_every_family_of_the_table_is_on_a_dashboard() -> None:
+def test_every_series_of_the_table_is_on_a_dashboard() -> None:
     shown = {name.removesuffix("_bucket") for asked in every_query() for name in NAME.findall(parsed_form(asked.expr))}
     assert {series.name for series in TABLE} <= shown
 
 
-def test_a_dashboard_is_found_by_the_same_address_for_ever() -> None:
+def test_dashboards_keep_their_uids() -> None:
     assert {name: committed(name)["uid"] for name in NAMES} == {name: f"streammetrics-{name}" for name in NAMES}
 
 
@@ -70,7 +70,7 @@ def test_ids_of_panels_and_letters_of_queries_are_unique() -> None:
             assert letters == sorted(set(letters)), panel["title"]
 
 
-def test_no_panel_covers_another_or_leaves_the_grid() -> None:
+def test_panels_do_not_overlap_or_leave_the_grid() -> None:
     for name in NAMES:
         dashboard = committed(name)
         inside = [[row, *row.get("panels", ())] for row in dashboard["panels"] if row["type"] == "row" and row["collapsed"]]
@@ -83,8 +83,8 @@ def test_no_panel_covers_another_or_leaves_the_grid() -> None:
                 taken |= cells
 
 
-def test_a_query_of_what_is_not_in_the_table_fails_when_it_is_written() -> None:
-    with pytest.raises(QueryError, match="streammetrics_ndgc is no series of the table"):
+def test_queries_with_unknown_series_or_labels_are_rejected() -> None:
+    with pytest.raises(QueryError, match="streammetrics_ndgc is not in the table of series"):
         selector("streammetrics_ndgc")
     with pytest.raises(QueryError, match="streammetrics_tasks has no label topic; it has none"):
         selector("streammetrics_tasks", topic='="x"')
@@ -92,12 +92,12 @@ def test_a_query_of_what_is_not_in_the_table_fails_when_it_is_written() -> None:
         state_rate("streammetrics_late_total", variant='="x"')
 
 
-def test_what_every_process_shows_alike_cannot_be_taken_for_what_each_tells_of_itself() -> None:
+def test_committed_state_and_process_series_have_different_query_functions() -> None:
     with pytest.raises(QueryError, match="streammetrics_lag_records is a gauge of the loop"):
         state("streammetrics_lag_records")
     with pytest.raises(QueryError, match="streammetrics_commits_total is a counter of the loop"):
         state_rate("streammetrics_commits_total", [])
-    with pytest.raises(QueryError, match="is a gauge of the state; wanted is a histogram of the loop"):
+    with pytest.raises(QueryError, match="is a gauge of the state; expected a histogram of the loop"):
         quantile(0.5, "streammetrics_tasks")
-    with pytest.raises(QueryError, match="streammetrics_tasks is a gauge of the state; wanted is a gauge or info of the loop"):
+    with pytest.raises(QueryError, match="streammetrics_tasks is a gauge of the state; expected a gauge or info of the loop"):
         loop("streammetrics_tasks", [])

@@ -1,8 +1,8 @@
-"""The rules of Grafana's dashboard linter, restated: that program is not to be had everywhere, its rules are.
+"""The rules of Grafana's dashboard linter as tests, because the program is not available everywhere.
 
-Two of them are not followed. *template-instance-rule*, *target-instance-rule*: what comes from committed state is true for all
-processes, and a choice of one would only hide that; panels of processes show each. And a job is chosen one at a time
-(*template-job-rule* wants many), because the numbers of two deployments are two truths.
+Three rules are not followed. *template-instance-rule* and *target-instance-rule*: committed state is the same in all processes, and
+panels of processes show each process. *template-job-rule*: one job is chosen at a time, because numbers of two deployments cannot
+be aggregated.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.grafana.reading import NAMES, Asked, committed, every_query, filled, 
 
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 UNITS = {"none", "short", "percentunit", "s", "bytes", "cps"}
-"""Units of Grafana that are in use here."""
+"""The units in use."""
 KINDS = {"stat", "table", "text", "timeseries", "state-timeline"}
 EXPECTED_VARIABLES = {
     "experiment": ["datasource", "job", "experiment", "variant", "metric", "k", "scope"],
@@ -34,7 +34,7 @@ def variables(name: str) -> dict[str, dict[str, Any]]:
 
 
 def nodes(node: Any) -> Iterator[Any]:
-    """An expression of PromQL and all inside it."""
+    """Yield a PromQL expression and all expressions inside it."""
     yield node
     inside = [getattr(node, part, None) for part in ("lhs", "rhs", "expr", "param", "vector_selector")]
     for each in [*inside, *(getattr(node, "args", None) or ())]:
@@ -47,7 +47,7 @@ def selectors(expr: str) -> list[Any]:
 
 
 def may_be_zero(divisor: Any) -> bool:
-    """Whether an expression may be 0 for no better reason than that nothing happened, or was well, for some time."""
+    """Whether an expression can be 0 because nothing happened for some time."""
     if isinstance(divisor, promql_parser.ParenExpr) and str(getattr(divisor.expr, "op", "")) == ">":
         return False
     inside = [*nodes(divisor)]
@@ -56,24 +56,24 @@ def may_be_zero(divisor: Any) -> bool:
 
 
 @each_query
-def test_what_gains_nothing_for_a_while_divides_nothing(asked: Asked) -> None:
+def test_no_divisor_can_be_zero(asked: Asked) -> None:
     divided = (node for node in nodes(promql_parser.parse(parsed_form(asked.expr))) if isinstance(node, promql_parser.BinaryExpr))
     assert not [node.prettify() for node in divided if str(node.op) == "/" and may_be_zero(node.rhs)], "would draw NaN or infinity"
 
 
 @each_dashboard
-def test_a_dashboard_says_what_it_is_and_is_not_edited_by_hand(name: str) -> None:
+def test_a_dashboard_has_a_title_and_a_description_and_is_read_only(name: str) -> None:
     dashboard = committed(name)
     assert dashboard["title"].startswith("streammetrics / ")
     assert dashboard["description"].endswith(".")
     assert dashboard["editable"] is False
     assert dashboard["timezone"] == "browser"
     assert dashboard["tags"] == ["streammetrics"]
-    assert "id" not in dashboard, "a database's number of another Grafana"
+    assert "id" not in dashboard, "an id of another Grafana"
 
 
 @each_dashboard
-def test_the_data_source_is_chosen(name: str) -> None:
+def test_the_data_source_is_a_variable(name: str) -> None:
     chosen = variables(name)["datasource"]
     assert (chosen["type"], chosen["query"], chosen["label"]) == ("datasource", "prometheus", "Data source")
     for panel in panels(committed(name)):
@@ -85,14 +85,14 @@ def test_the_data_source_is_chosen(name: str) -> None:
 
 
 @each_dashboard
-def test_the_job_is_chosen_one_at_a_time(name: str) -> None:
+def test_one_job_is_chosen_at_a_time(name: str) -> None:
     job = variables(name)["job"]
     assert (job["type"], job["label"], job["multi"], job["includeAll"]) == ("query", "Job", False, False)
     assert job["current"]["value"] == "streammetrics"
 
 
 @each_dashboard
-def test_variables_are_there_named_and_asked_anew_when_the_time_changes(name: str) -> None:
+def test_variables_have_labels_and_refresh_with_the_time_range(name: str) -> None:
     found = variables(name)
     assert list(found) == EXPECTED_VARIABLES[name]
     for variable in found.values():
@@ -111,7 +111,7 @@ def test_variables_are_there_named_and_asked_anew_when_the_time_changes(name: st
 
 
 @each_dashboard
-def test_a_variable_asks_only_for_those_before_it(name: str) -> None:
+def test_a_variable_depends_only_on_earlier_ones(name: str) -> None:
     known: set[str] = set()
     for variable in committed(name)["templating"]["list"]:
         if variable["type"] == "query":
@@ -130,7 +130,7 @@ def test_every_variable_of_a_query_is_on_its_dashboard(name: str) -> None:
 
 
 @each_dashboard
-def test_every_panel_is_titled_described_and_says_what_no_data_means(name: str) -> None:
+def test_every_panel_has_a_title_a_description_and_a_text_for_no_data(name: str) -> None:
     titles = []
     for panel in panels(committed(name)):
         assert panel["type"] in KINDS
@@ -145,7 +145,7 @@ def test_every_panel_is_titled_described_and_says_what_no_data_means(name: str) 
 
 
 @each_dashboard
-def test_every_panel_has_a_unit_of_grafana(name: str) -> None:
+def test_every_panel_has_a_known_unit(name: str) -> None:
     for panel in panels(committed(name)):
         defaults = panel.get("fieldConfig", {}).get("defaults", {})
         if panel["type"] in ("timeseries", "stat", "state-timeline"):
@@ -171,7 +171,7 @@ def test_every_number_of_a_table_has_a_unit(name: str) -> None:
 
 
 @each_dashboard
-def test_thresholds_rise_from_the_least_value(name: str) -> None:
+def test_thresholds_are_in_ascending_order(name: str) -> None:
     for panel in panels(committed(name)):
         if panel["type"] != "text":
             values = [step["value"] for step in panel["fieldConfig"]["defaults"]["thresholds"]["steps"]]
@@ -180,7 +180,7 @@ def test_thresholds_rise_from_the_least_value(name: str) -> None:
 
 
 @each_dashboard
-def test_an_override_names_a_query_or_a_series_that_is_there(name: str) -> None:
+def test_an_override_matches_a_query_or_a_series(name: str) -> None:
     for panel in panels(committed(name)):
         letters = [target["refId"] for target in panel.get("targets", ())]
         legends = [target.get("legendFormat", "") for target in panel.get("targets", ())]
@@ -196,7 +196,7 @@ def test_an_override_names_a_query_or_a_series_that_is_there(name: str) -> None:
 
 
 @each_query
-def test_a_query_is_promql_and_asks_for_the_job(asked: Asked) -> None:
+def test_a_query_is_valid_promql_for_the_job(asked: Asked) -> None:
     found = selectors(parsed_form(asked.expr))
     assert found
     for selector in found:
@@ -204,13 +204,13 @@ def test_a_query_is_promql_and_asks_for_the_job(asked: Asked) -> None:
 
 
 @each_query
-def test_a_counter_is_read_by_what_it_gains_in_an_interval_that_grafana_chooses(asked: Asked) -> None:
+def test_counters_are_queried_as_rates_over_the_interval_of_grafana(asked: Asked) -> None:
     gained, named = [], []
     for node in nodes(promql_parser.parse(parsed_form(asked.expr))):
         if isinstance(node, promql_parser.Call) and node.func.name in ("rate", "increase"):
             (matrix,) = node.args
             gained.append(matrix.vector_selector.name)
-            over_range = node.func.name == "increase" and asked.panel["title"] == "Means over the time range shown"
+            over_range = node.func.name == "increase" and asked.panel["title"] == "Means over the selected time range"
             assert str(matrix.range) == ("0:04:12" if over_range else "0:04:11")
         elif isinstance(node, promql_parser.VectorSelector):
             named.append(node.name)
@@ -219,7 +219,7 @@ def test_a_counter_is_read_by_what_it_gains_in_an_interval_that_grafana_chooses(
 
 
 @each_query
-def test_curves_have_names_and_single_numbers_are_asked_for_once(asked: Asked) -> None:
+def test_curves_have_legends_and_numbers_use_instant_queries(asked: Asked) -> None:
     kind, target = asked.panel["type"], asked.target
     assert target["instant"] is (kind in ("stat", "table"))
     assert target["range"] is not target["instant"]
@@ -228,7 +228,7 @@ def test_curves_have_names_and_single_numbers_are_asked_for_once(asked: Asked) -
 
 
 @each_dashboard
-def test_alerts_and_versions_are_marked(name: str) -> None:
+def test_alerts_and_versions_are_annotated(name: str) -> None:
     alerts, versions = committed(name)["annotations"]["list"]
     (firing,) = selectors(alerts["expr"])
     assert firing.name == "ALERTS"
@@ -239,12 +239,12 @@ def test_alerts_and_versions_are_marked(name: str) -> None:
 
 
 @each_dashboard
-def test_the_other_dashboards_are_one_click_away_at_the_same_time_with_the_same_choices(name: str) -> None:
+def test_a_link_leads_to_the_other_dashboards_with_time_range_and_choices(name: str) -> None:
     (link,) = committed(name)["links"]
     assert (link["type"], link["tags"], link["keepTime"], link["includeVars"]) == ("dashboards", ["streammetrics"], True, True)
 
 
-def test_a_link_of_a_table_leads_to_a_dashboard_and_its_variables() -> None:
+def test_links_in_tables_use_variables_of_their_dashboard() -> None:
     links = [
         link["url"]
         for name in NAMES

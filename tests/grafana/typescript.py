@@ -1,9 +1,9 @@
-"""The dashboards as TypeScript against the types of Grafana itself: wrong types and misspelt keys, in panels' own options too.
+"""Check the dashboards against the TypeScript types of Grafana: wrong types and misspelt keys, also in options of panels.
 
     python -m tests.grafana.typescript
 
-The types and the compiler come through npm into .cache the first time. Their versions are pinned: the file of the dashboard's type is
-no official entry of its package.
+npm installs the types and the compiler into .cache once. Their versions are pinned, because the file with the dashboard type is not an
+official entry of its package.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.servers.tools import CACHE_DIRECTORY, find_tool
 PACKAGES = ("@grafana/schema@13.2.3", "typescript@5.9.3")
 RAW = "@grafana/schema/dist/types/raw"
 OPTIONS = {"stat": "Stat", "table": "Table", "text": "Text", "timeseries": "Timeseries", "state-timeline": "Statetimeline"}
-"""Kinds of panels with the names that their types get here."""
+"""Kinds of panels with the names of their types."""
 CUSTOM = {
     "timeseries": "Timeseries.FieldConfig",
     "state-timeline": "Statetimeline.FieldConfig",
@@ -36,7 +36,7 @@ import type {{ AnnotationQuery, Dashboard }} from "{RAW}/dashboard/x/types.gen";
 {"".join(f'import type * as {name} from "{RAW}/composable/{name.lower()}/panelcfg/x/types.gen";' + chr(10) for name in OPTIONS.values())}
 // JSON has the values of an enum, not its names.
 type Plain<T> = T extends string ? `${{T}}` : T extends object ? {{ [K in keyof T]: Plain<T[K]> }} : T;
-// What the Prometheus data source adds to an annotation is not in the general type.
+// The general type lacks the fields that the Prometheus data source adds to an annotation.
 type OfPrometheus = {{ expr: string; step: string; titleFormat: string; textFormat: string; tagKeys: string }};
 type Annotated = Omit<Plain<Dashboard>, "annotations"> & {{ annotations: {{ list: Array<Plain<AnnotationQuery> & OfPrometheus> }} }};
 """

@@ -1,4 +1,4 @@
-"""The dashboards are of the types that Grafana publishes for them, by its TypeScript compiler."""
+"""The dashboards match the TypeScript types that Grafana publishes."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from tests.grafana.reading import NAMES, committed
 from tests.grafana.typescript import complaints
 
 
-def test_the_compiler_has_no_complaint() -> None:
+def test_the_dashboards_have_valid_types() -> None:
     assert complaints({name: committed(name) for name in NAMES}) == []
 
 
-def test_a_wrong_type_and_a_misspelt_key_would_be_found() -> None:
+def test_a_wrong_type_and_a_misspelt_key_are_found() -> None:
     misspelt, mistyped = (copy.deepcopy(committed("pipeline")) for _ in range(2))
     stat, curves = mistyped["panels"][1], mistyped["panels"][10]
     misspelt["timezones"] = misspelt.pop("timezone")
     stat["gridPos"]["w"] = "3"
     stat["options"]["colorMode"] = "backgroud"
     curves["fieldConfig"]["defaults"]["custom"]["lineWidht"] = 2
-    said = complaints({"misspelt": misspelt, "mistyped": mistyped})
-    assert len(said) == 4, said
+    errors = complaints({"misspelt": misspelt, "mistyped": mistyped})
+    assert len(errors) == 4, errors
     for words in ("timezones", "'string' is not assignable to type 'number'", "backgroud", "lineWidht"):
-        assert any(words in line for line in said), words
+        assert any(words in line for line in errors), words

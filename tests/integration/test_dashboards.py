@@ -1,4 +1,4 @@
-"""Every query of every dashboard asks a real Prometheus that scraped real pages, and gets data; some, the very number."""
+"""Every query of every dashboard gets data from a real Prometheus. Some must get exact numbers."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def is_data(found: list[Sample]) -> bool:
 
 
 def panel(name: str, title: str) -> dict[str, Asked]:
-    """The queries of a panel by their letters."""
+    """Return the queries of a panel by letter."""
     return {asked.target["refId"]: asked for asked in queries(name) if asked.panel["title"] == title}
 
 
 def answer(shown: Scene, asked: Asked, choices: Mapping[str, str] = KNOWN) -> dict[tuple[str, ...], float]:
-    """Values by the values of all labels, in the order of the labels' names."""
+    """Return values by label values, sorted by label name."""
     return {
         tuple(value for _, value in sorted(sample.labels.items())): sample.value
         for sample in shown.prometheus.wait_for(filled(asked.expr, choices))
@@ -43,18 +43,18 @@ def answer(shown: Scene, asked: Asked, choices: Mapping[str, str] = KNOWN) -> di
 
 
 @pytest.mark.parametrize("asked", every_query(), ids=str)
-def test_a_panel_gets_data(shown: Scene, asked: Asked) -> None:
+def test_every_panel_has_data(shown: Scene, asked: Asked) -> None:
     shown.prometheus.wait_for(filled(asked.expr, CHOSEN), is_data)
 
 
 @pytest.mark.parametrize("metric", METRIC_NAMES)
-def test_the_chosen_metric_may_be_any(shown: Scene, metric: str) -> None:
+def test_every_metric_can_be_chosen(shown: Scene, metric: str) -> None:
     for title in ("$metric, final", "$metric, live"):
         for asked in panel("ranking", title).values():
             assert is_data(shown.prometheus.query(filled(asked.expr, {**CHOSEN, "metric": metric})))
 
 
-def test_a_segment_may_be_chosen(shown: Scene) -> None:
+def test_a_segment_can_be_chosen(shown: Scene) -> None:
     values = {}
     for segments in ("()", "surface=search"):
         found = shown.prometheus.query(filled(panel("ranking", "$metric, final")["B"].expr, {**KNOWN, "segments": segments}))
@@ -63,7 +63,7 @@ def test_a_segment_may_be_chosen(shown: Scene) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_variable_has_values_and_its_usual_one_among_them(shown: Scene, name: str) -> None:
+def test_every_variable_has_values_with_its_default(shown: Scene, name: str) -> None:
     for variable in committed(name)["templating"]["list"]:
         if variable["type"] != "query":
             continue
@@ -82,28 +82,28 @@ def test_alerts_and_versions_are_found(shown: Scene) -> None:
     assert [sample.labels.keys() for sample in shown.prometheus.query(filled(versions["expr"], CHOSEN))] == [{"version"}]
 
 
-# --- the right number
+# --- exact numbers
 
 
 @pytest.mark.parametrize("scope", ["start", "day"])
-def test_the_verdict_is_that_of_the_whole_experiment(shown: Scene, scope: str) -> None:
+def test_the_verdict_panel_shows_the_whole_experiment(shown: Scene, scope: str) -> None:
     report = shown.experiments[scope]
     choices = {**KNOWN, "scope": scope}
     assert answer(shown, panel("experiment", "Verdict on $experiment")["A"], choices) == {(): report.verdict.code}
     assert {each.verdict.word for each in shown.experiments.values()} == {"regressed", "inconclusive"}
-    assert answer(shown, panel("experiment", "Even split by chance")["A"], choices) == {(): report.health.sample_ratio_p}
+    assert answer(shown, panel("experiment", "Sample ratio p-value")["A"], choices) == {(): report.health.sample_ratio_p}
     assert answer(shown, panel("experiment", "Users in several variants")["A"], choices) == {(): report.health.multi_exposed_share}
     users = {variant.variant: variant.users for variant in report.variants}
     assert {sum(each.values()) for each in (users, answer(shown, panel("experiment", "Users")["A"], choices))} == {sum(users.values())}
 
 
-def test_verdicts_are_behind_by_the_time_since_the_last_list_entered(shown: Scene) -> None:
-    behind = answer(shown, panel("experiment", "Behind by")["A"])[()]
+def test_the_delay_is_the_time_since_the_newest_list_in_the_experiments(shown: Scene) -> None:
+    behind = answer(shown, panel("experiment", "Delay")["A"])[()]
     assert BEHIND_SECONDS <= behind < BEHIND_SECONDS + 30
 
 
 def table_of(report: ExperimentReport) -> dict[str, dict[tuple[str, ...], float]]:
-    """The columns of the verdict table by k, metric, variant, straight from the report."""
+    """Return the columns of the verdict table from the report, by k, metric and variant."""
     control = {(str(each.k), each.metric): each.mean for each in report.variants[0].measures}
     columns: dict[str, dict[tuple[str, ...], float]] = {letter: {} for letter in "ABCDEFGH"}
     for variant in report.variants[1:]:
@@ -126,15 +126,15 @@ def table_of(report: ExperimentReport) -> dict[str, dict[tuple[str, ...], float]
     return columns
 
 
-def test_the_verdict_table_says_what_the_report_says(shown: Scene) -> None:
+def test_the_verdict_table_equals_the_report(shown: Scene) -> None:
     wanted = table_of(shown.experiments["start"])
     assert len(wanted["A"]) == 10
-    found = {letter: answer(shown, asked) for letter, asked in panel("experiment", "Every measure against the control").items()}
+    found = {letter: answer(shown, asked) for letter, asked in panel("experiment", "All measures against the control").items()}
     assert found == wanted
 
 
-def test_the_band_of_a_lift_is_around_it(shown: Scene) -> None:
-    letters = panel("experiment", "Change of $variant against the control")
+def test_the_band_of_the_lift_equals_its_interval(shown: Scene) -> None:
+    letters = panel("experiment", "Lift of $variant against the control")
     middle, high, low = (answer(shown, letters[letter], {**KNOWN, "variant": "treatment"})[("treatment",)] for letter in "ABC")
     measure = shown.experiments["start"].variants[2].measures[0]
     assert (measure.metric, measure.k) == ("ndcg", 10)
@@ -146,7 +146,7 @@ def of_report(shown: Scene, view: str) -> dict[str, float]:
     return {each.group.variant: each.values["ndcg@10"] for each in window.groups if not each.group.segment}
 
 
-def test_ranking_quality_is_the_number_of_the_report_however_many_processes_show_it(shown: Scene) -> None:
+def test_quality_equals_the_report_with_several_processes(shown: Scene) -> None:
     wanted = of_report(shown, "final")
     assert wanted.keys() == {"", "control", "treatment"}
     letters = panel("ranking", "$metric, final")
@@ -154,22 +154,22 @@ def test_ranking_quality_is_the_number_of_the_report_however_many_processes_show
     assert answer(shown, letters["B"]) == {("10", variant, "5m"): value for variant, value in wanted.items()}
     every = panel("ranking", "ndcg, final")
     assert answer(shown, every["B"]) == answer(shown, letters["B"])
-    lists = answer(shown, panel("ranking", "Lists of the window, final")["A"])
+    lists = answer(shown, panel("ranking", "Lists in the window, final")["A"])
     assert lists == {("control", "5m"): 2, ("treatment", "5m"): 2}
     assert answer(shown, panel("ranking", "Share of lists with feedback")["A"]) == {("control", "5m"): 0.5, ("treatment", "5m"): 1.0}
 
 
-def test_the_same_hour_before_is_that_of_a_day_and_a_week_ago(shown: Scene) -> None:
+def test_the_same_hour_earlier_is_one_day_and_one_week_ago(shown: Scene) -> None:
     now = {variant: value for variant, value in of_report(shown, "final").items() if variant}
-    letters = panel("ranking", "$metric, the same hour before")
+    letters = panel("ranking", "$metric, the same hour earlier")
     for letter, days in (("B", 1), ("C", 7)):
         assert answer(shown, letters[letter]) == {("10", variant, "5m"): HISTORY[days] for variant in now}
-    changes = panel("ranking", "$metric, change to the same hour before")
+    changes = panel("ranking", "$metric, change from the same hour earlier")
     for letter, days in (("A", 1), ("B", 7)):
         assert answer(shown, changes[letter]) == {("10", variant, "5m"): value / HISTORY[days] - 1 for variant, value in now.items()}
 
 
-def test_what_processes_tell_of_themselves_is_added_up_and_what_all_show_is_not(shown: Scene) -> None:
+def test_process_series_are_added_up_and_committed_state_is_not(shown: Scene) -> None:
     def only(title: str, letter: str = "A") -> dict[tuple[str, ...], float]:
         return answer(shown, panel("pipeline", title)[letter])
 
@@ -177,23 +177,23 @@ def test_what_processes_tell_of_themselves_is_added_up_and_what_all_show_is_not(
     assert only("Lag of every input") == {("0", "impressions"): 5, ("1", "impressions"): 7}
     assert only("Lag in seconds") == {("impressions",): 3.5}
     assert only("Lag") == {(): 3.5}
-    assert sorted(only("Inputs that wait").values()) == [0, 1]
+    assert sorted(only("Paused inputs").values()) == [0, 1]
     assert only("Users and sessions", "C") == {(): 200}
     assert only("Users and sessions", "A") == {(): shown.report.users_open}
     assert only("Processes") == {(): 3}
     assert only("Memory of Redis") == {("redis:6379",): 300, ("redis:6380",): 500}
     assert only("Memory of Redis", "B") == {("redis:6379",): 1_000}
-    assert only("State that Redis may lose", "A") == {("redis:6379",): 0, ("redis:6380",): 1}
-    assert only("State that Redis may lose", "B") == {("redis:6379",): 1, ("redis:6380",): 0}
-    assert only("Series by their limit", "B") == {(): 5_000}
+    assert only("Redis settings that lose state", "A") == {("redis:6379",): 0, ("redis:6380",): 1}
+    assert only("Redis settings that lose state", "B") == {("redis:6379",): 1, ("redis:6380",): 0}
+    assert only("Series and their limit", "B") == {(): 5_000}
     assert sorted(only("Versions", "C").values()) == [shown.report.tasks] * 2
 
 
-def test_a_mean_over_the_time_range_is_one_of_the_lists_that_came(shown: Scene) -> None:
-    """Of any list, a gain is no less than its discounted gain, and a hit no less than the reciprocal rank or the precision."""
+def test_means_over_the_time_range_cover_its_lists(shown: Scene) -> None:
+    """Check orders that hold for every list: cg > dcg, and hit_rate > mrr, precision and item_hit_rate."""
     came = 'increase(streammetrics_final_lists_total{job="streammetrics", variant!=""}[1m])'
     shown.prometheus.wait_for(came, lambda found: len(found) == 2 and all(sample.value > 30 for sample in found))
-    letters = panel("ranking", "Means over the time range shown")
+    letters = panel("ranking", "Means over the selected time range")
     means = {
         metric: answer(shown, asked, {**CHOSEN, "__range": "1m"}) for metric, asked in zip(METRIC_NAMES, letters.values(), strict=True)
     }

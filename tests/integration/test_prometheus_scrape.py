@@ -1,4 +1,4 @@
-"""A real Prometheus scrapes the real HTTP port and answers queries with the numbers of the report."""
+"""A real Prometheus scrapes the HTTP port and returns the numbers of the report."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def views(pipeline: Pipeline) -> HttpViews:
     return views
 
 
-def test_a_windowed_ndcg_per_variant_is_the_number_of_the_report(
+def test_the_ndcg_of_a_window_equals_the_report(
     prometheus_server: PrometheusServer, pipeline: Pipeline, views: HttpViews
 ) -> None:
     (window,) = [each for each in pipeline.report().windows if each.view == "final" and each.window_ms == 300_000]
@@ -46,7 +46,7 @@ def test_a_windowed_ndcg_per_variant_is_the_number_of_the_report(
         prometheus_server.forget("streammetrics")
 
 
-def test_the_verdict_and_the_interval_of_an_experiment_are_those_of_the_report(
+def test_the_verdict_and_the_interval_equal_the_report(
     prometheus_server: PrometheusServer, pipeline: Pipeline, views: HttpViews
 ) -> None:
     found = experiment({"control": 0.5, "treatment": 0.4})
@@ -65,7 +65,7 @@ def test_the_verdict_and_the_interval_of_an_experiment_are_those_of_the_report(
         prometheus_server.forget("verdicts")
 
 
-def test_names_that_senders_choose_arrive_as_sent(prometheus_server: PrometheusServer) -> None:
+def test_names_from_senders_arrive_unchanged(prometheus_server: PrometheusServer) -> None:
     names = {"<b>bold</b>", 'say "hi" \\', "👩‍🔬"}
     pipeline = Pipeline().feed("impressions", *(shown(f"u{index}", name) for index, name in enumerate(sorted(names))))
     views = HttpViews(pipeline.move_on(START_MS + 2 * MINUTE_MS).exposition(ProcessStatus()), Now())
@@ -77,7 +77,7 @@ def test_names_that_senders_choose_arrive_as_sent(prometheus_server: PrometheusS
         prometheus_server.forget("strange-names")
 
 
-def test_promtool_finds_nothing_wrong_with_the_page(prometheus_server: PrometheusServer, pipeline: Pipeline, views: HttpViews) -> None:
+def test_promtool_accepts_the_metrics(prometheus_server: PrometheusServer, pipeline: Pipeline, views: HttpViews) -> None:
     views.show(replace(pipeline.report(), experiments=(experiment({"control": 0.5, "treatment": 0.4}),)))
     with served(views) as base, urlopen(f"{base}/metrics", timeout=10) as answer:
         checked = prometheus_server.promtool("check", "metrics", given=answer.read().decode())

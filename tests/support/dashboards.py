@@ -1,7 +1,7 @@
-"""A real Prometheus with something for every panel: a demo that runs, pages whose numbers are known, and a week of history.
+"""Start a real Prometheus with data for every panel: a running demo, processes with known numbers, and a week of history.
 
-Two jobs: `streammetrics` is a demo, a process of its own, as it comes; `known` is two processes that show the same committed state and
-each its own vitals. Experiments are served by reports of simulated users, through the client library.
+The job `streammetrics` is a demo. The job `known` is two processes with the same committed state and different process status.
+Experiments come from reports of simulated users.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ from tests.support.committed_state import Now, served, two_variants
 
 DEMO = ("demo", "--port", "0", "--rate", "20", "--set", f"metrics.names={','.join(METRIC_NAMES)}", "--set", "metrics.cutoffs=3,10")
 TARGETS = 7
-"""Prometheus itself, the demo, two known pages, one that has no report yet, and the experiments in both jobs."""
+"""Prometheus, the demo, two processes with known numbers, one without a report, and the experiments in both jobs."""
 NODES = (StoreNode("redis:6379", 300, 1_000, evicts=False, forgets=True), StoreNode("redis:6380", 500, 0, evicts=True, forgets=False))
-"""Two servers of Redis, as an exporter is told of them; a demo has none."""
+"""Two servers of Redis, as an exporter sees them. A demo has none."""
 DAY_SECONDS = 86_400
 BEHIND_SECONDS = 3_600
-"""How long before a scrape the last list entered the experiments."""
+"""Time between a scrape and the newest list in the experiments."""
 HISTORY = {1: 0.5, 7: 0.25}
-"""What the ndcg of every variant was, by days ago."""
+"""The ndcg of every variant, by days ago."""
 ALERT = {"alert": "StreammetricsExample", "expr": "vector(1)", "labels": {"severity": "warning"}}
 
 
 class Reports(Collector):
-    """Experiment reports as the gauges that their rows name."""
+    """Collects the rows of experiment reports as gauges."""
 
     def __init__(self, reports: Sequence[ExperimentReport]) -> None:
         self._reports = reports
@@ -76,7 +76,7 @@ def _families(subject: str, labels: tuple[str, ...], reports: Iterable[Iterator[
 
 
 def experiments() -> dict[str, ExperimentReport]:
-    """One experiment by scope: a variant that is worse, one that is better, and today nothing is known yet."""
+    """Return one experiment by scope: one worse and one better variant; today all are inconclusive."""
     policy = Policy(paging=("ndcg@10",))
     chances = {"control": 0.5, "treatment": 0.4, "candidate": 0.6}
     users = {"start": 1_500, "day": 120}
@@ -88,7 +88,7 @@ def experiments() -> dict[str, ExperimentReport]:
         for scope, count in users.items()
     }
     scales = choose_scales(WITH_COVARIATES, policy, moments["start"], {})
-    told = {}
+    reports = {}
     for scope, of_scope in moments.items():
         several = 3 if scope == "start" else 0
         exposures = {name: sums[0] + several // 3 for name, sums in of_scope.items()}
@@ -101,13 +101,13 @@ def experiments() -> dict[str, ExperimentReport]:
             joined=Joined(900, 100),
             credits=credits(users[scope], -0.2),
         )
-        told[scope] = build_report(WITH_COVARIATES, policy, stored, scales)
-    return told
+        reports[scope] = build_report(WITH_COVARIATES, policy, stored, scales)
+    return reports
 
 
 @dataclass(frozen=True)
 class Scene:
-    """What was served, and the Prometheus that scraped it."""
+    """The reports, and the Prometheus that scraped them."""
 
     prometheus: PrometheusServer
     report: Report
@@ -116,17 +116,17 @@ class Scene:
 
 @contextlib.contextmanager
 def scene(folder: Path) -> Iterator[Scene]:
-    """Start it all; everything has been scraped twice."""
+    """Start everything, and wait until all targets have been scraped twice."""
     rules = folder / "rules.json"
     rules.write_text(json.dumps({"groups": [{"name": "example", "rules": [ALERT]}]}), encoding="utf-8")
-    told = experiments()
+    reports = experiments()
     pipeline = two_variants()
     with contextlib.ExitStack() as stack:
         demo = stack.enter_context(_demo())
-        prometheus = PrometheusServer(rules=[rules], scrape_interval_ms=1_000)  # which is how long a page may take, too
+        prometheus = PrometheusServer(rules=[rules], scrape_interval_ms=1_000)  # also the scrape timeout
         stack.callback(prometheus.close)
         _remember(prometheus, folder / "history.txt")
-        reports = _served_reports(stack, list(told.values()))
+        served_reports = _served_reports(stack, list(reports.values()))
         pages = []
         for partition, records in enumerate((5, 7)):
             status = ProcessStatus(
@@ -140,11 +140,11 @@ def scene(folder: Path) -> Iterator[Scene]:
             views.show(pipeline.report())
             pages.append(stack.enter_context(served(views)).removeprefix("http://"))
         young = stack.enter_context(served(HttpViews(pipeline.exposition(ProcessStatus(store_nodes=NODES), loop=False), Now())))
-        prometheus.targets |= {"streammetrics": [demo, young.removeprefix("http://"), reports], "known": [*pages, reports]}
+        prometheus.targets |= {"streammetrics": [demo, young.removeprefix("http://"), served_reports], "known": [*pages, served_reports]}
         prometheus.start()
         prometheus.wait_for("count(sum_over_time(up[1m]) > 1)", lambda found: bool(found) and found[0].value == TARGETS)
         prometheus.wait_for('streammetrics_ndcg{job="streammetrics", variant="treatment"}')
-        yield Scene(prometheus, pipeline.report(), told)
+        yield Scene(prometheus, pipeline.report(), reports)
 
 
 @contextlib.contextmanager
@@ -176,7 +176,7 @@ def _served_reports(stack: contextlib.ExitStack, reports: Sequence[ExperimentRep
 
 
 def _remember(prometheus: PrometheusServer, file: Path) -> None:
-    """Give Prometheus samples of days ago before it starts, for some minutes from then on."""
+    """Write samples of past days into the database of Prometheus before it starts."""
     now = time.time()
     lines = ["# TYPE streammetrics_ndcg gauge"]
     for job, window in (("streammetrics", "1m"), ("known", "5m")):

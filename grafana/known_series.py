@@ -1,4 +1,4 @@
-"""Every family of series that a dashboard may ask for: the product's own table, and what stands beside it on the same page. Pure data."""
+"""All series that a dashboard may query: the table of the product, and series of the client library and of Prometheus. Pure data."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from streammetrics.exporters.prometheus.series import SERIES, Series, SeriesKind
 
 
 def _of_process(name: str, unit: str = "") -> Series:
-    """A family that the client library adds for the process."""
+    """A series that the client library adds for the process."""
     kind: SeriesKind = "counter" if name.endswith("_total") else "gauge"
-    return Series(name, kind, "Of the process.", unit="seconds" if unit == "seconds" else "", origin="loop")
+    return Series(name, kind, "Added by the client library.", unit="seconds" if unit == "seconds" else "", origin="loop")
 
 
 _PROCESS = (
@@ -22,19 +22,19 @@ _PROCESS = (
 )
 
 _PROMETHEUS = (
-    Series("up", "gauge", "1 while Prometheus can scrape.", origin="loop"),
-    Series("ALERTS", "gauge", "1 while an alert is pending or firing.", ("alertname", "alertstate", "severity"), origin="loop"),
+    Series("up", "gauge", "1 if Prometheus can scrape the process.", origin="loop"),
+    Series("ALERTS", "gauge", "1 for each pending or firing alert.", ("alertname", "alertstate", "severity"), origin="loop"),
 )
 
-FAMILIES = {series.name: series for series in (*_PROCESS, *_PROMETHEUS, *SERIES.values())}
-"""By the name that a query says."""
+KNOWN_SERIES = {series.name: series for series in (*_PROCESS, *_PROMETHEUS, *SERIES.values())}
+"""The series by name."""
 
 BUCKET = "_bucket"
 
 
 def sample_names() -> Iterator[str]:
-    """Every name that a sample may have: of a histogram, those of its parts."""
-    for series in FAMILIES.values():
+    """Yield every sample name. A histogram has one per part."""
+    for series in KNOWN_SERIES.values():
         if series.kind == "histogram":
             yield from (series.name + suffix for suffix in (BUCKET, "_sum", "_count"))
         else:

@@ -1,0 +1,174 @@
+"""Panels of *Experiment* for its health: users, split, users in several variants, and the join."""
+
+from __future__ import annotations
+
+from grafana.panels import GREEN, ORANGE, RED, YELLOW, Block, Query, dashed, lines, number, of_field
+from grafana.queries import ANY, EXPERIMENT, SCOPE, by, state, state_rate
+from streammetrics.experiments.policy import Policy
+
+POLICY = Policy()
+_WHOLE = {"experiment": EXPERIMENT, "scope": SCOPE}
+
+
+def health_numbers() -> tuple[Block, ...]:
+    """Make the numbers at the top of the dashboard."""
+    p, shared, unmatched = POLICY.sample_ratio_alpha, POLICY.multi_exposed_share_max, POLICY.unmatched_share_max
+    entered = state("streammetrics_experiment_entered_timestamp_seconds")
+    return (
+        number(
+            "Users",
+            "Users who saw only one variant, summed over all variants.",
+            "short",
+            Query(by("sum", [], state("streammetrics_experiment_users", **_WHOLE)), "users"),
+            empty="none",
+            steps=((None, ORANGE), (2 * POLICY.min_users, GREEN)),
+            width=3,
+        ),
+        number(
+            "Sample ratio p-value",
+            f"p-value of the split of users against the shares. Below {p:g} the experiment is invalid. Safe to check at any time.",
+            "none",
+            Query(state("streammetrics_experiment_srm_p_value", **_WHOLE), "p-value"),
+            decimals=4,
+            empty="unknown",
+            steps=((None, RED), (p, GREEN)),
+        ),
+        number(
+            "Users in several variants",
+            f"Share of users who saw more than one variant. They are excluded. Above {100 * shared:g} % the experiment is invalid.",
+            "percentunit",
+            Query(_multi_exposed_share(), "share"),
+            decimals=2,
+            empty="unknown",
+            steps=((None, GREEN), (shared / 2, YELLOW), (shared, RED)),
+        ),
+        number(
+            "Feedback without a list",
+            "Share of feedback of all traffic that counts for no list, now. If it is above "
+            f"{100 * unmatched:g} % over the time of the experiment, the experiment is invalid.",
+            "percentunit",
+            Query(_unmatched_share(), "share"),
+            decimals=1,
+            empty="no feedback",
+            steps=((None, GREEN), (unmatched / 2, YELLOW), (unmatched, RED)),
+        ),
+        number(
+            "Delay",
+            "Event time between now and the newest list in the experiments. Lists count after their full time for feedback.",
+            "s",
+            Query(f"time() - {entered}", "delay"),
+            decimals=0,
+            empty="no list yet",
+            steps=((None, GREEN), (7_200, YELLOW), (21_600, RED)),
+            width=3,
+        ),
+    )
+
+
+def health_panels() -> tuple[Block, ...]:
+    """Make the panels of curves."""
+    return _users(), _shares(), _sample_ratio(), _multi_exposed(), _join(), _lists()
+
+
+def _users() -> Block:
+    return lines(
+        "Users of each variant",
+        "Users of each variant who saw only this variant.",
+        "short",
+        Query(state("streammetrics_experiment_users", **_WHOLE), "{{variant}}"),
+        least=0,
+        empty="No users in this scope",
+    )
+
+
+def _shares() -> Block:
+    users = state("streammetrics_experiment_users", **_WHOLE)
+    return lines(
+        "Share of users",
+        "Share of users of each variant. It should equal the configured share and be flat.",
+        "percentunit",
+        Query(f"{users} / scalar({by('sum', [], users)})", "{{variant}}"),
+        least=0,
+        most=1,
+        empty="No users in this scope",
+    )
+
+
+def _sample_ratio() -> Block:
+    return lines(
+        "Sample ratio p-value over time",
+        f"p-value of the split of users, safe to check at any time. Below {POLICY.sample_ratio_alpha:g} (dashed) the assignment or the "
+        "tracking is wrong, and no comparison can be trusted.",
+        "none",
+        Query(state("streammetrics_experiment_srm_p_value", **_WHOLE), "p-value"),
+        least=0,
+        most=1,
+        steps=((None, RED), (POLICY.sample_ratio_alpha, GREEN)),
+        limits=True,
+        empty="No users in this scope",
+        width=8,
+    )
+
+
+def _multi_exposed() -> Block:
+    return lines(
+        "Users in several variants over time",
+        "Users who saw more than one variant: their number, and their share of all users (right axis). They are excluded.",
+        "short",
+        Query(state("streammetrics_experiment_multi_exposed_users", **_WHOLE), "users"),
+        Query(_multi_exposed_share(), "share"),
+        least=0,
+        rules=(of_field("share", unit="percentunit", custom__axisPlacement="right"),),
+        empty="No users in this scope",
+        width=8,
+    )
+
+
+def _join() -> Block:
+    return lines(
+        "Feedback without a list, by reason",
+        "Share of feedback of all traffic that counts for no list, by reason. A broken join shows here first.",
+        "percentunit",
+        Query(
+            f"{state_rate('streammetrics_feedback_unmatched_total', ['reason'])} / ignoring (reason) group_left () {_all_feedback()}",
+            "{{reason}}",
+        ),
+        least=0,
+        stacked=True,
+        steps=((None, GREEN), (POLICY.unmatched_share_max, RED)),
+        limits=True,
+        empty="No feedback in this time range",
+        width=8,
+    )
+
+
+def _lists() -> Block:
+    return lines(
+        "Final lists per second",
+        "Lists of each variant that became final. The dashed line counts final lists left out because their user has too many, in all "
+        "experiments.",
+        "cps",
+        Query(state_rate("streammetrics_final_lists_total", experiment=EXPERIMENT, variant=ANY), "{{variant}}"),
+        Query(state_rate("streammetrics_experiment_lists_full_total", []), "left out"),
+        Query(state_rate("streammetrics_interleaving_too_many_teams_total", []), "too many teams"),
+        least=0,
+        rules=(dashed("B"),),
+        empty="No final lists in this time range",
+        width=24,
+        height=6,
+    )
+
+
+def _multi_exposed_share() -> str:
+    """Return the share of all users. The series of users counts only those with one variant."""
+    several = state("streammetrics_experiment_multi_exposed_users", **_WHOLE)
+    return f"{several} / ({by('sum', [], state('streammetrics_experiment_users', **_WHOLE))} + {several})"
+
+
+def _all_feedback() -> str:
+    matched, unmatched = state_rate("streammetrics_feedback_matched_total", []), state_rate("streammetrics_feedback_unmatched_total", [])
+    return f"({matched} + {unmatched} > 0)"
+
+
+def _unmatched_share() -> str:
+    return f"{state_rate('streammetrics_feedback_unmatched_total', [])} / {_all_feedback()}"
