@@ -17,7 +17,8 @@ from streammetrics.connectors.kafka.cluster_info import read_cluster
 from streammetrics.connectors.kafka.topics import describe_topics
 from streammetrics.connectors.redis.client import RedisConnection, connect, send, speaking
 from streammetrics.connectors.redis.store import RedisStore
-from streammetrics.engine.codec import OTHER_MEASURES, Signature, decode_control, differing, fit_of
+from streammetrics.engine.codec import decode_control
+from streammetrics.engine.signature import OTHER_MEASURES, Signature, differing, fit_of
 from streammetrics.errors import ConfigError
 from streammetrics.exporters.http.limits import tls_context
 from streammetrics.exporters.http.server import resolved, why_not_listened_on

@@ -22,7 +22,8 @@ from streammetrics.connectors.base import PollResult
 from streammetrics.connectors.clock import SystemClock
 from streammetrics.connectors.files import FileDeadLetters, FileSource
 from streammetrics.connectors.memory import MemoryStore
-from streammetrics.engine.engine import Engine, FinalPane
+from streammetrics.engine.engine import Engine
+from streammetrics.engine.pane_store import FinalPane
 from streammetrics.errors import SourceError, StreammetricsError
 from streammetrics.events.event_time import FOREVER
 from streammetrics.reports.builder import ReportBuilder

@@ -40,13 +40,18 @@ class ReplayHistory:
     def after_turn(self, worker: Worker) -> None:
         """Look, if it is time. Steps grow with the time looked at, so that a year of events costs hundreds of looks and not more."""
         state = worker.tasks[0].state if 0 in worker.tasks else None
-        if state is None or self._builder.experiments is None or not state.runs.of_number or state.watermark < max(self._due, NEVER + 1):
+        if (
+            state is None
+            or self._builder.experiments is None
+            or not state.labels.runs.of_number
+            or state.progress.watermark < max(self._due, NEVER + 1)
+        ):
             return
-        first = self._first = state.watermark if self._first is None else self._first
-        self._due = state.watermark + max(SNAPSHOT_MS, (state.watermark - first) // SNAPSHOTS_MAX)
+        first = self._first = state.progress.watermark if self._first is None else self._first
+        self._due = state.progress.watermark + max(SNAPSHOT_MS, (state.progress.watermark - first) // SNAPSHOTS_MAX)
         worker.drain(flush=False)  # so that what is seen depends on what was read, and not on when it was committed
-        if state.entered_before != NEVER:
-            self._look(state.entered_before)
+        if state.enrolments.enrolled_before != NEVER:
+            self._look(state.enrolments.enrolled_before)
 
     def _look(self, entered_ms: int) -> None:
         builder = self._builder

@@ -15,7 +15,7 @@ from streammetrics.config import PasswordHash, Settings
 from streammetrics.config.fields import epoch_ms
 from streammetrics.engine.engine import Engine
 from streammetrics.engine.experiment_runs import CovariatePeriod, ExperimentRules, Span
-from streammetrics.engine.task_state import EngineRules
+from streammetrics.engine.rules import EngineRules
 from streammetrics.events import Decoder, UbiSettings, decoder
 from streammetrics.events.event_time import DAY_MS
 from streammetrics.events.grades import parse_grades

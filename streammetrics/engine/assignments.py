@@ -1,7 +1,7 @@
-"""Which scopes of experiments the lists of a round add to, and which of these lists may still enter.
+"""Which sums a list is added to: for each of its experiments, the variant's sums over the whole run and over the list's day.
 
-Pure. Both follow from what the task knows of its experiments, which stays as it is while lists enter; so each is found once for all
-users who ask the same.
+Pure. The answer depends only on what the task knows of its experiments, which does not change during a round. So each answer is
+computed once and shared by all users.
 """
 
 from __future__ import annotations
@@ -10,28 +10,27 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from streammetrics.engine.codec import StoredTotals
-from streammetrics.engine.experiment_runs import WHOLE, CovariatePeriod, ExperimentRules, ExperimentRun, is_behind
-from streammetrics.engine.task_state import TaskState
+from streammetrics.engine.experiment_runs import WHOLE, CovariatePeriod, ExperimentRules, ExperimentRun, ExperimentRuns, is_behind
 from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER
 from streammetrics.events.model import Labels
 from streammetrics.experiments.interleaving import INTERLEAVED
 
 ScopeKey: TypeAlias = tuple[int, int]
-"""A scope: the number of the life, and the day."""
+"""A scope: the number of the run, and the day."""
 
 
 class VariantTarget:
-    """A variant in one scope of a life, and the rows of those of its users who change in the round.
+    """A variant in one scope of a run, and the rows of its users that change in this round.
 
-    `newcomer` is what a user begins with there, and `newcomers` how many do so. It is `special` where more is known of users than lists
-    and sums: a time before, or credit for teams.
+    `newcomer` is the record that a new user starts with; `newcomers` is the number of new users. The target is `special` if a user has more
+    than lists and sums there: covariates, or credit for teams.
     """
 
-    __slots__ = ("cell", "changed", "newcomer", "newcomers", "run", "scope", "special", "variant")
+    __slots__ = ("changed", "key", "newcomer", "newcomers", "run", "scope", "special", "variant")
 
     def __init__(self, run: ExperimentRun, day: int, variant: str) -> None:
         self.run, self.variant, self.scope = run, variant, run.scope(day)
-        self.cell: ScopeKey = (run.number, day)
+        self.key: ScopeKey = (run.number, day)
         self.newcomer: StoredTotals = (run.number, day, variant, 0, b"", [])
         self.newcomers = 0
         self.changed: list[int] = []
@@ -39,86 +38,97 @@ class VariantTarget:
 
 
 class ExposureTarget(NamedTuple):
-    """Where lists with the same experiments go that are shown at or between two times of one day (ms)."""
+    """The targets of lists with the same experiments, shown from `first` to `last` (ms, both inclusive, on one day)."""
 
     first: int
     last: int
-    arms: list[VariantTarget]
+    variants: list[VariantTarget]
 
 
-_NO_COURSE: Final = ExposureTarget(FOREVER, NEVER, [])
+_NOWHERE: Final = ExposureTarget(FOREVER, NEVER, [])
 
 
 class ExposureTargets:
-    """All that are found in one round."""
+    """All targets of one round. `labels` are the experiments of its lists, by number."""
 
-    def __init__(self, state: TaskState, rules: ExperimentRules, pane_ms: int, labels: Sequence[Labels]) -> None:
+    def __init__(
+        self,
+        runs: ExperimentRuns,
+        rules: ExperimentRules,
+        labels: Sequence[Labels],
+        *,
+        pane_ms: int,
+        counted_from: int = NEVER,
+        enrolled_before: int = NEVER,
+        oldest_kept: int = NEVER,
+    ) -> None:
         self.labels = labels
-        self.state, self.rules, self.pane_ms = state, rules, pane_ms
-        self.day_from = NEVER if state.oldest_kept == NEVER else state.oldest_kept // DAY_MS
-        self._known: dict[tuple[int, int], ExposureTarget] = {}
-        self._arms: dict[tuple[int, int, str], VariantTarget] = {}
-        self._lasting: dict[ScopeKey | CovariatePeriod, bool] = {}
+        self.runs, self.rules, self.pane_ms = runs, rules, pane_ms
+        self.counted_from, self.enrolled_before = counted_from, enrolled_before
+        self.day_from = NEVER if oldest_kept == NEVER else oldest_kept // DAY_MS
+        self._exposures: dict[tuple[int, int], ExposureTarget] = {}
+        self._variants: dict[tuple[int, int, str], VariantTarget] = {}
+        self._open: dict[ScopeKey | CovariatePeriod, bool] = {}
 
     def at(self, number: int, ts: int) -> ExposureTarget:
-        """The course of a list; `number` is that of its experiments among `labels`."""
+        """Return the target of a list; `number` is that of its experiments among `labels`."""
         key = (number, ts // DAY_MS)
-        course = self._known.get(key, _NO_COURSE)
-        if not course.first <= ts <= course.last:
-            course = self._known[key] = self._find(self.labels[number], ts)
-        return course
+        target = self._exposures.get(key, _NOWHERE)
+        if not target.first <= ts <= target.last:
+            target = self._exposures[key] = self._find(self.labels[number], ts)
+        return target
 
     def _find(self, labels: Labels, ts: int) -> ExposureTarget:
-        day, counted_from, arms = ts // DAY_MS, self.state.counted_from, []
+        day, variants = ts // DAY_MS, []
         first, last = day * DAY_MS, (day + 1) * DAY_MS - 1
         for experiment, variant in labels:
-            run, span = self.state.runs.at(experiment, ts), self.rules.span(experiment)
-            if run is None or not span.holds(ts) or ts < counted_from:
+            run, span = self.runs.at(experiment, ts), self.rules.span(experiment)
+            if run is None or not span.holds(ts) or ts < self.counted_from:
                 first = last = ts
                 continue
-            first, last = max(first, run.first, span.first, counted_from), min(last, run.last, span.last)
+            first, last = max(first, run.first, span.first, self.counted_from), min(last, run.last, span.last)
             if not run.scopes:
                 run.earlier = self.rules.before(run)
-            arms += [self.arm(run, scope, variant) for scope in ((WHOLE, day) if day >= self.day_from else (WHOLE,))]
-        return ExposureTarget(first, last, arms)
+            variants += [self.variant(run, scope, variant) for scope in ((WHOLE, day) if day >= self.day_from else (WHOLE,))]
+        return ExposureTarget(first, last, variants)
 
-    def arm(self, run: ExperimentRun, day: int, variant: str) -> VariantTarget:
-        """The one arm of a variant in a scope."""
+    def variant(self, run: ExperimentRun, day: int, variant: str) -> VariantTarget:
+        """Return the target of a variant in one scope. There is only one."""
         key = (run.number, day, variant)
-        arm = self._arms.get(key)
-        if arm is None:
-            arm = self._arms[key] = VariantTarget(run, day, variant)
-        return arm
+        target = self._variants.get(key)
+        if target is None:
+            target = self._variants[key] = VariantTarget(run, day, variant)
+        return target
 
-    def lasts(self, cell: ScopeKey) -> bool:
-        """Whether some list may still enter a scope: it is there, and its end is not yet behind all lists that have entered."""
-        lasts = self._lasting.get(cell)
-        if lasts is None:
-            lasts = self._lasting[cell] = self._may_be_entered(*cell)
-        return lasts
+    def is_open(self, scope: ScopeKey) -> bool:
+        """Whether lists may still be added to a scope: it exists, and lists of its last time may not all be enrolled."""
+        is_open = self._open.get(scope)
+        if is_open is None:
+            is_open = self._open[scope] = self._is_scope_open(*scope)
+        return is_open
 
-    def _may_be_entered(self, number: int, day: int) -> bool:
-        run = self.state.runs.of_number.get(number)
+    def _is_scope_open(self, number: int, day: int) -> bool:
+        run = self.runs.of_number.get(number)
         if run is None or (day != WHOLE and day < self.day_from):
             return False
         last = self.rules.span(run.experiment).last
         if day != WHOLE:
             last = min(last, (day + 1) * DAY_MS - 1)
-        return not is_behind(last, self.pane_ms, self.state.entered_before)
+        return not is_behind(last, self.pane_ms, self.enrolled_before)
 
-    def is_wanted(self, earlier: CovariatePeriod) -> bool:
-        """Whether a life has covariates of a time, or may still come to have them."""
-        if earlier not in self._lasting:
-            self._lasting[earlier] = self._may_be_asked_for(earlier)
-        return self._lasting[earlier]
+    def is_period_open(self, period: CovariatePeriod) -> bool:
+        """Whether a run has covariates of this period, or may still get them."""
+        if period not in self._open:
+            self._open[period] = self._may_have_covariates(period)
+        return self._open[period]
 
-    def _may_be_asked_for(self, earlier: CovariatePeriod) -> bool:
-        rules, entered = self.rules, self.state.entered_before
-        if is_behind(rules.span(earlier.experiment).last, self.pane_ms, entered):
+    def _may_have_covariates(self, period: CovariatePeriod) -> bool:
+        rules, enrolled_before = self.rules, self.enrolled_before
+        if is_behind(rules.span(period.experiment).last, self.pane_ms, enrolled_before):
             return False
-        if any(run.earlier == earlier for run in self.state.runs.of_name.get(earlier.experiment, ())):
+        runs = self.runs.of_name.get(period.experiment, ())
+        if any(run.earlier == period for run in runs):
             return True
-        return earlier in rules.earlier and (
-            earlier.start_ms + rules.idle_ms >= entered
-            or any(not run.scopes and rules.in_time(earlier, run) for run in self.state.runs.of_name.get(earlier.experiment, ()))
+        return period in rules.earlier and (
+            period.start_ms + rules.idle_ms >= enrolled_before or any(not run.scopes and rules.in_time(period, run) for run in runs)
         )

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import msgspec
 
 from streammetrics.engine.experiment_runs import WHOLE, CovariatePeriod, Scope
+from streammetrics.engine.signature import Signature
 from streammetrics.errors import StateError
 from streammetrics.events.event_time import NEVER
 from streammetrics.sessions.fragments import Fragment, Fragments, StoredImpression
@@ -31,13 +32,6 @@ _StoredParts = tuple[str, StoredImpression | None, bool, tuple[Fragment, ...]]
 _StoredSession = tuple[int, int, int, msgspec.Raw, msgspec.Raw, list[_StoredParts]]
 """First and last time, number of events, lists, feedback, parts; what lists and feedback are is read by the session."""
 
-OTHER_MEASURES = (
-    "set experiments.metrics back; or run all workers once with experiments.enabled = false, which drops what is known of users and keeps "
-    "windows, and then with the new metrics; or start a new redis.namespace"
-)
-"""The ways out for who has state whose users were measured otherwise."""
-Fit: TypeAlias = Literal["same", "switched", "measures", "other"]
-
 StoredCredit = tuple[str, str, int, int]
 """Of a user's interleaved lists: a pair of teams, the lists that compare them, and the credit of the second."""
 StoredTotals = tuple[int, int, str | None, int, bytes, list[StoredCredit]]
@@ -54,20 +48,6 @@ _decode_pane = msgspec.json.Decoder(tuple[int, list[tuple[str, str, str, str, li
 _decode_scales = msgspec.json.Decoder(tuple[int, int, dict[str, float]]).decode
 _decode_scope = msgspec.json.Decoder(tuple[int, dict[str, int], int, dict[str, list[int]], list[tuple[tuple[str, str], list[int]]]]).decode
 _plain_json = msgspec.json.Decoder().decode
-
-
-class Signature(NamedTuple):
-    """Everything that changes numbers: the rules of windows, in words, and what is measured of users in experiments; None: nothing is.
-
-    >>> print(Signature("gap=5", ("mrr@10", "ndcg@10")), "|", Signature("gap=5", None))
-    gap=5 experiments[mrr@10,ndcg@10] | gap=5
-    """
-
-    rules: str
-    measures: tuple[str, ...] | None
-
-    def __str__(self) -> str:
-        return self.rules if self.measures is None else f"{self.rules} experiments[{','.join(self.measures)}]"
 
 
 class Control(msgspec.Struct, kw_only=True, array_like=True):
@@ -252,51 +232,6 @@ def scales_name(experiment: str) -> str:
 def experiment_of_scales(name: str) -> str | None:
     """The experiment whose scales have this name; None for the name of something else."""
     return name.removeprefix(SCALES) if name.startswith(SCALES) else None
-
-
-def fit_of(stored: Signature, now: Signature) -> Fit:
-    """How state of the stored rules fits what is run now.
-
-    "switched": they differ in whether anything is counted of users in experiments; "measures": in what is. Neither matters to
-    windows. "other": they differ in what decides windows.
-
-    >>> none, mrr = Signature("gap=5", None), Signature("gap=5", ("mrr@10",))
-    >>> fit_of(none, mrr), fit_of(mrr, none), fit_of(mrr, Signature("gap=5", ("mrr@5",)))
-    ('switched', 'switched', 'measures')
-    >>> fit_of(mrr, Signature("gap=6", ("mrr@10",))), fit_of(mrr, mrr)
-    ('other', 'same')
-    """
-    if stored == now:
-        return "same"
-    if stored.rules != now.rules:
-        return "other"
-    return "switched" if None in (stored.measures, now.measures) else "measures"
-
-
-def differing(stored: str, now: str) -> tuple[str, str]:
-    """What is on one side only of two lines that describe rules: nobody finds the one that he changed among all.
-
-    >>> differing("grades[click=1, skip=0] gap=5 pane=9", "grades[click=2, skip=0] gap=5 pane=9 segments[app]")
-    ('grades[click=1, skip=0]', 'grades[click=2, skip=0] segments[app]')
-    >>> differing("gap=5 pane=9", "gap=5")
-    ('pane=9', 'nothing')
-    """
-    ours, theirs = _rules(stored), _rules(now)
-    one, other = ([rule for rule in these if rule not in those] for these, those in ((ours, theirs), (theirs, ours)))
-    return " ".join(one) or "nothing", " ".join(other) or "nothing"
-
-
-def _rules(line: str) -> list[str]:
-    """The rules of a line, at the blanks that stand in no brackets."""
-    rules: list[str] = []
-    depth = 0
-    for word in line.split(" "):
-        if depth > 0:
-            rules[-1] += f" {word}"
-        else:
-            rules.append(word)
-        depth += word.count("[") - word.count("]")
-    return rules
 
 
 def encode_control(control: Control) -> bytes:

@@ -1,7 +1,6 @@
-"""One batch of one input on its way into a task: admitted by watermark, then joined, each event judged by where the task stands.
+"""One batch of one input on its way into a task: each event is admitted by the watermark and then joined to its user's session.
 
-Pure. Also says when a session is over, because that is the other side of the same rule: a session closes only when no event
-that is still admitted could touch it.
+Pure. Nothing is tallied here: lists that change are collected, and the next commit tallies them.
 """
 
 from __future__ import annotations
@@ -10,28 +9,28 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from streammetrics.engine.task_state import EngineRules, LabelSetEntry, TaskState
+from streammetrics.engine.rules import EngineRules
+from streammetrics.engine.task_state import TaskState
 from streammetrics.errors import MalformedEvent
-from streammetrics.events.event_time import FOREVER, close_bound, final_bound, pane_start
+from streammetrics.events.event_time import NEVER, pane_start
 from streammetrics.events.model import Event, Feedback, Impression
 from streammetrics.sessions.fragments import Duplicates
-from streammetrics.sessions.outcomes import count_outcomes
 from streammetrics.sessions.rules import FRAGMENT_ITEMS_FACTOR
 from streammetrics.sessions.session import Session, StoredFeedback
 from streammetrics.sessions.user import User
 
 Decoded: TypeAlias = tuple[int, int, Sequence[Event | MalformedEvent]]
-"""One record, decoded: its offset, its log's own time (epoch ms, -1 where unknown), and what it holds."""
+"""One decoded record: its offset, its own timestamp (epoch ms, -1 if unknown), and its events."""
 
 
 def users_of(records: Iterable[Decoded]) -> set[str]:
-    """The users of all events of these records."""
+    """Return the users of all events of some records."""
     return {event.user_id for _, _, events in records for event in events if type(event) is not MalformedEvent}
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Records of one input, in its order: the index of its topic, the offset that follows them, and all their users."""
+    """Records of one input, in its order: the index of its topic, the offset after them, and their users."""
 
     topic: int
     records: Sequence[Decoded]
@@ -43,7 +42,7 @@ class Batch:
 
 
 class Rejected(NamedTuple):
-    """One event that was not used and can be read back from the dead letters."""
+    """One event that is not used and goes to the dead letters."""
 
     topic: int
     offset: int
@@ -52,75 +51,56 @@ class Rejected(NamedTuple):
 
 
 class BatchResult(NamedTuple):
-    """What became of a batch: the events that were refused, and how many of all its events the watermark of its input has seen."""
+    """The rejected events of a batch, and the number of its events that advanced the watermark or could have."""
 
     refused: list[Rejected]
     timed: int
 
 
-def close_ended(user_id: str, user: User, state: TaskState, rules: EngineRules) -> None:
-    """Close those of a user's sessions that no admitted event can touch any more; their lists enter his totals."""
-    for session in user.close_before(close_bound(state.watermark, rules.lateness_ms), rules.join.gap_ms):
-        state.sessions_open -= 1
-        joined = count_outcomes(session, rules.join.attribution_ms, state.counts)
-        if rules.experiments is not None and any(joined):
-            state.note_joined(session.last, *joined)
-        if rules.experiments is not None or rules.reach is not None:
-            state.leave(user_id, user, session.lists.values(), rules)
-
-
 class BatchProcessor:
-    """One batch on its way through a task: admission by watermark, then the join."""
+    """Takes one batch into a task's state: admission by watermark, then the join."""
 
     __slots__ = (
+        "changed_lists",
         "counts",
         "dirty",
         "gap_ms",
-        "idle",
         "join",
+        "labels",
         "lists_max",
+        "progress",
         "refused",
         "rules",
         "size_max",
         "state",
         "timed",
-        "touched",
         "users",
         "waiting_ms",
     )
 
-    def __init__(self, rules: EngineRules, state: TaskState, idle: frozenset[int]) -> None:
+    def __init__(self, rules: EngineRules, state: TaskState) -> None:
         self.rules = rules
         self.join = rules.join
         self.state = state
-        self.idle = idle
+        self.progress = state.progress
+        self.labels = state.labels
         self.gap_ms, self.size_max, self.lists_max = rules.join.gap_ms, rules.join.session_events_max, rules.join.lists_open_max
-        self.users, self.dirty = state.users, state.dirty
-        self.counts = state.counts
-        self.touched = state.touched
+        self.users, self.dirty = state.sessions.users, state.sessions.dirty
+        self.counts = state.progress.counts
+        self.changed_lists = state.panes.changed_lists
         self.refused: list[Rejected] = []
         self.timed = 0
-        self.waiting_ms = rules.pane_ms + rules.entering_ms - rules.join.gap_ms
-        """A list is final before its session closes when the last event is at least so long after the start of the list's pane."""
+        self.waiting_ms = rules.pane_ms + rules.enrolment_wait_ms - rules.join.gap_ms
+        """A list is enrolled before its session closes if the session's last event is this long after the start of the list's pane."""
 
-    def advance_idle(self, tick_ms: int | None) -> None:
-        """Move the task's watermark past inputs that are silent; with all of them silent, up to the tick."""
-        state = self.state
-        live = [watermark for topic, watermark in enumerate(state.watermarks) if topic not in self.idle]
-        bound = min(live) if live else tick_ms
-        if bound is not None and bound > state.watermark:
-            state.watermark = bound
-            state.changed = True
-
-    def input(self, batch: Batch) -> None:
-        """Take the records of one input: each event moves the watermark after it was judged by where it stood."""
-        state, topic = self.state, batch.topic
-        state.offsets[topic] = batch.next_offset
-        state.changed = True
-        others = [watermark for other, watermark in enumerate(state.watermarks) if other != topic and other not in self.idle]
-        others_least = min(others, default=FOREVER)
+    def input(self, batch: Batch, idle: frozenset[int]) -> None:
+        """Take the records of one input. Each event is judged by the watermark before it, and then advances the watermark."""
+        progress, topic = self.progress, batch.topic
+        progress.offsets[topic] = batch.next_offset
+        progress.changed = True
+        least_other = progress.least_other(topic, idle)
         disorder_ms, lateness_ms, future_ms = self.rules.out_of_orderness_ms, self.rules.lateness_ms, self.rules.future_ms
-        own, task, newest = state.watermarks[topic], state.watermark, state.newest
+        own, task, newest = progress.watermarks[topic], progress.watermark, progress.newest
         oldest_admitted = max(own, task) - lateness_ms
         events_seen = untimed = 0
         for offset, record_ts, events in batch.records:
@@ -135,12 +115,12 @@ class BatchProcessor:
                     untimed += 1
                     self._refuse(topic, offset, "future", f"ts {ts} is {ts - record_ts} ms after its record's own time")
                     continue
-                admitted = ts >= oldest_admitted
+                admitted = ts >= oldest_admitted  # from here on a copy of `InputProgress.admit`
                 if ts - disorder_ms > own:
                     own = ts - disorder_ms
-                    least = own if own < others_least else others_least
+                    least = own if own < least_other else least_other
                     if least > task:
-                        task = state.watermark = least
+                        task = progress.watermark = least
                     oldest_admitted = (own if own > task else task) - lateness_ms
                 if not admitted:
                     self._refuse(
@@ -149,13 +129,13 @@ class BatchProcessor:
                     continue
                 joined = self._feedback(event, topic) if type(event) is Feedback else self._impression(event, topic, offset)
                 if joined and ts > newest:
-                    newest = state.newest = ts
-        state.watermarks[topic] = own
+                    newest = progress.newest = ts
+        progress.watermarks[topic] = own
         self.timed = events_seen - untimed
         self.counts["events", topic] += events_seen
 
     def _feedback(self, event: Feedback, topic: int) -> bool:
-        """Join a feedback; False when its session is full."""
+        """Join one feedback. False if its session is full."""
         user_id, ts, action = event.user_id, event.ts, event.action
         session = self._session(self.users[user_id], user_id, ts, topic)
         if session is None:
@@ -165,52 +145,53 @@ class BatchProcessor:
             self.counts["unknown_action", topic] += 1
             return True
         feedback = StoredFeedback(ts, event.impression_id, event.item_id, action, grade, topic)
-        session.add_feedback(feedback, self.join.attribution_ms, self.touched)
+        session.add_feedback(feedback, self.join.attribution_ms, self.changed_lists)
         return True
 
     def _impression(self, event: Impression, topic: int, offset: int) -> bool:
-        """Join a list or fragment; False when a limit refuses it."""
-        state, user_id, ts = self.state, event.user_id, event.ts
-        label_sets = held = state.label_sets.get((event.experiments, event.segments))
-        if label_sets is None:
-            label_sets = state.label(event.experiments, event.segments, self.rules)
-            if label_sets is None:
+        """Join one list or fragment. False if a limit rejects it."""
+        labels, user_id, ts = self.labels, event.user_id, event.ts
+        entry = known_entry = labels.entries.get((event.experiments, event.segments))
+        if entry is None:
+            entry = labels.new_entry(event.experiments, event.segments, self.progress.watermark)
+            if entry is None:
                 limit = self.rules.groups_max
                 self._refuse(topic, offset, "too_many_groups", f"its labels would make more than groups_max = {limit} groups")
                 return False
         user = self.users[user_id]
-        if (event.positions is not None or user.may_exceed_lists_max(self.lists_max)) and (beyond := self._beyond(user, event)):
-            self._refuse(topic, offset, *beyond)
+        if (event.positions is not None or user.may_exceed_lists_max(self.lists_max)) and (exceeded := self._exceeded_limit(user, event)):
+            self._refuse(topic, offset, *exceeded)
             return False
-        known = label_sets.known_from <= ts <= label_sets.known_until
-        if not known and not self._has_room(label_sets, ts):
+        in_known_runs = entry.known_from <= ts <= entry.known_until
+        if not in_known_runs and not self.state.enrolments.has_room(entry, ts, self.progress.closed_before):
             self._refuse(topic, offset, "too_many_variants", "its experiments would make more than variants_max variants")
             return False
         session = self._session(user, user_id, ts, topic)
         if session is None:
             return False
-        if held is None:
-            state.hold(label_sets, event.experiments, event.segments, ts, self.rules)
-        if not known:  # before it is noted: what lies between it and the others may join them
-            state.extend_runs(label_sets, ts)
-        if ts > label_sets.newest:
-            label_sets.newest = ts
-        if ts < label_sets.oldest:
-            label_sets.oldest = ts
+        if known_entry is None:
+            labels.add(entry, event.experiments, event.segments, ts, self.progress.watermark)
+        if not in_known_runs:
+            labels.extend_runs(entry, ts)
+        if ts > entry.newest:  # a copy of `LabelIndex.note`
+            if entry.newest == NEVER:
+                labels.unflushed.append(entry)
+            entry.newest = ts
+        if ts < entry.oldest:
+            entry.oldest = ts
         pane_ms = self.rules.pane_ms
-        if session.last >= ts - ts % pane_ms + self.waiting_ms and self.rules.counts_users(label_sets.arms):  # `pane_start`, written out
+        if session.last >= ts - ts % pane_ms + self.waiting_ms and self.rules.counts_users(entry.experiments):  # a copy of `pane_start`
             self._note_due(user, event)
-        duplicates = session.add_impression(event, topic, self.join, self.touched)
+        duplicates = session.add_impression(event, topic, self.join, self.changed_lists)
         if duplicates:
             self._count_duplicates(duplicates)
         return True
 
-    def _beyond(self, user: User, event: Impression) -> tuple[str, str] | None:
-        """Which limit of a user or a list this one would exceed, as reason and detail; None for none."""
+    def _exceeded_limit(self, user: User, event: Impression) -> tuple[str, str] | None:
+        """Return the limit of a user or a list that this one would exceed, as reason and detail. None if there is none."""
         gap_ms, limit = self.join.gap_ms, self.join.lists_open_max
         if user.exceeds_lists_max(limit, event.impression_id, event.ts, gap_ms):
-            self.state.dirty[event.user_id] = user
-            close_ended(event.user_id, user, self.state, self.rules)  # what is over must not count, whenever it is looked at
+            self._close_ended(event.user_id, user)  # the limit counts open sessions only, whenever the ended ones are closed
             if user.exceeds_lists_max(limit, event.impression_id, event.ts, gap_ms):
                 return "too_many_lists", f"user {event.user_id!r} has lists_open_max = {limit} open lists"
         limit = FRAGMENT_ITEMS_FACTOR * self.join.items_max
@@ -221,20 +202,16 @@ class BatchProcessor:
             )
         return None
 
-    def _has_room(self, label_sets: LabelSetEntry, ts: int) -> bool:
-        rules = self.rules.experiments
-        return rules is None or self.state.has_room(label_sets, ts, rules, close_bound(self.state.watermark, self.rules.lateness_ms))
-
     def _note_due(self, user: User, event: Impression) -> None:
-        """See to it that a user is looked at in time when a list comes that is final before his session can close.
+        """Make sure that a user is due in time for a list that is enrolled before its session can close.
 
-        He is looked at when the first of his lists that have not entered yet is final. One that is still not final, no later than this
-        one, and of a time when lists are counted, has seen to it already. Nothing is to be done where his session can close before that:
-        he is looked at no later than at the time when it could close as it was stored, and its end only moves away.
+        A user is due when the first list that is not enrolled is final. An older list that is not final yet has set that time already,
+        if it counts. Nothing is needed if the session can close first: its stored due time is early enough, because a session's end
+        only moves later.
         """
-        state, rules, ts = self.state, self.rules, event.ts
-        final = final_bound(state.watermark, rules.lateness_ms, rules.entering_ms)
-        seen_from = max(state.counted_from, state.reach_from)  # before, users may not have been looked at for their lists
+        rules, ts = self.rules, event.ts
+        final = self.progress.final_before(rules.enrolment_wait_ms)
+        counted_from = max(self.state.enrolments.counted_from, self.state.unique_users.counted_from)  # older lists set no due time
         for session in user.sessions:
             for shown in reversed(session.lists.values()):
                 impression = shown.impression
@@ -242,44 +219,47 @@ class BatchProcessor:
                     shown.ts <= ts
                     and rules.counts_users(impression.experiments)
                     and impression.impression_id != event.impression_id
-                    and shown.ts >= seen_from
+                    and shown.ts >= counted_from
                     and pane_start(shown.ts, rules.pane_ms) + rules.pane_ms > final
                 ):
                     return
-        state.due_moved.add(event.user_id)
+        self.state.sessions.due_changed.add(event.user_id)
 
     def _session(self, user: User, user_id: str, ts: int, topic: int) -> Session | None:
-        """The session that an event extends, or None (and counted) when it is full."""
+        """Return the session that an event extends. None if it is full; the event is counted then."""
         self.dirty[user_id] = user
         if user.wrong_partition:
             self.counts["key_mismatch", topic] += 1
         if user.sessions:
-            # Sessions are more than a gap apart, so what is not before the newest one can belong to no other.
+            # Sessions are more than a gap apart, so an event that is not before the newest one cannot belong to another.
             session = user.sessions[-1]
             if session.first <= ts <= session.last + self.gap_ms and session.size < self.size_max:
-                session.size += 1  # `Session.extend`, written out
+                session.size += 1  # a copy of `Session.extend`
                 if ts > session.last:
                     session.last = ts
                 return session
         return self._other_session(user, user_id, ts, topic)
 
     def _other_session(self, user: User, user_id: str, ts: int, topic: int) -> Session | None:
-        """The same for an event that does not belong to the newest session as it stands."""
-        state = self.state
-        if user.sessions:  # between two commits a user may come back many times in a stream that is read in haste
-            close_ended(user_id, user, state, self.rules)
+        """Do the same for an event that does not simply extend the newest session."""
+        sessions = self.state.sessions
+        if user.sessions:  # in a fast replay, a user may return many times between two commits
+            self._close_ended(user_id, user)
         opened = len(user.sessions)
-        found, duplicates = user.session_at(ts, self.join, self.touched)
+        found, duplicates = user.session_at(ts, self.join, self.changed_lists)
         if duplicates:
             self._count_duplicates(duplicates)
         if found is None:
             self.counts["session_full", topic] += 1
             return None
         if len(user.sessions) > opened:
-            state.due_moved.add(user_id)
-        state.sessions_open += len(user.sessions) - opened
+            sessions.due_changed.add(user_id)
+        sessions.open += len(user.sessions) - opened
         found.extend(ts)
         return found
+
+    def _close_ended(self, user_id: str, user: User) -> None:
+        self.state.sessions.close_ended(user_id, user, self.progress.closed_before)
 
     def _refuse(self, topic: int, offset: int, reason: str, detail: str) -> None:
         self.counts[reason, topic] += 1

@@ -52,10 +52,10 @@ class CommitMark(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TaskView:
-    """One task's committed state as of one instant, for readers: nothing of it is owned.
+    """One task's committed state at one instant, for readers.
 
-    `is_snapshot`: the reader's own mark is of another claim, or of a commit that was lost; so all panes and reaches are here, whichever were
-    asked for, and what is not here is no more.
+    `is_snapshot`: all panes and unique users are here, whichever were requested, and everything else is deleted. This happens when the
+    reader last saw another claim, or a commit that was lost.
     """
 
     mark: CommitMark

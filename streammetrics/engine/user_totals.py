@@ -14,6 +14,7 @@ only, so the order of users and of commits cannot matter.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import combinations
 from typing import Any, Final, TypeAlias
@@ -23,9 +24,8 @@ import numpy as np
 
 from streammetrics.engine.assignments import ExposureTargets, ScopeKey, VariantTarget
 from streammetrics.engine.codec import StoredEarlier, StoredTotals
-from streammetrics.engine.experiment_runs import CovariatePeriod, ExperimentRules, ExperimentRun
+from streammetrics.engine.experiment_runs import CovariatePeriod, ExperimentRun
 from streammetrics.engine.packed_sums import pack, unpack
-from streammetrics.engine.task_state import TaskState
 from streammetrics.experiments.interleaving import CREDIT_WIDTH, INTERLEAVED, add_credits, list_credit
 from streammetrics.experiments.measures import Measures
 from streammetrics.experiments.moments import TOTAL_MAX, add, of_users, subtract, zero
@@ -82,9 +82,8 @@ class TotalsRound:
     are added now.
     """
 
-    def __init__(self, state: TaskState, rules: ExperimentRules, layout: UserTotalsLayout, pane_ms: int, lists: FinalLists) -> None:
-        self.state, self.rules, self.layout, self.lists = state, rules, layout, lists
-        self.courses = ExposureTargets(state, rules, pane_ms, lists.labels)
+    def __init__(self, targets: ExposureTargets, layout: UserTotalsLayout, lists: FinalLists, counts: Counter[tuple[str, int]]) -> None:
+        self.targets, self.layout, self.lists, self._counts = targets, layout, lists, counts
         self.arms: list[VariantTarget] = []
         """Those that have rows, in the order in which they got the first."""
         self.rows: list[tuple[dict[ScopeKey, StoredTotals], int, bytes, int, int]] = []
@@ -105,33 +104,33 @@ class TotalsRound:
 
     def read(self, record: UserRecord, told: Iterable[StoredTotals], earlier: Iterable[StoredEarlier]) -> None:
         """Take what may still be of use of what is stored of a user."""
-        lasts, is_wanted = self.courses.lasts, self.courses.is_wanted
-        record.entries = {cell: entry for entry in told if lasts(cell := entry[:2])}
+        is_open, is_period_open = self.targets.is_open, self.targets.is_period_open
+        record.entries = {cell: entry for entry in told if is_open(cell := entry[:2])}
         if earlier:
-            record.earlier = {entry[0]: entry for entry in earlier if is_wanted(entry[0])}
+            record.earlier = {entry[0]: entry for entry in earlier if is_period_open(entry[0])}
 
     def enter(self, record: UserRecord, runs: Sequence[LabelRun]) -> None:
         """Let the lists of a user enter."""
-        times, course_at = self.lists.times, self.courses.at
-        rows_before = self._enter_before(record, runs[0][1], runs[-1][2]) if self.rules.earlier else {}
+        times, course_at = self.lists.times, self.targets.at
+        rows_before = self._enter_before(record, runs[0][1], runs[-1][2]) if self.targets.rules.earlier else {}
         rows: dict[ScopeKey, int] = {}
         for number, first, end in runs:
             begin = first
             while begin < end:
                 course = course_at(number, times[begin])
                 stop = end if times[end - 1] <= course.last else bisect_right(times, course.last, begin, end)
-                if course.arms:
+                if course.variants:
                     alone = len(runs) == 1 and stop - begin == end - first
-                    self._enter_arms(record, course.arms, rows, rows_before, begin, stop, alone)
+                    self._enter_arms(record, course.variants, rows, rows_before, begin, stop, alone)
                 begin = stop
 
     def _enter_before(self, record: UserRecord, first: int, end: int) -> dict[CovariatePeriod, int]:
         """Sum the lists of the times before experiments, with whatever labels; returns the rows of these times."""
         times, rows = self.lists.times, {}
-        for time in self.rules.earlier:
-            begin = bisect_left(times, max(time.from_ms, self.state.counted_from), first, end)
+        for time in self.targets.rules.earlier:
+            begin = bisect_left(times, max(time.from_ms, self.targets.counted_from), first, end)
             stop = bisect_left(times, time.start_ms, begin, end)
-            if begin < stop and self.courses.is_wanted(time):
+            if begin < stop and self.targets.is_period_open(time):
                 _, lists, packed = record.earlier.setdefault(time, (time, 0, b""))
                 row = rows[time] = self._row({}, lists, packed, begin, stop)
                 self.times_before.append((record.earlier, time, row))
@@ -155,7 +154,7 @@ class TotalsRound:
         entries, interleaved = record.entries, []
         alike: dict[tuple[Any, ...], int] = {}
         for arm in arms:
-            cell = arm.cell
+            cell = arm.key
             told = entries.get(cell)
             if told is None:
                 told = entries[cell] = arm.newcomer
@@ -190,9 +189,9 @@ class TotalsRound:
         if row is None:
             row = self._row(record.entries, told[3], told[4], first, first)
             assert told[2] is not None
-            self._join(self.courses.arm(arm.run, arm.cell[1], told[2]), row, record, told, before)
+            self._join(self.targets.variant(arm.run, arm.key[1], told[2]), row, record, told, before)
         self.withdrawn.add(row)
-        record.entries[arm.cell] = (*arm.cell, None, 0, b"", [])
+        record.entries[arm.key] = (*arm.key, None, 0, b"", [])
         arm.scope.multi_exposed += 1
 
     def _join(self, arm: VariantTarget, row: int, record: UserRecord, told: StoredTotals, before: dict[CovariatePeriod, int]) -> None:
@@ -227,7 +226,7 @@ class TotalsRound:
         """The end of those lists that fit in beside so many; the others are counted."""
         fitting = min(first + max(self.layout.lists_max - size, 0), end)
         for final in self.lists.lists[fitting:end]:
-            self.state.counts["experiment_lists_full", final.topic] += 1
+            self._counts["experiment_lists_full", final.topic] += 1
         return fitting
 
     def _enter_credits(self, targets: Sequence[tuple[VariantTarget, int, int]], first: int, end: int) -> None:
@@ -237,7 +236,7 @@ class TotalsRound:
             wanted = [(arm, row) for arm, row, lists in targets if lists + number - first < self.layout.lists_max]
             teams = sorted({*final.teams} - {""}) if wanted else []
             if len(teams) > TEAMS_MAX:
-                self.state.counts["too_many_teams", final.topic] += 1
+                self._counts["too_many_teams", final.topic] += 1
                 continue
             earned = dict(hits_of(final.hits))
             grades = [earned.get(position, 0) for position in range(len(final.teams))]
@@ -250,12 +249,12 @@ class TotalsRound:
                         shown, known = self.credits[row].get((one, other), (0, 0))
                         self.credits[row][one, other] = shown + 1, known + credit
                     else:
-                        self.state.counts["too_many_teams", final.topic] += 1
+                        self._counts["too_many_teams", final.topic] += 1
 
-    def sum(self) -> None:
-        """Bring the moments, and what is to be stored of all users that changed, up to date."""
+    def sum(self) -> set[ScopeKey]:
+        """Bring the moments, and what is to be stored of all users that changed, up to date; returns the scopes that changed."""
         if not self.sizes:
-            return
+            return set()
         before, after = self._totals()
         covariates = self._covariates(after)
         for arm in self.arms:
@@ -271,8 +270,8 @@ class TotalsRound:
             if arm.variant == INTERLEAVED:
                 for row in arm.changed:
                     add_credits(arm.scope.credits, self.credits[row], 1)
-            self.state.cells_dirty.add(arm.cell)
         self._store(pack(after[:, 1:]))
+        return {arm.key for arm in self.arms}
 
     def _totals(self) -> tuple[Ints, Ints]:
         """The totals of all rows as they were, and as they are now: shape (rows, totals_width)."""
@@ -296,7 +295,7 @@ class TotalsRound:
         """Bring users' records up to date."""
         rows, sizes, credits = self.rows, self.sizes, self.credits
         for arm in self.arms:
-            cell, variant = arm.cell, arm.variant
+            cell, variant = arm.key, arm.variant
             number, day = cell
             none = arm.newcomer[5]
             for row in arm.changed:

@@ -10,16 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from streammetrics.engine.codec import (
-    Control,
-    Signature,
-    decode_control,
-    decode_pane,
-    decode_reach,
-    differing,
-    fit_of,
-)
+from streammetrics.engine.codec import Control, decode_control, decode_pane, decode_reach
 from streammetrics.engine.experiment_runs import WHOLE, Scope
+from streammetrics.engine.signature import Signature, differing, fit_of
 from streammetrics.engine.stored_state import CommitMark, TaskView
 from streammetrics.errors import StateError
 from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER, final_bound

@@ -51,11 +51,11 @@ class Claims:
         if state.changed:
             log.warning("experiments were switched on or off: their users' totals are dropped", task=task.number)
         self._check_topics(task, state)
-        stored = {origin: offset for origin, offset in zip(task.inputs, state.offsets, strict=True) if offset is not None}
+        stored = {origin: offset for origin, offset in zip(task.inputs, state.progress.offsets, strict=True) if offset is not None}
         starts = self._source.start(task.number, stored)
         if not starts:
             return None
-        state.offsets = [starts[origin] for origin in task.inputs]
+        state.progress.offsets = [starts[origin] for origin in task.inputs]
         task.claimed(claim, state, self._rules.commit_users_max, self._clock.monotonic())
         return [origin for origin in task.inputs if origin not in stored]
 
@@ -65,11 +65,11 @@ class Claims:
         An id that the broker does not give leaves the stored one.
         """
         for index, current in enumerate(self._topic_ids):
-            stored = state.topic_ids[index]
+            stored = state.progress.topic_ids[index]
             if stored and current and stored != current:
                 raise StateError(
                     f"topic {task.inputs[index].topic!r} was deleted and created again (its id was {stored}, now {current}): "
                     "the stored offsets belong to the old one",
                     "use a new redis.namespace",
                 )
-            state.topic_ids[index] = current or stored
+            state.progress.topic_ids[index] = current or stored

@@ -85,7 +85,7 @@ class Worker:
             idle = frozenset(index for index, origin in enumerate(task.inputs) if origin in ended)
             if task.state is not None and idle != task.activity.idle:
                 task.activity.idle = idle
-                self.runner.step(task, None, tick_ms=max(task.state.watermarks))
+                self.runner.step(task, None, tick_ms=max(task.state.progress.watermarks))
 
     def drain(self, flush: bool) -> None:
         """Commit all that was processed and close all sessions that are due. `flush` makes everything final."""
@@ -99,7 +99,7 @@ class Worker:
         """Return the panes of owned tasks that may still change, by start; for inputs that have ended."""
         for task in self.tasks.values():
             if task.state is not None:
-                yield from sorted(task.state.panes.items())
+                yield from sorted(task.state.panes.open.items())
 
     def inputs_by_event_time(self) -> list[Input]:
         """Return the owned inputs, the one furthest behind in event time first."""
@@ -107,7 +107,7 @@ class Worker:
             (watermark, origin)
             for task in self.tasks.values()
             if task.state is not None
-            for origin, watermark in zip(task.inputs, task.state.watermarks, strict=True)
+            for origin, watermark in zip(task.inputs, task.state.progress.watermarks, strict=True)
         ]
         return [origin for _, origin in sorted(watermarks)]
 
@@ -207,7 +207,7 @@ class Worker:
         is_standby = not states and status.beat_seconds - status.started_seconds > self.rules.fenced_wait_seconds
         all_claimed = bool(states) and all(state is not None for state in states)
         status.ready = not status.store_trouble and not status.source_trouble and (all_claimed or is_standby)
-        status.cached_users = sum(len(state.users) for state in states if state is not None)
+        status.cached_users = sum(len(state.sessions.users) for state in states if state is not None)
         self._lag.update(self.tasks.values(), self.source.ends())
 
     def _source_trouble(self) -> Trouble | None:

@@ -56,7 +56,7 @@ class IdleInputs:
             index
             for index, origin in enumerate(task.inputs)
             if origin in ends
-            and ends[origin] <= (state.offsets[index] or 0)  # newer records may exist, and some may be read
+            and ends[origin] <= (state.progress.offsets[index] or 0)  # newer records may exist, and some may be read
             # Silence counts from when the source answers again: during an outage the senders could not write either.
             and (asked - max(activity.last_event_seconds[index], health.since)) * 1_000 >= idle_ms
         )
@@ -71,7 +71,7 @@ class IdleInputs:
 
     def _warn_untimed(self, task: OwnedTask, state: TaskState) -> None:
         activity = task.activity
-        untimed = {task.inputs[index].topic for index in activity.idle & activity.untimed if state.watermarks[index] == NEVER}
+        untimed = {task.inputs[index].topic for index in activity.idle & activity.untimed if state.progress.watermarks[index] == NEVER}
         for topic in sorted(untimed - self._warned_untimed):
             self._warned_untimed.add(topic)
             log.warning(
@@ -81,7 +81,9 @@ class IdleInputs:
             )
 
     def _warn_seconds(self, task: OwnedTask, state: TaskState) -> None:
-        seconds = {origin.topic for origin, watermark in zip(task.inputs, state.watermarks, strict=True) if seems_seconds(watermark)}
+        seconds = {
+            origin.topic for origin, watermark in zip(task.inputs, state.progress.watermarks, strict=True) if seems_seconds(watermark)
+        }
         for topic in sorted(seconds - self._warned_seconds):
             self._warned_seconds.add(topic)
             log.warning("events of an input are dated 1970 and hold back all others: ts must be milliseconds, not seconds", topic=topic)

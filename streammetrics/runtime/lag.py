@@ -35,7 +35,7 @@ class LagTracker:
             if task.state is None:
                 continue
             claimed.add(task.number)
-            for origin, offset in zip(task.inputs, task.state.offsets, strict=True):
+            for origin, offset in zip(task.inputs, task.state.progress.offsets, strict=True):
                 if origin not in ends:
                     continue
                 lag = status.lag_records[origin] = max(0, ends[origin] - (offset or 0))

@@ -107,7 +107,7 @@ class OwnedTask:
     def is_behind(self, ends: Mapping[Input, int]) -> bool:
         """Return whether records wait to be read, as far as the ends are known."""
         return self.state is not None and any(
-            ends.get(origin, 0) > (offset or 0) for origin, offset in zip(self.inputs, self.state.offsets, strict=True)
+            ends.get(origin, 0) > (offset or 0) for origin, offset in zip(self.inputs, self.state.progress.offsets, strict=True)
         )
 
     def claimed(self, claim: Claim, state: TaskState, users_max: int, now_seconds: float) -> None:

@@ -19,8 +19,8 @@ def _too_far_ahead(task: OwnedTask, state: TaskState, skew_ms_max: int) -> list[
 
     An input without any event yet is the slowest. One that is behind the watermark holds back nothing: that time has passed.
     """
-    live = [watermark for index, watermark in enumerate(state.watermarks) if index not in task.activity.idle]
+    live = [watermark for index, watermark in enumerate(state.progress.watermarks) if index not in task.activity.idle]
     if not live:
         return []
-    slowest = max(min(live), state.watermark)
-    return [origin for origin, watermark in zip(task.inputs, state.watermarks, strict=True) if watermark - slowest > skew_ms_max]
+    slowest = max(min(live), state.progress.watermark)
+    return [origin for origin, watermark in zip(task.inputs, state.progress.watermarks, strict=True) if watermark - slowest > skew_ms_max]

@@ -36,7 +36,7 @@ class Prefetch:
         if due is not None:
             totals = {**due.totals, **loaded.totals}
             loaded = replace(loaded, due=due.due, next_due_ms=due.next_due_ms, totals=totals)
-        cached = () if task.state is None else task.state.users
+        cached = () if task.state is None else task.state.sessions.users
         return with_due(self._store, task.number, replace(loaded, users={**states, **loaded.users}), cached)
 
     def prefetch(self, task: OwnedTask, chunk: Chunk, needs: Needs) -> None:

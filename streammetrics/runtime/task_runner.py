@@ -13,7 +13,8 @@ from concurrent.futures import Executor
 import structlog
 
 from streammetrics.connectors.base import Clock, Commit, CommitOutcome, DeadLetterSink, Record, Source, Store
-from streammetrics.engine.engine import Engine, FinalPane
+from streammetrics.engine.engine import Engine
+from streammetrics.engine.pane_store import FinalPane
 from streammetrics.errors import StoreError
 from streammetrics.events import Decoder
 from streammetrics.runtime.chunk import Chunk
@@ -118,7 +119,7 @@ class TaskRunner:
         rest = None
         if chunk is not None:
             self._prefetch(task)
-            chunk, rest = task.backlog.split_to_fit(chunk, state.dirty.keys(), self.rules.commit_bytes_max)
+            chunk, rest = task.backlog.split_to_fit(chunk, state.sessions.dirty.keys(), self.rules.commit_bytes_max)
             batch = None if chunk is None else chunk.batch
         idle = task.activity.idle
         rejected, timed = engine.step(state, batch, due, idle - {batch.topic} if batch else idle, tick_ms, flush)
@@ -137,7 +138,7 @@ class TaskRunner:
         epoch, seq = assignment.epoch, assignment.seq
         if new_inputs:  # the offsets at which they begin must survive a crash before the first commit
             self._commit(task)
-        log.info("task claimed", task=task.number, epoch=epoch, seq=seq, offsets=state.offsets)
+        log.info("task claimed", task=task.number, epoch=epoch, seq=seq, offsets=state.progress.offsets)
 
     def _next_chunk(self, task: OwnedTask) -> Chunk:
         """Return the first chunk of the backlog, which may have been decoded early."""
@@ -212,7 +213,7 @@ class TaskRunner:
         self._users.forget_written(task, {*changes.users, *changes.users_gone})
         assignment = task.assignment
         commit = Commit(task.number, assignment.epoch, assignment.token, assignment.seq + 1, changes)
-        offsets = {origin: offset for origin, offset in zip(task.inputs, task.state.offsets, strict=True) if offset is not None}
+        offsets = {origin: offset for origin, offset in zip(task.inputs, task.state.progress.offsets, strict=True) if offset is not None}
         task.commits.was_behind = task.is_behind(self.source.ends())
         task.commits.in_flight = InFlightCommit(commit, offsets, frozenset(changes.users_gone))
         self._take_reply(task, wait=False)
@@ -260,7 +261,7 @@ class TaskRunner:
         task.assignment.seq = sent.commit.seq
         tasks = max(1, len(self.tasks))
         self.engine.forget(task.state, self.rules.cached_users_max // tasks)
-        self.engine.drop(task.state, task.backlog.sizes.beyond(task.state.users, self.rules.cached_bytes_max // tasks))
+        self.engine.drop(task.state, task.backlog.sizes.beyond(task.state.sessions.users, self.rules.cached_bytes_max // tasks))
         self.source.acknowledge(sent.offsets)
 
     def _give_up(self, task: OwnedTask, outcome: CommitOutcome) -> None:

@@ -140,7 +140,7 @@ class Timed:
         needs = engine.needs(state, batch)
         asked = time.process_time()
         due_wanted = self.rules.due_query(needs.due_before_ms, self.rules.commit_users_max)
-        loaded = with_due(self.store, 0, self.store.load(0, needs.users, due_wanted, needs.totals), state.users)
+        loaded = with_due(self.store, 0, self.store.load(0, needs.users, due_wanted, needs.totals), state.sessions.users)
         answered = time.process_time()
         due = engine.take(state, needs, loaded.users, loaded.due, loaded.next_due_ms, totals=loaded.totals)
         engine.step(state, batch, due, flush=flush)
@@ -179,7 +179,7 @@ def feed(timed: Timed, users: int, visits: int, users_per_commit: int) -> int:
             if records:
                 offsets[topic] += len(records)
                 events += len(records)
-                if len(timed.state.dirty) + len(records) // 2 > users_per_commit or events - saved > COMMIT_EVENTS:
+                if len(timed.state.sessions.dirty) + len(records) // 2 > users_per_commit or events - saved > COMMIT_EVENTS:
                     timed.save()
                     saved = events
                 timed.step(Batch(topic, records, offsets[topic]))
@@ -197,7 +197,7 @@ def main() -> None:
     events = feed(timed, users, visits, WorkerRules().commit_users_max)
     step_seconds, save_seconds = timed.step_seconds, timed.save_seconds
     peak = peak_mb()
-    sessions_open = timed.state.sessions_open
+    sessions_open = timed.state.sessions.open
     timed.finish()
     checked = check(timed, users, visits, settings)
     reply(
@@ -219,9 +219,9 @@ def check(timed: Timed, users: int, visits: int, settings: Settings) -> int:
     builder = ReportBuilder(timed.engine.layout, windows, {}, timed.engine.signature)
     view = timed.store.view([0], {}, {})[0]
     builder.update(0, view)
-    if (view.users, timed.state.sessions_open) != (0, 0):
-        raise WrongAnswerError(f"{view.users} users and {timed.state.sessions_open} sessions are left after all have closed")
-    kept = timed.state.oldest_kept
+    if (view.users, timed.state.sessions.open) != (0, 0):
+        raise WrongAnswerError(f"{view.users} users and {timed.state.sessions.open} sessions are left after all have closed")
+    kept = timed.state.panes.oldest_kept
     found = {
         (start, group.experiment, group.variant): tally
         for start in builder.aggregator.starts()
@@ -229,7 +229,7 @@ def check(timed: Timed, users: int, visits: int, settings: Settings) -> int:
     }
     expected = expected_rows(users, visits, timed.engine, settings.metrics.cutoffs)
     totals = {key: sum(row[0] for (_, *group), row in expected.items() if tuple(group) == key) for key in {key[1:] for key in expected}}
-    if {key: total[0] for key, total in timed.state.totals.items()} != totals:
+    if {key: total[0] for key, total in timed.state.panes.totals.items()} != totals:
         raise WrongAnswerError("the cumulative totals are not the sums over all panes")
     return require_equal("engine alone", found, {key: row for key, row in expected.items() if key[0] >= kept})
 

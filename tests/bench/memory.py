@@ -52,7 +52,7 @@ class Task:
     def step(self, batch: Batch | None) -> None:
         needs = self.engine.needs(self.state, batch)
         due_wanted = self.rules.due_query(needs.due_before_ms, self.rules.commit_users_max)
-        loaded = with_due(self.store, 0, self.store.load(0, needs.users, due_wanted, needs.totals), self.state.users)
+        loaded = with_due(self.store, 0, self.store.load(0, needs.users, due_wanted, needs.totals), self.state.sessions.users)
         due = self.engine.take(self.state, needs, loaded.users, loaded.due, loaded.next_due_ms, totals=loaded.totals)
         self.engine.step(self.state, batch, due)
 
@@ -98,11 +98,11 @@ def run(users: int, store: RedisStore, held: Any) -> dict[str, Any]:
     come(task, stragglers, START_MS + LONG_MS)
     go(task, START_MS + 2 * LONG_MS)
     rest = held()
-    matched = sum(count for (reason, _), count in task.state.counts.items() if reason == "matched")
+    matched = sum(count for (reason, _), count in task.state.progress.counts.items() if reason == "matched")
     clock_lists = 1  # of the first passing of time: its copy is a duplicate, and the list of the second is not final
     expected = users + stragglers
-    if (matched, task.state.totals["", ""][0] - clock_lists) != (expected, expected):
-        raise WrongAnswerError(f"{matched} clicks matched and {task.state.totals['', ''][0]} lists were final, of {expected} each")
+    if (matched, task.state.panes.totals["", ""][0] - clock_lists) != (expected, expected):
+        raise WrongAnswerError(f"{matched} clicks matched and {task.state.panes.totals['', ''][0]} lists were final, of {expected} each")
     return {"empty": empty, "peak": peak, "rest": rest}
 
 

@@ -51,7 +51,7 @@ def test_a_user_is_read_back_with_the_same_hits_and_the_same_memory_whenever_sto
     machine = machine_for(case)
     for batch in data.draw(batches(case.steps)):
         machine.take(batch)
-        for user in machine.state.users.values():
+        for user in machine.state.sessions.users.values():
             for session in user.sessions:
                 session.rejoin(case.settings.attribution_ms, [])
             assert facts_of(decode_user(encode_user(user), machine.engine.rules.join)) == facts_of(user)

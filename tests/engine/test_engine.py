@@ -89,7 +89,7 @@ def test_nothing_of_a_user_stays_once_all_is_closed(case: Case) -> None:
     machine.finish(flush=True)
     report = machine.report()
     assert (report.users_open, report.sessions_open) == (0, 0)
-    assert machine.state.users == {}
+    assert machine.state.sessions.users == {}
 
 
 ONE_INPUT = Settings(inputs=("events",), gap_ms=7, lateness_ms=0, attribution_ms=5, pane_ms=1, windows_ms=(1,))
@@ -149,7 +149,7 @@ def test_where_batches_are_cut_and_what_crashes_does_not_matter_at_tight_limits(
         machine.finish(flush=True)
     assert counts_of(cut) == counts_of(whole)
     assert [final.pane for final in cut.finals] == [final.pane for final in whole.finals]
-    assert cut.state.totals == whole.state.totals
+    assert cut.state.panes.totals == whole.state.panes.totals
 
 
 def test_a_list_whose_session_is_over_takes_no_room_wherever_batches_are_cut() -> None:
@@ -186,7 +186,11 @@ def test_what_a_group_left_behind_does_not_count_when_it_comes_back() -> None:
     shown = [("a", 0), ("c", 0), ("b", 4), ("a", 4)]
     machine.take(arrivals(*(Impression(f"{arm}{ts}", arm, ts, ("i",), (("ranker", arm),)) for arm, ts in shown)))
     machine.finish(flush=True)
-    assert {group: tally[0] for group, tally in machine.state.totals.items()} == {("", ""): 2, ("ranker", "a"): 1, ("ranker", "b"): 1}
+    assert {group: tally[0] for group, tally in machine.state.panes.totals.items()} == {
+        ("", ""): 2,
+        ("ranker", "a"): 1,
+        ("ranker", "b"): 1,
+    }
 
 
 def test_a_group_whose_first_list_comes_late_has_it_in_its_totals() -> None:
@@ -195,7 +199,11 @@ def test_a_group_whose_first_list_comes_late_has_it_in_its_totals() -> None:
     shown = [("a", 100), ("b", 100 - settings.out_of_orderness_ms - settings.lateness_ms)]
     machine.take(arrivals(*(Impression(f"{arm}{ts}", arm, ts, ("i",), (("ranker", arm),)) for arm, ts in shown)))
     machine.finish(flush=True)
-    assert {group: tally[0] for group, tally in machine.state.totals.items()} == {("", ""): 2, ("ranker", "a"): 1, ("ranker", "b"): 1}
+    assert {group: tally[0] for group, tally in machine.state.panes.totals.items()} == {
+        ("", ""): 2,
+        ("ranker", "a"): 1,
+        ("ranker", "b"): 1,
+    }
 
 
 def test_a_user_is_let_go_only_once_he_is_saved() -> None:
@@ -203,10 +211,10 @@ def test_a_user_is_let_go_only_once_he_is_saved() -> None:
     machine.take(arrivals(OLDER))
     machine.engine.drop(machine.state, ["u"])
     machine.engine.forget(machine.state, 0)
-    assert [*machine.state.users] == ["u"]
+    assert [*machine.state.sessions.users] == ["u"]
     machine.prepare()
     machine.engine.drop(machine.state, ["u"])
-    assert [*machine.state.users] == []
+    assert [*machine.state.sessions.users] == []
 
 
 def test_who_was_saved_again_stays_longer_than_who_was_not() -> None:
@@ -215,20 +223,20 @@ def test_who_was_saved_again_stays_longer_than_who_was_not() -> None:
 
     def save(*users: str) -> None:
         for number, user in enumerate(users):
-            state.users.setdefault(user, User()).session_at(number, machine.engine.rules.join, [])
-            state.dirty[user] = state.users[user]
+            state.sessions.users.setdefault(user, User()).session_at(number, machine.engine.rules.join, [])
+            state.sessions.dirty[user] = state.sessions.users[user]
         engine.save(state)
 
     save(*"abcdef")
     engine.forget(state, 5)  # all were saved just now: the first four get their second chance
-    assert "".join(state.users) == "efabcd"
+    assert "".join(state.sessions.users) == "efabcd"
     save("b")
     engine.forget(state, 4)  # e and f get theirs; a and c were not saved since
-    assert "".join(state.users) == "defb"
+    assert "".join(state.sessions.users) == "defb"
     save("d", "e", "f")
-    state.dirty["b"] = state.users["b"]
+    state.sessions.dirty["b"] = state.sessions.users["b"]
     engine.forget(state, 0)
-    assert "".join(state.users) == "b"
+    assert "".join(state.sessions.users) == "b"
 
 
 @given(st.lists(st.sets(st.integers(0, 30), max_size=8), max_size=60), st.integers(0, 12))
@@ -236,11 +244,11 @@ def test_never_more_than_a_third_more_users_are_left_than_may_stay(saves: list[s
     machine = Machine(engine_of(ONE_INPUT), ONE_INPUT)
     for users in saves:
         for user in map(str, users):
-            machine.state.users.setdefault(user, User()).session_at(0, machine.engine.rules.join, [])
-            machine.state.dirty[user] = machine.state.users[user]
+            machine.state.sessions.users.setdefault(user, User()).session_at(0, machine.engine.rules.join, [])
+            machine.state.sessions.dirty[user] = machine.state.sessions.users[user]
         machine.engine.save(machine.state)
         machine.engine.forget(machine.state, users_max)
-        assert 3 * len(machine.state.users) <= 4 * users_max
+        assert 3 * len(machine.state.sessions.users) <= 4 * users_max
 
 
 def test_state_of_other_topics_is_refused_though_they_are_as_many() -> None:
@@ -257,5 +265,5 @@ def test_the_totals_of_a_group_go_with_it() -> None:
     for arm, ts in (("a", 0), ("a", 10), ("b", 20), ("b", 30)):
         machine.take(arrivals(Impression(f"x{ts}", "u", ts, ("i",), (("ranker", arm),))))
         machine.commit()
-        found.append([*machine.state.totals])
+        found.append([*machine.state.panes.totals])
     assert found == [[], [("", ""), ("ranker", "a")], [], [("", ""), ("ranker", "b")]]

@@ -64,10 +64,10 @@ def test_any_batches_commits_and_crashes_equal_brute_force(
     machine.finish(flush)
     assert found(machine) == expected(case, machine, rules, flush=flush)
     counted: Counter[str] = Counter()
-    for (reason, _), count in machine.state.counts.items():
+    for (reason, _), count in machine.state.progress.counts.items():
         counted[reason] += count
     joined = [counted["matched"], sum(counted[reason] for reason in UNMATCHED)]
-    assert [sum(of_day[place] for of_day in machine.state.joined.values()) for place in (0, 1)] == joined
+    assert [sum(of_day[place] for of_day in machine.state.enrolments.feedback_by_day.values()) for place in (0, 1)] == joined
 
 
 def test_a_fragment_keeps_its_experiment_alive_though_its_list_turns_out_to_have_too_many_items() -> None:
@@ -116,7 +116,7 @@ def test_after_a_flush_nothing_of_a_user_stays(case: Case, rules: ExperimentRule
     machine.finish(flush=True)
     loaded = machine.store.load(0, ("u", "v"), ALL_DUE, ("u", "v"))
     assert (loaded.users, loaded.due, loaded.totals) == ({}, [], {})
-    assert machine.state.users == {}
+    assert machine.state.sessions.users == {}
 
 
 SPANS = st.dictionaries(
@@ -192,7 +192,7 @@ def test_an_experiment_that_is_over_leaves_nothing_behind() -> None:
     assert (set(totals), set(due), set(cells)) == (set(users), {*users, "clock"}, {"1", "1:20000"})
     take(machine, shown("clock", NOON_MS + 10 + DAY_MS), shown("clock", NOON_MS + 10 + DAY_MS))
     assert kept(machine, *users) == ({}, ["clock"], {})
-    assert list(machine.state.runs) == []
+    assert list(machine.state.labels.runs) == []
 
 
 def test_users_who_are_not_seen_again_are_kept_as_long_as_their_experiment_lives() -> None:
@@ -248,13 +248,13 @@ def test_variants_beyond_the_limit_are_refused_until_others_are_over() -> None:
     machine = machine_of(idle_ms=DAY_MS, variants_max=2)
     arms = [(("ranker", variant),) for variant in "abc"]
     take(machine, *(shown("u", NOON_MS + turn, labels) for turn, labels in enumerate(arms)))
-    assert machine.state.counts["too_many_variants", 0] == 1
+    assert machine.state.progress.counts["too_many_variants", 0] == 1
     take(
         machine,
         shown("clock", NOON_MS + 2 * DAY_MS),
         *(shown("u", NOON_MS + 2 * DAY_MS + turn, labels) for turn, labels in enumerate(arms[1:])),
     )
-    assert machine.state.counts["too_many_variants", 0] == 1
+    assert machine.state.progress.counts["too_many_variants", 0] == 1
 
 
 def test_a_list_that_waits_alone_moves_the_time_at_which_its_user_is_looked_at() -> None:
@@ -267,8 +267,8 @@ def test_a_list_that_waits_alone_moves_the_time_at_which_its_user_is_looked_at()
         clicked("u", NOON_MS + 4_400),
     )
     assert found(machine)["ranker", None].first_exposures == {"a": 1}
-    assert machine.state.sessions_open == 1
-    assert machine.state.entered_before == NOON_MS + 3_900
+    assert machine.state.sessions.open == 1
+    assert machine.state.enrolments.enrolled_before == NOON_MS + 3_900
 
 
 def test_lists_of_a_user_beyond_what_his_totals_can_hold_are_counted() -> None:
@@ -283,7 +283,7 @@ def test_lists_of_a_user_beyond_what_his_totals_can_hold_are_counted() -> None:
     machine = Machine(engine, SETTINGS)
     take(machine, *(shown("u", NOON_MS + turn, RANKER) for turn in range(3)), shown("clock", NOON_MS + 10_000))
     assert found(machine)["ranker", None].sums["a", "ndcg@1"][:3] == (1, 0, 2)
-    assert machine.state.counts["experiment_lists_full", 0] == 2  # in the whole life, and on the day
+    assert machine.state.progress.counts["experiment_lists_full", 0] == 2  # in the whole life, and on the day
 
 
 def test_without_experiments_nothing_is_kept_of_users_but_their_sessions() -> None:
@@ -294,7 +294,7 @@ def test_without_experiments_nothing_is_kept_of_users_but_their_sessions() -> No
 
 def experiment_reports(machine: Machine) -> dict[str, ExperimentReport]:
     assert machine.engine.users is not None
-    view = ExperimentView(machine.engine.users.measures, lambda name: Policy(min_users=2, control="a"), machine.state.runs.idle_ms)
+    view = ExperimentView(machine.engine.users.measures, lambda name: Policy(min_users=2, control="a"), machine.state.labels.runs.idle_ms)
     rules = WindowRules(pane_ms=100, windows_ms=(100,), lateness_ms=0, attribution_ms=500)
     builder = ReportBuilder(machine.engine.layout, rules, {}, machine.engine.signature, view)
     shown: list[Report] = []
@@ -330,7 +330,7 @@ def test_how_feedback_fared_is_forgotten_with_the_experiments_and_the_panes_of_i
     for days, left in ((2, {1, 2}), (3, {1, 2, 3}), (4, {3, 4})):  # on the fourth day the experiment is over
         take(machine, clicked("w", NOON_MS + days * DAY_MS), clock(NOON_MS + days * DAY_MS + 10_000))
         machine.open()
-        assert {day - NOON_MS // DAY_MS for day in machine.state.joined} == left
+        assert {day - NOON_MS // DAY_MS for day in machine.state.enrolments.feedback_by_day} == left
 
 
 def test_a_report_shows_an_experiment_since_its_start_and_today_with_a_scale_that_never_changes() -> None:
@@ -449,9 +449,9 @@ def test_a_user_of_several_variants_gives_his_credits_back() -> None:
 def test_teams_beyond_the_limits_compare_nothing_and_are_counted() -> None:
     machine = machine_of()
     take(machine, drafted("u", NOON_MS, tuple("abcdefghi")), clock(NOON_MS + 5_000))
-    assert machine.state.counts["too_many_teams", 0] == 1
+    assert machine.state.progress.counts["too_many_teams", 0] == 1
     assert found(machine)["ranker", None].credits == {}
     pairs = [(f"a{number}", f"b{number}") for number in range(TEAM_PAIRS_MAX + 1)]
     take(machine, *(drafted("u", NOON_MS + 10_000 + turn, pair) for turn, pair in enumerate(pairs)), clock(NOON_MS + 20_000))
     assert len(found(machine)["ranker", None].credits) == TEAM_PAIRS_MAX
-    assert machine.state.counts["too_many_teams", 0] == 3  # in the whole life, and on the day
+    assert machine.state.progress.counts["too_many_teams", 0] == 3  # in the whole life, and on the day

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from streammetrics.engine.engine import Engine
 from streammetrics.engine.experiment_runs import ExperimentRules
 from streammetrics.engine.ingest import Batch
-from streammetrics.engine.task_state import EngineRules, TaskState
+from streammetrics.engine.rules import EngineRules
+from streammetrics.engine.task_state import TaskState
 from streammetrics.errors import MalformedEvent
 from streammetrics.events.grades import parse_grades
 from streammetrics.events.model import Impression
@@ -76,7 +77,7 @@ def test_a_session_that_a_limit_has_closed_is_written_though_the_list_is_refused
         changes = engine.save(state).changes
         told.append((refused, [*changes.users], [*changes.users_gone]))
     assert told == [([], ["u"], []), (["too_many_variants"], [], ["u"])]
-    assert state.users == {}
+    assert state.sessions.users == {}
 
 
 def test_fragments_of_one_list_hold_no_more_items_than_ten_lists_may() -> None:
@@ -86,7 +87,7 @@ def test_fragments_of_one_list_hold_no_more_items_than_ten_lists_may() -> None:
         rules, [*shown, Impression("y", "u", 12, ("a",), positions=(0,)), Impression("x", "u", 200, ("a",), positions=(0,))]
     )
     assert why == [*[""] * 10, "too_many_items", "too_many_items", "", ""]
-    (session, _) = state.users["u"].sessions
+    (session, _) = state.sessions.users["u"].sessions
     assert (session.size, len(session.parts["x"].fragments)) == (11, 10)  # what is refused extends nothing
 
 
@@ -95,7 +96,7 @@ def test_a_whole_list_may_come_where_no_fragment_of_it_may() -> None:
     shown = [Impression("x", "u", ts, ("a", f"i{ts}"), positions=(0, ts + 1)) for ts in range(11)]
     state, why = stepped(rules, [*shown, Impression("x", "u", 20, ("a", "b"))])
     assert why == [*[""] * 10, "too_many_items", ""]
-    assert state.users["u"].sessions[0].lists["x"].items == ("a", "b")
+    assert state.sessions.users["u"].sessions[0].lists["x"].items == ("a", "b")
 
 
 def test_events_count_for_the_time_of_their_input_unless_nobody_knows_it_or_it_is_yet_to_come() -> None:

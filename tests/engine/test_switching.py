@@ -80,8 +80,8 @@ def test_a_list_that_follows_uncounted_ones_in_its_session_enters_as_soon_as_its
     take(machine, shown("u", NOON_MS, RANKER))
     switch(machine, ON)
     take(machine, shown("u", NOON_MS + 50, RANKER), clicked("u", NOON_MS + 700), clicked("u", NOON_MS + 1_000))
-    assert machine.state.sessions_open == 1
-    assert machine.state.entered_before == NOON_MS + 500
+    assert machine.state.sessions.open == 1
+    assert machine.state.enrolments.enrolled_before == NOON_MS + 500
     assert found(machine)["ranker", None].first_exposures == {"a": 1}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streammetrics.engine.task_state import EngineRules
+from streammetrics.engine.rules import EngineRules
 from streammetrics.events.grades import parse_grades
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from streammetrics.engine.experiment_runs import WHOLE, ExperimentRules
+from collections import Counter
+
+from streammetrics.engine.assignments import ExposureTargets
+from streammetrics.engine.experiment_runs import WHOLE, ExperimentRules, ExperimentRuns
 from streammetrics.engine.packed_sums import unpack
-from streammetrics.engine.task_state import TaskState
 from streammetrics.engine.user_totals import TotalsRound, UserRecord, UserTotalsLayout
 from streammetrics.events.event_time import DAY_MS
 from streammetrics.events.model import Labels
@@ -21,19 +23,19 @@ def list_of(ts: int, labels: Labels, grade: float = 1) -> FinalList:
     return FinalList(ts, f"{ts}", labels, 1, (0, grade), (), 0)
 
 
-def entered(layout: UserTotalsLayout, of_users: list[list[FinalList]]) -> tuple[TaskState, list[UserRecord]]:
+def entered(layout: UserTotalsLayout, of_users: list[list[FinalList]]) -> tuple[ExperimentRuns, Counter[tuple[str, int]], list[UserRecord]]:
     """What users have whose lists enter in one round."""
-    state, rules, lists = TaskState(1), ExperimentRules(), FinalLists(of_users)
-    state.runs.idle_ms = rules.idle_ms
+    rules, lists, counts = ExperimentRules(), FinalLists(of_users), Counter[tuple[str, int]]()
+    runs = ExperimentRuns(rules.idle_ms)
     for each in lists.lists:
         for experiment, variant in each.experiments:
-            state.runs.extend(experiment, variant, each.ts)
-    looked = TotalsRound(state, rules, layout, 100, lists)
+            runs.extend(experiment, variant, each.ts)
+    added = TotalsRound(ExposureTargets(runs, rules, lists.labels, pane_ms=100), layout, lists, counts)
     records = [UserRecord({}, {}, {}, True) for _ in of_users]
     for record, label_runs in zip(records, lists.label_runs, strict=True):
-        looked.enter(record, label_runs)
-    looked.sum()
-    return state, records
+        added.enter(record, label_runs)
+    added.sum()
+    return runs, counts, records
 
 
 def test_the_lists_of_all_users_together_may_come_to_more_than_int64_holds() -> None:
@@ -41,23 +43,23 @@ def test_the_lists_of_all_users_together_may_come_to_more_than_int64_holds() -> 
     (best,) = layout.layout.scorer.score_list([18])
     size = layout.lists_max
     assert 4 * size * best > 1 << 63
-    state, records = entered(layout, [[list_of(NOON_MS + number, RANKER, 18) for number in range(size)] for _ in range(4)])
+    runs, _, records = entered(layout, [[list_of(NOON_MS + number, RANKER, 18) for number in range(size)] for _ in range(4)])
     for record in records:
         _, _, variant, lists, packed, _ = record.entries[1, WHOLE]
         assert (variant, lists, unpack([packed], 1).tolist()) == ("a", size, [[size * best]])
-    assert state.runs.of_number[1].scopes[WHOLE].moments["a"] == of_users(layout.measures, [[size, size * best]] * 4)
+    assert runs.of_number[1].scopes[WHOLE].moments["a"] == of_users(layout.measures, [[size, size * best]] * 4)
 
 
 def test_lists_that_do_not_follow_each_other_add_to_the_same_and_beyond_the_limit_are_counted() -> None:
     layout = UserTotalsLayout(TallyLayout(Scorer(["mrr@1"]), moments=False), ())
     layout.lists_max = 3
     of_user = [list_of(NOON_MS + number, labels) for number, labels in enumerate((RANKER, BOTH, BOTH, RANKER, (), BOTH))]
-    state, (record,) = entered(layout, [of_user])
+    runs, counts, (record,) = entered(layout, [of_user])
     totals = {cell: (entry[3], unpack([entry[4]], 1)[0, 0] >> 40) for cell, entry in record.entries.items()}
-    ranker, layouts = (state.runs.of_name[name][0].number for name in ("ranker", "layout"))
+    ranker, layouts = (runs.of_name[name][0].number for name in ("ranker", "layout"))
     day = NOON_MS // DAY_MS
     assert totals == {(ranker, WHOLE): (3, 3), (ranker, day): (3, 3), (layouts, WHOLE): (3, 3), (layouts, day): (3, 3)}
-    assert state.counts["experiment_lists_full", 0] == 4
+    assert counts["experiment_lists_full", 0] == 4
 
 
 def test_lists_of_one_visit_on_two_days_count_on_their_own() -> None:

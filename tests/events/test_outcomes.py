@@ -37,7 +37,7 @@ def test_all_counters_of_random_traffic_are_in_the_table(case: Case) -> None:
     machine = Machine(engine_of(case.settings, experiments=EXPERIMENTS, lists_open_max=3, groups_max=5), case.settings)
     machine.take(case.steps)
     machine.finish(flush=True)
-    assert {reason for reason, _ in machine.state.counts} <= NAMES
+    assert {reason for reason, _ in machine.state.progress.counts} <= NAMES
 
 
 def test_the_oracle_uses_reasons_of_the_table() -> None:

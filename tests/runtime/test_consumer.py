@@ -720,8 +720,8 @@ class TestCommits:
         bench.turn(3)
         state = bench.worker.tasks[0].state
         assert state is not None
-        assert len(state.users) == 5
-        assert "small" in state.users
+        assert len(state.sessions.users) == 5
+        assert "small" in state.sessions.users
         for number in range(20):
             bench.click(0, user=f"u{number}")
         bench.turn(3)
@@ -778,7 +778,7 @@ class TestCommits:
         bench.turn(3)
         state = bench.worker.tasks[0].state
         assert state is not None
-        assert state.offsets == [3, 0]
+        assert state.progress.offsets == [3, 0]
         assert bench.offsets == NOTHING_READ
         assert len(underway.sent) == 1
         underway.let_all_arrive()

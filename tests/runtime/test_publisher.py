@@ -13,8 +13,8 @@ from structlog.testing import capture_logs
 from streammetrics.connectors.base import Clock, Store, StoreNode
 from streammetrics.connectors.clock import SystemClock
 from streammetrics.connectors.memory import MemoryStore
-from streammetrics.engine.codec import Signature
 from streammetrics.engine.experiment_runs import ExperimentRules
+from streammetrics.engine.signature import Signature
 from streammetrics.errors import StateError, StoreError
 from streammetrics.events.model import Feedback, Impression
 from streammetrics.experiments import Policy
@@ -298,7 +298,7 @@ def test_who_lives_through_a_loss_of_commits_shows_what_one_shows_who_starts_afr
     for deed, count, publishes in [("write", 12, True), *deeds, ("write", 3, True)]:
         if deed == "write":
             machine.open()
-            machine.position = machine.state.offsets[0] or 0
+            machine.position = machine.state.progress.offsets[0] or 0
             for number in range(machine.position, machine.position + count):
                 machine.take([Arrival("events", Impression(f"i{number}", f"u{number % 5}", 3 * number, ("a",)))])
                 machine.commit()

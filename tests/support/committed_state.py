@@ -69,7 +69,7 @@ class Pipeline:
 
     def _step(self, arrived: Batch | None) -> None:
         needs = self.engine.needs(self._state, arrived)
-        due = [name for name, user in self._state.users.items() if user.sessions] if needs.due_before_ms is not None else []
+        due = [name for name, user in self._state.sessions.users.items() if user.sessions] if needs.due_before_ms is not None else []
         self.engine.step(self._state, arrived, self.engine.take(self._state, needs, {}, due, totals=self._totals))
 
     def move_on(self, to_ms: int) -> Pipeline:
@@ -88,7 +88,7 @@ class Pipeline:
         panes = {start: pane for start, pane in self._panes.items() if wanted is None or start >= wanted}
         self._seq += 1
         self.builder.update(
-            0, TaskView(CommitMark("owner", self._seq), changes.control, panes, len(self._state.users), reaches=changes.reaches)
+            0, TaskView(CommitMark("owner", self._seq), changes.control, panes, len(self._state.sessions.users), reaches=changes.reaches)
         )
 
     def report(self) -> Report:

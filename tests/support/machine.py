@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from streammetrics.connectors.base import Commit, CommitOutcome, Store
 from streammetrics.connectors.memory import MemoryStore
-from streammetrics.engine.engine import Engine, FinalPane
+from streammetrics.engine.engine import Engine
 from streammetrics.engine.experiment_runs import ExperimentRules
 from streammetrics.engine.ingest import Batch
-from streammetrics.engine.task_state import EngineRules
+from streammetrics.engine.pane_store import FinalPane
+from streammetrics.engine.rules import EngineRules
 from streammetrics.events.grades import parse_grades
 from streammetrics.metrics import Scorer, Spec
 from streammetrics.reports.builder import ReportBuilder
@@ -125,7 +126,7 @@ class Machine:
     def _step(self, batch: Batch | None, tick_ms: int | None = None, flush: bool = False) -> None:
         needs = self.engine.needs(self.state, batch)
         due_wanted = None if needs.due_before_ms is None else due_before(needs.due_before_ms, self.due_max)
-        loaded = with_due(self.store, 0, self.store.load(0, needs.users, due_wanted, needs.totals), self.state.users)
+        loaded = with_due(self.store, 0, self.store.load(0, needs.users, due_wanted, needs.totals), self.state.sessions.users)
         due = self.engine.take(self.state, needs, loaded.users, loaded.due, loaded.next_due_ms, totals=loaded.totals)
         self.engine.step(self.state, batch, due, self._idle, tick_ms, flush)
 
@@ -206,6 +207,6 @@ def oracle_group(group: Group) -> OracleGroup:
 def counts_of(machine: Machine) -> dict[tuple[str, str], int]:
     inputs = machine.settings.inputs
     counted: Counter[tuple[str, str]] = Counter()
-    for (reason, topic), count in machine.state.counts.items():
+    for (reason, topic), count in machine.state.progress.counts.items():
         counted[reason, inputs[topic]] += count
     return {key: count for key, count in counted.items() if count}

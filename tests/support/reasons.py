@@ -40,7 +40,7 @@ def _refused(tree: ast.Module) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in REFUSING:
             yield from _words(node.args)
-    yield from _returned(tree, "_beyond")
+    yield from _returned(tree, "_exceeded_limit")
 
 
 def _keys_of_counts(tree: ast.Module) -> Iterator[str]:

@@ -261,7 +261,7 @@ class Bench:
         """How far the first input is ahead of the second."""
         state = self.worker.tasks[0].state
         assert state is not None
-        return state.watermarks[0] - state.watermarks[1]
+        return state.progress.watermarks[0] - state.progress.watermarks[1]
 
 
 class Glancing(LogSource):

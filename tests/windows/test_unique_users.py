@@ -61,7 +61,7 @@ def end_of(case: Case, machine: Machine, *, flush: bool) -> int | None:
     """Return the end of windows once all users have been checked."""
     task = judge(case.steps, case.settings, flush=flush).tasks[0]
     rules = machine.engine.rules
-    return window_end(task.f_ms - (rules.entering_ms - rules.join.attribution_ms), task.newest_ts, case.settings.pane_ms)
+    return window_end(task.f_ms - (rules.enrolment_wait_ms - rules.join.attribution_ms), task.newest_ts, case.settings.pane_ms)
 
 
 @given(st.data(), cases(), PATIENCE, RULES, DUE_MAX, st.booleans())
@@ -177,7 +177,7 @@ def test_a_list_of_an_open_session_is_counted_when_its_pane_is_final(later: int)
     settings = replace(SETTINGS, gap_ms=500, out_of_orderness_ms=300)
     machine = Machine(engine_of(settings, reach=UniqueUserRules(panes=10)), settings)
     take(machine, clicked("u", START_MS + later), shown("u", START_MS + 150), shown("clock", START_MS + 1_000))
-    assert machine.state.watermark == START_MS + 700, "the end of the list's pane and the time of attribution"
+    assert machine.state.progress.watermark == START_MS + 700, "the end of the list's pane and the time of attribution"
     assert shown_now(machine)[100, START_MS + 200] == {("", ""): (1, {1: 1, 3: 1})}
 
 
@@ -206,8 +206,8 @@ def test_user_counts_leave_the_store_with_their_panes() -> None:
     take(machine, *(shown("u", START_MS + at) for at in range(0, 8_000, 400)))
     view = machine.store.view([0], {}, {})[0]
     assert view.reaches.keys() <= view.panes.keys()
-    assert min(view.reaches) >= machine.state.oldest_kept
-    assert len(machine.state.reaches) < len(view.reaches) < 10
+    assert min(view.reaches) >= machine.state.panes.oldest_kept
+    assert len(machine.state.unique_users.panes) < len(view.reaches) < 10
 
 
 def test_a_longer_longest_window_starts_counting_again() -> None:
@@ -222,7 +222,7 @@ def test_a_longer_longest_window_starts_counting_again() -> None:
         complete.append([window.complete for window in longer.report().user_windows])
         for window in longer.report().user_windows:
             assert all(counts.users == 7 for counts in window.arms)
-    assert START_MS + 1_500 <= longer.state.reach_from <= START_MS + 1_600
+    assert START_MS + 1_500 <= longer.state.unique_users.counted_from <= START_MS + 1_600
     assert [both for both, before in zip(complete, [None, *complete], strict=False) if both != before] == [
         [False, False],
         [True, False],
@@ -284,8 +284,8 @@ def test_users_counted_before_and_after_a_restart_add_up() -> None:
     machine = Machine(engine_of(settings, reach=UniqueUserRules(panes=1)), settings)
     answers = [clicked("v", START_MS + at) for at in range(140, 560, 90)]  # keep the session open
     take(machine, shown("u", START_MS + 10), shown("v", START_MS + 50), *answers, shown("clock", START_MS + 560))
-    assert machine.state.entered_before == START_MS
-    assert machine.state.reaches[START_MS] == {("", ""): {(0, 1): 1}}
+    assert machine.state.enrolments.enrolled_before == START_MS
+    assert machine.state.unique_users.panes[START_MS] == {("", ""): {(0, 1): 1}}
     machine.open()
     take(machine, shown("clock", START_MS + 640))
     assert shown_now(machine)[100, START_MS + 100]["", ""][0] == 2

@@ -1,0 +1,163 @@
+"""The label sets that a task has seen: their groups, and the runs of their experiments.
+
+A list only notes its time in the entry of its label set, because that is cheap. The index passes these times on to groups and runs
+before anyone reads them. So nothing outside needs to call a flush.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TypedDict
+
+from streammetrics.engine.codec import Control
+from streammetrics.engine.experiment_runs import CovariatePeriod, ExperimentRun, ExperimentRuns
+from streammetrics.engine.rules import EngineRules
+from streammetrics.events.event_time import FOREVER, NEVER
+from streammetrics.events.model import Labels
+from streammetrics.windows.panes import Group, groups_of
+
+LABEL_SETS_MAX = 10_000
+"""How many label sets a task caches. The cache saves time only, so it may be cleared at any moment."""
+
+
+class LabelSetEntry:
+    """The groups of one label set, and the times of its lists since the last flush.
+
+    A list between `known_from` and `known_until` belongs to experiment runs that exist. The run of any other list must be looked up.
+    """
+
+    __slots__ = ("experiments", "groups", "known_from", "known_until", "newest", "oldest")
+
+    def __init__(self, groups: tuple[Group, ...], experiments: Labels) -> None:
+        self.groups = groups
+        self.experiments = experiments
+        self.newest, self.oldest = NEVER, FOREVER
+        self.known_from, self.known_until = (FOREVER, NEVER) if experiments else (NEVER, FOREVER)
+
+
+class StoredLabels(TypedDict):
+    """The fields of a task's control record that `LabelIndex` owns."""
+
+    groups: list[tuple[Group, int, int]]
+    runs: list[tuple[int, str, int, int, list[str], CovariatePeriod | None]]
+    runs_from: int
+
+
+class LabelIndex:
+    """Groups and experiment runs of a task, kept up to date from its label sets.
+
+    `entries` is by (experiments, segments). `unflushed` are the entries with times that groups and runs do not know yet. `since`: no list
+    of the group is older than this time, so a group that was forgotten and comes back does not count its former lists.
+    """
+
+    __slots__ = ("_groups", "_on_forget", "_rules", "_runs", "entries", "since", "unflushed")
+
+    def __init__(self, rules: EngineRules, on_forget: Callable[[Group], None]) -> None:
+        self._rules, self._on_forget = rules, on_forget
+        self._groups: dict[Group, int] = {}
+        self._runs = ExperimentRuns(0 if rules.experiments is None else rules.experiments.idle_ms)
+        self.since: dict[Group, int] = {}
+        self.entries: dict[tuple[Labels, Labels], LabelSetEntry] = {}
+        self.unflushed: list[LabelSetEntry] = []
+
+    def restore(self, stored: Control) -> None:
+        """Continue from the last commit. Runs are restored by `restore_runs`, unless experiments were switched on or off."""
+        self._groups = {group: newest for group, newest, _ in stored.groups}
+        self.since = {group: since for group, _, since in stored.groups}
+        self._runs.next_number = stored.runs_from
+
+    def restore_runs(self, stored: Control) -> None:
+        """Continue the experiment runs of the last commit."""
+        for number, experiment, first, last, variants, earlier in stored.runs:
+            self._runs.take(ExperimentRun(number, experiment, first, last, variants, earlier))
+
+    def stored(self) -> StoredLabels:
+        """Return what the next commit writes."""
+        return {
+            "groups": [(group, newest, self.since[group]) for group, newest in sorted(self.groups.items())],
+            "runs": [(run.number, run.experiment, run.first, run.last, sorted(run.variants), run.earlier) for run in self.runs],
+            "runs_from": self._runs.next_number,
+        }
+
+    @property
+    def groups(self) -> dict[Group, int]:
+        """The time of each group's newest list."""
+        if self.unflushed:
+            self._flush()
+        return self._groups
+
+    @property
+    def runs(self) -> ExperimentRuns:
+        """The experiment runs, with every list that was noted."""
+        if self.unflushed:
+            self._flush()
+        return self._runs
+
+    def groups_of(self, experiments: Labels, segments: Labels) -> tuple[Group, ...]:
+        """Return the groups of a label set."""
+        entry = self.entries.get((experiments, segments))
+        return groups_of(experiments, segments, self._rules.segments) if entry is None else entry.groups
+
+    def new_entry(self, experiments: Labels, segments: Labels, watermark: int) -> LabelSetEntry | None:
+        """Return an entry for a new label set, or None if its groups would exceed `groups_max`.
+
+        If there are too many groups, those without a list within `retention_ms` of the watermark are forgotten. The entry is not kept
+        until `add`, so a list that is rejected leaves nothing behind.
+        """
+        groups = groups_of(experiments, segments, self._rules.segments)
+        if self._too_many(groups):
+            self._forget_groups(watermark - self._rules.retention_ms)
+            if self._too_many(groups):
+                return None
+        return LabelSetEntry(groups, experiments if self._rules.experiments is not None else ())
+
+    def add(self, entry: LabelSetEntry, experiments: Labels, segments: Labels, ts: int, watermark: int) -> None:
+        """Keep a new entry and its groups. `ts` is the time of its first admitted list."""
+        groups = self._groups
+        for group in entry.groups:
+            if group not in groups:
+                groups[group] = ts
+                self.since[group] = NEVER if watermark == NEVER else watermark - self._rules.lateness_ms
+        if len(self.entries) >= LABEL_SETS_MAX:
+            self._flush()
+            self.entries.clear()
+        self.entries[experiments, segments] = entry
+
+    def note(self, entry: LabelSetEntry, ts: int) -> None:
+        """Note the time of a list. `BatchProcessor._impression` contains a copy of this; a test compares the two."""
+        if entry.newest == NEVER:
+            self.unflushed.append(entry)
+        entry.newest, entry.oldest = max(entry.newest, ts), min(entry.oldest, ts)
+
+    def extend_runs(self, entry: LabelSetEntry, ts: int) -> None:
+        """Count a list in the runs of its experiments, and set the times for which the entry's runs are known."""
+        extended = [self.runs.extend(experiment, variant, ts) for experiment, variant in entry.experiments]
+        entry.known_from = max(run.first for run in extended) - self._runs.idle_ms
+        entry.known_until = min(run.last for run in extended) + self._runs.idle_ms
+
+    def variants_with(self, entry: LabelSetEntry, ts: int) -> int:
+        """Return how many variants all runs would have with one more list of this label set."""
+        runs = self.runs
+        return runs.variants() + runs.new_variants(entry.experiments, ts)
+
+    def _too_many(self, groups: Iterable[Group]) -> bool:
+        return len(self._groups) + sum(group not in self._groups for group in groups) > self._rules.groups_max
+
+    def _flush(self) -> None:
+        """Pass the noted times on to groups and runs."""
+        groups, runs = self._groups, self._runs
+        for entry in self.unflushed:
+            for group in entry.groups:
+                if groups.get(group, NEVER) < entry.newest:
+                    groups[group] = entry.newest
+            for experiment, variant in entry.experiments:
+                runs.extend(experiment, variant, entry.oldest)
+                runs.extend(experiment, variant, entry.newest)
+            entry.newest, entry.oldest = NEVER, FOREVER
+        self.unflushed.clear()
+
+    def _forget_groups(self, before: int) -> None:
+        for group in [group for group, newest in self.groups.items() if newest < before]:
+            del self._groups[group], self.since[group]
+            self._on_forget(group)
+        self.entries.clear()

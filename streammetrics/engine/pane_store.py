@@ -1,0 +1,141 @@
+"""The panes of a task that may still change, and the totals of those that may not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, TypedDict
+
+from streammetrics.engine.codec import Control, decode_pane, encode_pane
+from streammetrics.engine.input_progress import InputProgress
+from streammetrics.engine.label_index import LabelIndex
+from streammetrics.engine.rules import EngineRules
+from streammetrics.events.event_time import FOREVER, NEVER, pane_start
+from streammetrics.metrics import TallyLayout
+from streammetrics.sessions.shown_list import ChangedLists
+from streammetrics.windows.panes import Group, Pane, Panes, add_to
+from streammetrics.windows.tally_deltas import add_tallies, tally_deltas
+
+
+class FinalPane(NamedTuple):
+    """A pane that does not change any more."""
+
+    start_ms: int
+    pane: Pane
+
+
+class PaneChanges(NamedTuple):
+    """What a commit writes of panes: those that changed, those to delete, and those that became final, in order of time."""
+
+    panes: dict[int, bytes]
+    gone: list[int]
+    final: list[FinalPane]
+
+
+class StoredPanes(TypedDict):
+    """The fields of a task's control record that `PaneStore` owns."""
+
+    pane_from: int
+    oldest_kept: int
+    totals: list[tuple[str, str, list[int]]]
+
+
+class PaneStore:
+    """The tallies of a task by pane and group.
+
+    `open` are the panes that may still change, by their start (ms). `changed_lists` are the lists that changed since the last commit; the
+    next one tallies them. `totals` are the tallies of all final panes, by (experiment, variant). All panes before `final_before` (ms)
+    are final; those before `oldest_kept` (ms) have left the store.
+    """
+
+    __slots__ = (
+        "_dirty",
+        "_finalized",
+        "_layout",
+        "_rules",
+        "_stored_starts",
+        "changed_lists",
+        "final_before",
+        "oldest_kept",
+        "open",
+        "totals",
+    )
+
+    def __init__(self, rules: EngineRules, layout: TallyLayout) -> None:
+        self._rules, self._layout = rules, layout
+        self._dirty: set[int] = set()
+        self._finalized: Panes = {}
+        self._stored_starts: set[int] = set()
+        self.open: Panes = {}
+        self.changed_lists: ChangedLists = []
+        self.totals: dict[tuple[str, str], list[int]] = {}
+        self.final_before = NEVER
+        self.oldest_kept = NEVER
+
+    def restore(self, stored: Control, panes: Mapping[int, bytes], starts: Iterable[int]) -> None:
+        """Continue from the last commit. `starts` are those of all panes in the store."""
+        self.final_before, self.oldest_kept = stored.pane_from, stored.oldest_kept
+        self.totals = {(experiment, variant): total for experiment, variant, total in stored.totals}
+        self.open = {start: decode_pane(pane) for start, pane in panes.items() if start >= stored.pane_from}
+        self._stored_starts = set(starts)
+
+    def stored(self) -> StoredPanes:
+        """Return the part of the control record that the next commit writes."""
+        totals = [(*key, total) for key, total in sorted(self.totals.items())]
+        return {"pane_from": self.final_before, "oldest_kept": self.oldest_kept, "totals": totals}
+
+    def changes(self, progress: InputProgress, labels: LabelIndex) -> PaneChanges:
+        """Tally the changed lists, finalize the panes that are complete, expire the oldest, and return what to commit."""
+        self._tally(labels)
+        final = self._finalize(progress.final_before(self._rules.join.attribution_ms), labels)
+        self._expire(progress.watermark)
+        changed = {start: self.open.get(start) or self._finalized.get(start) or {} for start in self._dirty}
+        panes = {start: encode_pane(pane) for start, pane in changed.items() if pane}
+        starts = self._stored_starts
+        expired = [start for start in starts if start < self.oldest_kept]
+        emptied = [start for start, pane in changed.items() if not pane and start in starts]
+        starts.update(panes)
+        starts.difference_update(expired, emptied)
+        for start in expired:
+            panes.pop(start, None)
+        self._dirty, self._finalized = set(), {}
+        return PaneChanges(panes, [*expired, *emptied], final)
+
+    def forget_total(self, group: Group) -> None:
+        """Drop the total of a group that is no longer kept."""
+        if not group.segment:
+            self.totals.pop((group.experiment, group.variant), None)
+
+    def _tally(self, labels: LabelIndex) -> None:
+        """Bring the panes up to date. A list that changed several times since the last commit is scored once."""
+        for (start, group), change in tally_deltas(self.changed_lists, self._layout, self._rules.pane_ms, labels.groups_of).items():
+            assert start >= self.final_before, "a final pane changed"
+            add_to(self.open.setdefault(start, {}), group, change)
+            self._dirty.add(start)
+        self.changed_lists = []
+
+    def _finalize(self, bound: int, labels: LabelIndex) -> list[FinalPane]:
+        """Move the panes that end at or before `bound` into the totals."""
+        if bound == NEVER:
+            return []
+        if bound != FOREVER:
+            self.final_before = max(self.final_before, pane_start(bound, self._rules.pane_ms))
+        final, pane_ms, since, totals = [], self._rules.pane_ms, labels.since, self.totals
+        for start in sorted(self.open):
+            if start + pane_ms > bound:
+                break
+            pane = self.open.pop(start)
+            for group, tally in pane.items():
+                if not group.segment and start + pane_ms > since.get(group, FOREVER):
+                    key = (group.experiment, group.variant)
+                    known = totals.get(key)
+                    totals[key] = tally if known is None else add_tallies(known, tally)
+            if start in self._dirty:
+                self._finalized[start] = pane
+            if pane:
+                final.append(FinalPane(start, pane))
+        return final
+
+    def _expire(self, watermark: int) -> None:
+        if watermark not in (NEVER, FOREVER):
+            kept = pane_start(watermark - self._rules.retention_ms, self._rules.pane_ms)
+            self.oldest_kept = max(self.oldest_kept, min(kept, self.final_before))

@@ -1,0 +1,160 @@
+"""The users of a task that are in memory, with their open sessions; and when each of them is due."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
+from typing import Final, NamedTuple, TypedDict
+
+from streammetrics.engine.codec import Control, decode_user, encode_user
+from streammetrics.engine.enrolment import Enrolments
+from streammetrics.engine.rules import EngineRules
+from streammetrics.events.event_time import FOREVER, NEVER, pane_start
+from streammetrics.sessions.outcomes import count_outcomes
+from streammetrics.sessions.user import User
+
+CHECKED_PER_EVICTION: Final = 4
+"""How many users `evict` checks for each one that is too many. This bounds the time of a call, even if all users were saved lately. Fewer
+than a third more users than allowed stay, because beyond that every user is checked."""
+
+
+class SessionChanges(NamedTuple):
+    """What a commit writes of users: those with open sessions, when (event time, ms) users are due, and those without sessions."""
+
+    users: dict[str, bytes]
+    due: dict[str, int]
+    gone: list[str]
+
+
+class StoredSessions(TypedDict):
+    """The fields of a task's control record that `SessionStore` owns."""
+
+    sessions_open: int
+
+
+class SessionStore:
+    """Users in memory. A user is due when a session may close or a list may be enrolled.
+
+    `users` includes users without sessions until they are saved. `dirty` are the users that the next commit writes. `due_changed` are the
+    users that need a new due time. No stored user is due before `next_due` (ms). `open` is the number of open sessions of all users of the
+    task, in memory or not.
+    """
+
+    __slots__ = ("_counts", "_due_requested", "_enrolments", "_rules", "_wait_ms", "dirty", "due_changed", "next_due", "open", "users")
+
+    def __init__(self, rules: EngineRules, enrolments: Enrolments, counts: Counter[tuple[str, int]]) -> None:
+        self._rules, self._enrolments, self._counts = rules, enrolments, counts
+        self._wait_ms = rules.enrolment_wait_ms
+        self._due_requested = False
+        self.users: dict[str, User] = {}
+        self.dirty: dict[str, User] = {}
+        self.due_changed: set[str] = set()
+        self.next_due = NEVER
+        self.open = 0
+
+    def restore(self, stored: Control) -> None:
+        """Continue from the last commit. Users are loaded when they are needed."""
+        self.open = stored.sessions_open
+
+    def stored(self) -> StoredSessions:
+        """Return the part of the control record that the next commit writes."""
+        return {"sessions_open": self.open}
+
+    def missing(self, user_ids: set[str]) -> set[str]:
+        """Return those of the users that are not in memory."""
+        return user_ids.difference(self.users)
+
+    def due_before(self, bound: int) -> int | None:
+        """Return the bound (ms) if users that are due before it should be loaded: at most once between two commits."""
+        return bound if bound > self.next_due and not self._due_requested and bound > NEVER else None
+
+    def load(self, user_ids: Iterable[str], stored: Mapping[str, bytes], wrong_partition: Callable[[str], bool] | None) -> None:
+        """Decode users into memory. Those in memory are newer than the store and stay."""
+        for user_id in user_ids:
+            if user_id not in self.users:
+                wrong = wrong_partition is not None and wrong_partition(user_id)
+                known = stored.get(user_id)
+                self.users[user_id] = User(wrong) if known is None else decode_user(known, self._rules.join, wrong)
+
+    def note_due(self, next_due_ms: int | None) -> None:
+        """Note that the due users were loaded. `next_due_ms` is when the next one is due, None if there is no other."""
+        self._due_requested = True
+        self.next_due = FOREVER if next_due_ms is None else next_due_ms
+
+    def close_due(self, due: Iterable[str], bound: int) -> None:
+        """Close the ended sessions of users that are due, and pass on those of their lists that can be enrolled."""
+        for user_id in due:
+            self.due_changed.add(user_id)
+            user = self.users[user_id]
+            self.close_ended(user_id, user, bound)
+            self._enrolments.add_open_sessions(user_id, user, bound)
+
+    def close_ended(self, user_id: str, user: User, bound: int) -> None:
+        """Close those sessions of a user that no event can extend any more, and pass their lists on to enrolment.
+
+        This is the only place where sessions close. No event before `bound` (ms) is admitted any more.
+        """
+        self.dirty[user_id] = user
+        for session in user.close_before(bound, self._rules.join.gap_ms):
+            self.open -= 1
+            matched, unmatched = count_outcomes(session, self._rules.join.attribution_ms, self._counts)
+            self._enrolments.add_session(user_id, user, session, matched, unmatched)
+
+    def changes(self, records_due: Mapping[str, int]) -> SessionChanges:
+        """Return what to commit, and drop users without sessions. `records_due`: when (ms) users' totals no longer matter."""
+        users: dict[str, bytes] = {}
+        gone: list[str] = []
+        for user_id, user in self.dirty.items():
+            if user.sessions:
+                users[user_id] = encode_user(user)
+                user.recently_saved = True
+            else:
+                del self.users[user_id]
+                gone.append(user_id)
+        due = {user_id: self._due_of(self.users[user_id]) for user_id in self.due_changed if user_id in users}
+        due |= {user_id: records_due[user_id] for user_id in gone if user_id in records_due}
+        if due:
+            self.next_due = min(self.next_due, *due.values())
+        self.dirty, self.due_changed = {}, set()
+        self._due_requested = False
+        return SessionChanges(users, due, gone)
+
+    def _due_of(self, user: User) -> int:
+        """When (ms) a user is due: the first session may have ended, or the first list that is not enrolled is final."""
+        wait_ms = self._wait_ms
+        due = user.next_due(self._rules.join.gap_ms)
+        if user.sessions[0].first + wait_ms >= due:  # the session ends before its first list is enrolled
+            return due
+        lists = [shown for session in user.sessions for shown in session.lists.values() if shown.ts >= user.enrolled_before]
+        if self._rules.reach is None:
+            lists = [shown for shown in lists if self._rules.counts_users(shown.impression.experiments)]
+        if not lists:
+            return due
+        first = min([shown.ts for shown in lists])
+        return min(due, pane_start(first, self._rules.pane_ms) + self._rules.pane_ms + wait_ms - 1)
+
+    def evict(self, users_max: int) -> None:
+        """Drop saved users from memory until `users_max` are left, or for now fewer than 4/3 of that.
+
+        Second-chance order: users are checked from the oldest on. A user that was saved since the last check moves to the end; any other is
+        dropped. If all users are checked, they are checked twice. A later call continues.
+        """
+        users, excess = self.users, len(self.users) - users_max
+        if excess <= 0:
+            return
+        checked = list(islice(users, CHECKED_PER_EVICTION * excess))
+        for user_id in 2 * checked if len(checked) == len(users) else checked:
+            if user_id in self.dirty or user_id not in users:
+                continue
+            user = users.pop(user_id)
+            if user.recently_saved:
+                user.recently_saved = False
+                users[user_id] = user
+            elif (excess := excess - 1) == 0:
+                return
+
+    def drop(self, user_ids: Iterable[str]) -> None:
+        """Drop saved users from memory; unsaved ones stay. `user_ids` may be a live view of `users`."""
+        for user_id in [user_id for user_id in user_ids if user_id not in self.dirty]:
+            self.users.pop(user_id, None)

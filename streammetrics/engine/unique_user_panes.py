@@ -1,0 +1,69 @@
+"""How many users each pane of a task had, by how long before each of them was last seen. `windows.unique_users` reads windows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypedDict
+
+from streammetrics.engine.codec import Control, decode_reach, encode_reach
+from streammetrics.engine.rules import EngineRules
+from streammetrics.events.event_time import NEVER, pane_start
+from streammetrics.windows.final_lists import FinalLists
+from streammetrics.windows.last_seen import LastSeenBatch
+from streammetrics.windows.unique_users import PaneUserCountsByStart, UserCountLayout
+
+
+class StoredUniqueUsers(TypedDict):
+    """The fields of a task's control record that `UniqueUserPanes` owns."""
+
+    reach_panes: int
+    reach_from: int
+
+
+class UniqueUserPanes:
+    """Unique users of the panes whose lists may still be enrolled, by pane start (ms). Lists before `counted_from` (ms) do not count."""
+
+    __slots__ = ("_dirty", "_layout", "_rules", "counted_from", "panes")
+
+    def __init__(self, rules: EngineRules, layout: UserCountLayout | None) -> None:
+        self._rules, self._layout = rules, layout
+        self._dirty: set[int] = set()
+        self.panes: PaneUserCountsByStart = {}
+        self.counted_from = NEVER
+
+    def restore(self, stored: Control, panes: Mapping[int, bytes]) -> None:
+        """Continue from the last commit.
+
+        If users were not counted then, or the longest window had another length, counting begins with the next pane.
+        """
+        rules = self._rules
+        if rules.reach is None:
+            return
+        if stored.reach_panes == rules.reach.panes:
+            self.counted_from = stored.reach_from
+            self.panes = {start: decode_reach(pane) for start, pane in panes.items() if start >= stored.entered_before}
+        elif stored.newest != NEVER:
+            self.counted_from = pane_start(stored.newest, rules.pane_ms) + rules.pane_ms
+
+    def stored(self) -> StoredUniqueUsers:
+        """Return the part of the control record that the next commit writes."""
+        return {"reach_panes": 0 if self._rules.reach is None else self._rules.reach.panes, "reach_from": self.counted_from}
+
+    def round(self, lists: FinalLists) -> LastSeenBatch | None:
+        """Begin to count the users of lists that are enrolled. None if users are not counted."""
+        rules, pane_ms = self._rules, self._rules.pane_ms
+        if rules.reach is None or self._layout is None:
+            return None
+        return LastSeenBatch(self._layout, rules.reach.panes, pane_ms, self.counted_from // pane_ms, lists)
+
+    def add(self, counted: LastSeenBatch) -> None:
+        """Add the users that a round has counted."""
+        self._dirty |= counted.update_counts(self.panes)
+
+    def changes(self, enrolled_before: int, oldest_kept: int) -> dict[int, bytes]:
+        """Return the panes that changed, and drop those that are complete: all lists before `enrolled_before` (ms) are enrolled."""
+        changed = {start: encode_reach(self.panes[start]) for start in self._dirty if start >= oldest_kept}
+        self._dirty = set()
+        for start in [start for start in self.panes if start < enrolled_before]:
+            del self.panes[start]
+        return changed
