@@ -17,7 +17,7 @@ from streammetrics.engine.engine import Engine
 from streammetrics.events.model import Event
 from streammetrics.metrics import TallyLayout
 from tests.bench.parts import WrongAnswerError
-from tests.oracle import Arrival, Group, Tally, judge, parse_rules
+from tests.oracle import Arrival, Group, Tally, expected_result, parse_rules
 from tests.oracle import Settings as OracleSettings
 
 INPUTS = ("impressions", "feedback")
@@ -75,7 +75,7 @@ def _judge_users(portion: tuple[list[list[tuple[str, Event]]], Settings]) -> Row
     users, settings = portion
     engine = _engine(settings.model_dump_json())
     steps = {number: [Arrival(name, event) for name, event in events] for number, events in enumerate(users)}
-    result = judge(steps, oracle_settings(settings))
+    result = expected_result(steps, oracle_settings(settings))
     return {(start, *_named(group)): row_of(tally, engine.layout) for (start, group), tally in result.panes.items()}
 
 

@@ -1,53 +1,54 @@
-"""The brute-force oracle: what a trace of events must come to, computed slowly, whole and by the plainest means.
+"""The brute-force oracle: computes the expected results of a trace of events slowly, as a whole and by the plainest means.
 
-It shares nothing with the product but the two event values, so that the two can only agree by both being right. A task's
-steps go through four stages, one module each:
+It shares only the two event types with the product, so both can only agree if both are right. The steps of a task go through
+four stages, one module each:
 
-    admission   which events are admitted, and the watermark W (the only stage that goes step by step)
-    join        the sessions of the admitted events; per session its lists, their grades and every event's fate
+    admission   which events are admitted, and the watermark W (the only stage that works step by step)
+    join        the sessions of the admitted events; their lists, grades and event outcomes
     tallies     groups, panes, windows
-    lines       the panes as a replay writes them
+    pane_lines  the panes in the form that a replay writes
 
-`grades` holds the rules that turn an action into a grade, `scores` the integers of the list metrics, `values` what goes in and out.
+`expected` runs the stages. `grades` has the grade rules, `scores` the list metrics, `values` the inputs and outputs, `users` the
+distinct users of windows and `experiments` the sums over users.
 
-Not modelled, because it needs no judge or is judged elsewhere: bytes and malformed events, all limits but
-`session_events_max` and `items_max`, retention, experiment moments, sums of squares.
+Not modelled: bytes and malformed events, limits other than `session_events_max` and `items_max`, retention, and sums of squares.
+Other tests cover them.
 
 Where the written semantics leave room, these are the choices made:
 
-1. `Idle(inputs)` *replaces* the set of idle inputs, and the set lasts: an input leaves it when anything arrives on it, even
-   an event that is refused. With every input idle and no tick, W stays.
-2. A `Tick` says that every input is caught up and silent, so all inputs are idle after it.
-3. `session_events_max` counts every event of the session: duplicates and unknown actions too. An event within the gap of an
-   open session that holds that many is refused as `session_full`; it is not admitted, so it neither bridges nor moves the
-   end of a flushed window. It moves w like any event that decodes.
-4. ImpressionCopies and fragments of an impression_id dated more than `attribution_ms` after the least ts of that id's events in the
-   session take no part and are `duplicate` (a final list may change no more). The least ts is over whole copies and
-   fragments together. A whole copy makes all fragments `duplicate` even where it comes too late to take part and they make
-   the list: so a duplicate stays one whatever arrives, and its counter never steps back.
-5. Of events equal in (ts, content) the one on the input first in `Settings.inputs` counts, then the one that came first.
-6. `repeated` goes to inputs likewise: of the matched feedback with one (list, item, action), the least (ts, input) is not
-   counted, every other one is, on its own input.
-7. A fragment that shows nothing counts if it is the first of its list; the list may be empty.
+1. `Idle(inputs)` replaces the set of idle inputs. The set lasts: an input leaves it when anything arrives on it, even a refused
+   event. If every input is idle and there is no tick, W stays.
+2. After a `Tick`, all inputs are idle.
+3. `session_events_max` counts all events of the session, including duplicates and unknown actions. An event within the gap of
+   an open session with that many events is refused as `session_full`. It is not admitted, so it neither merges sessions nor
+   moves the end of a flushed window. It moves w like any event that decodes.
+4. Copies and fragments more than `attribution_ms` after the least ts of their id in the session do not count and are
+   `duplicate`, because a final list may not change. The least ts is over whole copies and fragments. A whole copy makes all
+   fragments `duplicate`, even if it is too late to count and they form the list. So a duplicate stays one whatever arrives, and
+   its counter never decreases.
+5. Of events with equal (ts, content), the one on the input first in `Settings.inputs` counts, then the one that came first.
+6. `repeated` follows the same order: of matched feedback with one (list, item, action), the least (ts, input) is not counted.
+   Every other one is counted on its own input.
+7. A fragment without items counts if it is the first of its list. The list may be empty.
 8. "Greatest id" compares strings by code point.
-9. `unknown_action` and `duplicate` move at once; so `duplicate` is what the sessions as they stand would count.
-10. After a flush W and F are infinite, and the windows of both views end with the pane of the newest admitted event; without
-    any admitted event, and with W at minus infinity, a window has no end (None) and no groups.
-11. Fragments that together hold more than `items_max` items are no list: each that counts is `too_many_items`.
-12. Feedback without an id finds its list among the lists as the events dated at or before it make them; whether that list, as
-    all events make it, shows the item and is recent enough is asked afterwards. Otherwise a fragment or whole copy that
-    comes later could take such feedback from an older list that is final, or give it back. So fragments that are no list, or
-    become none, keep the feedback that finds them: it is `orphan`.
+9. `unknown_action` and `duplicate` are counted at once, for the sessions as they are then.
+10. After a flush W and F are infinite, and the windows of both views end with the pane of the newest admitted event. Without an
+    admitted event, or with W at minus infinity, a window has no end (None) and no groups.
+11. Fragments with more than `items_max` items together form no list. Each that counts is `too_many_items`.
+12. Feedback without an id finds its list among the lists as events dated at or before it form them. Then the chosen list, as all
+    events form it, must show the item and be recent enough. Otherwise a later fragment or whole copy could move such feedback
+    between lists that are final. So fragments that form no list, or stop forming one, keep the feedback that finds them. It is
+    `orphan`.
 """
 
 from __future__ import annotations
 
+from tests.oracle.expected import expected_result
 from tests.oracle.grades import Rule, parse_rules
-from tests.oracle.judge import judge
-from tests.oracle.lines import panes_lines
+from tests.oracle.pane_lines import pane_lines
 from tests.oracle.scores import metric_values, scale_bits, stored_values
 from tests.oracle.values import (
-    FATES_AT_CLOSE,
+    OUTCOMES_AT_CLOSE,
     REASONS,
     Arrival,
     Group,
@@ -64,7 +65,7 @@ from tests.oracle.values import (
 )
 
 __all__ = [
-    "FATES_AT_CLOSE",
+    "OUTCOMES_AT_CLOSE",
     "REASONS",
     "Arrival",
     "Group",
@@ -79,9 +80,9 @@ __all__ = [
     "TaskResult",
     "Tick",
     "Window",
-    "judge",
+    "expected_result",
     "metric_values",
-    "panes_lines",
+    "pane_lines",
     "parse_rules",
     "scale_bits",
     "stored_values",

@@ -1,4 +1,4 @@
-"""Which events are admitted, and how far the watermark W comes: the one stage that must go step by step."""
+"""Admission: which events are admitted, and the watermark W. The only stage that works step by step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.oracle.values import Admitted, Arrival, Idle, Settings, Step, Tick
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """The admitted events in arrival order, the reason of every refused arrival by its number, and W at the end."""
+    """The admitted events in order of arrival, the reason of every refused arrival by its number, and the final W."""
 
     admitted: tuple[Admitted, ...]
     refused: dict[int, str]
@@ -21,7 +21,7 @@ class Admission:
 
 
 def admit(steps: Sequence[Step], settings: Settings) -> Admission:
-    """Go through a task's steps; every decision looks at the watermarks as they stood before the step."""
+    """Process the steps of a task. Each decision uses the watermarks before the step."""
     w_of = dict.fromkeys(settings.inputs, -math.inf)
     w_task = -math.inf
     idle: set[str] = set()
@@ -35,7 +35,7 @@ def admit(steps: Sequence[Step], settings: Settings) -> Admission:
             idle = set(step.inputs)
         else:
             number = len(admitted) + len(refused)
-            reason = _refusal(step, w_of[step.input], w_task, admitted, settings)
+            reason = _refusal_reason(step, w_of[step.input], w_task, admitted, settings)
             if reason is None:
                 admitted.append(Admitted(number, step.input, step.event))
             else:
@@ -49,19 +49,19 @@ def admit(steps: Sequence[Step], settings: Settings) -> Admission:
     return Admission(tuple(admitted), refused, w_task)
 
 
-def _refusal(arrival: Arrival, w_own: float, w_task: float, admitted: Sequence[Admitted], settings: Settings) -> str | None:
+def _refusal_reason(arrival: Arrival, w_input: float, w_task: float, admitted: Sequence[Admitted], settings: Settings) -> str | None:
     ts = arrival.event.ts
     if arrival.record_ts is not None and ts > arrival.record_ts + settings.future_ms:
         return "future"
-    if ts < max(w_own, w_task) - settings.lateness_ms:
+    if ts < max(w_input, w_task) - settings.lateness_ms:
         return "late"
-    if _touches_a_full_session(arrival.event, admitted, settings):
+    if _is_near_a_full_session(arrival.event, admitted, settings):
         return "session_full"
     return None
 
 
-def _touches_a_full_session(event: Event, admitted: Sequence[Admitted], settings: Settings) -> bool:
-    """Closed sessions need no exception: what is not late can touch none of them."""
+def _is_near_a_full_session(event: Event, admitted: Sequence[Admitted], settings: Settings) -> bool:
+    """Return whether an event is near a full session. Closed sessions need no exception, because only late events could reach them."""
     own = [other for other in admitted if other.event.user_id == event.user_id]
     full = [session for session in sessionize(own, settings.gap_ms) if len(session) >= settings.session_events_max]
     return any(abs(other.event.ts - event.ts) <= settings.gap_ms for session in full for other in session)

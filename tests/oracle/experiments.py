@@ -1,7 +1,6 @@
-"""What the final lists of a task add to experiments: users, their totals, the sums over users, by plain counting.
+"""Experiments: users, their totals and the sums over users, by plain counting over final lists.
 
-A list counts once its session has closed, or some patience after it is final for windows. Written from the semantics: nothing is
-updated, everything is counted anew from the lists.
+A list is enrolled once its session has closed, or `patience_ms` after it is final for windows. Everything is counted from scratch.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from tests.oracle.values import Arrival, Settings, ShownList, Step, TaskResult
 
 DAY_MS = 86_400_000
 Sums: TypeAlias = tuple[int, int, int, int, int, int]
-"""Users, and over them the sums of y, d, y squared, d squared, y times d."""
+"""Number of users, and their sums of y, d, y squared, d squared, y times d."""
 
 
 class Times(NamedTuple):
-    """When lists of an experiment count (first, and the end that does not), and the time before it that covariates are of."""
+    """The time range of an experiment's lists (end exclusive), and the earlier time range of its covariates."""
 
     first: float = -math.inf
     end: float = math.inf
@@ -33,11 +32,11 @@ class Times(NamedTuple):
 
 @dataclass(slots=True)
 class Scope:
-    """One experiment in its whole life, or on one day. `sums` is by (variant, measure); variants without users are absent.
+    """One experiment in its whole run, or on one day. `sums` is by (variant, measure); variants without users are absent.
 
-    `covariates` is by the same, in experiments that have covariates: over the users, h (1 for one who was there before), x (his mean
-    then), and the sums of h, x, xx, xy, xd, hy, hd; those that are all 0 are absent. `credits` is by pair of teams: users, and over
-    them the sums of d (lists), dd, y (credit of the second team), yy, dy.
+    `covariates`, by the same key: over the users, h (1 for users with earlier lists), x (their mean then), and the sums of h, x, xx,
+    xy, xd, hy, hd. Keys with only zeros are absent. `credits` is by pair of teams: users, and their sums of d (lists), dd, y (credit of
+    the second team), yy, dy.
     """
 
     sums: dict[tuple[str, str], Sums] = field(default_factory=dict)
@@ -58,9 +57,9 @@ def experiments(
     flush: bool = False,
     w_ms: float | None = None,
 ) -> dict[tuple[str, int | None], Scope]:
-    """By experiment and UTC day (None: its whole life). `w_ms` is W before a flush, which ends no experiment.
+    """Return scopes by experiment and UTC day (None: the whole run). `w_ms` is W before a flush, which ends no experiment.
 
-    The lists of a time before an experiment make its users' covariates, in the life that begins at most `idle_ms` after that time.
+    Lists in the earlier time range form covariates in the run that begins at most `idle_ms` after that range.
     """
     over_before = (result.w_ms if w_ms is None else w_ms) - settings.lateness_ms
     runs = _runs(steps, result, idle_ms)
@@ -69,32 +68,32 @@ def experiments(
         if last + idle_ms < over_before:
             continue
         start, end, earlier = times.get(name, Times())
-        entered = [
+        enrolled = [
             (shown, dict(shown.experiments)[name])
             for shown in result.lists
             if name in dict(shown.experiments)
             and first <= shown.ts <= last
             and start <= shown.ts < end
-            and (flush or _has_entered(shown, result, settings, patience_ms))
+            and (flush or _is_enrolled(shown, result, settings, patience_ms))
         ]
-        if entered:  # the latest life that lists have entered is the experiment
+        if enrolled:  # the latest run with enrolled lists is the experiment
             found = {key: scope for key, scope in found.items() if key[0] != name}
         has_covariates = earlier is not None and first <= earlier[1] + idle_ms
         history = [shown for shown in result.lists if earlier[0] <= shown.ts < earlier[1]] if earlier and has_covariates else None
-        days: list[int | None] = [None, *sorted({shown.ts // DAY_MS for shown, _ in entered})]
+        days: list[int | None] = [None, *sorted({shown.ts // DAY_MS for shown, _ in enrolled})]
         for day in days:
-            of_day = [(shown, variant) for shown, variant in entered if day is None or shown.ts // DAY_MS == day]
+            of_day = [(shown, variant) for shown, variant in enrolled if day is None or shown.ts // DAY_MS == day]
             if of_day:
                 found[name, day] = _scope(of_day, history, settings)
     return found
 
 
 def _runs(steps: Sequence[Step], result: TaskResult, idle_ms: float) -> dict[str, list[tuple[int, int]]]:
-    """First and last time of each life: admitted lists, copies and parts of lists that are too long too, at most `idle_ms` apart."""
+    """Return first and last time of each run: admitted impressions at most `idle_ms` apart. Copies and oversized fragments count."""
     arrivals = [step for step in steps if isinstance(step, Arrival)]
     times: dict[str, set[int]] = {}
-    for arrival, fate in zip(arrivals, result.fates, strict=True):
-        if isinstance(arrival.event, Impression) and fate in ("shown", "duplicate", "too_many_items"):
+    for arrival, outcome in zip(arrivals, result.outcomes, strict=True):
+        if isinstance(arrival.event, Impression) and outcome in ("shown", "duplicate", "too_many_items"):
             for name, _ in arrival.event.experiments:
                 times.setdefault(name, set()).add(arrival.event.ts)
     runs: dict[str, list[tuple[int, int]]] = {}
@@ -107,7 +106,7 @@ def _runs(steps: Sequence[Step], result: TaskResult, idle_ms: float) -> dict[str
     return runs
 
 
-def _has_entered(shown: ShownList, result: TaskResult, settings: Settings, patience_ms: int) -> bool:
+def _is_enrolled(shown: ShownList, result: TaskResult, settings: Settings, patience_ms: int) -> bool:
     pane_end = shown.ts // settings.pane_ms * settings.pane_ms + settings.pane_ms
     closed = any(
         session.closed and session.user_id == shown.user_id and session.first_ts <= shown.ts <= session.last_ts
@@ -156,7 +155,9 @@ def _scope(lists: Sequence[tuple[ShownList, str]], history: Sequence[ShownList] 
 
 
 def _means(lists: Sequence[ShownList], settings: Settings) -> dict[str, Fraction]:
-    """A user's mean in each measure over some lists; measures without any are absent. Of users with a hit, the share of lists."""
+    """Return a user's mean in each measure over some lists. Measures without lists are absent. For hits per user it is the share of
+    lists.
+    """
     if not lists:
         return {}
     sums = _of_user(lists, settings)
@@ -169,7 +170,7 @@ def _means(lists: Sequence[ShownList], settings: Settings) -> dict[str, Fraction
 
 
 def _add_credits(scope: Scope, lists: Sequence[ShownList], settings: Settings) -> None:
-    """What one user's interleaved lists come to, for each two teams of a list: the second against the first in order."""
+    """Add the credits of one user's interleaved lists, for each pair of teams: the second against the first in order."""
     outcomes: dict[tuple[str, str], list[int]] = {}
     for shown in lists:
         hits = Counter({team: 0 for team in shown.teams if team})
@@ -187,7 +188,7 @@ def _add_credits(scope: Scope, lists: Sequence[ShownList], settings: Settings) -
 
 
 def _of_user(lists: Sequence[ShownList], settings: Settings) -> dict[str, tuple[int, int]]:
-    """What is above and below in each measure of one user."""
+    """Return numerator and denominator of each measure of one user."""
     tallies = [tally_of_one(shown, settings) for shown in lists]
     pairs: dict[str, tuple[int, int]] = {}
     for name in tallies[0].sums:
@@ -201,7 +202,7 @@ def _of_user(lists: Sequence[ShownList], settings: Settings) -> dict[str, tuple[
 
 
 def merge(parts: Sequence[Mapping[tuple[str, int | None], Scope]]) -> dict[tuple[str, int | None], Scope]:
-    """Add up several tasks, which have no users in common."""
+    """Sum the scopes of several tasks, which have no users in common."""
     merged: dict[tuple[str, int | None], Scope] = {}
     for key in {key for part in parts for key in part}:
         of_key = [part[key] for part in parts if key in part]

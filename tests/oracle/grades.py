@@ -1,4 +1,4 @@
-"""Which grade a feedback gives its item. Rules only; which list it reaches is the join's matter."""
+"""Grade rules. Which list a feedback belongs to is decided in `join`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Rule:
 
 
 def parse_rules(text: str) -> tuple[Rule, ...]:
-    """Read rules as they are written in a configuration.
+    """Parse rules as written in a configuration.
 
     >>> parse_rules("watch>=30=2, click=1")
     (Rule(action='watch', grade=2, at_least=30), Rule(action='click', grade=1, at_least=None))
@@ -44,14 +44,14 @@ def is_known(action: str, rules: Sequence[Rule]) -> bool:
 
 
 def grade_of(feedback: Feedback, rules: Sequence[Rule]) -> float:
-    """The greatest grade among the rules of this action that hold; 0 if none holds.
+    """Return the greatest grade of the action's matching rules; 0 if none matches.
 
     >>> rules = parse_rules("purchase=3, watch>=30=2, click=1, skip=0")
     >>> [grade_of(Feedback("u", 0, "a", "watch", value), rules) for value in (None, 29.9, 30.0)]
     [0, 0, 2]
     """
-    return max((rule.grade for rule in rules if rule.action == feedback.action and _holds(rule, feedback)), default=0)
+    return max((rule.grade for rule in rules if rule.action == feedback.action and _matches(rule, feedback)), default=0)
 
 
-def _holds(rule: Rule, feedback: Feedback) -> bool:
+def _matches(rule: Rule, feedback: Feedback) -> bool:
     return rule.at_least is None or (feedback.value is not None and feedback.value >= rule.at_least)

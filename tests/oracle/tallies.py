@@ -1,4 +1,4 @@
-"""From lists to sums: groups, panes and the windows over them."""
+"""Tallies: lists -> groups, panes and windows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.oracle.values import Group, Panes, Settings, ShownList, Tally, Window
 
 
 def tally_panes(lists: Iterable[ShownList], settings: Settings) -> Panes:
-    """The tally of every (pane start, group) that has a list; a pane starts at the last multiple of `pane_ms` at or before ts."""
+    """Return the tally of every (pane start, group) with a list. A pane starts at a multiple of `pane_ms`."""
     panes: Panes = {}
     for shown in lists:
         start = shown.ts // settings.pane_ms * settings.pane_ms
@@ -22,7 +22,7 @@ def tally_panes(lists: Iterable[ShownList], settings: Settings) -> Panes:
 
 
 def groups_of(shown: ShownList, segments: Sequence[str]) -> list[Group]:
-    """All traffic and each of the list's variants; and each of these again with every configured segment, one at a time."""
+    """Return the groups of a list: all traffic and each variant, each also by every configured segment, one at a time."""
     bare = [Group(), *(Group(experiment, variant) for experiment, variant in shown.experiments)]
     values = [(name, dict(shown.segments).get(name, "")) for name in segments]
     return bare + [group._replace(segments=(pair,)) for group in bare for pair in values]
@@ -70,7 +70,7 @@ def merge_panes(parts: Iterable[Panes]) -> Panes:
 
 
 def window_end(bound_ms: float, newest_ts: int | None, pane_ms: int) -> int | None:
-    """The last pane boundary at or before W or F; after a flush (an infinite bound) the end of the newest event's pane."""
+    """Return the last pane boundary at or before W or F. After a flush, return the end of the newest event's pane."""
     if math.isfinite(bound_ms):
         return int(bound_ms) // pane_ms * pane_ms
     if bound_ms < 0 or newest_ts is None:
@@ -79,7 +79,7 @@ def window_end(bound_ms: float, newest_ts: int | None, pane_ms: int) -> int | No
 
 
 def window_over(panes: Panes, end_ms: int | None, window_ms: int) -> Window:
-    """Sum the panes with `end - window <= start` that end at or before `end`."""
+    """Sum the panes with `end - window <= start < end`."""
     if end_ms is None:
         return Window(None, {})
     covered: dict[Group, list[Tally]] = {}

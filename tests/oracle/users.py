@@ -1,4 +1,4 @@
-"""Distinct users of windows, by sets of users over lists: nothing is updated, nothing is merged, each window is counted anew."""
+"""Distinct users of windows, as sets of users over lists. Every window is counted from scratch."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from typing import TypeAlias
 from tests.oracle.values import Settings, ShownList
 
 Users: TypeAlias = dict[tuple[str, str], tuple[int, dict[int, int]]]
-"""By experiment and variant (both empty: all traffic): users, and users with a hit by cut-off. Who has no users is absent."""
+"""By experiment and variant (both empty: all traffic): users, and users with a hit by cut-off. Groups without users are absent."""
 
 
 def users_of_window(lists: Iterable[ShownList], settings: Settings, end_ms: int | None, window_ms: int) -> Users:
-    """The users of the lists of the panes with `end_ms - window_ms <= start < end_ms`."""
-    there: dict[tuple[str, str], set[str]] = {}
+    """Return the users of the lists of the panes with `end_ms - window_ms <= start < end_ms`."""
+    users_seen: dict[tuple[str, str], set[str]] = {}
     hit: dict[tuple[str, str, int], set[str]] = {}
     for shown in lists:
         start = shown.ts // settings.pane_ms * settings.pane_ms
         if end_ms is None or not end_ms - window_ms <= start < end_ms:
             continue
         for arm in (("", ""), *shown.experiments):
-            there.setdefault(arm, set()).add(shown.user_id)
+            users_seen.setdefault(arm, set()).add(shown.user_id)
             for k in settings.cutoffs:
                 if any(grade >= settings.relevance_min for grade in shown.grades[:k]):
                     hit.setdefault((*arm, k), set()).add(shown.user_id)
-    return {arm: (len(users), {k: len(hit.get((*arm, k), ())) for k in settings.cutoffs}) for arm, users in there.items()}
+    return {arm: (len(users), {k: len(hit.get((*arm, k), ())) for k in settings.cutoffs}) for arm, users in users_seen.items()}
 
 
 def users_of_tasks(tasks: Sequence[Iterable[ShownList]], settings: Settings, end_ms: int | None, window_ms: int) -> Users:
-    """The same over several tasks, by the lists of each: whoever is in two of them is two users."""
+    """Return the same over several tasks. A user of two tasks counts twice."""
     parts = [users_of_window(lists, settings, end_ms, window_ms) for lists in tasks]
     return {
         arm: (

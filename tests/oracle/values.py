@@ -1,4 +1,4 @@
-"""What goes into the oracle and what comes out. Plain values that compare with `==`; no rule of the semantics is here."""
+"""The inputs and outputs of the oracle. Plain values that compare with `==`; no rules."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ from typing import NamedTuple, TypeAlias
 from streammetrics.events.model import Event
 from tests.oracle.grades import Rule, parse_rules
 
-FATES_AT_CLOSE = ("orphan", "out_of_list", "too_old", "matched", "too_many_items")
-"""Fates that are counted when the session closes, as `repeated` is."""
+OUTCOMES_AT_CLOSE = ("orphan", "out_of_list", "too_old", "matched", "too_many_items")
+"""Outcomes that are counted when the session closes, like `repeated`."""
 
-REASONS = ("events", "future", "late", "session_full", "duplicate", "unknown_action", *FATES_AT_CLOSE, "repeated")
-"""Every counter. `events` counts all arrivals, `repeated` comes on top of `matched`; of the others an event meets one at most."""
+REASONS = ("events", "future", "late", "session_full", "duplicate", "unknown_action", *OUTCOMES_AT_CLOSE, "repeated")
+"""All counters. `events` counts all arrivals, and `repeated` is counted on top of `matched`. Each event has at most one of the others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings that change numbers. Durations in milliseconds; `inputs` in configuration order; `items_max` judges what fragments
-    make together, for more in one event are refused before."""
+    """The settings that change numbers, durations in milliseconds, `inputs` in configuration order.
+
+    `items_max` limits the items of all fragments of a list. Larger single events are refused earlier.
+    """
 
     inputs: tuple[str, ...] = ("impressions", "feedback")
     gap_ms: int = 7
@@ -40,7 +42,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """An event of one input that decoded; `record_ts` is when its log took it, None where unknown."""
+    """A decoded event of one input. `record_ts` is the record's own time, None if unknown."""
 
     input: str
     event: Event
@@ -49,14 +51,14 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Every input is caught up and silent, and the wall clock says `now_ms`."""
+    """All inputs are caught up and silent at the time `now_ms`."""
 
     now_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """From here on exactly these inputs are caught up and silent, each until something arrives on it."""
+    """From now on exactly these inputs are caught up and silent, each until something arrives on it."""
 
     inputs: frozenset[str]
 
@@ -66,7 +68,7 @@ Step: TypeAlias = Arrival | Tick | Idle
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """An admitted event; `number` is its place among the task's arrivals."""
+    """An admitted event. `number` is its place among the task's arrivals."""
 
     number: int
     input: str
@@ -74,7 +76,7 @@ class Admitted:
 
 
 class Group(NamedTuple):
-    """What a tally is kept for; `segments` holds one (name, value) pair or none."""
+    """The key of a tally. `segments` has one (name, value) pair or none."""
 
     experiment: str = ""
     variant: str = ""
@@ -83,7 +85,7 @@ class Group(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ShownList:
-    """A list as its session resolves it: `grades[i]` belongs to `items[i]`, best rank first."""
+    """A list with grades: `grades[i]` belongs to `items[i]`, best rank first."""
 
     user_id: str
     impression_id: str
@@ -98,7 +100,7 @@ class ShownList:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One session: whose, from when to when, how many events, and whether it has closed."""
+    """One session: its user, first and last time, number of events, and whether it has closed."""
 
     user_id: str
     first_ts: int
@@ -111,8 +113,8 @@ class Session:
 class Tally:
     """Sums over the lists of one (pane, group), or over several panes of one group.
 
-    `sums` are the scaled integers of the list metrics by name; `hits`, `places` and `places_with_feedback` belong to the
-    item hit rate by name, the latter over lists with feedback only.
+    `sums` are the scaled integers of the list metrics by name. `hits`, `places` and `places_with_feedback` belong to the item hit rate.
+    The latter is over lists with feedback only.
     """
 
     lists: int
@@ -128,7 +130,7 @@ Panes: TypeAlias = dict[tuple[int, Group], Tally]
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What one window covers: panes that end at or before `end_ms`; groups without lists are absent."""
+    """One window: the panes that end at or before `end_ms`. Groups without lists are absent."""
 
     end_ms: int | None
     groups: Mapping[Group, Tally]
@@ -136,15 +138,15 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """What one task came to. W and F are integers, or plus or minus infinity. `fates[i]` is arrival i's, as things stand.
+    """The result of one task. W and F are integers, or plus or minus infinity. `outcomes[i]` is that of arrival i.
 
-    The fate of an impression that counts is `shown`. Counters are by (reason, input), without zeros.
+    The outcome of an impression that counts is `shown`. Counters are by (reason, input), without zeros.
     """
 
     w_ms: float
     f_ms: float
     newest_ts: int | None
-    fates: tuple[str, ...]
+    outcomes: tuple[str, ...]
     counters: Mapping[tuple[str, str], int]
     sessions: tuple[Session, ...]
     lists: tuple[ShownList, ...]

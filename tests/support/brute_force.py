@@ -9,7 +9,7 @@ from streammetrics.engine.engine import Engine
 from streammetrics.engine.experiment_runs import WHOLE
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.windows.unique_users import UniqueUserWindow
-from tests.oracle import Result, Tally, judge
+from tests.oracle import Result, Tally, expected_result
 from tests.oracle.experiments import Scope, Sums
 from tests.oracle.users import Users
 from tests.support.machine import Machine, counts_of, engine_of
@@ -21,7 +21,7 @@ Shown = dict[tuple[int, int | None], Users]
 
 
 def expected(case: Case, machine: Machine, *, flush: bool) -> Result:
-    return judge(case.steps, case.settings, flush=flush)
+    return expected_result(case.steps, case.settings, flush=flush)
 
 
 def row_of(tally: Tally, machine: Machine) -> list[int]:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from streammetrics.engine.experiment_runs import ExperimentRules
 from streammetrics.events.model import Feedback, Impression
-from tests.oracle import Arrival, Settings, judge
+from tests.oracle import Arrival, Settings, expected_result
 from tests.oracle.experiments import Scope, Times, experiments
 from tests.support.brute_force import FOR_EVER_MS, grades_text, scopes_of
 from tests.support.machine import Machine, engine_of
@@ -34,7 +34,7 @@ def found(machine: Machine) -> dict[tuple[str, int | None], Scope]:
 
 
 def expected(case: Case, machine: Machine, rules: ExperimentRules, *, flush: bool) -> dict[tuple[str, int | None], Scope]:
-    result, before = (judge(case.steps, case.settings, flush=end).tasks[0] for end in (flush, False))
+    result, before = (expected_result(case.steps, case.settings, flush=end).tasks[0] for end in (flush, False))
     times = {
         name: Times(
             float("-inf") if span.start_ms is None else span.start_ms,

@@ -29,7 +29,7 @@ from streammetrics.engine.stored_state import TaskView
 from streammetrics.errors import MalformedEvent
 from streammetrics.events.model import Feedback, Impression
 from streammetrics.windows.unique_users import UniqueUserWindows
-from tests.oracle import Arrival, Group, Result, Step, judge, parse_rules
+from tests.oracle import Arrival, Group, Result, Step, expected_result, parse_rules
 from tests.oracle import Settings as OracleSettings
 from tests.oracle.users import users_of_tasks
 from tests.servers.kafka import KafkaBroker
@@ -217,11 +217,11 @@ class Pipeline:
                     places[kept.place.partition].append(kept)
         for of_task in steps.values():
             of_task.extend(after)
-        result = judge(steps, self.oracle_settings())
+        result = expected_result(steps, self.oracle_settings())
         for task, found in result.tasks.items():
-            for fate, kept in zip(found.fates, places[task], strict=True):
-                if fate in ("late", "future"):
-                    refused[*kept.place, kept.offset] = (fate, kept.value)
+            for outcome, kept in zip(found.outcomes, places[task], strict=True):
+                if outcome in ("late", "future"):
+                    refused[*kept.place, kept.offset] = (outcome, kept.value)
         return Truth(result, dict(Counter(result.counters) + malformed), refused)
 
     def oracle_settings(self) -> OracleSettings:

@@ -26,7 +26,7 @@ from streammetrics.runtime.status import ProcessStatus
 from streammetrics.runtime.task_runner import TaskRunner
 from streammetrics.windows.panes import WindowRules
 from streammetrics.windows.unique_users import UniqueUserRules, UniqueUserWindows
-from tests.oracle import Arrival, Group, Result, Settings, Step, judge
+from tests.oracle import Arrival, Group, Result, Settings, Step, expected_result
 from tests.oracle.experiments import Scope, experiments, merge
 from tests.oracle.users import users_of_tasks
 from tests.support.brute_force import row_of, scopes_of, users_shown
@@ -113,9 +113,9 @@ def truth_of(logs: Logs, engine: Engine, after: Sequence[Step] = (), settings: S
                 places[place.partition].append((place, offset, value))
     for of_task in steps.values():
         of_task.extend(after)
-    result = judge(steps, settings)
+    result = expected_result(steps, settings)
     for task, found in result.tasks.items():
-        refused |= {(fate, *where) for fate, where in zip(found.fates, places[task], strict=True) if fate in ("late", "future")}
+        refused |= {(outcome, *where) for outcome, where in zip(found.outcomes, places[task], strict=True) if outcome in ("late", "future")}
     scopes = merge([experiments(steps[task], found, settings) for task, found in result.tasks.items()])
     return Truth(result, malformed, frozenset(refused), scopes)
 

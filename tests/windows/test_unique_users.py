@@ -23,7 +23,7 @@ from streammetrics.windows.unique_users import (
     UniqueUserWindows,
     UserCountLayout,
 )
-from tests.oracle import Settings, ShownList, judge
+from tests.oracle import Settings, ShownList, expected_result
 from tests.oracle.tallies import window_end
 from tests.oracle.users import users_of_tasks, users_of_window
 from tests.support.brute_force import FOR_EVER_MS, Shown, grades_text, users_shown
@@ -49,7 +49,7 @@ def shown_now(machine: Machine) -> Shown:
 
 
 def final_lists(case: Case, machine: Machine, *, flush: bool) -> Sequence[ShownList]:
-    result = judge(case.steps, case.settings, flush=flush)
+    result = expected_result(case.steps, case.settings, flush=flush)
     return result.tasks[0].lists
 
 
@@ -59,7 +59,7 @@ def expected(lists: Sequence[ShownList], settings: Settings, ends: Iterable[tupl
 
 def end_of(case: Case, machine: Machine, *, flush: bool) -> int | None:
     """Return the end of windows once all users have been checked."""
-    task = judge(case.steps, case.settings, flush=flush).tasks[0]
+    task = expected_result(case.steps, case.settings, flush=flush).tasks[0]
     rules = machine.engine.rules
     return window_end(task.f_ms - (rules.enrolment_wait_ms - rules.join.attribution_ms), task.newest_ts, case.settings.pane_ms)
 

@@ -1,4 +1,4 @@
-"""The panes as a replay writes them, one line as one dictionary."""
+"""The panes in the form that a replay writes: one dictionary per line."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from tests.oracle.scores import scale_bits
 from tests.oracle.values import Group, Result, Tally
 
 
-def panes_lines(result: Result) -> list[dict[str, object]]:
-    """One line per (pane, group, view), sorted by pane, experiment, variant, segments, view.
+def pane_lines(result: Result) -> list[dict[str, object]]:
+    """Return one line per (pane, group, view), sorted by pane, experiment, variant, segments, view.
 
-    Every tallied pane has a line with view `live`; one that ends at or before F has one with view `final` as well.
-    Segments sort as tuples of (name, value) pairs, so a group without segments comes before the same one with them.
+    Every pane has a line with view `live`. A pane that ends at or before F also has one with view `final`. Segments sort as tuples of
+    (name, value) pairs, so a group without segments comes first.
     """
     lines = []
     for (start, group), tally in sorted(result.panes.items(), key=lambda entry: entry[0]):

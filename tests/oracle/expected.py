@@ -1,4 +1,4 @@
-"""The whole oracle: steps in, results out. The stages do the work; this module only puts them in order."""
+"""The whole oracle: steps in, results out. It runs the stages in order."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from collections.abc import Mapping, Sequence
 from tests.oracle.admission import Admission, admit
 from tests.oracle.join import List, Resolved, resolve, sessionize
 from tests.oracle.tallies import merge_panes, tally_panes, window_end, window_over
-from tests.oracle.values import FATES_AT_CLOSE, REASONS, Admitted, Arrival, Result, Session, Settings, ShownList, Step, TaskResult
+from tests.oracle.values import OUTCOMES_AT_CLOSE, REASONS, Admitted, Arrival, Result, Session, Settings, ShownList, Step, TaskResult
 
 
-def judge(
+def expected_result(
     steps: Sequence[Step] | Mapping[int, Sequence[Step]],
     settings: Settings,
     *,
     flush: bool = False,
 ) -> Result:
-    """What the steps of one task (taken as task 0), or of several tasks by number, must come to.
+    """Return the expected result of the steps of one task (task 0), or of several tasks by number.
 
     >>> from streammetrics.events.model import Feedback, Impression
     >>> shown = Arrival("impressions", Impression("x", "u", 10, ("a", "b")))
     >>> clicked = Arrival("feedback", Feedback("u", 12, "b", "click"))
-    >>> judge([shown, clicked], Settings(), flush=True).totals["matched"]
+    >>> expected_result([shown, clicked], Settings(), flush=True).totals["matched"]
     1
     """
     _check(settings)
     by_task = steps if isinstance(steps, Mapping) else {0: steps}
-    tasks = {task: _judge_task(of_task, settings, flush) for task, of_task in by_task.items()}
+    tasks = {task: _task_result(of_task, settings, flush) for task, of_task in by_task.items()}
     w_ms = min((task.w_ms for task in tasks.values()), default=-math.inf)
     f_ms = min((task.f_ms for task in tasks.values()), default=-math.inf)
     newest_ts = max((task.newest_ts for task in tasks.values() if task.newest_ts is not None), default=None)
@@ -51,10 +51,10 @@ def judge(
 
 def _check(settings: Settings) -> None:
     if any(window % settings.pane_ms for window in settings.windows_ms):
-        raise ValueError(f"a window is a whole number of panes: {settings.windows_ms} over {settings.pane_ms}")
+        raise ValueError(f"a window must be a whole number of panes: got {settings.windows_ms} over {settings.pane_ms}")
 
 
-def _judge_task(steps: Sequence[Step], settings: Settings, flush: bool) -> TaskResult:
+def _task_result(steps: Sequence[Step], settings: Settings, flush: bool) -> TaskResult:
     arrivals = [step for step in steps if isinstance(step, Arrival)]
     admission = admit(steps, settings)
     w_ms = math.inf if flush else admission.w_ms
@@ -66,12 +66,12 @@ def _judge_task(steps: Sequence[Step], settings: Settings, flush: bool) -> TaskR
         for session, joined, is_closed in zip(sessions, resolved, closed, strict=True)
         for shown in sorted(joined.lists.values(), key=lambda shown: (shown.ts, shown.impression_id))
     )
-    fates = admission.refused | {number: fate for joined in resolved for number, fate in joined.fates.items()}
+    outcomes = admission.refused | {number: outcome for joined in resolved for number, outcome in joined.outcomes.items()}
     return TaskResult(
         w_ms=w_ms,
         f_ms=w_ms - settings.lateness_ms - settings.attribution_ms,
         newest_ts=max((one.event.ts for one in admission.admitted), default=None),
-        fates=tuple(fates[number] for number in range(len(arrivals))),
+        outcomes=tuple(outcomes[number] for number in range(len(arrivals))),
         counters=_count(arrivals, admission, resolved, closed),
         sessions=tuple(_summary(session, is_closed) for session, is_closed in zip(sessions, closed, strict=True)),
         lists=lists,
@@ -80,7 +80,7 @@ def _judge_task(steps: Sequence[Step], settings: Settings, flush: bool) -> TaskR
 
 
 def _finished(shown: List, joined: Resolved, session: Sequence[Admitted], final: bool) -> ShownList:
-    """Give every place its grade: an item's grade goes to the first place that shows it, later places of it have 0."""
+    """Return a list with grades. An item's grade goes to its first position; later positions have 0."""
     first_place = {item: shown.items.index(item) for item in shown.items}
     grades = tuple(
         joined.grades.get((shown.impression_id, item), 0) if first_place[item] == place else 0 for place, item in enumerate(shown.items)
@@ -96,13 +96,13 @@ def _summary(session: Sequence[Admitted], closed: bool) -> Session:
 def _count(
     arrivals: Sequence[Arrival], admission: Admission, resolved: Sequence[Resolved], closed: Sequence[bool]
 ) -> dict[tuple[str, str], int]:
-    """Count by (reason, input); what feedback came to, only where the session has closed."""
+    """Count by (reason, input). Outcomes of feedback count only if the session has closed."""
     counters: Counter[tuple[str, str]] = Counter(("events", arrival.input) for arrival in arrivals)
     counters.update((reason, arrivals[number].input) for number, reason in admission.refused.items())
     for joined, is_closed in zip(resolved, closed, strict=True):
-        for number, fate in joined.fates.items():
-            if fate != "shown" and (is_closed or fate not in FATES_AT_CLOSE):
-                counters[fate, arrivals[number].input] += 1
+        for number, outcome in joined.outcomes.items():
+            if outcome != "shown" and (is_closed or outcome not in OUTCOMES_AT_CLOSE):
+                counters[outcome, arrivals[number].input] += 1
         if is_closed:
             counters.update(("repeated", arrivals[number].input) for number in joined.repeated)
     return dict(counters)
