@@ -61,7 +61,7 @@ def test_a_start_time_from_a_file_is_shown_as_toml(tmp_path):
     for text in ("2026-01-31T09:00:00.250Z", '"2026-01-31T09:00:00.250Z"', "1769850000250", '"1769850000250"'):
         loaded = configured(tmp_path, f"[kafka]\nstart = {text}\n")
         assert tomllib.loads(render_effective(loaded))["kafka"]["start"] == loaded.settings.kafka.start
-        assert kafka_connection(loaded.settings).start_told == "2026-01-31T09:00:00.250+00:00"
+        assert kafka_connection(loaded.settings).start_text == "2026-01-31T09:00:00.250+00:00"
 
 
 def test_the_days_before_an_experiment_become_a_covariate_period(tmp_path):

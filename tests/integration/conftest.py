@@ -1,7 +1,6 @@
-"""Real servers for the tests of this folder: each is started once a session, when the first test asks for it.
+"""Real servers for the tests in this folder. Each is started once per session, when the first test uses it.
 
-A program that is not installed is an error which names `make servers`, never a skip: a suite that skips its servers
-proves nothing.
+A program that is not installed is an error that names `make servers`. It is never a skip: skipped tests prove nothing.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ Shared = KafkaBroker | RedisServer | RedisCluster | PrometheusServer
 
 @pytest.fixture(scope="session")
 def started_servers() -> list[Shared]:
-    """The servers that the session shares and has started so far."""
+    """The shared servers that were started so far."""
     return []
 
 
 @pytest.fixture(autouse=True)
 def _servers_in_service(started_servers: list[Shared]) -> Iterator[None]:
-    """A test may freeze, stop or kill a shared server; the next test finds it in service."""
+    """Bring shared servers back after each test, which may freeze, stop or kill them."""
     yield
     for server in started_servers:
         server.revive()
@@ -61,18 +60,32 @@ def prometheus_server(started_servers: list[Shared]) -> Iterator[PrometheusServe
 
 
 @pytest.fixture
-def topic_name() -> str:
-    """A topic name that nobody has used; the topic does not exist yet."""
-    return f"topic-{uuid.uuid4().hex[:12]}"
+def topic_name(started_servers: list[Shared]) -> Iterator[str]:
+    """A new topic name. Topics whose names begin with it are deleted after the test: a broker with many topics restarts slowly."""
+    name = f"topic-{uuid.uuid4().hex[:12]}"
+    yield name
+    for server in started_servers:
+        if isinstance(server, KafkaBroker):
+            server.revive()
+            server.delete_topics_of(name)
+
+
+@pytest.fixture
+def topics(kafka_broker: KafkaBroker, topic_name: str) -> tuple[str, str]:
+    """Two new topics of four partitions each."""
+    names = (f"{topic_name}-shown", f"{topic_name}-clicked")
+    for name in names:
+        kafka_broker.create_topic(name, partitions=4)
+    return names
 
 
 @pytest.fixture
 def namespace() -> str:
-    """A key namespace that nobody has used, for a shared Redis or cluster."""
+    """A new key namespace for a shared Redis or cluster."""
     return f"test-{uuid.uuid4().hex[:12]}"
 
 
 @pytest.fixture
 def redis_url(redis_server: RedisServer) -> str:
-    """An empty database of the shared Redis, this test's own."""
+    """The URL of an empty database of the shared Redis."""
     return redis_server.fresh_url()

@@ -174,7 +174,7 @@ def test_a_wrong_password_is_told_as_one_and_not_repeated(broker: SecureKafkaBro
     given = by_password(mechanism)(broker, authority) | {"sasl_password": WRONG}
     with pytest.raises(SourceError) as caught:
         describe_topics(kafka_connection(settings_of(given)), TOPICS)
-    assert "Authentication failed" in str(caught.value) or "so ends a login that the broker refuses" in str(caught.value)
+    assert "Authentication failed" in str(caught.value) or "the broker may have refused the login" in str(caught.value)
     assert "check kafka.security_protocol (now SASL_SSL), certificates and credentials" in str(caught.value)
     assert WRONG not in str(caught.value)
 
@@ -230,7 +230,7 @@ class TestMissingRights:
         done = streammetrics("doctor", *flags(given, redis_url), environ=passwords(given))
         assert done.returncode == 1
         for topic in TOPICS:
-            assert f"topic {topic} may not be described by this user, who is not told whether it exists" in done.stdout
+            assert f"topic {topic} may not be described by this user, so it is unknown whether it exists" in done.stdout
         assert "to mend: grant DESCRIBE on it" in done.stdout
         with pytest.raises(ConfigError, match=r"kafka\.topics = secure-impressions: may not be described by this user"):
             KafkaSource(kafka_connection(settings_of(given)))

@@ -102,4 +102,4 @@ def test_a_broker_that_goes_away_ends_it_with_1(kafka_broker: KafkaBroker, topic
     finally:
         process.kill()
     assert process.returncode == 1
-    assert "Kafka does not take the traffic" in said
+    assert "Kafka does not accept the traffic" in said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -52,6 +53,7 @@ class KafkaBroker(Server):
         self.port, controller_port = free_port(), free_port()
         self.heap_mb, self.for_rates = heap_mb, for_rates
         self.scram = dict(scram or {})
+        self._created: set[str] = set()
         self.properties = {
             "process.roles": "broker,controller",
             "node.id": "1",
@@ -74,6 +76,9 @@ class KafkaBroker(Server):
             "group.min.session.timeout.ms": "1000",
             # After SIGKILL the controller refuses the broker until its former session has expired (9 s by default).
             **({} if for_rates else {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "250"}),
+            # Remove deleted topics from disk soon. After SIGKILL the broker recovers every log on disk, one after the other.
+            "log.segment.delete.delay.ms": "500",
+            "log.initial.task.delay.ms": "500",
             **(properties or {}),
         }
 
@@ -123,6 +128,7 @@ class KafkaBroker(Server):
 
     def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
         """Create a topic and wait until every partition has a leader, so that clients can use it at once."""
+        self._created.add(name)
         topic = NewTopic(name, num_partitions=partitions, replication_factor=1, topic_configs=dict(configs or {}))
         with self.admin() as admin:
             admin.create_topics([topic])
@@ -133,6 +139,14 @@ class KafkaBroker(Server):
         with self.admin() as admin:
             admin.delete_topics([name])
             wait_until(lambda: name not in admin.list_topics(), what=f"topic {name} is gone")
+
+    def delete_topics_of(self, test: str) -> None:
+        """Delete the topics whose names begin with `test`, without waiting. Sends nothing if none was created."""
+        names = [name for name in self._created if name.startswith(test)]
+        self._created.difference_update(names)
+        if names:
+            with self.admin() as admin, contextlib.suppress(KafkaError):  # a test may have deleted one itself
+                admin.delete_topics(names)
 
     @staticmethod
     def _leaders(admin: KafkaAdminClient, topic: str) -> int:

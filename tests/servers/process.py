@@ -124,7 +124,7 @@ class Server(ABC):
     def wait_until_passes(self, check: Callable[[], None]) -> None:
         end = time.monotonic() + self.ready_seconds
         while True:
-            # PipelinedReads before the check: a server that was alive, failed the check and then died gets one more round.
+            # Read before the check: a server that dies after a failed check gets one more round.
             was_alive = self.alive
             try:
                 return check()

@@ -1,7 +1,7 @@
-"""Who owns which task, as the consumer group decides it on the client's I/O thread and the service learns it in `poll`.
+"""Tracks which tasks this process owns. The group decides it on the client's I/O thread; the consumer loop learns it in `poll`.
 
-The listener does the only things that are safe on that thread: seek, pause and set flags, each under one lock, so that a
-task which changed hands a moment ago can neither be started nor resumed with what was known before.
+On the I/O thread the listener only seeks, pauses and sets flags, because nothing else is safe there. All of it happens under one lock.
+A task that has just changed hands therefore cannot be started or resumed with outdated offsets.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ log = structlog.get_logger("streammetrics.kafka")
 
 
 class TaskAssignment(ConsumerRebalanceListener):  # type: ignore[misc]  # the client has no types
-    """The tasks of one client. `hold` is called with every newly assigned partition: it must stop it from flowing.
+    """The tasks of one client. `hold` is called with every newly assigned partition and must keep it from being read.
 
-    A task passes through: assigned by the group, then granted (the service was told), then flowing (the service started
-    it). A revocation ends all three at once. A task kept through a rebalance is revoked and granted anew.
+    A task is first assigned by the group, then granted (`poll` has returned it), then flowing (it was started). A revocation ends all
+    three at once. A task that stays with this process through a rebalance is revoked and granted again.
     """
 
     def __init__(self, topics: Collection[str], hold: Callable[[Any], None]) -> None:
         self._topics = frozenset(topics)
         self._hold = hold
         self._lock = threading.RLock()
-        self._lost: set[int] = set()
-        self._gained: set[int] = set()
+        self._revoked: set[int] = set()
+        self._assigned: set[int] = set()
         self._granted: set[int] = set()
         self._flowing: set[int] = set()
 
@@ -42,11 +42,11 @@ class TaskAssignment(ConsumerRebalanceListener):  # type: ignore[misc]  # the cl
             whole = {task for task, topics in topics_of.items() if topics == self._topics}
             if partial := sorted(topics_of.keys() - whole):
                 log.warning(
-                    "some topics of a task went to another member, so nobody can work on it: do all members read the same topics?",
+                    "the group split the topics of a task between members, so no member can read it: do all members read the same topics?",
                     tasks=partial,
                 )
             self._end(whole & self._granted)
-            self._gained |= whole
+            self._assigned |= whole
 
     def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
         with self._lock:
@@ -56,34 +56,34 @@ class TaskAssignment(ConsumerRebalanceListener):  # type: ignore[misc]  # the cl
         self.on_partitions_revoked(lost)
 
     def _end(self, tasks: set[int]) -> None:
-        self._gained -= tasks
-        self._lost |= tasks & self._granted
+        self._assigned -= tasks
+        self._revoked |= tasks & self._granted
         self._granted -= tasks
         self._flowing -= tasks
 
     def take(self) -> tuple[frozenset[int], frozenset[int]]:
-        """The tasks (revoked, assigned) since the last call. A task may be in both: lost, then given back."""
+        """Return the tasks (revoked, assigned) since the last call. A task in both was revoked and then assigned again."""
         with self._lock:
-            lost, gained = frozenset(self._lost), frozenset(self._gained)
-            self._granted |= gained
-            self._lost, self._gained = set(), set()
-            return lost, gained
+            revoked, assigned = frozenset(self._revoked), frozenset(self._assigned)
+            self._granted |= assigned
+            self._revoked, self._assigned = set(), set()
+            return revoked, assigned
 
     def end_all(self) -> None:
-        """All tasks are gone, because their client is."""
+        """Revoke all tasks, because their client is closed."""
         with self._lock:
-            self._end(self._granted | self._gained)
+            self._end(self._granted | self._assigned)
 
     def start(self, task: int) -> bool:
-        """Whether the task may flow: false if it has changed hands since it was granted. Call it within `unchanging`."""
+        """Mark a task as flowing. Returns False if it has changed hands since it was granted. Call it within `locked`."""
         with self._lock:
             if task in self._granted:
                 self._flowing.add(task)
             return task in self._granted
 
     @contextmanager
-    def unchanging(self) -> Iterator[None]:
-        """Within this, nothing changes hands: for seeking and resuming what has just been found to be ours."""
+    def locked(self) -> Iterator[None]:
+        """Keep tasks from changing hands meanwhile, so that they can be sought and resumed safely."""
         with self._lock:
             yield
 

@@ -1,4 +1,4 @@
-"""What a Kafka cluster says of itself, for people. Reads only."""
+"""Describes a Kafka cluster for `doctor`. Reads only."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from streammetrics.connectors.kafka.client import KafkaConnection, asking
 
 @dataclass(frozen=True, slots=True)
 class ClusterInfo:
-    """The cluster's id, how many brokers there are, and the version that the protocol of one of them shows ("" if unknown)."""
+    """The cluster's id, its number of brokers, and the Kafka version of the first broker ("" if unknown)."""
 
     cluster_id: str
     brokers: int
@@ -17,7 +17,7 @@ class ClusterInfo:
 
 
 def read_cluster(settings: KafkaConnection) -> ClusterInfo:
-    """Ask the cluster. Raises SourceError when it cannot be asked, ConfigError for certificates that cannot be used."""
+    """Ask the cluster. Raises SourceError when no broker answers, and ConfigError for unusable certificate files."""
     with asking(settings, "its cluster") as admin:
         cluster = admin.describe_cluster()
         brokers = cluster["brokers"]

@@ -1,4 +1,4 @@
-"""The client that a source reads with: how it is made, what it is asked about offsets, how it is let go. No record is read here."""
+"""The client that a source reads with: building it, asking it for offsets, closing it. Reads no record."""
 
 from __future__ import annotations
 
@@ -15,18 +15,17 @@ from kafka.structs import TopicPartition
 from streammetrics.connectors.base import Input
 from streammetrics.connectors.kafka.client import KafkaConnection, connection_options, starting
 
-ASK_MS = 2_000
+REQUEST_MS = 2_000
 CLOSE_MS = 1_000
 FETCH_WAIT_MS = 100
-"""How long a broker keeps a question for records that it does not have yet. The client asks a broker one thing at a time: while it waits
-for inputs at their end, no other of that broker is read."""
+"""How long a broker may hold a fetch for records that it does not have yet. The client sends a broker one fetch at a time. While a
+fetch waits at the end of some inputs, no other input of that broker is read."""
 
 
 def new_consumer(settings: KafkaConnection) -> tuple[KafkaConsumer, Any]:
-    """A consumer that has not subscribed, and what it knows of topics and brokers, kept up to date by it.
+    """Build a consumer that has not subscribed. Returns it and its metadata of topics and brokers, which it keeps up to date.
 
-    It commits nothing of itself, and never chooses where to begin. Raises SourceError, with nothing left behind of one that failed
-    to start.
+    The consumer never commits by itself and never chooses a start offset. Raises SourceError. A failed start leaves nothing behind.
     """
     with starting("the Kafka consumer", settings) as network:
         consumer = KafkaConsumer(
@@ -50,60 +49,60 @@ def new_consumer(settings: KafkaConnection) -> tuple[KafkaConsumer, Any]:
 
 
 def await_metadata(cluster: Any) -> None:
-    """Let the client learn its topics before it joins: one that leads the group would else hand out nothing, or all twice."""
-    fresh = threading.Event()
+    """Wait until the client knows its topics. A group leader without metadata assigns no partition, or assigns them twice."""
+    updated = threading.Event()
 
-    def heard(_: Any) -> None:
-        fresh.set()
+    def on_update(_: Any) -> None:
+        updated.set()
 
-    cluster.add_listener(heard)
+    cluster.add_listener(on_update)
     cluster.request_update()
-    fresh.wait(ASK_MS / 1_000)
-    cluster.remove_listener(heard)
+    updated.wait(REQUEST_MS / 1_000)
+    cluster.remove_listener(on_update)
 
 
 def ends_of(consumer: Any, inputs: Iterable[Input]) -> dict[Input, int]:
-    """Where the logs of these inputs end. Raises the client's KafkaError when the broker does not answer."""
-    return _ask(consumer.end_offsets, inputs)
+    """Return the end offsets of inputs. Raises the client's KafkaError when the broker does not answer."""
+    return _request(consumer.end_offsets, inputs)
 
 
 def bounds_of(consumer: Any, inputs: Collection[Input]) -> dict[Input, tuple[int, int]]:
-    """(beginning, end) of the logs of these inputs. Raises the client's KafkaError when the broker does not answer."""
-    beginnings, ends = _ask(consumer.beginning_offsets, inputs), ends_of(consumer, inputs)
+    """Return the (beginning, end) offsets of inputs. Raises the client's KafkaError when the broker does not answer."""
+    beginnings, ends = _request(consumer.beginning_offsets, inputs), ends_of(consumer, inputs)
     return {place: (beginnings[place], ends[place]) for place in inputs}
 
 
-def _ask(question: Callable[..., Any], inputs: Iterable[Input]) -> dict[Input, int]:
-    answer = question([TopicPartition(*place) for place in inputs], timeout_ms=ASK_MS)
-    return {Input(*place): offset for place, offset in answer.items()}
+def _request(method: Callable[..., Any], inputs: Iterable[Input]) -> dict[Input, int]:
+    response = method([TopicPartition(*place) for place in inputs], timeout_ms=REQUEST_MS)
+    return {Input(*place): offset for place, offset in response.items()}
 
 
 def position_of(consumer: Any, place: Input) -> int | None:
-    """Where the client reads next; None if the input has just been taken away."""
+    """Return the offset that the client reads next, or None if the input was just revoked."""
     try:
-        position: int | None = consumer.position(TopicPartition(*place), timeout_ms=ASK_MS)
-    except (KeyError, IllegalStateError, LogTruncationError):  # the last one comes again from poll, where it is explained
+        position: int | None = consumer.position(TopicPartition(*place), timeout_ms=REQUEST_MS)
+    except (KeyError, IllegalStateError, LogTruncationError):  # `poll` raises a truncation again, where it is explained
         return None
     return position
 
 
-def written_of(consumer: Any, place: Input) -> int:
-    """The end of the log as the client's last fetch told it, with the records of transactions that are still open; 0 where unknown."""
+def high_watermark_of(consumer: Any, place: Input) -> int:
+    """Return the log's end as of the last fetch, including records of open transactions. Returns 0 where it is unknown."""
     try:
-        written: int | None = consumer.highwater(TopicPartition(*place))
-    except (KeyError, IllegalStateError):  # the input has just been taken away
+        offset: int | None = consumer.highwater(TopicPartition(*place))
+    except (KeyError, IllegalStateError):  # the input was just revoked
         return 0
-    return written or 0
+    return offset or 0
 
 
 def await_done(future: Any, seconds: float) -> None:
-    """Wait for what the client was asked to do meanwhile, whatever comes of it, but no longer than this."""
+    """Wait for a request to end, successfully or not, but no longer than `seconds`."""
     done = threading.Event()
     future.add_both(lambda _: done.set())
     done.wait(seconds)
 
 
 def close_consumer(consumer: Any) -> None:
-    """Leave the group at once, whether or not a broker hears of it."""
+    """Leave the group at once. Errors are ignored, because the broker may be away."""
     with contextlib.suppress(KafkaError, RuntimeError):
         consumer.close(autocommit=False, timeout_ms=CLOSE_MS)

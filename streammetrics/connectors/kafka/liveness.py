@@ -1,6 +1,6 @@
-"""Notices what the client never says: brokers that cannot be reached, and a client that stays deaf while they answer.
+"""Detects what the client never reports: unreachable brokers, and a client that stalls while brokers answer.
 
-Pure: it is told what was seen and when, in seconds of any monotonic clock, and says what to do.
+Pure: callers pass in observations with a time in seconds of any monotonic clock.
 """
 
 from __future__ import annotations
@@ -10,89 +10,90 @@ from dataclasses import replace
 
 from streammetrics.connectors.base import Input, SourceHealth
 
-LOOK_SECONDS = 3.0
-LOOK_AGAIN_SECONDS = 1.0
-"""How often to look while brokers are away, so that their return is noticed soon."""
+CHECK_SECONDS = 3.0
+CHECK_AGAIN_SECONDS = 1.0
+"""The interval between checks while brokers are away, so that their return is noticed soon."""
 STALL_SECONDS = 20.0
-"""Longer than a request may take (10 s) and 10 s more, so that a slow fetch is not taken for a deaf client."""
+"""10 s more than a request may take, so that a slow fetch does not count as a stall."""
 STALL_SECONDS_PER_INPUT = 0.5
-"""One client serves its inputs in turn, a fetched chunk each: with many, each waits longer for its turn."""
+"""A client returns one fetched chunk per input in turn. With many inputs each waits longer."""
 HUNG_SECONDS = 60.0
-"""A broker that accepts connections but answers nothing is given this long before the client itself is suspected."""
-NEWS_SECONDS = 60.0
-"""What has not failed for so long is news when it fails again; a client whose connections are reset fails ten times a second."""
+"""How long a broker may accept connections without answering before the client is replaced."""
+QUIET_SECONDS = 60.0
+"""An error is logged again if none occurred for this long. A client with reset connections fails ten times a second."""
 AWAY_SECONDS = 5.0
-"""Nobody polled for this long: the service was busy elsewhere, and unmoved positions mean nothing."""
+"""After a pause between polls longer than this, unmoved positions do not count: the process was busy elsewhere."""
 
 
 class LivenessMonitor:
-    """Times and positions of one source, whose client may be replaced.
+    """Watches one source. Its client may be replaced meanwhile.
 
-    >>> dog, place = LivenessMonitor(now=0.0), Input("clicks", 0)
-    >>> [bool(dog.heard(float(now), {place: 5}, {place: 3})) for now in range(0, 24, 3)]
+    >>> monitor, place = LivenessMonitor(now=0.0), Input("clicks", 0)
+    >>> [bool(monitor.answered(float(now), {place: 5}, {place: 3})) for now in range(0, 24, 3)]
     [False, False, False, False, False, False, False, True]
     """
 
     def __init__(self, now: float) -> None:
         self.health = SourceHealth(True, now, ends_asked=now)
-        self._look_at = now
+        self._check_at = now
         self._polled_at = now
-        self._still: dict[Input, tuple[int, float]] = {}
+        self._unmoved: dict[Input, tuple[int, float]] = {}
         self._hung_since: float | None = None
         self._failed_at: float | None = None
 
-    def polled(self, now: float) -> bool:
-        """Note that a poll begins; whether it is time to look at the brokers."""
+    def poll_begins(self, now: float) -> bool:
+        """Note that a poll begins. Returns whether a check of the brokers is due."""
         if now - self._polled_at > AWAY_SECONDS:
-            self._still.clear()
+            self._unmoved.clear()
         self._polled_at = now
-        return now >= self._look_at
+        return now >= self._check_at
 
-    def heard(self, now: float, ends: Mapping[Input, int], positions: Mapping[Input, int]) -> list[Input]:
-        """The broker gave these end offsets; `positions` are those of the inputs that should flow. Returns the deaf ones."""
-        self._look_at, self._hung_since = now + LOOK_SECONDS, None
-        self._turn(now, True)
+    def answered(self, now: float, ends: Mapping[Input, int], positions: Mapping[Input, int]) -> list[Input]:
+        """Note the end offsets of a check. `positions` are those of inputs that are not paused. Returns the stalled inputs."""
+        self._check_at, self._hung_since = now + CHECK_SECONDS, None
+        self._set_reachable(now, True)
         self.health = replace(self.health, ends_asked=now)
-        self._still = {
-            place: self._still[place] if place in self._still and self._still[place][0] == position else (position, now)
+        self._unmoved = {
+            place: self._unmoved[place] if place in self._unmoved and self._unmoved[place][0] == position else (position, now)
             for place, position in positions.items()
             if place in ends and ends[place] > position
         }
         patience = STALL_SECONDS + STALL_SECONDS_PER_INPUT * (len(positions) - 1)
-        return sorted(place for place, (_, since) in self._still.items() if now - since >= patience)
+        return sorted(place for place, (_, since) in self._unmoved.items() if now - since >= patience)
 
-    def unheard(self, now: float, reason: str, connects: bool) -> bool:
-        """The broker did not answer; `connects`: it does accept a connection. Returns whether the client is to be rebuilt."""
-        self._look_at = now + LOOK_AGAIN_SECONDS
-        self._still.clear()
-        self._turn(now, False, reason)
+    def unanswered(self, now: float, reason: str, connects: bool) -> bool:
+        """Note a check without an answer. `connects`: a broker accepts connections. Returns whether to replace the client."""
+        self._check_at = now + CHECK_AGAIN_SECONDS
+        self._unmoved.clear()
+        self._set_reachable(now, False, reason)
         if not connects:
             self._hung_since = None
         elif self._hung_since is None:
             self._hung_since = now
         return self._hung_since is not None and now - self._hung_since >= HUNG_SECONDS
 
-    def records_came(self, now: float) -> None:
-        """Records are an answer too."""
+    def records_arrived(self, now: float) -> None:
+        """Note that brokers answer, since records arrived."""
         if not self.health.reachable:
-            self._turn(now, True)
+            self._set_reachable(now, True)
 
-    def moved(self) -> None:
-        """Tasks changed hands or were sought anew: positions start over."""
-        self._still.clear()
+    def reset_positions(self) -> None:
+        """Forget positions, because tasks changed hands or were sought."""
+        self._unmoved.clear()
 
-    def rebuilding(self, now: float) -> None:
+    def client_replaced(self, now: float) -> None:
+        """Count a replaced client, and make a check due at once."""
         self.health = replace(self.health, rebuilds=self.health.rebuilds + 1)
-        self._still.clear()
+        self._unmoved.clear()
         self._hung_since = None
-        self._look_at = now
+        self._check_at = now
 
-    def failed(self, reason: str) -> bool:
-        """Keep the words of an error that says nothing about reachability. Whether it is news: nothing had failed for a while."""
+    def note_error(self, reason: str) -> bool:
+        """Keep an error that does not affect reachability. Returns whether to log it: brokers answer and no error was recent."""
         self.health = replace(self.health, last_error=reason)
         before, self._failed_at = self._failed_at, self._polled_at
-        return self.health.reachable and (before is None or self._polled_at - before > NEWS_SECONDS)
+        return self.health.reachable and (before is None or self._polled_at - before > QUIET_SECONDS)
 
-    def _turn(self, now: float, reachable: bool, reason: str = "") -> None:
+    def _set_reachable(self, now: float, reachable: bool, reason: str = "") -> None:
         since = now if reachable != self.health.reachable else self.health.since
         self.health = replace(self.health, reachable=reachable, since=since, last_error=reason or self.health.last_error)

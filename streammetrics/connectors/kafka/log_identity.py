@@ -1,4 +1,4 @@
-"""What must stay true of a log for stored offsets to mean anything, and the words for when it does not. Reads no record."""
+"""Checks that the input topics are still the logs that the stored offsets refer to. Reads no record."""
 
 from __future__ import annotations
 
@@ -12,79 +12,79 @@ from streammetrics.connectors.kafka.topics import MissingTopic, describe_topics,
 from streammetrics.errors import ConfigError, SourceError, StateError
 
 TOPIC_GONE_SECONDS = 15.0
-"""A topic that metadata no longer name is given this long: a broker that just started may not know it yet."""
-ANEW = "begin anew with a new redis.namespace"
+"""How long a topic may be missing from the metadata. A broker that has just started may not know it yet."""
+START_AGAIN = "start again with a new redis.namespace"
 
 
 class LogIdentity:
-    """The input topics as they were at start-up: their ids ("" where unknown) and their partition count."""
+    """The input topics at start-up: their ids ("" where unknown) and their number of partitions."""
 
     def __init__(self, settings: KafkaConnection, topic_ids: Mapping[str, str], partitions: int) -> None:
         self._settings, self._topic_ids, self._partitions = settings, topic_ids, partitions
         self._gone_since: dict[str, float] = {}
 
     def check(self, cluster: Any, now: float) -> None:
-        """Compare the client's own metadata (ten seconds old at most) with start-up. Raises StateError; asks nobody."""
+        """Compare the client's metadata (at most ten seconds old) with start-up. Raises StateError. Sends no request."""
         for topic, topic_id in self._topic_ids.items():
             partitions = cluster.partitions_for_topic(topic)
             if not partitions:
                 if now - self._gone_since.setdefault(topic, now) > TOPIC_GONE_SECONDS:
                     del self._gone_since[topic]
-                    self.refuse_other_topics()
+                    self.require_same_topics()
                 continue
             self._gone_since.pop(topic, None)
-            _refuse_other_id(topic, topic_id, topic_id_text(cluster.topic_id(topic)))
+            _require_same_id(topic, topic_id, topic_id_text(cluster.topic_id(topic)))
             if len(partitions) != self._partitions:
                 raise StateError(
                     f"topic {topic!r} now has {len(partitions)} partitions, and had {self._partitions} when this process started: users "
                     "have moved to other partitions",
-                    f"give all input topics the same count and {ANEW}",
+                    f"give all input topics the same count and {START_AGAIN}",
                 )
 
-    def refuse_other_topics(self) -> None:
-        """Ask the broker itself: raise StateError if a topic is gone, or another one by that name."""
-        with contextlib.suppress(SourceError, ConfigError):  # it cannot say now: the reason given is a less exact one, or none yet
+    def require_same_topics(self) -> None:
+        """Ask the broker. Raises StateError if a topic is gone, or was created again."""
+        with contextlib.suppress(SourceError, ConfigError):  # without an answer, another check finds the cause later
             described = describe_topics(self._settings, self._settings.topics)
             for topic, known in self._topic_ids.items():
-                if described.absent.get(topic) is MissingTopic.MISSING:  # one that may no longer be described may well be there
-                    raise StateError(f"topic {topic!r} has been deleted, and the stored state belongs to it", ANEW)
+                if described.absent.get(topic) is MissingTopic.MISSING:  # not HIDDEN: such a topic may exist
+                    raise StateError(f"topic {topic!r} has been deleted, and the stored state belongs to it", START_AGAIN)
                 if topic in described.found:
-                    _refuse_other_id(topic, known, described.found[topic].topic_id)
+                    _require_same_id(topic, known, described.found[topic].topic_id)
 
     def require_held(self, offsets: Mapping[Input, int], bounds: Mapping[Input, tuple[int, int]]) -> None:
-        """Raise StateError, with the records missing per input, unless the log can go on from each offset.
+        """Raise StateError, with the missing records per input, unless each log can be read on from its offset.
 
-        `bounds` are (beginning, end) offsets; an offset at the end is held: the next record will have it.
+        `bounds` are (beginning, end) offsets. An offset at the end is fine: the next record gets it.
         """
-        troubles = []
+        gaps = []
         for place, offset in offsets.items():
             beginning, end = bounds[place]
             name = f"{place.topic} [{place.partition}]"
             if offset < beginning:
                 missing = f"{beginning - offset} records ({offset} to {beginning - 1})"
-                troubles.append(f"{name}: {missing} were deleted before they were read")
+                gaps.append(f"{name}: {missing} were deleted before they were read")
             elif offset > end:
-                troubles.append(f"{name}: the log ends at {end}, {offset - end} records short of what has been read ({offset})")
-        if troubles:
-            self.refuse_other_topics()
+                gaps.append(f"{name}: the log ends at {end}, {offset - end} records before the stored offset {offset}")
+        if gaps:
+            self.require_same_topics()
             raise StateError(
-                f"Kafka does not hold what comes next: {'; '.join(troubles)}. Nothing is skipped silently",
-                f"to go on without these records, {ANEW}; a longer retention of the topics prevents it",
+                f"Kafka does not hold the next records: {'; '.join(gaps)}. Nothing is skipped silently",
+                f"to go on without these records, {START_AGAIN}; a longer retention of the topics prevents it",
             )
 
     def truncated(self, places: list[str]) -> StateError:
-        """The error for logs that were cut back behind what has been read."""
+        """Return the error for logs that lost records which were already read."""
         return StateError(
-            f"the log of {', '.join(places)} was cut back behind what has been read (an unclean leader election): the stored state counts "
+            f"the log of {', '.join(places)} was truncated before the stored offset (an unclean leader election): the stored state counts "
             "records that Kafka no longer has",
-            ANEW,
+            START_AGAIN,
         )
 
 
-def _refuse_other_id(topic: str, known: str, current: str) -> None:
+def _require_same_id(topic: str, known: str, current: str) -> None:
     if known and current and current != known:
         raise StateError(
-            f"topic {topic!r} was deleted and created again (its id was {known}, now it is {current}): its offsets mean other records than "
-            "the stored state counts",
-            ANEW,
+            f"topic {topic!r} was deleted and created again (its id was {known}, now it is {current}): the stored offsets belong to the "
+            "old topic",
+            START_AGAIN,
         )

@@ -1,4 +1,4 @@
-"""Where Kafka puts a record by its key."""
+"""Maps a record's key to its partition, as Kafka's default partitioner does."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from kafka.partitioner.default import murmur2
 
 
 def partition_of(user_id: str, partitions: int) -> int:
-    """The partition to which Kafka's default partitioner sends a record with this key.
+    """Return the partition that Kafka's default partitioner chooses for this key.
 
     >>> partition_of("foobar", 12)
     6

@@ -28,10 +28,11 @@ from kafka.errors import (
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from streammetrics.connectors.base import Input
-from streammetrics.connectors.kafka.client import KafkaConnection, client_log, connection_options, starting, words_of
-from streammetrics.connectors.kafka.consumer import ASK_MS, await_metadata, bounds_of, close_consumer, ends_of, new_consumer
+from streammetrics.connectors.kafka.client import KafkaConnection, connection_options, describe_error, starting
+from streammetrics.connectors.kafka.client_log import client_log
+from streammetrics.connectors.kafka.consumer import REQUEST_MS, await_metadata, bounds_of, close_consumer, ends_of, new_consumer
 from streammetrics.connectors.kafka.partitioner import partition_of
-from streammetrics.connectors.kafka.producer import close_producer
+from streammetrics.connectors.kafka.patches import stuck_producer
 from streammetrics.connectors.kafka.repartition_outputs import RepartitionPlan
 from streammetrics.errors import MalformedEvent, SourceError
 from streammetrics.events import Decoder
@@ -159,7 +160,7 @@ class Repartitioner:
         """Leave the group. What was read but not copied is read again by the next process."""
         if self._consumer is not None:
             close_consumer(self._consumer)
-        close_producer(self._producer)
+        stuck_producer.close(self._producer)
 
     def note_assignment(self, assigned: Collection[TopicPartition]) -> None:
         """Called on the client's thread, where only seeking, pausing and setting a flag are safe."""
@@ -174,7 +175,7 @@ class Repartitioner:
         inputs = [Input(*place) for place in places]
         beginnings = {place: bounds[0] for place, bounds in bounds_of(self._consumer, inputs).items()}
         for place in places:
-            committed = self._consumer.committed(place, timeout_ms=ASK_MS)
+            committed = self._consumer.committed(place, timeout_ms=REQUEST_MS)
             self._consumer.seek(place, beginnings[Input(*place)] if committed is None else max(committed, beginnings[Input(*place)]))
             if committed is not None and committed < beginnings[Input(*place)]:
                 lost = beginnings[Input(*place)] - committed
@@ -198,7 +199,7 @@ class Repartitioner:
         return [place for place in empty if self._position(place) >= ends[place]]
 
     def _position(self, place: Input) -> int:
-        return int(self._consumer.position(TopicPartition(*place), timeout_ms=ASK_MS))
+        return int(self._consumer.position(TopicPartition(*place), timeout_ms=REQUEST_MS))
 
     def _copy(self, taken: Sequence[tuple[Input, KeyedRecord]]) -> int:
         offsets = {TopicPartition(*origin): OffsetAndMetadata(keyed.record.offset + 1, "", -1) for origin, keyed in taken}
@@ -249,7 +250,7 @@ class Repartitioner:
                 f"another process copies as {self._plan.transactional_id!r}", "give each process a different --instance"
             ) from error
         except (KafkaError, AssertionError) as error:
-            raise SourceError(f"repartitioning failed: {words_of(error)}") from error
+            raise SourceError(f"repartitioning failed: {describe_error(error)}") from error
 
     def __enter__(self) -> Self:
         return self

@@ -11,7 +11,7 @@ import structlog
 from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
 from kafka.errors import KafkaError, TopicAlreadyExistsError
 
-from streammetrics.connectors.kafka.client import KafkaConnection, asking, words_of
+from streammetrics.connectors.kafka.client import KafkaConnection, asking, describe_error
 from streammetrics.connectors.kafka.topics import describe_topics
 from streammetrics.errors import ConfigError, Problem
 
@@ -76,7 +76,7 @@ def _configs_of(admin: Any, topics: Sequence[str]) -> dict[str, dict[str, str]]:
     try:
         described = admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, name) for name in topics])
     except KafkaError as error:
-        log.warning("the settings of the input topics cannot be read; the output topics get the broker's defaults", error=words_of(error))
+        log.warning("the input topics' settings cannot be read; the output topics get the broker's defaults", error=describe_error(error))
         return {}
     found: dict[str, dict[str, str]] = {}
     for name, entries in described.get("topic", described).items():

@@ -1,4 +1,4 @@
-"""Simulated traffic into Kafka, keyed by user id, so that the default partitioner brings a user's events together."""
+"""Writes simulated traffic to Kafka. The key is the user id, so one partition gets all of a user's events."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ from typing import Any, Self
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
-from streammetrics.connectors.kafka.client import KafkaConnection, client_log, connection_options, starting, words_of
-from streammetrics.connectors.kafka.producer import close_producer
+from streammetrics.connectors.kafka.client import KafkaConnection, connection_options, describe_error, starting
+from streammetrics.connectors.kafka.client_log import client_log
+from streammetrics.connectors.kafka.patches import stuck_producer
 from streammetrics.connectors.kafka.topics import describe_topics
 from streammetrics.connectors.simulated import SimulatedRecord
 from streammetrics.errors import SourceError
 
 WAITING_RECORDS_MAX = 5_000
-"""Records that wait for their acknowledgement together; a bound on memory, for the client has none."""
+"""The most records that wait for an acknowledgement. It bounds memory; the client has no such bound."""
 WRITE_MS_MAX = 15_000
 
 
 class KafkaSink:
-    """A producer of simulated traffic. Raises ConfigError when a topic is missing, SourceError when Kafka fails."""
+    """Writes simulated traffic. Raises ConfigError when a topic is missing, and SourceError when Kafka fails."""
 
     def __init__(self, settings: KafkaConnection, topics: Sequence[str]) -> None:
         client_log()
@@ -42,22 +43,22 @@ class KafkaSink:
                 metrics_enabled=False,
             )
 
-    def write(self, sent: SimulatedRecord, timestamp_ms: int | None) -> None:
-        """Hand over a record; `timestamp_ms` (epoch) is its own time in the log, None for now."""
+    def write(self, record: SimulatedRecord, timestamp_ms: int | None) -> None:
+        """Send a record. `timestamp_ms` (epoch) is its timestamp in the log; None means now."""
         with self._explained():
-            future = self._producer.send(sent.topic, key=sent.key, value=sent.value, timestamp_ms=timestamp_ms)
+            future = self._producer.send(record.topic, key=record.key, value=record.value, timestamp_ms=timestamp_ms)
         future.add_errback(self._fail)
         self._waiting += 1
         if self._waiting >= WAITING_RECORDS_MAX:
             self.flush()
 
     def flush(self) -> None:
-        """Wait until all that was handed over is acknowledged."""
+        """Wait until all records sent so far are acknowledged."""
         with self._explained():
             self._producer.flush(timeout=WRITE_MS_MAX / 1_000)
         self._waiting = 0
         if self._failure is not None:
-            raise _told(self._failure)
+            raise _write_error(self._failure)
 
     def _fail(self, error: BaseException) -> None:
         self._failure = self._failure or error
@@ -67,7 +68,7 @@ class KafkaSink:
         try:
             yield
         except (KafkaError, AssertionError) as error:
-            raise _told(self._failure or error) from error
+            raise _write_error(self._failure or error) from error
 
     def __enter__(self) -> Self:
         return self
@@ -77,8 +78,8 @@ class KafkaSink:
             if kind is None:
                 self.flush()
         finally:
-            close_producer(self._producer)
+            stuck_producer.close(self._producer)
 
 
-def _told(error: BaseException) -> SourceError:
-    return SourceError(f"Kafka does not take the traffic: {words_of(error)}")
+def _write_error(error: BaseException) -> SourceError:
+    return SourceError(f"Kafka does not accept the traffic: {describe_error(error)}")

@@ -1,4 +1,4 @@
-"""Topics as a broker describes them, and in what words they are missing. No record is read or written, no topic is created."""
+"""Describes topics and explains missing ones. Reads no record and creates no topic."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from streammetrics.errors import ConfigError, Problem, SourceError
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """One topic as the broker describes it: its id ("" where the broker is too old to give one) and partition count."""
+    """One topic: its name, its id ("" where the broker is too old to have one) and its number of partitions."""
 
     name: str
     topic_id: str
@@ -22,12 +22,12 @@ class Topic:
 
 
 class MissingTopic(enum.Enum):
-    """Why a broker does not describe a topic, and what to do. Who lacks the right is not told whether there is one."""
+    """Why a broker does not describe a topic, and what to do. Without the right, a user cannot see whether the topic exists."""
 
-    MISSING = ("does not exist", "create it (it is never created here)")
+    MISSING = ("does not exist", "create it (streammetrics never creates topics)")
     HIDDEN = (
-        "may not be described by this user, who is not told whether it exists",
-        "grant DESCRIBE on it (READ and WRITE include it), and create it if there is none (it is never created here)",
+        "may not be described by this user, so it is unknown whether it exists",
+        "grant DESCRIBE on it (READ and WRITE include it), and create it if it does not exist (streammetrics never creates topics)",
     )
     MISNAMED = ("has a name that Kafka does not allow", "correct the name")
 
@@ -49,20 +49,20 @@ _ABSENCES = {
 
 @dataclass(frozen=True, slots=True)
 class TopicDescriptions:
-    """What the broker says of topics: each is found, or absent for a reason."""
+    """The topics that were found, and the reason for each that was not."""
 
     found: Mapping[str, Topic]
     absent: Mapping[str, MissingTopic]
 
     def require_all(self, key: str, otherwise: str = "") -> Mapping[str, Topic]:
-        """All topics, else ConfigError for each that is absent; `key` is the setting, `otherwise` another way out."""
+        """Return all topics. Raises ConfigError for absent ones; `key` is the setting, `otherwise` another way to fix it."""
         if self.absent:
             raise ConfigError([Problem(key, name, f"{why.message}; {why.fix}{otherwise}") for name, why in self.absent.items()])
         return self.found
 
 
 def describe_topics(settings: KafkaConnection, names: Sequence[str]) -> TopicDescriptions:
-    """What there is of these topics. Creates none. Raises SourceError when the broker cannot be asked, or cannot say now."""
+    """Describe these topics. Raises SourceError when the broker does not answer, or cannot describe one at the moment."""
     with asking(settings, "its topics") as admin:
         found = admin.describe_topics(list(names))
     return TopicDescriptions(
@@ -77,12 +77,12 @@ def describe_topics(settings: KafkaConnection, names: Sequence[str]) -> TopicDes
 
 def _absence(name: str, error_code: int) -> MissingTopic:
     if error_code not in _ABSENCES:
-        raise SourceError(f"the broker does not describe topic {name!r} now: {for_code(error_code).__name__}")
+        raise SourceError(f"Kafka cannot describe topic {name!r} at the moment: {for_code(error_code).__name__}")
     return _ABSENCES[error_code]
 
 
 def topic_id_text(topic_id: object) -> str:
-    """A topic id as text; "" for none and for the all-zero id that stands for none.
+    """Return a topic id as text. No id, and the all-zero id that means none, give "".
 
     >>> topic_id_text(None), topic_id_text("00000000-0000-0000-0000-000000000000")
     ('', '')
@@ -92,7 +92,7 @@ def topic_id_text(topic_id: object) -> str:
 
 
 def require_copartitioned(settings: KafkaConnection) -> Mapping[str, Topic]:
-    """The input topics, all there and with equal partition counts, else ConfigError that names topics and counts."""
+    """Return the input topics. Raises ConfigError, with topics and counts, unless all exist and have equal partition counts."""
     found = describe_topics(settings, settings.topics).require_all("kafka.topics")
     named = ",".join(settings.topics)
     counts = {name: found[name].partitions for name in settings.topics}

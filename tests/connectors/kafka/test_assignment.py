@@ -1,4 +1,4 @@
-"""Who owns a task, when the group decides on one thread and the service asks on another."""
+"""Tests of task ownership: the group decides it on one thread, and the consumer loop reads it on another."""
 
 from __future__ import annotations
 
@@ -18,80 +18,80 @@ def places(*tasks: int) -> list[Place]:
     return [Place(topic, task) for task in tasks for topic in ("shown", "clicked")]
 
 
-def fresh() -> tuple[TaskAssignment, list[Place]]:
+def new_assignment() -> tuple[TaskAssignment, list[Place]]:
     held: list[Place] = []
     return TaskAssignment(("shown", "clicked"), held.append), held
 
 
-class TestTakingOver:
+class TestAssigned:
     def test_an_assigned_task_is_held_reported_once_and_flows_when_started(self) -> None:
-        ownership, held = fresh()
-        ownership.on_partitions_assigned(places(0, 1))
+        assignment, held = new_assignment()
+        assignment.on_partitions_assigned(places(0, 1))
         assert set(held) == set(places(0, 1))
-        assert ownership.take() == (frozenset(), frozenset({0, 1}))
-        assert ownership.take() == (frozenset(), frozenset())
-        assert ownership.start(1)
-        assert ownership.flowing == {1}
+        assert assignment.take() == (frozenset(), frozenset({0, 1}))
+        assert assignment.take() == (frozenset(), frozenset())
+        assert assignment.start(1)
+        assert assignment.flowing == {1}
 
-    def test_a_task_cannot_be_started_before_the_service_was_told(self) -> None:
-        ownership, _ = fresh()
-        ownership.on_partitions_assigned(places(0))
-        assert not ownership.start(0)
-        assert ownership.flowing == frozenset()
+    def test_a_task_cannot_start_before_it_was_reported(self) -> None:
+        assignment, _ = new_assignment()
+        assignment.on_partitions_assigned(places(0))
+        assert not assignment.start(0)
+        assert assignment.flowing == frozenset()
 
-    def test_an_empty_assignment_brings_no_tasks(self) -> None:
-        ownership, _ = fresh()
-        ownership.on_partitions_revoked([])
-        ownership.on_partitions_assigned([])
-        assert ownership.take() == (frozenset(), frozenset())
+    def test_an_empty_assignment_reports_no_task(self) -> None:
+        assignment, _ = new_assignment()
+        assignment.on_partitions_revoked([])
+        assignment.on_partitions_assigned([])
+        assert assignment.take() == (frozenset(), frozenset())
 
-    def test_a_task_of_which_only_some_topics_came_is_held_and_not_reported(self) -> None:
-        ownership, held = fresh()
+    def test_a_task_with_a_missing_topic_is_held_and_not_reported(self) -> None:
+        assignment, held = new_assignment()
         with capture_logs() as lines:
-            ownership.on_partitions_assigned([Place("shown", 0), *places(1)])
+            assignment.on_partitions_assigned([Place("shown", 0), *places(1)])
         assert Place("shown", 0) in held
-        assert ownership.take() == (frozenset(), frozenset({1}))
+        assert assignment.take() == (frozenset(), frozenset({1}))
         assert [line["tasks"] for line in lines] == [[0]]
 
 
-class TestLosing:
-    def test_a_kept_task_is_reported_as_revoked_and_assigned_and_flows_no_more(self) -> None:
-        ownership, _ = fresh()
-        ownership.on_partitions_assigned(places(0, 1))
-        ownership.take()
-        ownership.start(0)
-        ownership.on_partitions_revoked(places(0, 1))
-        ownership.on_partitions_assigned(places(0))
-        assert ownership.flowing == frozenset()
-        assert ownership.take() == (frozenset({0, 1}), frozenset({0}))
+class TestRevoked:
+    def test_a_kept_task_is_reported_as_revoked_and_assigned_and_stops_flowing(self) -> None:
+        assignment, _ = new_assignment()
+        assignment.on_partitions_assigned(places(0, 1))
+        assignment.take()
+        assignment.start(0)
+        assignment.on_partitions_revoked(places(0, 1))
+        assignment.on_partitions_assigned(places(0))
+        assert assignment.flowing == frozenset()
+        assert assignment.take() == (frozenset({0, 1}), frozenset({0}))
 
-    def test_what_was_known_before_a_rebalance_starts_nothing(self) -> None:
-        ownership, _ = fresh()
-        ownership.on_partitions_assigned(places(0))
-        ownership.take()
-        ownership.on_partitions_revoked(places(0))
-        ownership.on_partitions_assigned(places(0))
-        assert not ownership.start(0)  # the claim was made before; the next take tells of the change
-        assert ownership.take() == (frozenset({0}), frozenset({0}))
-        assert ownership.start(0)
+    def test_a_claim_from_before_a_rebalance_starts_nothing(self) -> None:
+        assignment, _ = new_assignment()
+        assignment.on_partitions_assigned(places(0))
+        assignment.take()
+        assignment.on_partitions_revoked(places(0))
+        assignment.on_partitions_assigned(places(0))
+        assert not assignment.start(0)  # the claim is outdated, and the next take reports the change
+        assert assignment.take() == (frozenset({0}), frozenset({0}))
+        assert assignment.start(0)
 
-    def test_a_task_that_came_and_went_unseen_is_not_reported(self) -> None:
-        ownership, _ = fresh()
-        ownership.on_partitions_assigned(places(0))
-        ownership.on_partitions_revoked(places(0))
-        assert ownership.take() == (frozenset(), frozenset())
+    def test_a_task_assigned_and_revoked_between_two_polls_is_not_reported(self) -> None:
+        assignment, _ = new_assignment()
+        assignment.on_partitions_assigned(places(0))
+        assignment.on_partitions_revoked(places(0))
+        assert assignment.take() == (frozenset(), frozenset())
 
     def test_lost_membership_is_a_revocation(self) -> None:
-        ownership, _ = fresh()
-        ownership.on_partitions_assigned(places(0))
-        ownership.take()
-        ownership.on_partitions_lost(places(0))
-        assert ownership.take() == (frozenset({0}), frozenset())
+        assignment, _ = new_assignment()
+        assignment.on_partitions_assigned(places(0))
+        assignment.take()
+        assignment.on_partitions_lost(places(0))
+        assert assignment.take() == (frozenset({0}), frozenset())
 
-    def test_with_its_client_a_source_loses_every_task(self) -> None:
-        ownership, _ = fresh()
-        ownership.on_partitions_assigned(places(0, 1))
-        ownership.take()
-        ownership.end_all()
-        assert ownership.take() == (frozenset({0, 1}), frozenset())
-        assert ownership.granted == frozenset()
+    def test_a_source_without_its_client_loses_every_task(self) -> None:
+        assignment, _ = new_assignment()
+        assignment.on_partitions_assigned(places(0, 1))
+        assignment.take()
+        assignment.end_all()
+        assert assignment.take() == (frozenset({0, 1}), frozenset())
+        assert assignment.granted == frozenset()

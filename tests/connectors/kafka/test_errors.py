@@ -1,4 +1,4 @@
-"""What the client's errors become: ours, or a word in the source's health."""
+"""Tests of how the client's errors become ours, or an entry in the source's health."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PLACE = TopicPartition("shown", 1)
 
 
 class Client:
-    """As much of a client as an error is explained with: its logs go from 10 to 20, if it answers."""
+    """A fake client whose logs hold offsets 10 to 20, if it answers."""
 
     def __init__(self, answers: bool = True) -> None:
         self._answers = answers
@@ -43,46 +43,48 @@ class Client:
 
 
 def health_after(error: KafkaError, client: Client | None = None) -> str:
-    """The words that are kept of an error which is not raised."""
+    """Return the text that is kept of an error which is not raised."""
     settings = KafkaConnection(bootstrap_servers=("nowhere",), topics=("shown",), group_instance_id="first")
-    watchdog = LivenessMonitor(0.0)
-    with explained(client or Client(), settings, LogIdentity(settings, {"shown": ""}, partitions=2), watchdog):
+    monitor = LivenessMonitor(0.0)
+    with explained(client or Client(), settings, LogIdentity(settings, {"shown": ""}, partitions=2), monitor):
         raise error
-    return watchdog.health.last_error
+    return monitor.health.last_error
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "message"),
     [
-        (UnsupportedCodecError("zstd"), r"this Python cannot read \(.*zstd.*\); install lz4, python-snappy or zstandard"),
+        (UnsupportedCodecError("zstd"), r"this Python cannot read .*compression \(.*zstd.*\); install lz4, python-snappy or zstandard"),
         (TopicAuthorizationFailedError("shown"), "Kafka cannot be read: TopicAuthorizationFailedError: .*shown"),
     ],
 )
-def test_what_does_not_mend_itself_is_raised_with_what_to_do(error: KafkaError, told: str) -> None:
-    with pytest.raises(SourceError, match=told):
+def test_errors_that_last_are_raised_with_a_fix(error: KafkaError, message: str) -> None:
+    with pytest.raises(SourceError, match=message):
         health_after(error)
 
 
-def test_an_instance_id_that_another_process_has_taken_is_an_error_of_the_configuration() -> None:
+def test_a_taken_instance_id_is_a_configuration_error() -> None:
     with pytest.raises(ConfigError, match=r"kafka\.group_instance_id = first: another process .*; give each worker its own"):
         health_after(FencedInstanceIdError())
 
 
-def test_what_mends_itself_is_kept_and_not_raised() -> None:
+def test_retriable_errors_are_kept_and_not_raised() -> None:
     assert health_after(NotLeaderForPartitionError("an election")) == "NotLeaderForPartitionError: an election"
     assert health_after(KafkaConnectionError("ECONNRESET")) == "KafkaConnectionError: ECONNRESET"
 
 
-@pytest.mark.parametrize(("offset", "told"), [(7, r"shown \[1\]: 3 records \(7 to 9\)"), (25, "ends at 20, 5 records short")])
-def test_a_position_outside_of_the_log_is_refused_with_what_is_missing(offset: int, told: str) -> None:
-    with pytest.raises(StateError, match=told):
+@pytest.mark.parametrize(
+    ("offset", "message"), [(7, r"shown \[1\]: 3 records \(7 to 9\)"), (25, "ends at 20, 5 records before the stored offset 25")]
+)
+def test_a_position_outside_the_log_is_refused_with_the_missing_records(offset: int, message: str) -> None:
+    with pytest.raises(StateError, match=message):
         health_after(OffsetOutOfRangeError({PLACE: offset}))
 
 
-def test_a_position_is_not_refused_while_the_broker_does_not_say_what_there_is() -> None:
+def test_a_position_is_not_refused_while_the_broker_does_not_answer() -> None:
     assert "no answer" in health_after(OffsetOutOfRangeError({PLACE: 7}), Client(answers=False))
 
 
-def test_a_log_that_was_cut_back_is_refused_by_its_name() -> None:
-    with pytest.raises(StateError, match=r"the log of shown \[1\] was cut back"):
+def test_a_truncated_log_is_refused_by_its_name() -> None:
+    with pytest.raises(StateError, match=r"the log of shown \[1\] was truncated"):
         health_after(LogTruncationError({PLACE: None}))

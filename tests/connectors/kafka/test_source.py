@@ -1,4 +1,4 @@
-"""What the Kafka source does while its client cannot be built: the rest is tested against a real broker."""
+"""Tests of the Kafka source while its client cannot be built. The other tests need a real broker."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from streammetrics.errors import SourceError
 
 
 class Clientless(KafkaSource):
-    """A source whose client never starts, as behind a load balancer that accepts connections for a broker that is dead."""
+    """A source whose client never starts, as behind a load balancer whose broker is down."""
 
     tries = -1
 
@@ -37,11 +37,11 @@ def clientless(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clientless]:
         source.close()
 
 
-def test_brokers_that_accept_connections_and_answer_nothing_are_an_outage_however_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_brokers_that_accept_connections_without_answering_are_an_outage_without_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     with clientless(monkeypatch) as source, capture_logs() as lines:
         for tries in range(1, 3 * REBUILDS_WITHOUT_RECORD_MAX):
             assert source.poll(0.01) == PollResult({}, frozenset(), frozenset())
             assert source.tries == tries
         assert not source.health.reachable
-        assert [line["event"] for line in lines] == ["the Kafka client could not be built anew, trying again"]
+        assert [line["event"] for line in lines] == ["the Kafka client could not be replaced, trying again"]
         assert source.health.last_error == f"the Kafka consumer cannot be started, try {tries}"

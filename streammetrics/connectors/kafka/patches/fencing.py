@@ -1,6 +1,9 @@
-"""Noticing that the group has given this member's `group_instance_id` to another process. Nothing here talks to a broker.
+"""Notice that another process has taken this member's `group_instance_id`.
 
-It leans on private names of kafka-python. Where they have changed, the client tells of it with the next commit of offsets only.
+Works around: the broker reports it in reply to a heartbeat. The client then stops its heartbeats and tells its user nothing.
+Without it: the process reads partitions that another process owns, until its next commit to Redis is refused.
+Private names: `_coordinator`, `_send_heartbeat_request`.
+Delete it when: `tests/connectors/kafka/patches/test_fencing.py::TestStillNeeded` fails.
 """
 
 from __future__ import annotations
@@ -15,17 +18,18 @@ from kafka.errors import FencedInstanceIdError
 log = structlog.get_logger("streammetrics.kafka")
 
 
-def note_fencing(consumer: KafkaConsumer) -> threading.Event:
-    """An event that is set when another process takes this member's place.
-
-    The client hears of it with a heartbeat, sends no more of them, and says nothing: it reads on what is another's by now.
-    """
+def install(consumer: KafkaConsumer) -> threading.Event:
+    """Return an event that is set when another process takes this member's place."""
     fenced = threading.Event()
     try:
         coordinator = consumer._coordinator
         send = coordinator._send_heartbeat_request
     except AttributeError as error:
-        log.warning("who takes this member's place is noticed late: the client's inner names have changed", reason=repr(error))
+        log.warning(
+            "fencing is noticed late: kafka-python's private names have changed",
+            effect="two processes with one group_instance_id both read until one's commit is refused",
+            reason=repr(error),
+        )
         return fenced
 
     async def send_and_note() -> Any:

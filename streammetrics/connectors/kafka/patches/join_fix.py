@@ -1,6 +1,11 @@
-"""Joining a consumer group with short polls: what a join brought is kept until a poll takes it. Nothing here talks to a broker.
+"""Keep the result of a group join until the next poll uses it.
 
-It leans on private names of kafka-python. Where they have changed, the client's own way stays in place, and the log says so.
+Works around: the client joins in the background, and `poll` waits for the join up to its timeout. When the join ends between two
+polls, the client throws the result away and joins again.
+Without it: each new join by the group's leader starts a new rebalance for every member, and that join may end between two polls again.
+Busy members were seen to repeat this for half a minute.
+Private names: `_coordinator`, `_do_join_and_sync_async`, `_on_join_complete_async`, `_generation`.
+Delete it when: `tests/connectors/kafka/patches/test_join_fix.py::TestStillNeeded` fails.
 """
 
 from __future__ import annotations
@@ -13,24 +18,24 @@ from kafka import KafkaConsumer
 log = structlog.get_logger("streammetrics.kafka")
 
 
-def keep_joins(consumer: KafkaConsumer) -> None:
-    """Let a poll take up the join that ended since the last poll, as the client lets it take up one that is still going on.
-
-    The client joins on a thread of its own and a poll waits for it as long as its timeout. A join that ends between two polls it
-    throws away and joins again; when the member leads its group, that is a new rebalance for everybody, which may end between
-    two polls again. Busy members of one group were seen to go on like that for half a minute.
-    """
+def install(consumer: KafkaConsumer) -> None:
+    """Make the next poll use a join that ended since the last one."""
     try:
         coordinator = consumer._coordinator
         join, complete = coordinator._do_join_and_sync_async, coordinator._on_join_complete_async
-        coordinator._generation  # noqa: B018  (read below, on the client's thread, where an error would end the membership)
+        # The client's thread reads these later, where an error would end the membership. Check them now.
+        coordinator._generation  # noqa: B018
         coordinator.rebalance_in_progress()
     except AttributeError as error:
-        log.warning("joins that end between two polls are made again: the client's inner names have changed", reason=repr(error))
+        log.warning(
+            "joins are not kept: kafka-python's private names have changed",
+            effect="a rebalance may repeat for half a minute",
+            reason=repr(error),
+        )
         return
-    kept: list[tuple[Any, Any]] = []
+    kept: list[tuple[Any, Any]] = []  # at most one (generation, assignment)
 
-    async def join_or_take_up() -> Any:
+    async def join_once() -> Any:
         if kept and coordinator.rebalance_in_progress() and kept[0][0] == coordinator._generation:
             return kept[0][1]
         kept.clear()
@@ -42,5 +47,5 @@ def keep_joins(consumer: KafkaConsumer) -> None:
         kept.clear()
         await complete(*args, **options)
 
-    coordinator._do_join_and_sync_async = join_or_take_up
+    coordinator._do_join_and_sync_async = join_once
     coordinator._on_join_complete_async = complete_and_forget

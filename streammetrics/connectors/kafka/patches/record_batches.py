@@ -1,7 +1,12 @@
-"""The records in a batch of format 2, as its bytes lay them out; keys and headers are passed over. Nothing here talks to a broker.
+"""Decode the records of a batch of format 2 (Kafka 0.11 and later) from its bytes. Keys and headers are skipped.
 
-Layout of a record: length, attributes (one byte), timestamp delta, offset delta, key length, key, value length, value, headers; every
-number but the attributes is a zig-zag varint.
+Works around: the client decodes each record field by field. `fast_fetch` installs this decoder in its place.
+Without it: results are the same, and reading is slower.
+Private names: `_maybe_uncompress`, `_buffer`, `_pos`.
+Delete it when: `tests/connectors/kafka/patches/test_fast_fetch.py::TestStillNeeded` fails, together with `fast_fetch`.
+
+A record consists of length, attributes (one byte), timestamp delta, offset delta, key length, key, value length, value and headers.
+All numbers except the attributes are zig-zag varints.
 """
 
 from __future__ import annotations
@@ -18,22 +23,22 @@ from streammetrics.connectors.base import Record
 
 LOG_APPEND_TIME = 1
 COLUMNS_FROM = 128
-"""In a batch of so many records or more it is quicker to read one number of all of them, then the next."""
+"""From this number of records on, reading one field of all records at a time is faster than reading record by record."""
 
 
 def records_of(batch: Any) -> Iterable[Record]:
-    """The records of a batch. Where it is broken, raises CorruptRecordError after those that come before."""
+    """Return the records of a batch. Raises CorruptRecordError at a broken record, after the records before it."""
     if batch.records_count >= COLUMNS_FROM:
-        with contextlib.suppress(IndexError, ValueError, CorruptRecordError):  # something is broken, and the walk tells what
+        with contextlib.suppress(IndexError, ValueError, CorruptRecordError):  # `walk` finds the broken record and raises
             return columns(batch)
     return walk(batch)
 
 
 def columns(batch: Any) -> list[Record]:
-    """All records at once, number by number. Raises IndexError, ValueError or CorruptRecordError where `walk` comes to an error."""
+    """Decode one field of all records at a time. Raises IndexError, ValueError or CorruptRecordError for a broken batch."""
     batch._maybe_uncompress()
     data = bytes(batch._buffer)
-    starts, ends = _places(data, batch._pos, batch.records_count)
+    starts, ends = _bounds(data, batch._pos, batch.records_count)
     held = np.frombuffer(data, np.uint8)
     delta_ms, at = varints(held, starts + 1)
     deltas, at = varints(held, at)
@@ -41,22 +46,22 @@ def columns(batch: Any) -> list[Record]:
     sizes, at = varints(held, at + np.clip(key_sizes, 0, len(data)))
     last = at + np.clip(sizes, 0, len(data))
     if (last >= ends).any():
-        raise ValueError("a record is longer than it says")
+        raise ValueError("a record is longer than its length field")
     of_broker = batch.timestamp_type == LOG_APPEND_TIME
     stamps = [batch.max_timestamp] * len(starts) if of_broker else (batch.first_timestamp + delta_ms).tolist()
     values: list[bytes | None] = [data[first:end] for first, end in zip(at.tolist(), last.tolist(), strict=True)]
     for index in np.flatnonzero(sizes < 0).tolist():
         values[index] = None
-    make = tuple.__new__  # what Record(…) calls in the end
+    make = tuple.__new__  # `Record(…)` ends in this call
     return [make(Record, fields) for fields in zip((batch.base_offset + deltas).tolist(), stamps, values, strict=True)]
 
 
-def _places(data: bytes, position: int, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Where each of so many records begins after its length, and where it ends: the last one where the bytes do."""
+def _bounds(data: bytes, position: int, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return where each record begins (after its length) and ends. Raises unless the last one ends with the data."""
     if position + count > len(data):
         raise ValueError("more records than bytes")
     starts, ends = [], []
-    for _ in range(count):  # as `walk` reads lengths, for the same reason
+    for _ in range(count):  # inline, as in `walk`: a call per number doubles the time
         raw, more = data[position], data[position + 1]
         if raw > 0x7F >= more:
             raw = raw & 0x7F | more << 7
@@ -67,12 +72,12 @@ def _places(data: bytes, position: int, count: int) -> tuple[NDArray[np.int64], 
         position += size
         ends.append(position)
     if position != len(data):
-        raise ValueError("bytes are left over, or too few")
+        raise ValueError("the records do not end where the batch ends")
     return np.array(starts), np.array(ends)
 
 
 def varints(held: NDArray[np.uint8], at: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Zig-zag varints at many positions, and the positions after them, as `varint` tells of one.
+    """Decode the zig-zag varints at many positions. Returns the numbers and the positions after them.
 
     >>> varints(np.frombuffer(bytes([0x03, 0xAC, 0x02]), np.uint8), np.array([0, 1]))
     (array([ -2, 150]), array([1, 3]))
@@ -90,7 +95,7 @@ def varints(held: NDArray[np.uint8], at: NDArray[np.int64]) -> tuple[NDArray[np.
 
 
 def varint(data: bytes, position: int) -> tuple[int, int]:
-    """One zig-zag varint at `position`, and the position after it. Raises IndexError where the bytes end too soon.
+    """Decode the zig-zag varint at `position`. Returns it and the position after it. Raises IndexError when the data ends too soon.
 
     >>> varint(bytes([0x03]), 0), varint(bytes([0xAC, 0x02]), 0)
     ((-2, 1), (150, 2))
@@ -107,15 +112,15 @@ def varint(data: bytes, position: int) -> tuple[int, int]:
             raise CorruptRecordError("a variable-length number has more than ten bytes")
 
 
-def walk(batch: Any) -> Iterator[Record]:  # noqa: PLR0912, PLR0915  (a call a number would double its time)
-    """One record after the other. Each number is first tried as of as many bytes as it usually has. Raises CorruptRecordError."""
+def walk(batch: Any) -> Iterator[Record]:  # noqa: PLR0912, PLR0915  (a call per number doubles the time)
+    """Decode record by record. Each number is first tried with its usual length in bytes. Raises CorruptRecordError."""
     batch._maybe_uncompress()
     data, position, count = bytes(batch._buffer), batch._pos, batch.records_count
     base_offset, first_ms = batch.base_offset, batch.first_timestamp
     fixed_ms = batch.max_timestamp if batch.timestamp_type == LOG_APPEND_TIME else None
     if position + count > len(data):
-        raise CorruptRecordError(f"a batch at offset {base_offset} says it holds {count} records in {len(data) - position} bytes")
-    make = tuple.__new__  # what Record(…) calls in the end
+        raise CorruptRecordError(f"the batch at offset {base_offset} claims {count} records in {len(data) - position} bytes")
+    make = tuple.__new__  # `Record(…)` ends in this call
     try:
         for _ in range(count):
             raw, more = data[position], data[position + 1]
@@ -156,11 +161,11 @@ def walk(batch: Any) -> Iterator[Record]:  # noqa: PLR0912, PLR0915  (a call a n
             else:
                 value = data[position : position + size]
                 position += size
-            if position >= end:  # at least the count of headers comes after the value
-                raise CorruptRecordError(f"a record of the batch at offset {base_offset} is longer than it says")
+            if position >= end:  # the header count must still follow
+                raise CorruptRecordError(f"a record in the batch at offset {base_offset} is longer than its length field")
             position = end
             yield make(Record, (base_offset + delta, first_ms + delta_ms if fixed_ms is None else fixed_ms, value))
     except IndexError as error:
-        raise CorruptRecordError(f"the batch at offset {base_offset} ends within a record") from error
+        raise CorruptRecordError(f"the batch at offset {base_offset} ends inside a record") from error
     if position != len(data):
-        raise CorruptRecordError(f"{len(data) - position} bytes are left over after the batch at offset {base_offset}")
+        raise CorruptRecordError(f"{len(data) - position} bytes follow the last record of the batch at offset {base_offset}")

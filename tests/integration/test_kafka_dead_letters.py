@@ -1,0 +1,125 @@
+"""Dead letters in a topic of a real broker."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any
+
+import pytest
+from kafka import KafkaConsumer, TopicPartition
+
+from streammetrics.connectors.base import DeadLetter, Input
+from streammetrics.connectors.kafka import dead_letters
+from streammetrics.connectors.kafka.client import KafkaConnection
+from streammetrics.connectors.kafka.dead_letters import CUT_VALUE_BYTES, KafkaDeadLetters
+from streammetrics.errors import ConfigError, SourceError
+from tests.servers.kafka import KafkaBroker
+from tests.servers.process import free_port, wait_until
+from tests.support.kafka_member import settings_for
+from tests.support.timing import time_bound
+
+
+def read_letters(broker: KafkaBroker, topic: str, count: int) -> list[Any]:
+    consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest", consumer_timeout_ms=10_000)
+    try:
+        consumer.assign([TopicPartition(topic, 0)])
+        return list(islice(consumer, count))
+    finally:
+        consumer.close()
+
+
+def test_letters_are_in_the_topic_when_write_returns(kafka_broker: KafkaBroker, topic_name: str) -> None:
+    kafka_broker.create_topic(topic_name)
+    letters = KafkaDeadLetters(settings_for(kafka_broker, "input"), topic_name)
+    letters.write(
+        [
+            DeadLetter("bad_json", "at byte 3: 'ä'", Input("clicks", 2), 41, b"\xff{"),
+            DeadLetter("empty", "", Input("shown", 0), 7, None),
+        ]
+    )
+    found = read_letters(kafka_broker, topic_name, 2)
+    letters.close()
+    assert [(record.key, record.value) for record in found] == [(b"clicks:2:41", b"\xff{"), (b"shown:0:7", None)]
+    assert dict(found[0].headers) == {
+        "reason": b"bad_json",
+        "detail": "at byte 3: 'ä'".encode(),
+        "topic": b"clicks",
+        "partition": b"2",
+        "offset": b"41",
+    }
+
+
+def test_many_letters_arrive_in_order(kafka_broker: KafkaBroker, topic_name: str) -> None:
+    kafka_broker.create_topic(topic_name)
+    letters = KafkaDeadLetters(settings_for(kafka_broker, "input"), topic_name)
+    letters.write(DeadLetter("late", "", Input("clicks", 0), number, json.dumps(number).encode()) for number in range(1_234))
+    assert [json.loads(record.value) for record in read_letters(kafka_broker, topic_name, 1_234)] == list(range(1_234))
+    letters.close()
+
+
+def test_a_letter_too_large_for_the_topic_is_cut_and_marked(kafka_broker: KafkaBroker, topic_name: str) -> None:
+    kafka_broker.create_topic(topic_name, configs={"max.message.bytes": "100000"})
+    letters = KafkaDeadLetters(settings_for(kafka_broker, "input"), topic_name)
+    letters.write(
+        [
+            DeadLetter("oversized", "", Input("clicks", 0), 1, b"x" * 2_000_000),
+            DeadLetter("late", "", Input("clicks", 0), 2, b"small"),
+        ]
+    )
+    found = {record.key: record for record in read_letters(kafka_broker, topic_name, 2)}
+    letters.close()
+    assert found[b"clicks:0:1"].value == b"x" * CUT_VALUE_BYTES
+    assert dict(found[b"clicks:0:1"].headers)["value_bytes"] == b"2000000"
+    assert found[b"clicks:0:2"].value == b"small"
+
+
+def test_a_missing_topic_and_an_input_topic_are_refused(kafka_broker: KafkaBroker, topic_name: str) -> None:
+    with pytest.raises(ConfigError, match="does not exist"):
+        KafkaDeadLetters(settings_for(kafka_broker, "input"), topic_name)
+    with pytest.raises(ConfigError, match="must not be an input topic"):
+        KafkaDeadLetters(settings_for(kafka_broker, "input"), "input")
+
+
+def test_without_a_topic_nothing_is_written_and_no_broker_is_contacted() -> None:
+    settings: Mapping[str, Any] = {"bootstrap_servers": (f"127.0.0.1:{free_port()}",)}
+    letters = KafkaDeadLetters(KafkaConnection(**settings), "")
+    letters.write([DeadLetter("late", "", Input("clicks", 0), 1, b"")])
+    letters.close()
+
+
+@time_bound(10)
+def test_a_broker_that_is_away_is_an_error_and_writing_works_again_later(
+    kafka_broker: KafkaBroker, topic_name: str, monkeypatch: pytest.MonkeyPatch, seconds_max: float
+) -> None:
+    monkeypatch.setattr(dead_letters, "WRITE_MS_MAX", 3_000)
+    kafka_broker.create_topic(topic_name)
+    letters = KafkaDeadLetters(settings_for(kafka_broker, "input"), topic_name)
+    letter = DeadLetter("late", "", Input("clicks", 0), 1, b"kept")
+    letters.write([letter])
+    kafka_broker.kill()
+    began = time.monotonic()
+    with pytest.raises(SourceError, match=topic_name):
+        letters.write([letter])
+    assert time.monotonic() - began < seconds_max
+    kafka_broker.start()
+    letters.write([letter])
+    assert {record.key for record in read_letters(kafka_broker, topic_name, 2)} == {b"clicks:0:1"}
+    letters.close()
+
+
+@time_bound(4)
+def test_closing_drops_letters_that_a_hung_broker_has_not_accepted(kafka_broker: KafkaBroker, topic_name: str, seconds_max: float) -> None:
+    kafka_broker.create_topic(topic_name)
+    before = set(threading.enumerate())
+    letters = KafkaDeadLetters(settings_for(kafka_broker, "input"), topic_name)
+    letters.write([DeadLetter("late", "", Input("clicks", 0), 1, b"kept")])
+    kafka_broker.hang()
+    letters._producer.send(topic_name, value=b"unsent")
+    began = time.monotonic()
+    letters.close()
+    assert time.monotonic() - began < seconds_max
+    wait_until(lambda: set(threading.enumerate()) <= before, what="its threads have ended")
