@@ -1,4 +1,4 @@
-"""What the tests of the metric core draw from: lists of grades, specs, and the ways to hand lists to a scorer."""
+"""Test strategies and helpers: lists of grades, specs, and conversions to every input shape of a scorer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every metric as its textbook formula, in floats, one list at a time: slow, naive, and independent of the package.
+"""The textbook formula of every metric in floats, one list at a time, without code of the package.
 
 `Choices` repeats in its own words what libraries disagree on; the tests translate a Spec into it field by field.
 """
@@ -46,8 +46,8 @@ def _hits(choices: Choices, k: int, grades: Sequence[float]) -> int:
     return sum(_is_relevant(choices, grade) for grade in grades[:k])
 
 
-def _gain(choices: Choices, grade: float, law: str | None) -> float:
-    gain = law or choices.gain
+def _gain(choices: Choices, grade: float, gain_name: str | None) -> float:
+    gain = gain_name or choices.gain
     if isinstance(gain, tuple):
         return gain[int(grade)]
     return {"linear": grade, "exp2": 2**grade - 1, "binary": float(_is_relevant(choices, grade))}[gain]
@@ -67,30 +67,30 @@ def dcg(gains: Sequence[float]) -> float:
     return _sum(DEFAULT, gains)
 
 
-def _dcg(choices: Choices, k: int, grades: list[float], unseen: list[float], law: str | None) -> float:
-    return _sum(choices, [_gain(choices, grade, law) for grade in grades[:k]])
+def _dcg(choices: Choices, k: int, grades: list[float], unseen: list[float], gain_name: str | None) -> float:
+    return _sum(choices, [_gain(choices, grade, gain_name) for grade in grades[:k]])
 
 
-def _ndcg(choices: Choices, k: int, grades: list[float], unseen: list[float], law: str | None) -> float:
+def _ndcg(choices: Choices, k: int, grades: list[float], unseen: list[float], gain_name: str | None) -> float:
     pool = {"all": [*grades, *unseen], "shown": grades, "first_k": grades[:k], "full": []}[choices.ideal]
-    best = sorted((_gain(choices, grade, law) for grade in pool), reverse=True)[:k]
+    best = sorted((_gain(choices, grade, gain_name) for grade in pool), reverse=True)[:k]
     ideal = _sum(choices, [1.0] * k if choices.ideal == "full" else best)
-    return _dcg(choices, k, grades, unseen, law) / ideal if ideal else 0.0
+    return _dcg(choices, k, grades, unseen, gain_name) / ideal if ideal else 0.0
 
 
-def _cg(choices: Choices, k: int, grades: list[float], unseen: list[float], law: str | None) -> float:
+def _cg(choices: Choices, k: int, grades: list[float], unseen: list[float], gain_name: str | None) -> float:
     return math.fsum(_gain(choices, grade, None) for grade in grades[:k])
 
 
-def _mrr(choices: Choices, k: int, grades: list[float], unseen: list[float], law: str | None) -> float:
+def _mrr(choices: Choices, k: int, grades: list[float], unseen: list[float], gain_name: str | None) -> float:
     return next((1 / rank for rank, grade in enumerate(grades[:k], 1) if _is_relevant(choices, grade)), 0.0)
 
 
-def _hit_rate(choices: Choices, k: int, grades: list[float], unseen: list[float], law: str | None) -> float:
+def _hit_rate(choices: Choices, k: int, grades: list[float], unseen: list[float], gain_name: str | None) -> float:
     return float(_hits(choices, k, grades) > 0)
 
 
-def _item_hit_rate(choices: Choices, k: int, grades: list[float], unseen: list[float], law: str | None) -> float:
+def _item_hit_rate(choices: Choices, k: int, grades: list[float], unseen: list[float], gain_name: str | None) -> float:
     return _hits(choices, k, grades) / len(grades[:k]) if grades else math.nan
 
 
@@ -107,22 +107,22 @@ def _recallable(choices: Choices, k: int, grades: list[float], unseen: list[floa
     return total if choices.recall_denominator == "R" else min(total, k)
 
 
-def _precision(choices: Choices, k: int, grades: list[float], unseen: list[float], law: str | None) -> float:
+def _precision(choices: Choices, k: int, grades: list[float], unseen: list[float], gain_name: str | None) -> float:
     below = _places(choices, k, grades)
     return _hits(choices, k, grades) / below if below else 0.0
 
 
-def _recall(choices: Choices, k: int, grades: list[float], unseen: list[float], law: str | None) -> float:
+def _recall(choices: Choices, k: int, grades: list[float], unseen: list[float], gain_name: str | None) -> float:
     below = _recallable(choices, k, grades, unseen)
     return _hits(choices, k, grades) / below if below else 0.0
 
 
-def _f1(choices: Choices, k: int, grades: list[float], unseen: list[float], law: str | None) -> float:
-    precision, recall = _precision(choices, k, grades, unseen, law), _recall(choices, k, grades, unseen, law)
+def _f1(choices: Choices, k: int, grades: list[float], unseen: list[float], gain_name: str | None) -> float:
+    precision, recall = _precision(choices, k, grades, unseen, gain_name), _recall(choices, k, grades, unseen, gain_name)
     return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
 
 
-def _map(choices: Choices, k: int, grades: list[float], unseen: list[float], law: str | None) -> float:
+def _map(choices: Choices, k: int, grades: list[float], unseen: list[float], gain_name: str | None) -> float:
     ranks = [rank for rank, grade in enumerate(grades[:k], 1) if _is_relevant(choices, grade)]
     total = sum((Fraction(hits, rank) for hits, rank in enumerate(ranks, 1)), Fraction(0))
     relevant = _all_relevant(choices, grades, unseen)
@@ -130,17 +130,17 @@ def _map(choices: Choices, k: int, grades: list[float], unseen: list[float], law
     return float(total / below[choices.ap_denominator]) if below[choices.ap_denominator] else 0.0
 
 
-def _r_precision(choices: Choices, k: int, grades: list[float], unseen: list[float], law: str | None) -> float:
+def _r_precision(choices: Choices, k: int, grades: list[float], unseen: list[float], gain_name: str | None) -> float:
     relevant = _all_relevant(choices, grades, unseen)
     return _hits(choices, relevant, grades) / relevant if relevant else 0.0
 
 
-def _rbp(choices: Choices, k: int, grades: list[float], unseen: list[float], law: str | None) -> float:
+def _rbp(choices: Choices, k: int, grades: list[float], unseen: list[float], gain_name: str | None) -> float:
     p = choices.persistence
     return (1 - p) * math.fsum(p**at for at, grade in enumerate(grades[:k]) if _is_relevant(choices, grade))
 
 
-def _err(choices: Choices, k: int, grades: list[float], unseen: list[float], law: str | None) -> float:
+def _err(choices: Choices, k: int, grades: list[float], unseen: list[float], gain_name: str | None) -> float:
     total, going_on = 0.0, 1.0
     for rank, grade in enumerate(grades[:k], 1):
         chance = (2**grade - 1) / 2**choices.err_grade_max

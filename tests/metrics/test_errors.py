@@ -1,4 +1,4 @@
-"""Whatever breaks a rule is refused by a message that names the rule, the place and the value."""
+"""Invalid input is rejected with a message that names the rule, the place and the value."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TABLE = Scorer(["ndcg@10"], Spec(gain=(0, 1, 3)))
 
 
 @pytest.mark.parametrize("name", ALL_METRIC_NAMES)
-def test_a_metric_prints_as_it_is_read(name: str) -> None:
+def test_printing_a_parsed_metric_gives_its_name(name: str) -> None:
     if name in WHOLE_LIST_NAMES:
         assert str(parse_metric(name)) == name
     for k in (1, 10, 1_000_000) if name != "r_precision" else ():
@@ -31,7 +31,7 @@ def test_a_metric_prints_as_it_is_read(name: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", "ndcg@", "@10", "ndcg@0", "ndcg@-1", "ndcg@05", "ndcg@1.5", "ndcg@10 ", "ndcg @10", "ndcg@10@5", "ndcg@\u0661"]
 )
-def test_what_is_no_metric_is_refused_with_its_text(text: str) -> None:
+def test_invalid_metric_names_are_rejected(text: str) -> None:
     with pytest.raises(MetricError, match=re.escape(f"metric: got {text!r}; allowed is <name> or <name>@<k>")):
         parse_metric(text)
 
@@ -59,28 +59,28 @@ def test_what_is_no_metric_is_refused_with_its_text(text: str) -> None:
         ("RBP", "rbp"),
     ],
 )
-def test_the_names_of_other_tools_are_understood(text: str, here: str) -> None:
+def test_names_of_other_tools_are_accepted(text: str, here: str) -> None:
     assert str(parse_metric(text)) == here
 
 
 @pytest.mark.parametrize("name", ["precision", "recall", "f1", "hit_rate", "item_hit_rate"])
-def test_a_metric_that_needs_a_cutoff_says_so(name: str) -> None:
+def test_a_missing_cutoff_is_rejected(name: str) -> None:
     with pytest.raises(MetricError, match=re.escape(f"cut-off of {name}: got none; allowed are whole numbers 1..1000000, as in {name}@10")):
         parse_metric(name)
 
 
-def test_a_metric_that_has_no_cutoff_says_so() -> None:
+def test_a_superfluous_cutoff_is_rejected() -> None:
     with pytest.raises(MetricError, match="cut-off of r_precision: got 10; allowed is none"):
         parse_metric("Rprec@10")
 
 
-def test_a_cutoff_that_is_too_large_is_refused_with_its_bounds() -> None:
+def test_a_cutoff_that_is_too_large_is_rejected() -> None:
     with pytest.raises(MetricError, match=re.escape("cut-off of ndcg: got 1000001; allowed are whole numbers 1..1000000")):
         parse_metric("ndcg@1000001")
 
 
 @pytest.mark.parametrize(("name", "k"), [("ndcg", True), ("ndcg", 1.0), ("ndcg", -1), ("ndcg", None), ("gain", 1)])
-def test_a_metric_is_checked_however_it_is_made(name: str, k: int) -> None:
+def test_a_metric_is_checked_when_constructed(name: str, k: int) -> None:
     with pytest.raises(MetricError):
         Metric(name, k)
 
@@ -174,7 +174,7 @@ def test_a_metric_is_checked_however_it_is_made(name: str, k: int) -> None:
         (lambda s: s.values([1]), "row: got 1 columns; allowed are 2"),
     ],
 )
-def test_input_that_breaks_a_rule_is_named(call: Callable[[Scorer], object], message: str) -> None:
+def test_invalid_input_is_rejected_with_its_place(call: Callable[[Scorer], object], message: str) -> None:
     with pytest.raises(MetricError, match=re.escape(message)):
         call(SCORER)
 
@@ -215,19 +215,19 @@ def test_input_that_breaks_a_rule_is_named(call: Callable[[Scorer], object], mes
         (lambda: Spec(relevance_threshold=math.nan), "spec field relevance_threshold: got nan"),
     ],
 )
-def test_a_request_that_cannot_be_met_is_named(make: Callable[[], object], message: str) -> None:
+def test_invalid_requests_are_rejected(make: Callable[[], object], message: str) -> None:
     with pytest.raises(MetricError, match=re.escape(message)):
         make()
 
 
-def test_an_error_says_apart_what_it_is_about_whatever_that_is_called() -> None:
+def test_an_error_separates_its_subject_from_the_rule() -> None:
     with pytest.raises(MetricError) as caught:
         from_wide_frame({"first: best": ["x"]}, ["first: best"])
     assert caught.value.subject == "column 'first: best'"
     assert str(caught.value) == f"column 'first: best': {caught.value.rule}"
 
 
-def test_an_error_from_another_process_says_the_same() -> None:
+def test_an_error_survives_pickling() -> None:
     with pytest.raises(MetricError) as caught:
         Spec(relevance_threshold=0)
     again = pickle.loads(pickle.dumps(caught.value))
@@ -235,16 +235,16 @@ def test_an_error_from_another_process_says_the_same() -> None:
     assert again.subject == "spec field relevance_threshold"
 
 
-def test_errors_are_both_value_errors_and_ours() -> None:
+def test_errors_are_value_errors_and_streammetrics_errors() -> None:
     assert issubclass(MetricError, ValueError)
     assert issubclass(MetricError, StreammetricsError)
 
 
-def test_a_refused_grade_is_refused_again() -> None:
+def test_an_invalid_grade_is_rejected_every_time() -> None:
     for _ in range(2):
         with pytest.raises(MetricError, match="grade: got 8"):
             SCORER.score_list([8])
 
 
-def test_a_padding_that_would_be_refused_is_never_read() -> None:
+def test_padding_is_never_read() -> None:
     assert SCORER.score_padded(np.array([[1.0, math.nan], [math.inf, -1]]), lengths=[1, 0]).tolist() == [[1 << 40, 1 << 40], [0, 0]]

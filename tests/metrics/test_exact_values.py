@@ -25,7 +25,7 @@ def test_every_metric_equals_its_definition_to_the_last_bit(lists: list[list[flo
 
 
 @pytest.mark.parametrize("k", [2, 100, 1_000])
-def test_long_lists_equal_the_definition_too(k: int) -> None:
+def test_long_lists_also_equal_the_definition(k: int) -> None:
     grades = np.random.default_rng(k).choice([0, 0, 0, 1, 2, 5], 1_500).astype(float).tolist()
     names = [f"{name}@{k}" for name in METRIC_NAMES if name != "item_hit_rate"]
     assert list(Scorer(names).score_list(grades)) == [stored_values(grades, [k])[name] for name in names]

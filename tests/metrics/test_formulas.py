@@ -1,4 +1,4 @@
-"""The integers are the textbook's values: worked examples to the digits printed, and a naive float oracle to 1e-9."""
+"""The scores match worked examples to all printed digits, and textbook formulas in floats to 1e-9."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ def value(metric: str, grades: list[float], spec: Spec | None = None) -> float:
         ("hit_rate@1", [0, 1], 0, 6),
     ],
 )
-def test_worked_examples_hold_to_the_digits_printed(metric: str, grades: list[float], printed: float, digits: int) -> None:
+def test_worked_examples_match_to_all_printed_digits(metric: str, grades: list[float], printed: float, digits: int) -> None:
     assert round(value(metric, grades), digits) == printed
 
 
 @pytest.mark.parametrize(("grades", "printed"), [([4, 5, 2, 3, 1], 39.460411), ([5, 4, 3, 2, 1], 45.642829)])
-def test_exponential_gain_holds_for_dcg_too(grades: list[float], printed: float) -> None:
+def test_exponential_gain_also_applies_to_dcg(grades: list[float], printed: float) -> None:
     assert round(value("dcg@5", grades, Spec(gain="exp2")), 6) == printed
 
 
@@ -71,7 +71,7 @@ def test_mean_reciprocal_rank_of_several_lists(metric: str, lists: list[list[flo
 
 
 @given(batches)
-def test_every_metric_agrees_with_its_formula(lists: list[list[float]]) -> None:
+def test_every_metric_matches_its_formula(lists: list[list[float]]) -> None:
     scorer = Scorer(EVERYTHING, Spec(err_grade_max=GRADE_TOP), items_max=40)
     choices = oracle.Choices(err_grade_max=GRADE_TOP)
     for grades in lists:
@@ -101,7 +101,7 @@ def choices_of(spec: Spec) -> oracle.Choices:
 
 
 @given(lists_of(WHOLE, items_max=12), lists_of(WHOLE, items_max=4), scorers())
-def test_every_choice_of_a_spec_agrees_with_its_formula(drawn: list[float], drawn_unseen: list[float], scorer: Scorer) -> None:
+def test_every_choice_of_a_spec_matches_its_formula(drawn: list[float], drawn_unseen: list[float], scorer: Scorer) -> None:
     grades, unseen = ([accepted(scorer, grade) for grade in some] for some in (drawn, drawn_unseen))
     values = scorer.values(scorer.score_list(grades, unseen))
     for metric in scorer.metrics:
@@ -111,7 +111,7 @@ def test_every_choice_of_a_spec_agrees_with_its_formula(drawn: list[float], draw
 
 
 @given(lists_of(WHOLE, items_max=12), metric_names(), st.randoms(use_true_random=False))
-def test_a_list_without_cutoff_is_one_with_a_cutoff_beyond_its_end(grades: list[float], names: list[str], chance: random.Random) -> None:
+def test_no_cutoff_equals_a_cutoff_beyond_the_end(grades: list[float], names: list[str], chance: random.Random) -> None:
     spec = Spec(err_grade_max=5)
     whole = [name for name in WHOLE_LIST_NAMES if name != "r_precision"]
     chance.shuffle(whole)
@@ -120,7 +120,7 @@ def test_a_list_without_cutoff_is_one_with_a_cutoff_beyond_its_end(grades: list[
 
 
 @given(lists_of(st.integers(1, 15), items_max=60))
-def test_whole_grades_agree_with_the_formula_to_the_last_unit_of_a_value(grades: list[float]) -> None:
+def test_whole_grades_match_the_formula_to_the_last_unit(grades: list[float]) -> None:
     scorer = Scorer(["ndcg@10", "ndcg_exp@20", "map@10", "mrr@20", "recall@5"])
     values = scorer.values(scorer.score_list(grades))
     for metric in scorer.metrics:
@@ -128,7 +128,7 @@ def test_whole_grades_agree_with_the_formula_to_the_last_unit_of_a_value(grades:
 
 
 @given(lists_of(st.sampled_from([1, 2, 3, 0.5, 0.9])), st.sampled_from([1, 3, 10, 40]))
-def test_a_perfect_list_is_exactly_one_and_no_order_exceeds_it(grades: list[float], k: int) -> None:
+def test_a_perfect_list_is_exactly_one_and_no_order_is_better(grades: list[float], k: int) -> None:
     metrics = [f"{name}@{k}" for name in ("ndcg", "ndcg_exp", "map", "mrr", "hit_rate", "recall", "precision")]
     scorer = Scorer(metrics, Spec(relevance_threshold=0.5))
     row = dict(zip(metrics, scorer.score_list(sorted(grades, reverse=True)), strict=True))
@@ -139,7 +139,7 @@ def test_a_perfect_list_is_exactly_one_and_no_order_exceeds_it(grades: list[floa
 
 
 @given(lists_of(WHOLE), lists_of(WHOLE, items_max=4), scorers())
-def test_no_share_leaves_zero_to_one_under_any_spec(drawn: list[float], drawn_unseen: list[float], scorer: Scorer) -> None:
+def test_normalised_values_are_between_zero_and_one_under_any_spec(drawn: list[float], drawn_unseen: list[float], scorer: Scorer) -> None:
     grades, unseen = ([accepted(scorer, grade) for grade in some] for some in (drawn, drawn_unseen))
     for score, column in zip(scorer.score_list(grades, unseen), scorer.columns, strict=True):
         assert score >= 0
@@ -148,7 +148,7 @@ def test_no_share_leaves_zero_to_one_under_any_spec(drawn: list[float], drawn_un
 
 
 @given(lists_of(st.floats(0, 8)), st.data())
-def test_a_better_grade_at_a_rank_never_lowers_what_is_earned(grades: list[float], data: st.DataObject) -> None:
+def test_a_better_grade_never_lowers_a_value(grades: list[float], data: st.DataObject) -> None:
     metrics = ["cg@5", "dcg@5", "dcg_exp@5", "mrr@5", "hit_rate@5", "precision@5", "rbp@5"]
     for spec in (Spec(), Spec(gain="exp2")):
         scorer = Scorer(metrics, spec)
@@ -160,7 +160,7 @@ def test_a_better_grade_at_a_rank_never_lowers_what_is_earned(grades: list[float
 
 
 @given(lists_of(st.integers(1, 3)), st.randoms(use_true_random=False))
-def test_the_order_beyond_the_cutoff_changes_nothing(grades: list[float], chance: random.Random) -> None:
+def test_the_order_beyond_the_cutoff_has_no_effect(grades: list[float], chance: random.Random) -> None:
     scorer = Scorer(at_cutoffs(ALL_METRIC_NAMES, (5,)))
     tail = grades[5:]
     chance.shuffle(tail)
@@ -180,7 +180,7 @@ def test_items_beyond_the_cutoff_change_recall_like_values_only(first: list[floa
 
 
 @given(lists_of(WHOLE), lists_of(WHOLE, items_max=6))
-def test_an_item_never_shown_counts_as_one_shown_beyond_every_cutoff(grades: list[float], unseen: list[float]) -> None:
+def test_an_unseen_item_counts_like_one_beyond_every_cutoff(grades: list[float], unseen: list[float]) -> None:
     scorer = Scorer([f"{name}@30" for name in ("ndcg", "ndcg_exp", "recall", "map", "mrr", "precision", "f1")])
     filled = grades + [0] * (30 - len(grades))
     assert scorer.score_list(filled, unseen) == scorer.score_list(filled + unseen)
@@ -188,28 +188,28 @@ def test_an_item_never_shown_counts_as_one_shown_beyond_every_cutoff(grades: lis
     assert Scorer(["ndcg@30"], spec).score_list(filled, unseen) == Scorer(["ndcg@30"], spec).score_list(filled)
 
 
-def test_the_ideal_knows_items_beyond_the_cutoff() -> None:
+def test_the_ideal_includes_items_beyond_the_cutoff() -> None:
     assert value("ndcg@1", [1, 3]) == pytest.approx(1 / 3, abs=1e-12)
 
 
-def test_the_older_discount_counts_two_ranks_in_full() -> None:
+def test_the_original_discount_counts_two_ranks_in_full() -> None:
     assert value("dcg@4", [1, 1, 1, 1], Spec(discount="max(1,log2(i))")) == pytest.approx(2 + 1 / math.log2(3) + 0.5, abs=1e-9)
 
 
-def test_the_threshold_says_what_is_relevant() -> None:
+def test_the_threshold_sets_the_lowest_relevant_grade() -> None:
     grades = [0.5, 2, 1]
     assert [value("precision@3", grades, Spec(relevance_threshold=at)) for at in (0.5, 1, 2, 3)] == [
         pytest.approx(share, abs=1e-12) for share in (1, 2 / 3, 1 / 3, 0)
     ]
 
 
-def test_discounts_are_the_logarithms_to_every_bit_they_have() -> None:
+def test_discounts_are_correctly_rounded_logarithms() -> None:
     with localcontext(prec=50):
         exact = [int((2**44 * Decimal(2).ln() / Decimal(rank + 1).ln()).to_integral_value(ROUND_HALF_EVEN)) for rank in range(1, 451)]
     np.testing.assert_array_equal(discount_units("log2(i+1)", 450), [*exact, 0])
 
 
-def test_persistences_are_the_weights_to_every_bit_and_never_add_up_to_more_than_one() -> None:
+def test_persistences_are_rounded_down_and_sum_to_at_most_one() -> None:
     for persistence in (0.5, 0.8, 0.95, 0.999):
         weights = persistence_units(persistence, 5000).tolist()
         exact = [int((1 - Fraction(persistence)) * Fraction(persistence) ** at * 2**52) for at in range(300)]
@@ -233,5 +233,5 @@ def test_persistences_are_the_weights_to_every_bit_and_never_add_up_to_more_than
         ("ndcg@2", [1, 2], Spec(gain=(0, 1, 10), discount=(1, 4)), 3.5 / 10.25),
     ],
 )
-def test_choices_have_the_values_that_one_works_out_by_hand(metric: str, grades: list[float], spec: Spec, printed: float) -> None:
+def test_choices_have_the_values_computed_by_hand(metric: str, grades: list[float], spec: Spec, printed: float) -> None:
     assert value(metric, grades, spec) == pytest.approx(printed, abs=5e-7)

@@ -1,4 +1,4 @@
-"""The offline door is light: numpy and the standard library, nothing else."""
+"""Importing the package loads only numpy and the standard library."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ print(json.dumps([sorted(names - set(sys.stdlib_module_names)), sorted(name for 
 
 
 def loaded_by(module: str) -> tuple[list[str], list[str]]:
-    said = subprocess.run([sys.executable, "-c", REPORT.format(module=module)], capture_output=True, text=True, check=True)
-    foreign, own = json.loads(said.stdout)
+    result = subprocess.run([sys.executable, "-c", REPORT.format(module=module)], capture_output=True, text=True, check=True)
+    foreign, own = json.loads(result.stdout)
     return foreign, own
 
 
@@ -34,12 +34,12 @@ def test_importing_loads_numpy_and_no_other_third_party_module(module: str) -> N
     assert outside == ["streammetrics.errors"]
 
 
-def test_what_reads_and_evaluates_whole_runs_is_loaded_when_it_is_first_asked_for() -> None:
+def test_functions_for_whole_runs_load_on_first_use() -> None:
     _, own = loaded_by("streammetrics")
     assert [name for name in own if name.startswith(("streammetrics.metrics.inputs", "streammetrics.metrics.offline"))] == []
 
 
-def test_the_door_offers_the_core_and_the_version() -> None:
+def test_the_package_exports_the_core_and_the_version() -> None:
     assert streammetrics.__version__ == __version__
     offered = {name: getattr(streammetrics, name) for name in set(streammetrics.__all__) - {"__version__"}}
     assert set(metrics.__all__) <= set(offered)
@@ -47,6 +47,6 @@ def test_the_door_offers_the_core_and_the_version() -> None:
     assert all(offered[name].__module__.startswith("streammetrics.metrics.") for name in set(offered) - set(metrics.__all__))
 
 
-def test_the_door_refuses_what_it_does_not_offer() -> None:
+def test_unknown_names_of_the_package_raise_attribute_error() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'ndgc'"):
         streammetrics.ndgc  # noqa: B018

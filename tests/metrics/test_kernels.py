@@ -1,4 +1,4 @@
-"""One list has one row of integers, whichever way it is handed in and whatever stands beside it."""
+"""Both kernels and all input shapes give the same integers for a list."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ from tests.metrics.lists import (
 
 
 @given(batches, st.data(), scorers(), st.randoms(use_true_random=False))
-def test_all_paths_give_the_same_integers(drawn: list[list[float]], data: st.DataObject, scorer: Scorer, chance: random.Random) -> None:
+def test_all_input_shapes_give_the_same_integers(
+    drawn: list[list[float]], data: st.DataObject, scorer: Scorer, chance: random.Random
+) -> None:
     lists = [[accepted(scorer, grade) for grade in grades] for grades in drawn]
     hidden = [[accepted(scorer, grade) for grade in data.draw(lists_of(ANY, items_max=5))] for _ in lists]
     unseen = as_unseen(hidden)
@@ -61,7 +63,7 @@ def test_all_paths_give_the_same_integers(drawn: list[list[float]], data: st.Dat
 
 @pytest.mark.parametrize("top", [1, 3, 5, 12])
 @pytest.mark.parametrize("longest", [20, 57, 64, 65, 130, 1024, 1025])
-def test_lists_of_any_length_and_grade_go_by_their_bits_or_not_and_score_the_same(top: int, longest: int) -> None:
+def test_both_kernels_give_the_same_scores_for_any_length_and_grade(top: int, longest: int) -> None:
     chance = np.random.default_rng(longest + top)
     lengths = np.array([0, longest, 1, *chance.integers(0, longest + 1, 40), longest, 0])
     offsets = np.cumsum([0, *lengths])
@@ -81,7 +83,7 @@ def hits_of(flat: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarr
     return rows, hits - offsets[rows], flat[hits]
 
 
-def test_short_lists_of_small_whole_grades_do_go_by_their_bits() -> None:
+def test_short_lists_of_small_whole_grades_use_the_bit_kernel() -> None:
     scorer = Scorer(["ndcg@10"])
     for _, parts in (
         scorer.parts_of_ragged([0.0, 3, 1], [0, 2, 3]),
@@ -94,7 +96,7 @@ def test_short_lists_of_small_whole_grades_do_go_by_their_bits() -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.float64])
-def test_lists_cut_into_chunks_score_as_each_does_alone(dtype: type) -> None:
+def test_lists_in_several_chunks_score_like_single_lists(dtype: type) -> None:
     chance = np.random.default_rng(11)
     lengths = chance.integers(0, 30, CHUNK_LISTS + 700)
     offsets = np.cumsum([0, *lengths])
@@ -107,7 +109,7 @@ def test_lists_cut_into_chunks_score_as_each_does_alone(dtype: type) -> None:
 
 
 @given(lists_of(ANY), metric_names(), st.sampled_from([None, 8, 9.5]), st.integers(30, 60))
-def test_limits_change_no_number(grades: list[float], names: list[str], grade_max: float | None, items_max: int) -> None:
+def test_limits_do_not_change_results(grades: list[float], names: list[str], grade_max: float | None, items_max: int) -> None:
     spec = Spec(err_grade_max=9.5)
     usual = Scorer(names, spec)
     assume(max(grades, default=0) <= usual.grade_max)  # without a cut-off, long lists leave less room for grades
@@ -117,7 +119,7 @@ def test_limits_change_no_number(grades: list[float], names: list[str], grade_ma
 
 
 @given(lists_of(ANY))
-def test_one_metric_alone_has_the_number_it_has_in_company(grades: list[float]) -> None:
+def test_a_metric_has_the_same_value_alone_and_among_others(grades: list[float]) -> None:
     spec = Spec(err_grade_max=8)
     names = ["r_precision", "map", *at_cutoffs(ALL_METRIC_NAMES, (20, 3))]
     together = Scorer(names, spec).values(Scorer(names, spec).score_list(grades))
@@ -128,7 +130,7 @@ def test_one_metric_alone_has_the_number_it_has_in_company(grades: list[float]) 
 
 
 @pytest.mark.parametrize("grades", [[1, 2, 3], [0.5, 0.9, 1.5], np.linspace(0.001, 3, 5000)], ids=["whole", "few", "many"])
-def test_batches_of_many_blocks_equal_the_one_list_path(grades: list[float]) -> None:
+def test_batches_of_many_blocks_score_like_single_lists(grades: list[float]) -> None:
     chance = np.random.default_rng(7)
     lengths = chance.integers(0, 40, 2 * BLOCK_LISTS + 5)
     lengths[[0, 1, -1]] = 0
@@ -145,7 +147,7 @@ def test_batches_of_many_blocks_equal_the_one_list_path(grades: list[float]) -> 
         assert tuple(batch[row].tolist()) == scorer.score_list_hits(int(lengths[row]), zip(places[hits], values[hits], strict=True))
 
 
-def test_one_list_larger_than_a_block_is_scored_whole() -> None:
+def test_a_list_larger_than_a_block_is_scored_whole() -> None:
     size = BLOCK_HITS + 100
     scorer = Scorer(["ndcg@10", "recall@100", "map@5000", "dcg@20000"], grade_max=3)
     grades = [1, 2, 3, 0.5] * (size // 4)
@@ -154,7 +156,7 @@ def test_one_list_larger_than_a_block_is_scored_whole() -> None:
     assert [tuple(row) for row in batch.tolist()] == [scorer.score_list(part) for part in ([1], grades, [2, 0])]
 
 
-def test_tables_that_would_be_too_large_are_done_without() -> None:
+def test_oversized_tables_are_not_built() -> None:
     grades = np.random.default_rng(3).random(4000) * 3
     scorer = Scorer(["ndcg@1000", "ndcg_exp@500", "dcg@2000"])
     assert scorer.score_padded(grades.reshape(1, -1)).tolist() == [list(scorer.score_list(grades.tolist()))]
@@ -173,13 +175,13 @@ def test_no_lists_give_no_rows() -> None:
         assert rows.dtype == np.int64
 
 
-def test_lists_without_items_have_no_places_and_score_nothing() -> None:
+def test_empty_lists_have_no_places_and_score_zero() -> None:
     scorer = Scorer([f"{name}@3" for name in METRIC_NAMES])
     assert not scorer.score_padded(np.zeros((2, 0))).any()
     assert "item_hit_rate@3" not in scorer.values(scorer.score_list([]))
 
 
-def test_columns_follow_the_order_asked_for() -> None:
+def test_columns_follow_the_requested_order() -> None:
     scorer = Scorer(["item_hit_rate@2", "dcg@1", "ndcg@2", "item_hit_rate@1"])
     assert [(str(column.metric), column.kind, column.scale_bits) for column in scorer.columns] == [
         ("item_hit_rate@2", "hits", 0),

@@ -1,4 +1,4 @@
-"""The examples of the metric library's page run, and its tables name what there is."""
+"""The README of the metric library: its examples run, and its tables are complete."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_the_examples_run() -> None:
     assert (failed, tried > 15) == (0, True)
 
 
-def test_the_commands_print_what_the_page_shows(
+def test_the_commands_print_the_output_on_the_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -62,15 +62,15 @@ def test_the_page_describes_every_metric() -> None:
 
 
 def test_the_page_describes_every_field_of_a_spec() -> None:
-    assert _names_in_first_column(_section("What a number means")) == {field.name for field in fields(Spec)}
+    assert _names_in_first_column(_section("Definitions")) == {field.name for field in fields(Spec)}
 
 
 def test_the_page_shows_every_preset() -> None:
-    shown = _section("What a number means")
+    shown = _section("Definitions")
     assert [name for name in PRESETS if f"`{name}`" not in shown] == []
 
 
-def test_links_within_the_page_lead_somewhere() -> None:
+def test_links_within_the_page_have_a_target() -> None:
     text = PAGE.read_text()
     anchors = {re.sub(r"[^\w -]", "", title).strip().lower().replace(" ", "-") for title in re.findall(r"^#+ (.*)$", text, re.M)}
     assert set(re.findall(r"\]\(#([^)]*)\)", text)) <= anchors

@@ -1,4 +1,4 @@
-"""The digest of a spec tells numbers made under different laws apart, on every machine."""
+"""Digests of specs are equal exactly for equal specs, on every machine."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def test_equal_specs_have_equal_digests() -> None:
 
 def test_the_digest_is_the_same_in_another_process() -> None:
     code = "from streammetrics import Spec; print(Spec(gain='exp2').digest())"
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert said.stdout.strip() == Spec(gain="exp2").digest()
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == Spec(gain="exp2").digest()
 
 
-def test_the_digest_of_the_defaults_is_the_one_that_stored_tallies_carry() -> None:
+def test_the_digest_of_the_defaults_never_changes() -> None:
     assert Spec().digest() == "a7766412094579fd"
 
 
@@ -53,14 +53,14 @@ OTHERS: dict[str, Any] = {
 }
 
 
-def test_every_field_enters_the_digest_when_it_is_not_at_its_default() -> None:
+def test_every_field_that_is_not_the_default_changes_the_digest() -> None:
     assert set(OTHERS) == set(Spec.__dataclass_fields__)
     digests = {replace(Spec(), **{field: other}).digest() for field, other in OTHERS.items()}
     assert len(digests | {Spec().digest()}) == len(OTHERS) + 1
 
 
 @pytest.mark.parametrize("field", OTHERS)
-def test_specs_that_differ_say_in_which_field(field: str) -> None:
+def test_the_error_for_different_specs_names_the_field(field: str) -> None:
     other = replace(Spec(), **{field: OTHERS[field]})
     Spec().require_same(Spec())
     with pytest.raises(
@@ -69,6 +69,6 @@ def test_specs_that_differ_say_in_which_field(field: str) -> None:
         Spec().require_same(other)
 
 
-def test_a_table_is_the_same_however_it_is_written() -> None:
+def test_equal_tables_are_equal_whatever_their_type() -> None:
     assert Spec(gain=[0, 1, 3]) == Spec(gain=(0.0, 1.0, 3.0))  # type: ignore[arg-type]
     assert hash(Spec(gain=(0, 1))) == hash(Spec(gain=(0.0, 1.0)))

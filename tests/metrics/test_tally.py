@@ -1,4 +1,4 @@
-"""Tallies add up exactly whatever the order and the cut, can be taken back, stored and read, and never mix what differs."""
+"""Tallies: merging, reverting, reading means, storing, and rejecting different layouts."""
 
 from __future__ import annotations
 
@@ -40,16 +40,14 @@ def test_merging_is_associative_and_commutative_with_the_empty_tally_as_identity
 
 
 @given(batches, batches, batches)
-def test_what_was_merged_can_be_taken_back_or_replaced(
-    kept: list[list[float]], before: list[list[float]], after: list[list[float]]
-) -> None:
+def test_merged_lists_can_be_removed_or_replaced(kept: list[list[float]], before: list[list[float]], after: list[list[float]]) -> None:
     assert tally(kept).merge(tally(before)).revert(tally(before)) == tally(kept)
     assert tally(kept).merge(tally(before)).update(tally(before), tally(after)) == tally(kept + after)
 
 
 @pytest.mark.parametrize("layout", [LAYOUT, PLAIN], ids=["moments", "sums"])
 @given(lists=batches, whole=st.booleans())
-def test_every_path_and_every_cut_gives_the_same_tally(layout: TallyLayout, lists: list[list[float]], whole: bool) -> None:
+def test_every_input_shape_and_every_split_gives_the_same_tally(layout: TallyLayout, lists: list[list[float]], whole: bool) -> None:
     lists = [[min(grade, 3) * (1 if whole else 0.5) for grade in grades] for grades in lists]
     expected = layout.empty()
     for grades in lists:
@@ -68,7 +66,7 @@ def test_every_path_and_every_cut_gives_the_same_tally(layout: TallyLayout, list
     st.sampled_from([0.5, 1, 2, 3, 9]),
 )
 @example([[0, 1, 1]], [1000], "binary", 1)  # a cut-off that no byte holds, where counts are bytes
-def test_sums_are_those_of_the_lists_one_by_one(lists: list[list[float]], ks: list[int], gain: Gain, threshold: float) -> None:
+def test_sums_equal_the_sums_over_single_lists(lists: list[list[float]], ks: list[int], gain: Gain, threshold: float) -> None:
     scorer = Scorer(at_cutoffs(("ndcg", "hit_rate", "dcg", "mrr"), ks), Spec(gain=gain, relevance_threshold=threshold))
     rows = [scorer.score_list(grades) for grades in lists]
     expected = (len(lists), sum(map(any, lists)), *(sum(row[at] for row in rows) for at in range(len(scorer.columns))))
@@ -78,7 +76,7 @@ def test_sums_are_those_of_the_lists_one_by_one(lists: list[list[float]], ks: li
 
 
 @pytest.mark.parametrize(("longest", "ks"), [(30, (10,)), (100, (5, 12))])
-def test_packed_lists_of_many_chunks_have_the_sums_of_their_hits(longest: int, ks: tuple[int, ...]) -> None:
+def test_packed_lists_in_many_chunks_have_the_same_sums_as_hits(longest: int, ks: tuple[int, ...]) -> None:
     chance = np.random.default_rng(longest)
     lengths = chance.integers(0, longest + 1, 2 * CHUNK_WORDS + 9)
     lengths[[0, CHUNK_WORDS - 1, CHUNK_WORDS, -1]] = 0
@@ -93,7 +91,7 @@ def test_packed_lists_of_many_chunks_have_the_sums_of_their_hits(longest: int, k
 
 
 @given(batches)
-def test_rows_of_lists_add_up_to_their_tally(lists: list[list[float]]) -> None:
+def test_the_rows_of_lists_sum_to_their_tally(lists: list[list[float]]) -> None:
     rows, positions, grades = zip(*as_hits(lists), strict=True) if as_hits(lists) else ((), (), ())
     own = PLAIN.rows_of_hits([len(some) for some in lists], rows, positions, grades)
     assert own.shape == (len(lists), PLAIN.width)
@@ -101,7 +99,7 @@ def test_rows_of_lists_add_up_to_their_tally(lists: list[list[float]]) -> None:
 
 
 @given(st.lists(lists_of(WHOLE, items_max=15), min_size=1, max_size=8))
-def test_every_view_is_the_mean_over_the_lists_that_it_says(lists: list[list[float]]) -> None:
+def test_every_view_is_the_mean_over_its_lists(lists: list[list[float]]) -> None:
     scored = [LAYOUT.scorer.values(LAYOUT.scorer.score_list(grades)) for grades in lists]
     relevant = [any(grade >= 2 for grade in grades) for grades in lists]
     graded = [any(grades) for grades in lists]
@@ -126,14 +124,14 @@ def test_every_view_is_the_mean_over_the_lists_that_it_says(lists: list[list[flo
                 assert str(metric) not in means
 
 
-def test_the_spec_says_which_view_is_read_when_none_is_asked_for() -> None:
+def test_the_spec_sets_the_default_view() -> None:
     lists = [[0, 0], [1, 0]]
     for view, expected in (("zero", 0.5), ("skip", 1.0), ("one", 1.0)):
         layout = TallyLayout(Scorer(["mrr@2"], Spec(no_relevant=view)))  # type: ignore[arg-type]
         assert tally(lists, layout).means() == {"mrr@2": expected}
 
 
-def test_a_ratio_is_read_over_all_places_or_over_those_of_lists_with_feedback() -> None:
+def test_a_ratio_covers_all_places_or_those_of_lists_with_feedback() -> None:
     layout = TallyLayout(Scorer(["item_hit_rate@2"]), moments=False)
     kept = tally([[0, 0, 0], [1, 0, 0], [1], []], layout)
     assert kept.numbers == (4, 2, 2, 5, 3)
@@ -141,14 +139,14 @@ def test_a_ratio_is_read_over_all_places_or_over_those_of_lists_with_feedback() 
     assert kept.means("with_feedback") == {"item_hit_rate@2": 2 / 3}
 
 
-def test_no_list_defines_a_metric_where_no_grade_can_be_relevant() -> None:
+def test_no_list_defines_a_metric_if_no_grade_can_be_relevant() -> None:
     layout = TallyLayout(Scorer(["ndcg@2", "mrr@2", "dcg@2"], Spec(gain="binary", relevance_threshold=9)))
     kept = tally([[1, 0], [0], []], layout)
     assert kept == layout.of_packed(PackedLists.from_bytes([bytes([1, 0]), bytes([0]), b""])) == tally([[0.5, 0], [0], []], layout)
     assert (kept.means("zero"), kept.means("skip")) == ({"ndcg@2": 0.0, "mrr@2": 0.0, "dcg@2": 0.0}, {"dcg@2": 0.0})
 
 
-def test_items_never_shown_define_a_list_and_count_as_feedback() -> None:
+def test_unseen_items_define_metrics_and_count_as_feedback() -> None:
     layout = TallyLayout(Scorer(["recall@1", "ndcg@1"], Spec(no_relevant="skip")))
     kept = layout.of_ragged([0, 0], [0, 1, 2], unseen=([1], [1]))
     assert kept.lists_with_feedback == 1
@@ -157,7 +155,7 @@ def test_items_never_shown_define_a_list_and_count_as_feedback() -> None:
 
 
 @given(st.lists(lists_of(WHOLE, items_max=15), min_size=2, max_size=8))
-def test_variances_and_covariances_are_the_textbooks(lists: list[list[float]]) -> None:
+def test_variances_and_covariances_equal_the_textbook_values(lists: list[list[float]]) -> None:
     rows = np.array([LAYOUT.scorer.score_list(grades) for grades in lists], dtype=object)
     where = {column.metric: (at, column.scale_bits) for at, column in enumerate(LAYOUT.scorer.columns)}
     for one, other in (("ndcg@3", "ndcg@3"), ("ndcg@3", "mrr@10"), ("mrr@10", "ndcg@3"), ("dcg@3", "dcg@10"), ("dcg@10", "dcg@10")):
@@ -169,7 +167,7 @@ def test_variances_and_covariances_are_the_textbooks(lists: list[list[float]]) -
 
 
 @given(batches)
-def test_a_stored_tally_is_read_as_it_was(lists: list[list[float]]) -> None:
+def test_a_stored_tally_is_read_back_unchanged(lists: list[list[float]]) -> None:
     for layout in (LAYOUT, PLAIN):
         kept = tally(lists, layout)
         again = Tally.from_bytes(kept.to_bytes())
@@ -179,7 +177,7 @@ def test_a_stored_tally_is_read_as_it_was(lists: list[list[float]]) -> None:
         assert again.to_bytes() == kept.to_bytes()
 
 
-def test_a_tally_carries_all_of_its_spec() -> None:
+def test_a_stored_tally_contains_the_whole_spec() -> None:
     spec = Spec(gain=(0, 0.1, 3), discount=(1, 2.5), ideal="shown", no_relevant="one", rbp_persistence=0.7)
     layout = TallyLayout(Scorer(["ndcg@5"], spec))
     assert Tally.from_bytes(layout.of_list([1, 2]).to_bytes()).layout.scorer.spec == spec
@@ -200,7 +198,7 @@ STORED = LAYOUT.of_list([3, 0, 1]).to_bytes()
         (STORED.replace(b"ndcg@3", b"ndgc@3"), "metric name: got 'ndgc'"),
     ],
 )
-def test_bytes_that_are_no_tally_are_refused(data: bytes, message: str) -> None:
+def test_invalid_bytes_are_rejected(data: bytes, message: str) -> None:
     with pytest.raises(MetricError, match=re.escape(message)):
         Tally.from_bytes(data)
 
@@ -214,14 +212,14 @@ def test_bytes_that_are_no_tally_are_refused(data: bytes, message: str) -> None:
         (TallyLayout(Scorer(["ndcg@3"]), products=[("ndcg@3", "ndcg@3")]), "tally products: got "),
     ],
 )
-def test_tallies_that_mean_something_else_are_not_merged(other: TallyLayout, message: str) -> None:
+def test_tallies_of_different_layouts_are_not_merged(other: TallyLayout, message: str) -> None:
     mine = TallyLayout(Scorer(["ndcg@3"])).empty()
     for act in (mine.merge, mine.revert):
         with pytest.raises(MetricError, match=re.escape(message)):
             act(other.empty())
 
 
-def test_what_a_tally_does_not_keep_cannot_be_read() -> None:
+def test_statistics_without_stored_moments_are_rejected() -> None:
     plain = TallyLayout(Scorer(["ndcg@3", "mrr@3", "item_hit_rate@3"]), moments=False)
     full = TallyLayout(plain.scorer)
     for act, message in (
@@ -244,7 +242,7 @@ def test_an_empty_tally_has_no_means_and_no_variance() -> None:
 
 
 @given(st.lists(st.integers(0, 2**62), max_size=50), st.data())
-def test_sums_are_exact_beyond_what_64_bits_hold(numbers: list[int], data: st.DataObject) -> None:
+def test_sums_are_exact_beyond_64_bits(numbers: list[int], data: st.DataObject) -> None:
     others = data.draw(st.lists(st.integers(0, 2**62), min_size=len(numbers), max_size=len(numbers)))
     one, other = np.array(numbers, dtype=np.int64), np.array(others, dtype=np.int64)
     assert sum_of_row(one) == sum(numbers)
@@ -253,7 +251,7 @@ def test_sums_are_exact_beyond_what_64_bits_hold(numbers: list[int], data: st.Da
 
 
 @given(st.lists(st.integers(-(2**62), 2**62)))
-def test_sums_of_numbers_of_either_sign_are_exact_beyond_what_64_bits_hold(numbers: list[int]) -> None:
+def test_sums_of_signed_numbers_are_exact_beyond_64_bits(numbers: list[int]) -> None:
     assert exact_sum(np.array(numbers, dtype=np.int64)) == sum(numbers)
 
 
@@ -265,6 +263,6 @@ def test_sums_of_many_doubles_are_exact(most: int) -> None:
 
 
 @given(st.lists(st.integers()))
-def test_numbers_are_read_as_they_were_written(numbers: list[int]) -> None:
+def test_numbers_are_read_back_unchanged(numbers: list[int]) -> None:
     data = write_numbers(numbers)
     assert read_numbers(data, 0, len(numbers)) == (numbers, len(data))

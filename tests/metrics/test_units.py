@@ -1,4 +1,4 @@
-"""The fixed-point law against unbounded whole numbers and fractions."""
+"""The fixed-point arithmetic against Python ints and fractions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_shifting_rounds_half_to_even(value: int, bits: int) -> None:
 
 
 @given(st.lists(st.tuples(units, st.integers(1, 1 << 44)), min_size=1, max_size=8))
-def test_products_lose_nothing(factors: list[tuple[int, int]]) -> None:
+def test_products_are_exact(factors: list[tuple[int, int]]) -> None:
     gains, discounts = (np.array(column, dtype=np.int64) for column in zip(*factors, strict=True))
     whole, rest = weigh(gains, discounts)
     assert [(int(w) << 40) + int(r) for w, r in zip(whole, rest, strict=True)] == [gain * discount for gain, discount in factors]
@@ -31,14 +31,14 @@ def test_products_lose_nothing(factors: list[tuple[int, int]]) -> None:
 
 
 @given(st.floats(0, 15), st.floats(0, 15))
-def test_a_better_grade_never_gains_less(one: float, other: float) -> None:
+def test_a_better_grade_never_has_a_lower_gain(one: float, other: float) -> None:
     grades = grade_units(np.array(sorted([one, other])))
     for gain in ("linear", "exp2"):
         worse, better = gain_units(gain, grades).tolist()
         assert worse <= better
 
 
-def test_whole_grades_gain_whole_numbers() -> None:
+def test_whole_grades_have_whole_gains() -> None:
     grades = grade_units(np.arange(16.0))
     assert (gain_units("linear", grades) / 2**40).tolist() == list(range(16))
     assert (gain_units("exp2", grades) / 2**40).tolist() == [2**grade - 1 for grade in range(16)]

@@ -1,4 +1,4 @@
-"""What the libraries answer. Each has a worker process; answers are kept in .cache.
+"""Gets the values of the libraries. Each has a worker process; results are cached in .cache.
 
 They are found again by all that they depend on: the lists, the code that asks, and the environment. So a fresh clone asks anew.
 """

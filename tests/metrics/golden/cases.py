@@ -1,4 +1,4 @@
-"""The lists that every library is asked about: a few hundred edge cases, then thousands at random, the same on every run."""
+"""The test lists for every library: a few hundred edge cases and thousands of random lists, the same on every run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The workers end with the session. The modules that import the libraries are run in the golden environment, never collected here."""
+"""Stops the workers at the end of the session. Modules that import the libraries are not collected; they run in the golden environment."""
 
 from __future__ import annotations
 

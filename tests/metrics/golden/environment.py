@@ -1,4 +1,4 @@
-"""Makes the golden environment: an interpreter of its own with the libraries that the metric core is compared with.
+"""Creates the golden environment: a separate interpreter with the libraries that the presets are compared with.
 
 Nothing of it is ever imported by the tests' own interpreter: the libraries' bounds on numpy, pandas and Python would bind the
 project. `python -m tests.metrics.golden.environment` makes it under .cache, once for each set of pins.

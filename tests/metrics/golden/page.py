@@ -1,6 +1,6 @@
-"""The tables of the metric library's page that come from real runs: `python -m tests.metrics.golden.page` writes them anew.
+"""The generated tables of the metric library's README. `python -m tests.metrics.golden.page` writes them.
 
-Between the markers nothing is written by hand; a test compares what stands there with what the libraries say.
+Do not edit the text between the markers by hand; a test compares it with the values of the libraries.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ LISTS: Final[Mapping[str, Case]] = {
 }
 """Grades in rank order; `missed` are those of relevant items that the list should have shown."""
 
-UNTOLD: Final = ("sklearn", "torchmetrics")
-"""Libraries that cannot be told of misses."""
+NO_UNSEEN: Final = ("sklearn", "torchmetrics")
+"""Libraries that do not accept unseen items."""
 
 Row = tuple[str, str, str, str]
 """Library, measure as the library spells it, measure as the worker does, preset."""
@@ -61,9 +61,9 @@ SHOWN_FIELDS: Final = tuple(field.name for field in fields(Spec) if field.name !
 
 
 def blocks() -> dict[str, str]:
-    """What stands between each pair of markers."""
-    said = {library: _asked(library) for library in LIBRARIES}
-    return {"presets": _presets(), "ndcg": _table(NDCG, said), "map": _table(AVERAGE_PRECISION, said)}
+    """The text between each pair of markers."""
+    found = {library: _asked(library) for library in LIBRARIES}
+    return {"presets": _presets(), "ndcg": _table(NDCG, found), "map": _table(AVERAGE_PRECISION, found)}
 
 
 def filled(text: str, contents: Mapping[str, str]) -> str:
@@ -83,21 +83,21 @@ def filled(text: str, contents: Mapping[str, str]) -> str:
 
 def _asked(library: str) -> Answers:
     lists = list(LISTS.values())
-    if library in UNTOLD:
+    if library in NO_UNSEEN:
         lists = cases.without_misses(lists)
     if library in ("lenskit", "rectools"):
         lists = cases.without_zeros(lists)
     return ask(library, lists, [K])
 
 
-def _table(rows: Sequence[Row], said: Mapping[str, Answers]) -> str:
+def _table(rows: Sequence[Row], found: Mapping[str, Answers]) -> str:
     lines = [
         "| library | measure | " + " | ".join(f"`{name}`" for name in LISTS) + " | preset |",
         "|---" * 2 + "|--:" * len(LISTS) + "|---|",
     ]
     for library, shown_as, measure, made in rows:
-        values = zip(LISTS.values(), said[library][measure], strict=True)
-        cells = [_cell(value) + ("*" if case.unseen and library in UNTOLD else "") for case, value in values]
+        values = zip(LISTS.values(), found[library][measure], strict=True)
+        cells = [_cell(value) + ("*" if case.unseen and library in NO_UNSEEN else "") for case, value in values]
         lines.append(f"| {library} | {shown_as} | {' | '.join(cells)} | {made if made.startswith('`') else f'`{made}`'} |")
     return "\n".join(lines) + "\n"
 

@@ -1,4 +1,4 @@
-"""What no Spec says, because it is said where lists are handed in: ties, lists that are missing, negative grades."""
+"""Conventions that are options of the readers instead of the Spec: ties, missing lists, negative grades."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def _run(cases: Sequence[Case]) -> tuple[dict[int, dict[str, float]], dict[int, 
     return run, {at: case.grades for at, case in enumerate(cases)}
 
 
-def test_equal_scores_fall_as_in_trec_eval() -> None:
+def test_ties_are_ordered_as_in_trec_eval() -> None:
     cases = _tied(300, lambda draw: draw.randint(1, 4))
     _same_as_trec_eval(cases)
 
 
-def test_scores_that_single_precision_cannot_tell_apart_are_equal_as_in_trec_eval() -> None:
+def test_scores_equal_in_single_precision_are_ties_as_in_trec_eval() -> None:
     cases = _tied(300, lambda draw: 1 + draw.randint(1, 4) * 1e-8 + draw.randint(0, 2))
     _same_as_trec_eval(cases)
 
@@ -52,7 +52,7 @@ def _same_as_trec_eval(cases: Sequence[Case]) -> None:
     assert np.abs(by_order.values("mrr") - np.array(found["mrr"])).max() > 0.01
 
 
-def test_equal_scores_are_averaged_over_as_in_scikit_learn() -> None:
+def test_ties_are_averaged_as_in_scikit_learn() -> None:
     cases = _tied(300, lambda draw: draw.randint(1, 4))
     found = ask("sklearn", cases)
     result = evaluate(from_run(*_run(cases), ties="average"), [f"ndcg@{k}" for k in CUTOFFS], preset("sklearn"))
@@ -60,7 +60,7 @@ def test_equal_scores_are_averaged_over_as_in_scikit_learn() -> None:
         assert np.abs(result.values(f"ndcg@{k}") - np.array(found[f"ndcg@{k}"])).max() <= 8 * EQUAL
 
 
-def test_torchmetrics_averages_over_equal_scores_in_ndcg() -> None:
+def test_torchmetrics_averages_over_ties_in_ndcg() -> None:
     cases = _tied(300, lambda draw: draw.randint(1, 4))
     found = ask("torchmetrics", cases)
     result = evaluate(from_run(*_run(cases), ties="average"), [f"ndcg@{k}" for k in CUTOFFS], preset("torchmetrics"))
@@ -68,7 +68,7 @@ def test_torchmetrics_averages_over_equal_scores_in_ndcg() -> None:
         assert np.abs(result.values(f"ndcg@{k}") - np.array(found[f"ndcg@{k} in doubles"])).max() <= 8 * EQUAL
 
 
-def test_equal_scores_stand_as_given_in_ranx_in_short_lists_and_anyhow_in_longer_ones() -> None:
+def test_ranx_keeps_the_order_of_ties_in_short_lists_only() -> None:
     cases = _tied(300, lambda draw: draw.randint(1, 4))
     found = ask("ranx", cases)
     result = evaluate(from_run(*_run(cases), ties="order"), ["mrr@10", "ndcg@5"], preset("ranx"))
@@ -78,7 +78,7 @@ def test_equal_scores_stand_as_given_in_ranx_in_short_lists_and_anyhow_in_longer
     assert np.abs(result.values("ndcg@5") - np.array(found["ndcg@5"]))[~short].max() > 0.01
 
 
-def test_padded_matrices_with_scores_are_what_scikit_learn_takes() -> None:
+def test_padded_matrices_with_scores_give_the_values_of_scikit_learn() -> None:
     draw = np.random.default_rng(11)
     grades, scores = draw.integers(0, 4, (40, 12)), draw.random((40, 12))
     cases = []
@@ -90,7 +90,7 @@ def test_padded_matrices_with_scores_are_what_scikit_learn_takes() -> None:
     assert np.abs(result.values("ndcg@10") - np.array(ask("sklearn", cases)["ndcg@10"])).max() <= EQUAL
 
 
-def test_negative_grades() -> None:
+def test_negative_grades_are_treated_as_in_each_library() -> None:
     cases = [graded([1, -1, 2]), graded([-3, 0, 1])]
     zero = evaluate(from_run(*_run(cases), negative="zero"), ["ndcg@5", "map@5"], preset("trec_eval"))
     for library in ("trec_eval", "ranx"):

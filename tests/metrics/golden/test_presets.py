@@ -1,4 +1,4 @@
-"""Each preset gives the numbers of its library: asked itself, on every list, to 1e-12. Where they must differ, the difference is shown."""
+"""Each preset gives the values of its library, on every list, to 1e-12. Known differences have a test each."""
 
 from __future__ import annotations
 
@@ -112,12 +112,12 @@ def ours(library: str, name: str) -> Evaluation:
 
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=str)
-def test_a_preset_gives_the_numbers_of_its_library(claim: Claim) -> None:
+def test_a_preset_gives_the_values_of_its_library(claim: Claim) -> None:
     mine = _raw(ours(claim.library, claim.preset), claim.metric)
     theirs = answers(claim.library)[claim.measure]
     silences = [claim.silent(case) for case in asked(claim.library)]
     assert [_silence(value) for value in theirs] == silences
-    spoken = np.array([silence is None for silence in silences])
+    spoken = np.array([outcome is None for outcome in silences])
     numbers = np.array([value for value in theirs if _silence(value) is None])
     held = HELD if claim.metric.startswith("dcg") else 0
     assert np.abs(mine[spoken] - numbers).max() <= EQUAL + held
@@ -141,7 +141,7 @@ def test_every_preset_is_compared() -> None:
 
 
 @pytest.mark.parametrize("library", ["trec_eval", "ranx", "lenskit", "rectools"])
-def test_libraries_that_can_be_told_of_misses_are(library: str) -> None:
+def test_libraries_that_accept_unseen_items_get_them(library: str) -> None:
     assert sum(bool(case.unseen) for case in asked(library)) > 500
 
 
@@ -149,7 +149,7 @@ SKIPPING = [claim for claim in CLAIMS if claim.silent is _nan_without_relevant]
 
 
 @pytest.mark.parametrize("claim", SKIPPING, ids=str)
-def test_lists_that_a_library_leaves_out_of_its_means_are_left_out_here(claim: Claim) -> None:
+def test_lists_left_out_of_means_by_a_library_are_left_out_here(claim: Claim) -> None:
     left_out = np.isnan(np.array(answers(claim.library)[claim.measure]))
     assert left_out.any()
     assert np.array_equal(np.isnan(ours(claim.library, claim.preset).values(claim.metric)), left_out)
@@ -164,7 +164,7 @@ FRACTIONS = [
 
 
 @pytest.mark.parametrize(("library", "name", "suffixes"), FRACTIONS)
-def test_fractional_grades_mean_what_they_mean_in_the_library(library: str, name: str, suffixes: Mapping[str, str]) -> None:
+def test_fractional_grades_give_the_values_of_the_library(library: str, name: str, suffixes: Mapping[str, str]) -> None:
     draw = np.random.default_rng(7)
     cases = [graded([1.1, *draw.choice([None, 0.25, 0.5, 1.1, 3.7], size=size)]) for size in range(1, 40)]
     found = ask(library, cases)
@@ -179,7 +179,7 @@ def test_fractional_grades_mean_what_they_mean_in_the_library(library: str, name
 # Differences that remain. Each test fails when the library changes its mind, or when the presets could say more.
 
 
-def test_trec_eval_f1_is_taken_over_the_whole_list() -> None:
+def test_trec_eval_f1_covers_the_whole_list() -> None:
     found = answers("trec_eval")["f1"]
     for length in (3, 10):
         chosen = [at for at, case in enumerate(asked("trec_eval")) if len(case.items) == length and case.grades]
@@ -188,7 +188,7 @@ def test_trec_eval_f1_is_taken_over_the_whole_list() -> None:
         assert np.abs(mine - np.array([found[at] for at in chosen])).max() <= EQUAL
 
 
-def test_trec_eval_says_nothing_of_lists_without_judgments_and_we_count_them_as_0() -> None:
+def test_trec_eval_skips_lists_without_judgments_and_we_count_them_as_0() -> None:
     found = ask("trec_eval", [graded([None, None]), graded([None], [1])], [1])["ndcg@1"]
     assert _silence(found[0]) == "nan"
     assert found[1] == 0
@@ -215,7 +215,7 @@ def test_ranx_gives_no_gain_to_grades_below_the_level_and_we_do() -> None:
     assert mine.means["ndcg@5"] > found["ndcg@5 level 2"][0] + 0.01
 
 
-def test_lenskit_takes_test_items_of_rating_0_for_relevant() -> None:
+def test_lenskit_counts_test_items_of_rating_0_as_relevant() -> None:
     cases = [graded([0, 1])]
     found = ask("lenskit", cases, [5])
     assert (found["ndcg@5"][0], found["recall@5"][0], found["ndcg@5 graded"][0]) == (1, 1, 1)
@@ -233,9 +233,9 @@ def test_lenskit_gives_0_for_precision_without_test_items_and_we_leave_the_list_
 def test_lenskit_leaves_empty_lists_out_of_precision_and_ap_only_and_we_count_them_as_0() -> None:
     cases = [graded([], [1])]
     found = ask("lenskit", cases, [5])
-    said = {name: _silence(found[f"{name}@5"][0]) for name in ("precision", "map", "ndcg", "mrr", "recall", "hit_rate", "rbp")}
-    assert [name for name, silence in said.items() if silence == "nan"] == ["precision", "map"]
-    names = [f"{name}@5" for name in said]
+    outcomes = {name: _silence(found[f"{name}@5"][0]) for name in ("precision", "map", "ndcg", "mrr", "recall", "hit_rate", "rbp")}
+    assert [name for name, outcome in outcomes.items() if outcome == "nan"] == ["precision", "map"]
+    names = [f"{name}@5" for name in outcomes]
     assert evaluated(cases, preset("lenskit"), names).means == dict.fromkeys(names, 0)
 
 
@@ -249,7 +249,7 @@ SINGLES = _at("ndcg", "map", "mrr", "precision", "recall", "hit_rate") | {"r_pre
 
 
 @pytest.mark.parametrize("measure", SINGLES)
-def test_torchmetrics_as_it_comes_differs_by_its_single_precision_only(measure: str) -> None:
+def test_unmodified_torchmetrics_differs_only_by_single_precision(measure: str) -> None:
     found = answers("torchmetrics")[measure]
     doubles = answers("torchmetrics")[f"{measure} in doubles"][: len(found)]
     pairs = np.array([(single, double) for single, double in zip(found, doubles, strict=True) if not isinstance(single, str)])
@@ -276,7 +276,7 @@ def test_rectools_divide_by_k_is_the_other_denominator_of_ap() -> None:
         assert np.array_equal(np.isnan(mine.values(f"map@{k}")), np.isnan(found))
 
 
-def test_rectools_r_precision_divides_by_what_no_spec_says() -> None:
+def test_rectools_r_precision_has_a_divisor_that_no_spec_has() -> None:
     cases = [graded([1, 0, 0], [1])]
     found = ask("rectools", cases, [5])
     assert found["precision@5 r_precision"] == [0.5]

@@ -1,4 +1,4 @@
-"""Asks one library: reads questions from standard input and answers on standard output, a line of JSON each, until there are no more.
+"""Worker process for one library: reads JSON questions from standard input, one per line, and writes JSON answers.
 
     python -m tests.metrics.golden.worker LIBRARY < questions > answers
 

@@ -35,7 +35,7 @@ def pair(users: bool, seed: int = 5, better: float = 0.06) -> tuple[Evaluation, 
 
 
 @pytest.mark.parametrize("name", ["ndcg@5", "mrr@5", "dcg@5"])
-def test_without_users_it_is_the_paired_t_test(name: str) -> None:
+def test_without_users_the_result_is_the_paired_t_test(name: str) -> None:
     from scipy import stats  # noqa: PLC0415 (takes seconds: not in every process that collects tests)
 
     a, b = pair(users=False)
@@ -49,7 +49,7 @@ def test_without_users_it_is_the_paired_t_test(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["ndcg@5", "mrr@5", "dcg@5"])
-def test_with_users_it_is_a_regression_with_clustered_errors(name: str) -> None:
+def test_with_users_the_result_is_a_regression_with_clustered_errors(name: str) -> None:
     from statsmodels.regression.linear_model import OLS  # noqa: PLC0415 (takes seconds: not in every process that collects tests)
 
     a, b = pair(users=True)
@@ -65,7 +65,7 @@ def test_with_users_it_is_a_regression_with_clustered_errors(name: str) -> None:
     assert found.clusters == len(set(a.users or ()))
 
 
-def test_a_ratio_of_sums_has_the_standard_error_of_two_equations_together() -> None:
+def test_a_ratio_of_sums_has_the_standard_error_of_stacked_equations() -> None:
     """The difference of two weighted means is a coefficient of one regression over both sides, clustered across them."""
     from statsmodels.regression.linear_model import WLS  # noqa: PLC0415 (takes seconds: not in every process that collects tests)
 
@@ -84,31 +84,31 @@ def test_a_ratio_of_sums_has_the_standard_error_of_two_equations_together() -> N
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("users", [False, True])
-def test_both_tests_agree_where_there_is_much_to_go_by(name: str, users: bool) -> None:
+def test_both_tests_agree_on_large_samples(name: str, users: bool) -> None:
     found = compare(*pair(users, better=0.04), samples=20_000)[name]
     assert found.randomisation_p_value == pytest.approx(found.t_p_value, abs=0.02)
 
 
-def test_the_other_way_round_it_is_the_other_sign() -> None:
+def test_swapping_the_sides_changes_the_sign() -> None:
     a, b = pair(users=True)
     for one, other in zip(compare(a, b).differences, compare(b, a).differences, strict=True):
         assert (one.difference, one.t, one.lower) == pytest.approx((-other.difference, -other.t, -other.upper), rel=1e-12)
         assert one.t_p_value == pytest.approx(other.t_p_value, rel=1e-12)
 
 
-def test_the_same_run_twice_is_no_difference() -> None:
+def test_identical_runs_have_no_difference() -> None:
     a, _ = pair(users=True)
     for found in compare(a, a).differences:
         assert (found.difference, found.standard_error, found.t, found.t_p_value, found.randomisation_p_value) == (0, 0, 0, 1, 1)
 
 
-def test_a_difference_that_never_varies_is_certain() -> None:
+def test_a_constant_difference_has_p_value_zero() -> None:
     found = compare(evaluate(from_grades([[0, 1]] * 5), ["mrr@5"]), evaluate(from_grades([[1, 0]] * 5), ["mrr@5"]))["mrr@5"]
     assert (found.difference, found.lower, found.upper, found.t, found.t_p_value) == (0.5, 0.5, 0.5, math.inf, 0)
     assert (found.randomisation_p_value, found.exact) == (2 / 32, True)
 
 
-def test_one_user_proves_nothing() -> None:
+def test_one_user_gives_no_standard_error() -> None:
     a, b = (evaluate(from_grades(lists, users=["u", "u"]), ["mrr@5"]) for lists in ([[0, 1], [0, 1]], [[1, 0], [1, 0]]))
     found = compare(a, b)["mrr@5"]
     assert found.difference == 0.5
@@ -134,7 +134,7 @@ def test_unpaired_lists_are_an_error_or_dropped_and_named() -> None:
     assert (found["mrr@5"].lists, found["mrr@5"].mean_a, found["mrr@5"].mean_b) == (2, 0.75, 1)
 
 
-def test_nothing_in_common_is_no_number() -> None:
+def test_runs_without_common_lists_give_nan() -> None:
     a, b = (evaluate(from_grades({name: [1]}), ["mrr@5", "item_hit_rate@5"]) for name in "ab")
     for found in compare(a, b, unpaired="drop").differences:
         assert (found.lists, found.clusters) == (0, 0)
@@ -142,7 +142,7 @@ def test_nothing_in_common_is_no_number() -> None:
         assert math.isnan(found.randomisation_p_value)
 
 
-def test_outcomes_that_only_rounding_tells_from_the_observed_one_count_as_equal() -> None:
+def test_outcomes_equal_up_to_rounding_count_as_equal() -> None:
     nothing, first, third, fifth = [0], [1], [0, 0, 1], [0, 0, 0, 0, 1]
     lists = [(nothing, first), (third, nothing), (third, nothing), (third, nothing), (nothing, fifth)]
     a, b = (evaluate(from_grades([pair[side] for pair in lists]), ["mrr@5"]) for side in (0, 1))
@@ -151,7 +151,7 @@ def test_outcomes_that_only_rounding_tells_from_the_observed_one_count_as_equal(
     assert compare(a, b)["mrr@5"].randomisation_p_value == sum(outcome >= sum(gains) for outcome in outcomes) / len(outcomes)
 
 
-def test_a_metric_that_no_list_defines_is_no_test_beside_others() -> None:
+def test_an_undefined_metric_does_not_count_as_a_test() -> None:
     grades = [[[0, 1]] * 8, [[1, 0]] * 8]
     a, b = (evaluate(from_grades(lists), ["ndcg@5", "mrr@5"], Spec(no_relevant="skip", relevance_threshold=2)) for lists in grades)
     found = compare(a, b, correction="holm")
@@ -160,7 +160,7 @@ def test_a_metric_that_no_list_defines_is_no_test_beside_others() -> None:
     assert found["ndcg@5"] == compare(a, b)["ndcg@5"]
 
 
-def test_sums_that_would_not_be_exact_are_refused() -> None:
+def test_sums_that_would_overflow_are_rejected() -> None:
     lists = 1_100
     a, b = (
         evaluate(from_grades([[grade]] * lists + [[0.0]], users=["bob"] * lists + ["ann"]), ["cg@1"]) for grade in (0.0, float(1 << 22))
@@ -169,19 +169,19 @@ def test_sums_that_would_not_be_exact_are_refused() -> None:
         compare(a, b)
 
 
-def test_lists_that_do_not_count_on_a_side_are_left_out() -> None:
+def test_lists_that_do_not_count_on_one_side_are_left_out() -> None:
     a, b = (evaluate(from_grades(lists), ["mrr@5"], Spec(no_relevant="skip")) for lists in ([[1], [0], [1]], [[1], [1], [0, 1]]))
     found = compare(a, b)["mrr@5"]
     assert (found.lists, found.mean_a, found.mean_b) == (2, 1, 0.75)
 
 
-def test_users_known_on_one_side_are_enough() -> None:
+def test_users_may_be_given_on_one_side_only() -> None:
     a, b = pair(users=True)
     bare = pair(users=False)
     assert compare(a, bare[1]) == compare(bare[0], b) == compare(a, b)
 
 
-def test_holm_keeps_the_chance_of_any_false_alarm() -> None:
+def test_holm_controls_the_probability_of_any_false_alarm() -> None:
     from statsmodels.stats.multitest import multipletests  # noqa: PLC0415 (takes seconds: not in every process that collects tests)
 
     a, b = pair(users=True)
@@ -192,7 +192,7 @@ def test_holm_keeps_the_chance_of_any_false_alarm() -> None:
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
-def test_adjusted_p_values_are_what_holm_defines(p_values: list[float]) -> None:
+def test_adjusted_p_values_match_the_definition_of_holm(p_values: list[float]) -> None:
     """Reject, smallest first, while p <= alpha / (tests left): the least alpha at which each is rejected."""
     order = sorted(range(len(p_values)), key=p_values.__getitem__)
     for place, at in enumerate(order):
@@ -200,13 +200,13 @@ def test_adjusted_p_values_are_what_holm_defines(p_values: list[float]) -> None:
         assert holm(p_values)[at] == min(1, needed)
 
 
-def test_what_is_no_test_is_not_counted_as_one() -> None:
+def test_nan_does_not_count_as_a_test() -> None:
     adjusted = holm([0.02, math.nan, 0.04])
     assert adjusted[::2] == [0.04, 0.04]
     assert math.isnan(adjusted[1])
 
 
-def test_the_frame_has_a_row_a_metric() -> None:
+def test_the_frame_has_one_row_per_metric() -> None:
     frame = compare(*pair(users=False)).frame()
     assert frame["metric"] == NAMES
     assert {len(column) for column in frame.values()} == {len(NAMES)}
@@ -237,14 +237,14 @@ ONE = evaluate(from_grades([[1], [0]]), ["mrr@5"])
         ),
     ],
 )
-def test_what_does_not_belong_together_is_refused(call: Callable[[], Comparison | Any], message: str) -> None:
+def test_different_evaluations_are_rejected(call: Callable[[], Comparison | Any], message: str) -> None:
     with pytest.raises(MetricError, match=re.escape(message)):
         call()
 
 
-def test_what_is_not_evaluated_yet_is_refused() -> None:
+def test_arguments_that_are_not_evaluations_are_rejected() -> None:
     judged: Any = from_grades([[0, 1], [1, 0]])
     evaluated = evaluate(judged, ["mrr@5"])
-    for sides, told in (((judged, evaluated), "a: got Judged"), ((evaluated, judged), "b: got Judged")):
-        with pytest.raises(MetricError, match=f"{told}; allowed is what evaluate returns"):
+    for sides, message in (((judged, evaluated), "a: got Judged"), ((evaluated, judged), "b: got Judged")):
+        with pytest.raises(MetricError, match=f"{message}; allowed is what evaluate returns"):
             compare(*sides)

@@ -1,4 +1,4 @@
-"""Evaluations against brute force, scikit-learn and statsmodels; policies for lists that define nothing; ties averaged over."""
+"""Evaluations against brute force, scikit-learn and statsmodels; lists that define no metric; averages over ties."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ grades = st.lists(st.lists(st.sampled_from([0, 0, 1, 2, 0.5]), max_size=6), max_
 
 
 @given(grades)
-def test_values_are_those_of_the_scorer(lists: list[list[float]]) -> None:
+def test_values_equal_those_of_the_scorer(lists: list[list[float]]) -> None:
     result = evaluate(from_grades(lists), NAMES)
     scorer = Scorer(NAMES)
     by_list = [scorer.values(scorer.score_list(one)) for one in lists]
@@ -59,7 +59,7 @@ def test_unseen_items_count_as_missed() -> None:
     ("policy", "mean", "counted"),
     [("zero", (1 + 1 / 2 + 0 + 0) / 4, 4), ("one", (1 + 1 / 2 + 1 + 1) / 4, 4), ("skip", (1 + 1 / 2) / 2, 2)],
 )
-def test_a_list_without_relevant_items_counts_as_the_spec_says(policy: Any, mean: float, counted: int) -> None:
+def test_a_list_without_relevant_items_counts_as_configured(policy: Any, mean: float, counted: int) -> None:
     result = evaluate(from_grades([[1], [0, 1], [0, 0.5], []]), ["mrr@5", "dcg@5"], Spec(no_relevant=policy))
     assert result.means["mrr@5"] == mean
     assert result.counts == {"mrr@5": counted, "dcg@5": 4}
@@ -67,7 +67,7 @@ def test_a_list_without_relevant_items_counts_as_the_spec_says(policy: Any, mean
     assert np.isnan(result.values("mrr@5")).sum() == 4 - counted
 
 
-def test_lists_that_were_never_relevant_have_no_mean() -> None:
+def test_lists_without_relevant_items_have_no_mean() -> None:
     result = evaluate(from_grades([[0], []]), ["mrr@5"], Spec(no_relevant="skip"))
     assert math.isnan(result.means["mrr@5"])
     assert math.isnan(result.standard_errors["mrr@5"])
@@ -92,7 +92,7 @@ def sample(seed: int, users: int | None) -> Evaluation:
 
 @pytest.mark.parametrize("users", [None, 50], ids=["by list", "by user"])
 @pytest.mark.parametrize("name", NAMES)
-def test_standard_errors_are_those_of_statsmodels(name: str, users: int | None) -> None:
+def test_standard_errors_equal_those_of_statsmodels(name: str, users: int | None) -> None:
     """A regression on a constant with clustered errors, weighted by places where the metric is a ratio of sums."""
     from statsmodels.regression.linear_model import WLS  # noqa: PLC0415 (takes seconds: not in every process that collects tests)
 
@@ -105,7 +105,7 @@ def test_standard_errors_are_those_of_statsmodels(name: str, users: int | None) 
     assert result.standard_errors[name] == pytest.approx(float(fitted.bse[0]), rel=1e-9)
 
 
-def test_lists_that_are_alike_within_users_are_worth_less() -> None:
+def test_correlated_lists_of_users_increase_the_standard_error() -> None:
     lists = [[1]] * 10 + [[0]] * 10
     alike = evaluate(
         from_ragged([grade for one in lists for grade in one], range(21), users=[number // 5 for number in range(20)]), ["mrr@1"]
@@ -119,7 +119,7 @@ def test_one_cluster_has_no_standard_error() -> None:
     assert math.isnan(evaluate(from_grades([[1]]), ["mrr@1"]).standard_errors["mrr@1"])
 
 
-def test_the_frame_is_one_that_pandas_and_polars_take() -> None:
+def test_the_frame_works_with_pandas_and_polars() -> None:
     frame = evaluate(from_run({"q1": {"a": 1}, "q2": {"a": 1}}, {"q1": {"a": 1}, "q2": {}}, users=["u", "v"]), ["mrr@5", "dcg@5"]).frame()
     for made in (pd.DataFrame(frame), pl.DataFrame(frame)):
         assert list(made.columns) == ["list_id", "user", "mrr@5", "dcg@5"]
@@ -134,7 +134,7 @@ SUMS = sorted(
 
 
 @given(st.lists(tied, min_size=1, max_size=2))
-def test_averages_over_ties_are_means_over_all_orders(lists: list[list[tuple[int, int]]]) -> None:
+def test_averages_over_ties_equal_means_over_all_orders(lists: list[list[tuple[int, int]]]) -> None:
     averaged = evaluate(
         from_grades([[g for g, _ in one] for one in lists], scores=[[s for _, s in one] for one in lists], ties="average"), SUMS
     )
@@ -146,7 +146,7 @@ def test_averages_over_ties_are_means_over_all_orders(lists: list[list[tuple[int
             assert averaged.values(name)[row] == pytest.approx(every.means[name], abs=2**-38 if "cg" not in name or "n" in name else 2**-29)
 
 
-def test_averages_over_ties_are_those_of_scikit_learn() -> None:
+def test_averages_over_ties_equal_those_of_scikit_learn() -> None:
     from sklearn.metrics import dcg_score, ndcg_score  # noqa: PLC0415 (takes seconds: not in every process that collects tests)
 
     chance = np.random.default_rng(3)
@@ -164,31 +164,31 @@ def test_unseen_items_stay_unseen_when_ties_are_averaged() -> None:
 
 
 @pytest.mark.parametrize("name", ["mrr@5", "hit_rate@5", "map@5", "item_hit_rate@5", "err@5"])
-def test_metrics_that_are_no_sums_over_places_are_not_averaged_over_ties(name: str) -> None:
+def test_only_sums_over_places_are_averaged_over_ties(name: str) -> None:
     tied_lists = from_grades([[1, 0]], scores=[[1, 1]], ties="average")
     with pytest.raises(MetricError, match=re.escape(f"ties: got 'average' for {name}; allowed are metrics that are sums over places")):
         evaluate(tied_lists, ["ndcg@5", name])
     assert evaluate(from_grades([[1, 0]], scores=[[2, 1]], ties="average"), [name]).means[name] > 0
 
 
-def test_an_ideal_that_hangs_on_the_order_is_not_averaged_over_ties() -> None:
+def test_an_ideal_that_depends_on_the_order_is_not_averaged_over_ties() -> None:
     with pytest.raises(MetricError, match="ideal='first_k'"):
         evaluate(from_grades([[1, 0]], scores=[[1, 1]], ties="average"), ["ndcg@5"], Spec(ideal="first_k"))
 
 
 @pytest.mark.parametrize("where", ["shown", "unseen"])
-def test_a_grade_beyond_the_scorer_names_its_list(where: str) -> None:
+def test_the_error_for_a_grade_that_is_too_large_names_the_list(where: str) -> None:
     judged = from_run({"p": {"a": 1}, "q": {"a": 1}}, {"p": {"a": 1}, "q": {"a" if where == "shown" else "z": 500}})
     with pytest.raises(MetricError, match=re.escape("grade: got 500 in list 'q'; allowed for these metrics are 0..")):
         evaluate(judged, ["ndcg_exp@10"])
 
 
-def test_a_metric_that_was_not_evaluated_is_refused() -> None:
+def test_a_metric_that_was_not_evaluated_is_rejected() -> None:
     with pytest.raises(MetricError, match=re.escape("metric: got ndcg@7; allowed are those evaluated: mrr@5")):
         evaluate(from_grades([[1]]), ["mrr@5"]).values("ndcg@7")
 
 
-def test_what_is_not_judged_yet_is_refused_by_the_way_to_judge_it() -> None:
+def test_the_error_for_unjudged_lists_names_the_functions_to_use() -> None:
     run: Any = {"q": {"d": 1.0}}
     with pytest.raises(MetricError, match=re.escape("judged: got dict; allowed is what from_run, from_lists, from_grades")):
         evaluate(run, ["ndcg@10"])

@@ -1,4 +1,4 @@
-"""Frames of any make give the same judged lists, and the same integers, without any of them being imported by the package."""
+"""Data frames of every library give the same judged lists, and the package imports none of them."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ QRELS = {
 
 
 @make
-def test_a_wide_frame_gives_the_same_integers_whoever_made_it(made: Callable[[Columns], Any]) -> None:
+def test_a_wide_frame_of_any_library_gives_the_same_integers(made: Callable[[Columns], Any]) -> None:
     judged = from_wide_frame(made(WIDE), ["first", "second", "third"], list_id="list_id", user="user")
     expected = from_grades(
         {name: list(grades) for name, *grades in zip(*(WIDE[name] for name in ("list_id", "first", "second", "third")), strict=True)}
@@ -104,7 +104,7 @@ def test_a_wide_frame_gives_the_same_integers_whoever_made_it(made: Callable[[Co
 
 @make
 @pytest.mark.parametrize("order", [{"rank": "rank"}, {"score": "score"}], ids=str)
-def test_a_row_for_each_item_gives_the_same_lists_whoever_made_it(made: Callable[[Columns], Any], order: dict[str, str]) -> None:
+def test_a_long_frame_of_any_library_gives_the_same_lists(made: Callable[[Columns], Any], order: dict[str, str]) -> None:
     judged = from_frame(made(LONG), user="user", **order)
     assert facts(judged) == {"q2": (3, {1: 1.0, 2: 2.0}, []), "q1": (3, {0: 2.0, 1: 1.0}, []), "ein längerer Name": (1, {0: 3.0}, [])}
     assert judged.lists == ("q2", "q1", "ein längerer Name")
@@ -114,7 +114,7 @@ def test_a_row_for_each_item_gives_the_same_lists_whoever_made_it(made: Callable
 @make
 @pytest.mark.parametrize("order", [{"rank": "rank"}, {"score": "score"}], ids=str)
 @pytest.mark.parametrize("complete", [False, True])
-def test_two_frames_say_what_two_dicts_say(made: Callable[[Columns], Any], order: dict[str, str], complete: bool) -> None:
+def test_two_frames_give_the_same_lists_as_two_dicts(made: Callable[[Columns], Any], order: dict[str, str], complete: bool) -> None:
     run: dict[str, dict[str, float]] = {}
     for name, item, score in zip(LONG["list_id"], LONG["item"], LONG["score"], strict=True):
         run.setdefault(name, {})[item] = score
@@ -126,12 +126,12 @@ def test_two_frames_say_what_two_dicts_say(made: Callable[[Columns], Any], order
     assert (judged.only_ranked, judged.only_judged) == (expected.only_ranked, expected.only_judged)
 
 
-def test_rows_stand_in_rank_order_where_nothing_else_is_said() -> None:
+def test_rows_are_in_rank_order_by_default() -> None:
     judged = from_frame({"list_id": [7, 8, 7], "grade": [0, 1, 2]})
     assert facts(judged) == {7: (2, {1: 2.0}, []), 8: (1, {0: 1.0}, [])}
 
 
-def test_whole_number_ids_are_kept_whole() -> None:
+def test_integer_ids_stay_integers() -> None:
     large = 2**63 - 1
     for made in (pl.DataFrame, pa.table, pd.DataFrame):
         assert from_frame(made({"list_id": [large, large - 1], "grade": [1, 1]})).lists == (large, large - 1)
@@ -139,7 +139,7 @@ def test_whole_number_ids_are_kept_whole() -> None:
 
 @pytest.mark.parametrize("made", [MAKERS[name] for name in MAKERS if name != "Arrow, other types"])  # whose whole numbers have eight bits
 @pytest.mark.parametrize("order", [{"rank": "rank"}, {"score": "score"}], ids=str)
-def test_whole_ranks_and_scores_are_kept_whole(made: Callable[[Columns], Any], order: dict[str, str]) -> None:
+def test_integer_ranks_and_scores_stay_integers(made: Callable[[Columns], Any], order: dict[str, str]) -> None:
     large = 10**18
     columns = {"list_id": [1, 1, 1], "grade": [0, 1, 2], "rank": [large + 2, large + 1, large], "score": [large, large + 1, large + 2]}
     assert facts(from_frame(made(columns), **order)) == {1: (3, {0: 2.0, 1: 1.0}, [])}
@@ -148,7 +148,7 @@ def test_whole_ranks_and_scores_are_kept_whole(made: Callable[[Columns], Any], o
 
 
 @pytest.mark.parametrize("kind", [list, lambda values: np.array(values, dtype=object)], ids=["list", "objects"])
-def test_a_whole_score_that_would_be_rounded_beside_a_fraction_is_refused(kind: Callable[[list[float]], Any]) -> None:
+def test_an_integer_score_that_would_be_rounded_is_rejected(kind: Callable[[list[float]], Any]) -> None:
     frame = {"list_id": [1, 1], "grade": [0, 1], "score": kind([0.5, 10**18 + 1])}
     with pytest.raises(MetricError, match=r"column 'score': got 1000000000000000001 at row 1, which a double does not hold; allowed bey"):
         from_frame(frame, score="score")
@@ -172,7 +172,7 @@ texts = st.one_of(st.none(), st.text(st.characters(codec="utf-8"), max_size=20))
 @given(
     st.lists(st.tuples(texts, st.one_of(st.none(), st.integers(-(2**40), 2**40)), st.one_of(st.none(), st.booleans()))), st.integers(0, 5)
 )
-def test_any_column_is_read_as_it_was_written(rows: list[tuple[Any, Any, Any]], start: int) -> None:
+def test_every_column_type_is_read_unchanged(rows: list[tuple[Any, Any, Any]], start: int) -> None:
     columns = {name: [row[at] for row in rows] for at, name in enumerate(("text", "number", "flag"))}
     types = [("text", pa.string()), ("number", pa.int64()), ("flag", pa.bool_())]
     table = pa.table(columns, schema=pa.schema(types))
@@ -187,14 +187,14 @@ def test_any_column_is_read_as_it_was_written(rows: list[tuple[Any, Any, Any]], 
             ]
 
 
-def test_records_that_start_inside_their_columns_are_read_from_there() -> None:
+def test_sliced_records_are_read_from_their_offset() -> None:
     records = pa.StructArray.from_arrays([pa.array(["x", "a", "b", "a"]), pa.array([9, 0, 1, 2])], ["list_id", "grade"])
     got = read_columns(pa.chunked_array([records.slice(1), records.slice(2, 1)]), ["list_id", "grade"])
     assert got["list_id"].tolist() == ["a", "b", "a", "b"]
     assert got["grade"].tolist() == [0, 1, 2, 1]
 
 
-def test_pandas_without_pyarrow_is_read_too() -> None:
+def test_pandas_works_without_pyarrow() -> None:
     code = (
         "import sys; sys.modules['pyarrow'] = None\n"
         "import pandas as pd\n"
@@ -202,24 +202,24 @@ def test_pandas_without_pyarrow_is_read_too() -> None:
         "judged = from_frame(pd.DataFrame({'list_id': ['a', 'b', 'a'], 'grade': [0, 1, 2]}))\n"
         "print(judged.lists, judged.rows, judged.positions, judged.grades)"
     )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert said.stdout == "('a', 'b') [0 1] [1 0] [2. 1.]\n"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout == "('a', 'b') [0 1] [1 0] [2. 1.]\n"
 
 
 @pytest.mark.parametrize("beside", [[1, "a", 2], [{1: 2}, {}, {}], [object(), 1, 2], [1j, 2j, 3j]])
-def test_columns_that_are_not_asked_for_may_hold_anything(beside: list[Any]) -> None:
+def test_other_columns_may_have_any_type(beside: list[Any]) -> None:
     frame = pd.DataFrame({"list_id": ["a", "b", "a"], "grade": [0, 1, 2], "beside": beside})
     assert facts(from_frame(frame)) == {"a": (2, {1: 2.0}, []), "b": (1, {0: 1.0}, [])}
     assert facts(from_frame(pd.concat([frame, frame[["beside"]]], axis=1))) == facts(from_frame(frame))
 
 
-def test_a_column_that_is_there_twice_is_refused_whatever_pandas_makes_of_it() -> None:
+def test_a_repeated_column_is_rejected() -> None:
     frame = pd.DataFrame({"list_id": ["a"], "grade": [1]})
     with pytest.raises(MetricError, match="column 'grade': got 2 dimensions; allowed is 1"):
         from_frame(pd.concat([frame, frame[["grade"]]], axis=1))
 
 
-def test_who_gives_neither_a_stream_nor_columns_is_told_why() -> None:
+def test_an_object_without_stream_or_columns_is_rejected_with_the_reason() -> None:
     class Silent:
         def __arrow_c_stream__(self) -> object:
             raise OSError("gone")
@@ -229,7 +229,7 @@ def test_who_gives_neither_a_stream_nor_columns_is_told_why() -> None:
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=8), st.randoms(use_true_random=False))
-def test_one_list_stands_in_its_order_whatever_its_index_says(grades: list[int], chance: random.Random) -> None:
+def test_a_series_is_read_by_position_not_by_index(grades: list[int], chance: random.Random) -> None:
     scorer = Scorer(["ndcg@5", "mrr", "recall@3"])
     index = chance.sample(range(len(grades)), len(grades))
     for label_sets in (pd.Series(grades, index=index), pd.Series(grades, index=[7] * len(grades)), pl.Series(grades), np.array(grades)):
@@ -297,7 +297,7 @@ def test_a_missing_grade_ends_a_wide_list() -> None:
         (lambda: read_columns(pa.chunked_array([[1]]), ["x"]), "frame: got a stream of Arrow type l; allowed is one of records"),
     ],
 )
-def test_what_breaks_a_rule_is_refused_with_its_column_and_row(call: Callable[[], object], message: str) -> None:
+def test_invalid_frames_are_rejected_with_column_and_row(call: Callable[[], object], message: str) -> None:
     with pytest.raises(MetricError, match=re.escape(message)):
         call()
 
@@ -311,7 +311,7 @@ def test_frames_without_rows_have_no_lists() -> None:
         assert len(from_frame(frame)) == 0
 
 
-def test_an_error_of_the_other_side_is_told() -> None:
+def test_an_error_of_the_exporting_library_is_reported() -> None:
     def broken() -> Any:
         yield pa.record_batch({"list_id": [1], "grade": [1]})
         raise OSError("the disk is gone")

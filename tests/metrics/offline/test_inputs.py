@@ -1,4 +1,4 @@
-"""What people hold becomes the same judged lists, and what breaks a rule is refused with its place."""
+"""Every reader gives the same judged lists, and errors name the place."""
 
 from __future__ import annotations
 
@@ -48,7 +48,9 @@ def expected_facts(run: dict[str, list[str]], truth: dict[str, dict[str, float]]
 
 
 @given(runs, qrels)
-def test_a_run_and_judgments_say_what_is_where(run: dict[str, dict[str, float]], truth: dict[str, dict[str, float]]) -> None:
+def test_a_run_and_judgments_give_the_positions_of_graded_items(
+    run: dict[str, dict[str, float]], truth: dict[str, dict[str, float]]
+) -> None:
     judged = from_run(run, truth)
     assert facts(judged) == expected_facts({query: ordered(ranking) for query, ranking in run.items()}, truth)
     assert set(judged.only_ranked) == run.keys() - truth.keys()
@@ -56,13 +58,13 @@ def test_a_run_and_judgments_say_what_is_where(run: dict[str, dict[str, float]],
 
 
 @given(runs, qrels)
-def test_ranked_lists_say_the_same_as_scores_in_that_order(run: dict[str, dict[str, float]], truth: dict[str, dict[str, float]]) -> None:
+def test_ranked_lists_equal_falling_scores(run: dict[str, dict[str, float]], truth: dict[str, dict[str, float]]) -> None:
     ranked = {query: ordered(ranking) for query, ranking in run.items()}
     assert facts(from_lists(ranked, truth)) == facts(from_run(run, truth))
 
 
 @given(runs, qrels)
-def test_complete_counts_what_was_not_ranked_as_empty(run: dict[str, dict[str, float]], truth: dict[str, dict[str, float]]) -> None:
+def test_complete_counts_unranked_lists_as_empty(run: dict[str, dict[str, float]], truth: dict[str, dict[str, float]]) -> None:
     judged = from_run(run, truth, complete=True)
     everything = {query: ordered(run.get(query, {})) for query in truth}
     assert facts(judged) == expected_facts(everything, truth)
@@ -70,7 +72,7 @@ def test_complete_counts_what_was_not_ranked_as_empty(run: dict[str, dict[str, f
 
 
 @given(runs, qrels, st.randoms(use_true_random=False))
-def test_a_list_is_what_it_is_whatever_stands_beside_it(
+def test_a_list_does_not_depend_on_the_other_lists(
     run: dict[str, dict[str, float]], truth: dict[str, dict[str, float]], chance: random.Random
 ) -> None:
     shuffled = list(run.items())
@@ -79,7 +81,7 @@ def test_a_list_is_what_it_is_whatever_stands_beside_it(
 
 
 @given(st.lists(st.lists(st.tuples(st.sampled_from([0, 1, 2.5]), scores), max_size=8), max_size=5))
-def test_grades_beside_scores_stand_where_the_scores_put_them(lists: list[list[tuple[float, float]]]) -> None:
+def test_grades_with_scores_are_ranked_by_score(lists: list[list[tuple[float, float]]]) -> None:
     grades = [[grade for grade, _ in one] for one in lists]
     beside = [[score for _, score in one] for one in lists]
     in_order = [[grade for grade, _ in sorted(one, key=lambda pair: -pair[1])] for one in lists]
@@ -103,7 +105,7 @@ def test_items_may_be_numbers() -> None:
     assert facts(from_run({1: {7: 0.1, 8: 0.2}}, {1: {8: 1}})) == {1: (2, {0: 1.0}, [])}
 
 
-def test_users_come_by_list_id_or_in_order() -> None:
+def test_users_are_given_by_list_id_or_in_order() -> None:
     run, truth = {"q1": {"a": 1}, "q2": {"a": 1}, "q3": {"a": 1}}, {"q1": {}, "q3": {}}
     assert from_run(run, truth, users={"q3": "u1", "q1": "u2", "other": "u3"}).users == ("u2", "u1")
     assert from_run(run, truth, users=["u2", "u1"]).users == ("u2", "u1")
@@ -116,14 +118,14 @@ def test_trec_eval_ranks_equal_scores_by_the_greater_id() -> None:
     assert positions == {"d9": {0: 1.0}, "d10": {1: 1.0}, "d1": {2: 1.0}, "e": {3: 1.0}}
 
 
-def test_trec_eval_holds_scores_in_single_precision() -> None:
+def test_trec_eval_ties_compare_scores_in_single_precision() -> None:
     run = {"q": {"a": 1.00000001, "b": 1.0}}
     assert facts(from_run(run, {"q": {"a": 1}}))["q"][1] == {0: 1.0}
     assert facts(from_run(run, {"q": {"a": 1}}, ties="trec_eval"))["q"][1] == {1: 1.0}
     assert len(from_run({"q": {"a": 1e300, "b": -1e300}}, {"q": {"a": 1}}, ties="trec_eval")) == 1
 
 
-def test_ties_are_refused_where_they_are() -> None:
+def test_ties_are_rejected_with_their_place() -> None:
     run = {"p": {"x": 1.0, "y": 2.0}, "q": {"a": 0.5, "b": 0.25, "c": 0.5}}
     with pytest.raises(MetricError, match=re.escape("score: got 0.5 for item 'a' of list 'q' and for item 'c' of list 'q'")):
         from_run(run, {"p": {}, "q": {}}, ties="error")
@@ -136,7 +138,7 @@ LARGE = 10**18
 
 @pytest.mark.parametrize("scores", [[LARGE, LARGE + 1], [-LARGE - 1, -LARGE], [-(2**63), 2**63 - 1], [2**53, 2**53 + 1]])
 @pytest.mark.parametrize("ties", ["order", "average", "error"])
-def test_whole_scores_are_ranked_as_whole_numbers(scores: list[int], ties: TieRule) -> None:
+def test_integer_scores_are_compared_exactly(scores: list[int], ties: TieRule) -> None:
     expected = {"q": (2, {0: 1.0}, [])}
     judged = from_run({"q": dict(zip("ab", scores, strict=True))}, {"q": {"b": 1}}, ties=ties)
     assert facts(judged) == expected
@@ -147,19 +149,19 @@ def test_whole_scores_are_ranked_as_whole_numbers(scores: list[int], ties: TieRu
         assert facts(from_padded([[0, 1]], scores=kind([scores]), ties=ties, lists=["q"])) == expected
 
 
-def test_whole_scores_without_a_sign_are_ranked_up_to_their_greatest() -> None:
+def test_unsigned_scores_are_compared_up_to_their_maximum() -> None:
     scores = np.array([0, 2**64 - 2, 2**64 - 1], dtype=np.uint64)
     assert facts(from_ragged([0, 1, 2], [0, 3], scores=scores))[0][1] == {0: 2.0, 1: 1.0}
     assert facts(from_run({"q": dict(zip("abc", scores, strict=True))}, {"q": {"c": 1}}))["q"][1] == {0: 1.0}
 
 
-def test_equal_whole_scores_are_told_with_all_digits() -> None:
+def test_tied_integer_scores_are_shown_with_all_digits() -> None:
     with pytest.raises(MetricError, match=f"score: got {LARGE + 1} for item 'a'"):
         from_run({"q": {"a": LARGE + 1, "b": LARGE + 1}}, {"q": {}}, ties="error")
 
 
 @pytest.mark.parametrize("beside", [0.5, 2**64, -math.inf])
-def test_a_whole_score_that_a_double_would_round_is_refused_beside_others(beside: float) -> None:
+def test_an_integer_score_that_a_double_would_round_is_rejected(beside: float) -> None:
     message = rf"score: got {LARGE + 1} at (item 'b' of list 'q'|position 1 of list 'q'|index 1), which a double does not hold; allowed bey"
     calls: list[Callable[[], Judged]] = [
         lambda: from_run({"q": {"a": beside, "b": LARGE + 1}}, {"q": {}}),
@@ -174,7 +176,7 @@ def test_a_whole_score_that_a_double_would_round_is_refused_beside_others(beside
     assert held.positions[0] < held.positions[1]
 
 
-def test_negative_grades_are_refused_or_count_as_nothing() -> None:
+def test_negative_grades_are_rejected_or_count_as_zero() -> None:
     run, truth = {"q": {"a": 1}}, {"q": {"a": -2, "b": -1}}
     assert facts(from_run(run, truth, negative="zero")) == {"q": (1, {}, [])}
     assert facts(from_run(run, {"q": {"a": -1e20, "b": -(10**400)}}, negative="zero")) == {"q": (1, {}, [])}
@@ -245,7 +247,7 @@ def test_negative_grades_are_refused_or_count_as_nothing() -> None:
         (lambda: from_padded([[1, 2]], lengths=[1, 1]), "lengths: got 2; allowed are 1"),
     ],
 )
-def test_what_breaks_a_rule_is_refused_with_its_place(call: Callable[[], Judged], message: str) -> None:
+def test_invalid_lists_are_rejected_with_their_place(call: Callable[[], Judged], message: str) -> None:
     with pytest.raises(MetricError, match=re.escape(message)):
         call()
 
@@ -255,7 +257,7 @@ def test_what_breaks_a_rule_is_refused_with_its_place(call: Callable[[], Judged]
     [from_run({}, {}), from_lists([], []), from_lists({}, {}), from_grades([]), from_ragged([], [0]), from_padded(np.zeros((0, 3)))],
     ids=["run", "lists", "mappings", "grades", "ragged", "padded"],
 )
-def test_no_lists_are_no_lists(judged: Judged) -> None:
+def test_no_lists_give_an_empty_result(judged: Judged) -> None:
     assert len(judged) == 0
     assert judged.lengths.shape == (0,)
     assert judged.lengths.dtype == judged.rows.dtype == judged.positions.dtype == np.int64

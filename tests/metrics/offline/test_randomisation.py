@@ -54,28 +54,28 @@ def test_random_outcomes_come_close_to_all_outcomes() -> None:
     assert sampled.p_value == pytest.approx(expected, abs=5 * (expected / 200_000) ** 0.5)
 
 
-def test_equal_differences_have_the_chances_of_a_fair_coin() -> None:
+def test_equal_differences_have_the_p_value_of_a_fair_coin() -> None:
     expected = sum(math.comb(40, up) for up in range(41) if abs(2 * up - 40) >= 12) / 2**40
     found = ints([1] * 26 + [-1] * 14)
     assert sign_flip_test(found, samples=400_000, seed=11).p_value == pytest.approx(expected, abs=5 * (expected / 400_000) ** 0.5)
 
 
-def test_a_seed_gives_the_same_answer_and_another_one_another() -> None:
+def test_the_seed_determines_the_result() -> None:
     found = ints(np.random.default_rng(1).integers(-9, 10, 100))
     answers = [sign_flip_test(found, samples=999, seed=seed) for seed in (1, 1, 2)]
     assert answers[0] == answers[1] != answers[2]
 
 
-def test_no_chance_is_ever_zero() -> None:
+def test_p_values_are_never_zero() -> None:
     assert sign_flip_test(ints([1] * 60), samples=999, seed=1).p_value == 1 / 1000
 
 
-def test_pairs_without_a_difference_change_nothing() -> None:
+def test_pairs_without_a_difference_have_no_effect() -> None:
     found = ints([3, -1, 2, 5])
     assert sign_flip_test(np.concatenate([found, ints([0] * 1000)]), 1, 0) == sign_flip_test(found, 1, 0)
 
 
-def test_a_ratio_without_a_denominator_has_no_chance() -> None:
+def test_a_ratio_without_a_denominator_has_no_p_value() -> None:
     nothing = ints([0, 0]), ints([0, 0])
     found = swap_test(nothing, nothing, samples=10, seed=0)
     assert math.isnan(found.p_value)
@@ -83,7 +83,7 @@ def test_a_ratio_without_a_denominator_has_no_chance() -> None:
         swap_test(nothing, nothing, samples=0, seed=0)
 
 
-def test_nothing_that_differs_is_no_evidence() -> None:
+def test_no_differences_give_p_value_one() -> None:
     assert sign_flip_test(ints([0, 0]), 10, 0) == (1.0, True)
     assert sign_flip_test(ints([]), 10, 0) == (1.0, True)
 
@@ -103,6 +103,6 @@ def test_large_differences_are_summed_exactly() -> None:
         ([1], 10, -1, "seed: got -1"),
     ],
 )
-def test_what_cannot_be_tested_is_refused(found: list[int], samples: int, seed: int, message: str) -> None:
+def test_invalid_test_inputs_are_rejected(found: list[int], samples: int, seed: int, message: str) -> None:
     with pytest.raises(MetricError, match=message):
         sign_flip_test(ints(found), samples, seed)

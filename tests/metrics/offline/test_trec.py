@@ -1,4 +1,4 @@
-"""TREC files: read as trec_eval reads them, and refused with file and line."""
+"""TREC files are read as by trec_eval, and errors name the file and the line."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_judgments_are_read(tmp_path: Path) -> None:
     assert read_qrels(written(tmp_path, "qrels", QRELS)) == {"q1": {"d2": 2.0, "d9": 1.0}, "q2": {"d1": -1.0}}
 
 
-def test_files_may_be_zipped_whatever_they_are_called(tmp_path: Path) -> None:
+def test_gzipped_files_are_detected_by_content(tmp_path: Path) -> None:
     assert read_run(written(tmp_path, "run.txt", gzip.compress(RUN.encode()))) == read_run(written(tmp_path, "run.gz", RUN))
 
 
@@ -47,12 +47,12 @@ def test_a_byte_order_mark_is_not_part_of_the_first_query(tmp_path: Path, packed
     assert list(read_qrels(written(tmp_path, "qrels", packed(b"\xef\xbb\xbf" + QRELS.encode())))) == ["q1", "q2"]
 
 
-def test_standard_input_is_a_file_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_standard_input_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(QRELS.encode()))))
     assert list(read_qrels("-")) == ["q1", "q2"]
 
 
-def test_files_are_judged_by_the_conventions_of_trec_eval(tmp_path: Path) -> None:
+def test_files_are_read_with_the_conventions_of_trec_eval(tmp_path: Path) -> None:
     run, qrels = written(tmp_path, "run", RUN + "q3 Q0 d1 1 1 tag\n"), written(tmp_path, "qrels", QRELS + "q4 0 d1 1\n")
     judged = from_trec(run, qrels)
     assert facts(judged) == {"q1": (2, {0: 2.0}, [1.0]), "q2": (1, {}, [])}
@@ -62,7 +62,7 @@ def test_files_are_judged_by_the_conventions_of_trec_eval(tmp_path: Path) -> Non
 
 
 @given(st.dictionaries(words, st.dictionaries(words, st.integers(0, 3), min_size=1), min_size=1))
-def test_what_is_written_is_read_again(table: dict[str, dict[str, int]]) -> None:
+def test_written_files_are_read_back_unchanged(table: dict[str, dict[str, int]]) -> None:
     lines = [f"{query} 0 {document} {grade}\n" for query, documents in table.items() for document, grade in documents.items()]
     stdin = io.TextIOWrapper(io.BufferedReader(io.BytesIO("".join(lines).encode())))
     with pytest.MonkeyPatch.context() as patched:
@@ -70,12 +70,12 @@ def test_what_is_written_is_read_again(table: dict[str, dict[str, int]]) -> None
         assert read_qrels("-") == table
 
 
-def test_long_files_tell_how_far_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_reported_for_long_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trec, "PROGRESS_LINES", 10)
     path = written(tmp_path, "qrels", "".join(f"q 0 d{number} 1\n" for number in range(25)))
-    told: list[tuple[str, int]] = []
-    read_qrels(path, lambda name, count: told.append((name, count)))
-    assert told == [(str(path), 10), (str(path), 20)]
+    reported: list[tuple[str, int]] = []
+    read_qrels(path, lambda name, count: reported.append((name, count)))
+    assert reported == [(str(path), 10), (str(path), 20)]
 
 
 @pytest.mark.parametrize(
@@ -98,11 +98,11 @@ def test_long_files_tell_how_far_they_are(tmp_path: Path, monkeypatch: pytest.Mo
         (b"\x1f\x8bxxxxxxxx", "broken gzip after line 0"),
     ],
 )
-def test_what_is_wrong_with_a_run_is_told_by_line(tmp_path: Path, content: str | bytes, message: str) -> None:
+def test_invalid_runs_are_rejected_with_the_line(tmp_path: Path, content: str | bytes, message: str) -> None:
     path = written(tmp_path, "run.txt", content)
-    with pytest.raises(TrecError, match=re.escape(message)) as told:
+    with pytest.raises(TrecError, match=re.escape(message)) as caught:
         read_run(path)
-    assert str(told.value).startswith(str(path))
+    assert str(caught.value).startswith(str(path))
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_what_is_wrong_with_a_run_is_told_by_line(tmp_path: Path, content: str |
         ("q 0 d 1\nq 0 d 0\n", "line 2: got document 'd' of query 'q' twice"),
     ],
 )
-def test_what_is_wrong_with_judgments_is_told_by_line(tmp_path: Path, content: str, message: str) -> None:
+def test_invalid_judgments_are_rejected_with_the_line(tmp_path: Path, content: str, message: str) -> None:
     with pytest.raises(TrecError, match=re.escape(message)):
         read_qrels(written(tmp_path, "qrels.txt", content))
 
@@ -125,16 +125,16 @@ def test_what_is_wrong_with_judgments_is_told_by_line(tmp_path: Path, content: s
     ("content", "message"),
     [("q1 u x\n", "line 1: got 3 columns; allowed are 2: query user"), ("q1 u\nq1 v\n", "line 2: got query 'q1' twice; allowed is once")],
 )
-def test_what_is_wrong_with_users_is_told_by_line(tmp_path: Path, content: str, message: str) -> None:
+def test_invalid_user_files_are_rejected_with_the_line(tmp_path: Path, content: str, message: str) -> None:
     with pytest.raises(MetricError, match=re.escape(message)):
         read_users(written(tmp_path, "users", content))
 
 
-def test_a_file_that_is_not_there_is_the_systems_error(tmp_path: Path) -> None:
+def test_a_missing_file_raises_os_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         read_run(tmp_path / "none")
 
 
-def test_negative_grades_are_left_to_whoever_judges(tmp_path: Path) -> None:
+def test_negative_grades_are_read_unchanged(tmp_path: Path) -> None:
     with pytest.raises(MetricError, match=r"got -1\.0 for item 'd1' of list 'q2'"):
         from_run(read_run(written(tmp_path, "run", RUN)), read_qrels(written(tmp_path, "qrels", QRELS)))

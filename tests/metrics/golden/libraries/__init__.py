@@ -1,1 +1,1 @@
-"""One module a library: how each is asked. Imported by the worker in the golden environment only."""
+"""One module per library that computes its metrics. Only the worker in the golden environment imports them."""

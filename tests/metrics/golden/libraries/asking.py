@@ -1,4 +1,4 @@
-"""What asking a library has in common, whatever it is."""
+"""Helpers that the library modules share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LensKit's list metrics, one list at a time. The judged items are its test items, their grades the field `rating`."""
+"""The list metrics of LensKit, one list at a time. Judged items are its test items, with the grade in the field `rating`."""
 
 from __future__ import annotations
 

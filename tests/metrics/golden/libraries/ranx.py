@@ -1,4 +1,4 @@
-"""ranx, through `evaluate` on Qrels and Run, compiled kernels and all."""
+"""ranx, through `evaluate` on Qrels and Run, with its compiled kernels."""
 
 from __future__ import annotations
 

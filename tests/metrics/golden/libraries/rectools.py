@@ -1,4 +1,4 @@
-"""RecTools' ranking metrics on its two tables. Whatever is judged above 0 is an interaction; a grade cannot be said."""
+"""The ranking metrics of RecTools. Every item with a grade above 0 is an interaction; RecTools has no grades."""
 
 from __future__ import annotations
 

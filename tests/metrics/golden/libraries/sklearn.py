@@ -1,4 +1,4 @@
-"""scikit-learn's ndcg_score and dcg_score. Every label has a score there, so items that are not shown cannot be said."""
+"""ndcg_score and dcg_score of scikit-learn. Every label needs a score, so unseen items cannot be passed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""torchmetrics' retrieval functions, as they are (single precision), and the same code with doubles in place of singles."""
+"""The retrieval functions of torchmetrics, unmodified (single precision) and run on doubles."""
 
 from __future__ import annotations
 

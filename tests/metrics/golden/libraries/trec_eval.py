@@ -1,4 +1,4 @@
-"""trec_eval, the C program, through pytrec_eval-terrier. One call for all lists; missing lists are its own way to say nothing."""
+"""trec_eval through pytrec_eval-terrier, in one call for all lists. Lists without a value are missing from its result."""
 
 from __future__ import annotations
 
