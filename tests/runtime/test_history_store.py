@@ -1,4 +1,4 @@
-"""The keeper: every report is shown, looks are shared over restarts and processes, and a shelf in trouble stops nothing."""
+"""Every report is shown, snapshots are shared over restarts and processes, and a failing blob store stops nothing."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ WORSE = experiment({"control": 0.5, "treatment": 0.4})
 
 
 class Board:
-    """A shelf in memory, which cannot be reached while `away` is set."""
+    """A blob store in memory that cannot be reached while `unreachable` is set."""
 
     def __init__(self) -> None:
         self.value: bytes | None = None
         self.writes = 0
-        self.away = False
+        self.unreachable = False
 
     def read(self) -> bytes | None:
-        if self.away:
-            raise StoreError("the shelf is away")
+        if self.unreachable:
+            raise StoreError("the shelf is unreachable")
         return self.value
 
     def write(self, value: bytes) -> None:
         self.value, self.writes = value, self.writes + 1
 
     def close(self) -> None:
-        """Nothing was opened."""
+        """Do nothing."""
 
 
 def report_at(minute: int, *names: str) -> Report:
@@ -44,7 +44,7 @@ def times(history: History, name: str = "ranker") -> list[int]:
     return [(at - START_MS) // SNAPSHOT_MS for at, _ in history.of(name, "start").snapshots.kept]
 
 
-def test_every_report_is_shown_with_the_looks_so_far() -> None:
+def test_every_report_is_shown_with_the_snapshots_so_far() -> None:
     shown: list[tuple[Report, History]] = []
     keeper = HistoryStore(lambda report, history: shown.append((report, history)))
     reports = [replace(PLAIN, entered_ms=None), report_at(0), report_at(0), report_at(2)]
@@ -54,7 +54,7 @@ def test_every_report_is_shown_with_the_looks_so_far() -> None:
     assert [times(history) for _, history in shown] == [[], [0], [0], [0, 2]]
 
 
-def test_looks_outlive_the_process_and_are_written_only_when_there_is_a_new_one() -> None:
+def test_snapshots_survive_a_restart_and_are_written_only_when_one_is_new() -> None:
     shelf, shown = Board(), []
     first = HistoryStore(lambda report, history: shown.append(history), shelf)
     for minute in (0, 0, 1, 1):
@@ -64,7 +64,7 @@ def test_looks_outlive_the_process_and_are_written_only_when_there_is_a_new_one(
     assert times(shown[-1]) == [0, 1, 5]
 
 
-def test_two_processes_put_their_looks_together() -> None:
+def test_two_processes_merge_their_snapshots() -> None:
     shelf = Board()
     one, other = (HistoryStore(lambda report, history: None, shelf) for _ in range(2))
     for minute in range(6):
@@ -72,14 +72,14 @@ def test_two_processes_put_their_looks_together() -> None:
     assert times(decode_history(shelf.value)) == [0, 1, 2, 3, 4, 5]
 
 
-def test_an_experiment_that_is_no_more_leaves_the_shelf() -> None:
+def test_an_ended_experiment_is_removed_from_the_blob() -> None:
     shelf = Board()
     HistoryStore(lambda report, history: None, shelf).take(report_at(0, "old", "ranker"))
     HistoryStore(lambda report, history: None, shelf).take(report_at(1))
     assert [trail.experiment for trail in decode_history(shelf.value).series] == ["ranker"]
 
 
-def test_looks_at_an_earlier_life_of_an_experiment_leave_the_shelf_though_nobody_saw_it_end() -> None:
+def test_snapshots_of_an_earlier_run_are_removed_even_if_no_process_saw_its_end() -> None:
     shelf, shown = Board(), []
     HistoryStore(lambda report, history: None, shelf).take(report_at(0))
     is_snapshot = report_at(1_000)
@@ -90,19 +90,19 @@ def test_looks_at_an_earlier_life_of_an_experiment_leave_the_shelf_though_nobody
     assert times(shown[-1]) == times(decode_history(shelf.value)) == [1_000]
 
 
-def test_a_shelf_that_cannot_be_reached_stops_no_report_and_loses_no_look() -> None:
+def test_an_unreachable_blob_store_stops_no_report_and_loses_no_snapshot() -> None:
     shelf, shown = Board(), []
     keeper = HistoryStore(lambda report, history: shown.append(history), shelf)
-    shelf.away = True
+    shelf.unreachable = True
     keeper.take(report_at(0))
     keeper.take(report_at(1))
     assert (len(shown), shelf.value) == (2, None)
-    shelf.away = False
+    shelf.unreachable = False
     keeper.take(report_at(2))
     assert times(decode_history(shelf.value)) == [0, 1, 2]
 
 
-def test_what_another_version_has_left_is_written_over() -> None:
+def test_a_history_of_another_version_is_replaced() -> None:
     shelf = Board()
     for left in (b"no json", b'{"version": 2}', b"[1]"):
         shelf.value = left
@@ -110,7 +110,7 @@ def test_what_another_version_has_left_is_written_over() -> None:
         assert times(decode_history(shelf.value)) == [0]
 
 
-def test_a_history_comes_back_from_its_bytes() -> None:
+def test_a_history_is_decoded_from_its_bytes() -> None:
     history = History().add(START_MS, [WORSE])
     assert decode_history(encode_history(history)) == history
     assert decode_history(None) == History()

@@ -1,4 +1,4 @@
-"""Users that are asked for ahead: what a step is told of them is what the store holds then, whatever was asked before."""
+"""A step always gets the users as the store has them now, whatever was prefetched."""
 
 from __future__ import annotations
 
@@ -58,23 +58,23 @@ def users(store: CountingStore) -> Prefetch:
     return Prefetch(store, WorkerRules())
 
 
-def test_who_was_asked_for_ahead_is_not_asked_for_again(store: CountingStore, users: Prefetch) -> None:
+def test_prefetched_users_are_not_read_again(store: CountingStore, users: Prefetch) -> None:
     task = task_with()
     users.prefetch(task, CHUNK, needs("abx"))
     assert users.read(task, CHUNK, needs("abcx")).users == STATES
     assert store.loaded == [["a", "b", "x"], ["c"]]
 
 
-def test_who_has_come_to_hand_since_is_not_asked_for_at_all(store: CountingStore, users: Prefetch) -> None:
+def test_users_that_a_step_does_not_need_are_not_read(store: CountingStore, users: Prefetch) -> None:
     assert users.read(task_with("ab", {"a": STATES["a"]}), CHUNK, needs("")) == LoadedUsers({"a": STATES["a"]})
     assert store.loaded == []
 
 
-def test_whose_answer_was_lost_on_the_way_is_loaded(users: Prefetch) -> None:
+def test_users_with_a_lost_reply_are_loaded(users: Prefetch) -> None:
     assert users.read(task_with("abc", None), CHUNK, needs("abc")).users == STATES
 
 
-def test_who_could_not_be_asked_for_ahead_is_loaded() -> None:
+def test_users_that_could_not_be_prefetched_are_loaded() -> None:
     large = Prefetch(CountingStore(STATES), WorkerRules(commit_bytes_max=10))
     task = task_with()
     large.prefetch(task, CHUNK, needs([*"abc", *(f"{number}" for number in range(READ_SLICE))]))
@@ -82,23 +82,23 @@ def test_who_could_not_be_asked_for_ahead_is_loaded() -> None:
     assert large.read(task, CHUNK, needs("abc")).users == STATES
 
 
-def test_whom_a_commit_has_written_since_is_loaded_again(store: CountingStore, users: Prefetch) -> None:
+def test_a_prefetched_user_that_a_commit_has_written_since_is_loaded_again(store: CountingStore, users: Prefetch) -> None:
     task = task_with("abx", {"a": b"of then", "b": b"of now"})
     users.forget_written(task, {"a", "y"})
     assert users.read(task, CHUNK, needs("abx")).users == {"a": STATES["a"], "b": b"of now"}
     assert store.loaded == [["a"]]
 
 
-def test_who_was_asked_for_with_an_earlier_chunk_is_not_asked_for_with_a_later_one(store: CountingStore, users: Prefetch) -> None:
+def test_a_user_prefetched_with_an_earlier_chunk_is_not_prefetched_with_a_later_one(store: CountingStore, users: Prefetch) -> None:
     task = task_with()
     users.prefetch(task, CHUNK, needs("ab"))
     users.prefetch(task, LATER, needs("bc"))
     assert users.read(task, CHUNK, needs("ab")).users == {"a": STATES["a"], "b": STATES["b"]}
-    assert users.read(task, LATER, needs("bc")).users == {"b": STATES["b"], "c": STATES["c"]}, "b was let go in between"
+    assert users.read(task, LATER, needs("bc")).users == {"b": STATES["b"], "c": STATES["c"]}, "b was evicted in between"
     assert store.loaded == [["a", "b"], ["c"], ["b"]]
 
 
-def test_the_bytes_of_a_commit_are_shared_by_all_who_are_asked_for_ahead() -> None:
+def test_all_prefetched_users_share_the_bytes_of_a_commit() -> None:
     bounds: list[int | None] = []
 
     class Bounded(CountingStore):
@@ -109,17 +109,17 @@ def test_the_bytes_of_a_commit_are_shared_by_all_who_are_asked_for_ahead() -> No
     users, task = Prefetch(Bounded({}), WorkerRules(commit_bytes_max=1_200)), task_with()
     for names in ("abc", "bcd", "efghi", "bcd"):
         users.prefetch(task, CHUNK, needs(names))
-    assert bounds == [1_200, 300, 666], "all; one of four; five of nine; nobody is asked for"
+    assert bounds == [1_200, 300, 666], "all; one of four; five of nine; none is requested"
 
 
-def test_what_was_asked_for_another_chunk_stays_for_that_one(users: Prefetch) -> None:
+def test_users_prefetched_for_another_chunk_stay_for_that_one(users: Prefetch) -> None:
     task = task_with("a", {"a": b"of then"})
     assert users.read(task, LATER, needs("a")).users == {"a": STATES["a"]}
     assert users.read(task, CHUNK, needs("a")).users == {"a": b"of then"}
 
 
-def test_whom_the_commit_on_its_way_ends_nobody_asks_for(store: CountingStore, users: Prefetch) -> None:
-    """The store tells of him until it is written; afterwards it tells that nothing is left of him."""
+def test_users_that_the_commit_in_flight_deletes_are_not_read(store: CountingStore, users: Prefetch) -> None:
+    """The store returns the user until that commit is written, and nothing afterwards."""
     task = task_with()
     task.commits.in_flight = InFlightCommit(Commit(0, 1, "mine", 2, StateChanges(b"control", 0)), {}, frozenset("a"))
     users.prefetch(task, CHUNK, needs("ab"))
@@ -131,7 +131,7 @@ def test_whom_the_commit_on_its_way_ends_nobody_asks_for(store: CountingStore, u
     assert store.loaded == [["b"], ["b"], ["a"]]
 
 
-def test_of_who_is_due_only_those_are_loaded_who_are_not_at_hand(store: CountingStore) -> None:
+def test_due_users_are_loaded_unless_they_are_cached(store: CountingStore) -> None:
     loaded = LoadedUsers({"b": b"newer"}, due=["c", "b", "x", "a"], next_due_ms=7, totals={"a": b"sums"})
     whole = with_due(store, 0, loaded, {"a"})
     assert whole == LoadedUsers({"b": b"newer", "c": STATES["c"]}, ["c", "b", "x", "a"], 7, {"a": b"sums"})
@@ -139,7 +139,7 @@ def test_of_who_is_due_only_those_are_loaded_who_are_not_at_hand(store: Counting
     assert with_due(store, 0, loaded, set("acx")) is loaded
 
 
-def test_who_is_due_comes_to_a_step_with_his_state_unless_he_is_at_hand(store: CountingStore, users: Prefetch) -> None:
+def test_due_users_come_to_a_step_with_their_state(store: CountingStore, users: Prefetch) -> None:
     epoch = store.claim(0, "mine").epoch
     store.commit(Commit(0, epoch, "mine", 2, StateChanges(b"control", 0, due={"a": 3, "b": 4, "c": 9}, totals={"b": b"sums"})))
     task = task_with("c", {"c": b"told"})
@@ -150,18 +150,18 @@ def test_who_is_due_comes_to_a_step_with_his_state_unless_he_is_at_hand(store: C
 
 
 @pytest.mark.parametrize("lost", [False, True])
-def test_who_is_due_may_be_asked_for_before_the_step_that_looks_at_them(lost: bool) -> None:
+def test_due_users_may_be_requested_before_the_step_that_needs_them(lost: bool) -> None:
     store = CountingStore(STATES)
     epoch = store.claim(0, "mine").epoch
     store.commit(Commit(0, epoch, "mine", 2, StateChanges(b"control", 0, due={"a": 3, "b": 9}, totals={"a": b"sums", "c": b"more"})))
     users, task = Prefetch(store, WorkerRules()), task_with()
     task.backlog.users_max = 100
-    assert not users.request_due(task, needs("b")), "nobody is wanted"
+    assert not users.request_due(task, needs("b")), "none is needed"
     assert users.request_due(task, Needs(frozenset(), 5))
-    assert not users.request_due(task, Needs(frozenset(), 5)), "once"
+    assert not users.request_due(task, Needs(frozenset(), 5)), "only once"
     if lost:
         task.backlog.due = lambda: None
-    assert users.read(task, CHUNK, needs("b")) == LoadedUsers({"b": STATES["b"]}, []), "not wanted yet"
-    told = users.read(task, None, Needs(frozenset(), 5, frozenset("c")))
-    assert told == LoadedUsers({"a": STATES["a"]}, ["a"], 9, {"a": b"sums", "c": b"more"})
+    assert users.read(task, CHUNK, needs("b")) == LoadedUsers({"b": STATES["b"]}, []), "not needed yet"
+    loaded = users.read(task, None, Needs(frozenset(), 5, frozenset("c")))
+    assert loaded == LoadedUsers({"a": STATES["a"]}, ["a"], 9, {"a": b"sums", "c": b"more"})
     assert task.backlog.due is None

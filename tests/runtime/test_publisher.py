@@ -1,4 +1,4 @@
-"""The publisher: what it shows while the store fails, before anything was committed, and of state that other rules made."""
+"""What the publisher shows while the store fails, before the first commit, and for state made by other rules."""
 
 from __future__ import annotations
 
@@ -36,25 +36,25 @@ ENGINE = engine_of(SETTINGS)
 
 
 class Away(MemoryStore):
-    """A memory store that cannot be reached while `away` is set."""
+    """A memory store that cannot be reached while `unreachable` is set."""
 
-    away = False
+    unreachable = False
     looks = 0
 
     def nodes(self) -> tuple[StoreNode, ...]:
         self.looks += 1
-        if self.away:
-            raise StoreError("the store is away")
+        if self.unreachable:
+            raise StoreError("the store is unreachable")
         return (StoreNode("a:1", 5),)
 
     def partitions(self) -> int | None:
-        if self.away:
-            raise StoreError("the store is away")
+        if self.unreachable:
+            raise StoreError("the store is unreachable")
         return super().partitions()
 
     def view(self, *words):  # type: ignore[no-untyped-def]
-        if self.away:
-            raise StoreError("the store is away")
+        if self.unreachable:
+            raise StoreError("the store is unreachable")
         return super().view(*words)
 
 
@@ -89,14 +89,14 @@ def committed(store: Store, tasks: int = 1) -> Machine:
     return machine
 
 
-def test_nothing_is_published_before_anybody_said_how_many_tasks_there_are() -> None:
+def test_nothing_is_published_before_the_number_of_tasks_is_known() -> None:
     shown: list[Report] = []
     assert publisher_of(MemoryStore(), shown)[0].publish() is None
     assert shown == []
 
 
 @pytest.mark.parametrize("tasks", [None, 1, 3])
-def test_a_namespace_that_was_made_anew_meanwhile_is_not_shown_as_the_former_one(tasks: int | None) -> None:
+def test_a_namespace_that_was_deleted_and_created_again_is_refused(tasks: int | None) -> None:
     class Anew(MemoryStore):
         def partitions(self) -> int | None:
             return tasks if shown else super().partitions()
@@ -119,46 +119,46 @@ def test_windows_wait_for_the_tasks_that_have_not_committed() -> None:
     assert [window.end_ms for window in report.windows] == [None, None]
 
 
-def test_the_last_report_stands_while_the_store_is_away_and_the_trouble_is_told() -> None:
+def test_the_last_report_stays_while_the_store_is_unreachable_and_the_trouble_is_shown() -> None:
     store, shown, stop = Away(), [], threading.Event()
     committed(store)
     publisher, status = publisher_of(store, shown)
     publisher.publish()
-    store.away = True
+    store.unreachable = True
     stop.set()
     publisher.run(stop)
     assert len(shown) == 1
     assert status.publish_trouble is not None
-    assert "away" in status.publish_trouble.message
-    store.away = False
+    assert "unreachable" in status.publish_trouble.message
+    store.unreachable = False
     publisher.run(stop)
     assert status.publish_trouble is None
     assert len(shown) == 2
 
 
-def test_a_store_that_is_away_for_longer_than_it_may_be_is_given_up() -> None:
+def test_the_publisher_gives_up_after_retry_seconds_max() -> None:
     store, clock, stop = Away(), HandClock(0), threading.Event()
     committed(store)
     publisher, _ = publisher_of(store, [], clock=clock, retry_seconds_max=60)
     stop.set()
-    store.away = True
+    store.unreachable = True
     publisher.run(stop)
     clock.sleep(59)
     publisher.run(stop)
-    store.away = False
-    publisher.run(stop)  # it came back in time, and what comes next is another outage
-    store.away = True
+    store.unreachable = False
+    publisher.run(stop)  # it answers in time, and what follows is another outage
+    store.unreachable = True
     publisher.run(stop)
     clock.sleep(61)
-    with pytest.raises(StoreError, match="the store is away"):
+    with pytest.raises(StoreError, match="the store is unreachable"):
         publisher.run(stop)
 
 
-def test_a_store_that_may_be_away_for_ever_is_never_given_up() -> None:
+def test_without_a_limit_the_publisher_never_gives_up() -> None:
     store, clock, stop = Away(), HandClock(0), threading.Event()
     publisher, status = publisher_of(store, [], clock=clock)
     stop.set()
-    store.away = True
+    store.unreachable = True
     for _ in range(3):
         publisher.run(stop)
         clock.sleep(1_000_000)
@@ -167,7 +167,7 @@ def test_a_store_that_may_be_away_for_ever_is_never_given_up() -> None:
     assert status.publish_trouble.failures == 3
 
 
-def test_the_servers_of_the_store_are_asked_every_few_seconds_and_forgotten_while_it_is_away() -> None:
+def test_server_status_is_read_every_few_seconds_and_unknown_during_an_outage() -> None:
     store, clock = Away(), HandClock(0)
     publisher, status = publisher_of(store, [], clock=clock)
     stop = threading.Event()
@@ -180,18 +180,18 @@ def test_the_servers_of_the_store_are_asked_every_few_seconds_and_forgotten_whil
     clock.sleep(0.1)
     publisher.run(stop)
     assert store.looks == 2
-    store.away = True
+    store.unreachable = True
     publisher.run(stop)
     assert status.store_nodes == ()
-    store.away = False
+    store.unreachable = False
     publisher.run(stop)
     assert status.store_nodes == (StoreNode("a:1", 5),)
 
 
-def test_a_server_that_does_not_tell_of_itself_is_no_trouble_for_what_can_be_read() -> None:
+def test_a_server_without_status_is_no_trouble_for_reports() -> None:
     class Silent(Away):
         def nodes(self) -> tuple[StoreNode, ...]:
-            raise StoreError("one server is away")
+            raise StoreError("one server is unreachable")
 
     store, shown, stop = Silent(), [], threading.Event()
     committed(store)
@@ -202,7 +202,7 @@ def test_a_server_that_does_not_tell_of_itself_is_no_trouble_for_what_can_be_rea
     assert (status.publish_trouble, status.store_nodes) == (None, ())
 
 
-def test_a_window_that_is_longer_than_what_workers_keep_is_told_of_once() -> None:
+def test_a_window_longer_than_the_retention_of_workers_is_logged_once() -> None:
     store, rules = MemoryStore(), WindowRules(pane_ms=4, windows_ms=(4, 400), lateness_ms=2, attribution_ms=5)
     engine = engine_of(SETTINGS, retention_ms=40)
     builder = ReportBuilder(engine.layout, rules, {}, engine.signature)
@@ -219,7 +219,7 @@ def test_a_window_that_is_longer_than_what_workers_keep_is_told_of_once() -> Non
     assert [line["window_ms"] for line in lines] == [400]
 
 
-def test_an_answer_in_the_oldest_pane_that_may_change_is_seen() -> None:
+def test_feedback_in_the_oldest_pane_that_may_change_is_seen() -> None:
     machine = Machine(ENGINE, SETTINGS)
     rules = WindowRules(pane_ms=4, windows_ms=(12,), lateness_ms=2, attribution_ms=5)
     builder = ReportBuilder(ENGINE.layout, rules, {}, ENGINE.signature)
@@ -238,7 +238,7 @@ def test_an_answer_in_the_oldest_pane_that_may_change_is_seen() -> None:
     assert answered() == [28, 1, 1]
 
 
-def test_state_that_other_rules_made_is_refused() -> None:
+def test_state_made_by_other_rules_is_refused() -> None:
     store = MemoryStore()
     committed(store)
     with pytest.raises(StateError, match="other rules") as refused:
@@ -247,10 +247,8 @@ def test_state_that_other_rules_made_is_refused() -> None:
 
 
 @given(st.data(), cases(), st.sampled_from((0, 4, 12)), st.booleans())
-def test_who_has_read_commit_by_commit_shows_what_one_shows_who_starts_afresh(
-    data: st.DataObject, case: Case, patience_ms: int, flush: bool
-) -> None:
-    """He asks of each task for what may have changed since, and goes on with the rest as he knows it."""
+def test_reading_commit_by_commit_shows_the_same_as_a_new_publisher(data: st.DataObject, case: Case, patience_ms: int, flush: bool) -> None:
+    """It reads of each task only what may have changed since, and keeps the rest."""
     settings = case.settings
     reach = UniqueUserRules(panes=max(settings.windows_ms) // settings.pane_ms, patience_ms=patience_ms)
     experiments = ExperimentRules(patience_ms=patience_ms)
@@ -287,14 +285,14 @@ LOSING_ENGINE = engine_of(LOSING, retention_ms=40, reach=UniqueUserRules(panes=3
 
 
 @given(st.lists(st.tuples(st.sampled_from(["write", "lose", "lose and claim"]), st.integers(1, 12), st.booleans()), max_size=12))
-def test_who_lives_through_a_loss_of_commits_shows_what_one_shows_who_starts_afresh(deeds: list[tuple[str, int, bool]]) -> None:
+def test_after_lost_commits_a_publisher_shows_the_same_as_a_new_one(deeds: list[tuple[str, int, bool]]) -> None:
     store, status = FaultyStore(), ProcessStatus()
     machine = Machine(LOSING_ENGINE, LOSING, store)
-    machine.report()  # makes a ledger
+    machine.report()  # creates a report builder
     runs = machine.builder
     publisher = Publisher(builder=runs, store=store, publish_ms=10, clock=SystemClock(), status=status, on_report=lambda _: None)
     store.announce(1)
-    assert publisher.publish() is not None  # from now on it knows how many tasks there are
+    assert publisher.publish() is not None  # from now on it knows the number of tasks
     for deed, count, publishes in [("write", 12, True), *deeds, ("write", 3, True)]:
         if deed == "write":
             machine.open()

@@ -1,7 +1,6 @@
-"""A world that fails on purpose, by seed: logs to read from, a store behind a bad network, a proxy that swallows replies.
+"""Faults chosen by a seed: logs whose reads fail, a store behind a bad network, a proxy that swallows replies.
 
-Nothing here stands in for a part of the product: the store is the product's own, and only what lies between it and the
-worker is made to fail.
+No part of the product is replaced. The store is the product's own; only the calls between it and the worker fail.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ from tests.servers.process import HOST
 
 
 class HandClock:
-    """Time that a test moves; each look takes a moment, so that whoever waits for a time to come sees it come."""
+    """A clock that a test moves. Each read advances it a little, so that a loop that waits for a time ends."""
 
     def __init__(self, wall_ms: int, look_seconds: float = 0.000_1) -> None:
         self.look_seconds = look_seconds
@@ -51,7 +50,7 @@ class HandClock:
         self._passed += seconds
 
     def step(self, ms: int) -> None:
-        """The wall clock alone is set forward or back; so it is for a machine that wakes up."""
+        """Set the wall clock forward or back, as after a sleep of the machine. The monotonic clock does not change."""
         self._wall_ms += ms
 
     def monotonic(self) -> float:
@@ -66,7 +65,7 @@ class HandClock:
 
 
 class Logs:
-    """Append-only logs, one an input; they outlive whoever reads them."""
+    """Append-only logs, one per input. They outlive their readers."""
 
     def __init__(self, topics: Sequence[str], partitions: int) -> None:
         self.topics, self.partitions = tuple(topics), partitions
@@ -81,9 +80,9 @@ class Logs:
 
 
 class LogSource:
-    """A `Source` of one worker over shared logs. Who owns what is said by `give` and `take_away`, at the next poll.
+    """A `Source` of one worker over shared logs. `give` and `take_away` change what it owns, at the next poll.
 
-    With a `chance`, a poll brings any number of records up to `records_max` an input, and fails now and then.
+    With a `chance`, a poll returns any number of records up to `records_max` per input, and fails now and then.
     """
 
     def __init__(self, logs: Logs, *, records_max: int = 1_000, chance: Random | None = None, failures: float = 0.0) -> None:
@@ -102,7 +101,7 @@ class LogSource:
         self._assigned.update(tasks)
 
     def take_away(self, *tasks: int) -> None:
-        """A task may be given and taken away between two polls: then it was never here."""
+        """Revoke tasks. A task that is given and taken away between two polls was never owned."""
         self._revoked |= self._owned & set(tasks)
         self._assigned -= set(tasks)
         self._stop(tasks)
@@ -159,7 +158,7 @@ class LogSource:
 
 @dataclass(slots=True)
 class KeptLetters:
-    """The `DeadLetterSink` that keeps letters in memory, and fails now and then before or after keeping some."""
+    """A `DeadLetterSink` in memory that fails now and then, after it has kept some of the letters."""
 
     kept: list[DeadLetter] = field(default_factory=list)
     chance: Random | None = None
@@ -178,16 +177,16 @@ class KeptLetters:
 
 
 class FaultyStore:
-    """The product's memory store behind a bad network. Every claim and every written commit is remembered, so that a task's
-    last ones can be taken back (`forget_last`), as a store does that loses a suffix of its log.
+    """The product's memory store behind a bad network.
 
-    `failures` is the share of calls that fail, half of them after they took effect; `thefts` the share of commits before
-    which somebody else claims the task. `away` are tasks that no call reaches.
+    It remembers all claims and written commits, so that the last ones of a task can be lost (`forget_last`), as in a
+    store that loses the end of its log. `failures` is the share of calls that fail, half of them after they took effect.
+    `thefts` is the share of commits before which another worker claims the task. `unreachable` are tasks that no call reaches.
     """
 
     def __init__(self, chance: Random | None = None, *, failures: float = 0.0, thefts: float = 0.0) -> None:
         self.failures, self.thefts = failures, thefts
-        self.away: set[int] = set()
+        self.unreachable: set[int] = set()
         self.outcomes: list[CommitOutcome] = []
         self.written: list[Commit] = []
         self.loaded_bytes: list[int] = []
@@ -195,15 +194,15 @@ class FaultyStore:
         self.clock_of_servers: Callable[[], int | None] = lambda: None
         self._inner = MemoryStore()
         self._done: dict[int, list[str | Commit]] = {}
-        self._thieves = 0
+        self._thefts_done = 0
 
     def calm(self) -> None:
         self.failures = self.thefts = 0.0
 
     @contextlib.contextmanager
     def _network(self, task: int) -> Iterator[None]:
-        if task in self.away:
-            raise StoreError(f"nobody answers for task {task}")
+        if task in self.unreachable:
+            raise StoreError(f"no server answers for task {task}")
         fails = self._chance.random() < self.failures
         if fails and self._chance.random() < 0.5:
             raise StoreError("the request was lost")
@@ -216,14 +215,14 @@ class FaultyStore:
             return self.steal(task, token)
 
     def steal(self, task: int, token: str) -> Claim:
-        """Claim a task past the network."""
+        """Claim a task without network faults."""
         self._done.setdefault(task, []).append(token)
         return self._inner.claim(task, token)
 
     def commit(self, commit: Commit) -> CommitOutcome:
         if self._chance.random() < self.thefts:
-            self._thieves += 1
-            self.steal(commit.task, f"thief-{self._thieves}")
+            self._thefts_done += 1
+            self.steal(commit.task, f"thief-{self._thefts_done}")
         with self._network(commit.task):
             outcome = self._inner.commit(commit)
             self.outcomes.append(outcome)
@@ -233,18 +232,18 @@ class FaultyStore:
         return outcome
 
     def forget_last(self, task: int, count: int) -> None:
-        """Take back the last claims and commits of a task; all others stand."""
+        """Lose the last claims and commits of a task. Those of other tasks stay."""
         done = self._done.get(task, [])
         del done[max(0, len(done) - count) :]
         tasks, self._inner = self._inner.partitions(), MemoryStore()
         if tasks is not None:
             self._inner.announce(tasks)
-        for other, deeds in self._done.items():
-            for deed in deeds:
-                if isinstance(deed, Commit):
-                    self._inner.commit(deed)
+        for other, entries in self._done.items():
+            for entry in entries:
+                if isinstance(entry, Commit):
+                    self._inner.commit(entry)
                 else:
-                    self._inner.claim(other, deed)
+                    self._inner.claim(other, entry)
 
     def load(
         self,
@@ -260,27 +259,27 @@ class FaultyStore:
             return loaded
 
     def request(self, task: int, users: Collection[str], bytes_max: int | None = None) -> PendingUsers | None:
-        """The answer tells of the time when it is read, or of now; on the way either may be lost."""
-        asked = partial(self._asked, task, frozenset(users), bytes_max)
+        """Read the users now, or only when the reply is read. Either may be lost."""
+        read = partial(self._read_users, task, frozenset(users), bytes_max)
         if self._chance.random() < 0.5:
-            return asked
-        told = asked()
-        return None if told is None else lambda: told
+            return read
+        reply = read()
+        return None if reply is None else lambda: reply
 
     def request_due(self, task: int, due: DueQuery) -> PendingDueUsers | None:
-        """As `request` does: the caller makes no commit meanwhile, so that both times tell the same."""
-        asked = partial(self._asked_due, task, due)
+        """Like `request`. The caller commits nothing meanwhile, so both times give the same reply."""
+        read = partial(self._read_due, task, due)
         if self._chance.random() < 0.5:
-            return asked
-        told = asked()
-        return None if told is None else lambda: told
+            return read
+        reply = read()
+        return None if reply is None else lambda: reply
 
-    def _asked_due(self, task: int, due: DueQuery) -> LoadedUsers | None:
+    def _read_due(self, task: int, due: DueQuery) -> LoadedUsers | None:
         with contextlib.suppress(StoreError), self._network(task):
             return self._inner.load(task, [], due)
         return None
 
-    def _asked(self, task: int, users: frozenset[str], bytes_max: int | None) -> Mapping[str, bytes] | None:
+    def _read_users(self, task: int, users: frozenset[str], bytes_max: int | None) -> Mapping[str, bytes] | None:
         with contextlib.suppress(StoreError), self._network(task):
             loaded = self._inner.load(task, users, bytes_max=bytes_max)
             self.loaded_bytes.append(sum(map(len, loaded.users.values())))
@@ -319,12 +318,12 @@ class FaultyStore:
         self._inner.close()
 
 
-class OnItsWay(Future[Any]):
-    """Something that is done when the seed says so, or when somebody waits for it."""
+class DelayedCall(Future[Any]):
+    """A call that runs when the seed says so, or when its result is needed."""
 
-    def __init__(self, deed: Callable[[], Any], chance: Random) -> None:
+    def __init__(self, call: Callable[[], Any], chance: Random) -> None:
         super().__init__()
-        self._deed = deed
+        self._call = call
         self._chance = chance
 
     def done(self) -> bool:
@@ -339,20 +338,20 @@ class OnItsWay(Future[Any]):
     def arrive(self) -> None:
         if not super().done():
             try:
-                self.set_result(self._deed())
+                self.set_result(self._call())
             except StoreError as error:
                 self.set_exception(error)
 
 
-class Underway(Executor):
-    """Sends what it is given on its way: it may arrive long after whoever sent it is no more."""
+class SlowNetwork(Executor):
+    """Delays calls. A call may arrive long after its sender has died."""
 
     def __init__(self, chance: Random) -> None:
         self._chance = chance
-        self.sent: list[OnItsWay] = []
+        self.sent: list[DelayedCall] = []
 
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> OnItsWay:
-        sent = OnItsWay(lambda: fn(*args, **kwargs), self._chance)
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> DelayedCall:
+        sent = DelayedCall(lambda: fn(*args, **kwargs), self._chance)
         self.sent.append(sent)
         return sent
 
@@ -366,14 +365,16 @@ class Underway(Executor):
 
 
 EXECUTED = b"\r\n:0\r\n:"
-"""In the reply to the EXEC of a commit that is not the first: counts of new fields, the first of them of `ctl`."""
+"""Part of the reply to the EXEC of a commit after the first: counts of new fields, beginning with `ctl`."""
 JUDGED = b"+OK\r\n*3\r\n"
-"""In the reply to what a commit is judged by."""
+"""Part of the reply to the reads that decide whether a commit is accepted."""
 
 
 class ReplyThief:
-    """A TCP proxy before a server. Armed, it swallows the replies that hold one of some words and hangs up instead: whoever
-    asked cannot know whether his request was carried out."""
+    """A TCP proxy in front of a server. On request it swallows a reply that contains certain bytes and closes the connection.
+
+    The client then cannot know whether its request was carried out.
+    """
 
     def __init__(self, server_port: int) -> None:
         self._server_port = server_port
@@ -385,7 +386,7 @@ class ReplyThief:
         self._closing = threading.Event()
 
     def steal(self, *words: bytes) -> None:
-        """Swallow one reply for each of these words, in this order."""
+        """Swallow one reply that contains each of these, in this order."""
         self._wanted.extend(words)
 
     @property

@@ -45,7 +45,7 @@ RULES = WorkerRules(
     out_of_orderness_ms=SETTINGS.out_of_orderness_ms, skew_ms_max=40, fenced_wait_seconds=0.02,
 )  # fmt: skip
 NEVER_AHEAD = FOREVER - NEVER
-"""A skew that no input ever exceeds, not even beside one that has held no event yet."""
+"""A skew that no input exceeds, even if another input has had no event yet."""
 REACH = UniqueUserRules(panes=max(SETTINGS.windows_ms) // SETTINGS.pane_ms)
 decode = native_decoder(EventLimits())
 
@@ -76,7 +76,7 @@ def worker_over(
 
 
 def settled(store: Store, logs: Logs, sessions_open: int = 0) -> bool:
-    """Whether all that was written is committed, and each task has come down to this many open sessions."""
+    """Return whether all records are committed and each task has this many open sessions."""
     views = store.view(range(logs.partitions), {}, {})
     if len(views) < logs.partitions:
         return False
@@ -88,7 +88,7 @@ def settled(store: Store, logs: Logs, sessions_open: int = 0) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """What the logs must come to."""
+    """What brute force computes from the logs."""
 
     result: Result
     malformed: Counter[tuple[str, str]]
@@ -97,7 +97,7 @@ class Truth:
 
 
 def truth_of(logs: Logs, engine: Engine, after: Sequence[Step] = (), settings: Settings = SETTINGS) -> Truth:
-    """Brute force over the logs, one input after the other; `after` comes last in every task."""
+    """Compute the expected result from the logs, one input after the other. `after` comes last in every task."""
     steps: dict[int, list[Step]] = {task: [] for task in range(logs.partitions)}
     places: dict[int, list[tuple[Input, int, bytes | None]]] = {task: [] for task in range(logs.partitions)}
     malformed: Counter[tuple[str, str]] = Counter()
@@ -152,14 +152,14 @@ def assert_exact(store: Store, logs: Logs, engine: Engine, after: Sequence[Step]
     if engine.users is not None:
         assert scopes_of(builder, engine, logs.partitions) == truth.experiments
     if engine.reach is not None:
-        # Without patience all that is final has entered, so the report's windows end together; by now they are empty.
+        # Without patience all final lists are counted, so the windows of the report end together. By now they are empty.
         assert {window.end_ms for window in report.user_windows} == {report.windows[0].end_ms}
         assert_users(store, logs, engine, truth, settings)
     return truth
 
 
 def assert_users(store: Store, logs: Logs, engine: Engine, truth: Truth, settings: Settings) -> None:
-    """Compare the users of windows that ended on the way, here and there."""
+    """Compare the unique users of every seventh window that has ended."""
     assert engine.reach is not None
     aggregator = UniqueUserWindows(engine.reach, settings.pane_ms, decode_reach)
     for task, view in store.view(range(logs.partitions), {}, {}).items():
@@ -176,15 +176,15 @@ def letter_places(letters: Iterable[DeadLetter]) -> set[tuple[str, Input, int, b
     return {(letter.reason, letter.input, letter.offset, letter.value) for letter in letters}
 
 
-class Slow(Random):
-    """With this for a chance nothing arrives by itself."""
+class NothingArrives(Random):
+    """A source of chance with which no commit arrives by itself."""
 
     def random(self) -> float:
         return 0.999
 
 
-class OneAtATime(LogSource):
-    """A poll that is full of one input brings nothing of the others, as with Kafka."""
+class OneInputPerPoll(LogSource):
+    """A source with records of only one input per poll, as Kafka does when one input fills it."""
 
     def poll(self, timeout_s: float) -> PollResult:
         polled = super().poll(timeout_s)
@@ -194,7 +194,7 @@ class OneAtATime(LogSource):
 
 
 class Bench:
-    """One worker, one task or a few, nothing that fails by itself; a test moves the clock and decides what the logs hold."""
+    """One worker with one or a few tasks, and no faults by itself. The test moves the clock and writes the logs."""
 
     def __init__(self, *, tasks: int = 1, records_max: int = 1_000, settings: Settings = SETTINGS, **rules: Any) -> None:
         self.settings = settings
@@ -205,7 +205,7 @@ class Bench:
         self.store = FaultyStore()
         self.letters = KeptLetters()
         self.source = self._read(records_max)
-        self.worker = self.hire()
+        self.worker = self.start_worker()
 
     def _read(self, records_max: int) -> LogSource:
         source = LogSource(self.logs, records_max=records_max)
@@ -213,16 +213,16 @@ class Bench:
             source.give(task)
         return source
 
-    def hire(self, **options: Any) -> Worker:
-        """A worker who has claimed the task; records come with his next turn."""
+    def start_worker(self, **options: Any) -> Worker:
+        """Start a worker and let it claim its tasks. Records come with its next turn."""
         worker = worker_over(self.engine, self.source, self.store, self.letters, self.rules, self.clock, **options)
         worker.turn()
         return worker
 
     def replace_worker(self, **options: Any) -> None:
-        """The former worker is no more, and told nobody."""
+        """Kill the worker and start another one."""
         self.source = self._read(self.source.records_max)
-        self.worker = self.hire(**options)
+        self.worker = self.start_worker(**options)
 
     def show(self, *times: int, user: str = "u") -> None:
         for ts in times:
@@ -239,17 +239,17 @@ class Bench:
             self.worker.turn()
 
     def turns_until(self, condition: Callable[[], bool], seconds: float = 0.01) -> Iterator[None]:
-        """Turns until a condition holds; a test looks at each."""
+        """Run turns until a condition holds; the test may check after each."""
         for _ in range(TURNS_MAX):
             if condition():
                 return
             self.turn(seconds=seconds)
             yield
-        pytest.fail(f"not so after {TURNS_MAX} turns; committed: {self.offsets}")
+        pytest.fail(f"the condition does not hold after {TURNS_MAX} turns; committed: {self.offsets}")
 
     @property
     def offsets(self) -> list[int | None]:
-        """Where the committed state stands in the two logs."""
+        """The committed offsets of the two inputs."""
         views = self.store.view([0], {}, {})
         return decode_control(views[0].control).offsets if views else []
 
@@ -258,31 +258,31 @@ class Bench:
         return decode_control(self.store.view([0], {}, {})[0].control).watermark - START_MS
 
     def ahead_ms(self) -> int:
-        """How far the first input is ahead of the second."""
+        """Return how far the first input is ahead of the second in event time."""
         state = self.worker.tasks[0].state
         assert state is not None
         return state.progress.watermarks[0] - state.progress.watermarks[1]
 
 
-class Glancing(LogSource):
-    """Asks for the ends of its logs only now and then, as one does of a broker. Takes the place of a bench's own."""
+class CachedEnds(LogSource):
+    """A source that asks for the ends of its logs only now and then, as a Kafka client does. Replaces the source of a bench."""
 
     EVERY_SECONDS = 0.04
 
     def __init__(self, bench: Bench) -> None:
         super().__init__(bench.logs)
-        self.clock, self.glances, self._seen = bench.clock, 0, dict[Input, int]()
+        self.clock, self.ends_asked, self._ends = bench.clock, 0, dict[Input, int]()
         self.health = replace(self.health, ends_asked=self.clock.monotonic())
         self.give(0)
         bench.source = self
-        bench.worker = bench.hire()
+        bench.worker = bench.start_worker()
 
     def poll(self, timeout_s: float) -> PollResult:
         assert self.health.ends_asked is not None
         if self.clock.monotonic() - self.health.ends_asked >= self.EVERY_SECONDS:
-            self._seen, self.glances = dict(super().ends()), self.glances + 1
+            self._ends, self.ends_asked = dict(super().ends()), self.ends_asked + 1
             self.health = replace(self.health, ends_asked=self.clock.monotonic())
         return super().poll(timeout_s)
 
     def ends(self) -> Mapping[Input, int]:
-        return self._seen
+        return self._ends
