@@ -39,7 +39,7 @@ def test_dropping_uncommitted_work_keeps_the_assignment(task: OwnedTask) -> None
 
 def test_a_task_is_behind_while_an_end_is_beyond_its_offset(task: OwnedTask) -> None:
     assert task.state is not None
-    task.state.offsets = [4, None]
+    task.state.progress.offsets = [4, None]
     assert not task.is_behind({INPUTS[0]: 4})
     assert task.is_behind({INPUTS[0]: 4, INPUTS[1]: 1})
 

@@ -72,7 +72,7 @@ class TestCommits:
         bench.turn(3)
         state = bench.worker.tasks[0].state
         assert state is not None
-        assert state.offsets == [3, 0]
+        assert state.progress.offsets == [3, 0]
         assert bench.offsets == NOTHING_READ
         assert len(network.sent) == 1
         network.let_all_arrive()

@@ -19,8 +19,8 @@ class TestCache:
         bench.turn(3)
         state = bench.worker.tasks[0].state
         assert state is not None
-        assert len(state.users) == 5
-        assert "small" in state.users
+        assert len(state.sessions.users) == 5
+        assert "small" in state.sessions.users
         for number in range(20):
             bench.click(0, user=f"u{number}")
         bench.turn(3)
