@@ -1,6 +1,6 @@
 """Which sums a list is added to: for each of its experiments, the variant's sums over the whole run and over the list's day.
 
-Pure. The answer depends only on what the task knows of its experiments, which does not change during a round. So each answer is
+Pure. The answer depends only on what the task knows of its experiments, which does not change during a batch. So each answer is
 computed once and shared by all users.
 """
 
@@ -20,7 +20,7 @@ ScopeKey: TypeAlias = tuple[int, int]
 
 
 class VariantTarget:
-    """A variant in one scope of a run, and the rows of its users that change in this round.
+    """A variant in one scope of a run, and the rows of its users that change in this batch.
 
     `newcomer` is the record that a new user starts with; `newcomers` is the number of new users. The target is `special` if a user has more
     than lists and sums there: covariates, or credit for teams.
@@ -49,7 +49,7 @@ _NOWHERE: Final = ExposureTarget(FOREVER, NEVER, [])
 
 
 class ExposureTargets:
-    """All targets of one round. `labels` are the experiments of its lists, by number."""
+    """All targets of one batch. `labels` are the experiments of its lists, by number."""
 
     def __init__(
         self,

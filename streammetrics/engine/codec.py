@@ -1,7 +1,7 @@
-"""The stored form of a task's state, written and read in this one place; every value carries a version.
+"""The stored form of a task's state. It is written and read only here.
 
-Users and panes are MessagePack behind a version; tallies are JSON text inside it because their integers may outgrow 64
-bits. Bytes of an unknown version are refused with the way out, never guessed at.
+Every value carries a version; another version is rejected with what to do. What is stored by user, and unique users, is MessagePack.
+Panes, sums of experiments and the control record are JSON, because their integers may exceed 64 bits.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ SCALES = "scales "
 
 _StoredParts = tuple[str, StoredImpression | None, bool, tuple[Fragment, ...]]
 _StoredSession = tuple[int, int, int, msgspec.Raw, msgspec.Raw, list[_StoredParts]]
-"""First and last time, number of events, lists, feedback, parts; what lists and feedback are is read by the session."""
+"""First and last time, number of events, lists, feedback, fragments. The session itself decodes lists and feedback."""
 
 StoredCredit = tuple[str, str, int, int]
-"""Of a user's interleaved lists: a pair of teams, the lists that compare them, and the credit of the second."""
+"""Credit of a user's interleaved lists: two teams, the number of lists that compare them, and the credit of the second team."""
 StoredTotals = tuple[int, int, str | None, int, bytes, list[StoredCredit]]
-"""What a user adds to one scope of a life: its number, the day, his variant (None: he saw several), lists, packed sums, credits."""
+"""A user's totals in one scope: number of the run, day, variant (None: several), number of lists, packed sums, credits."""
 StoredEarlier = tuple[CovariatePeriod, int, bytes]
-"""A user's totals before an experiment: of which time, lists, packed sums."""
+"""A user's totals before an experiment: the period, number of lists, packed sums."""
 
 _decode_user = msgspec.msgpack.Decoder(tuple[int, int, list[_StoredSession]]).decode
 _decode_totals = msgspec.msgpack.Decoder(tuple[int, list[StoredTotals], list[StoredEarlier], list[StoredLastSeen]]).decode
@@ -51,15 +51,20 @@ _plain_json = msgspec.json.Decoder().decode
 
 
 class Control(msgspec.Struct, kw_only=True, array_like=True):
-    """A task's own record: where it stands in its inputs and all that it has counted.
+    """A task's control record: everything that is not stored by user, pane or scope. Times are in milliseconds.
 
-    `rules` and `measures` are the signature, so that state of other rules is never merged. Offsets and watermarks are by topic index;
-    `counts` is (reason, topic index, count); `totals` are cumulative tallies of final panes; `groups` is (group, newest ts, known
-    since); `runs` is (number, experiment, first and last time, variants, the time of its covariates), and the number of the next one
-    is `runs_from`. All lists of panes that end at or before `entered_before` are in the moments of their experiments, if they are no
-    older than `counted_from`, and in the reach of their panes: that of lists from `reach_from` on, with gaps of at most `reach_panes`;
-    0: none is counted. `entering_ms` is the greatest time that lists of the state have to wait. `joined` is (UTC day in which sessions
-    ended, feedback that counts for a list, feedback that does not), where experiments are counted.
+    The owners of `TaskState` explain their fields. In short:
+
+    - `rules` and `measures` are the signature of the rules.
+    - `offsets`, `topic_ids` and `watermarks` are by topic index. `counts` is (reason, topic index, count).
+    - `pane_from` is the start of the oldest pane that may change. `totals` are (experiment, variant, tally) of all final panes.
+    - `groups` is (group, newest list, no list is older than).
+    - `runs` is (number, experiment, first list, last list, variants, covariate period); `runs_from` is the next run's number.
+    - `entered_before`: all lists of panes that end by then are enrolled, except those before `counted_from` or `reach_from`.
+    - `entering_ms` is the longest time that a list waits for enrolment.
+    - `reach_panes` is the length of the longest window of unique users in panes; 0: users are not counted.
+    - `joined` is (UTC day in which sessions ended, matched feedback, unmatched feedback). It is empty without experiments.
+    - `ends` is (experiment, configured end), for experiments with a run and an end.
     """
 
     version: int = VERSION
@@ -86,7 +91,6 @@ class Control(msgspec.Struct, kw_only=True, array_like=True):
     reach_from: int
     joined: list[tuple[int, int, int]] = []
     ends: list[tuple[str, int]] = []
-    """When the experiments that live were to end (ms), as far as they were."""
 
     @property
     def signature(self) -> Signature:
@@ -100,7 +104,7 @@ _USER_HEAD, _SESSION_HEAD, _NO_PARTS = array_head(3) + pack(VERSION), array_head
 
 
 def encode_user(user: User) -> bytes:
-    """One user's open sessions; hits are left out because they follow from the rest."""
+    """Encode a user's open sessions. Hits are left out, because they follow from lists and feedback."""
     pieces: list[bytes | bytearray] = [_USER_HEAD, pack(user.enrolled_before), array_head(len(user.sessions))]
     for session in user.sessions:
         pieces += (_SESSION_HEAD, pack(session.first), pack(session.last), pack(session.size))
@@ -111,7 +115,7 @@ def encode_user(user: User) -> bytes:
 
 
 def decode_user(stored: bytes, rules: JoinRules, wrong_partition: bool = False) -> User:
-    """The user that was stored, every session joined."""
+    """Decode a user and join every session."""
     try:
         version, entered, sessions = _decode_user(stored)
         _check(version, "a user's sessions")
@@ -123,8 +127,8 @@ def decode_user(stored: bytes, rules: JoinRules, wrong_partition: bool = False) 
 def _session_of(
     first: int, last: int, size: int, lists: msgspec.Raw, feedback: msgspec.Raw, parts: list[_StoredParts], rules: JoinRules
 ) -> Session:
-    copies = {identity: Fragments(whole, seen, fragments) for identity, whole, seen, fragments in parts}
-    return Session.restore(first, last, size, bytes(lists), bytes(feedback), copies, rules.attribution_ms)
+    fragments_of = {identity: Fragments(whole, seen, fragments) for identity, whole, seen, fragments in parts}
+    return Session.restore(first, last, size, bytes(lists), bytes(feedback), fragments_of, rules.attribution_ms)
 
 
 def encode_pane(pane: Pane) -> bytes:
@@ -140,30 +144,30 @@ def decode_pane(stored: bytes) -> Pane:
     return {Group(*group): tally for *group, tally in tallies}
 
 
-def encode_totals(totals: list[StoredTotals], earlier: list[StoredEarlier], presence: list[StoredLastSeen]) -> bytes:
-    return pack((VERSION, totals, earlier, presence))
+def encode_totals(totals: list[StoredTotals], earlier: list[StoredEarlier], last_seen: list[StoredLastSeen]) -> bytes:
+    return pack((VERSION, totals, earlier, last_seen))
 
 
 def decode_totals(stored: bytes) -> tuple[list[StoredTotals], list[StoredEarlier], list[StoredLastSeen]]:
     try:
-        version, totals, earlier, presence = _decode_totals(stored)
+        version, totals, earlier, last_seen = _decode_totals(stored)
     except msgspec.DecodeError as error:
         raise _refusal(stored, _plain_msgpack, "a user's totals", error) from error
     _check(version, "a user's totals")
-    return totals, earlier, presence
+    return totals, earlier, last_seen
 
 
-def encode_reach(reach: PaneUserCounts) -> bytes:
-    return pack((VERSION, [(*arm, flatten_counts(of_arm)) for arm, of_arm in reach.items()]))
+def encode_reach(pane: PaneUserCounts) -> bytes:
+    return pack((VERSION, [(*variant, flatten_counts(counts)) for variant, counts in pane.items()]))
 
 
 def decode_reach(stored: bytes) -> PaneUserCounts:
     try:
-        version, arms = _decode_reach(stored)
+        version, variants = _decode_reach(stored)
     except msgspec.DecodeError as error:
         raise _refusal(stored, _plain_msgpack, "a pane's reach", error) from error
     _check(version, "a pane's reach")
-    return {(experiment, variant): unflatten_counts(numbers) for experiment, variant, numbers in arms}
+    return {(experiment, variant): unflatten_counts(numbers) for experiment, variant, numbers in variants}
 
 
 def encode_scope(scope: Scope) -> bytes:
@@ -182,7 +186,7 @@ def decode_scope(stored: bytes) -> Scope:
 
 
 def cell_name(run: int, day: int) -> str:
-    """What the cell of a life's scope is called in the store.
+    """Return the name of a scope in the store.
 
     >>> cell_name(7, WHOLE), cell_name(7, 20045)
     ('7', '7:20045')
@@ -191,7 +195,7 @@ def cell_name(run: int, day: int) -> str:
 
 
 def parse_cell(name: str) -> tuple[int, int]:
-    """The number of the life, and the day, whose cell has this name.
+    """Return the number of the run, and the day, of a scope's name.
 
     >>> parse_cell("7") == (7, WHOLE), parse_cell("7:20045")
     (True, (7, 20045))
@@ -201,7 +205,7 @@ def parse_cell(name: str) -> tuple[int, int]:
 
 
 class Scales(NamedTuple):
-    """The frozen scales of an experiment by measure, and the greatest time that its life was known to last to (ms)."""
+    """The frozen scales of an experiment by measure, and the last time (ms) to which its run was known to last."""
 
     until: int
     by_measure: dict[str, float]
@@ -221,7 +225,7 @@ def decode_scales(stored: bytes) -> Scales:
 
 
 def scales_name(experiment: str) -> str:
-    """The name under which the scales of an experiment are settled.
+    """Return the name of an experiment's scales in the store.
 
     >>> experiment_of_scales(scales_name("ranker-v7")), experiment_of_scales("something else")
     ('ranker-v7', None)
@@ -230,7 +234,7 @@ def scales_name(experiment: str) -> str:
 
 
 def experiment_of_scales(name: str) -> str | None:
-    """The experiment whose scales have this name; None for the name of something else."""
+    """Return the experiment whose scales have this name. None if the name is of something else."""
     return name.removeprefix(SCALES) if name.startswith(SCALES) else None
 
 
@@ -256,7 +260,7 @@ def _check(version: Any, what: str) -> None:
 
 
 def _refusal(stored: bytes, plain: Callable[[bytes], Any], what: str, error: Exception) -> StateError:
-    """Why bytes of another shape are refused: another version wrote them, if that is what they say."""
+    """Return the error for bytes that cannot be decoded. If they name another version, that is the reason."""
     with contextlib.suppress(msgspec.DecodeError):
         found = plain(stored)
         if isinstance(found, list) and found and isinstance(found[0], int):

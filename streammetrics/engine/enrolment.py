@@ -17,7 +17,7 @@ from streammetrics.engine.experiment_runs import WHOLE, CovariatePeriod, Experim
 from streammetrics.engine.label_index import LabelIndex, LabelSetEntry
 from streammetrics.engine.rules import EngineRules
 from streammetrics.engine.unique_user_panes import UniqueUserPanes
-from streammetrics.engine.user_totals import TotalsRound, UserRecord, UserTotalsLayout
+from streammetrics.engine.user_totals import TotalsBatch, UserRecord, UserTotalsLayout
 from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER, pane_start
 from streammetrics.sessions.session import Session
 from streammetrics.sessions.shown_list import ShownList
@@ -232,7 +232,7 @@ class Enrolments:
             return {}, former, {}
         assert not self.missing_records(), "lists of a user are enrolled without the user's record"
         lists = FinalLists([self.waiting.get(user_id, ()) for user_id in self.records])
-        totals, seen = self._totals_round(lists, bound, oldest_kept), unique_users.round(lists)
+        totals, seen = self._totals_batch(lists, bound, oldest_kept), unique_users.new_batch(lists)
         loaded = [
             self._add_user(users[user_id], stored, label_runs, lists, totals, seen, bound)
             for (user_id, stored), label_runs in zip(self.records.items(), lists.label_runs, strict=True)
@@ -248,24 +248,24 @@ class Enrolments:
         gone: list[str] = []
         due: dict[str, int] = {}
         for (user_id, stored), record in zip(self.records.items(), loaded, strict=True):
-            entries, earlier, presence = record.entries, record.earlier, record.presence
+            entries, earlier, last_seen = record.entries, record.earlier, record.last_seen
             flushed = bound == FOREVER and not users[user_id].sessions
-            if flushed or not (entries or earlier or presence):
+            if flushed or not (entries or earlier or last_seen):
                 if stored is not None:
                     gone.append(user_id)
                 continue
             if record.changed:
-                changed[user_id] = encode_totals(list(entries.values()), list(earlier.values()), list(presence.values()))
+                changed[user_id] = encode_totals(list(entries.values()), list(earlier.values()), list(last_seen.values()))
             ends = [until[number] for number, _ in entries]
             if earlier:
                 ends += [until_earlier[period] for period in earlier]
             if not ends and seen is not None:  # totals keep the rest of the record for as long as they matter themselves
-                ends = [seen.relevant_until(presence)]
+                ends = [seen.relevant_until(last_seen)]
             due[user_id] = max(bound, min(ends))
         self.waiting, self.records = {}, {}
         return changed, gone, due
 
-    def _totals_round(self, lists: FinalLists, bound: int, oldest_kept: int) -> TotalsRound | None:
+    def _totals_batch(self, lists: FinalLists, bound: int, oldest_kept: int) -> TotalsBatch | None:
         """Begin to add lists to users' totals in experiments. None if experiments are not counted."""
         rules = self._rules.experiments
         if rules is None or self._layout is None:
@@ -281,7 +281,7 @@ class Enrolments:
             enrolled_before=self.enrolled_before,
             oldest_kept=oldest_kept,
         )
-        return TotalsRound(targets, self._layout, lists, self._counts)
+        return TotalsBatch(targets, self._layout, lists, self._counts)
 
     def _add_user(
         self,
@@ -289,25 +289,25 @@ class Enrolments:
         stored: bytes | None,
         label_runs: Sequence[LabelRun],
         lists: FinalLists,
-        totals: TotalsRound | None,
+        totals: TotalsBatch | None,
         seen: LastSeenBatch | None,
         bound: int,
     ) -> UserRecord:
-        """Read a user's record and add the user's waiting lists to both rounds."""
+        """Read a user's record and add the user's waiting lists to both batches."""
         record = UserRecord({}, {}, {}, bool(label_runs))
         if stored is not None:
-            stored_totals, earlier, presence = decode_totals(stored)
+            stored_totals, earlier, last_seen = decode_totals(stored)
             if totals is not None:
-                totals.read(record, stored_totals, earlier)
-            if seen is not None and presence:
+                totals.restore(record, stored_totals, earlier)
+            if seen is not None and last_seen:
                 oldest = lists.times[label_runs[0][1]] if label_runs else self.enrolled_before if user.sessions else bound
-                record.presence = seen.restore(presence, oldest // self._rules.pane_ms)
-            kept = len(record.entries) + len(record.earlier) + len(record.presence)
-            record.changed = record.changed or kept < len(stored_totals) + len(earlier) + len(presence)
+                record.last_seen = seen.restore(last_seen, oldest // self._rules.pane_ms)
+            kept = len(record.entries) + len(record.earlier) + len(record.last_seen)
+            record.changed = record.changed or kept < len(stored_totals) + len(earlier) + len(last_seen)
         if label_runs and totals is not None:
-            totals.enter(record, label_runs)
+            totals.add_lists(record, label_runs)
         if label_runs and seen is not None:
-            seen.add_lists(record.presence, label_runs)
+            seen.add_lists(record.last_seen, label_runs)
         return record
 
     def _matter_until(self, rules: ExperimentRules) -> tuple[dict[int, int], dict[CovariatePeriod, int]]:

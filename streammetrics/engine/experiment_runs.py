@@ -1,8 +1,8 @@
-"""The experiments that a task knows: each lives from its first list until no list of it came for long, and then leaves nothing.
+"""The runs of a task's experiments.
 
-Pure. A life is to lists what a session is to events: lists of one experiment whose times are at most `idle_ms` apart belong to one
-life, in whatever order they arrive. So which life a list belongs to is a function of the lists alone. A life that no admitted
-list can touch any more is dropped with all that was summed in it; an experiment of that name then begins anew.
+Pure. A run is to lists what a session is to events: lists of one experiment that are at most `idle_ms` apart belong to one run, in whatever
+order they arrive. A run that no admitted list can extend any more is dropped, with its sums. An experiment of that name then starts a new
+run.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from typing import Final, NamedTuple
 from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER
 
 WHOLE: Final = -1
-"""The scope of a whole life; every other scope is a day, counted from the epoch in UTC."""
+"""The scope of a whole run. Every other scope is a UTC day, counted from the epoch."""
 
 
 class Span(NamedTuple):
-    """When an experiment runs by decree (epoch ms): lists from `start_ms` on and before `end_ms` count; None for no bound."""
+    """The configured time of an experiment (epoch ms): lists count from `start_ms` on and before `end_ms`. None: no bound."""
 
     start_ms: int | None = None
     end_ms: int | None = None
 
     @property
     def first(self) -> int:
-        """The least time that it holds (ms)."""
+        """The first time (ms) at which lists count."""
         return NEVER if self.start_ms is None else self.start_ms
 
     @property
     def last(self) -> int:
-        """The greatest time that it holds (ms)."""
+        """The last time (ms) at which lists count."""
         return FOREVER if self.end_ms is None else self.end_ms - 1
 
     def holds(self, ts: int) -> bool:
@@ -38,7 +38,7 @@ class Span(NamedTuple):
 
 
 class CovariatePeriod(NamedTuple):
-    """A time before an experiment (epoch ms), from `from_ms` on and before `start_ms`: what users' covariates are the means of."""
+    """The time before an experiment (epoch ms), from `from_ms` on and before `start_ms`. Users' covariates are their means in it."""
 
     experiment: str
     from_ms: int
@@ -50,11 +50,11 @@ class CovariatePeriod(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentRules:
-    """What decides which lists count in experiments. `metrics` are those that users' totals hold; empty: all that are scored.
+    """Which lists count in experiments.
 
-    `patience_ms`: how long a list that is final waits for its session to close before it enters without, so that the lists of a
-    visit enter together. `variants_max` bounds the variants of all experiments of a task together, as `groups_max` its groups.
-    `earlier` has the times before experiments of which users' totals are kept for their covariates, at most one an experiment.
+    `metrics` are those of users' totals; empty: all metrics that are scored. `patience_ms` is how long a final list waits for its
+    session to close before it is enrolled without. So the lists of a visit are enrolled together. `variants_max` limits the variants of
+    all runs of a task. `earlier` are the covariate periods, at most one for each experiment.
     """
 
     idle_ms: int = 30 * DAY_MS
@@ -68,15 +68,15 @@ class ExperimentRules:
         return self.spans.get(experiment, EVER)
 
     def is_earlier(self, ts: int) -> bool:
-        """Whether a list at this time is of use as earlier than some experiment, whatever experiments it belongs to."""
+        """Whether a list at this time is in some covariate period, whatever its experiments."""
         return any(each.holds(ts) for each in self.earlier)
 
     def before(self, run: ExperimentRun) -> CovariatePeriod | None:
-        """The time before a life whose lists make covariates: of the life that begins in time after the set start, if any."""
+        """Return the covariate period of a run. None if the experiment has none, or the run began too late after it."""
         return next((each for each in self.earlier if each.experiment == run.experiment and self.in_time(each, run)), None)
 
     def in_time(self, earlier: CovariatePeriod, run: ExperimentRun) -> bool:
-        """Whether a life begins so soon after the start that it is the one meant: the life after it would not."""
+        """Whether a run begins so soon after the period that the period belongs to it, and not to a run that is over."""
         return run.first <= earlier.start_ms + self.idle_ms
 
 
@@ -84,7 +84,7 @@ EVER: Final = Span()
 
 
 def is_behind(last: int, pane_ms: int, entered_before: int) -> bool:
-    """Whether no list up to a time (ms) may still enter, because all of the panes up to there, and the next one, have.
+    """Whether all lists up to a time (ms) are enrolled: those of all panes up to there, and of the next one.
 
     >>> [is_behind(last, 10, 70) for last in (59, 60, 61)]
     [True, False, False]
@@ -93,9 +93,9 @@ def is_behind(last: int, pane_ms: int, entered_before: int) -> bool:
 
 
 class Scope:
-    """What is summed over the users of one life, in all or on one day: by variant, but for the users who saw several.
+    """The sums over the users of one run, for all its time or for one day, by variant. Users that saw several variants are left out.
 
-    `credits` are the moments of credit for the second team of a pair against the first, by pair of teams in order.
+    `credits` are the moments of the second team's credit against the first, by pair of teams in order.
     """
 
     __slots__ = ("credits", "first_exposures", "moments", "multi_exposed")
@@ -108,9 +108,9 @@ class Scope:
 
 
 class ExperimentRun:
-    """One life of an experiment. `first` and `last` are the least and the greatest time of its admitted lists (ms).
+    """One run of an experiment. `first` and `last` are the times (ms) of its first and last admitted list.
 
-    `earlier` is settled when the first list enters, and never changes: its moments have covariates, or have none, throughout.
+    `earlier` is its covariate period, if any. It is set when the first list is enrolled and never changes after that.
     """
 
     __slots__ = ("earlier", "experiment", "first", "last", "number", "scopes", "variants")
@@ -127,7 +127,7 @@ class ExperimentRun:
         self.scopes: dict[int, Scope] = {}
 
     def scope(self, day: int) -> Scope:
-        """The scope of a day, or of the whole life; made when it is new."""
+        """Return the scope of a day, or of the whole run. A new scope is created."""
         known = self.scopes.get(day)
         if known is None:
             known = self.scopes[day] = Scope()
@@ -135,7 +135,7 @@ class ExperimentRun:
 
 
 class ExperimentRuns:
-    """All lives of a task. Numbers are never used twice, so that what users hold of a life that is gone is known as such."""
+    """All runs of a task. Numbers are never reused, so a user's totals of a dropped run are recognised."""
 
     def __init__(self, idle_ms: int) -> None:
         self.idle_ms = idle_ms
@@ -146,38 +146,38 @@ class ExperimentRuns:
     def __iter__(self) -> Iterator[ExperimentRun]:
         return iter(self.of_number.values())
 
-    def take(self, run: ExperimentRun) -> None:
-        """Take in a life that was stored."""
+    def restore(self, run: ExperimentRun) -> None:
+        """Add a stored run."""
         self.of_number[run.number] = run
         runs = self.of_name.setdefault(run.experiment, [])
         runs.append(run)
         runs.sort(key=lambda each: each.first)
 
     def near(self, experiment: str, ts: int) -> list[ExperimentRun]:
-        """The lives that a list at `ts` would extend; two, if it joins them."""
+        """Return the runs that a list at `ts` would extend; two, if it joins them."""
         return [run for run in self.of_name.get(experiment, ()) if run.first - self.idle_ms <= ts <= run.last + self.idle_ms]
 
     def extend(self, experiment: str, variant: str, ts: int) -> ExperimentRun:
-        """Count a list: it opens a life, extends one, or joins two that are neighbours."""
+        """Count a list: it starts a run, extends one, or joins two neighbours."""
         near = self.near(experiment, ts)
         if not near:
             run = ExperimentRun(self.next_number, experiment, ts, ts, (variant,))
             self.next_number += 1
-            self.take(run)
+            self.restore(run)
             return run
         run = near[0]
         run.first, run.last = min(run.first, ts), max(run.last, ts)
         run.variants.add(variant)
         for later in near[1:]:
-            # What entered the later one would be final, and then no list could still come between the two.
-            assert not later.scopes, "two lives that have both begun were joined"
+            # If lists of the later run were enrolled, they were final, and no list could arrive between the two runs any more.
+            assert not later.scopes, "two runs with enrolled lists were joined"
             run.first, run.last = min(run.first, later.first), max(run.last, later.last)
             run.variants |= later.variants
             self._drop(later)
         return run
 
     def at(self, experiment: str, ts: int) -> ExperimentRun | None:
-        """The life that holds a list; None when it is gone."""
+        """Return the run of a list at `ts`. None if it was dropped."""
         for run in self.of_name.get(experiment, ()):
             if run.first <= ts <= run.last:
                 return run
@@ -186,12 +186,12 @@ class ExperimentRuns:
     def variants(self) -> int:
         return sum(len(run.variants) for run in self)
 
-    def new_variants(self, arms: Iterable[tuple[str, str]], ts: int) -> int:
-        """How many variants more there would be with a list of these experiments and variants at `ts`."""
-        return sum(not any(variant in run.variants for run in self.near(experiment, ts)) for experiment, variant in arms)
+    def new_variants(self, labels: Iterable[tuple[str, str]], ts: int) -> int:
+        """Return how many variants a list of these experiments and variants at `ts` would add."""
+        return sum(not any(variant in run.variants for run in self.near(experiment, ts)) for experiment, variant in labels)
 
     def drop_ended(self, bound: int) -> list[ExperimentRun]:
-        """Drop the lives that no admitted list can touch any more: those with last + idle < bound."""
+        """Drop and return the runs that no admitted list can extend any more: those with last + idle < bound."""
         ended = [run for run in self if run.last + self.idle_ms < bound]
         for run in ended:
             self._drop(run)

@@ -69,7 +69,7 @@ class LabelIndex:
     def restore_runs(self, stored: Control) -> None:
         """Continue the experiment runs of the last commit."""
         for number, experiment, first, last, variants, earlier in stored.runs:
-            self._runs.take(ExperimentRun(number, experiment, first, last, variants, earlier))
+            self._runs.restore(ExperimentRun(number, experiment, first, last, variants, earlier))
 
     def stored(self) -> StoredLabels:
         """Return what the next commit writes."""

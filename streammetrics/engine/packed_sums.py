@@ -1,4 +1,4 @@
-"""Users' sums as they are stored: rows of whole numbers, most of which are 0, as bytes. Pure."""
+"""The stored form of users' sums: rows of integers, most of them 0, as bytes. Pure."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import numpy as np
 from streammetrics.metrics.arrays import Ints
 
 
-def pack(sums: Ints) -> list[bytes]:
-    """Rows of whole numbers as bytes: a bit for each number that is not 0, then those numbers. Most users have few.
+def pack_sums(sums: Ints) -> list[bytes]:
+    """Encode rows of integers: one bit for each number that is not 0, then these numbers as little-endian int64.
 
-    >>> [len(row) for row in pack(np.array([[0, 0, 7], [1, 2, 3]]))]
+    >>> [len(row) for row in pack_sums(np.array([[0, 0, 7], [1, 2, 3]]))]
     [9, 25]
     """
     used = sums != 0
@@ -24,10 +24,10 @@ def pack(sums: Ints) -> list[bytes]:
     ]
 
 
-def unpack(packed: Sequence[bytes], columns: int) -> Ints:
-    """The rows that were packed: shape (rows, columns).
+def unpack_sums(packed: Sequence[bytes], columns: int) -> Ints:
+    """Decode rows of integers: shape (rows, columns).
 
-    >>> unpack(pack(np.array([[0, 0, 7], [1, -2, 3]])), 3).tolist()
+    >>> unpack_sums(pack_sums(np.array([[0, 0, 7], [1, -2, 3]])), 3).tolist()
     [[0, 0, 7], [1, -2, 3]]
     """
     width = (columns + 7) // 8

@@ -1,4 +1,4 @@
-"""What one commit changes of a task, between who knows what it means and who keeps it: to the latter, values are opaque bytes."""
+"""What passes between the engine and a store: the changes of a commit, and committed state for readers. To the store, values are bytes."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from typing import NamedTuple
 
 @dataclass(frozen=True, slots=True)
 class StateChanges:
-    """All that one commit changes, written whole or not at all.
+    """All changes of one commit. They are written together or not at all.
 
-    `due` gives the event time (ms) at which a user wants to be looked at again. `users_gone` have no state any more, and are
-    due no more unless `due` names them. `totals` are what users add to experiments, kept beside their state because they stay
-    when it goes; `experiments` are the cells of the task's experiments, by names that mean nothing to the store. `panes_from_ms`
-    is the start of the oldest pane that may still change: a later claim and a reader get the panes from there on. `reaches` are what
-    panes know of their users, by pane start: kept apart because it changes when the pane is final, from `reaches_from_ms` on; it
-    goes with its pane.
+    - `users` are encoded sessions by user. `users_gone` have no sessions any more.
+    - `due` is the event time (ms) at which a user must be loaded again. Users in `users_gone` are due only if they are in `due`.
+    - `totals` are users' totals in experiments. They are stored apart, because they outlast the user's sessions.
+    - `experiments` are the sums of experiments, by names that only the engine understands.
+    - `panes_from_ms` is the start of the oldest pane that may change. Later claims and readers get the panes from there on.
+    - `reaches` are the unique users of panes, by pane start. They are stored apart, because they still change when the pane is final. Those
+      before `reaches_from_ms` do not change any more. They are deleted together with their pane.
     """
 
     control: bytes
@@ -35,13 +36,13 @@ class StateChanges:
 
 
 class CommitMark(NamedTuple):
-    """What names a commit: its owner's token, which no other claim has, and its number. A seq alone comes again after a loss."""
+    """The identity of a commit: its owner's token, unique to one claim, and its number. A number alone may repeat after data loss."""
 
     token: str
     seq: int
 
     def follows(self, known: CommitMark) -> bool:
-        """Whether this commit was written on top of another that a reader knows, by the same claim.
+        """Whether the same claim wrote this commit after the known one.
 
         >>> mark = CommitMark("mine", 8)
         >>> mark.follows(CommitMark("mine", 7)), mark.follows(CommitMark("mine", 9)), mark.follows(CommitMark("another's", 7))

@@ -49,15 +49,15 @@ class UniqueUserPanes:
         """Return the part of the control record that the next commit writes."""
         return {"reach_panes": 0 if self._rules.reach is None else self._rules.reach.panes, "reach_from": self.counted_from}
 
-    def round(self, lists: FinalLists) -> LastSeenBatch | None:
-        """Begin to count the users of lists that are enrolled. None if users are not counted."""
+    def new_batch(self, lists: FinalLists) -> LastSeenBatch | None:
+        """Begin to count the users of lists that are enrolled. None if unique users are not counted."""
         rules, pane_ms = self._rules, self._rules.pane_ms
         if rules.reach is None or self._layout is None:
             return None
         return LastSeenBatch(self._layout, rules.reach.panes, pane_ms, self.counted_from // pane_ms, lists)
 
     def add(self, counted: LastSeenBatch) -> None:
-        """Add the users that a round has counted."""
+        """Add the users that a batch has counted."""
         self._dirty |= counted.update_counts(self.panes)
 
     def changes(self, enrolled_before: int, oldest_kept: int) -> dict[int, bytes]:

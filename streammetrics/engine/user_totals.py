@@ -1,14 +1,13 @@
-"""What the lists of users that enter add to their totals, and these to the moments of experiments: all users of one commit together.
+"""Users' totals in experiments: the final lists of all users of one commit are added to them, and the changes to the experiments' moments.
 
-Pure. A user's first exposure is that of the first list that enters, and his totals only grow, until a list shows him a second variant:
-then they are withdrawn, and he is counted among those who saw several.
+Pure. A user belongs to the variant of the first enrolled list. The user's totals only grow, until a list shows a second variant. Then they
+are withdrawn, and the user is counted as multi-exposed.
 
-With variance reduction, a user's lists before an experiment are summed beside it, with whatever labels; as the earlier enter first,
-that sum is complete and changes no more when his first list of the experiment enters. With interleaving, the lists of the variant
-INTERLEAVED have a credit as well, by pair of teams.
+With variance reduction, a user's lists before an experiment are summed too, whatever their labels. Earlier lists are enrolled first, so
+this sum is complete when the first list of the experiment is enrolled. Lists of the variant INTERLEAVED have credits as well.
 
-What each user adds was known at the last commit (before) and is known now (after), and the moments change by the difference. Integers
-only, so the order of users and of commits cannot matter.
+The moments change by the difference between a user's totals after the batch and before it. All sums are integers, so the order of users
+and commits cannot matter.
 """
 
 from __future__ import annotations
@@ -16,8 +15,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import combinations
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -25,27 +23,23 @@ import numpy as np
 from streammetrics.engine.assignments import ExposureTargets, ScopeKey, VariantTarget
 from streammetrics.engine.codec import StoredEarlier, StoredTotals
 from streammetrics.engine.experiment_runs import CovariatePeriod, ExperimentRun
-from streammetrics.engine.packed_sums import pack, unpack
-from streammetrics.experiments.interleaving import CREDIT_WIDTH, INTERLEAVED, add_credits, list_credit
+from streammetrics.engine.packed_sums import pack_sums, unpack_sums
+from streammetrics.engine.team_credits import TeamCredits
+from streammetrics.experiments.interleaving import INTERLEAVED
 from streammetrics.experiments.measures import Measures
 from streammetrics.experiments.moments import TOTAL_MAX, add, of_users, subtract, zero
 from streammetrics.metrics import TallyLayout
 from streammetrics.metrics.arrays import Ints
-from streammetrics.sessions.shown_list import hits_of
 from streammetrics.windows.final_lists import FinalLists, LabelRun
 from streammetrics.windows.last_seen import LastSeen
 from streammetrics.windows.tally_deltas import score_shapes
 
 LISTS_MAX: Final = 1 << 22
-"""Lists of one user in one scope; more could bring sums of values up to 1, in units of 2**-40, to TOTAL_MAX. They are counted."""
-TEAMS_MAX: Final = 8
-"""Teams of a list that are compared with each other; a list of more compares nothing, and is counted."""
-TEAM_PAIRS_MAX: Final = 64
-"""Pairs of teams of one life, in all or on one day; lists of further pairs are counted, and which pairs are further depends on order."""
+"""Lists of one user in one scope. Sums of more values up to 1, in units of 2**-40, could exceed TOTAL_MAX. Further lists are counted."""
 
 
 class UserTotalsLayout:
-    """Which columns of the scorer users' totals hold, what is measured of them, and how many lists of a user they can hold."""
+    """Which of the scorer's columns users' totals hold, what is measured of users, and how many lists of a user fit."""
 
     def __init__(self, layout: TallyLayout, metrics: Sequence[str]) -> None:
         self.layout, scorer, wanted = layout, layout.scorer, set(metrics)
@@ -58,254 +52,231 @@ class UserTotalsLayout:
         self.relevant_grade = scorer.spec.relevance_threshold
 
     def measures_of(self, run: ExperimentRun) -> Measures:
-        """The layout of the moments of a life."""
+        """Return the layout of a run's moments."""
         return self.measures if run.earlier is None else self.measures.with_covariates
 
 
-_Credits: TypeAlias = dict[tuple[str, str], tuple[int, int]]
-"""Lists and credit of one user by pair of teams."""
-
-
 class UserRecord(msgspec.Struct, gc=False):
-    """All that is kept of one user, as it is stored. `changed`: it is not what is stored."""
+    """All that is stored of one user beside sessions. `changed`: it differs from what is stored."""
 
     entries: dict[ScopeKey, StoredTotals]
     earlier: dict[CovariatePeriod, StoredEarlier]
-    presence: LastSeen
+    last_seen: LastSeen
     changed: bool
 
 
-class TotalsRound:
-    """All users that were looked at since the last commit, on their way into the moments.
+class TotalsBatch:
+    """The users of one commit, whose final lists are added to their totals.
 
-    A user has a row for each scope that he adds to, and for each time before an experiment: what is stored of it, and the lists that
-    are added now.
+    A user has a row for each scope and each covariate period to which lists are added. A row has the totals as stored, and the numbers of
+    its lists among `lists`. Scopes with equal totals and equal lists share a row.
     """
 
     def __init__(self, targets: ExposureTargets, layout: UserTotalsLayout, lists: FinalLists, counts: Counter[tuple[str, int]]) -> None:
         self.targets, self.layout, self.lists, self._counts = targets, layout, lists, counts
-        self.arms: list[VariantTarget] = []
-        """Those that have rows, in the order in which they got the first."""
-        self.rows: list[tuple[dict[ScopeKey, StoredTotals], int, bytes, int, int]] = []
-        """By row: all that its user adds, lists and packed sums as they are stored, and the lists that are added: the number of the first,
-        and that of the last + 1."""
-        self.sizes: list[int] = []
-        """By row: how many lists it has then."""
-        self.further: list[tuple[int, int, int]] = []
-        """Lists that are added to a row besides those: the row, first and last + 1."""
-        self.times_before: list[tuple[dict[CovariatePeriod, StoredEarlier], CovariatePeriod, int]] = []
-        """Times before experiments whose totals change: of which user, and the row."""
-        self.pasts: dict[int, int | StoredEarlier] = {}
-        """By row, the user's time before the experiment, where that is of use: another row, or what is stored."""
-        self.credits: dict[int, _Credits] = {}
-        """Of rows with interleaved lists."""
-        self.withdrawn: set[int] = set()
-        """Rows of users who turned out to have seen several variants."""
+        self._credits = TeamCredits(lists, layout.lists_max, layout.relevant_grade, counts)
+        self._changed: list[VariantTarget] = []
+        """Targets that have rows."""
+        self._rows: list[tuple[dict[ScopeKey, StoredTotals], int, bytes, int, int]] = []
+        """By row: the user's entries; the number of lists and the packed sums as stored; the first added list, and the last one + 1."""
+        self._sizes: list[int] = []
+        """By row: the number of lists, with the added ones."""
+        self._more_lists: list[tuple[int, int, int]] = []
+        """More lists that are added to a row: the row, the first list, and the last one + 1."""
+        self._periods: list[tuple[dict[CovariatePeriod, StoredEarlier], CovariatePeriod, int]] = []
+        """Totals of covariate periods that change: the user's totals, the period, and the row."""
+        self._covariates_of: dict[int, int | StoredEarlier] = {}
+        """By row: the user's totals before the experiment, as another row or as stored."""
+        self._withdrawn: set[int] = set()
+        """Rows of users that saw several variants."""
 
-    def read(self, record: UserRecord, told: Iterable[StoredTotals], earlier: Iterable[StoredEarlier]) -> None:
-        """Take what may still be of use of what is stored of a user."""
+    def restore(self, record: UserRecord, stored: Iterable[StoredTotals], earlier: Iterable[StoredEarlier]) -> None:
+        """Read a user's stored totals into a record, except those that no longer matter."""
         is_open, is_period_open = self.targets.is_open, self.targets.is_period_open
-        record.entries = {cell: entry for entry in told if is_open(cell := entry[:2])}
+        record.entries = {scope: entry for entry in stored if is_open(scope := entry[:2])}
         if earlier:
             record.earlier = {entry[0]: entry for entry in earlier if is_period_open(entry[0])}
 
-    def enter(self, record: UserRecord, runs: Sequence[LabelRun]) -> None:
-        """Let the lists of a user enter."""
-        times, course_at = self.lists.times, self.targets.at
-        rows_before = self._enter_before(record, runs[0][1], runs[-1][2]) if self.targets.rules.earlier else {}
+    def add_lists(self, record: UserRecord, label_runs: Sequence[LabelRun]) -> None:
+        """Add a user's lists to the record."""
+        times, target_at = self.lists.times, self.targets.at
+        period_rows = self._add_to_periods(record, label_runs[0][1], label_runs[-1][2]) if self.targets.rules.earlier else {}
         rows: dict[ScopeKey, int] = {}
-        for number, first, end in runs:
+        for number, first, end in label_runs:
             begin = first
             while begin < end:
-                course = course_at(number, times[begin])
-                stop = end if times[end - 1] <= course.last else bisect_right(times, course.last, begin, end)
-                if course.variants:
-                    alone = len(runs) == 1 and stop - begin == end - first
-                    self._enter_arms(record, course.variants, rows, rows_before, begin, stop, alone)
+                target = target_at(number, times[begin])
+                stop = end if times[end - 1] <= target.last else bisect_right(times, target.last, begin, end)
+                if target.variants:
+                    alone = len(label_runs) == 1 and stop - begin == end - first
+                    self._add_to_variants(record, target.variants, rows, period_rows, begin, stop, alone)
                 begin = stop
 
-    def _enter_before(self, record: UserRecord, first: int, end: int) -> dict[CovariatePeriod, int]:
-        """Sum the lists of the times before experiments, with whatever labels; returns the rows of these times."""
+    def _add_to_periods(self, record: UserRecord, first: int, end: int) -> dict[CovariatePeriod, int]:
+        """Add lists to the covariate periods that hold them, whatever their labels. Returns the rows of these periods."""
         times, rows = self.lists.times, {}
-        for time in self.targets.rules.earlier:
-            begin = bisect_left(times, max(time.from_ms, self.targets.counted_from), first, end)
-            stop = bisect_left(times, time.start_ms, begin, end)
-            if begin < stop and self.targets.is_period_open(time):
-                _, lists, packed = record.earlier.setdefault(time, (time, 0, b""))
-                row = rows[time] = self._row({}, lists, packed, begin, stop)
-                self.times_before.append((record.earlier, time, row))
+        for period in self.targets.rules.earlier:
+            begin = bisect_left(times, max(period.from_ms, self.targets.counted_from), first, end)
+            stop = bisect_left(times, period.start_ms, begin, end)
+            if begin < stop and self.targets.is_period_open(period):
+                _, lists, packed = record.earlier.setdefault(period, (period, 0, b""))
+                row = rows[period] = self._new_row({}, lists, packed, begin, stop)
+                self._periods.append((record.earlier, period, row))
         return rows
 
-    def _enter_arms(
+    def _add_to_variants(
         self,
         record: UserRecord,
-        arms: Iterable[VariantTarget],
+        targets: Iterable[VariantTarget],
         rows: dict[ScopeKey, int],
-        before: dict[CovariatePeriod, int],
+        period_rows: dict[CovariatePeriod, int],
         first: int,
         end: int,
         alone: bool,
     ) -> None:
-        """Let lists enter that all go to the same arms. `rows` are those that the user has by now; `alone`: no other lists of his enter.
+        """Add lists to the same targets. `rows` are the user's rows so far. `alone`: the user has no other lists in this batch.
 
-        A variant that is not the user's first takes out what he added, and he adds nothing more. Lists that are alone come to the same
-        wherever he had the same before: there, one row is enough.
+        If the user had another variant before, the totals there are withdrawn and nothing is added any more. Lists that are alone lead to
+        the same totals wherever the user had the same before, so these targets share a row.
         """
         entries, interleaved = record.entries, []
-        alike: dict[tuple[Any, ...], int] = {}
-        for arm in arms:
-            cell = arm.key
-            told = entries.get(cell)
-            if told is None:
-                told = entries[cell] = arm.newcomer
-                arm.newcomers += 1
-            if told[2] is None:
+        shared: dict[tuple[Any, ...], int] = {}
+        for target in targets:
+            scope = target.key
+            entry = entries.get(scope)
+            if entry is None:
+                entry = entries[scope] = target.newcomer
+                target.newcomers += 1
+            if entry[2] is None:
                 continue
-            if told[2] != arm.variant:
-                self._withdraw(record, arm, told, rows.get(cell), before, first)
+            if entry[2] != target.variant:
+                self._withdraw(record, target, entry, rows.get(scope), period_rows, first)
                 continue
-            row, lists = rows.get(cell), told[3]
+            row, lists = rows.get(scope), entry[3]
             if row is not None:
-                lists = self.sizes[row]
-                self._add(row, first, end)
+                lists = self._sizes[row]
+                self._add_more(row, first, end)
             else:
-                past = told[3:5]
-                row = None if arm.special else alike.get(past)
+                before = entry[3:5]
+                row = None if target.special else shared.get(before)
                 if row is None:
-                    row = self._row(entries, lists, told[4], first, end)
-                    if alone and not arm.special and self.sizes[row] == lists + end - first:
-                        alike[past] = row
-                rows[cell] = row
-                self._join(arm, row, record, told, before)
-            if arm.variant == INTERLEAVED:
-                interleaved.append((arm, row, lists))
+                    row = self._new_row(entries, lists, entry[4], first, end)
+                    if alone and not target.special and self._sizes[row] == lists + end - first:
+                        shared[before] = row
+                rows[scope] = row
+                self._count_row(target, row, record, entry, period_rows)
+            if target.variant == INTERLEAVED:
+                interleaved.append((target, row, lists))
         if interleaved:
-            self._enter_credits(interleaved, first, end)
+            self._credits.add_lists(interleaved, first, end)
 
     def _withdraw(
-        self, record: UserRecord, arm: VariantTarget, told: StoredTotals, row: int | None, before: dict[CovariatePeriod, int], first: int
+        self,
+        record: UserRecord,
+        target: VariantTarget,
+        entry: StoredTotals,
+        row: int | None,
+        period_rows: dict[CovariatePeriod, int],
+        first: int,
     ) -> None:
-        """Take out what a user added, for a list has shown him another variant."""
+        """Take a user's totals out of a scope, because a list has shown another variant."""
         if row is None:
-            row = self._row(record.entries, told[3], told[4], first, first)
-            assert told[2] is not None
-            self._join(self.targets.variant(arm.run, arm.key[1], told[2]), row, record, told, before)
-        self.withdrawn.add(row)
-        record.entries[arm.key] = (*arm.key, None, 0, b"", [])
-        arm.scope.multi_exposed += 1
+            row = self._new_row(record.entries, entry[3], entry[4], first, first)
+            assert entry[2] is not None
+            self._count_row(self.targets.variant(target.run, target.key[1], entry[2]), row, record, entry, period_rows)
+        self._withdrawn.add(row)
+        record.entries[target.key] = (*target.key, None, 0, b"", [])
+        target.scope.multi_exposed += 1
 
-    def _join(self, arm: VariantTarget, row: int, record: UserRecord, told: StoredTotals, before: dict[CovariatePeriod, int]) -> None:
-        """Count a row in an arm from now on, with the user's time before the experiment and the credit that he has there."""
-        if not arm.changed:
-            self.arms.append(arm)
-        arm.changed.append(row)
-        if not arm.special:
+    def _count_row(
+        self, target: VariantTarget, row: int, record: UserRecord, entry: StoredTotals, period_rows: dict[CovariatePeriod, int]
+    ) -> None:
+        """Count a row for a target, with the user's covariates and credits there."""
+        if not target.changed:
+            self._changed.append(target)
+        target.changed.append(row)
+        if not target.special:
             return
-        past = arm.run.earlier
-        if past is not None and past in record.earlier:
-            self.pasts[row] = before.get(past, record.earlier[past])
-        if arm.variant == INTERLEAVED:
-            credits = self.credits[row] = {(one, other): (shown, credit) for one, other, shown, credit in told[5]}
-            add_credits(arm.scope.credits, credits, -1)
+        period = target.run.earlier
+        if period is not None and period in record.earlier:
+            self._covariates_of[row] = period_rows.get(period, record.earlier[period])
+        if target.variant == INTERLEAVED:
+            self._credits.restore(target, row, entry[5])
 
-    def _row(self, entries: dict[ScopeKey, StoredTotals], lists: int, packed: bytes, first: int, end: int) -> int:
-        """A new row, with some lists added."""
+    def _new_row(self, entries: dict[ScopeKey, StoredTotals], lists: int, packed: bytes, first: int, end: int) -> int:
+        """Make a row with some lists added, and return its number."""
         if lists + end - first > self.layout.lists_max:
             end = self._fitting(lists, first, end)
-        self.sizes.append(lists + end - first)
-        self.rows.append((entries, lists, packed, first, end))
-        return len(self.rows) - 1
+        self._sizes.append(lists + end - first)
+        self._rows.append((entries, lists, packed, first, end))
+        return len(self._rows) - 1
 
-    def _add(self, row: int, first: int, end: int) -> None:
+    def _add_more(self, row: int, first: int, end: int) -> None:
         """Add more lists to a row."""
-        end = self._fitting(self.sizes[row], first, end)
-        self.sizes[row] += end - first
-        self.further.append((row, first, end))
+        end = self._fitting(self._sizes[row], first, end)
+        self._sizes[row] += end - first
+        self._more_lists.append((row, first, end))
 
     def _fitting(self, size: int, first: int, end: int) -> int:
-        """The end of those lists that fit in beside so many; the others are counted."""
+        """Return the end of those lists that fit into a row of this size, and count the others."""
         fitting = min(first + max(self.layout.lists_max - size, 0), end)
         for final in self.lists.lists[fitting:end]:
             self._counts["experiment_lists_full", final.topic] += 1
         return fitting
 
-    def _enter_credits(self, targets: Sequence[tuple[VariantTarget, int, int]], first: int, end: int) -> None:
-        """Give the credit of interleaved lists to each pair of their teams. Each target is an arm, a row, and its lists before these."""
-        for number in range(first, end):
-            final = self.lists.lists[number]
-            wanted = [(arm, row) for arm, row, lists in targets if lists + number - first < self.layout.lists_max]
-            teams = sorted({*final.teams} - {""}) if wanted else []
-            if len(teams) > TEAMS_MAX:
-                self._counts["too_many_teams", final.topic] += 1
-                continue
-            earned = dict(hits_of(final.hits))
-            grades = [earned.get(position, 0) for position in range(len(final.teams))]
-            for one, other in combinations(teams, 2):
-                credit = list_credit(final.teams, grades, one, other, self.layout.relevant_grade)
-                assert credit is not None
-                for arm, row in wanted:
-                    if (one, other) in arm.scope.credits or len(arm.scope.credits) < TEAM_PAIRS_MAX:
-                        arm.scope.credits.setdefault((one, other), [0] * CREDIT_WIDTH)
-                        shown, known = self.credits[row].get((one, other), (0, 0))
-                        self.credits[row][one, other] = shown + 1, known + credit
-                    else:
-                        self._counts["too_many_teams", final.topic] += 1
-
     def sum(self) -> set[ScopeKey]:
-        """Bring the moments, and what is to be stored of all users that changed, up to date; returns the scopes that changed."""
-        if not self.sizes:
+        """Update the moments of experiments and the records of users. Returns the scopes that changed."""
+        if not self._sizes:
             return set()
         before, after = self._totals()
         covariates = self._covariates(after)
-        for arm in self.arms:
-            if arm.newcomers:
-                exposures = arm.scope.first_exposures
-                exposures[arm.variant] = exposures.get(arm.variant, 0) + arm.newcomers
-            known = arm.scope.moments.get(arm.variant) or zero(self.layout.measures_of(arm.run))
-            left = self._moments(arm.run, arm.changed, before, covariates)
-            if self.withdrawn:
-                arm.changed = [row for row in arm.changed if row not in self.withdrawn]
-            joined = self._moments(arm.run, arm.changed, after, covariates)
-            arm.scope.moments[arm.variant] = add(known, subtract(joined, left))
-            if arm.variant == INTERLEAVED:
-                for row in arm.changed:
-                    add_credits(arm.scope.credits, self.credits[row], 1)
-        self._store(pack(after[:, 1:]))
-        return {arm.key for arm in self.arms}
+        for target in self._changed:
+            if target.newcomers:
+                exposures = target.scope.first_exposures
+                exposures[target.variant] = exposures.get(target.variant, 0) + target.newcomers
+            known = target.scope.moments.get(target.variant) or zero(self.layout.measures_of(target.run))
+            old = self._moments(target.run, target.changed, before, covariates)
+            if self._withdrawn:
+                target.changed = [row for row in target.changed if row not in self._withdrawn]
+            new = self._moments(target.run, target.changed, after, covariates)
+            target.scope.moments[target.variant] = add(known, subtract(new, old))
+            if target.variant == INTERLEAVED:
+                self._credits.put_back(target)
+        self._update_records(pack_sums(after[:, 1:]))
+        return {target.key for target in self._changed}
 
     def _totals(self) -> tuple[Ints, Ints]:
-        """The totals of all rows as they were, and as they are now: shape (rows, totals_width)."""
-        _, lists, packed, firsts, ends = zip(*self.rows, strict=True)
+        """Return the totals of all rows before and after this batch: shape (rows, totals_width)."""
+        _, lists, packed, firsts, ends = zip(*self._rows, strict=True)
         width = self.layout.measures.totals_width
         before = np.zeros((len(lists), width), dtype=np.int64)
         before[:, 0] = lists
         known = np.flatnonzero(before[:, 0])
         if len(known):
-            before[known, 1:] = unpack([packed[row] for row in known.tolist()], width - 1)
+            before[known, 1:] = unpack_sums([packed[row] for row in known.tolist()], width - 1)
         values = score_shapes(self.lists.shapes, self.layout.layout)[:, self.layout.places]
         sums = _running_sums(values, self.lists.shape_of)
         after = before.copy()
-        after[:, 0] = self.sizes
+        after[:, 0] = self._sizes
         after[:, 1:] += sums.take(ends, axis=0) - sums.take(firsts, axis=0)
-        for row, first, end in self.further:
+        for row, first, end in self._more_lists:
             after[row, 1:] += sums[end] - sums[first]
         return before, after
 
-    def _store(self, packed: Sequence[bytes]) -> None:
-        """Bring users' records up to date."""
-        rows, sizes, credits = self.rows, self.sizes, self.credits
-        for arm in self.arms:
-            cell, variant = arm.key, arm.variant
-            number, day = cell
-            none = arm.newcomer[5]
-            for row in arm.changed:
-                told = [(*pair, *sums) for pair, sums in credits[row].items()] if row in credits else none
-                rows[row][0][cell] = number, day, variant, sizes[row], packed[row], told
-        for earlier, time, row in self.times_before:
-            earlier[time] = time, sizes[row], packed[row]
+    def _update_records(self, packed: Sequence[bytes]) -> None:
+        """Put the new totals into users' records."""
+        rows, sizes, credits_of = self._rows, self._sizes, self._credits.stored
+        for target in self._changed:
+            scope, variant = target.key, target.variant
+            number, day = scope
+            no_credits = target.newcomer[5]
+            for row in target.changed:
+                rows[row][0][scope] = number, day, variant, sizes[row], packed[row], credits_of(row) or no_credits
+        for earlier, period, row in self._periods:
+            earlier[period] = period, sizes[row], packed[row]
 
     def _moments(self, run: ExperimentRun, rows: Sequence[int], totals: Ints, covariates: Ints | None) -> list[int]:
-        """The moments of users with these totals; their time before the experiment is what it is after the round."""
+        """Return the moments of users with these totals. Covariates do not change once a list of the run is enrolled."""
         measures = self.layout.measures_of(run)
         if not measures.covariates:
             return of_users(measures, totals[rows])
@@ -313,31 +284,31 @@ class TotalsRound:
         return of_users(measures, totals[rows], covariates[rows])
 
     def _covariates(self, after: Ints) -> Ints | None:
-        """By row, the covariates of those who have some; None when no experiment wants them."""
-        if all(arm.run.earlier is None for arm in self.arms):
+        """Return the covariates by row, 0 for users without. None if no experiment uses them."""
+        if all(target.run.earlier is None for target in self._changed):
             return None
         measures = self.layout.measures.with_covariates
-        past = np.zeros((len(after), measures.totals_width), dtype=np.int64)
-        changed = [(row, other) for row, other in self.pasts.items() if isinstance(other, int)]
+        earlier = np.zeros((len(after), measures.totals_width), dtype=np.int64)
+        changed = [(row, other) for row, other in self._covariates_of.items() if isinstance(other, int)]
         if changed:
-            past[[row for row, _ in changed]] = after[[other for _, other in changed]]
-        resting = [(row, told) for row, told in self.pasts.items() if not isinstance(told, int)]
-        if resting:
-            rows = [row for row, _ in resting]
-            past[rows, 0] = [lists for _, (_, lists, _) in resting]
-            past[rows, 1:] = unpack([packed for _, (_, _, packed) in resting], measures.totals_width - 1)
-        return measures.covariate_columns(past)
+            earlier[[row for row, _ in changed]] = after[[other for _, other in changed]]
+        unchanged = [(row, stored) for row, stored in self._covariates_of.items() if not isinstance(stored, int)]
+        if unchanged:
+            rows = [row for row, _ in unchanged]
+            earlier[rows, 0] = [lists for _, (_, lists, _) in unchanged]
+            earlier[rows, 1:] = unpack_sums([packed for _, (_, _, packed) in unchanged], measures.totals_width - 1)
+        return measures.covariate_columns(earlier)
 
 
 def _running_sums(values: Ints, rows: Ints) -> Ints:
-    """Row by row, the sum of all of `values[rows]` before it, and the sum of all: what some that follow each other come to is a difference.
+    """Return, for each row, the sum of `values[rows]` before it, and at the end the sum of all. The sum of a range is a difference of two.
 
-    SumsArray of many may exceed int64, and then wrap; a difference that does not is exact all the same.
+    Sums may wrap around int64. Differences that fit are exact all the same.
 
     >>> _running_sums(np.array([[1, 5], [1 << 62, 0]]), np.array([1, 1, 0])).tolist()
     [[0, 0], [4611686018427387904, 0], [-9223372036854775808, 0], [-9223372036854775807, 5]]
     """
     sums = np.empty((len(rows) + 1, values.shape[1]), dtype=np.int64)
     sums[0] = 0
-    np.take(values, rows, axis=0, out=sums[1:], mode="clip")  # all are in range; only so is nothing copied on the way
+    np.take(values, rows, axis=0, out=sums[1:], mode="clip")  # all rows are in range; this mode avoids a copy
     return np.cumsum(sums, axis=0, out=sums)

@@ -6,8 +6,8 @@ from collections import Counter
 
 from streammetrics.engine.assignments import ExposureTargets
 from streammetrics.engine.experiment_runs import WHOLE, ExperimentRules, ExperimentRuns
-from streammetrics.engine.packed_sums import unpack
-from streammetrics.engine.user_totals import TotalsRound, UserRecord, UserTotalsLayout
+from streammetrics.engine.packed_sums import unpack_sums
+from streammetrics.engine.user_totals import TotalsBatch, UserRecord, UserTotalsLayout
 from streammetrics.events.event_time import DAY_MS
 from streammetrics.events.model import Labels
 from streammetrics.experiments.moments import of_users
@@ -30,10 +30,10 @@ def entered(layout: UserTotalsLayout, of_users: list[list[FinalList]]) -> tuple[
     for each in lists.lists:
         for experiment, variant in each.experiments:
             runs.extend(experiment, variant, each.ts)
-    added = TotalsRound(ExposureTargets(runs, rules, lists.labels, pane_ms=100), layout, lists, counts)
+    added = TotalsBatch(ExposureTargets(runs, rules, lists.labels, pane_ms=100), layout, lists, counts)
     records = [UserRecord({}, {}, {}, True) for _ in of_users]
     for record, label_runs in zip(records, lists.label_runs, strict=True):
-        added.enter(record, label_runs)
+        added.add_lists(record, label_runs)
     added.sum()
     return runs, counts, records
 
@@ -46,7 +46,7 @@ def test_the_lists_of_all_users_together_may_come_to_more_than_int64_holds() -> 
     runs, _, records = entered(layout, [[list_of(NOON_MS + number, RANKER, 18) for number in range(size)] for _ in range(4)])
     for record in records:
         _, _, variant, lists, packed, _ = record.entries[1, WHOLE]
-        assert (variant, lists, unpack([packed], 1).tolist()) == ("a", size, [[size * best]])
+        assert (variant, lists, unpack_sums([packed], 1).tolist()) == ("a", size, [[size * best]])
     assert runs.of_number[1].scopes[WHOLE].moments["a"] == of_users(layout.measures, [[size, size * best]] * 4)
 
 
@@ -55,7 +55,7 @@ def test_lists_that_do_not_follow_each_other_add_to_the_same_and_beyond_the_limi
     layout.lists_max = 3
     of_user = [list_of(NOON_MS + number, labels) for number, labels in enumerate((RANKER, BOTH, BOTH, RANKER, (), BOTH))]
     runs, counts, (record,) = entered(layout, [of_user])
-    totals = {cell: (entry[3], unpack([entry[4]], 1)[0, 0] >> 40) for cell, entry in record.entries.items()}
+    totals = {cell: (entry[3], unpack_sums([entry[4]], 1)[0, 0] >> 40) for cell, entry in record.entries.items()}
     ranker, layouts = (runs.of_name[name][0].number for name in ("ranker", "layout"))
     day = NOON_MS // DAY_MS
     assert totals == {(ranker, WHOLE): (3, 3), (ranker, day): (3, 3), (layouts, WHOLE): (3, 3), (layouts, day): (3, 3)}

@@ -1,0 +1,68 @@
+"""Credit of interleaved lists: which of two teams' items a user preferred, by pair of teams. Nothing else is summed here."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import combinations
+from typing import Final, TypeAlias
+
+from streammetrics.engine.assignments import VariantTarget
+from streammetrics.engine.codec import StoredCredit
+from streammetrics.experiments.interleaving import CREDIT_WIDTH, add_credits, list_credit
+from streammetrics.sessions.shown_list import hits_of
+from streammetrics.windows.final_lists import FinalLists
+
+TEAMS_MAX: Final = 8
+"""Teams of one list. A list with more is counted as `too_many_teams` and gives no credit."""
+TEAM_PAIRS_MAX: Final = 64
+"""Pairs of teams in one scope. Lists of further pairs are counted as `too_many_teams`. The order of lists decides
+which pairs those are."""
+
+Credits: TypeAlias = dict[tuple[str, str], tuple[int, int]]
+"""Number of lists and credit of one user, by pair of teams."""
+
+
+class TeamCredits:
+    """The credits of those rows of a batch that have interleaved lists."""
+
+    def __init__(self, lists: FinalLists, lists_max: int, relevant_grade: float, counts: Counter[tuple[str, int]]) -> None:
+        self._lists, self._lists_max, self._relevant_grade, self._counts = lists, lists_max, relevant_grade, counts
+        self._rows: dict[int, Credits] = {}
+
+    def restore(self, target: VariantTarget, row: int, stored: Iterable[StoredCredit]) -> None:
+        """Start a row with its user's stored credits, and take them out of the target's sums. `put_back` adds the new ones."""
+        credits = self._rows[row] = {(one, other): (shown, credit) for one, other, shown, credit in stored}
+        add_credits(target.scope.credits, credits, -1)
+
+    def add_lists(self, targets: Sequence[tuple[VariantTarget, int, int]], first: int, end: int) -> None:
+        """Add the lists from `first` to `end` - 1. A target is a variant, a row, and the number of lists that the row had before."""
+        for number in range(first, end):
+            final = self._lists.lists[number]
+            open_targets = [(target, row) for target, row, lists in targets if lists + number - first < self._lists_max]
+            teams = sorted({*final.teams} - {""}) if open_targets else []
+            if len(teams) > TEAMS_MAX:
+                self._counts["too_many_teams", final.topic] += 1
+                continue
+            hits = dict(hits_of(final.hits))
+            grades = [hits.get(position, 0) for position in range(len(final.teams))]
+            for one, other in combinations(teams, 2):
+                credit = list_credit(final.teams, grades, one, other, self._relevant_grade)
+                assert credit is not None
+                for target, row in open_targets:
+                    if (one, other) in target.scope.credits or len(target.scope.credits) < TEAM_PAIRS_MAX:
+                        target.scope.credits.setdefault((one, other), [0] * CREDIT_WIDTH)
+                        shown, known = self._rows[row].get((one, other), (0, 0))
+                        self._rows[row][one, other] = shown + 1, known + credit
+                    else:
+                        self._counts["too_many_teams", final.topic] += 1
+
+    def put_back(self, target: VariantTarget) -> None:
+        """Add the new credits of a target's rows to its sums."""
+        for row in target.changed:
+            add_credits(target.scope.credits, self._rows[row], 1)
+
+    def stored(self, row: int) -> list[StoredCredit] | None:
+        """Return the credits of a row in their stored form. None if the row has no interleaved lists."""
+        credits = self._rows.get(row)
+        return None if credits is None else [(*pair, *sums) for pair, sums in credits.items()]
