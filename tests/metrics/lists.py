@@ -15,7 +15,7 @@ WHOLE = st.integers(0, 5)
 DECIMAL = st.sampled_from([0, 0.1, 0.3, 0.5, 0.6, 0.9, 1, 1.5, 2, 3.25])
 ANY = st.one_of(st.just(0), WHOLE, DECIMAL, st.floats(0, 8, allow_subnormal=True))
 GRADE_TOP = 8.0
-"""No grade drawn here is greater."""
+"""The largest grade drawn here."""
 
 WITH_CUTOFF = tuple(name for name in ALL_METRIC_NAMES if name != "r_precision")
 
@@ -58,7 +58,7 @@ specs = st.builds(
 
 @st.composite
 def scorers(draw: st.DrawFn) -> Scorer:
-    """A scorer of some metrics under some spec. One that cannot be had (a whole list divided by k) gets a spec that needs no k."""
+    """A scorer of some metrics under some spec. Invalid combinations (no cut-off, but a division by k) get a spec without k."""
     names, spec = draw(metric_names()), draw(specs)
     try:
         return Scorer(names, spec)
@@ -67,7 +67,7 @@ def scorers(draw: st.DrawFn) -> Scorer:
 
 
 def accepted(scorer: Scorer, grade: float) -> float:
-    """The grade, or what the scorer accepts in its place: nothing above its limit, nothing fractional under a table of gains."""
+    """The grade, changed if necessary to one that the scorer accepts: at most its limit, and whole under a gain table."""
     within = min(grade, scorer.grade_max)
     return int(within) if isinstance(scorer.spec.gain, tuple) else within
 
@@ -88,7 +88,7 @@ def as_hits(lists: list[list[float]]) -> list[tuple[int, int, float]]:
 
 
 def as_unseen(hidden: list[list[float]]) -> tuple[list[int], list[float]]:
-    """The rows and grades of items that were never shown, in no order of lists."""
+    """The rows and grades of unseen items, not sorted by list."""
     pairs = [(row, grade) for row, grades in enumerate(hidden) for grade in grades][::-1]
     return [row for row, _ in pairs], [grade for _, grade in pairs]
 

@@ -32,7 +32,7 @@ def value(
 ) -> float:
     """The value of a metric for one list of grades in rank order; NaN for the item hit rate of an empty list.
 
-    k = 0 stands for the whole list; `threshold` is a short way to say that of the choices.
+    k = 0 means the whole list. `threshold` sets the threshold of the default choices.
     """
     chosen = choices if threshold == 1.0 else Choices(threshold=threshold)
     return FORMULAS[name](chosen, k or len(grades) + len(unseen) + 1, list(grades), list(unseen), "exp2" if name.endswith("_exp") else None)

@@ -75,7 +75,7 @@ def test_every_metric_matches_its_formula(lists: list[list[float]]) -> None:
     scorer = Scorer(EVERYTHING, Spec(err_grade_max=GRADE_TOP), items_max=40)
     choices = oracle.Choices(err_grade_max=GRADE_TOP)
     for grades in lists:
-        # The resolution of a grade is 2**-40, so the formula is asked about the grade that was scored.
+        # Grades are rounded to 2**-40, so the formula gets the rounded grade.
         scored = [math.ldexp(round(math.ldexp(grade, 40)), -40) for grade in grades]
         values = scorer.values(scorer.score_list(grades))
         for metric in scorer.metrics:
@@ -168,7 +168,7 @@ def test_the_order_beyond_the_cutoff_has_no_effect(grades: list[float], chance: 
 
 
 RECALL_LIKE = ("ndcg", "ndcg_exp", "recall", "f1", "map")
-"""What depends on relevant items beyond the cut-off: through the ideal, or through how many there are."""
+"""The metrics that depend on relevant items beyond the cut-off, through the ideal or through R."""
 
 
 @given(st.lists(st.integers(0, 3), min_size=5, max_size=5), lists_of(st.integers(1, 3)), lists_of(st.integers(1, 3)))

@@ -21,7 +21,7 @@ PAGE = Path(streammetrics.metrics.__file__).with_name("README.md")
 
 
 def test_the_examples_run() -> None:
-    # ELLIPSIS and the like would hide digits; what the page prints is what there is.
+    # No doctest options: ELLIPSIS would hide digits.
     failed, tried = doctest.testfile(str(PAGE), module_relative=False)
     assert (failed, tried > 15) == (0, True)
 

@@ -65,7 +65,7 @@ def test_every_input_shape_and_every_split_gives_the_same_tally(layout: TallyLay
     st.sampled_from(["linear", "exp2", "binary", (0, 2, 2, 7)]),
     st.sampled_from([0.5, 1, 2, 3, 9]),
 )
-@example([[0, 1, 1]], [1000], "binary", 1)  # a cut-off that no byte holds, where counts are bytes
+@example([[0, 1, 1]], [1000], "binary", 1)  # a cut-off above 255 with counts stored as bytes
 def test_sums_equal_the_sums_over_single_lists(lists: list[list[float]], ks: list[int], gain: Gain, threshold: float) -> None:
     scorer = Scorer(at_cutoffs(("ndcg", "hit_rate", "dcg", "mrr"), ks), Spec(gain=gain, relevance_threshold=threshold))
     rows = [scorer.score_list(grades) for grades in lists]
@@ -81,7 +81,7 @@ def test_packed_lists_in_many_chunks_have_the_same_sums_as_hits(longest: int, ks
     lengths = chance.integers(0, longest + 1, 2 * CHUNK_WORDS + 9)
     lengths[[0, CHUNK_WORDS - 1, CHUNK_WORDS, -1]] = 0
     offsets = np.cumsum([0, *lengths])
-    filled = chance.random(lengths.size) * (chance.random(lengths.size) < 0.9)  # lists of no hit, of a few, of nothing but hits
+    filled = chance.random(lengths.size) * (chance.random(lengths.size) < 0.9)  # lists with no hits, some hits, and only hits
     flat = (chance.integers(1, 4, offsets[-1]) * (chance.random(offsets[-1]) < np.repeat(filled, lengths))).astype(np.uint8)
     hits = np.flatnonzero(flat)
     rows = np.repeat(np.arange(lengths.size), lengths)[hits]

@@ -1,6 +1,6 @@
 """Gets the values of the libraries. Each has a worker process; results are cached in .cache.
 
-They are found again by all that they depend on: the lists, the code that asks, and the environment. So a fresh clone asks anew.
+A cache key covers everything that a result depends on: the lists, the worker's code and the environment.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from tests.metrics.golden import cases, environment
 from tests.metrics.golden.cases import Case
 
 LIBRARIES: Final = ("lenskit", "sklearn", "torchmetrics", "ranx", "rectools", "trec_eval")
-"""By falling patience that they need."""
+"""Slowest first."""
 
 Answers = dict[str, list[Any]]
 
 
 def _everything(library: str) -> list[Case]:
-    """Every list, in what a library can be told: all know the shown items, not all know zeros or misses."""
+    """All test lists, without what the library does not accept: unseen items, or judgments of 0."""
     if library in ("sklearn", "torchmetrics"):
-        return cases.without_misses(cases.every_case())
+        return cases.without_unseen(cases.every_case())
     if library in ("lenskit", "rectools"):
         return cases.without_zeros(cases.every_case())
     return cases.every_case()
@@ -37,7 +37,7 @@ def _everything(library: str) -> list[Case]:
 
 @cache
 def asked(library: str) -> Sequence[Case]:
-    """The lists that the library is asked about."""
+    """The test lists of the library."""
     return _everything(library)
 
 
@@ -48,12 +48,12 @@ def _all_answers() -> Mapping[str, Answers]:
 
 
 def answers(library: str) -> Answers:
-    """Each measure's values for the lists of `asked`. The first call asks all libraries, side by side."""
+    """The values of each measure for the lists of `asked`. The first call runs all libraries in parallel."""
     return _all_answers()[library]
 
 
 def ask(library: str, lists: Sequence[Case], cutoffs: Sequence[int] = cases.CUTOFFS) -> Answers:
-    """One library's values for these lists, by measure: a number, NaN, or the name of the error that it raised."""
+    """The values of one library for these lists, by measure: a number, NaN, or the name of the exception."""
     question = json.dumps({"lists": [[case.items, case.grades, case.scores] for case in lists], "cutoffs": cutoffs})
     kept = environment.CACHE / "answers" / f"{library}-{_digest(question)}.json"
     if not kept.exists():
@@ -63,7 +63,7 @@ def ask(library: str, lists: Sequence[Case], cutoffs: Sequence[int] = cases.CUTO
 
 
 class _Worker:
-    """A process in the golden environment that has imported one library, which takes longer than most questions."""
+    """A process in the golden environment that keeps one library imported, because imports are slow."""
 
     def __init__(self, library: str) -> None:
         self.library = library
@@ -83,7 +83,7 @@ class _Worker:
             self._process.stdin.flush()
         answer = self._process.stdout.readline()
         if not answer:
-            raise RuntimeError(f"{self.library} did not answer; standard error says why")
+            raise RuntimeError(f"{self.library} did not answer; see standard error for the reason")
         return answer
 
     def dismiss(self) -> None:
@@ -101,7 +101,7 @@ def _worker(library: str) -> _Worker:
 
 
 def dismiss() -> None:
-    """End the workers; a later question starts them anew."""
+    """Stop all workers. The next question starts new ones."""
     while _workers:
         _workers.popitem()[1].dismiss()
 
@@ -113,7 +113,7 @@ def _digest(question: str) -> str:
 
 
 def _keep(path: Path, text: str) -> None:
-    """Written whole, whoever else is writing the same at the same time."""
+    """Write the file atomically, because other test processes may write it too."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as scratch:
         scratch.write(text)

@@ -15,7 +15,7 @@ RANDOM_LISTS: Final = 1_500
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One list: item ids in rank order, and the grades of the judged ones. Some shown items are not judged, some judged not shown."""
+    """One list: item ids in rank order, and item id -> grade. Shown items may lack a judgment; judged items may be unseen."""
 
     items: tuple[str, ...]
     grades: Mapping[str, float]
@@ -23,7 +23,7 @@ class Case:
 
     @property
     def scores(self) -> list[float]:
-        """Of the shown items, never rising: `tied` if there are ties, else all different, exact in single precision too."""
+        """Falling scores of the shown items: `tied` if given, otherwise distinct also in single precision."""
         return [float(score) for score in self.tied or range(len(self.items), 0, -1)]
 
     @property
@@ -33,12 +33,12 @@ class Case:
 
     @property
     def unseen(self) -> list[float]:
-        """Grades above 0 of items that were not shown."""
+        """Grades above 0 of unseen items."""
         return [grade for item, grade in self.grades.items() if grade > 0 and item not in self.items]
 
 
 def graded(shown: Sequence[float | None], unseen: Sequence[float] = (), names: random.Random | None = None) -> Case:
-    """A case from grades in rank order (None: not judged). Ids say nothing about ranks if `names` shuffles them."""
+    """A case from grades in rank order (None: not judged). If `names` is given, it shuffles the ids."""
     ids = [f"d{number:03d}" for number in range(len(shown) + len(unseen))]
     if names:
         names.shuffle(ids)
@@ -47,7 +47,7 @@ def graded(shown: Sequence[float | None], unseen: Sequence[float] = (), names: r
 
 
 def edges() -> list[Case]:
-    """Every list of up to three places over four judgments, with and without misses; then lengths around each cut-off."""
+    """All lists of up to three items with four judgments, with and without unseen items; and lists as long as each cut-off +- 1."""
     cases = [
         graded(shown, unseen) for size in range(4) for shown in product((None, 0, 1, 3), repeat=size) for unseen in ((), (1,), (2, 1, 1))
     ]
@@ -60,7 +60,7 @@ def edges() -> list[Case]:
 
 
 def at_random(count: int = RANDOM_LISTS, seed: int = SEED) -> list[Case]:
-    """Lists of 0..30 items: sparse and dense, of one grade and of five, with misses or without."""
+    """Random lists of 0..30 items: sparse and dense, with one to four grades, with and without unseen items."""
     draw = random.Random(seed)
     cases = []
     for _ in range(count):
@@ -78,7 +78,7 @@ def _judgment(draw: random.Random, top: int, density: float) -> int | None:
     return draw.choice((0, None))
 
 
-def without_misses(cases: Iterable[Case]) -> list[Case]:
+def without_unseen(cases: Iterable[Case]) -> list[Case]:
     """The same lists, with judgments of shown items only."""
     return [Case(case.items, {item: grade for item, grade in case.grades.items() if item in case.items}) for case in cases]
 

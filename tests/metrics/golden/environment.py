@@ -1,7 +1,7 @@
 """Creates the golden environment: a separate interpreter with the libraries that the presets are compared with.
 
-Nothing of it is ever imported by the tests' own interpreter: the libraries' bounds on numpy, pandas and Python would bind the
-project. `python -m tests.metrics.golden.environment` makes it under .cache, once for each set of pins.
+The tests' own interpreter imports none of these libraries, because their limits on numpy, pandas and Python would restrict the
+project. `python -m tests.metrics.golden.environment` creates it under .cache, once per set of pinned versions.
 """
 
 from __future__ import annotations
@@ -34,29 +34,29 @@ UNCALLED: Final = (
     "libnccl.so.2",
     "libnvrtc.so.13",
 )
-"""CUDA libraries that torch's wheel for Linux names and that nothing on a processor calls: 1.7 GB to fetch, for no number of ours."""
+"""CUDA libraries that the Linux wheel of torch links. They are 1.7 GB and are not called on a CPU, so they are not installed."""
 
 
 class EnvironmentMissing(Exception):
-    """The environment is not there; the message says how to make it."""
+    """The environment does not exist. The message names the command that creates it."""
 
 
 def home() -> Path:
-    """Where the environment of these pins and this interpreter belongs."""
+    """The folder of the environment for these pinned versions and this interpreter."""
     made_of = REQUIREMENTS.read_bytes() + f"{UNCALLED} {sys.version} {sys.platform} {platform.machine()}".encode()
     return CACHE / f"{sys.implementation.cache_tag}-{hashlib.sha256(made_of).hexdigest()[:16]}"
 
 
 def interpreter() -> Path:
-    """The interpreter that has the libraries. Raises EnvironmentMissing if it has not been made."""
+    """The interpreter with the libraries. Raises EnvironmentMissing if the environment is missing or incomplete."""
     found = home()
     if not (found / "complete").exists():
-        raise EnvironmentMissing(f"{found} is missing or half made; run: make golden")
+        raise EnvironmentMissing(f"{found} is missing or incomplete; run: make golden")
     return found / "bin" / "python"
 
 
 def make() -> None:
-    """Make the environment if it is missing. It counts only when it is complete; older ones of this Python are deleted then."""
+    """Create the environment if it is missing or incomplete. Then delete older ones of this Python version."""
     target = home()
     CACHE.mkdir(parents=True, exist_ok=True)
     with (CACHE / "lock").open("w") as lock:
@@ -71,7 +71,7 @@ def make() -> None:
 def _make(target: Path) -> None:
     shutil.rmtree(target, ignore_errors=True)
     venv.create(target, with_pip=True)
-    # Every pin is here, so that nothing is resolved; RecTools asks for Python < 3.14 and runs on it.
+    # All versions are pinned, so nothing is resolved. RecTools declares Python < 3.14 but works with it.
     command = [target / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
     subprocess.run([*command, "--only-binary", ":all:", "--ignore-requires-python", "--requirement", REQUIREMENTS], check=True)
     if sys.platform == "linux":
@@ -81,9 +81,9 @@ def _make(target: Path) -> None:
 
 
 def _satisfy_loader(target: Path) -> None:
-    """Give the loader a file for each library that torch names and never calls: a link to one of torch's own, without symbols.
+    """Create a link for each CUDA library that torch links but never calls on a CPU, so that the loader finds a file.
 
-    The worker loads torch lazily (RTLD_LAZY), so a call into one of them would end the process instead of giving a number.
+    The worker loads torch lazily (RTLD_LAZY). A call into one of these libraries would end the process, not give a wrong number.
     """
     for folder in target.glob("lib/python*/site-packages/torch/lib"):
         for name in UNCALLED:
@@ -91,7 +91,7 @@ def _satisfy_loader(target: Path) -> None:
 
 
 def _warm(target: Path) -> None:
-    """Compile what ranx compiles at its first questions, which takes much longer than all measuring; numba keeps it beside the code."""
+    """Run ranx once. Its first run compiles for much longer than all measurements take; numba caches the result."""
     lists = [[case.items, case.grades, case.scores] for case in cases.edges()]
     question = json.dumps({"lists": lists, "cutoffs": cases.CUTOFFS})
     command = [target / "bin" / "python", "-m", "tests.metrics.golden.worker", "ranx"]

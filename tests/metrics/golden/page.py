@@ -84,7 +84,7 @@ def filled(text: str, contents: Mapping[str, str]) -> str:
 def _asked(library: str) -> Answers:
     lists = list(LISTS.values())
     if library in NO_UNSEEN:
-        lists = cases.without_misses(lists)
+        lists = cases.without_unseen(lists)
     if library in ("lenskit", "rectools"):
         lists = cases.without_zeros(lists)
     return ask(library, lists, [K])

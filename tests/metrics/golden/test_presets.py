@@ -20,10 +20,10 @@ from tests.metrics.golden.cases import CUTOFFS, Case, graded
 
 EQUAL = 1e-12
 HELD = 2.0**-33
-"""Half a unit of what a dcg is held in; other values are held in units of 2**-40, finer than EQUAL."""
+"""The rounding error of a dcg: half a unit of 2**-32. The unit of other values, 2**-40, is smaller than EQUAL."""
 
 Silence = Callable[[Case], str | None]
-"""What a library says of a list instead of a number: NaN, or the name of an error; None if it gives a number."""
+"""The expected result of a library that gives no number for a list: NaN or the name of an exception. None: a number."""
 
 
 def _always_answers(_: Case) -> str | None:
@@ -56,7 +56,7 @@ def _lenskit_average_precision(case: Case) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """That under a preset our `metric` is their `measure`, on every list that `silent` does not name."""
+    """With a preset, our `metric` equals their `measure` on every list for which `silent` returns None."""
 
     library: str
     preset: str
@@ -100,7 +100,7 @@ CLAIMS = [
 
 
 def evaluated(cases: Sequence[Case], spec: Spec, metrics: Sequence[str], ties: TieRule = "error") -> Evaluation:
-    """The lists as anybody hands them in: a run of scores beside judgments."""
+    """Evaluate the lists through the public functions, from scores and judgments."""
     run = {at: dict(zip(case.items, case.scores, strict=True)) for at, case in enumerate(cases)}
     return evaluate(from_run(run, {at: case.grades for at, case in enumerate(cases)}, ties=ties), metrics, spec)
 
@@ -125,7 +125,7 @@ def test_a_preset_gives_the_values_of_its_library(claim: Claim) -> None:
 
 
 def _raw(evaluation: Evaluation, metric: str) -> np.ndarray:
-    """Values by list, whether they count or not."""
+    """Values per list, also of lists that do not count."""
     above, below = evaluation.parts(metric)
     return above / below
 
@@ -176,7 +176,7 @@ def test_fractional_grades_give_the_values_of_the_library(library: str, name: st
             assert np.abs(_raw(result, f"{metric}@{k}") - theirs).max() <= EQUAL + held
 
 
-# Differences that remain. Each test fails when the library changes its mind, or when the presets could say more.
+# Remaining differences. A test fails if the library changes, or if a preset could cover the difference.
 
 
 def test_trec_eval_f1_covers_the_whole_list() -> None:

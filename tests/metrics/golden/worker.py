@@ -2,9 +2,9 @@
 
     python -m tests.metrics.golden.worker LIBRARY < questions > answers
 
-Runs in the golden environment, where streammetrics is not installed: nothing of the project's arithmetic can enter an answer.
-In: {"lists": [[item ids in rank order], {item id: grade}, [scores]], "cutoffs": [k, ...]}. Out: {measure: [value of each list]}; a value is
-a number (NaN too) or, where the library refused the list, the name of its error.
+Runs in the golden environment, where streammetrics is not installed, so its arithmetic cannot influence a value.
+In: {"lists": [[item ids in rank order], {item id: grade}, [scores]], "cutoffs": [k, ...]}. Out: {measure: [value of each list]}. A value
+is a number, NaN, or the name of the exception.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.metrics.golden.libraries.asking import JudgedList
 def main() -> None:
     library = importlib.import_module(f"tests.metrics.golden.libraries.{sys.argv[1]}")
     answers = sys.stdout
-    sys.stdout = sys.stderr  # where libraries that print may print
+    sys.stdout = sys.stderr  # libraries that print must not write into the answers
     for line in sys.stdin:
         question = json.loads(line)
         values = library.measure([JudgedList(*judged) for judged in question["lists"]], question["cutoffs"])

@@ -193,7 +193,7 @@ def test_holm_controls_the_probability_of_any_false_alarm() -> None:
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
 def test_adjusted_p_values_match_the_definition_of_holm(p_values: list[float]) -> None:
-    """Reject, smallest first, while p <= alpha / (tests left): the least alpha at which each is rejected."""
+    """The lowest alpha at which each test is rejected, when rejecting smallest first while p <= alpha / (tests left)."""
     order = sorted(range(len(p_values)), key=p_values.__getitem__)
     for place, at in enumerate(order):
         needed = max(p_values[other] * (len(order) - before) for before, other in enumerate(order[: place + 1]))

@@ -93,7 +93,7 @@ def sample(seed: int, users: int | None) -> Evaluation:
 @pytest.mark.parametrize("users", [None, 50], ids=["by list", "by user"])
 @pytest.mark.parametrize("name", NAMES)
 def test_standard_errors_equal_those_of_statsmodels(name: str, users: int | None) -> None:
-    """A regression on a constant with clustered errors, weighted by places where the metric is a ratio of sums."""
+    """A regression on a constant with clustered errors, weighted by places if the metric is a ratio of sums."""
     from statsmodels.regression.linear_model import WLS  # noqa: PLC0415 (takes seconds: not in every process that collects tests)
 
     result = sample(7, users)

@@ -32,7 +32,7 @@ NAMES = ["ndcg@5", "mrr@5", "item_hit_rate@3", "recall@5"]
 
 
 def arrow_chunks(columns: Columns) -> pa.Table:
-    """A table of two chunks, of which the first starts somewhere inside its buffers."""
+    """A table of two chunks; the first one has an offset into its buffers."""
     table = pa.table(dict(columns))
     padded = pa.concat_tables([table, table])
     half = table.num_rows // 2
@@ -40,7 +40,7 @@ def arrow_chunks(columns: Columns) -> pa.Table:
 
 
 def arrow_other_types(columns: Columns) -> pa.Table:
-    """Categories, text as views and with long offsets, single precision."""
+    """Categories, string views, text with 64-bit offsets, single precision."""
     other = {pa.string(): pa.large_string(), pa.float64(): pa.float32(), pa.int64(): pa.int8()}
     table = pa.table(dict(columns))
     table = table.cast(pa.schema([(field.name, other.get(field.type, field.type)) for field in table.schema]))
@@ -137,7 +137,7 @@ def test_integer_ids_stay_integers() -> None:
         assert from_frame(made({"list_id": [large, large - 1], "grade": [1, 1]})).lists == (large, large - 1)
 
 
-@pytest.mark.parametrize("made", [MAKERS[name] for name in MAKERS if name != "Arrow, other types"])  # whose whole numbers have eight bits
+@pytest.mark.parametrize("made", [MAKERS[name] for name in MAKERS if name != "Arrow, other types"])  # its integers have eight bits
 @pytest.mark.parametrize("order", [{"rank": "rank"}, {"score": "score"}], ids=str)
 def test_integer_ranks_and_scores_stay_integers(made: Callable[[Columns], Any], order: dict[str, str]) -> None:
     large = 10**18

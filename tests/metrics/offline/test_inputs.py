@@ -31,7 +31,7 @@ qrels = st.dictionaries(queries, judgments)
 
 
 def ordered(ranking: dict[str, float]) -> list[str]:
-    """Items by falling score; equal ones as they came."""
+    """Items by falling score; ties keep their order."""
     return sorted(ranking, key=lambda item: -ranking[item])
 
 
@@ -133,7 +133,7 @@ def test_ties_are_rejected_with_their_place() -> None:
 
 
 LARGE = 10**18
-"""Where doubles are 128 apart."""
+"""A range in which neighbouring doubles differ by 128."""
 
 
 @pytest.mark.parametrize("scores", [[LARGE, LARGE + 1], [-LARGE - 1, -LARGE], [-(2**63), 2**63 - 1], [2**53, 2**53 + 1]])

@@ -1,6 +1,6 @@
 """trec_eval, through pytrec_eval, on random and difficult runs gives the same value for every query and every mean.
 
-Negative grades are not among them: with some, pytrec_eval 0.5 crashed or hung.
+There are no negative grades, because some made pytrec_eval 0.5 crash or hang.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MEASURES = [
     *(f"{name}_{k}" for name in ("ndcg_cut", "map_cut", "P", "recall", "success") for k in (1, 3, 5, 10, 100)),
 ]
 OURS = dict(zip(evaluate(from_run({}, {}), MEASURES).means, MEASURES, strict=True))
-"""What each measure is called here."""
+"""Our name of a measure -> the name in trec_eval."""
 
 documents = st.sampled_from([f"d{number}" for number in range(15)] + ["é", "z", "Z", "d01"])
 close_scores = st.sampled_from([0.0, 1.0, 1.00000001, 1.0000001, 2.0, -1.0, 1e30, 0.1, 0.1 + 1e-9])

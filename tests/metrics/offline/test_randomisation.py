@@ -89,7 +89,7 @@ def test_no_differences_give_p_value_one() -> None:
 
 
 def test_large_differences_are_summed_exactly() -> None:
-    """Doubles would take 2**59 + 1 and 2**59 for one number, and find 2 and 0 equally far out."""
+    """As doubles, 2**59 + 1 and 2**59 would be equal, and 2 and 0 equally extreme."""
     assert sign_flip_test(ints([2**59 + 1, -(2**59), 1]), 1, 0).p_value == 6 / 8
 
 

@@ -10,7 +10,7 @@ Values: TypeAlias = dict[str, list[Value]]
 
 
 class JudgedList(NamedTuple):
-    """Item ids in rank order, the grades of the judged ones, shown or not, and the scores of the shown ones, never rising."""
+    """Item ids in rank order, item id -> grade (unseen items too), and falling scores of the shown items."""
 
     items: Sequence[str]
     grades: Mapping[str, float]
@@ -22,12 +22,12 @@ class JudgedList(NamedTuple):
 
     @property
     def grades_shown(self) -> list[float]:
-        """In rank order; what is not judged has 0."""
+        """Grades of the shown items in rank order; 0 without a judgment."""
         return [self.grades.get(item, 0) for item in self.items]
 
 
 def each(lists: Iterable[JudgedList], ask: Callable[[JudgedList], float]) -> list[Value]:
-    """Ask list by list; a refusal is a value too."""
+    """Compute a value per list. For an exception the value is its name."""
     return [_asked(ask, judged) for judged in lists]
 
 

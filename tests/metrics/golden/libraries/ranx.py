@@ -27,7 +27,7 @@ LEVEL_TWO = {"ndcg": "ndcg", "precision": "precision", "map": "map"}
 def measure(lists: Sequence[JudgedList], cutoffs: Sequence[int]) -> Values:
     names = {f"{ours}@{k}": f"{theirs}@{k}" for ours, theirs in AT_CUTOFF.items() for k in cutoffs} | WHOLE
     names |= {f"{ours}@{k} level 2": f"{theirs}@{k}-l2" for ours, theirs in LEVEL_TWO.items() for k in cutoffs}
-    ids = [f"{at:06d}" for at in range(len(lists))]  # ranx answers in the order of the ids as text
+    ids = [f"{at:06d}" for at in range(len(lists))]  # ranx sorts its results by id as text
     qrels = Qrels({at: {item: int(grade) for item, grade in judged.grades.items()} for at, judged in zip(ids, lists, strict=True)})
     run = Run({at: judged.scored for at, judged in zip(ids, lists, strict=True)})
     found = evaluate(qrels, run, list(names.values()), return_mean=False)

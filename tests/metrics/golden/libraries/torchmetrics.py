@@ -22,7 +22,7 @@ AT_CUTOFF = {
 }
 
 SINGLES_MAX = 600
-"""So many lists are measured as torchmetrics comes, in single precision."""
+"""This many lists are also measured with unmodified torchmetrics, in single precision."""
 
 
 def measure(lists: Sequence[JudgedList], cutoffs: Sequence[int]) -> Values:
@@ -34,7 +34,7 @@ def measure(lists: Sequence[JudgedList], cutoffs: Sequence[int]) -> Values:
 
 @contextmanager
 def _doubles() -> Iterator[None]:
-    """The names that torchmetrics' code uses for singles stand for doubles: its own formulas, without its rounding."""
+    """Replace single by double precision in the code of torchmetrics: its own formulas without its rounding."""
     single, to_single = torch.float32, torch.Tensor.float
     torch.set_default_dtype(torch.float64)
     torch.float32, torch.Tensor.float = torch.float64, torch.Tensor.double

@@ -18,7 +18,7 @@ EQUAL = 1e-12
 
 
 def _tied(count: int, score: Any) -> list[Case]:
-    """Lists of 2..20 items whose ids say nothing about their order, with scores that `score` draws."""
+    """Random lists of 2..20 items with shuffled ids and scores drawn by `score`."""
     draw = random.Random(2008)
     cases = []
     for _ in range(count):
