@@ -66,7 +66,7 @@ def test_who_does_not_answer_is_told_with_what_to_do() -> None:
 def test_a_host_that_run_could_not_listen_on_is_a_failure(host: str) -> None:
     done = examined(http__host=host, worker__role="exporter")
     assert f"fail  http.host = {host}" in done.stdout
-    assert "name an address of this machine: 127.0.0.1 for itself alone" in done.stdout
+    assert "use an address of this machine: 127.0.0.1 for local clients only" in done.stdout
     assert "2 failures, 0 warnings" in done.stdout
 
 

@@ -276,7 +276,7 @@ OUT_OF_ORDER = """(paragraphs) => paragraphs.flatMap((paragraph) => {
 
 
 class TestDemo:
-    def test_a_demo_shows_both_variants_and_moves_on_by_itself(self, visit: Open) -> None:
+    def test_a_demo_shows_both_variants_and_updates(self, visit: Open) -> None:
         process = started("demo", "--port", "0")
         try:
             assert process.stdout is not None
@@ -299,7 +299,7 @@ class TestDemo:
 
 
 class TestAskingAgain:
-    def test_a_report_that_has_not_changed_is_not_sent_again_and_the_next_one_is_shown(
+    def test_an_unchanged_report_gets_304_and_the_next_one_is_shown(
         self, visit: Open, fresh: Served, told: tuple[World, list[Report]]
     ) -> None:
         found = visit(fresh.base)
@@ -320,7 +320,7 @@ class TestAskingAgain:
 
 
 class TestNumbers:
-    def test_every_value_is_that_of_the_report_and_stands_with_its_windows_end(self, visit: Open, still: Served) -> None:
+    def test_values_equal_the_report_and_have_the_end_of_their_window(self, visit: Open, still: Served) -> None:
         found, report = visit(still.base), fetched(still.base)
         for view, head in (("final", "Final"), ("live", "Live")):
             ends = next(each["end_ms"] for each in report["windows"] if (each["window_ms"], each["view"]) == (HOUR_MS, view))
@@ -333,7 +333,7 @@ class TestNumbers:
             f"{everything['values']['ndcg@10']:.4f}"
         )
 
-    def test_means_lifts_and_users_are_those_of_the_statistics_with_the_time_they_are_told_for(self, visit: Open, still: Served) -> None:
+    def test_means_lifts_and_users_equal_the_report_with_their_time(self, visit: Open, still: Served) -> None:
         found, report = visit(still.base), fetched(still.base)
         (start,) = (each for each in report["experiments"] if each["scope"] == "start")
         treatment = next(each for each in start["variants"] if each["variant"] == "treatment")
@@ -344,7 +344,7 @@ class TestNumbers:
         expect(found.sides().locator("tbody th", has_text="Mean")).to_contain_text(f"final, to {clock(report['experiments_entered_ms'])}")
         expect(found.cell("Users since the start", "treatment")).to_have_text(f"{treatment['users']:,}")
 
-    def test_users_of_the_window_stand_with_their_share_of_hits_and_an_end_of_their_own(self, visit: Open, still: Served) -> None:
+    def test_users_of_the_window_have_their_hit_rate_and_their_own_end(self, visit: Open, still: Served) -> None:
         found, report = visit(still.base), fetched(still.base)
         (hour,) = (each for each in report["user_windows"] if each["window_ms"] == HOUR_MS)
         assert hour["end_ms"] < next(
@@ -359,7 +359,7 @@ class TestNumbers:
                 share = f"{100 * reached['values']['user_hit_rate@10']:.1f}\u00a0% with a hit in the first 10"
                 expect(found.cell("Users of", variant, section=section)).to_have_text(f"{reached['users']:,}{share}")
 
-    def test_users_of_a_window_are_withheld_missing_or_not_there_as_the_report_says(
+    def test_users_of_a_window_are_shown_withheld_or_absent_as_in_the_report(
         self, visit: Open, serve: Serve, told: tuple[World, list[Report]]
     ) -> None:
         story, reports = told
@@ -379,7 +379,7 @@ class TestNumbers:
                 expect(found.cell("Users of", "treatment")).to_have_text(MISSING)
             found.page.goto("about:blank")  # it would go on asking a port that is closed
 
-    def test_less_variance_and_the_teams_of_interleaved_lists_stand_beside_the_plain_numbers(
+    def test_reduced_lifts_and_teams_are_beside_the_plain_numbers(
         self, visit: Open, serve: Serve, told: tuple[World, list[Report]]
     ) -> None:
         story, reports = told
@@ -398,7 +398,7 @@ class TestNumbers:
         expect(row.locator(".badge")).to_have_text("\N{BLACK DOWN-POINTING TRIANGLE} Regressed")
         expect(found.cell("Against the control", "interleaved")).to_have_text("both rankers in one list")
 
-    def test_the_verdict_stands_with_its_reason_in_words(self, visit: Open, still: Served) -> None:
+    def test_the_verdict_has_its_reason(self, visit: Open, still: Served) -> None:
         found, report = visit(still.base), fetched(still.base)
         verdict = report["experiments"][0]["verdict"]
         assert verdict["word"] == "regressed"
@@ -407,16 +407,14 @@ class TestNumbers:
         expect(found.section(EXPERIMENT).locator(".verdict .reason")).to_have_text(f"{verdict['reason']}.")  # a name is never another
         expect(found.cell("Verdict", "treatment")).to_have_text("▼ Regressed")
 
-    def test_a_reason_that_begins_with_a_word_begins_as_a_sentence(
-        self, visit: Open, serve: Serve, told: tuple[World, list[Report]]
-    ) -> None:
+    def test_a_reason_starts_with_a_capital_letter(self, visit: Open, serve: Serve, told: tuple[World, list[Report]]) -> None:
         split = experiment({"control": 0.5, "treatment": 0.5}, name=EXPERIMENT, users={"control": 1_000, "treatment": 2_000})
         port = serve(told[0].views(), telling(told[1][-1], split))
         reason = visit(port.base).section(EXPERIMENT).locator(".verdict .reason")
         said = "Users are not split as configured (control 1,000, treatment 2,000; practically impossible by chance)."
         expect(reason).to_have_text(said)
 
-    def test_a_fresh_page_has_curves_at_once_with_every_point_that_the_server_remembers(self, visit: Open, still: Served) -> None:
+    def test_a_new_page_has_curves_with_all_recent_points(self, visit: Open, still: Served) -> None:
         found = visit(still.base)
         asked = fetched(still.base, f"/api/curves?window_ms={HOUR_MS}&metric=ndcg@10")
         figure = found.section(EXPERIMENT).locator("figure").filter(has_text="Lift of NDCG@10")
@@ -429,7 +427,7 @@ class TestNumbers:
         assert figure.locator("path.band.color-1").count() == 1
         expect(figure.locator("tbody tr").first.locator("th")).to_have_text(clock(known["ends_ms"][-1]))
 
-    def test_a_page_that_slept_takes_up_what_it_missed(self, visit: Open, serve: Serve, told: tuple[World, list[Report]]) -> None:
+    def test_a_page_loads_missed_points_after_a_pause(self, visit: Open, serve: Serve, told: tuple[World, list[Report]]) -> None:
         story, reports = told
         port = serve(story.views(), *reports[:-6])
         found = visit(port.base)
@@ -445,7 +443,7 @@ class TestNumbers:
         expect(rows).to_have_count(before + 6)
         assert lifts(port.base) == before + 6
 
-    def test_final_and_live_are_told_apart_in_words_and_in_the_curves(self, visit: Open, still: Served) -> None:
+    def test_final_and_live_differ_in_text_and_curves(self, visit: Open, still: Served) -> None:
         found = visit(still.base)
         figure = found.section(EXPERIMENT).locator("figure").filter(has_text="over the last 1 hour")
         expect(figure.locator(".legend li")).to_have_text(["control, final", "control, live", "treatment, final", "treatment, live"])
@@ -457,10 +455,10 @@ class TestNumbers:
         expect(figure.locator(".changing text")).to_have_text("still changing")
 
     @pytest.mark.parametrize("values", [(0.31, 0.45), (0.31, 0.33, 0.45), (0.31, 0.325, 0.34, 0.42, 0.45)])
-    def test_no_curve_runs_through_the_words_beside_it(self, visit: Open, still: Served, values: tuple[float, ...]) -> None:
+    def test_no_curve_crosses_the_text(self, visit: Open, still: Served, values: tuple[float, ...]) -> None:
         assert visit(still.base).page.evaluate(CROSSINGS, values) == 0
 
-    def test_what_is_missing_is_missing_and_not_zero(self, visit: Open, still: Served) -> None:
+    def test_missing_values_are_not_shown_as_zero(self, visit: Open, still: Served) -> None:
         found = visit(still.base, "?segment=surface%3Dsearch")  # the control is never shown there
         expect(found.cell("Final", "treatment").locator(".value")).to_have_text(re.compile(r"^0\.\d{4}$"))
         expect(found.cell("Final", "control")).to_have_text(f"{MISSING}no lists")
@@ -468,7 +466,7 @@ class TestNumbers:
         expect(found.cell("Final", "treatment")).to_have_text(f"{MISSING}not measured")
         expect(found.cell("Mean", "treatment").locator(".value")).to_have_text(re.compile(r"^\d\.\d{4}$"))
 
-    def test_the_pipeline_tells_lag_age_and_refusals(self, visit: Open, fresh: Served, told: tuple[World, list[Report]]) -> None:
+    def test_the_pipeline_shows_lag_age_and_refused_events(self, visit: Open, fresh: Served, told: tuple[World, list[Report]]) -> None:
         status = told[0].status
         status.lag_records.update({Input("impressions", 0): 1_234, Input("feedback", 0): 1})
         status.lag_seconds.update({Input("impressions", 0): 125.0, Input("feedback", 0): 0.0})
@@ -480,9 +478,7 @@ class TestNumbers:
         section.get_by_text("Inputs (2)").click()
         expect(section.locator("tr", has_text="impressions 0").locator("td").nth(2)).to_have_text("1,234")
 
-    def test_events_a_second_are_of_the_time_between_reports_however_often_one_is_read(
-        self, visit: Open, serve: Serve, told: tuple[World, list[Report]]
-    ) -> None:
+    def test_the_event_rate_covers_the_time_between_reports(self, visit: Open, serve: Serve, told: tuple[World, list[Report]]) -> None:
         story, report = told[0], told[1][-1]
         seconds = [time.monotonic()]
         views = HttpViews(story.pipeline.exposition(story.status), lambda: seconds[0])
@@ -501,7 +497,7 @@ class TestNumbers:
             expect(found.page.locator("#state")).to_contain_text(re.compile(f"report {age} s old"))
             expect(tile.last).to_have_text("100 per second now")
 
-    def test_before_a_user_has_a_final_list_the_windows_are_shown_without_a_verdict(
+    def test_without_final_lists_windows_are_shown_without_a_verdict(
         self, visit: Open, serve: Serve, told: tuple[World, list[Report]]
     ) -> None:
         story, _ = told
@@ -528,26 +524,24 @@ class TestChoices:
         expect(found.page.get_by_label("Metric", exact=True)).to_have_value("mrr")
         expect(found.section(EXPERIMENT).locator("figcaption").last).to_have_text("MRR@2 over the last 5 minutes")
 
-    def test_a_segment_is_a_choice_and_the_statistics_say_that_they_are_of_all(self, visit: Open, still: Served) -> None:
+    def test_a_segment_can_be_chosen_and_the_statistics_cover_all_lists(self, visit: Open, still: Served) -> None:
         found, report = visit(still.base), fetched(still.base)
         found.choose("Segment", "surface=home")
         home = group(report, "final", "treatment", segments={"surface": "home"})
         expect(found.cell("Final", "treatment").locator(".value")).to_have_text(f"{home['values']['ndcg@10']:.4f}")
         expect(found.section(EXPERIMENT)).to_contain_text("Verdicts, means and users cover all lists, not only surface=home.")
 
-    def test_the_statistics_of_the_day_are_a_choice(self, visit: Open, still: Served) -> None:
+    def test_the_statistics_of_the_day_can_be_chosen(self, visit: Open, still: Served) -> None:
         found = visit(still.base)
         found.choose("Statistics", "this day (UTC)")
         expect(found.section(EXPERIMENT).locator(".verdict")).to_contain_text("Final lists on 2024-11-21 (UTC)")
 
-    def test_what_the_address_asks_for_and_is_not_there_gives_the_usual(self, visit: Open, still: Served) -> None:
+    def test_unknown_choices_in_the_address_give_the_defaults(self, visit: Open, still: Served) -> None:
         found = visit(still.base, "?window=9y&metric=<b>&k=0&lists=none&segment=x&scope=&experiment=none")
         expect(found.page.get_by_label("Metric", exact=True)).to_have_value("ndcg")
         expect(found.cell("Final", "control").locator(".value")).to_have_text(re.compile(r"^0\.\d{4}$"))
 
-    def test_every_metric_is_there_for_who_opens_it_and_stays_open(
-        self, visit: Open, fresh: Served, told: tuple[World, list[Report]]
-    ) -> None:
+    def test_all_metrics_can_be_opened_and_stay_open(self, visit: Open, fresh: Served, told: tuple[World, list[Report]]) -> None:
         found = visit(fresh.base)
         part = found.section(EXPERIMENT).locator("details", has=found.page.get_by_text("All metrics"))
         part.locator("summary").click()
@@ -558,7 +552,7 @@ class TestChoices:
         expect(found.section(EXPERIMENT)).to_contain_text("no user of this experiment has a final list")
         expect(part.locator("tbody tr")).to_have_count(len(metrics))
 
-    def test_what_is_open_and_what_has_the_focus_stays_when_an_experiment_appears_before_it(
+    def test_open_parts_and_focus_stay_when_an_experiment_appears(
         self, visit: Open, fresh: Served, told: tuple[World, list[Report]]
     ) -> None:
         found = visit(fresh.base)
@@ -581,7 +575,7 @@ class TestChoices:
         expect(part).to_have_attribute("open", "")
         expect(part.locator("summary")).to_be_focused()
 
-    def test_a_choice_keeps_the_focus_when_another_appears_before_it(
+    def test_a_choice_keeps_the_focus_when_another_choice_appears(
         self, visit: Open, fresh: Served, told: tuple[World, list[Report]]
     ) -> None:
         report = told[1][-1]
@@ -598,20 +592,20 @@ class TestChoices:
 
 
 class TestStates:
-    def test_it_says_that_it_reads_until_there_is_an_answer(self, still: Served, chromium: Browser) -> None:
+    def test_it_shows_that_it_reads_until_the_first_response(self, still: Served, chromium: Browser) -> None:
         page = chromium.new_context().new_page()
         page.route("**/api/**", lambda route: None)  # no answer comes
         page.goto(still.base)
         expect(page.locator("main")).to_have_text("Reading the report …")
         page.context.close()
 
-    def test_without_scripts_it_says_where_the_numbers_are_and_promises_nothing(self, visit: Open, still: Served) -> None:
+    def test_without_scripts_it_links_to_the_report(self, visit: Open, still: Served) -> None:
         page = visit(still.base, hurried=False, java_script_enabled=False).page
         said = page.locator("main p")
         expect(said).to_have_text("This page needs JavaScript; /api/report has the same numbers.")
         expect(said).to_be_visible()
 
-    def test_before_the_first_report_it_says_what_is_missing(self, visit: Open, serve: Serve, told: tuple[World, list[Report]]) -> None:
+    def test_before_the_first_report_it_shows_what_is_missing(self, visit: Open, serve: Serve, told: tuple[World, list[Report]]) -> None:
         story, reports = told
         story.status.store_trouble = Trouble(story.now.seconds - 3, 2, "connection refused")
         port = serve(story.views())
@@ -625,7 +619,7 @@ class TestStates:
         found.ask_again()
         live(found.page)
 
-    def test_without_events_it_says_what_it_waits_for(self, visit: Open, serve: Serve, told: tuple[World, list[Report]]) -> None:
+    def test_without_events_it_shows_what_it_waits_for(self, visit: Open, serve: Serve, told: tuple[World, list[Report]]) -> None:
         only_lists = Pipeline().feed("impressions", Impression("r", "u", int(time.time() * 1_000), ("a",)))
         port = serve(told[0].views())
         port.views.show(only_lists.report())
@@ -635,7 +629,7 @@ class TestStates:
         expect(found.section("All traffic").locator("tbody th").first).to_have_text("Final last 1 hournot started")
         expect(found.cell("Final", "All traffic", section="All traffic")).to_have_text(f"{MISSING}no lists")
 
-    def test_numbers_stay_when_the_server_is_gone_and_it_goes_on_when_another_comes(
+    def test_numbers_stay_while_the_server_is_away_and_update_afterwards(
         self, visit: Open, fresh: Served, told: tuple[World, list[Report]]
     ) -> None:
         story, reports = told
@@ -659,7 +653,7 @@ class TestStates:
         live(found.page)
         expect(figure.locator("tbody tr")).to_have_count(5)  # the new process remembers one point; the page all of them
 
-    def test_a_report_that_grows_old_is_stale(self, visit: Open, fresh: Served, told: tuple[World, list[Report]]) -> None:
+    def test_an_old_report_is_stale(self, visit: Open, fresh: Served, told: tuple[World, list[Report]]) -> None:
         found = visit(fresh.base)
         live(found.page)
         told[0].now.seconds += 31
@@ -667,27 +661,25 @@ class TestStates:
         expect(found.page.locator(".pill")).to_have_text("Stale")
         expect(found.page.locator(".banner")).to_contain_text("The newest report is 31 s old. The server does not read committed state.")
 
-    def test_a_source_that_is_away_is_told_with_its_words(self, visit: Open, fresh: Served, told: tuple[World, list[Report]]) -> None:
+    def test_an_unreachable_source_is_shown_with_its_error(self, visit: Open, fresh: Served, told: tuple[World, list[Report]]) -> None:
         told[0].status.source_trouble = Trouble(told[0].now.seconds - 12, 5, "no broker answers at <b>:9092")
         found = visit(fresh.base)
         expect(found.page.locator(".pill")).to_have_text("Not ready")
         expect(found.page.locator(".banner")).to_contain_text("source: no broker answers at <b>:9092 (for 12 s, 5 tries)")
 
-    def test_event_time_that_is_far_behind_is_told(self, visit: Open, serve: Serve, told: tuple[World, list[Report]]) -> None:
+    def test_event_time_far_behind_is_shown(self, visit: Open, serve: Serve, told: tuple[World, list[Report]]) -> None:
         story, reports = told
         port = serve(story.views(), reports[-12])
         found = visit(port.base)
         expect(found.page.locator(".pill")).to_have_text("Behind")
         expect(found.page.locator(".banner")).to_contain_text(re.compile(r", 1[123] min ago\. The slowest input is \w+ 0\."))
 
-    def test_an_exporters_page_is_not_to_be_looked_for_at_a_worker(
-        self, visit: Open, serve: Serve, told: tuple[World, list[Report]]
-    ) -> None:
+    def test_a_worker_points_to_the_exporter(self, visit: Open, serve: Serve, told: tuple[World, list[Report]]) -> None:
         port = serve(told[0].views(publishes=False))
         found = visit(port.base, expected=("status of 503",))
         expect(found.page.locator(".banner")).to_contain_text("This process only consumes events.")
 
-    def test_who_must_log_in_is_told_and_asked_once(self, visit: Open, fresh: Served) -> None:
+    def test_a_needed_login_is_shown_and_requested_once(self, visit: Open, fresh: Served) -> None:
         found = visit(fresh.base, expected=("status of 401",))
         live(found.page)
         asked: list[str] = []
@@ -748,7 +740,7 @@ def forged(told: tuple[World, list[Report]]) -> Iterator[Served]:
 
 
 class TestNames:
-    def test_what_events_name_is_text_wherever_it_stands(self, visit: Open, hostile: Served) -> None:
+    def test_names_from_events_are_never_markup(self, visit: Open, hostile: Served) -> None:
         name = HOSTILE
         found = visit(hostile.base, "?window=5m")
         expect(found.section(EXPERIMENT).locator(".variant", has_text="<script>")).to_have_text(name)
@@ -764,16 +756,14 @@ class TestNames:
             None,
         ]
 
-    def test_counts_stand_beside_the_names_that_they_belong_to_whatever_the_direction_of_the_names(
-        self, visit: Open, hebrew: Served
-    ) -> None:
+    def test_counts_stay_beside_right_to_left_names(self, visit: Open, hebrew: Served) -> None:
         found = visit(hebrew.base, "?window=5m")
         verdict = found.section(HEBREW_7).locator(".verdict")
         expect(verdict.locator(".fine")).to_contain_text(f"Users: control 2,000, {HEBREW} 2,000, {HEBREW_7} 2,000. 3 users who saw")
         expect(verdict.locator(".reason")).to_contain_text(f"{HEBREW_7}: ")
         assert verdict.locator("p").evaluate_all(OUT_OF_ORDER) == []
 
-    def test_names_stand_apart_from_the_words_around_them_wherever_they_are(self, visit: Open, hebrew: Served) -> None:
+    def test_names_are_isolated_from_the_text_around_them(self, visit: Open, hebrew: Served) -> None:
         found = visit(hebrew.base, "?window=5m")
         found.choose("Segment", f"surface=\u2068{HEBREW}\u2069")
         assert parse_qs(urlsplit(found.page.url).query)["segment"] == [f"surface={HEBREW}"]
@@ -790,7 +780,7 @@ class TestNames:
         ]
         assert bare == []
 
-    def test_no_name_turns_the_reading_direction(self, visit: Open, forged: Served) -> None:
+    def test_no_name_changes_the_reading_direction(self, visit: Open, forged: Served) -> None:
         seen = f"new{REPLACED * len(BIDI_CONTROLS)} %4 yb retteb"
         found = visit(forged.base, "?window=5m")
         expect(found.section(f"{seen} 7").locator(".verdict .reason")).to_contain_text(f"{seen}: ")
@@ -805,7 +795,7 @@ class TestNames:
         (told,) = fetched(forged.base)["experiments"]
         assert told["experiment"] == f"{FORGED} 7"  # the report has the names as they came
 
-    def test_the_page_finds_unfit_what_the_rest_does(self, visit: Open, still: Served) -> None:
+    def test_the_page_replaces_the_same_characters_as_python(self, visit: Open, still: Served) -> None:
         page = visit(still.base).page
         found = page.evaluate(
             """async () => {
@@ -816,7 +806,7 @@ class TestNames:
         )
         assert found == [code for code in range(0x110000) if fit(chr(code)) != chr(code)]
 
-    def test_one_of_something_is_told_as_one(self, visit: Open, still: Served) -> None:
+    def test_nouns_agree_with_their_count(self, visit: Open, still: Served) -> None:
         page = visit(still.base).page
         found = page.evaluate(
             """async () => {
@@ -884,7 +874,7 @@ EDGES = (
 
 class TestLooks:
     @pytest.mark.parametrize("scheme", ["light", "dark"])
-    def test_every_text_can_be_read_in_light_and_dark(self, visit: Open, still: Served, scheme: str) -> None:
+    def test_all_text_has_contrast_in_light_and_dark(self, visit: Open, still: Served, scheme: str) -> None:
         found = visit(still.base, color_scheme=scheme)
         live(found.page)
         for summary in found.page.locator("summary").all():
@@ -897,7 +887,7 @@ class TestLooks:
         assert [pair for pair in contrasts if pair[0] < 4.5] == []
 
     @pytest.mark.parametrize("scheme", ["light", "dark"])
-    def test_what_can_be_chosen_or_pressed_has_an_edge_that_is_seen(self, visit: Open, fresh: Served, scheme: str) -> None:
+    def test_controls_have_visible_edges(self, visit: Open, fresh: Served, scheme: str) -> None:
         found = visit(fresh.base, expected=("status of 401",), color_scheme=scheme)
         live(found.page)
         found.page.route("**/api/**", lambda route: route.fulfill(status=401))
@@ -908,7 +898,7 @@ class TestLooks:
         assert [pair for pair in edges if pair[0] < 3] == []
 
     @pytest.mark.parametrize("scheme", ["light", "dark"])
-    def test_the_last_known_numbers_can_be_read_while_the_server_is_gone(self, visit: Open, fresh: Served, scheme: str) -> None:
+    def test_the_last_numbers_are_readable_while_the_server_is_away(self, visit: Open, fresh: Served, scheme: str) -> None:
         found = visit(fresh.base, expected=("ERR_CONNECTION_REFUSED",), color_scheme=scheme)
         live(found.page)
         fresh.server.stop()
@@ -918,7 +908,7 @@ class TestLooks:
         assert found.section(EXPERIMENT).evaluate("e => getComputedStyle(e).borderTopStyle") == "dashed"
         assert found.section(EXPERIMENT).locator(".verdict").evaluate("e => getComputedStyle(e).filter") == "grayscale(1)"
 
-    def test_a_narrow_screen_shows_all_without_scrolling_to_the_side(self, visit: Open, still: Served) -> None:
+    def test_a_narrow_screen_needs_no_sideways_scrolling(self, visit: Open, still: Served) -> None:
         found = visit(still.base, viewport=NARROW, has_touch=True, is_mobile=True)
         live(found.page)
         for summary in found.page.locator("summary").all():
@@ -941,7 +931,7 @@ class TestLooks:
 
 
 class TestPointer:
-    def test_a_chart_tells_what_stands_under_the_pointer_and_the_newest_when_it_leaves(self, visit: Open, fresh: Served) -> None:
+    def test_a_chart_shows_the_values_at_the_pointer_and_else_the_newest(self, visit: Open, fresh: Served) -> None:
         found = visit(fresh.base)
         figure = found.section(EXPERIMENT).locator("figure").filter(has_text="Lift of")
         newest, told = clock(fetched(fresh.base)["experiments_entered_ms"]), figure.locator(".readout")
@@ -953,7 +943,7 @@ class TestPointer:
 
 
 class TestWithoutAMouse:
-    def test_the_keyboard_reaches_everything_in_the_order_of_the_page(self, visit: Open, still: Served) -> None:
+    def test_the_keyboard_reaches_all_controls_in_page_order(self, visit: Open, still: Served) -> None:
         page = visit(still.base).page
         live(page)
         expect(page.locator("svg.chart")).to_have_count(3)
@@ -979,7 +969,7 @@ class TestWithoutAMouse:
         ]
         assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
 
-    def test_a_chart_is_read_with_the_arrows_and_keeps_its_place_when_the_page_moves_on(
+    def test_arrow_keys_move_the_cursor_of_a_chart_and_updates_keep_it(
         self, visit: Open, fresh: Served, told: tuple[World, list[Report]]
     ) -> None:
         found = visit(fresh.base)
@@ -1002,7 +992,7 @@ class TestWithoutAMouse:
         page.keyboard.press("Enter")
         expect(page.locator("main")).to_be_focused()
 
-    def test_everything_has_a_name_for_who_listens(self, visit: Open, still: Served) -> None:
+    def test_all_parts_have_accessible_names(self, visit: Open, still: Served) -> None:
         page = visit(still.base).page
         live(page)
         expect(page.locator("svg.chart")).to_have_count(3)
@@ -1025,7 +1015,7 @@ class TestWithoutAMouse:
         assert re.findall(rf"- (?:{roles})(?! \")\b.*", tree) == []
         assert "img" not in tree  # the keys of legends are for the eye only
 
-    def test_a_verdict_that_changes_is_said_aloud_once_and_the_first_is_not(
+    def test_a_changed_verdict_is_announced_once_and_the_first_is_not(
         self, visit: Open, fresh: Served, told: tuple[World, list[Report]]
     ) -> None:
         story, reports = told

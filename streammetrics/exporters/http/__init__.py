@@ -1,1 +1,1 @@
-"""The HTTP port: who may ask, how much, and what is answered, with the page and its scripts."""
+"""The HTTP port: connections, login, routes, and the live page with its scripts. No number is computed here."""

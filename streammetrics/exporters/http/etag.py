@@ -1,7 +1,7 @@
-"""Answers that name their content by a digest (ETag), so that who has it already is told so (304) and gets nothing twice.
+"""Responses with an ETag, a digest of their content. A client that already has the content gets status 304.
 
-The digest is of the content alone: it holds over a restart, for every process that shows the same, and compressed or not. So tags are
-weak ones.
+The tag depends on the content only. It is the same after a restart, in every process, and with or without compression, so it is a
+weak tag.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from starlette.responses import Response
 
 TAG_BYTES = 16
 REVALIDATE = "no-cache"
-"""For what may be kept and must be asked for again each time."""
+"""The client may cache the response but must revalidate it each time."""
 
 
 def tag_of(content: bytes) -> str:
-    """The name of this content, as the ETag header has it.
+    """Return the ETag of this content.
 
     >>> tag_of(b"{}"), tag_of(b"{}") == tag_of(b"{ }")
     ('W/"2afb9b83f9314e5d029766197f539792"', False)
@@ -26,10 +26,10 @@ def tag_of(content: bytes) -> str:
 
 
 def tagged(request: Request, content: bytes, media_type: str, cache_control: str | None = None) -> Response:
-    """The content under its tag; 304 and nothing, if the request says that it has just this (If-None-Match).
+    """Return the content with its tag, or an empty 304 response if the client has it (If-None-Match).
 
-    To make the tag costs about a millisecond a megabyte.
-    Without `cache_control` the port's usual word holds, which lets nothing be stored: a client may still keep the answer in memory.
+    The tag costs about a millisecond per megabyte. Without `cache_control` the default of the port (no-store) applies; a client can
+    still keep the response in memory.
     """
     tag = tag_of(content)
     headers = {"etag": tag} | ({} if cache_control is None else {"cache-control": cache_control})
@@ -38,11 +38,11 @@ def tagged(request: Request, content: bytes, media_type: str, cache_control: str
     return Response(content, headers=headers, media_type=media_type)
 
 
-def _has(message: list[str], tag: str) -> bool:
-    """Whether one of the header's tags is this one, weak or strong; * is any.
+def _has(headers: list[str], tag: str) -> bool:
+    """Whether a header contains this tag, weak or strong. * matches any tag.
 
     >>> _has(['"a", W/"b"'], 'W/"b"'), _has(['"b"'], 'W/"b"'), _has(["*"], 'W/"b"'), _has(['"a"'], 'W/"b"'), _has([], 'W/"b"')
     (True, True, True, False, False)
     """
-    known = [each.strip().removeprefix("W/") for line in message for each in line.split(",")]
+    known = [each.strip().removeprefix("W/") for line in headers for each in line.split(",")]
     return tag.removeprefix("W/") in known or "*" in known

@@ -1,7 +1,7 @@
-"""Who may hold a connection of the HTTP port, for how long and under which certificate. What is said on one is not known here.
+"""Limits on connections of the HTTP port: their number, their time, and their TLS. Requests are handled elsewhere.
 
-A slow client costs a socket until its time is over, too many cost each other, and none of them costs the consumer its
-descriptors: handshakes, half requests, answers that nobody takes and idle connections all have an end.
+Handshakes, incomplete requests, unread responses and idle connections all time out. So slow clients cannot use up the file
+descriptors that the consumer needs.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from streammetrics.connectors.tls import CertificateFiles
 log = structlog.get_logger("streammetrics.http")
 
 IDLE_SECONDS_MAX = 5.0
-"""A connection without a question is closed after this long."""
+"""Time after which a connection without a request is closed."""
 GOODBYE_SECONDS = 1.0
-"""How long a client may take to hear that its connection ends."""
+"""Time that a client has to read the end of its connection."""
 TOO_SLOW = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpRules:
-    """How the port treats its clients; the files are PEM. Nothing secret shows in `repr`.
+    """Limits and TLS files (PEM) of the port. `repr` shows no secrets.
 
-    Up to `connections_max` connections are answered, `descriptors_max` exist at once, handshakes included. A request, and the
-    taking of an answer, may last `request_seconds` each.
+    Up to `connections_max` connections are served, and `descriptors_max` exist at the same time, with handshakes. A client has
+    `request_seconds` to send a request, and as long to read the response.
     """
 
     ssl_certfile: str | None = None
@@ -54,59 +54,59 @@ class HttpRules:
 
 
 def tls_context(rules: HttpRules) -> ssl.SSLContext | None:
-    """What the port proves itself with; None without a certificate. Raises ConfigError that names the file which does not fit."""
+    """Return the TLS context of the port; None without a certificate. Raises ConfigError with the name of an unusable file."""
     if rules.ssl_certfile is None:
         return None
     own = CertificateFiles(section="http", certfile=rules.ssl_certfile, keyfile=rules.ssl_keyfile, password=rules.ssl_password)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2  # some distributions' Python leaves it to OpenSSL's configuration
+    context.minimum_version = ssl.TLSVersion.TLSv1_2  # some distributions leave it to the configuration of OpenSSL
     own.load_into(context)
     return context
 
 
 class LimitedListener(socket.socket):
-    """A listening socket that lets only so many in at once: a further one is closed as soon as it has come.
+    """A listening socket that accepts at most `descriptors_max` connections and closes further ones at once.
 
-    Who is beyond `connections_max` is not answered, but told so; that it has come to this, and that it is over, is logged once.
+    Connections over `connections_max` get status 503. The log says once when the limit is reached, and once when it is over.
     """
 
     connections_max = 200
     descriptors_max = 250
-    calm_seconds = 10.0
-    """So long must there be room again before a crowd counts as over: one that comes and goes is one crowd."""
-    _crowded_at: float | None = None
+    quiet_seconds = 10.0
+    """Time below the limit after which it counts as over. Shorter breaks are not logged."""
+    _full_at: float | None = None
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._inside: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+        self._connections: weakref.WeakSet[socket.socket] = weakref.WeakSet()
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """As any socket's; raises ConnectionAbortedError for one too many, which whoever accepts takes for a client that has left."""
+        """Accept a connection. Raises ConnectionAbortedError over the limit, which asyncio treats like a client that has left."""
         connection, address = super().accept()
-        inside = sum(one.fileno() >= 0 for one in self._inside)
-        self._tell(inside)
-        if inside >= self.descriptors_max:
+        open_count = sum(one.fileno() >= 0 for one in self._connections)
+        self._log_limit(open_count)
+        if open_count >= self.descriptors_max:
             connection.close()
             raise ConnectionAbortedError("too many connections")
-        self._inside.add(connection)
+        self._connections.add(connection)
         return connection, address
 
-    def _tell(self, inside: int) -> None:
+    def _log_limit(self, open_count: int) -> None:
         now = time.monotonic()
-        if inside >= self.connections_max:
-            if self._crowded_at is None:
+        if open_count >= self.connections_max:
+            if self._full_at is None:
                 log.warning(
-                    "more connections than http.connections_max: further ones are refused, scrapes and probes too",
+                    "http.connections_max is reached: further connections are refused, also scrapes and probes",
                     connections_max=self.connections_max,
                 )
-            self._crowded_at = now
-        elif self._crowded_at is not None and now - self._crowded_at > self.calm_seconds:
-            log.info("there is room for connections again")
-            self._crowded_at = None
+            self._full_at = now
+        elif self._full_at is not None and now - self._full_at > self.quiet_seconds:
+            log.info("connections are below http.connections_max again")
+            self._full_at = None
 
 
-class Loop(asyncio.SelectorEventLoop):
-    """An event loop whose TLS handshakes and goodbyes have an end; the usual ones last a minute and half a minute."""
+class HandshakeTimeoutLoop(asyncio.SelectorEventLoop):
+    """An event loop with short timeouts for TLS handshakes and shutdowns. The defaults are 60 s and 30 s."""
 
     handshake_seconds = 10.0
 
@@ -117,48 +117,48 @@ class Loop(asyncio.SelectorEventLoop):
 
 
 class TimedProtocol(H11Protocol):
-    """One connection. Its client has `request_seconds` for each request, and as long to take the answer; the answer has all its time."""
+    """One connection. The client has `request_seconds` to send each request, and as long to read the response. The server has no limit."""
 
     request_seconds = 10.0
-    _watch: asyncio.TimerHandle | None = None
-    _began = 0.0
+    _timer: asyncio.TimerHandle | None = None
+    _waiting_since = 0.0
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as the class above has it
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # the signature of the base class
         super().connection_made(transport)
-        self._begin()
+        self._restart_timer()
 
     def on_response_complete(self) -> None:
-        self._begin()
+        self._restart_timer()
         super().on_response_complete()
 
     def pause_writing(self) -> None:
-        """The client takes less than it is sent."""
-        self._began = self.loop.time()
+        """The client reads more slowly than the server writes."""
+        self._waiting_since = self.loop.time()
         super().pause_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._watch is not None:
-            self._watch.cancel()
-            self._watch = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         super().connection_lost(exc)
 
-    def _begin(self) -> None:
-        self._began = self.loop.time()
-        if self._watch is None:
-            self._watch = self.loop.call_later(self.request_seconds, self._look)
+    def _restart_timer(self) -> None:
+        self._waiting_since = self.loop.time()
+        if self._timer is None:
+            self._timer = self.loop.call_later(self.request_seconds, self._check_timeout)
 
-    def _look(self) -> None:
-        """Whether it is the client's turn, and has been for too long."""
-        self._watch = None
-        left = self._began + self.request_seconds - self.loop.time()
-        is_ours = self.cycle is not None and not self.cycle.response_complete and not self.flow.write_paused
-        if is_ours or left > 0:
-            self._watch = self.loop.call_later(self.request_seconds if is_ours else left, self._look)
+    def _check_timeout(self) -> None:
+        """Close the connection if the server has waited for the client for too long."""
+        self._timer = None
+        seconds_left = self._waiting_since + self.request_seconds - self.loop.time()
+        is_server_busy = self.cycle is not None and not self.cycle.response_complete and not self.flow.write_paused
+        if is_server_busy or seconds_left > 0:
+            self._timer = self.loop.call_later(self.request_seconds if is_server_busy else seconds_left, self._check_timeout)
         else:
-            self._end()
+            self._close()
 
-    def _end(self) -> None:
-        """Close for good; who sent half a request is told why."""
+    def _close(self) -> None:
+        """Close the connection. A client with an incomplete request gets status 408."""
         waits_for_request = self.conn.our_state is h11.IDLE and not self.transport.is_closing()
         if waits_for_request and self.conn.trailing_data[0]:
             self.transport.write(TOO_SLOW)

@@ -1,7 +1,7 @@
-"""The last reports as lines over event time, so that a page which was opened just now has curves at once. Nothing is computed.
+"""The values of recent reports over event time, so that a newly opened page has curves at once. Computes nothing.
 
-Kept in memory only: a process that starts anew remembers nothing, and its windows tell the rest. Everything is bounded by the
-names below; what exceeds them goes, the oldest first, and groups by segment before whole ones.
+The points are in memory only and are lost at a restart. The constants below limit them. The oldest points are dropped first, and
+groups by segment before groups without one.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from streammetrics.reports.report import Report
 from streammetrics.windows.panes import Group, GroupValues, Window
 
 POINTS_MAX = 240
-"""Most points of a line: with panes of a minute, four hours."""
+"""Most points of a line. With panes of a minute this is four hours."""
 GROUPS_MAX = 32
-"""Most groups of a window that are remembered."""
+"""Most groups of a window."""
 LINES_MAX = 4_096
-"""Most lines (variant x measure) of an experiment in one scope that are remembered."""
+"""Most lines (variant x measure) of an experiment in one scope."""
 NUMBERS_MAX = 1_000_000
-"""Most numbers in all, of eight bytes each."""
+"""Most numbers in total, of eight bytes each."""
 
 LISTS = ("values", "values_with_feedback")
-"""What a window's values are taken over, as the report names it."""
-_TOLD = ("mean", "error", "lift", "lift_lower", "lift_upper")
-"""What is remembered of a measure in an experiment, in the order of its line, as the report names it."""
+"""The fields of a window with values: over all lists, or over lists with feedback."""
+_MEASURE_FIELDS = ("mean", "error", "lift", "lift_lower", "lift_upper")
+"""The stored fields of a measure, in the order of its line. The report uses the same names."""
 
 
 class UnknownChoiceError(ValueError):
-    """A line was asked for that cannot be there; the message says what can."""
+    """The requested window, metric or choice of lists does not exist. The message has the allowed values."""
 
 
 class _WindowTrack(NamedTuple):
@@ -56,7 +56,7 @@ _Track: TypeAlias = _WindowTrack | _ExperimentTrack
 
 
 class _Point(NamedTuple):
-    """What one report said of one track, up to `end_ms` of event time."""
+    """The values of one report for one track, up to `end_ms` of event time."""
 
     end_ms: int
     lines: Mapping[Hashable, array[float]]
@@ -67,10 +67,9 @@ class _Point(NamedTuple):
 
 
 class RecentPoints:
-    """Lines of the windows and of the experiments. BatchResult by one thread, read by any.
+    """The recent points of windows and experiments. One thread adds reports, and any thread reads.
 
-    metrics: names such as `ndcg@10`, those of the reports' windows. A window gets a point for each of its ends, and an
-    experiment, which may end anywhere, one a pane.
+    metrics: the metrics of the windows, such as `ndcg@10`. A window gets one point per end, an experiment one point per pane.
     """
 
     def __init__(self, metrics: Iterable[str]) -> None:
@@ -81,12 +80,12 @@ class RecentPoints:
 
     @property
     def numbers(self) -> int:
-        """How many numbers are held."""
+        """The number of stored numbers."""
         return self._numbers
 
-    def take(self, report: Report) -> None:
-        """Remember a report. What is not in it any more is forgotten."""
-        found = {**self._of_windows(report), **_of_experiments(report)}
+    def add_report(self, report: Report) -> None:
+        """Add the points of a report. Windows and experiments that are not in it are dropped."""
+        found = {**self._window_points(report), **_experiment_points(report)}
         with self._lock:
             for track in [track for track in self._tracks if track not in found]:
                 self._numbers -= sum(point.numbers for point in self._tracks.pop(track))
@@ -97,9 +96,9 @@ class RecentPoints:
             self._shrink()
 
     def lines(self, window_ms: int, metric: str, lists: str) -> dict[str, Any]:
-        """Both views of a window and all experiments, one metric each, as plain JSON values; NaN where there was no value.
+        """Return both views of a window and all experiments, for one metric, as plain JSON values. Missing values are NaN.
 
-        Raises UnknownChoiceError where no report had such a window, metric or choice of lists; before the first, all are fine.
+        Raises UnknownChoiceError if no report has such a window, metric or choice of lists. Before the first report all are allowed.
         """
         with self._lock:
             tracks = {track: tuple(points) for track, points in self._tracks.items()}
@@ -127,7 +126,7 @@ class RecentPoints:
         if tracks and metric not in (metrics := dict.fromkeys((*self._metrics, *measured))):
             raise UnknownChoiceError(f"metric: got {metric!r}; allowed are {', '.join(metrics)}")
 
-    def _of_windows(self, report: Report) -> dict[_Track, _Point | None]:
+    def _window_points(self, report: Report) -> dict[_Track, _Point | None]:
         return {_WindowTrack(window.window_ms, window.view): self._window_point(window) for window in report.windows}
 
     def _window_point(self, window: Window) -> _Point | None:
@@ -137,7 +136,7 @@ class RecentPoints:
         return _Point(window.end_ms, {values.group: self._line(values) for values in kept})
 
     def _line(self, group: GroupValues) -> array[float]:
-        """Lists and lists with feedback, then every metric over the ones, then over the others."""
+        """Return lists, lists with feedback, all metrics over lists, then all metrics over lists with feedback."""
         numbers = array("d", (group.lists, group.lists_with_feedback))
         for values in (group.values, group.values_with_feedback):
             numbers.extend(values.get(metric, nan) for metric in self._metrics)
@@ -161,7 +160,7 @@ class RecentPoints:
         }
 
     def _add(self, points: deque[_Point], point: _Point, grain_ms: int) -> None:
-        while points and points[-1].end_ms // grain_ms >= point.end_ms // grain_ms:  # said anew, or the store lost its newest state
+        while points and points[-1].end_ms // grain_ms >= point.end_ms // grain_ms:  # a repeated end, or the store lost its newest state
             self._numbers -= points.pop().numbers
         points.append(point)
         self._numbers += point.numbers
@@ -169,7 +168,7 @@ class RecentPoints:
             self._numbers -= points.popleft().numbers
 
     def _shrink(self) -> None:
-        """Drop the oldest point of the longest track until all fits; each keeps its last one."""
+        """Drop the oldest point of the longest track until the limit holds. Each track keeps its last point."""
         while self._numbers > NUMBERS_MAX:
             longest = max(self._tracks.values(), key=len)
             if len(longest) <= 1:
@@ -177,8 +176,8 @@ class RecentPoints:
             self._numbers -= longest.popleft().numbers
 
 
-def _of_experiments(report: Report) -> dict[_Track, _Point | None]:
-    """Experiments stand at the time up to which all final lists have entered them, at the end of a flush at its windows' end."""
+def _experiment_points(report: Report) -> dict[_Track, _Point | None]:
+    """Return the points of experiments. They end where all final lists count, or after a flush at the end of the windows."""
     end_ms = report.entered_ms
     if end_ms is None and report.ended:
         end_ms = max((window.end_ms for window in report.windows if window.end_ms is not None), default=FOREVER)
@@ -193,20 +192,20 @@ def _of_experiments(report: Report) -> dict[_Track, _Point | None]:
 def _measure_lines(experiment: ExperimentReport) -> Iterator[tuple[Hashable, array[float]]]:
     for variant in experiment.variants:
         for measure in variant.measures:
-            message = (measure.mean, measure.error, measure.lift, measure.lift_lower, measure.lift_upper)
+            values = (measure.mean, measure.error, measure.lift, measure.lift_lower, measure.lift_upper)
             name = _Measured(variant.variant, f"{measure.metric}@{measure.k}")
-            yield name, array("d", (nan if one is None else one for one in message))
+            yield name, array("d", (nan if value is None else value for value in values))
 
 
 def _experiment_lines(points: Sequence[_Point], metric: str) -> dict[str, Any]:
     keys = sorted({key for point in points for key in point.lines if isinstance(key, _Measured) and key.measure == metric})
     return {
         "ends_ms": [point.end_ms for point in points],
-        "lines": [{"variant": key.variant, **{name: _column(points, key, at) for at, name in enumerate(_TOLD)}} for key in keys],
+        "lines": [{"variant": key.variant, **{name: _column(points, key, at) for at, name in enumerate(_MEASURE_FIELDS)}} for key in keys],
     }
 
 
 def _column(points: Iterable[_Point], key: Hashable, at: int | None) -> list[float]:
-    """One number of a line, point by point; NaN where the line or the number is absent."""
+    """Return one number of a line at every point; NaN where it is missing."""
     lines = (None if at is None else point.lines.get(key) for point in points)
     return [nan if line is None or at is None else line[at] for line in lines]

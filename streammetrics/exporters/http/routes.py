@@ -32,7 +32,7 @@ def page_routes(views: HttpViews) -> list[Route]:
     async def curves(request: Request) -> Response:
         query = request.query_params
         try:
-            lines = views.curves.lines(_milliseconds(query.get("window_ms", "")), query.get("metric", ""), query.get("lists", LISTS[0]))
+            lines = views.recent.lines(_milliseconds(query.get("window_ms", "")), query.get("metric", ""), query.get("lists", LISTS[0]))
         except UnknownChoiceError as error:
             return _json({"error": str(error)}, 400)
         return tagged(request, msgspec.json.encode(lines), "application/json")

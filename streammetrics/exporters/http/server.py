@@ -1,6 +1,6 @@
-"""The HTTP port: `HttpViews` behind six paths, in a thread of its own. No number is computed here, and nobody else is asked.
+"""The HTTP server: serves `HttpViews` in a thread of its own.
 
-Without a login the port is for the inside of a network: whoever reaches it may read everything.
+Without a login every client that reaches the port can read everything, so keep it inside a trusted network.
 """
 
 from __future__ import annotations
@@ -25,34 +25,34 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from streammetrics.errors import ConfigError, Problem
-from streammetrics.exporters.http.auth import KNOWN, Login, requiring_login
+from streammetrics.exporters.http.auth import LOGGED_IN, Login, requiring_login
 from streammetrics.exporters.http.etag import tagged
-from streammetrics.exporters.http.limits import HttpRules, LimitedListener, Loop, TimedProtocol, tls_context
+from streammetrics.exporters.http.limits import HandshakeTimeoutLoop, HttpRules, LimitedListener, TimedProtocol, tls_context
 from streammetrics.exporters.http.routes import page_routes
 from streammetrics.exporters.http.views import HttpViews, ReadinessFinding
 
 AddressInfo: TypeAlias = tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[Any, ...]]
 
 HEADER_BYTES_MAX = 16_384
-"""Most bytes of a request's first line and headers; it has no more, because a body is refused."""
+"""Most bytes of the first line and headers of a request. Bodies are refused."""
 STOP_SECONDS = 2
 START_SECONDS = 30.0
 COMPRESS_BYTES_MIN = 1_024
 COMPRESS_LEVEL = 1
-"""Numbers in text get seven times as short at the cheapest level already, a page of 300 kB in 1 ms."""
+"""The fastest level makes numbers in text seven times smaller: 300 kB in 1 ms."""
 
-_FAULTS_OF_HOST = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.EINVAL})
-"""An address of another machine, of a protocol that this one does not speak, or that lacks its interface (fe80::1)."""
+_HOST_ERRORS = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.EINVAL})
+"""The address belongs to another machine, uses an unsupported protocol, or lacks its interface (fe80::1)."""
 
 _NOT_STORED = (b"cache-control", b"no-store")
-"""What holds for every answer that does not say otherwise."""
+"""The default for responses without their own cache-control."""
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
-"""For probes, which have no password. Without one they learn whether all is well, but not what is not."""
+"""Paths for probes, which have no password. Without a login they get the status only, not the reasons."""
 
 _HELP = (
-    "paths: / (a page for people), /metrics (for Prometheus), /api/report (JSON), "
-    "/healthz (does the process move), /readyz (is everything there)\n"
+    "paths: / (live page), /metrics (for Prometheus), /api/report (JSON), "
+    "/healthz (does the process work), /readyz (is everything available)\n"
 )
 _SECURITY_HEADERS = [
     (b"x-content-type-options", b"nosniff"),
@@ -67,22 +67,22 @@ _SECURITY_HEADERS = [
 
 
 class _Server(uvicorn.Server):
-    """Hangs up, when it closes, on who does not take his answer in time. By itself it would leave his connection open, served by nobody."""
+    """Closes connections of clients that do not read their response in time when the server stops. uvicorn leaves them open."""
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        asyncio.get_running_loop().call_later(STOP_SECONDS, self._hang_up)
+        asyncio.get_running_loop().call_later(STOP_SECONDS, self._abort_connections)
         await super().shutdown(sockets)
 
-    def _hang_up(self) -> None:
+    def _abort_connections(self) -> None:
         for connection in list(self.server_state.connections):
             connection.transport.abort()
 
 
 class HttpServer:
-    """Listens from the moment it is made (port 0: any free one), answers from `start` to `stop`, below `url`.
+    """Listens from its creation on (port 0: any free port) and responds between `start` and `stop`, at `url`.
 
-    With a certificate in the rules it speaks HTTPS only; with a login it asks for it. Raises ConfigError where the address cannot
-    be listened on, or the certificate cannot be used.
+    With a certificate in the rules it uses HTTPS only. Raises ConfigError if it cannot listen on the address or use the
+    certificate.
     """
 
     def __init__(self, views: HttpViews, host: str, port: int, rules: HttpRules | None = None, login: Login | None = None) -> None:
@@ -101,14 +101,14 @@ class HttpServer:
             access_log=False,
             server_header=False,
             limit_concurrency=rules.connections_max + 1,
-            timeout_keep_alive=rules.idle_seconds,  # type: ignore[arg-type]  # it is only added to a time
+            timeout_keep_alive=rules.idle_seconds,  # type: ignore[arg-type]  # uvicorn only adds it to a time
             h11_max_incomplete_event_size=HEADER_BYTES_MAX,
             timeout_graceful_shutdown=STOP_SECONDS + 1,
         )
         config.load()
         config.ssl = tls
         self._server = _Server(config)
-        self._loop = type("TimedLoop", (Loop,), {"handshake_seconds": rules.request_seconds})
+        self._loop = type("TimedLoop", (HandshakeTimeoutLoop,), {"handshake_seconds": rules.request_seconds})
         self._thread = threading.Thread(target=self._run, name="http", daemon=True)
 
     def _run(self) -> None:
@@ -116,16 +116,16 @@ class HttpServer:
             runner.run(self._server.serve(sockets=[self._socket]))
 
     def start(self) -> None:
-        """Answer from now on; returns once it does."""
+        """Start to respond. Returns when the server is ready."""
         self._thread.start()
         deadline = time.monotonic() + START_SECONDS
         while not self._server.started:
             if not self._thread.is_alive() or time.monotonic() > deadline:
-                raise RuntimeError("the HTTP server did not start; its log says why")
+                raise RuntimeError("the HTTP server did not start; see the log for the reason")
             time.sleep(0.005)
 
     def stop(self) -> None:
-        """Answer what is under way and close the port; may be called twice, and without `start`."""
+        """Finish running requests and close the port. May be called twice, and without `start`."""
         self._server.should_exit = True
         if self._thread.ident is not None:
             self._thread.join(STOP_SECONDS + 3)
@@ -133,7 +133,7 @@ class HttpServer:
 
 
 def application(views: HttpViews, login: Login | None = None) -> ASGIApp:
-    """The six paths as an ASGI application, for everybody or for who has logged in."""
+    """Return the ASGI application with all paths. With a login, clients must log in."""
 
     async def metrics(request: Request) -> Response:
         content, content_type = views.metrics(request.headers.get("accept", ""))
@@ -158,14 +158,14 @@ def application(views: HttpViews, login: Login | None = None) -> ASGIApp:
     return _with_security_headers(_without_bodies(app if login is None else requiring_login(app, login, OPEN_PATHS)))
 
 
-def _finding(ask: Callable[[], ReadinessFinding]) -> Callable[[Request], Awaitable[Response]]:
-    async def answer(request: Request) -> Response:
-        finding = ask()
-        if finding.is_well or request.scope.get(KNOWN, True):
+def _finding(check: Callable[[], ReadinessFinding]) -> Callable[[Request], Awaitable[Response]]:
+    async def respond(request: Request) -> Response:
+        finding = check()
+        if finding.is_well or request.scope.get(LOGGED_IN, True):
             return PlainTextResponse(finding.text, 200 if finding.is_well else 503)
-        return PlainTextResponse("not well; log in to read why\n", 503)
+        return PlainTextResponse("not ok; log in to read the reason\n", 503)
 
-    return answer
+    return respond
 
 
 async def _refused(request: Request, error: Exception) -> Response:
@@ -175,51 +175,51 @@ async def _refused(request: Request, error: Exception) -> Response:
 
 
 def _without_bodies(app: ASGIApp) -> ASGIApp:
-    """Nothing here takes a body: a request that has one is refused before it is read, and one whose head is beyond the limit, too.
+    """Refuse requests with a body, before the body is read, and requests with a head over the limit.
 
-    A head that comes in pieces is refused as soon as it is too long; what came at once is known only here.
+    h11 refuses a long head that arrives in pieces. A head that arrives at once is checked here.
     """
-    body = PlainTextResponse("no path here takes a body\n", 413, headers={"connection": "close"})
+    body = PlainTextResponse("requests must not have a body\n", 413, headers={"connection": "close"})
     head = PlainTextResponse(f"the first line and headers are longer than {HEADER_BYTES_MAX} bytes\n", 431, headers={"connection": "close"})
 
     async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
         headers = dict(scope["headers"])
         has_body = b"transfer-encoding" in headers or headers.get(b"content-length", b"0").strip(b"0")
-        answering = body if has_body else head if _head_bytes(scope) > HEADER_BYTES_MAX else app
-        await answering(scope, receive, send)
+        response = body if has_body else head if _head_bytes(scope) > HEADER_BYTES_MAX else app
+        await response(scope, receive, send)
 
     return wrapped
 
 
 def _head_bytes(scope: Scope) -> int:
-    """How long the first line and the headers are, without what parts them."""
+    """Return the size of the first line and the headers, without separators."""
     return len(scope["raw_path"]) + len(scope["query_string"]) + sum(len(name) + len(value) for name, value in scope["headers"])
 
 
 def _with_security_headers(app: ASGIApp) -> ASGIApp:
     async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
-        async def send_more(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                own = message["headers"]
-                usual = [] if any(name == _NOT_STORED[0] for name, _ in own) else [_NOT_STORED]
-                message["headers"] = [*own, *_SECURITY_HEADERS, *usual]
+                headers = message["headers"]
+                cache = [] if any(name == _NOT_STORED[0] for name, _ in headers) else [_NOT_STORED]
+                message["headers"] = [*headers, *_SECURITY_HEADERS, *cache]
             await send(message)
 
-        await app(scope, receive, send_more)
+        await app(scope, receive, send_with_headers)
 
     return wrapped
 
 
 def resolved(host: str, port: int) -> AddressInfo:
-    """The first address of that name, as `socket.getaddrinfo` says it. Raises socket.gaierror, whatever is wrong with the name."""
+    """Return the first address of a name, as `socket.getaddrinfo` does. Raises socket.gaierror for every unusable name."""
     try:
         return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-    except ValueError:  # such as a part that is empty: nobody was asked for it
+    except ValueError:  # such as an empty part, which is rejected without a lookup
         raise socket.gaierror(socket.EAI_NONAME, "not the name of a host") from None
 
 
 def _listen(host: str, port: int, rules: HttpRules) -> LimitedListener:
-    """A socket that listens already: a port that is taken must be known before anything else starts."""
+    """Return a socket that already listens. A port in use must be reported before anything else starts."""
     with contextlib.ExitStack() as on_failure:
         try:
             family, kind, protocol, _, address = resolved(host, port)
@@ -235,9 +235,9 @@ def _listen(host: str, port: int, rules: HttpRules) -> LimitedListener:
 
 
 def why_not_listened_on(error: OSError, host: str, port: int) -> Problem:
-    """Whose fault it is that nobody can listen there, and what to set instead."""
+    """Return the setting that caused the error, with advice."""
     where = f"cannot listen on {host} port {port}: {error.strerror or error}"
-    if isinstance(error, socket.gaierror) or error.errno in _FAULTS_OF_HOST:
-        allowed = "name an address of this machine: 127.0.0.1 for itself alone, 0.0.0.0 for every network"
-        return Problem("http.host", host, f"{where}; {allowed}")
+    if isinstance(error, socket.gaierror) or error.errno in _HOST_ERRORS:
+        advice = "use an address of this machine: 127.0.0.1 for local clients only, 0.0.0.0 for every network"
+        return Problem("http.host", host, f"{where}; {advice}")
     return Problem("http.port", str(port), f"{where}; choose another port, 0 for any free one, or another http.host")

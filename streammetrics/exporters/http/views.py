@@ -1,6 +1,6 @@
-"""What the HTTP port shows, without HTTP: the latest report, the page for Prometheus, and whether the process is well.
+"""The content of the HTTP port, without HTTP: the newest report, the series for Prometheus, and the health of the process.
 
-Nothing here asks the store or the source: a report comes in, the vitals are looked at, and bytes go out.
+Does no I/O: reads the report and the process status, and returns bytes.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from streammetrics.reports.report import Report, counts_by_reason
 from streammetrics.runtime.status import Rate, Trouble
 
 STUCK_SECONDS = 30.0
-"""A loop that has not come round for this long hangs: every wait in it is shorter, unless four nodes of a cluster hang at once."""
+"""A loop without a turn for this long hangs. All its waits are shorter, unless four nodes of a cluster hang at the same time."""
 NO_HISTORY = History()
 UNREAD = "no committed state has been read yet"
 
 
 class ReadinessFinding(NamedTuple):
-    """Whether all is well, and what is not, in words."""
+    """Whether a check passes, and the problems as text."""
 
     is_well: bool
     text: str
 
 
 class HttpViews:
-    """The latest state of one process, to be looked at from any thread.
+    """The newest state of one process. All methods may be called from any thread.
 
-    `monotonic` is the clock that the status were written with, in seconds; `publishes` tells whether this process reads
-    committed state. Whether it consumes, the exposition knows.
+    `monotonic` is the clock of the process status, in seconds. `publishes` says if this process reads committed state. The
+    exposition knows if it consumes.
     """
 
     def __init__(self, exposition: Exposition, monotonic: Callable[[], float], *, publishes: bool = True) -> None:
@@ -45,23 +45,23 @@ class HttpViews:
         self._gap_seconds: float | None = None
         self._rate = Rate()
         self._events_per_second: float | None = None
-        self.curves = RecentPoints(str(metric) for metric in exposition.layout.scorer.metrics)
+        self.recent = RecentPoints(str(metric) for metric in exposition.layout.scorer.metrics)
 
     def show(self, report: Report, history: History = NO_HISTORY) -> None:
-        """Show this report from now on, with the looks that led to it; for the publisher, in its thread."""
+        """Show this report from now on, with the history of its verdicts. The publisher calls this in its thread."""
         self._exposition.show(report)
-        self.curves.take(report)
+        self.recent.add_report(report)
         now_seconds = self._monotonic()
         self._gap_seconds = None if self._shown_seconds is None else now_seconds - self._shown_seconds
         self._events_per_second = self._rate.add(now_seconds, counts_by_reason(report.counts)["events"])
         self._report, self._shown_seconds = (report, history), now_seconds
 
     def metrics(self, accept: str) -> tuple[bytes, str]:
-        """The page for Prometheus and its content type; see `Exposition.page`."""
+        """Return the text for Prometheus and its content type; see `Exposition.page`."""
         return self._exposition.page(accept)
 
     def report_json(self) -> bytes | None:
-        """The latest report as JSON, made once however often it is asked for; None before the first."""
+        """Return the newest report as JSON; None before the first report. Each report is encoded once."""
         shown, made = self._report, self._report_json
         if shown is None:
             return None
@@ -73,13 +73,13 @@ class HttpViews:
 
     @property
     def why_no_report(self) -> str:
-        """Why there is no report, where there is none."""
-        return UNREAD if self._publishes else "this process only consumes: ask the exporter of its namespace"
+        """The reason for a missing report."""
+        return UNREAD if self._publishes else "this process only consumes; use the exporter of its namespace"
 
     def pulse(self) -> dict[str, Any]:
-        """How this process is, as plain JSON values: what it misses, how old its report is, how fast events come, and its own inputs' lag.
+        """Return the status of this process as plain JSON values: problems, age of the report, event rate, and lag of its inputs.
 
-        `lag` is null where this process consumes nothing. Ages are seconds, null before there is what could age.
+        `lag` is null if this process does not consume. Ages are in seconds, and null before the first report.
         """
         status, consumes = self._status, self._exposition.loop
         age_seconds = None if self._shown_seconds is None else max(0.0, self._monotonic() - self._shown_seconds)
@@ -103,16 +103,16 @@ class HttpViews:
         }
 
     def health(self) -> ReadinessFinding:
-        """Whether the loop moves. It does while Kafka or Redis is away: restarting this process would not bring them back."""
+        """Whether the loop works. Kafka or Redis being away does not count: a restart of this process would not help."""
         if not self._exposition.loop:
             return ReadinessFinding(True, "ok\n")
         quiet_seconds = self._monotonic() - max(self._status.beat_seconds, self._status.started_seconds)
         if quiet_seconds > STUCK_SECONDS:
-            return ReadinessFinding(False, f"loop: has not come round for {quiet_seconds:.0f} s\n")
+            return ReadinessFinding(False, f"loop: no turn for {quiet_seconds:.0f} s\n")
         return ReadinessFinding(True, "ok\n")
 
     def readiness(self) -> ReadinessFinding:
-        """Whether everything that this process needs is there; if not, what is missing, one line each."""
+        """Whether everything that this process needs is available. The text has one line per problem."""
         missing = list(self._missing())
         return ReadinessFinding(not missing, "".join(f"{line}\n" for line in missing) or "ok\n")
 
@@ -120,16 +120,16 @@ class HttpViews:
         status = self._status
         for where, trouble in (("source", status.source_trouble), ("store", status.store_trouble)):
             if trouble is not None:
-                yield f"{where}: {self._words(trouble)}"
+                yield f"{where}: {self._problem_text(trouble)}"
         if self._exposition.loop and not status.ready and status.source_trouble is None and status.store_trouble is None:
             yield "worker: source and store have not both answered yet, or an assigned task is not claimed yet"
         if self._publishes:
             if (trouble := status.publish_trouble) is not None:
-                yield f"publisher: {self._words(trouble)}"
+                yield f"publisher: {self._problem_text(trouble)}"
             if self._report is None:
                 yield f"publisher: {UNREAD}"
 
-    def _words(self, trouble: Trouble) -> str:
+    def _problem_text(self, trouble: Trouble) -> str:
         message = " ".join(trouble.message.split())
         tries = "1 try" if trouble.failures == 1 else f"{trouble.failures} tries"
         return f"{message} (for {max(0.0, self._monotonic() - trouble.since_seconds):.0f} s, {tries})"

@@ -1,1 +1,1 @@
-"""A report and a process's vitals as the text that Prometheus scrapes. Nothing else imports its client."""
+"""Renders a report and the status of a process as text for Prometheus. No other room imports the client library."""

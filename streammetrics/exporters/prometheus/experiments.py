@@ -1,6 +1,6 @@
-"""The experiments of a report -> rows of series, under the names that their groups are shown with. No formats, no client.
+"""Turn the experiments of a report into rows of series, under the displayed names of their groups.
 
-What would have to be shown under `_other` is left out and counted: an interval of several experiments mixed means nothing.
+Rows under `_other` are left out and counted, because a mixed interval of several experiments means nothing.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from streammetrics.exporters.prometheus.series import SERIES
 from streammetrics.windows.panes import Group
 
 ControlOf = Callable[[str, Collection[str]], str | None]
-"""Which of an experiment's variants the others are compared with; None when that is not known."""
+"""Returns the control among the variants of an experiment; None if it is unknown."""
 
 
 def control_by_convention(experiment: str, variants: Collection[str]) -> str | None:
-    """The control of an experiment of which nothing is configured.
+    """Return the control of an experiment without configuration.
 
     >>> control_by_convention("ranker", ["treatment", "Baseline"])
     'Baseline'
@@ -27,7 +27,7 @@ def control_by_convention(experiment: str, variants: Collection[str]) -> str | N
 
 
 def experiment_groups(experiments: Iterable[ExperimentReport]) -> Iterator[Group]:
-    """Every experiment and every variant and team of it, as groups that want a name."""
+    """Yield every experiment, variant and team as a group that needs a name."""
     for experiment in experiments:
         yield Group(experiment.experiment, "")
         for variant in experiment.variants:
@@ -36,16 +36,16 @@ def experiment_groups(experiments: Iterable[ExperimentReport]) -> Iterator[Group
 
 
 def _teams(experiment: ExperimentReport) -> set[Group]:
-    """The teams of an interleaved experiment, which share the names of variants."""
+    """Return the teams of an interleaved experiment. Teams are named like variants."""
     return {Group(experiment.experiment, team) for each in experiment.preferences for team in (each.team, each.against)}
 
 
 def experiment_rows(
     experiments: Iterable[ExperimentReport], groups: Mapping[Group, ShownGroup]
 ) -> tuple[list[tuple[str, tuple[str, ...], float]], int]:
-    """Name, label values and value of each series, and how many were left out because of their names.
+    """Return (name, label values, value) of each series, and the number of series left out because of their names.
 
-    What is known of whole experiments and variants comes first: an alert asks for it, and a page is cut at its end.
+    Rows of whole experiments and variants come first. Alerts need them, and rows over the limit are cut at the end.
     """
     experiments = list(experiments)
     rows = sorted((row for experiment in experiments for row in experiment.rows()), key=lambda row: row.metric != "")
@@ -58,7 +58,7 @@ def experiment_rows(
 
 
 def roles(groups: Mapping[Group, ShownGroup], experiments: Iterable[ExperimentReport], control_of: ControlOf) -> Iterator[tuple[str, ...]]:
-    """(experiment, variant, role) of every variant that is shown by its own name, sorted."""
+    """Yield (experiment, variant, role) of every variant with a name of its own, sorted."""
     experiments = list(experiments)
     controls = {each.experiment: each.control for each in experiments if each.control is not None}
     variants: dict[str, dict[str, str]] = {}

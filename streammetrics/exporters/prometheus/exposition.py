@@ -1,7 +1,7 @@
-"""The page that Prometheus scrapes: the table of series filled with rows, and kept as bytes for both text formats.
+"""Render the series for Prometheus, in both text formats.
 
-The part that a report decides is rendered once per report, in the publisher's thread; a scrape adds the vitals of the
-process, a few dozen series, and sends. It asks neither the store nor the source.
+The publisher's thread renders the series of a report once. A scrape adds a few dozen series of the process and sends the bytes. It
+does no I/O to the store or the source.
 """
 
 from __future__ import annotations
@@ -34,30 +34,30 @@ CONTENT_TYPES: Mapping[ExpositionFormat, str] = {
 }
 _RENDER: Mapping[ExpositionFormat, Callable[[Collector], bytes]] = {"text": render_text, "openmetrics": render_openmetrics}
 _END = b"# EOF\n"
-"""What ends a page of OpenMetrics, and nothing else may follow."""
+"""The end marker of OpenMetrics. Nothing may follow it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpositionLimits:
-    """How much of what senders name may become series: values of one label, series in all."""
+    """Limits on series: values of one label, and series in total."""
 
     label_values_max: int = 100
     series_max: int = 50_000
 
 
 class SeriesCollector(Collector):
-    """Some series of the table with the rows they have now; rows that are not given again are no more."""
+    """Collects some series of the table with their current `rows`."""
 
     def __init__(self, table: Iterable[Series]) -> None:
         self._table = tuple(table)
         self.rows: Sequence[SampleRow] = ()
 
     def describe(self) -> Iterator[Metric]:
-        """Every family that may be shown, without samples: what the registry checks for names that clash."""
+        """Yield every family without samples. The registry checks them for name clashes."""
         return map(_family, self._table)
 
     def collect(self) -> Iterator[Metric]:
-        """The families that have samples, in the order of the table."""
+        """Yield the families that have samples, in the order of the table."""
         rows: defaultdict[str, list[SampleRow]] = defaultdict(list)
         for row in self.rows:
             rows[row.series].append(row)
@@ -84,11 +84,10 @@ def _filled(series: Series, rows: Iterable[SampleRow]) -> Metric:
 
 
 class Exposition:
-    """The page of one process. `window_names` are the windows' lengths in ms with the text that the label shows.
+    """The series of one process as text. `window_names` maps window lengths in ms to label values.
 
-    `loop` tells whether the process consumes; without it the series of the loop are absent. `control_of` names the control of an
-    experiment of which nothing has been reported yet. `show` and `page` may be called
-    from different threads. Metrics of the process itself (`process_...`) are added by the client library.
+    `loop` says if the process consumes; without it the series of the loop are absent. `control_of` returns the control of an
+    experiment without a report. `show` and `page` may run in different threads. The client library adds `process_...` series.
     """
 
     def __init__(
@@ -104,51 +103,51 @@ class Exposition:
         self._limits = limits or ExpositionLimits()
         self.layout, self.status, self.loop = layout, status, loop
         self._report_rows = ReportRows(layout, window_names, self._limits.label_values_max, control_of)
-        self._of_state = SeriesCollector(series for series in TABLE if series.origin == "state")
-        self._of_process = SeriesCollector(series for series in TABLE if series.origin != "state")
+        self._state_collector = SeriesCollector(series for series in TABLE if series.origin == "state")
+        self._process_collector = SeriesCollector(series for series in TABLE if series.origin != "state")
         self._state, self._process = CollectorRegistry(), CollectorRegistry()
-        self._state.register(self._of_state)
-        self._process.register(self._of_process)
+        self._state.register(self._state_collector)
+        self._process.register(self._process_collector)
         ProcessCollector(registry=self._process)
-        self._shown = _Shown({}, 0)
-        self._wanted: set[ExpositionFormat] = set()
+        self._shown = _RenderedReport({}, 0)
+        self._formats: set[ExpositionFormat] = set()
         self._left_out = 0
         self._left_out_total = 0
         self._rendering = threading.Lock()
 
     def show(self, report: Report) -> None:
-        """Show this report from now on, in every format that anybody has asked for so far."""
-        of_process = len(self._process_rows(0))
-        room = self._limits.series_max - of_process
-        kept, left_out = self._report_rows.take(report, max(0, room))
+        """Show this report from now on. Renders it in every format requested so far."""
+        process_series = len(self._process_rows(0))
+        room = self._limits.series_max - process_series
+        kept, left_out = self._report_rows.update(report, max(0, room))
         left_out += max(0, -room)
         self._left_out_total += max(0, left_out - self._left_out)
         self._left_out = left_out
         with self._rendering:
-            self._of_state.rows = kept
-            self._shown = _Shown({wanted: _RENDER[wanted](self._state) for wanted in sorted(self._wanted)}, len(kept))
+            self._state_collector.rows = kept
+            self._shown = _RenderedReport({format_: _RENDER[format_](self._state) for format_ in sorted(self._formats)}, len(kept))
 
     def page(self, accept: str) -> tuple[bytes, str]:
-        """The page and its content type: OpenMetrics for whoever accepts it at all, else the older text format.
+        """Return the text and its content type: OpenMetrics if the client accepts it, else the older text format.
 
-        Whoever asks for a format first waits until it is rendered; from then on it is ready.
+        The first request for a format renders it. Later reports are rendered in it at once.
         """
-        wanted = _preferred(accept)
+        format_ = _preferred(accept)
         shown = self._shown
-        if wanted not in shown.rendered:
-            shown = self._render_first(wanted)
-        self._of_process.rows = self._process_rows(shown.series)[: self._limits.series_max]
-        return shown.rendered[wanted].removesuffix(_END) + _RENDER[wanted](self._process), CONTENT_TYPES[wanted]
+        if format_ not in shown.rendered:
+            shown = self._render_first(format_)
+        self._process_collector.rows = self._process_rows(shown.series)[: self._limits.series_max]
+        return shown.rendered[format_].removesuffix(_END) + _RENDER[format_](self._process), CONTENT_TYPES[format_]
 
-    def _render_first(self, wanted: ExpositionFormat) -> _Shown:
+    def _render_first(self, format_: ExpositionFormat) -> _RenderedReport:
         with self._rendering:
-            self._wanted.add(wanted)
-            rendered = {**self._shown.rendered, wanted: _RENDER[wanted](self._state)}
-            self._shown = _Shown(rendered, self._shown.series)
+            self._formats.add(format_)
+            rendered = {**self._shown.rendered, format_: _RENDER[format_](self._state)}
+            self._shown = _RenderedReport(rendered, self._shown.series)
             return self._shown
 
     def _process_rows(self, others: int) -> list[SampleRow]:
-        """What the process tells of itself, and of this page, which has `others` series more."""
+        """Return the rows of the process. `others` is the number of series of the report."""
         rows = [
             SampleRow("streammetrics_series_limit", (), self._limits.series_max),
             SampleRow("streammetrics_series_left_out", (), self._left_out),
@@ -159,8 +158,8 @@ class Exposition:
 
 
 @dataclass(frozen=True, slots=True)
-class _Shown:
-    """A report as bytes, and how many series it has."""
+class _RenderedReport:
+    """A report as bytes in each format, and its number of series."""
 
     rendered: Mapping[ExpositionFormat, bytes]
     series: int
@@ -169,6 +168,6 @@ class _Shown:
 def _preferred(accept: str) -> ExpositionFormat:
     try:
         _, content_type = choose_encoder(accept)
-    except (TypeError, ValueError):  # a version that is no version
+    except (TypeError, ValueError):  # an invalid version in the header
         return "text"
     return "openmetrics" if content_type.startswith("application/openmetrics-text") else "text"

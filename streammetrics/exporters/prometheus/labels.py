@@ -1,6 +1,6 @@
-"""What events may do to labels and counters: names stay bounded in number, length and characters, counters never step back.
+"""Names from events become label values that are limited in number, length and characters. Counters never decrease.
 
-Nothing here knows a series; what is sent comes in as text, what is shown goes out as text.
+Knows no series: text in, text out.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from streammetrics.reports.text import fit
 from streammetrics.windows.panes import Group
 
 OTHER = "_other"
-"""The value that stands for all values beyond the limit."""
+"""Replaces all values over the limit."""
 CHARS_MAX = 256
-"""Most characters of a label value as shown; a segment is shown as `name=value`."""
+"""Longest label value, in characters. A segment is `name=value`."""
 
 _DIGEST_CHARS = 8
 _DIGESTED = re.compile(rf"~[0-9a-f]{{{_DIGEST_CHARS}}}\Z")
 
 
 def clean(value: str) -> str:
-    """A label value fit to be shown: what had to be changed carries a digest of what was sent, so that two stay two.
+    """Return a label value that is safe to show. A changed value ends with a digest of the original, so that names stay distinct.
 
-    What looks as if it carried one gets another, lest it be taken for what was changed.
+    A value that already looks like one with a digest gets a digest too, so it cannot imitate a changed value.
 
     >>> clean("<script>alert(1)</script>"), clean("a\\nb"), clean("_other")
     ('<script>alert(1)</script>', 'a\ufffdb~7e18f737', '_other~e7847e7f')
@@ -37,12 +37,12 @@ def clean(value: str) -> str:
     return f"{shown[: CHARS_MAX - 1 - _DIGEST_CHARS]}~{digest}"
 
 
-Sent = TypeVar("Sent", bound=str | tuple[str, str])
+Value = TypeVar("Value", bound=str | tuple[str, str])
 Counter = TypeVar("Counter", bound=Hashable)
 
 
 class ShownGroup(NamedTuple):
-    """The labels that a group is shown with."""
+    """The displayed labels of a group."""
 
     experiment: str
     variant: str
@@ -53,21 +53,21 @@ class ShownGroup(NamedTuple):
         return OTHER in self
 
 
-class _Names(Generic[Sent]):
-    """Which values of one label keep a name of their own: at most `values_max`, the rest become `_other`.
+class _Names(Generic[Value]):
+    """Assigns names to the values of one label: at most `values_max` keep their own, the rest become `_other`.
 
-    `text` is what a value is called. Where two are called the same, the one that was there first is, and the other one is folded.
+    `text` returns the text of a value. If two values have the same text, the first one keeps it and the other one is folded.
     """
 
-    def __init__(self, values_max: int, text: Callable[[Sent], str]) -> None:
+    def __init__(self, values_max: int, text: Callable[[Value], str]) -> None:
         self._values_max, self._text = values_max, text
-        self._shown: dict[Sent, str] = {}
+        self._shown: dict[Value, str] = {}
 
-    def assign(self, live: Iterable[Sent], resting: Iterable[Sent] = ()) -> Mapping[Sent, str]:
-        """Name every value, those of `live` before those of `resting`."""
+    def assign(self, live: Iterable[Value], resting: Iterable[Value] = ()) -> Mapping[Value, str]:
+        """Return the name of every value. Values of `live` have priority over those of `resting`."""
         now, before = set(live), self._shown
         values = sorted({*now, *resting}, key=lambda value: (value not in now, value not in before, value))
-        owners: dict[str, Sent] = {}
+        owners: dict[str, Value] = {}
         for value in values[: self._values_max]:
             owners.setdefault(before.get(value) or clean(self._text(value)), value)
         self._shown = {value: shown for shown, value in owners.items()}
@@ -75,10 +75,10 @@ class _Names(Generic[Sent]):
 
 
 class LabelNames:
-    """Which sent values keep their own name: at most `values_max` a label, the rest become `_other`.
+    """Assigns label values to groups: at most `values_max` per label keep their own name, the rest become `_other`.
 
-    A value keeps its place for as long as it is in the report, so that a new one cannot rename the others; but values with
-    lists in a window come before those that only the cumulative totals still remember.
+    A value keeps its name while it is in the report, so new values cannot displace it. Values with lists in a window have priority
+    over values that are only in the cumulative totals.
     """
 
     def __init__(self, values_max: int) -> None:
@@ -86,7 +86,7 @@ class LabelNames:
         self._segments = _Names[tuple[str, str]](values_max, "=".join)
 
     def assign(self, live: Collection[Group], resting: Collection[Group]) -> Mapping[Group, ShownGroup]:
-        """Name the groups of a report: those of its windows, and those of its totals."""
+        """Return the labels of the groups of a report. `live` groups are in windows, `resting` ones only in totals."""
         experiments = _assigned(self._experiments, *([each.experiment for each in groups] for groups in (live, resting)))
         live_kept, resting_kept = ([each for each in groups if experiments[each.experiment] != OTHER] for groups in (live, resting))
         variants = _assigned(self._variants, *([each.variant for each in groups] for groups in (live_kept, resting_kept)))
@@ -101,26 +101,26 @@ class LabelNames:
 
 
 def _assigned(names: _Names[str], live: Iterable[str], resting: Iterable[str]) -> Mapping[str, str]:
-    """The same where an empty value stands for none, and takes no place."""
+    """Assign names. The empty value means no name and does not count."""
     return {"": "", **names.assign(filter(None, live), filter(None, resting))}
 
 
-class Counters(Generic[Counter]):
-    """Counters that never step back: each grows by what its sources grow by.
+class MonotonicCounters(Generic[Counter]):
+    """Counters that never decrease. Each one grows by the growth of its sources.
 
-    Sources may step back (a store that lost its last commits is caught up again), vanish, or move to another counter (a value
-    that folds into `_other`); what was shown stays. A counter whose sources have all vanished is forgotten.
+    A source may decrease (after a store lost its last commits), vanish, or move to another counter (when a value is folded into
+    `_other`). The displayed count stays. A counter without sources is dropped.
     """
 
     def __init__(self) -> None:
         self._seen: dict[Hashable, int] = {}
         self._shown: dict[Counter, int] = {}
 
-    def take(self, sources: Iterable[tuple[Hashable, Counter, int]]) -> Mapping[Counter, int]:
-        """Take every source with its counter and value as they are now; returns the value to show of each counter.
+    def update(self, sources: Iterable[tuple[Hashable, Counter, int]]) -> Mapping[Counter, int]:
+        """Update all sources, given as (source, counter, value). Return the value of each counter.
 
-        >>> counters = Counters[str]()
-        >>> [dict(counters.take([("source", "counter", value)])) for value in (5, 3, 6)]
+        >>> counters = MonotonicCounters[str]()
+        >>> [dict(counters.update([("source", "counter", value)])) for value in (5, 3, 6)]
         [{'counter': 5}, {'counter': 5}, {'counter': 6}]
         """
         seen: dict[Hashable, int] = {}
@@ -128,9 +128,9 @@ class Counters(Generic[Counter]):
         for source, counter, value in sources:
             known = self._seen.get(source, 0)
             seen[source] = max(known, value)
-            begun = self._shown.get(counter)
+            before = self._shown.get(counter)
             if counter not in shown:
-                shown[counter] = 0 if begun is None else begun
-            shown[counter] += seen[source] - (0 if begun is None else known)
+                shown[counter] = 0 if before is None else before
+            shown[counter] += seen[source] - (0 if before is None else known)
         self._seen, self._shown = seen, shown
         return shown

@@ -1,6 +1,6 @@
-"""A Report or the ProcessStatus of a process -> rows of series: a name of the table, label values in its order, a number.
+"""Turn a Report or a ProcessStatus into rows: the name of a series, its label values in order, and a number.
 
-No formats here, no clock, no client. Rows come with what matters most first, because what exceeds a limit is cut at the end.
+No formats, clock or client here. The most important rows come first, because rows over the limit are cut at the end.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from streammetrics.exporters.prometheus.experiments import (
     experiment_rows,
     roles,
 )
-from streammetrics.exporters.prometheus.labels import Counters, LabelNames, ShownGroup
+from streammetrics.exporters.prometheus.labels import LabelNames, MonotonicCounters, ShownGroup
 from streammetrics.exporters.prometheus.series import sum_series, value_series
 from streammetrics.metrics import TallyLayout
 from streammetrics.reports.report import Report, Total
@@ -29,22 +29,22 @@ from streammetrics.windows.panes import Group, GroupValues, Window
 COMMIT_STATUSES = (*(outcome.value for outcome in CommitOutcome), "failed")
 
 COUNTED_ALONE = {fate.name: f"streammetrics_{fate.series}_total" for fate in OUTCOMES if fate.series}
-"""The reasons that have a series of their own; `late` is one of dropped events too."""
+"""Reasons with a series of their own. `late` is also a reason of dropped events."""
 
-_OF_A_NODE = tuple(f"streammetrics_store_{what}" for what in ("memory_bytes", "memory_limit_bytes", "evicts", "forgets"))
-"""The series of what a `StoreNode` says after its name, in its order."""
+_NODE_SERIES = tuple(f"streammetrics_store_{what}" for what in ("memory_bytes", "memory_limit_bytes", "evicts", "forgets"))
+"""The series of the fields of a `StoreNode` after its name, in their order."""
 
 
 class SampleRow(NamedTuple):
-    """One series now. The samples of a histogram are rows too: `labels` then ends with the suffix and the bucket's bound."""
+    """The current value of one series. For a histogram `labels` ends with the suffix and the bound of the bucket."""
 
     series: str
     labels: tuple[str, ...]
     value: float
 
 
-class Sum(NamedTuple):
-    """A counter of whole numbers, shown divided by 2**scale_bits."""
+class ScaledCounter(NamedTuple):
+    """A counter of integers. Its displayed value is divided by 2**scale_bits."""
 
     series: str
     labels: tuple[str, ...]
@@ -54,8 +54,8 @@ class Sum(NamedTuple):
         return SampleRow(self.series, self.labels, value / (1 << self.scale_bits) if self.scale_bits else value)
 
 
-class _Kept:
-    """The rows of a page, by name, because a series that comes twice would make Prometheus refuse it; and how many were left out."""
+class _LimitedRows:
+    """At most `rows_max` distinct rows, and the number of rows left out. Prometheus rejects a page with a duplicate series."""
 
     def __init__(self, rows_max: int, left_out: int) -> None:
         self._rows_max, self.left_out = rows_max, left_out
@@ -75,7 +75,7 @@ class _Kept:
 
 
 class ReportRows:
-    """Makes rows of one report after the other, so that names and counters stay steady between them."""
+    """Makes the rows of consecutive reports. Names stay stable between reports, and counters never decrease."""
 
     def __init__(
         self, layout: TallyLayout, window_names: Mapping[int, str], label_values_max: int, control_of: ControlOf = control_by_convention
@@ -85,22 +85,22 @@ class ReportRows:
         self._window_names = window_names
         self._names = LabelNames(label_values_max)
         self._control_of = control_of
-        self._events, self._totals = Counters[Sum](), Counters[Sum]()
+        self._events, self._totals = MonotonicCounters[ScaledCounter](), MonotonicCounters[ScaledCounter]()
 
-    def take(self, report: Report, rows_max: int) -> tuple[list[SampleRow], int]:
-        """The first rows of a report, each series once, and how many series were left out: beyond the limit, or because of their names."""
+    def update(self, report: Report, rows_max: int) -> tuple[list[SampleRow], int]:
+        """Return at most `rows_max` rows of a report, and the number of series left out by the limit or because of their names."""
         live = {values.group for window in report.windows for values in window.groups}
         live |= {Group(*reached.arm) for window in report.user_windows for reached in window.arms}
         resting = {Group(total.experiment, total.variant) for total in report.totals}
         groups = self._names.assign(live, resting | {*experiment_groups(report.experiments)})
-        of_experiments, folded = experiment_rows(report.experiments, groups)
-        of_users, folded_users = _user_rows(report, self._window_names, groups)
+        experiment_samples, folded = experiment_rows(report.experiments, groups)
+        user_samples, folded_users = _user_rows(report, self._window_names, groups)
         by_group = _by_group(report.windows)
-        page = _Kept(rows_max, folded + folded_users)
+        page = _LimitedRows(rows_max, folded + folded_users)
         page.add(self._state_rows(report))
-        page.add(SampleRow(*row) for row in of_experiments)
+        page.add(SampleRow(*row) for row in experiment_samples)
         self._add_values(page, (pair for pair in by_group if not pair[0].group.segment), groups)
-        page.add(of_users)
+        page.add(user_samples)
         page.add(self._total_rows(report, groups))
         self._add_values(page, (pair for pair in by_group if pair[0].group.segment), groups)
         return [*page.rows.values()], page.left_out
@@ -115,13 +115,13 @@ class ReportRows:
             if window.complete and window.end_ms is not None:
                 labels: tuple[str, ...] = (self._window_names[window.window_ms], window.view)
                 yield SampleRow("streammetrics_window_end_timestamp_seconds", labels, window.end_ms / 1_000)
-        for of_users in report.user_windows:
-            if of_users.complete and of_users.end_ms is not None:
-                name = self._window_names[of_users.window_ms]
-                yield SampleRow("streammetrics_window_users_end_timestamp_seconds", (name,), of_users.end_ms / 1_000)
+        for user_samples in report.user_windows:
+            if user_samples.complete and user_samples.end_ms is not None:
+                name = self._window_names[user_samples.window_ms]
+                yield SampleRow("streammetrics_window_users_end_timestamp_seconds", (name,), user_samples.end_ms / 1_000)
         if report.entered_ms is not None:
             yield SampleRow("streammetrics_experiment_entered_timestamp_seconds", (), report.entered_ms / 1_000)
-        for counter, value in self._events.take((counter, counter, count) for counter, count in _event_counts(report)).items():
+        for counter, value in self._events.update((counter, counter, count) for counter, count in _event_counts(report)).items():
             yield counter.row(value)
         for each in report.inputs:
             if each.watermark_ms is not None:
@@ -129,27 +129,27 @@ class ReportRows:
                 yield SampleRow("streammetrics_watermark_timestamp_seconds", labels, each.watermark_ms / 1_000)
 
     def _total_rows(self, report: Report, groups: Mapping[Group, ShownGroup]) -> Iterator[SampleRow]:
-        for counter, value in self._totals.take(self._total_sources(report, groups)).items():
+        for counter, value in self._totals.update(self._total_sources(report, groups)).items():
             yield counter.row(value)
         for labels in roles(groups, report.experiments, self._control_of):
             yield SampleRow("streammetrics_variant_info", labels, 1)
 
-    def _total_sources(self, report: Report, groups: Mapping[Group, ShownGroup]) -> Iterator[tuple[Hashable, Sum, int]]:
-        """Every number of every total by the names as sent, with the counter that shows it."""
+    def _total_sources(self, report: Report, groups: Mapping[Group, ShownGroup]) -> Iterator[tuple[Hashable, ScaledCounter, int]]:
+        """Yield every number of every total, keyed by original names, with its counter."""
         for total in report.totals:
             for counter, value in self._total_counters(total, groups[Group(total.experiment, total.variant)]):
                 yield (counter.series, total.experiment, total.variant, counter.labels[2:]), counter, value
 
-    def _total_counters(self, total: Total, shown: ShownGroup) -> Iterator[tuple[Sum, int]]:
+    def _total_counters(self, total: Total, shown: ShownGroup) -> Iterator[tuple[ScaledCounter, int]]:
         labels = (shown.experiment, shown.variant)
-        yield Sum("streammetrics_final_lists_total", labels), self._layout.lists(total.tally)
-        yield Sum("streammetrics_final_lists_with_feedback_total", labels), self._layout.lists_with_feedback(total.tally)
+        yield ScaledCounter("streammetrics_final_lists_total", labels), self._layout.lists(total.tally)
+        yield ScaledCounter("streammetrics_final_lists_with_feedback_total", labels), self._layout.lists_with_feedback(total.tally)
         for column, value in zip(self._layout.scorer.columns, self._layout.columns(total.tally), strict=True):
             name, k = sum_series(column.metric.name, column.kind), str(column.metric.k)
-            yield Sum(name, (*labels, k), column.scale_bits), value
+            yield ScaledCounter(name, (*labels, k), column.scale_bits), value
 
-    def _add_values(self, page: _Kept, found: Iterable[tuple[GroupValues, Window]], groups: Mapping[Group, ShownGroup]) -> None:
-        """Add the values of windows. Most rows by far are these, so those that find no room are counted and not made."""
+    def _add_values(self, page: _LimitedRows, found: Iterable[tuple[GroupValues, Window]], groups: Mapping[Group, ShownGroup]) -> None:
+        """Add the values of windows. These are most rows, so rows without room are counted and not made."""
         for values, window in found:
             shown = groups[values.group]
             if shown.is_folded or page.is_full:  # means cannot be added
@@ -170,7 +170,7 @@ class ReportRows:
 
 
 def _user_rows(report: Report, window_names: Mapping[int, str], groups: Mapping[Group, ShownGroup]) -> tuple[list[SampleRow], int]:
-    """The distinct users of windows, and how many series are left out because their names are folded: users cannot be added."""
+    """Return rows for users of windows, and the number left out because of folded names. Distinct users cannot be added up."""
     rows, folded = [], 0
     for window in report.user_windows:
         name = window_names[window.window_ms]
@@ -191,31 +191,31 @@ def _by_group(windows: tuple[Window, ...]) -> list[tuple[GroupValues, Window]]:
     return sorted(found, key=lambda pair: pair[0].group)
 
 
-def _event_counts(report: Report) -> Iterator[tuple[Sum, int]]:
+def _event_counts(report: Report) -> Iterator[tuple[ScaledCounter, int]]:
     """What was not shown, and every counter of events by topic, from 0 on. A reason without a series of its own is one of `dropped`."""
-    yield Sum("streammetrics_windows_withheld_total", ()), report.withheld
+    yield ScaledCounter("streammetrics_windows_withheld_total", ()), report.withheld
     for topic in sorted({each.topic for each in report.inputs}):
         known = (fate.name for fate in OUTCOMES)
         others = sorted(reason for reason, at in report.counts if at == topic)
         for reason in dict.fromkeys((*known, *others)):
             count = report.counts.get((reason, topic), 0)
             if reason in COUNTED_ALONE:
-                yield Sum(COUNTED_ALONE[reason], (topic,)), count
+                yield ScaledCounter(COUNTED_ALONE[reason], (topic,)), count
             if reason in UNMATCHED:
-                yield Sum("streammetrics_feedback_unmatched_total", (reason, topic)), count
+                yield ScaledCounter("streammetrics_feedback_unmatched_total", (reason, topic)), count
             elif reason not in NOT_REFUSED:
-                yield Sum("streammetrics_dropped_total", (reason, topic)), count
+                yield ScaledCounter("streammetrics_dropped_total", (reason, topic)), count
 
 
 def status_rows(status: ProcessStatus, loop: bool) -> Iterator[SampleRow]:
-    """The rows of one process; `loop` tells whether it consumes. Other threads may write `status` meanwhile."""
+    """Yield the rows of one process. `loop` says if it consumes. Other threads may write `status` at the same time."""
     troubles = (status.store_trouble, status.publish_trouble)
     yield SampleRow("streammetrics_build_info", (__version__,), 1)
     yield SampleRow("streammetrics_store_up", (), float(troubles == (None, None)))
     for node in status.store_nodes:
-        for name, message in zip(_OF_A_NODE, node[1:], strict=True):
-            if message is not None:
-                yield SampleRow(name, (node.name,), float(message))
+        for name, value in zip(_NODE_SERIES, node[1:], strict=True):
+            if value is not None:
+                yield SampleRow(name, (node.name,), float(value))
     if not loop:
         return
     yield SampleRow("streammetrics_source_up", (), float(status.source_trouble is None))
@@ -227,7 +227,7 @@ def status_rows(status: ProcessStatus, loop: bool) -> Iterator[SampleRow]:
     for outcome in COMMIT_STATUSES:
         yield SampleRow("streammetrics_commits_total", (outcome,), status.commits[outcome])
     yield from _commit_times(status)
-    # Copied first: the loop adds and removes inputs while this is read.
+    # Copy first, because the loop adds and removes inputs at the same time.
     for origin, records in sorted(dict(status.lag_records).items()):
         yield SampleRow("streammetrics_lag_records", (origin.topic, str(origin.partition)), records)
     for origin, seconds in sorted(dict(status.lag_seconds).items()):
@@ -235,7 +235,7 @@ def status_rows(status: ProcessStatus, loop: bool) -> Iterator[SampleRow]:
 
 
 def _commit_times(status: ProcessStatus) -> Iterator[SampleRow]:
-    """The histogram. A commit may be noted while it is read: buckets first and never falling, as the formats want them."""
+    """Yield the histogram of commit times. The loop may add a commit at the same time, so buckets are read first and kept ascending."""
     times = status.commit_times
     buckets = list(accumulate(list(times.buckets), max))
     total = max(times.count, buckets[-1])

@@ -81,7 +81,7 @@ def still_port(pipeline: Pipeline, password_hash: PasswordHash) -> Iterator[Port
 
 
 @pytest.mark.parametrize("path", GUARDED)
-def test_without_a_login_nothing_is_shown_not_even_what_there_is(still_port: Port, path: str) -> None:
+def test_without_a_login_every_path_gets_401(still_port: Port, path: str) -> None:
     answer = still_port.ask(path)
     assert (answer.status, answer.text) == (401, "log in with the user and password of the HTTP port\n")
     assert answer.headers["www-authenticate"] == 'Basic realm="streammetrics", charset="UTF-8"'
@@ -90,18 +90,18 @@ def test_without_a_login_nothing_is_shown_not_even_what_there_is(still_port: Por
 
 
 @pytest.mark.parametrize("method", ["HEAD", "POST", "OPTIONS", "BREW"])
-def test_no_method_goes_round_the_login(still_port: Port, method: str) -> None:
+def test_every_method_needs_the_login(still_port: Port, method: str) -> None:
     assert still_port.ask("/metrics", method=method).status == 401
 
 
-def test_with_the_login_everything_is(still_port: Port) -> None:
+def test_with_the_login_every_path_works(still_port: Port) -> None:
     right = basic(USER, PASSWORD)
     assert [still_port.ask(path, right).status for path in ("/", "/page.js", "/page.css", "/metrics", "/api/report")] == [200] * 5
     assert still_port.ask("/nothing", right).status == 404
     assert 'streammetrics_ndcg{experiment="ranker"' in still_port.ask("/metrics", right).text
 
 
-def test_the_scheme_is_the_same_in_any_case(still_port: Port) -> None:
+def test_the_scheme_is_case_insensitive(still_port: Port) -> None:
     assert still_port.ask("/metrics", basic(USER, PASSWORD).replace("Basic", "bAsIc")).status == 200
 
 
@@ -124,13 +124,13 @@ def test_the_scheme_is_the_same_in_any_case(still_port: Port) -> None:
         basic("x" * 4_000, "y" * 4_000),
     ],
 )
-def test_whatever_else_is_sent_gets_one_and_the_same_answer(still_port: Port, authorization: str | bytes) -> None:
+def test_all_wrong_credentials_get_the_same_response(still_port: Port, authorization: str | bytes) -> None:
     nothing, wrong = still_port.ask("/metrics"), still_port.ask("/metrics", authorization)
     assert (wrong.status, wrong.text) == (nothing.status, nothing.text)
     assert {name.lower() for name in wrong.headers} == {name.lower() for name in nothing.headers}
 
 
-def test_a_wrong_user_and_a_wrong_password_are_judged_by_the_same_work(port: Port, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_user_and_a_wrong_password_cost_the_same_work(port: Port, monkeypatch: pytest.MonkeyPatch) -> None:
     """Time itself is too noisy to assert: what takes the time is counted."""
     judged: list[bytes] = []
     judge = PasswordHash.matches
@@ -145,28 +145,28 @@ def test_a_wrong_user_and_a_wrong_password_are_judged_by_the_same_work(port: Por
 
 
 @pytest.mark.parametrize("path", OPEN)
-def test_probes_need_no_login_when_all_is_well(port: Port, path: str) -> None:
+def test_probes_need_no_login(port: Port, path: str) -> None:
     port.status.ready = True
     assert (port.ask(path).status, port.ask(path).text) == (200, "ok\n")
 
 
-def test_probes_learn_that_something_is_wrong_and_only_who_has_logged_in_learns_what(port: Port) -> None:
+def test_probes_get_reasons_only_with_a_login(port: Port) -> None:
     port.status.store_trouble = Trouble(0.0, 3, "Redis at cache.internal:6379: refused")
     without, with_login = port.ask("/readyz"), port.ask("/readyz", basic(USER, PASSWORD))
-    assert (without.status, without.text) == (503, "not well; log in to read why\n")
+    assert (without.status, without.text) == (503, "not ok; log in to read the reason\n")
     assert (with_login.status, "cache.internal" in with_login.text) == (503, True)
 
 
-def test_a_wrong_login_is_as_wrong_the_second_time_and_forgets_nobody(port: Port) -> None:
+def test_a_wrong_login_stays_wrong_and_keeps_others_logged_in(port: Port) -> None:
     asked = [basic(USER, "wrong"), basic(USER, "wrong"), basic(USER, PASSWORD), basic(USER, "wrong"), basic(USER, PASSWORD)]
     assert [port.ask("/metrics", each).status for each in asked] == [401, 401, 200, 401, 200]
 
 
-def test_a_wrong_login_is_wrong_for_probes_too(still_port: Port) -> None:
+def test_probes_with_a_wrong_login_are_rejected(still_port: Port) -> None:
     assert still_port.ask("/healthz", basic(USER, "wrong")).status == 401
 
 
-def test_a_flood_of_logins_is_bounded_and_keeps_nobody_out_who_was_let_in(port: Port, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_logins_are_limited_and_do_not_lock_out_accepted_clients(port: Port, monkeypatch: pytest.MonkeyPatch) -> None:
     right, go_on = basic(USER, PASSWORD), threading.Event()
     assert port.ask("/metrics", right).status == 200
     at_once, most = 0, 0
@@ -201,7 +201,7 @@ def test_a_flood_of_logins_is_bounded_and_keeps_nobody_out_who_was_let_in(port: 
     assert most == 1
 
 
-def test_refused_logins_are_logged_without_what_was_sent(port: Port, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rejected_logins_are_logged_without_credentials(port: Port, capsys: pytest.CaptureFixture[str]) -> None:
     for number in range(3):
         port.ask("/metrics", basic(f"typed-{number}", "into-the-wrong-field"))
     port.ask("/metrics")

@@ -70,13 +70,13 @@ def sealed(views: HttpViews, identity: Identity) -> Iterator[HttpServer]:
 
 
 class TestSlowClients:
-    def test_half_a_request_is_told_that_its_time_is_over(self, hasty: HttpServer) -> None:
+    def test_an_incomplete_request_gets_408(self, hasty: HttpServer) -> None:
         with connected(hasty) as client:
             client.sendall(b"GET /metrics HTTP/1.1\r\nHost:")
             assert read_until_closed(client).startswith(b"HTTP/1.1 408 ")
 
     @time_bound(20 * SHORT_SECONDS)
-    def test_a_request_that_comes_drop_by_drop_ends_all_the_same(self, hasty: HttpServer, seconds_max: float) -> None:
+    def test_a_slow_request_times_out(self, hasty: HttpServer, seconds_max: float) -> None:
         began = time.monotonic()
         with connected(hasty) as client:
             client.settimeout(SHORT_SECONDS / 10)
@@ -95,7 +95,7 @@ class TestSlowClients:
         assert said == b"" or said.startswith(b"HTTP/1.1 408 ")
         assert time.monotonic() - began < seconds_max
 
-    def test_so_does_the_second_request_of_a_connection(self, hasty: HttpServer) -> None:
+    def test_a_slow_second_request_times_out(self, hasty: HttpServer) -> None:
         with connected(hasty) as client:
             client.sendall(QUESTION)
             first = client.recv(65_536)
@@ -103,16 +103,16 @@ class TestSlowClients:
             assert first.startswith(b"HTTP/1.1 200 ")
             assert b"HTTP/1.1 408 " in read_until_closed(client)
 
-    def test_a_connection_that_says_nothing_is_closed(self, hasty: HttpServer) -> None:
+    def test_a_silent_connection_is_closed(self, hasty: HttpServer) -> None:
         with connected(hasty) as client:
             assert read_until_closed(client) == b""
 
-    def test_so_is_one_that_has_no_further_question(self, hasty: HttpServer) -> None:
+    def test_an_idle_connection_is_closed(self, hasty: HttpServer) -> None:
         with connected(hasty) as client:
             client.sendall(QUESTION)
             assert read_until_closed(client).count(b"HTTP/1.1") == 1
 
-    def test_questions_in_time_may_go_on_for_longer(self, views: HttpViews) -> None:
+    def test_a_connection_with_regular_requests_stays_open(self, views: HttpViews) -> None:
         began, asked, sockets = time.monotonic(), 0, set()
         with (
             serving(views, HttpRules(request_seconds=1.0)) as server,
@@ -127,7 +127,7 @@ class TestSlowClients:
         assert asked > 1
         assert len(sockets) == 1, "it was connected anew"
 
-    def test_an_answer_that_nobody_takes_is_dropped(self, hasty: HttpServer) -> None:
+    def test_an_unread_response_is_dropped(self, hasty: HttpServer) -> None:
         with socket.socket() as client:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
             client.settimeout(10)
@@ -145,7 +145,7 @@ class TestSlowClients:
 
             wait_until(is_dropped, what="the server drops answers for a client that reads nothing", deadline_seconds=20)
 
-    def test_who_has_not_taken_his_answer_when_the_port_closes_is_hung_up_on(
+    def test_unread_responses_are_dropped_when_the_server_stops(
         self, views: HttpViews, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("streammetrics.exporters.http.server.STOP_SECONDS", SHORT_SECONDS)
@@ -175,7 +175,7 @@ class TestSlowClients:
 
 
 class TestTooManyClients:
-    def test_beyond_the_limit_the_answer_is_503(self, views: HttpViews) -> None:
+    def test_over_the_limit_the_response_is_503(self, views: HttpViews) -> None:
         with serving(views, HttpRules(connections_max=8)) as server, ExitStack() as held:
             for _ in range(8):
                 inside = held.enter_context(connected(server))
@@ -185,7 +185,7 @@ class TestTooManyClients:
             outside.sendall(QUESTION)
             assert outside.recv(65_536).startswith(b"HTTP/1.1 503 ")
 
-    def test_a_quarter_more_is_closed_as_soon_as_it_comes(self, views: HttpViews) -> None:
+    def test_connections_over_the_limit_of_descriptors_are_closed_at_once(self, views: HttpViews) -> None:
         with serving(views, HttpRules(connections_max=8, request_seconds=600.0)) as server, ExitStack() as held:
             silent = [held.enter_context(connected(server)) for _ in range(10)]
             for client in silent:
@@ -196,10 +196,10 @@ class TestTooManyClients:
             with pytest.raises(BlockingIOError):
                 silent[0].recv(1)
 
-    def test_a_crowd_is_told_of_once_and_so_is_its_end(self, views: HttpViews) -> None:
+    def test_reaching_the_limit_is_logged_once_and_so_is_its_end(self, views: HttpViews) -> None:
         """Who is refused learns it; who reads the log of a process that cannot be scraped must learn it, too."""
         with serving(views, HttpRules(connections_max=4)) as server, capture_logs() as lines:
-            server._socket.calm_seconds = SHORT_SECONDS
+            server._socket.quiet_seconds = SHORT_SECONDS
             for _ in range(3):
                 with ExitStack() as held:
                     for _ in range(8):
@@ -212,14 +212,14 @@ class TestTooManyClients:
             wait_until(over, what="the end of the crowd is told of")
         assert lines == [
             {
-                "event": "more connections than http.connections_max: further ones are refused, scrapes and probes too",
+                "event": "http.connections_max is reached: further connections are refused, also scrapes and probes",
                 "connections_max": 4,
                 "log_level": "warning",
             },
-            {"event": "there is room for connections again", "log_level": "info"},
+            {"event": "connections are below http.connections_max again", "log_level": "info"},
         ]
 
-    def test_who_leaves_makes_room(self, views: HttpViews) -> None:
+    def test_closed_connections_make_room(self, views: HttpViews) -> None:
         with serving(views, HttpRules(connections_max=4)) as server:
 
             def answered() -> bool:
@@ -233,7 +233,7 @@ class TestTooManyClients:
                 wait_until(lambda: not answered(), what="five half requests fill the port")
             wait_until(answered, what="somebody is answered again")
 
-    def test_handshakes_count_and_end(self, views: HttpViews, identity: Identity, authority: Authority) -> None:
+    def test_handshakes_count_and_time_out(self, views: HttpViews, identity: Identity, authority: Authority) -> None:
         rules = HttpRules(
             ssl_certfile=str(identity.certfile), ssl_keyfile=str(identity.keyfile), connections_max=4, request_seconds=SHORT_SECONDS
         )
@@ -258,29 +258,29 @@ def asked_by_tls(server: HttpServer, cafile: Path) -> bytes:
 
 
 class TestTls:
-    def test_a_client_that_trusts_the_authority_is_answered(self, sealed: HttpServer, authority: Authority) -> None:
+    def test_a_client_that_trusts_the_authority_gets_a_response(self, sealed: HttpServer, authority: Authority) -> None:
         assert sealed.url == f"https://{sealed.host}:{sealed.port}"
         assert asked_by_tls(sealed, authority.cafile) == b"ok\n"
 
-    def test_a_client_that_does_not_is_the_one_that_refuses(self, sealed: HttpServer, tmp_path: Path) -> None:
+    def test_a_client_that_does_not_trust_it_refuses(self, sealed: HttpServer, tmp_path: Path) -> None:
         with pytest.raises(ssl.SSLCertVerificationError):
             asked_by_tls(sealed, Authority(tmp_path).cafile)
 
-    def test_versions_that_are_broken_are_not_spoken(self, identity: Identity) -> None:
+    def test_insecure_tls_versions_are_rejected(self, identity: Identity) -> None:
         context = tls_context(HttpRules(ssl_certfile=str(identity.bothfile)))
         assert context is not None
         assert context.minimum_version >= ssl.TLSVersion.TLSv1_2
 
-    def test_who_speaks_without_tls_gets_nothing(self, sealed: HttpServer) -> None:
+    def test_a_client_without_tls_gets_no_response(self, sealed: HttpServer) -> None:
         with connected(sealed) as client:
             client.sendall(QUESTION)
             assert b"HTTP" not in read_until_closed(client)
 
-    def test_key_and_certificate_may_lie_in_one_file(self, views: HttpViews, identity: Identity, authority: Authority) -> None:
+    def test_key_and_certificate_can_be_in_one_file(self, views: HttpViews, identity: Identity, authority: Authority) -> None:
         with serving(views, HttpRules(ssl_certfile=str(identity.bothfile))) as server:
             assert asked_by_tls(server, authority.cafile) == b"ok\n"
 
-    def test_a_key_may_have_a_password(self, views: HttpViews, identity: Identity, authority: Authority) -> None:
+    def test_a_key_can_have_a_password(self, views: HttpViews, identity: Identity, authority: Authority) -> None:
         rules = HttpRules(
             ssl_certfile=str(identity.certfile), ssl_keyfile=str(identity.locked_keyfile), ssl_password=authority.key_password
         )
@@ -319,20 +319,20 @@ class TestFilesThatDoNotFit:
         assert problem.key == "http.ssl_keyfile"
         assert "must hold the private key in PEM" in problem.allowed
 
-    def test_a_key_whose_password_is_missing_is_not_asked_for_on_the_terminal(self, identity: Identity) -> None:
+    def test_a_missing_password_of_a_key_is_not_prompted_for(self, identity: Identity) -> None:
         problem = self.problem(ssl_certfile=identity.certfile, ssl_keyfile=identity.locked_keyfile)
         assert (problem.key, problem.value) == ("http.ssl_password", "(empty)")
 
-    def test_a_key_whose_password_is_another(self, identity: Identity) -> None:
+    def test_a_wrong_password_of_a_key(self, identity: Identity) -> None:
         problem = self.problem(ssl_certfile=identity.certfile, ssl_keyfile=identity.locked_keyfile, ssl_password="hunter2")
         assert (problem.key, problem.value) == ("http.ssl_password", "***")
         assert "hunter2" not in str(problem)
 
-    def test_a_password_that_openssl_cannot_take(self, identity: Identity) -> None:
+    def test_a_password_too_long_for_openssl(self, identity: Identity) -> None:
         problem = self.problem(ssl_certfile=identity.certfile, ssl_keyfile=identity.locked_keyfile, ssl_password="x" * 5_000)
         assert problem.key == "http.ssl_password"
 
-    def test_files_that_are_not_there_are_all_named(self, tmp_path: Path) -> None:
+    def test_all_missing_files_are_named(self, tmp_path: Path) -> None:
         with pytest.raises(ConfigError) as caught:
             tls_context(HttpRules(ssl_certfile=str(tmp_path / "none"), ssl_keyfile=str(tmp_path)))
         assert [problem.key for problem in caught.value.problems] == ["http.ssl_certfile", "http.ssl_keyfile"]

@@ -45,10 +45,10 @@ def live(recent: RecentPoints, metric: str = "ndcg@10", lists: str = "values") -
     return found
 
 
-def test_every_value_is_remembered_as_it_was_told_in_both_views() -> None:
+def test_every_value_is_kept_in_both_views() -> None:
     recent = RecentPoints(METRICS)
     for step in range(3):
-        recent.take(report(START_MS + step, a=10 + step))
+        recent.add_report(report(START_MS + step, a=10 + step))
     message = recent.lines(HOUR_MS, "ndcg@10", "values")["windows"]
     assert [each["view"] for each in message] == ["final", "live"]
     assert message[1]["ends_ms"] == [START_MS, START_MS + 1, START_MS + 2]
@@ -57,71 +57,71 @@ def test_every_value_is_remembered_as_it_was_told_in_both_views() -> None:
     assert live(recent, lists="values_with_feedback")["lines"][0]["values"] == [0.2, 0.22, 0.24]
 
 
-def test_a_value_that_is_missing_is_no_number() -> None:
+def test_a_missing_value_is_nan() -> None:
     recent = RecentPoints(METRICS)
-    recent.take(report(START_MS, a=10))
-    recent.take(report(START_MS + 1, b=20))
+    recent.add_report(report(START_MS, a=10))
+    recent.add_report(report(START_MS + 1, b=20))
     first, second = live(recent)["lines"]
     assert (first["values"][0], isnan(first["values"][1]), isnan(first["lists"][1])) == (0.1, True, True)
     assert (isnan(second["values"][0]), second["values"][1]) == (True, 0.2)
     assert isnan(live(recent, "mrr@10")["lines"][0]["values"][0])
 
 
-def test_the_same_end_told_again_counts_as_it_was_told_last() -> None:
+def test_a_repeated_end_replaces_the_point() -> None:
     recent = RecentPoints(METRICS)
-    recent.take(report(START_MS, a=10))
+    recent.add_report(report(START_MS, a=10))
     once = recent.numbers
-    recent.take(report(START_MS, a=20))
+    recent.add_report(report(START_MS, a=20))
     assert (live(recent)["ends_ms"], live(recent)["lines"][0]["values"]) == ([START_MS], [0.2])
     assert recent.numbers == once
 
 
-def test_ends_after_one_that_went_back_are_void() -> None:
+def test_later_ends_are_dropped_when_event_time_goes_back() -> None:
     recent = RecentPoints(METRICS)
     for end in (1, 2, 3, 2):
-        recent.take(report(START_MS + end, a=10 * end))
+        recent.add_report(report(START_MS + end, a=10 * end))
     assert live(recent)["ends_ms"] == [START_MS + 1, START_MS + 2]
 
 
-def test_windows_that_have_not_begun_or_are_withheld_are_no_points() -> None:
+def test_windows_without_an_end_give_no_points() -> None:
     recent = RecentPoints(METRICS)
     message = report(START_MS, a=10)
-    recent.take(
+    recent.add_report(
         replace(message, windows=(replace(message.windows[0], end_ms=None, groups=()), replace(message.windows[1], complete=False)))
     )
     assert [each["ends_ms"] for each in recent.lines(HOUR_MS, "ndcg@10", "values")["windows"]] == [[], []]
 
 
-def test_old_points_go_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_points_are_dropped_over_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "POINTS_MAX", 5)
     recent = RecentPoints(METRICS)
     for end in range(12):
-        recent.take(report(START_MS + end, a=10))
+        recent.add_report(report(START_MS + end, a=10))
     assert live(recent)["ends_ms"] == [START_MS + end for end in range(7, 12)]
 
 
-def test_groups_by_segment_give_way_to_whole_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_groups_by_segment_are_dropped_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "GROUPS_MAX", 2)
     recent = RecentPoints(METRICS)
-    recent.take(report(START_MS, a_home=1, a=2, b=3, b_home=4))
+    recent.add_report(report(START_MS, a_home=1, a=2, b=3, b_home=4))
     assert [(line["experiment"], line["segments"]) for line in live(recent)["lines"]] == [("a", {}), ("b", {})]
 
 
-def test_the_numbers_held_are_never_more_than_the_limit_and_every_window_keeps_its_last(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_numbers_stay_within_the_limit_and_every_window_keeps_its_last_point(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "NUMBERS_MAX", 100)
     recent = RecentPoints(METRICS)
     for end in range(50):
-        recent.take(report(START_MS + end, a=10, b=20))
+        recent.add_report(report(START_MS + end, a=10, b=20))
         held = sum(len(live(recent, metric, lists)["ends_ms"]) for metric in METRICS[:1] for lists in module.LISTS[:1])
         assert (recent.numbers <= 100, held >= 1) == (True, True)
     assert live(recent)["ends_ms"][-1] == START_MS + 49
     assert recent.numbers > 80
 
 
-def test_what_a_report_no_longer_has_is_forgotten() -> None:
+def test_tracks_missing_from_the_report_are_dropped() -> None:
     recent = RecentPoints(METRICS)
-    recent.take(report(START_MS, a=10))
-    recent.take(replace(report(START_MS + 1, a=10), windows=()))
+    recent.add_report(report(START_MS, a=10))
+    recent.add_report(replace(report(START_MS + 1, a=10), windows=()))
     assert (recent.lines(HOUR_MS, "ndcg@10", "values")["windows"], recent.numbers) == ([], 0)
 
 
@@ -133,9 +133,9 @@ def test_what_a_report_no_longer_has_is_forgotten() -> None:
         ((HOUR_MS, "ndcg@10", "some"), r"lists: got 'some'; allowed are values, values_with_feedback"),
     ],
 )
-def test_a_choice_that_cannot_be_is_refused_with_what_can(asked: tuple[int, str, str], said: str) -> None:
+def test_an_unknown_choice_is_rejected_with_the_allowed_ones(asked: tuple[int, str, str], said: str) -> None:
     recent = RecentPoints(METRICS)
-    recent.take(report(START_MS, a=10))
+    recent.add_report(report(START_MS, a=10))
     with pytest.raises(UnknownChoiceError, match=said):
         recent.lines(*asked)
 
@@ -145,14 +145,12 @@ def story() -> tuple[World, RecentPoints]:
     story, reports = world(START_MS, minutes=40)
     recent = RecentPoints(str(metric) for metric in story.pipeline.engine.layout.scorer.metrics)
     for message in reports:
-        recent.take(message)
+        recent.add_report(message)
     return story, recent
 
 
 class TestExperiments:
-    def test_lifts_and_their_bands_are_those_of_the_reports_at_the_time_up_to_which_all_lists_have_entered(
-        self, story: tuple[World, RecentPoints]
-    ) -> None:
+    def test_lifts_and_intervals_equal_the_reports_at_the_time_of_the_experiments(self, story: tuple[World, RecentPoints]) -> None:
         message = story[0].message()
         (measure,) = (each for each in message.experiments[0].variants[1].measures if (each.metric, each.k) == ("ndcg", 10))
         found = next(each for each in story[1].lines(HOUR_MS, "ndcg@10", "values")["experiments"] if each["scope"] == "start")
@@ -162,15 +160,15 @@ class TestExperiments:
         assert (line["lift"][-1], line["lift_lower"][-1], line["lift_upper"][-1]) == (measure.lift, measure.lift_lower, measure.lift_upper)
         assert (line["mean"][-1], line["error"][-1]) == (measure.mean, measure.error)
 
-    def test_a_measure_that_only_experiments_have_can_be_asked_for(self, story: tuple[World, RecentPoints]) -> None:
+    def test_a_measure_of_experiments_only_can_be_chosen(self, story: tuple[World, RecentPoints]) -> None:
         message = story[1].lines(HOUR_MS, "user_hit_rate@10", "values")
         assert {line["variant"] for line in message["experiments"][0]["lines"]} == {"control", "treatment"}
         assert all(isnan(value) for line in message["windows"][0]["lines"] for value in line["values"])
 
-    def test_one_point_a_pane_is_kept_however_often_is_told(self, story: tuple[World, RecentPoints]) -> None:
+    def test_experiments_keep_one_point_per_pane(self, story: tuple[World, RecentPoints]) -> None:
         before = story[1].lines(HOUR_MS, "ndcg@10", "values")["experiments"][0]["ends_ms"]
         message = story[0].message()
-        story[1].take(message)
+        story[1].add_report(message)
         assert story[1].lines(HOUR_MS, "ndcg@10", "values")["experiments"][0]["ends_ms"] == before
 
 
@@ -185,7 +183,7 @@ class TestPaths:
         connection.close()
         return answer.status, content
 
-    def test_the_history_is_served_as_json_with_null_for_what_is_missing(self) -> None:
+    def test_points_are_served_as_json_with_null_for_missing_values(self) -> None:
         pipeline = two_variants()
         views = showing(pipeline)
         views.show(pipeline.report())
@@ -198,14 +196,14 @@ class TestPaths:
             assert late["values"] == [None, 0.0]
 
     @pytest.mark.parametrize("window_ms", ["", "1h", "-1", "9" * 40, "٣"])
-    def test_a_window_that_is_no_number_is_refused(self, window_ms: str) -> None:
+    def test_a_window_that_is_not_a_number_is_rejected(self, window_ms: str) -> None:
         with served(showing(two_variants())) as base:
             assert self.ask(base, "/api/curves", window_ms=window_ms, metric="ndcg@10") == (
                 400,
                 {"error": f"window_ms: got {window_ms!r}; allowed is a whole number of milliseconds"},
             )
 
-    def test_a_metric_that_is_none_is_refused_with_those_that_are(self) -> None:
+    def test_an_unknown_metric_is_rejected_with_the_known_ones(self) -> None:
         pipeline = two_variants()
         views = showing(pipeline)
         views.show(pipeline.report())

@@ -102,63 +102,63 @@ def worker_port(pipeline: Pipeline) -> Iterator[Port]:
 
 
 class TestMetrics:
-    def test_the_page_is_served_in_the_plain_format(self, port: Port) -> None:
+    def test_metrics_are_served_in_the_text_format(self, port: Port) -> None:
         port.show()
         answer = port.ask("/metrics")
         assert answer.status == 200
         assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
         assert 'streammetrics_ndcg{experiment="ranker",k="10",segments="",variant="control",window="5m"} 0.25\n' in answer.text
 
-    def test_a_scraper_may_ask_for_openmetrics(self, port: Port) -> None:
+    def test_a_scraper_can_request_openmetrics(self, port: Port) -> None:
         answer = port.ask("/metrics", headers={"Accept": "application/openmetrics-text;version=1.0.0,*/*;q=0.1"})
         assert answer.headers["content-type"] == "application/openmetrics-text; version=1.0.0; charset=utf-8"
         assert answer.text.endswith("# EOF\n")
 
-    def test_a_nonsense_accept_header_is_no_error(self, port: Port) -> None:
+    def test_an_invalid_accept_header_gets_the_text_format(self, port: Port) -> None:
         assert port.ask("/metrics", headers={"Accept": "application/openmetrics-text;version=x"}).status == 200
 
-    def test_there_is_a_page_before_the_first_report(self, port: Port) -> None:
+    def test_metrics_exist_before_the_first_report(self, port: Port) -> None:
         assert "streammetrics_build_info" in port.ask("/metrics").text
 
 
 class TestHealth:
-    def test_a_loop_that_moves_is_healthy(self, port: Port) -> None:
+    def test_a_working_loop_is_healthy(self, port: Port) -> None:
         port.now.seconds += 1_000
         port.status.beat_seconds = port.now.seconds - STUCK_SECONDS
         assert port.ask("/healthz").status == 200
 
-    def test_a_loop_that_stands_is_not_and_the_answer_says_for_how_long(self, port: Port) -> None:
+    def test_a_hanging_loop_is_unhealthy_with_its_duration(self, port: Port) -> None:
         port.status.beat_seconds = port.now.seconds
         port.now.seconds += STUCK_SECONDS + 1
         answer = port.ask("/healthz")
-        assert (answer.status, answer.text) == (503, "loop: has not come round for 31 s\n")
+        assert (answer.status, answer.text) == (503, "loop: no turn for 31 s\n")
 
-    def test_a_loop_that_has_not_begun_has_the_same_time_to_do_so(self, port: Port) -> None:
+    def test_a_starting_loop_has_the_same_time(self, port: Port) -> None:
         assert port.ask("/healthz").status == 200
         port.now.seconds += STUCK_SECONDS + 1
         assert port.ask("/healthz").status == 503
 
-    def test_kafka_and_redis_away_is_no_reason_to_be_restarted(self, port: Port) -> None:
+    def test_the_process_is_healthy_without_kafka_and_redis(self, port: Port) -> None:
         port.status.source_trouble = port.status.store_trouble = port.status.publish_trouble = Trouble(0.0, 9, "gone")
         assert port.ask("/healthz").status == 200
 
-    def test_a_process_without_a_loop_cannot_stand_still(self, exporter_port: Port) -> None:
+    def test_a_process_without_a_loop_is_healthy(self, exporter_port: Port) -> None:
         exporter_port.now.seconds += 10_000
         assert exporter_port.ask("/healthz").status == 200
 
 
 class TestReadiness:
-    def test_ready_is_who_has_claimed_its_tasks_and_published(self, port: Port) -> None:
+    def test_a_process_with_claimed_tasks_and_a_report_is_ready(self, port: Port) -> None:
         port.status.ready = True
         port.show()
         assert (port.ask("/readyz").status, port.ask("/readyz").text) == (200, "ok\n")
 
-    def test_what_is_missing_is_said_in_words(self, port: Port) -> None:
+    def test_the_response_lists_what_is_missing(self, port: Port) -> None:
         answer = port.ask("/readyz")
         assert answer.status == 503
         assert [line.partition(":")[0] for line in answer.text.splitlines()] == ["worker", "publisher"]
 
-    def test_troubles_are_told_with_their_cause_and_time(self, port: Port) -> None:
+    def test_problems_are_shown_with_cause_and_duration(self, port: Port) -> None:
         port.show()
         port.status.source_trouble = Trouble(port.now.seconds - 12, 5, "no broker answers at b:9092")
         port.status.store_trouble = Trouble(port.now.seconds - 3, 2, "connection\nrefused")
@@ -176,7 +176,7 @@ class TestReadiness:
         exporter_port.show()
         assert exporter_port.ask("/readyz").status == 200
 
-    def test_an_exporter_that_cannot_reach_the_store_at_its_start_says_so(self, exporter_port: Port) -> None:
+    def test_an_exporter_without_a_store_reports_it_at_the_start(self, exporter_port: Port) -> None:
         exporter_port.status.store_trouble = Trouble(exporter_port.now.seconds - 3, 2, "connection refused")
         assert exporter_port.ask("/readyz").text.splitlines()[0] == "store: connection refused (for 3 s, 2 tries)"
 
@@ -195,13 +195,13 @@ class TestReport:
         wanted = report.to_json(port.pipeline.engine.layout) | {"history": history.to_json()}
         assert json.loads(answer.body) == json.loads(json.dumps(wanted))
 
-    def test_where_there_is_none_json_says_why(self, port: Port, worker_port: Port) -> None:
-        for asked, why in ((port, "no committed state has been read yet"), (worker_port, "this process only consumes: ask the exporter")):
+    def test_without_a_report_the_json_gives_the_reason(self, port: Port, worker_port: Port) -> None:
+        for asked, why in ((port, "no committed state has been read yet"), (worker_port, "this process only consumes; use the exporter")):
             answer = asked.ask("/api/report")
             assert (answer.status, answer.headers["content-type"]) == (503, "application/json")
             assert json.loads(answer.body)["error"].startswith(why)
 
-    def test_a_new_report_takes_the_place_of_the_last(self, port: Port) -> None:
+    def test_a_new_report_replaces_the_last_one(self, port: Port) -> None:
         port.show()
         before = json.loads(port.ask("/api/report").body)
         later = Pipeline().feed("impressions", shown("u1", "other", ts=START_MS))
@@ -212,7 +212,7 @@ class TestReport:
 
 
 class TestPulse:
-    def test_it_tells_the_lag_of_this_process_and_how_old_its_report_is(self, port: Port) -> None:
+    def test_it_has_the_lag_of_this_process_and_the_age_of_its_report(self, port: Port) -> None:
         port.status.ready = True
         port.status.lag_records[Input("impressions", 1)] = 7
         port.status.lag_records[Input("impressions", 0)] = 0
@@ -230,7 +230,7 @@ class TestPulse:
             {"topic": "impressions", "partition": 1, "records": 7, "seconds": None},
         ]
 
-    def test_it_tells_how_fast_events_come(self, port: Port) -> None:
+    def test_it_has_the_rate_of_events(self, port: Port) -> None:
         def told() -> float | None:
             rate: float | None = json.loads(port.ask("/api/pulse").body)["events_per_second"]
             return rate
@@ -246,13 +246,13 @@ class TestPulse:
         port.now.seconds += 1
         assert told() == 3
 
-    def test_what_is_missing_is_what_readiness_says(self, port: Port) -> None:
+    def test_its_problems_equal_those_of_readiness(self, port: Port) -> None:
         port.status.source_trouble = Trouble(port.now.seconds - 12, 5, "no broker answers at b:9092")
         told = json.loads(port.ask("/api/pulse").body)
         assert told["missing"] == port.ask("/readyz").text.splitlines()
         assert told["report_age_seconds"] is None
 
-    def test_an_exporter_knows_no_lag_and_a_worker_publishes_nothing(self, exporter_port: Port, worker_port: Port) -> None:
+    def test_an_exporter_has_no_lag_and_a_worker_does_not_publish(self, exporter_port: Port, worker_port: Port) -> None:
         assert json.loads(exporter_port.ask("/api/pulse").body)["lag"] is None
         assert json.loads(worker_port.ask("/api/pulse").body)["publishes"] is False
 
@@ -267,7 +267,7 @@ class TestPage:
         assert not re.search(r"https?://|//\w", answer.text)
         assert not re.search(r"<script(?! src=)|<style|\son\w+=|style=", answer.text)
 
-    def test_nothing_else_may_be_loaded_or_run(self, still_port: Port) -> None:
+    def test_the_content_security_policy_allows_own_files_only(self, still_port: Port) -> None:
         policy = still_port.ask("/").headers["content-security-policy"]
         assert policy.startswith("default-src 'none';")
         assert "unsafe" not in policy
@@ -287,7 +287,7 @@ class TestPage:
         assert not {"href", "src", "style", "srcdoc", "action"} & set(re.findall(r'"([\w-]+)"', allowed[1]))
         assert not re.search(r'"on\w+"', allowed[1])
 
-    def test_script_and_style_are_served_as_what_they_are(self, still_port: Port) -> None:
+    def test_scripts_and_styles_have_their_content_types(self, still_port: Port) -> None:
         assert all(still_port.ask(f"/{name}").headers["content-type"].startswith("text/javascript") for name in SCRIPTS)
         assert still_port.ask("/page.css").headers["content-type"].startswith("text/css")
 
@@ -297,7 +297,7 @@ class TestTags:
 
     CURVES = "/api/curves?window_ms=300000&metric=ndcg@10"
 
-    def test_the_same_again_is_not_sent_again(self, port: Port) -> None:
+    def test_unchanged_content_gets_304(self, port: Port) -> None:
         port.show()
         for path in (*PAGE_FILES, "/api/report", self.CURVES):
             first = port.ask(path)
@@ -310,13 +310,13 @@ class TestTags:
                     assert again.headers[name] == first.headers[name]
             assert port.ask(path, "HEAD", headers={"If-None-Match": tag}).status == 304
 
-    def test_whoever_has_something_else_gets_the_whole(self, port: Port) -> None:
+    def test_other_tags_get_the_whole_content(self, port: Port) -> None:
         port.show()
         whole = port.ask("/api/report").body
         for asked in ('"other"', "", "nonsense", "\xff", '""'):
             assert port.ask("/api/report", headers={"If-None-Match": asked}).body == whole
 
-    def test_a_report_that_says_the_same_has_the_same_tag_and_another_one_another(self, port: Port) -> None:
+    def test_equal_reports_have_equal_tags_and_others_do_not(self, port: Port) -> None:
         port.show()
         first = port.ask("/api/report").headers["etag"]
         port.show()
@@ -325,14 +325,14 @@ class TestTags:
         changed = port.ask("/api/report", headers={"If-None-Match": first})
         assert (changed.status, changed.headers["etag"] == first) == (200, False)
 
-    def test_what_is_of_this_moment_has_none(self, port: Port) -> None:
+    def test_current_status_has_no_tag(self, port: Port) -> None:
         assert [port.ask(path).headers["etag"] for path in ("/api/pulse", "/metrics", "/healthz", "/nothing", "/api/report")] == [None] * 5
 
 
 class TestCompression:
     """Who takes gzip gets it: a page for Prometheus is long, and says much twice."""
 
-    def test_whoever_takes_gzip_gets_the_same_content_in_a_fraction_of_the_bytes(self, port: Port) -> None:
+    def test_gzip_gives_the_same_content_in_fewer_bytes(self, port: Port) -> None:
         port.show()
         for path in ("/metrics", "/api/report", "/page.js"):
             plain, packed = port.ask(path), port.ask(path, headers={"Accept-Encoding": "gzip, deflate"})
@@ -345,11 +345,11 @@ class TestCompression:
             assert (packed.headers["content-length"], packed.headers["vary"]) == (str(len(packed.body)), "Accept-Encoding")
             assert (packed.headers["content-type"], packed.headers["etag"]) == (plain.headers["content-type"], plain.headers["etag"])
 
-    def test_what_is_short_stays_as_it_is(self, port: Port) -> None:
+    def test_short_content_is_not_compressed(self, port: Port) -> None:
         for path in ("/healthz", "/nothing"):
             assert port.ask(path, headers={"Accept-Encoding": "gzip"}).headers["content-encoding"] is None
 
-    def test_a_tag_holds_whichever_way_the_content_came(self, port: Port) -> None:
+    def test_the_tag_is_the_same_with_and_without_compression(self, port: Port) -> None:
         port.show()
         tag = port.ask("/api/report").headers["etag"]
         assert tag.startswith("W/")  # a strong one would name these very bytes
@@ -359,7 +359,7 @@ class TestCompression:
 
 class TestManners:
     @pytest.mark.parametrize("path", ["/nothing", "/metrics/", "/api", "/page.html", "/../etc/passwd", "/%2e%2e/page.html", "//metrics"])
-    def test_elsewhere_is_nothing_and_the_answer_lists_the_paths(self, still_port: Port, path: str) -> None:
+    def test_an_unknown_path_gets_404_with_the_list_of_paths(self, still_port: Port, path: str) -> None:
         answer = still_port.ask(path)
         assert (answer.status, answer.headers["content-type"]) == (404, "text/plain; charset=utf-8")
         assert all(known in answer.text for known in ("/metrics", "/healthz", "/readyz", "/api/report"))
@@ -372,13 +372,13 @@ class TestManners:
 
     @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "BREW"])
     @pytest.mark.parametrize("path", PATHS)
-    def test_other_methods_are_refused(self, still_port: Port, path: str, method: str) -> None:
+    def test_other_methods_are_rejected(self, still_port: Port, path: str, method: str) -> None:
         answer = still_port.ask(path, method)
         assert answer.status == 405
         assert set(answer.headers["allow"].replace(",", "").split()) == {"GET", "HEAD"}
 
     @pytest.mark.parametrize("path", [*PATHS, "/nothing"])
-    def test_every_answer_carries_the_security_headers(self, still_port: Port, path: str) -> None:
+    def test_every_response_has_the_security_headers(self, still_port: Port, path: str) -> None:
         headers = still_port.ask(path).headers
         assert headers["x-content-type-options"] == "nosniff"
         assert headers["content-security-policy"].startswith("default-src 'none'")
@@ -394,14 +394,14 @@ class TestManners:
             b"GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n",
         ],
     )
-    def test_a_body_is_refused_unread_and_the_connection_closed(self, still_port: Port, said: bytes) -> None:
+    def test_a_body_is_rejected_unread_and_the_connection_closed(self, still_port: Port, said: bytes) -> None:
         with socket.create_connection(_address(still_port), timeout=10) as client:
             client.sendall(said)
             answer = read_until_closed(client)
         assert answer.startswith(b"HTTP/1.1 413 ")
         assert answer.count(b"HTTP/1.1") == 1
 
-    def test_headers_beyond_the_limit_are_refused(self, still_port: Port) -> None:
+    def test_headers_over_the_limit_are_rejected(self, still_port: Port) -> None:
         with socket.create_connection(_address(still_port), timeout=10) as client:
             client.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-Long: " + b"x" * 2 * HEADER_BYTES_MAX)
             assert client.recv(100).startswith(b"HTTP/1.1 400 ")
@@ -415,7 +415,7 @@ class TestManners:
         ],
         ids=["one header", "many headers", "the path"],
     )
-    def test_a_head_beyond_the_limit_is_refused_also_when_it_comes_whole(self, still_port: Port, said: bytes) -> None:
+    def test_a_head_over_the_limit_is_rejected_when_it_arrives_at_once(self, still_port: Port, said: bytes) -> None:
         """A reading takes more than the limit, so it may be complete before anybody has seen that it is too long."""
         with socket.create_connection(_address(still_port), timeout=10) as client:
             client.sendall(said + b"\r\n\r\n")
@@ -424,12 +424,12 @@ class TestManners:
         assert answer.count(b"HTTP/1.1") == 1
 
     @pytest.mark.parametrize("said", [b"\x16\x03\x01\x02\x00\x01\x00\x01", b"GET\r\n\r\n", b"GET /healthz HTTP/9\r\n\r\n"])
-    def test_what_is_no_http_is_refused(self, still_port: Port, said: bytes) -> None:
+    def test_invalid_http_is_rejected(self, still_port: Port, said: bytes) -> None:
         with socket.create_connection(_address(still_port), timeout=10) as client:
             client.sendall(said + b"\r\n" * 2)
             assert client.recv(100).startswith(b"HTTP/1.1 400 ")
 
-    def test_half_open_requests_do_not_hold_up_others(self, still_port: Port) -> None:
+    def test_incomplete_requests_do_not_block_others(self, still_port: Port) -> None:
         slow = [socket.create_connection(_address(still_port), timeout=10) for _ in range(60)]
         try:
             for client in slow:
@@ -448,19 +448,19 @@ def _address(port: Port) -> tuple[str, int]:
 
 
 class TestLife:
-    def test_a_port_that_is_taken_is_told_at_once_as_a_wrong_setting(self, port: Port) -> None:
+    def test_a_port_in_use_is_reported_at_once_as_a_wrong_setting(self, port: Port) -> None:
         taken = _address(port)[1]
         with pytest.raises(ConfigError, match=rf"http\.port = {taken}: cannot listen on 127\.0\.0\.1 port {taken}.*choose another"):
             HttpServer(port.views, "127.0.0.1", taken)
 
     @pytest.mark.parametrize("host", ["256.0.0.1", "192.0.2.1", "", "no..name", "a" * 64, "nul\0"])
-    def test_a_host_that_is_none_of_this_machine_is_told_and_not_the_port(self, host: str, port: Port) -> None:
+    def test_a_host_of_another_machine_is_reported_as_a_wrong_setting(self, host: str, port: Port) -> None:
         with pytest.raises(ConfigError) as caught:
             HttpServer(port.views, host, 0)
         (problem,) = caught.value.problems
         assert (problem.key, problem.value) == ("http.host", host)
         assert problem.allowed.startswith(f"cannot listen on {host} port 0: ")
-        assert problem.allowed.endswith("; name an address of this machine: 127.0.0.1 for itself alone, 0.0.0.0 for every network")
+        assert problem.allowed.endswith("; use an address of this machine: 127.0.0.1 for local clients only, 0.0.0.0 for every network")
 
     def test_it_stops_with_clients_connected_and_frees_the_port(self, port: Port) -> None:
         before = set(threading.enumerate())
@@ -474,12 +474,12 @@ class TestLife:
         again.stop()
         assert not set(threading.enumerate()) - before
 
-    def test_it_may_be_stopped_before_it_is_started_and_twice(self, port: Port) -> None:
+    def test_it_can_be_stopped_before_its_start_and_twice(self, port: Port) -> None:
         server = HttpServer(port.views, "127.0.0.1", 0)
         server.stop()
         server.stop()
 
-    def test_it_serves_on_the_loopback_address_of_the_other_protocol_too(self, port: Port) -> None:
+    def test_it_serves_on_the_ipv6_loopback_address(self, port: Port) -> None:
         if not socket.has_ipv6:
             pytest.skip("this Python has no IPv6")
         try:

@@ -72,7 +72,7 @@ def pipeline() -> Pipeline:
 
 class TestNumbers:
     @pytest.mark.parametrize("accept", ["", OPENMETRICS])
-    def test_every_value_of_the_report_is_on_the_page(self, pipeline: Pipeline, accept: str) -> None:
+    def test_every_value_of_the_report_has_a_series(self, pipeline: Pipeline, accept: str) -> None:
         exposition, report = pipeline.exposition(), pipeline.report()
         exposition.show(report)
         found = samples(exposition, accept)
@@ -105,14 +105,14 @@ class TestNumbers:
         exposition.show(pipeline.report())
         assert value(samples(exposition), "ndcg", experiment="ranker", variant="treatment", k="10", window="5m", segments="") == 1.0
 
-    def test_windows_say_when_they_end(self, pipeline: Pipeline) -> None:
+    def test_windows_have_their_end(self, pipeline: Pipeline) -> None:
         exposition = pipeline.exposition()
         exposition.show(pipeline.report())
         found = samples(exposition)
         assert value(found, "window_end_timestamp_seconds", window="5m", view="final") == START_MS / 1_000 + 2 * 60
         assert value(found, "window_end_timestamp_seconds", window="1h", view="live") == START_MS / 1_000 + 33 * 60
 
-    def test_a_window_that_is_withheld_has_no_end_and_is_counted(self, pipeline: Pipeline) -> None:
+    def test_a_withheld_window_has_no_end_and_is_counted(self, pipeline: Pipeline) -> None:
         report = pipeline.report()
         windows = tuple(replace(window, complete=False, groups=()) for window in report.windows)
         withheld = replace(report, windows=windows, user_windows=(UniqueUserWindow(300_000, START_MS, False),), withheld=4)
@@ -122,13 +122,13 @@ class TestNumbers:
         assert named(found, "window_end_timestamp_seconds") == named(found, "window_users_end_timestamp_seconds") == []
         assert value(found, "windows_withheld_total") == 4
 
-    def test_the_users_of_a_variant_that_nothing_else_is_known_of_are_shown(self, pipeline: Pipeline) -> None:
-        of_users = UniqueUserWindow(300_000, START_MS, True, (UserCounts(("old", "control"), 3, {}),))
+    def test_users_of_a_variant_without_other_series_are_shown(self, pipeline: Pipeline) -> None:
+        user_samples = UniqueUserWindow(300_000, START_MS, True, (UserCounts(("old", "control"), 3, {}),))
         exposition = pipeline.exposition()
-        exposition.show(replace(pipeline.report(), windows=(), totals=(), user_windows=(of_users,)))
+        exposition.show(replace(pipeline.report(), windows=(), totals=(), user_windows=(user_samples,)))
         assert value(samples(exposition), "window_users", experiment="old", variant="control", window="5m") == 3
 
-    def test_the_users_of_windows_are_shown_to_where_they_are_counted(self) -> None:
+    def test_users_of_windows_have_their_own_end(self) -> None:
         pipeline = two_variants().move_on(START_MS + 45 * MINUTE_MS)
         exposition = pipeline.exposition()
         exposition.show(pipeline.report())
@@ -144,7 +144,7 @@ class TestNumbers:
         }
         assert of_hour == {"": (4, 0.5, 0.75), "control": (2, 0, 0.5), "treatment": (2, 1, 1)}
 
-    def test_sums_over_lists_are_the_mean_of_all_final_lists(self, pipeline: Pipeline) -> None:
+    def test_sums_divided_by_lists_are_means_of_final_lists(self, pipeline: Pipeline) -> None:
         report = pipeline.report()
         exposition = pipeline.exposition()
         exposition.show(report)
@@ -160,7 +160,7 @@ class TestNumbers:
                 hits, places = (value(found, f"final_item_hit_rate_{kind}_total", **labels, k="2") for kind in ("hits", "places"))
                 assert hits / places == group.values["item_hit_rate@2"]
 
-    def test_variants_tell_their_role(self, pipeline: Pipeline) -> None:
+    def test_variants_have_a_role(self, pipeline: Pipeline) -> None:
         exposition = pipeline.exposition()
         exposition.show(pipeline.report())
         roles = {labels["variant"]: labels["role"] for labels, _ in named(samples(exposition), "variant_info")}
@@ -168,7 +168,7 @@ class TestNumbers:
 
 
 class TestCounts:
-    def test_every_fate_of_an_event_is_counted_by_topic(self, pipeline: Pipeline) -> None:
+    def test_every_outcome_is_counted_by_topic(self, pipeline: Pipeline) -> None:
         pipeline.feed("feedback", MalformedEvent("bad_json", ""), clicked("u9", "a", ts=START_MS)).move_on(START_MS + 200 * MINUTE_MS)
         exposition = pipeline.exposition()
         exposition.show(pipeline.report())
@@ -180,7 +180,7 @@ class TestCounts:
         assert value(found, "feedback_matched_total", topic="feedback") == 3
         assert value(found, "feedback_unmatched_total", topic="feedback", reason="out_of_list") == 1
 
-    def test_counters_are_there_before_the_first_event_of_their_kind(self, pipeline: Pipeline) -> None:
+    def test_counters_exist_before_the_first_event(self, pipeline: Pipeline) -> None:
         exposition = pipeline.exposition()
         exposition.show(pipeline.report())
         found = samples(exposition)
@@ -188,7 +188,7 @@ class TestCounts:
         assert value(found, "feedback_unmatched_total", topic="impressions", reason="too_old") == 0
         assert value(found, "key_mismatch_total", topic="feedback") == 0
 
-    def test_every_reason_that_the_engine_counts_is_told_from_the_start_by_a_series_that_means_it(self, pipeline: Pipeline) -> None:
+    def test_every_reason_of_the_engine_has_a_series_from_the_start(self, pipeline: Pipeline) -> None:
         exposition = pipeline.exposition()
         report = replace(pipeline.report(), windows=(), user_windows=(), totals=())  # a page is read for each reason: of counts alone
         exposition.show(report)
@@ -205,7 +205,7 @@ class TestCounts:
             assert changed == {COUNTED_ALONE[reason]} if reason in COUNTED_ALONE and reason != "late" else len(changed) >= 1, reason
             exposition = pipeline.exposition()
 
-    def test_a_list_that_a_user_s_totals_have_no_room_for_is_not_a_dropped_event(self, pipeline: Pipeline) -> None:
+    def test_a_list_over_the_limit_of_a_user_is_not_a_dropped_event(self, pipeline: Pipeline) -> None:
         report = pipeline.report()
         exposition = pipeline.exposition()
         exposition.show(replace(report, counts={**report.counts, ("experiment_lists_full", "impressions"): 3}))
@@ -213,7 +213,7 @@ class TestCounts:
         assert value(found, "experiment_lists_full_total", topic="impressions") == 3
         assert "experiment_lists_full" not in {labels["reason"] for labels, _ in named(found, "dropped_total")}
 
-    def test_what_is_refused_is_the_same_on_every_surface(self, pipeline: Pipeline) -> None:
+    def test_refused_events_are_the_same_in_series_and_report(self, pipeline: Pipeline) -> None:
         report = pipeline.report()
         counts = {**report.counts, **{(reason, topic): 2 for reason in counted_reasons() for topic in ("impressions", "feedback")}}
         exposition = pipeline.exposition()
@@ -228,13 +228,13 @@ class TestCounts:
         (line,) = (line for line in counter_lines(counts) if line.startswith("refused"))
         assert line.startswith(f"refused   {sum(refused.values())}: ")
 
-    def test_a_reason_that_the_table_does_not_know_is_not_lost(self, pipeline: Pipeline) -> None:
+    def test_an_unknown_reason_is_counted(self, pipeline: Pipeline) -> None:
         report = pipeline.report()
         exposition = pipeline.exposition()
         exposition.show(replace(report, counts={**report.counts, ("strange", "feedback"): 2}))
         assert value(samples(exposition), "dropped_total", topic="feedback", reason="strange") == 2
 
-    def test_no_counter_falls_when_the_store_comes_back_without_its_last_commits(self, pipeline: Pipeline) -> None:
+    def test_counters_do_not_decrease_when_the_store_loses_commits(self, pipeline: Pipeline) -> None:
         earlier = two_variants().report()
         later = (
             pipeline.feed("impressions", shown("u9", "control", ts=START_MS + 34 * MINUTE_MS)).move_on(START_MS + 90 * MINUTE_MS).report()
@@ -251,7 +251,7 @@ class TestCounts:
 
 
 class TestTable:
-    def test_the_page_shows_just_the_series_of_the_table(self, pipeline: Pipeline) -> None:
+    def test_the_metrics_contain_only_series_of_the_table(self, pipeline: Pipeline) -> None:
         exposition = pipeline.exposition(busy_status())
         exposition.show(with_experiments(pipeline.move_on(START_MS + 45 * MINUTE_MS).report(), ranker()))
         on_page = {(series, frozenset(label for label, _ in labels)) for series, labels in samples(exposition)}
@@ -264,7 +264,7 @@ class TestTable:
                 wanted.add((series.name, frozenset(series.labels)))
         assert on_page == wanted
 
-    def test_both_formats_hold_the_same_samples(self, pipeline: Pipeline) -> None:
+    def test_both_formats_have_the_same_samples(self, pipeline: Pipeline) -> None:
         exposition = pipeline.exposition(busy_status())
         exposition.show(pipeline.report())
         assert samples(exposition) == samples(exposition, OPENMETRICS)
@@ -296,18 +296,18 @@ class TestTable:
         assert page.endswith(b"# EOF\n") is (wanted == "openmetrics")
         assert page.count(b"# EOF\n") == (wanted == "openmetrics")
 
-    def test_the_process_itself_is_on_the_page(self, pipeline: Pipeline) -> None:
+    def test_the_metrics_contain_the_process(self, pipeline: Pipeline) -> None:
         assert b"\nprocess_resident_memory_bytes " in pipeline.exposition().page("")[0]
 
 
 class TestLife:
-    def test_before_the_first_report_the_process_is_shown_alone(self, pipeline: Pipeline) -> None:
+    def test_before_the_first_report_only_the_process_is_shown(self, pipeline: Pipeline) -> None:
         names = {name for name, _ in samples(pipeline.exposition())}
         assert "streammetrics_build_info" in names
         assert "streammetrics_store_up" in names
         assert "streammetrics_tasks" not in names
 
-    def test_series_that_ended_vanish(self, pipeline: Pipeline) -> None:
+    def test_ended_series_vanish(self, pipeline: Pipeline) -> None:
         exposition = pipeline.exposition()
         for accept in ("", OPENMETRICS):
             exposition.page(accept)  # asked for before: both are kept ready with every report
@@ -317,7 +317,7 @@ class TestLife:
         for accept in ("", OPENMETRICS):
             assert {labels["variant"] for labels, _ in named(samples(exposition, accept), "ndcg")} <= {""}
 
-    def test_vitals_are_of_this_moment_without_a_new_report(self, pipeline: Pipeline) -> None:
+    def test_the_process_status_is_current_without_a_new_report(self, pipeline: Pipeline) -> None:
         status = ProcessStatus()
         exposition = pipeline.exposition(status)
         exposition.show(pipeline.report())
@@ -328,14 +328,14 @@ class TestLife:
         status.publish_trouble = Trouble(0.0, 1, "gone")
         assert value(samples(exposition), "store_up") == 0
 
-    def test_a_process_that_does_not_consume_says_nothing_of_a_loop(self, pipeline: Pipeline) -> None:
+    def test_a_process_without_a_loop_has_no_loop_series(self, pipeline: Pipeline) -> None:
         exposition = pipeline.exposition(busy_status(), loop=False)
         exposition.show(pipeline.report())
         of_loop = {series.name for series in TABLE if series.origin == "loop"}
         assert not [name for name, _ in samples(exposition) if name.startswith(tuple(of_loop))]
         assert value(samples(exposition), "store_up") == 1
 
-    def test_servers_of_the_store_are_shown_one_by_one_and_what_they_do_not_say_is_absent(self, pipeline: Pipeline) -> None:
+    def test_each_store_server_has_series_and_hidden_values_are_absent(self, pipeline: Pipeline) -> None:
         status = ProcessStatus(store_nodes=(StoreNode("a:1", 5, 0, True, False), StoreNode("b:1", 7)))
         exposition = pipeline.exposition(status, loop=False)
         found = samples(exposition)
@@ -356,13 +356,13 @@ class TestLife:
         assert value(found, "commits_total", status="written") == 3
         assert value(found, "commits_total", status="fenced") == 0
 
-    def test_a_commit_noted_in_the_middle_of_a_scrape_gives_buckets_that_do_not_fall(self, pipeline: Pipeline) -> None:
+    def test_a_commit_during_a_scrape_leaves_buckets_ascending(self, pipeline: Pipeline) -> None:
         status = busy_status()
         status.commit_times.buckets[0] += 2  # as if the later buckets were still to be counted up
         buckets = [count for _, count in named(samples(pipeline.exposition(status), OPENMETRICS), "commit_seconds_bucket")]
         assert buckets == sorted(buckets)
 
-    def test_the_version_is_told(self, pipeline: Pipeline) -> None:
+    def test_the_version_is_shown(self, pipeline: Pipeline) -> None:
         assert value(samples(pipeline.exposition()), "build_info", version=__version__) == 1
 
 
@@ -376,7 +376,7 @@ def ranker(name: str = "ranker", compared_with: str | None = None) -> Experiment
 
 
 class TestExperiments:
-    def test_every_row_of_an_experiment_is_on_the_page(self, pipeline: Pipeline) -> None:
+    def test_every_row_of_an_experiment_has_a_series(self, pipeline: Pipeline) -> None:
         exposition, found = pipeline.exposition(), ranker()
         exposition.show(with_experiments(pipeline.report(), found))
         on_page = samples(exposition)
@@ -397,7 +397,7 @@ class TestExperiments:
         assert len(gauges) == len(rows) + 1
         assert value(on_page, "experiment_entered_timestamp_seconds") == START_MS / 1_000
 
-    def test_every_row_of_a_preference_is_on_the_page(self, pipeline: Pipeline) -> None:
+    def test_every_row_of_a_preference_has_a_series(self, pipeline: Pipeline) -> None:
         exposition, found = pipeline.exposition(), ranker()
         exposition.show(with_experiments(pipeline.report(), found))
         on_page = samples(exposition)
@@ -408,7 +408,7 @@ class TestExperiments:
             assert value(on_page, name, **labels) == number
         assert len([key for key in on_page if "team" in dict(key[1])]) == len(rows) == 6
 
-    def test_teams_beyond_the_limit_are_left_out_and_counted_and_are_no_variants(self) -> None:
+    def test_teams_over_the_limit_are_counted_and_are_not_variants(self) -> None:
         found = replace(ranker(), preferences=tuple(replace(each, team="zebra") for each in ranker().preferences))
         for limit, shown_rows in ((3, 6), (2, 0)):
             exposition = Pipeline().exposition(label_values_max=limit)
@@ -424,7 +424,7 @@ class TestExperiments:
         of_all = value(samples(exposition), "experiment_verdict", experiment="ranker", variant="", metric="", k="", scope="start")
         assert of_all == -1
 
-    def test_an_experiment_beyond_the_limit_is_left_out_and_counted(self) -> None:
+    def test_an_experiment_over_the_limit_is_left_out_and_counted(self) -> None:
         first, second = ranker("a"), ranker("b")
         folded = []
         for found in ((first,), (first, second)):
@@ -435,7 +435,7 @@ class TestExperiments:
             folded.append(value(on_page, "series_folded_total"))
         assert folded[1] - folded[0] == len([*second.rows(), *second.preference_rows()])
 
-    def test_a_variant_beyond_the_limit_is_left_out_and_the_rest_of_its_experiment_is_shown(self) -> None:
+    def test_a_variant_over_the_limit_is_left_out_and_others_are_shown(self) -> None:
         found = ranker()
         exposition = Pipeline().exposition(label_values_max=1)
         exposition.show(with_experiments(experiments("ranker"), found))
@@ -445,20 +445,20 @@ class TestExperiments:
         of_variant = [row for row in found.rows() if row.variant == "treatment"]
         assert value(on_page, "series_folded_total") == len([*of_variant, *found.preference_rows()])
 
-    def test_an_experiment_that_ended_vanishes(self, pipeline: Pipeline) -> None:
+    def test_an_ended_experiment_vanishes(self, pipeline: Pipeline) -> None:
         exposition = pipeline.exposition()
         exposition.show(with_experiments(pipeline.report(), ranker()))
         exposition.show(pipeline.report())
         assert {name for name, labels in samples(exposition) if "scope" in dict(labels)} == set()
 
-    def test_what_exceeds_the_page_is_cut_from_its_measures_and_never_from_its_verdict(self, pipeline: Pipeline) -> None:
+    def test_the_limit_cuts_measures_before_verdicts(self, pipeline: Pipeline) -> None:
         exposition = pipeline.exposition(series_max=112)
         exposition.show(with_experiments(pipeline.report(), ranker()))
         on_page = samples(exposition)
         assert value(on_page, "experiment_verdict", experiment="ranker", variant="", metric="", k="", scope="start") == -1
         assert value(on_page, "experiment_srm_p_value", experiment="ranker", scope="start") > 0
 
-    def test_a_control_that_was_named_has_its_role_and_the_convention_is_for_the_others(self, pipeline: Pipeline) -> None:
+    def test_a_configured_control_has_priority_over_the_convention(self, pipeline: Pipeline) -> None:
         report = with_experiments(pipeline.report(), ranker(compared_with="treatment"))
         exposition = pipeline.exposition()
         exposition.show(report)
@@ -474,7 +474,7 @@ def experiments(*names: str) -> Report:
 
 
 class TestBounds:
-    def test_experiments_beyond_the_limit_are_counted_together_and_have_no_mean(self) -> None:
+    def test_experiments_over_the_limit_share_counters_and_have_no_mean(self) -> None:
         exposition = Pipeline().exposition(label_values_max=2)
         exposition.show(experiments("a", "b", "c", "d"))
         found = samples(exposition)
@@ -484,7 +484,7 @@ class TestBounds:
         per_group = len([key for key in found if ("experiment", "a") in key[1] and {"window"} <= {label for label, _ in key[1]}])
         assert value(found, "series_folded_total") == 2 * per_group
 
-    def test_a_segment_whose_name_another_has_is_left_out_and_counted(self) -> None:
+    def test_a_segment_with_a_taken_name_is_left_out_and_counted(self) -> None:
         pipeline = Pipeline(segments=("surface",)).feed("impressions", shown("u1"))
         report = pipeline.move_on(START_MS + 34 * MINUTE_MS).report()
         window = next(each for each in report.windows if each.view == "final")
@@ -498,7 +498,7 @@ class TestBounds:
         ]
         assert value(found, "series_folded_total") == 2 + len(home.values) + len(home.values_with_feedback)
 
-    def test_users_of_experiments_beyond_the_limit_are_left_out_and_counted(self) -> None:
+    def test_users_of_experiments_over_the_limit_are_left_out_and_counted(self) -> None:
         pipeline = Pipeline()
         pipeline.feed("impressions", *(shown(f"u{index}", "control", experiment=name) for index, name in enumerate("abcd")))
         report = pipeline.move_on(START_MS + 45 * MINUTE_MS).report()
@@ -510,7 +510,7 @@ class TestBounds:
         assert {labels["experiment"] for labels, _ in named(samples(exposition), "window_users")} == {"", "a", "b"}
         assert folded[1] - folded[0] == 2 * 2 * 3  # in two windows: the users, and their hit rates at two cut-offs
 
-    def test_what_stays_folded_is_counted_once(self) -> None:
+    def test_a_folded_series_is_counted_once(self) -> None:
         exposition = Pipeline().exposition(label_values_max=1)
         counts, now = [], []
         for names in (("a", "b"), ("a", "b"), ("a",), ("a", "b", "c")):
@@ -520,7 +520,7 @@ class TestBounds:
         one = counts[0]
         assert (counts, now) == ([one, one, one, 3 * one], [one, one, 0, 2 * one])
 
-    def test_a_page_never_has_more_series_than_the_limit(self, pipeline: Pipeline) -> None:
+    def test_the_number_of_series_never_exceeds_the_limit(self, pipeline: Pipeline) -> None:
         limit = 150
         exposition = pipeline.exposition(busy_status(), series_max=limit)
         exposition.show(pipeline.report())
@@ -533,7 +533,7 @@ class TestBounds:
         }
         assert value(found, "series_folded_total") == len(samples(whole)) - limit
 
-    def test_what_is_shown_and_what_is_left_out_make_the_same_whole_at_every_limit(self, pipeline: Pipeline) -> None:
+    def test_shown_and_left_out_series_add_up_at_every_limit(self, pipeline: Pipeline) -> None:
         report, whole = pipeline.report(), Pipeline().exposition(label_values_max=1)
         whole.show(report)
         series, folded = (value(samples(whole), name) for name in ("series", "series_left_out"))
@@ -543,7 +543,7 @@ class TestBounds:
             found = samples(exposition)
             assert value(found, "series") + value(found, "series_left_out") == series + folded
 
-    def test_what_is_left_out_is_the_same_each_time_and_never_the_totals_of_all_traffic_first(self, pipeline: Pipeline) -> None:
+    def test_the_same_series_are_left_out_each_time_and_totals_last(self, pipeline: Pipeline) -> None:
         exposition = pipeline.exposition(series_max=200)
         pages = []
         for _ in range(2):
@@ -552,7 +552,7 @@ class TestBounds:
         assert pages[0] == pages[1]
         assert {labels["segments"] for labels, _ in named(pages[0], "live_ndcg")} == {""}
 
-    def test_many_inputs_cannot_break_the_limit_either(self, pipeline: Pipeline) -> None:
+    def test_many_inputs_do_not_exceed_the_limit(self, pipeline: Pipeline) -> None:
         status = ProcessStatus(lag_records={Input("impressions", partition): 1 for partition in range(500)})
         exposition = pipeline.exposition(status, series_max=100)
         exposition.show(pipeline.report())
@@ -563,7 +563,7 @@ class TestBounds:
     @pytest.mark.parametrize(
         "name", ["<script>alert('x')</script>", 'say "hi" \\n', "two\nlines", "\\", "👩‍🔬", "a=b,c}", " ", OTHER, "x" * 128]
     )
-    def test_whatever_a_variant_is_called_the_page_can_be_read(self, name: str, accept: str) -> None:
+    def test_any_variant_name_gives_valid_text(self, name: str, accept: str) -> None:
         pipeline = Pipeline().feed("impressions", shown("u1", name), shown("u2", "control"))
         pipeline.move_on(START_MS + 34 * MINUTE_MS)
         exposition = pipeline.exposition()
@@ -573,14 +573,14 @@ class TestBounds:
         assert name in variants or any("~" in variant for variant in variants)
 
 
-def test_a_page_is_made_of_comments_and_samples_only(pipeline: Pipeline) -> None:
+def test_the_text_has_only_comments_and_samples(pipeline: Pipeline) -> None:
     exposition = pipeline.exposition(busy_status())
     exposition.show(pipeline.report())
     lines = exposition.page("")[0].decode().splitlines()
     assert all(line.startswith(("# HELP ", "# TYPE ", "streammetrics_", "process_")) for line in lines)
 
 
-def test_pages_stay_whole_while_reports_change(pipeline: Pipeline) -> None:
+def test_scrapes_are_complete_while_reports_change(pipeline: Pipeline) -> None:
     full, quiet = pipeline.report(), pipeline.move_on(START_MS + 300 * MINUTE_MS).report()
     exposition = pipeline.exposition()
     shows = 10
