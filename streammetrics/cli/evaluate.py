@@ -21,7 +21,7 @@ from streammetrics.metrics.inputs.trec import Progress, read_qrels, read_run, re
 from streammetrics.metrics.names import ALL_METRIC_NAMES, Metric, MetricError, parse_metric
 from streammetrics.metrics.offline.compare import SAMPLES_DEFAULT, check_choices, compare
 from streammetrics.metrics.offline.evaluate import Evaluation, evaluate
-from streammetrics.metrics.offline.show import comparison_text, evaluation_text
+from streammetrics.metrics.offline.text_output import comparison_text, evaluation_text
 from streammetrics.metrics.presets import PRESETS, preset
 from streammetrics.metrics.spec import Spec
 
@@ -118,7 +118,7 @@ def main(arguments: Sequence[str], prog: str = "streammetrics evaluate") -> int:
     given = options.parse_args(arguments)
     try:
         if ignored := _ignored_option(options, given):
-            raise MetricError(ignored, "got no --compare beside it; allowed are both or neither")
+            raise MetricError(ignored, "got no --compare; allowed are both or neither")
         with _errors_name_options({}):
             labels, spec = _request(given)
     except MetricError as error:
@@ -158,7 +158,7 @@ def _request(given: argparse.Namespace) -> tuple[dict[Metric, str], Spec]:
     if [given.run, given.qrels, given.compare].count("-") > 1:
         raise MetricError("files", "got - twice; allowed is standard input once")
     if given.compare and (given.per_query or given.format == "trec"):
-        raise MetricError("--compare", "got --per-query or --format trec beside it; allowed are table, json and csv, without --per-query")
+        raise MetricError("--compare", "got --per-query or --format trec with it; allowed are table, json and csv, without --per-query")
     check_choices(given.unpaired, given.confidence, given.samples, given.seed, "none")
     return labels, spec
 

@@ -178,7 +178,7 @@ class Scorer:
         count, width = cells.shape
         sizes = np.full(count, width, dtype=np.int64) if lengths is None else checks.whole_numbers("lengths", lengths)
         if sizes.size != count:
-            raise MetricError("lengths", f"got {sizes.size}; allowed are {count}, one a row")
+            raise MetricError("lengths", f"got {sizes.size}; allowed are {count}, one per row")
         checks.check_lengths(sizes, min(width, self.items_max))
         return count, self._kernels.of_padded(cells, sizes, self._unseen(unseen, count))
 

@@ -115,12 +115,12 @@ class Spec:
         >>> Spec().require_same(Spec(gain="exp2"))
         Traceback (most recent call last):
           ...
-        streammetrics.metrics.names.MetricError: spec field gain: got 'exp2' beside 'linear'; allowed is one spec for all that is merged
+        streammetrics.metrics.names.MetricError: spec field gain: got 'exp2' and 'linear'; allowed is one spec
         """
         for field in fields(self):
             mine, its = getattr(self, field.name), getattr(other, field.name)
             if mine != its:
-                raise MetricError(f"spec field {field.name}", f"got {its!r} beside {mine!r}; allowed is one spec for all that is merged")
+                raise MetricError(f"spec field {field.name}", f"got {its!r} and {mine!r}; allowed is one spec")
 
 
 _CHOICES: Final[dict[str, Any]] = {

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streammetrics.metrics.arrays import Ints
+from streammetrics.metrics.exact_integers import read_numbers, sum_of_products, sum_of_row, write_numbers
 from streammetrics.metrics.kernels.dispatch import KernelPart
 from streammetrics.metrics.kernels.formulas import ListFacts, columns_of_facts, defined, rows_of_family
 from streammetrics.metrics.kernels.packed import PackedLists
@@ -23,7 +24,6 @@ from streammetrics.metrics.names import Metric, MetricError, parse_metric
 from streammetrics.metrics.plan import FIRST_RANKED, Family
 from streammetrics.metrics.scorer import Scorer, UnseenItems
 from streammetrics.metrics.spec import ARITHMETIC, NoRelevant, Spec
-from streammetrics.metrics.whole import read_numbers, sum_of_products, sum_of_row, write_numbers
 
 TallyView: TypeAlias = NoRelevant | Literal["with_feedback"]
 
@@ -252,7 +252,7 @@ class TallyLayout:
             mine = self.scorer.metrics if what == "metrics" else getattr(self, what)
             its = other.scorer.metrics if what == "metrics" else getattr(other, what)
             if mine != its:
-                raise MetricError(f"tally {what}", f"got {_shown(its)} beside {_shown(mine)}; allowed is one layout for all that is merged")
+                raise MetricError(f"tally {what}", f"got {_shown(its)} and {_shown(mine)}; allowed is one layout")
 
     def header(self) -> bytes:
         """The meaning of a stored tally's numbers as JSON: arithmetic version, spec fields that differ from the default, metrics."""
@@ -330,9 +330,9 @@ class Tally:
         except (ValueError, KeyError, TypeError, IndexError) as error:
             if isinstance(error, MetricError):
                 raise
-            raise MetricError("stored tally", f"got damaged bytes ({error}); allowed is what to_bytes gave") from None
+            raise MetricError("stored tally", f"got damaged bytes ({error}); allowed are bytes from to_bytes") from None
         if end != len(data):
-            raise MetricError("stored tally", f"got {len(data) - end} bytes too many; allowed is what to_bytes gave")
+            raise MetricError("stored tally", f"got {len(data) - end} extra bytes; allowed are bytes from to_bytes")
         return Tally(layout, tuple(numbers))
 
     def __eq__(self, other: object) -> bool:
@@ -346,6 +346,6 @@ class Tally:
 def _layout_of(header: bytes) -> TallyLayout:
     stored: dict[str, Any] = json.loads(header)
     if stored["arithmetic"] != ARITHMETIC:
-        raise MetricError("stored tally", f"got numbers by {stored['arithmetic']}; allowed are those by {ARITHMETIC}")
+        raise MetricError("stored tally", f"got arithmetic {stored['arithmetic']}; allowed is {ARITHMETIC}")
     scorer = Scorer(stored["metrics"], Spec(**stored["spec"]))
     return TallyLayout(scorer, moments=stored["moments"], products=[tuple(pair) for pair in stored["products"]])

@@ -63,9 +63,7 @@ def test_every_field_that_is_not_the_default_changes_the_digest() -> None:
 def test_the_error_for_different_specs_names_the_field(field: str) -> None:
     other = replace(Spec(), **{field: OTHERS[field]})
     Spec().require_same(Spec())
-    with pytest.raises(
-        MetricError, match=re.escape(f"spec field {field}: got {getattr(other, field)!r} beside {getattr(Spec(), field)!r}")
-    ):
+    with pytest.raises(MetricError, match=re.escape(f"spec field {field}: got {getattr(other, field)!r} and {getattr(Spec(), field)!r}")):
         Spec().require_same(other)
 
 

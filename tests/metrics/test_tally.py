@@ -12,9 +12,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from streammetrics.metrics import ALL_METRIC_NAMES, MetricError, PackedLists, Scorer, Spec, Tally, TallyLayout
+from streammetrics.metrics.exact_integers import exact_sum, read_numbers, sum_of_products, sum_of_row, write_numbers
 from streammetrics.metrics.kernels.packed import CHUNK_WORDS
 from streammetrics.metrics.spec import Gain
-from streammetrics.metrics.whole import exact_sum, read_numbers, sum_of_products, sum_of_row, write_numbers
 from tests.metrics.lists import WHOLE, as_hits, as_padded, as_ragged, at_cutoffs, lists_of
 
 SPEC = Spec(err_grade_max=5, relevance_threshold=2)
@@ -193,8 +193,8 @@ STORED = LAYOUT.of_list([3, 0, 1]).to_bytes()
         (b"\x02" + STORED[1:], "stored tally: got version 2; allowed is 1"),
         (STORED[:-1], "stored tally: got damaged bytes"),
         (STORED[:40], "stored tally: got damaged bytes"),
-        (STORED + b"\x00", "stored tally: got 1 bytes too many"),
-        (STORED.replace(b"metrics-1", b"metrics-0"), "stored tally: got numbers by streammetrics-metrics-0"),
+        (STORED + b"\x00", "stored tally: got 1 extra bytes"),
+        (STORED.replace(b"metrics-1", b"metrics-0"), "stored tally: got arithmetic streammetrics-metrics-0"),
         (STORED.replace(b"ndcg@3", b"ndgc@3"), "metric name: got 'ndgc'"),
     ],
 )
@@ -206,9 +206,9 @@ def test_invalid_bytes_are_rejected(data: bytes, message: str) -> None:
 @pytest.mark.parametrize(
     ("other", "message"),
     [
-        (TallyLayout(Scorer(["ndcg@3"], Spec(gain="exp2"))), "spec field gain: got 'exp2' beside 'linear'"),
-        (TallyLayout(Scorer(["ndcg@5"])), "tally metrics: got ndcg@5 beside ndcg@3"),
-        (TallyLayout(Scorer(["ndcg@3"]), moments=False), "tally moments: got False beside True"),
+        (TallyLayout(Scorer(["ndcg@3"], Spec(gain="exp2"))), "spec field gain: got 'exp2' and 'linear'"),
+        (TallyLayout(Scorer(["ndcg@5"])), "tally metrics: got ndcg@5 and ndcg@3"),
+        (TallyLayout(Scorer(["ndcg@3"]), moments=False), "tally moments: got False and True"),
         (TallyLayout(Scorer(["ndcg@3"]), products=[("ndcg@3", "ndcg@3")]), "tally products: got "),
     ],
 )

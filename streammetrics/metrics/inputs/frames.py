@@ -104,7 +104,7 @@ def from_wide_frame(frame: Any, grades: Sequence[str], *, list_id: str | None = 
     array([2, 1])
     """
     if isinstance(grades, str) or not len(grades):
-        raise MetricError("grades", f"got {grades!r}; allowed is a sequence of column names, one a rank")
+        raise MetricError("grades", f"got {grades!r}; allowed is a sequence of column names, one per rank")
     columns = _columns(frame, [*grades, *([list_id] if list_id else []), *([user] if user else [])])
     cells = np.stack([_numbers(name, columns[name], missing=True) for name in grades], axis=1)
     missing = np.isnan(cells)
@@ -139,7 +139,7 @@ class _Grouped:
         if same.size:
             at = int(same[0])
             got = f"{format_number(sorted_ranks[at])} at rows {self.order[at]} and {self.order[at + 1]} of list {self.lists[codes[at]]!r}"
-            raise MetricError(f"column {rank!r}", f"got {got}; allowed is each rank once a list")
+            raise MetricError(f"column {rank!r}", f"got {got}; allowed is each rank once per list")
 
     def one_each(self, name: str, list_name: str, values: Sequence[Hashable]) -> list[Hashable]:
         """The value of each list. Raises MetricError if two rows of a list have different values."""
@@ -147,7 +147,7 @@ class _Grouped:
         for row, (code, value) in enumerate(zip(self.codes.tolist(), values, strict=True)):
             if found.setdefault(code, value) != value:
                 of = f"{list_name} {self.lists[code]!r}"
-                raise MetricError(f"column {name!r}", f"got {found[code]!r} and, at row {row}, {value!r} for {of}; allowed is one a list")
+                raise MetricError(f"column {name!r}", f"got {found[code]!r} and, at row {row}, {value!r} for {of}; allowed is one per list")
         return [found[code] for code in range(len(self.lists))]
 
 

@@ -66,7 +66,7 @@ def from_run(
     """Read a run and its relevance judgments as dicts, in the format of pytrec_eval and ranx.
 
     run: list id -> item id -> score. Higher scores rank first. 64-bit integers are compared exactly. An integer beyond 2**53
-        beside fractions is rejected unless a double holds it.
+        among fractions is rejected unless a double holds it.
     qrels: list id -> item id -> grade. An item without a judgment has grade 0. A judged item that the run lacks is unseen.
     ties: the order of equal scores. `order`: as in the run. `trec_eval`: scores are rounded to single precision, and the greater
         item id (as text) ranks first, as in trec_eval. `average`: values are means over all orders of tied items, as in
@@ -111,7 +111,7 @@ def from_lists(
     """
     by_list, judgments = _by_id(ranked), _by_id(relevant)
     if isinstance(ranked, Mapping) != isinstance(relevant, Mapping):
-        raise MetricError("lists", "got a mapping beside a sequence; allowed are two mappings with the same keys, or two sequences")
+        raise MetricError("lists", "got a mapping and a sequence; allowed are two mappings with the same keys, or two sequences")
     if not isinstance(ranked, Mapping) and len(by_list) != len(judgments):
         raise MetricError("lists", f"got {len(by_list)} rankings and {len(judgments)} sets of relevant items; allowed are as many")
     kept = [name for name in by_list if name in judgments]
@@ -149,14 +149,14 @@ def from_grades(
     numbers = of_values("grade", flat, ItemLists(tuple(by_list), offsets, None, None).place)
     if scores is None:
         return from_ragged(numbers, offsets, lists=tuple(by_list), users=users)
-    beside = _by_id(scores)
+    scores_of = _by_id(scores)
     for name, one in by_list.items():
-        if name not in beside or len(_sized("scores", beside[name], name)) != len(one):
-            got = len(beside[name]) if name in beside else "no"
-            raise MetricError("scores", f"got {got} numbers for list {name!r}; allowed are {len(one)}, one a grade")
-    ranking = list(chain.from_iterable(beside[name] for name in by_list))
-    numbers_beside = of_values("score", ranking, ItemLists(tuple(by_list), offsets, None, None).place)
-    return from_ragged(numbers, offsets, scores=numbers_beside, ties=ties, lists=tuple(by_list), users=users)
+        if name not in scores_of or len(_sized("scores", scores_of[name], name)) != len(one):
+            got = len(scores_of[name]) if name in scores_of else "no"
+            raise MetricError("scores", f"got {got} numbers for list {name!r}; allowed are {len(one)}, one per grade")
+    ranking = list(chain.from_iterable(scores_of[name] for name in by_list))
+    score_numbers = of_values("score", ranking, ItemLists(tuple(by_list), offsets, None, None).place)
+    return from_ragged(numbers, offsets, scores=score_numbers, ties=ties, lists=tuple(by_list), users=users)
 
 
 def from_ragged(
@@ -186,7 +186,7 @@ def from_ragged(
     names = _list_ids(lists, borders.size - 1)
     numbers = None if scores is None else _ranking(scores, checks.numbers("scores", scores))
     if numbers is not None and numbers.size != flat.size:
-        raise MetricError("scores", f"got {numbers.size}; allowed are {flat.size}, one a grade")
+        raise MetricError("scores", f"got {numbers.size}; allowed are {flat.size}, one per grade")
     shown = ItemLists(names, borders, None, numbers)
     doubles = flat.astype(np.float64)
     with np.errstate(invalid="ignore"):
@@ -222,7 +222,7 @@ def from_padded(
     count, width = cells.shape
     sizes = np.full(count, width, dtype=np.int64) if lengths is None else checks.whole_numbers("lengths", lengths)
     if sizes.size != count:
-        raise MetricError("lengths", f"got {sizes.size}; allowed are {count}, one a row")
+        raise MetricError("lengths", f"got {sizes.size}; allowed are {count}, one per row")
     checks.check_lengths(sizes, width)
     inside = np.arange(width) < sizes[:, None]
     ranking = None
@@ -276,7 +276,7 @@ def _users_of(lists: Sequence[Hashable], users: Users | None) -> tuple[Hashable,
     else:
         given = tuple(users.tolist() if isinstance(users, np.ndarray) else users)
     if len(given) != len(lists):
-        raise MetricError("users", f"got {len(given)}; allowed are {len(lists)}, one a list")
+        raise MetricError("users", f"got {len(given)}; allowed are {len(lists)}, one per list")
     for user, name in zip(given, lists, strict=True):
         # Without this check all lists with an unknown user would form one cluster.
         if is_missing(user) or not isinstance(user, Hashable):
@@ -291,7 +291,7 @@ def _list_ids(lists: Sequence[Hashable] | None, count: int) -> Sequence[Hashable
         return range(count)
     names: list[Hashable] = lists.tolist() if isinstance(lists, np.ndarray) else list(lists)
     if len(names) != count:
-        raise MetricError("lists", f"got {len(names)} ids; allowed are {count}, one a list")
+        raise MetricError("lists", f"got {len(names)} ids; allowed are {count}, one per list")
     for name in names:
         if not isinstance(name, Hashable):
             raise MetricError("lists", f"got id {name!r}; allowed are hashable ids")

@@ -89,7 +89,7 @@ class PackedLists:
         try:
             joined = b"".join(lists)
         except TypeError as error:
-            raise MetricError("lists", f"got {error}; allowed are bytes objects, one a list") from None
+            raise MetricError("lists", f"got {error}; allowed are bytes objects, one per list") from None
         offsets = np.zeros(len(lists) + 1, dtype=np.int64)
         np.cumsum(np.fromiter(map(len, lists), dtype=np.int64, count=len(lists)), out=offsets[1:])
         return PackedLists.from_ragged(np.frombuffer(joined, dtype=np.uint8), offsets)

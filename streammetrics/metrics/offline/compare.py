@@ -10,12 +10,12 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from streammetrics.metrics.arrays import Ints
+from streammetrics.metrics.exact_integers import exact_sum
 from streammetrics.metrics.names import Metric, MetricError
 from streammetrics.metrics.offline.clustered import Clusters, influence, standard_error
 from streammetrics.metrics.offline.evaluate import Evaluation
 from streammetrics.metrics.offline.randomisation import PValue, check_sampling, sign_flip_test, swap_test
-from streammetrics.metrics.offline.student import critical_value, two_sided_p_value
-from streammetrics.metrics.whole import exact_sum
+from streammetrics.metrics.offline.student_t import critical_value, two_sided_p_value
 
 Unpaired: TypeAlias = Literal["error", "drop"]
 Correction: TypeAlias = Literal["none", "holm"]
@@ -146,7 +146,7 @@ def _require_alike(a: Evaluation, b: Evaluation) -> None:
     a.spec.require_same(b.spec)
     if a.metrics != b.metrics:
         ours, theirs = (", ".join(map(str, side.metrics)) for side in (a, b))
-        raise MetricError("metrics", f"got {theirs} beside {ours}; allowed are the same metrics in the same order")
+        raise MetricError("metrics", f"got {theirs} and {ours}; allowed are the same metrics in the same order")
 
 
 def _pair(a: Evaluation, b: Evaluation, unpaired: Unpaired) -> _Pairs:
@@ -167,7 +167,7 @@ def _users(a: Evaluation, b: Evaluation, common: Sequence[tuple[int, int]]) -> S
         for at, other in common:
             if a.users[at] != b.users[other]:
                 raise MetricError(
-                    "users", f"got {b.users[other]!r} beside {a.users[at]!r} for list {a.lists[at]!r}; allowed is the same user in both"
+                    "users", f"got {b.users[other]!r} and {a.users[at]!r} for list {a.lists[at]!r}; allowed is the same user in both"
                 )
     if a.users is not None:
         return [a.users[at] for at, _ in common]

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from streammetrics.metrics.arrays import Bools, Floats, Ints
+from streammetrics.metrics.exact_integers import exact_sum
 from streammetrics.metrics.inputs.judged import Judged
 from streammetrics.metrics.names import Column, Metric, MetricError, parse_metric
 from streammetrics.metrics.offline.clustered import Clusters, influence, standard_error
 from streammetrics.metrics.offline.scored import Scored, score
 from streammetrics.metrics.spec import Spec
-from streammetrics.metrics.whole import exact_sum
 
 
 def evaluate(judged: Judged, metrics: Iterable[str | Metric], spec: Spec | None = None) -> Evaluation:

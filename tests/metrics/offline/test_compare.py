@@ -220,11 +220,11 @@ ONE = evaluate(from_grades([[1], [0]]), ["mrr@5"])
     [
         (
             lambda: compare(ONE, evaluate(from_grades([[1], [0]]), ["mrr@6"])),
-            "metrics: got mrr@6 beside mrr@5; allowed are the same metrics",
+            "metrics: got mrr@6 and mrr@5; allowed are the same metrics",
         ),
         (
             lambda: compare(ONE, evaluate(from_grades([[1], [0]]), ["mrr@5"], Spec(gain="exp2"))),
-            "spec field gain: got 'exp2' beside 'linear'",
+            "spec field gain: got 'exp2' and 'linear'",
         ),
         (lambda: compare(ONE, ONE, level=1), "confidence level: got 1"),
         (lambda: compare(ONE, ONE, unpaired="keep"), "unpaired: got 'keep'; allowed are error, drop"),
@@ -233,7 +233,7 @@ ONE = evaluate(from_grades([[1], [0]]), ["mrr@5"])
         (lambda: compare(ONE, ONE)["ndcg@5"], "metric: got 'ndcg@5'; allowed are those compared: mrr@5"),
         (
             lambda: compare(*(evaluate(from_grades([[1]], users=[user]), ["mrr@5"]) for user in "uv")),
-            "users: got 'v' beside 'u' for list 0; allowed is the same user in both",
+            "users: got 'v' and 'u' for list 0; allowed is the same user in both",
         ),
     ],
 )

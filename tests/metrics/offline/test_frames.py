@@ -275,11 +275,11 @@ def test_a_missing_grade_ends_a_wide_list() -> None:
         ),
         (
             lambda: from_frame({"list_id": ["q", "p", "q"], "grade": [1, 0, 0], "rank": [2, 2, 2]}, rank="rank"),
-            "column 'rank': got 2 at rows 0 and 2 of list 'q'; allowed is each rank once a list",
+            "column 'rank': got 2 at rows 0 and 2 of list 'q'; allowed is each rank once per list",
         ),
         (
             lambda: from_frame({"list_id": ["q", "q"], "grade": [1, 0], "user": ["a", "b"]}, user="user"),
-            "column 'user': got 'a' and, at row 1, 'b' for list_id 'q'; allowed is one a list",
+            "column 'user': got 'a' and, at row 1, 'b' for list_id 'q'; allowed is one per list",
         ),
         (
             lambda: from_frames({"list_id": [1, 1], "item": ["a", "a"]}, {"list_id": [1], "item": ["a"], "grade": [1]}),
@@ -289,7 +289,7 @@ def test_a_missing_grade_ends_a_wide_list() -> None:
             lambda: from_frames({"list_id": [1], "item": ["a"]}, {"list_id": [1, 1], "item": ["a", "a"], "grade": [1, 2]}),
             "judgments: got item 'a' of list 1 twice, again at row 1",
         ),
-        (lambda: from_wide_frame({"a": [1]}, "a"), "grades: got 'a'; allowed is a sequence of column names, one a rank"),
+        (lambda: from_wide_frame({"a": [1]}, "a"), "grades: got 'a'; allowed is a sequence of column names, one per rank"),
         (
             lambda: from_wide_frame({"a": [1.0, math.nan], "b": [1.0, 1.0]}, ["a", "b"]),
             "column 'b': got a grade at row 1 after a missing one; allowed are missing values at the end only",

@@ -214,7 +214,7 @@ def test_negative_grades_are_rejected_or_count_as_zero() -> None:
         (lambda: from_lists([["a"]], [[["b"]]]), "in list 0; allowed are hashable ids"),
         (lambda: from_lists([["a", "b", "a"]], [{"b"}]), "item: got 'a' twice in list 0; allowed is once"),
         (lambda: from_lists([["a"]], []), "lists: got 1 rankings and 0 sets of relevant items"),
-        (lambda: from_lists([["a"]], {0: {"a"}}), "lists: got a mapping beside a sequence"),
+        (lambda: from_lists([["a"]], {0: {"a"}}), "lists: got a mapping and a sequence"),
         (lambda: from_lists({"q": {"a", "b"}}, {"q": {"a"}}), "items: got a set for list 'q'; allowed is a sequence in rank order"),
         (lambda: from_lists({"q": "abc"}, {"q": {"a"}}), "items: got 'abc' for list 'q'"),
         (lambda: from_lists({"q": ["a"]}, {"q": "a"}), "relevant items: got 'a' for list 'q'"),
@@ -235,7 +235,7 @@ def test_negative_grades_are_rejected_or_count_as_zero() -> None:
         (lambda: from_ragged([1], [0, 1], lists=["a", "b"]), "lists: got 2 ids; allowed are 1"),
         (lambda: from_ragged([1, 1], [0, 1, 2], lists=["a", "a"]), "lists: got id 'a' twice"),
         (lambda: from_ragged([1, 1], [0, 1]), "offsets: got 0..1"),
-        (lambda: from_ragged([1, 1], [0, 2], scores=[1]), "scores: got 1; allowed are 2, one a grade"),
+        (lambda: from_ragged([1, 1], [0, 2], scores=[1]), "scores: got 1; allowed are 2, one per grade"),
         (lambda: from_ragged([1], [0, 1], unseen=([1], [1])), "unseen: got row 1, grade 1 at index 0; allowed are rows 0..0"),
         (
             lambda: from_ragged([1], [0, 1], unseen=([0], [-1])),

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streammetrics.metrics import MetricError
-from streammetrics.metrics.offline.student import critical_value, two_sided_p_value
+from streammetrics.metrics.offline.student_t import critical_value, two_sided_p_value
 
 DEGREES = [1, 2, 3, 5, 10, 29, 99, 100, 101, 1_000, 12_345, 1_000_000, 100_000_000]
 
