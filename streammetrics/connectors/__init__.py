@@ -1,1 +1,4 @@
-"""The only place where clients are imported: Kafka and files to read from, Redis and memory to keep state in, HTTP to show."""
+"""Where data enters and leaves: records in from Kafka, files or a simulation; state out to Redis or memory, and back.
+
+`base` has the protocols. Each other module or folder implements some of them and is the only place that imports its client.
+"""

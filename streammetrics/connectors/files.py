@@ -1,6 +1,6 @@
-"""Events from NDJSON files or stdin, and refused ones into a file: what a replay reads and writes. Nothing here decodes.
+"""Reads events from NDJSON files or stdin, and writes dead letters to a file, for replays. Events are not decoded here.
 
-Every file is one input of task 0, named by its path as given; a record's offset is its line number, from 1.
+Each file is one input of task 0, named by its path as given. The offset of a record is its line number, from 1.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from streammetrics.errors import ConfigError, Problem, SourceError
 STDIN = "-"
 CHUNK_LINES_MAX = 1_000
 CHUNK_BYTES_MAX = 16 << 20
-"""A chunk of long lines ends here, so that memory stays small."""
+"""A chunk of long lines ends here, to limit memory."""
 LINE_BYTES_MAX = 16 << 20
-"""What is kept of a line at least, if it is so long: who was refused for its length can be read back whole. Above, memory matters more."""
+"""Lines up to this length are kept whole, so that a dead letter for a long event is complete. Longer ones are cut, to limit memory."""
 SKIP_BYTES = 1 << 16
 NO_TIMESTAMP = -1
 FIRST_LINE = 1
@@ -38,59 +38,59 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 def standard_input() -> io.BufferedReader:
-    """The bytes of standard input. Raises OSError where whoever started the process has closed it."""
+    """Return standard input as bytes. Raises OSError if it was closed when the process started."""
     if sys.stdin is None:
         raise OSError(errno.EBADF, "standard input is closed")
     return cast(io.BufferedReader, sys.stdin.buffer)
 
 
 class Lines:
-    """The lines of one file, each bounded: of a longer one only the first `kept_bytes` are kept, and memory stays small.
+    """The lines of one file. Of a line longer than `kept_bytes` only the first bytes are kept, to limit memory.
 
-    A byte order mark at the start of the file is no part of its first line.
+    A byte order mark at the start of the file is skipped.
     """
 
     def __init__(self, path: str, kept_bytes: int) -> None:
         self.path, self._kept = path, kept_bytes
         self.number = 0
         self.following = FIRST_LINE
-        """The number after the last line that was taken."""
+        """The number after the last line that was returned."""
         self.cut: dict[int, int] = {}
-        """How many bytes the lines had that were cut, by number."""
+        """Full length in bytes of each line that was cut, by line number."""
         self.ended = False
-        self._raw = standard_input() if path == STDIN else Path(path).open("rb")  # noqa: SIM115  (it outlives this function)
+        self._raw = standard_input() if path == STDIN else Path(path).open("rb")  # noqa: SIM115  (it stays open after this function)
         self._text: io.BufferedReader | None = None
         self.bytes_total = None if path == STDIN else os.fstat(self._raw.fileno()).st_size or None
         self._bytes_here = 0
 
-    def _unpacked(self) -> io.BufferedReader:
-        """The text of the file: unzipped, if it begins as gzip does (no JSON can, not even with the first byte) or is named so."""
+    def _decompressed(self) -> io.BufferedReader:
+        """Return the content of the file, decompressed if it begins like gzip or is named .gz. No JSON begins like gzip."""
         start = self._raw.peek(len(_GZIP))[: len(_GZIP)]
         is_gzip = self.path.endswith(".gz") or (start and _GZIP.startswith(start))
         return io.BufferedReader(gzip.GzipFile(fileobj=self._raw)) if is_gzip else self._raw
 
     @property
     def bytes_read(self) -> int:
-        """Bytes of the file as it lies on disk (compressed ones, if it is), as far as it has been read; of a pipe, those of its lines."""
-        has_place = self._text not in (None, self._raw) and not self._raw.closed and self._raw.seekable()
-        return self._raw.tell() if has_place else self._bytes_here
+        """Bytes read so far: of the file on disk, compressed or not, or of the lines of a pipe."""
+        has_position = self._text not in (None, self._raw) and not self._raw.closed and self._raw.seekable()
+        return self._raw.tell() if has_position else self._bytes_here
 
     def take(self, count: int, first: int = FIRST_LINE) -> list[Record]:
-        """Up to `count` lines that are not blank and whose number is at least `first`. Raises SourceError."""
+        """Return up to `count` lines that are not blank, from line `first` on. Raises SourceError."""
         records: list[Record] = []
         chunk_ends = self._bytes_here + CHUNK_BYTES_MAX
         try:
-            text = self._text = self._text or self._unpacked()
+            text = self._text = self._text or self._decompressed()
             while len(records) < count and self._bytes_here < chunk_ends and (line := self._next_line(text)) is not None:
                 if self.number >= first and not line.isspace() and line:
                     records.append(Record(self.number, NO_TIMESTAMP, line))
                     self.following = self.number + 1
-        except (OSError, EOFError, zlib.error) as error:  # a damaged gzip is each of them, by where the damage is
+        except (OSError, EOFError, zlib.error) as error:  # which one a damaged gzip file raises depends on where the damage is
             raise SourceError(f"{self.path} cannot be read on after line {self.number}: {error}") from error
         return records
 
     def _next_line(self, text: io.BufferedReader) -> bytes | None:
-        """The next line without its line end, cut if it is too long; None at the end of the file."""
+        """Return the next line without its line end, cut if it is too long; None at the end of the file."""
         mark = len(_BYTE_ORDER_MARK) if self.number == 0 else 0
         line = text.readline(mark + self._kept + 2)  # room for a line end of two bytes
         if not line:
@@ -110,7 +110,7 @@ class Lines:
         return line[: self._kept]
 
     def _skip_rest(self, text: io.BufferedReader, last: bytes) -> int:
-        """Read to the end of a line whose last byte so far was `last`; returns how many bytes it still has: -1 if that was its \\r."""
+        """Read to the end of a line that had `last` as its last byte so far. Returns its further bytes; -1 if `last` was its \\r."""
         skipped = 0
         while part := text.readline(SKIP_BYTES):
             self._bytes_here += len(part)
@@ -129,11 +129,11 @@ class Lines:
 
 
 class FileSource:
-    """The `Source` of a replay; see `streammetrics.connectors.base`. `paths` are NDJSON files or `-` for stdin.
+    """The `Source` of a replay. `paths` are NDJSON files, or `-` for stdin.
 
-    A file may be gzipped, which its first bytes tell; one named .gz must be. Raises ConfigError, with all problems at once, for files
-    that are missing, unreadable, folders, or named twice. A poll reads a chunk of one input: the first that is not exhausted of those
-    the service prefers, else each in turn.
+    A file may be gzipped: its first bytes show it. A file named .gz must be. Raises ConfigError with all problems at once, for files
+    that are missing, unreadable, folders, or named twice. A poll reads a chunk of one input: the first unfinished one in the order
+    given to `prefer`, or else each in turn.
 
     >>> import tempfile
     >>> with tempfile.NamedTemporaryFile() as file:
@@ -154,7 +154,7 @@ class FileSource:
         self._turns: list[Input] = []
         self._preferred: tuple[Input, ...] = ()
         self._paused: set[Input] = set()
-        self._told = self._started = False
+        self._assigned = self._started = False
         self._open(paths, event_bytes_max)
 
     def _open(self, paths: Sequence[str], event_bytes_max: int) -> None:
@@ -167,25 +167,25 @@ class FileSource:
             try:
                 self._lines[place] = Lines(path, max(event_bytes_max + 1, LINE_BYTES_MAX))
             except OSError as error:
-                problems.append(Problem("FILE", path, _why_not(error)))
+                problems.append(Problem("FILE", path, _file_problem(error)))
         self._turns = list(self._lines)
         if problems:
             self.close()
             raise ConfigError(problems)
 
     def prefer(self, inputs: Sequence[Input]) -> None:
-        """The order in which inputs are to be read from now on: those furthest behind first. An empty one: each in turn."""
+        """Set the order in which inputs are read from now on, the one furthest behind first. Empty: each in turn."""
         self._preferred = tuple(inputs)
 
     @property
     def health(self) -> SourceHealth:
-        """Files are there or fail at once."""
+        """Always reachable: files are there or fail at once."""
         return SourceHealth()
 
     def poll(self, timeout_s: float) -> PollResult:
-        """The next chunk of one input; it waits for nobody but stdin. Raises SourceError."""
-        assigned = frozenset() if self._told else frozenset({0})
-        self._told = True
+        """Return the next chunk of one input. Waits only for stdin. Raises SourceError."""
+        assigned = frozenset() if self._assigned else frozenset({0})
+        self._assigned = True
         place = self._next_input() if self._started else None
         if place is None:
             return PollResult(assigned=assigned)
@@ -202,7 +202,7 @@ class FileSource:
 
     @property
     def exhausted(self) -> bool:
-        """Whether every input has been read to its end."""
+        """Whether all inputs have been read to their end."""
         return all(lines.ended for lines in self._lines.values())
 
     @property
@@ -212,7 +212,7 @@ class FileSource:
 
     @property
     def cut(self) -> Mapping[Input, Mapping[int, int]]:
-        """How many bytes the lines had of which only the first were kept: by input and number, as far as it has been read."""
+        """Full length in bytes of the lines that were cut so far, by input and line number."""
         return {place: lines.cut for place, lines in self._lines.items()}
 
     @property
@@ -221,7 +221,7 @@ class FileSource:
 
     @property
     def bytes_total(self) -> int | None:
-        """The size of all files together; None if one of them is stdin or a pipe."""
+        """The total size of all files; None if one of them is stdin or a pipe."""
         sizes = [lines.bytes_total for lines in self._lines.values()]
         return None if None in sizes else sum(size for size in sizes if size is not None)
 
@@ -229,7 +229,7 @@ class FileSource:
         return tuple(self._lines)
 
     def start(self, task: int, offsets: Mapping[Input, int]) -> Mapping[Input, int]:
-        """Begin each input at the line of its offset (absent: the first). Lines that have been passed do not come again."""
+        """Start each input at the line of its offset (absent: the first). Lines that were read do not come again."""
         self._first = {place: offsets.get(place, FIRST_LINE) for place in self._lines}
         self._started = True
         return dict(self._first)
@@ -241,19 +241,21 @@ class FileSource:
         self._paused.difference_update(inputs)
 
     def ends(self) -> Mapping[Input, int]:
-        """The line number after the last one that is not blank; beyond what has been read of an input that has not ended, so that it
-        is never caught up."""
+        """Return the line number after the last line that is not blank.
+
+        For an input that has not ended it is beyond what was read, so that the input is never caught up.
+        """
         return {place: lines.following if lines.ended else lines.number + 2 for place, lines in self._lines.items()}
 
     def acknowledge(self, offsets: Mapping[Input, int]) -> None:
-        """Nothing to tell: a file keeps no readers' places."""
+        """Do nothing: a file keeps no offsets of its readers."""
 
     def close(self) -> None:
         for lines in self._lines.values():
             lines.close()
 
 
-def _why_not(error: OSError) -> str:
+def _file_problem(error: OSError) -> str:
     if isinstance(error, FileNotFoundError):
         return "does not exist"
     if isinstance(error, IsADirectoryError):
@@ -264,11 +266,10 @@ def _why_not(error: OSError) -> str:
 
 
 class FileDeadLetters:
-    """The `DeadLetterSink` of a replay: one JSON object a line, into a file that somebody else opens and closes; None keeps nothing.
+    """The dead letter sink of a replay: one JSON object per line. The caller opens and closes the file; None keeps nothing.
 
-    Keys: `key` (`topic:partition:offset`), `reason`, `detail`, `input` (the path), `line`, and the raw bytes as `value` where
-    they are UTF-8, else as `value_base64`. `cut` tells how long the lines were of which only the first bytes are known: their
-    letters have `value_bytes`, the full length.
+    Keys: `key` (`topic:partition:offset`), `reason`, `detail`, `input` (the path), `line`, and the raw bytes: as `value` if
+    they are UTF-8, else as `value_base64`. `cut` has the full length of lines that were cut; their letters have it as `value_bytes`.
     """
 
     def __init__(self, file: IO[bytes] | None, cut: Mapping[Input, Mapping[int, int]] = MappingProxyType({})) -> None:
@@ -276,18 +277,18 @@ class FileDeadLetters:
 
     def write(self, letters: Iterable[DeadLetter]) -> None:
         if self._file is not None:
-            self._file.writelines(map(self._packed, letters))
+            self._file.writelines(map(self._encoded, letters))
 
     def close(self) -> None:
-        """Nothing to do: the file is another's."""
+        """Do nothing: the caller closes the file."""
 
-    def _packed(self, letter: DeadLetter) -> bytes:
+    def _encoded(self, letter: DeadLetter) -> bytes:
         full_bytes = self._cut.get(letter.input, {}).get(letter.offset)
         line: dict[str, object] = {
-            "key": _sendable(letter.key),
+            "key": _encodable(letter.key),
             "reason": letter.reason,
-            "detail": _sendable(letter.detail),
-            "input": _sendable(letter.input.topic),
+            "detail": _encodable(letter.detail),
+            "input": _encodable(letter.input.topic),
             "line": letter.offset,
             **({} if full_bytes is None else {"value_bytes": full_bytes}),
             **_value(letter.value),
@@ -304,6 +305,6 @@ def _value(value: bytes | None) -> dict[str, str | None]:
         return {"value_base64": base64.b64encode(value).decode("ascii")}
 
 
-def _sendable(text: str) -> str:
-    """Text that UTF-8 can carry: what it cannot (lone surrogates, of odd paths for one) is written as an escape."""
+def _encodable(text: str) -> str:
+    """Return text that UTF-8 can encode. Lone surrogates, which an unusual path may contain, become escapes."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")

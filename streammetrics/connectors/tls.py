@@ -1,7 +1,7 @@
-"""Certificate files (PEM): whether they can be read and fit each other, told with the setting to look at before anything connects.
+"""Checks certificate files (PEM) before anything connects: are they readable, and do they belong together?
 
-OpenSSL tells a wrong key, a wrong password and a wrong file by one kind of error, and asks for a password on the terminal; here
-each has its words. Nothing of a key or a password is repeated.
+OpenSSL reports a wrong key, a wrong password and a wrong file with the same error, and asks for a password on the
+terminal. Here each problem names the setting to correct. No part of a key or password is ever shown.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ TOO_WEAK = ("EE_KEY_TOO_SMALL", "CA_MD_TOO_WEAK", "CA_KEY_TOO_SMALL")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertificateFiles:
-    """The files of one section of the configuration; None for those that are not given. Nothing secret shows in `repr`.
+    """The files of one configuration section; None: not given. `repr` shows no secret.
 
-    `cafile` has the authorities to trust, `certfile` our own certificate (its key, too, if `keyfile` is None). Where the section
-    has no setting for a password (`takes_password`), the key must be without one.
+    `cafile` has the trusted authorities. `certfile` has our own certificate, and its key if `keyfile` is None. If the section
+    has no setting for a password (`takes_password` is false), the key must not have one.
     """
 
     section: str
@@ -31,7 +31,7 @@ class CertificateFiles:
     takes_password: bool = True
 
     def load_into(self, context: ssl.SSLContext) -> None:
-        """Give the context what the files hold. Raises ConfigError: for all files that cannot be read, else for the first that misfits."""
+        """Load the files into the context. Raises ConfigError: for all unreadable files, or else for the first one that does not fit."""
         self._require_readable()
         if self.cafile is not None:
             self._load_authorities(context, self.cafile)
@@ -39,7 +39,7 @@ class CertificateFiles:
             self._load_own(context, self.certfile)
 
     def check(self) -> None:
-        """The same for a client that reads the files itself, each time that it connects."""
+        """Check the files for a client that reads them itself each time it connects."""
         self.load_into(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
 
     def _require_readable(self) -> None:
@@ -63,17 +63,17 @@ class CertificateFiles:
     def _load_own(self, context: ssl.SSLContext, certfile: str) -> None:
         asked = []
 
-        def password() -> str:  # without it, OpenSSL would ask on the terminal
+        def password() -> str:  # without this function, OpenSSL would ask on the terminal
             asked.append(True)
             return self.password or ""
 
         try:
             context.load_cert_chain(certfile, self.keyfile, password)
         except (ssl.SSLError, ValueError) as error:  # a ValueError is a password that is too long
-            raise ConfigError([self._misfit(certfile, str(getattr(error, "reason", "") or ""), bool(asked))]) from None
+            raise ConfigError([self._mismatch(certfile, str(getattr(error, "reason", "") or ""), bool(asked))]) from None
 
-    def _misfit(self, certfile: str, reason: str, password_asked: bool) -> Problem:
-        """What is wrong with files that can be read and do not work together."""
+    def _mismatch(self, certfile: str, reason: str, password_asked: bool) -> Problem:
+        """Return what is wrong with readable files that do not work together."""
         section = self.section
         name, path = ("ssl_keyfile", self.keyfile) if self.keyfile else ("ssl_certfile", certfile)
         if reason == "KEY_VALUES_MISMATCH":

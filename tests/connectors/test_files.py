@@ -1,4 +1,4 @@
-"""Files as a source: every line once, in order, bounded; and what was refused, written so that it can be read back."""
+"""Files as a source: every line once, in order, with a length limit; and dead letters that can be read back."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def started(paths: Sequence[str], offsets: Mapping[Input, int] | None = None, **
 
 
 def read_all(source: FileSource) -> dict[str, list[tuple[int, bytes | None]]]:
-    """Every record by path, as (line, bytes)."""
+    """Return all records by path, as (line, bytes)."""
     got: dict[str, list[tuple[int, bytes | None]]] = {place.topic: [] for place in source.inputs_of(0)}
     while not source.exhausted:
         for place, records in source.poll(0).records.items():
@@ -56,7 +56,7 @@ class TestLines:
         assert source.poll(0).records == {Input(path, 0): [Record(1, -1, b"one"), Record(2, -1, b"two")]}
         source.close()
 
-    def test_blank_lines_are_no_events_but_count_as_lines(self, tmp_path: Path) -> None:
+    def test_blank_lines_are_skipped_but_count_as_lines(self, tmp_path: Path) -> None:
         path = write(tmp_path / "events", b"\n  \t\r\none\n\n\ntwo\n\n")
         assert read_all(started([path])) == {path: [(3, b"one"), (6, b"two")]}
 
@@ -91,7 +91,7 @@ class TestLines:
     @pytest.mark.parametrize("mark", [b"", MARK], ids=["", "marked"])
     @pytest.mark.parametrize("line_end", [b"\n", b"\r\n", b""])
     @pytest.mark.parametrize(("size", "kept"), [(9, 9), (10, 10), (11, 11), (12, 11), (13, 11), (14, 11), (200_000, 11)])
-    def test_of_a_line_longer_than_is_kept_the_first_bytes_are_a_record_and_its_length_is_known(
+    def test_a_too_long_line_is_cut_and_its_full_length_is_known(
         self, tmp_path: Path, size: int, kept: int, line_end: bytes, mark: bytes, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(files, "LINE_BYTES_MAX", 11)
@@ -103,9 +103,7 @@ class TestLines:
         assert source.cut == {Input(path, 0): {1: size} if size > kept else {}}
 
     @pytest.mark.parametrize("size", range(11, 40))
-    def test_the_length_of_a_line_is_that_without_its_end_wherever_reading_it_pauses(
-        self, tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_the_length_of_a_line_never_includes_its_end(self, tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(files, "LINE_BYTES_MAX", 4)
         monkeypatch.setattr(files, "SKIP_BYTES", 7)
         path = write(tmp_path / "events", b"first\n" + b"x" * (size - 1) + b"\r\r\nnext\n")
@@ -113,7 +111,7 @@ class TestLines:
         assert read_all(source)[path] == [(1, b"first"), (2, (b"x" * (size - 1) + b"\r")[:11]), (3, b"next")]
         assert source.cut == {Input(path, 0): {2: size} if size > 11 else {}}
 
-    def test_a_line_that_is_too_long_for_an_event_is_kept_whole_all_the_same(self, tmp_path: Path) -> None:
+    def test_a_line_too_long_for_an_event_is_still_kept_whole(self, tmp_path: Path) -> None:
         path = write(tmp_path / "events", b"x" * 2_000_000 + b"\nnext\n")
         source = started([path], event_bytes_max=1_000)
         assert read_all(source) == {path: [(1, b"x" * 2_000_000), (2, b"next")]}
@@ -137,7 +135,7 @@ class TestLines:
     )
     @example(lines=[MARK], chunk=1)
     @example(lines=[MARK + b"x", MARK + b"y"], chunk=1)
-    def test_whatever_the_chunks_all_lines_come_once_in_order(
+    def test_all_lines_come_once_in_order_with_any_chunk_size(
         self, tmp_path_factory: pytest.TempPathFactory, lines: list[bytes], chunk: int
     ) -> None:
         content = b"\n".join(lines)
@@ -148,7 +146,7 @@ class TestLines:
         assert read_all(started([path], chunk_lines_max=chunk)) == {path: expected}
 
     @pytest.mark.parametrize("name", ["events.ndjson.gz", "events.ndjson"])
-    def test_a_gzip_file_is_read_as_its_content_whatever_its_name(self, tmp_path: Path, name: str) -> None:
+    def test_a_gzip_file_is_decompressed_with_any_name(self, tmp_path: Path, name: str) -> None:
         path = write(tmp_path / name, gzip.compress(b"one\ntwo\n", mtime=0))
         source = started([path])
         assert source.bytes_total == Path(path).stat().st_size
@@ -166,7 +164,7 @@ class TestLines:
             read_all(source)
         source.close()
 
-    def test_progress_through_a_gzip_file_without_its_name_is_that_of_the_file_on_disk(self, tmp_path: Path) -> None:
+    def test_progress_through_a_gzip_file_counts_bytes_on_disk(self, tmp_path: Path) -> None:
         lines = random.Random(1).randbytes(1_000_000).hex("\n", 100).encode()
         source = started([write(tmp_path / "events", gzip.compress(lines, mtime=0))], chunk_lines_max=1_000)
         seen = [source.bytes_read]
@@ -182,14 +180,14 @@ class TestLines:
         assert read_all(started([path])) == {path: []}
 
     @pytest.mark.parametrize("content", [b"\x1f", PACKED[:2], PACKED[:-1]])
-    def test_what_begins_as_gzip_and_is_none_is_an_error_that_names_it(self, tmp_path: Path, content: bytes) -> None:
+    def test_a_file_that_only_begins_like_gzip_is_an_error_that_names_it(self, tmp_path: Path, content: bytes) -> None:
         source = started([write(tmp_path / "events", content)])
         with pytest.raises(SourceError, match="events cannot be read on after line"):
             read_all(source)
         source.close()
 
     @pytest.mark.parametrize("name", ["events.gz", "events"])
-    def test_a_gzip_stream_from_a_pipe_is_read_as_its_content(self, tmp_path: Path, name: str) -> None:
+    def test_a_gzip_stream_from_a_pipe_is_decompressed(self, tmp_path: Path, name: str) -> None:
         pipe = tmp_path / name
         os.mkfifo(pipe)
         writer = threading.Thread(target=lambda: pipe.write_bytes(PACKED))
@@ -208,12 +206,12 @@ class TestLines:
         assert read_all(source) == {"-": [(1, b"one"), (2, b"two")]}
         assert source.bytes_read == 8
 
-    def test_gzip_on_stdin_is_read_as_its_content(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_gzip_on_stdin_is_decompressed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(PACKED))))
         got = read_all(started(["-"]))
         assert [value for _, value in got["-"]] == [b"one"] * 10_000
 
-    def test_gzip_that_comes_byte_by_byte_is_read_as_its_content(self, tmp_path: Path) -> None:
+    def test_gzip_that_comes_byte_by_byte_is_decompressed(self, tmp_path: Path) -> None:
         pipe = tmp_path / "events"
         os.mkfifo(pipe)
 
@@ -228,7 +226,7 @@ class TestLines:
         writer.join()
         assert got == {str(pipe): [(1, b"one"), (2, b"two")]}
 
-    def test_nobody_is_waited_for_before_the_first_poll(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_nothing_is_read_before_the_first_poll(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         reading, writing = os.pipe()
         with os.fdopen(reading, "rb") as silent, os.fdopen(writing, "wb"):
             monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(silent))
@@ -238,7 +236,7 @@ class TestLines:
 
 
 class TestOrder:
-    def test_without_a_wish_inputs_are_read_in_turn(self, tmp_path: Path) -> None:
+    def test_without_a_preference_inputs_are_read_in_turn(self, tmp_path: Path) -> None:
         paths = [write(tmp_path / name, b"1\n2\n3\n") for name in ("a", "b")]
         source = started(paths, chunk_lines_max=1)
         order = [place.topic for _ in range(4) for place in source.poll(0).records]
@@ -266,7 +264,7 @@ class TestOrder:
         assert list(source.poll(0).records) == [first]
         source.close()
 
-    def test_nothing_flows_before_the_task_is_started(self, tmp_path: Path) -> None:
+    def test_no_record_comes_before_the_task_is_started(self, tmp_path: Path) -> None:
         source = FileSource([write(tmp_path / "a", b"1\n")])
         assert source.poll(0).assigned == {0}
         assert source.poll(0).records == {}
@@ -274,7 +272,7 @@ class TestOrder:
         assert len(source.poll(0).records) == 1
         source.close()
 
-    def test_a_stored_offset_is_the_line_to_go_on_with(self, tmp_path: Path) -> None:
+    def test_reading_continues_at_the_stored_offset(self, tmp_path: Path) -> None:
         path = write(tmp_path / "a", b"1\n2\n3\n")
         assert read_all(started([path], {Input(path, 0): 3})) == {path: [(3, b"3")]}
 
@@ -312,7 +310,7 @@ class TestOrder:
 
 
 class TestWrongFiles:
-    def test_all_wrong_files_are_named_at_once(self, tmp_path: Path) -> None:
+    def test_all_wrong_files_are_named_together(self, tmp_path: Path) -> None:
         good = write(tmp_path / "good", b"")
         with pytest.raises(ConfigError) as caught:
             FileSource([str(tmp_path / "nowhere"), str(tmp_path), good, good])
@@ -322,13 +320,13 @@ class TestWrongFiles:
             (good, "is named twice: its events would count as duplicates"),
         ]
 
-    def test_no_file_at_all_is_a_wrong_command(self) -> None:
+    def test_at_least_one_file_is_required(self) -> None:
         with pytest.raises(ConfigError, match="at least one file"):
             FileSource([])
 
 
 class TestDeadLetters:
-    def test_what_is_written_can_be_read_back(self) -> None:
+    def test_dead_letters_can_be_read_back(self) -> None:
         file = io.BytesIO()
         FileDeadLetters(file, {Input("in.ndjson", 0): {8: 30_000_000}}).write(
             [
@@ -352,7 +350,7 @@ class TestDeadLetters:
         assert (read[2]["value"], read[2]["detail"]) == (None, r"lone \ud800")
 
     @given(value=st.binary(max_size=50))
-    def test_any_bytes_survive(self, value: bytes) -> None:
+    def test_any_bytes_can_be_read_back(self, value: bytes) -> None:
         file = io.BytesIO()
         FileDeadLetters(file).write([DeadLetter("late", "", Input("in", 0), 1, value)])
         (line,) = file.getvalue().splitlines()

@@ -1,4 +1,4 @@
-"""The memory store keeps the contract of every store, and stays quick and small with many users."""
+"""The memory store fulfils the store contract and stays fast and small with many users."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ MOVES = st.lists(st.dictionaries(st.sampled_from("abcdef"), st.one_of(st.integer
 
 
 @given(moves=MOVES, before_ms=st.integers(0, 10), due_max=st.integers(0, 7))
-def test_due_users_are_those_of_a_sorted_list_however_they_moved(moves: list[dict[str, int | None]], before_ms: int, due_max: int) -> None:
-    """None as the due time stands for a user that is gone."""
+def test_due_users_are_those_of_a_sorted_list_after_any_moves(moves: list[dict[str, int | None]], before_ms: int, due_max: int) -> None:
+    """A due time of None means that the user is deleted."""
     owner, due = Owner(MemoryStore(), 0), dict[str, int]()
     for move in moves:
         put = {user: due_ms for user, due_ms in move.items() if due_ms is not None}
@@ -39,7 +39,7 @@ def test_due_users_are_those_of_a_sorted_list_however_they_moved(moves: list[dic
 
 
 def held_bytes() -> int:
-    """What the store's own lines have allocated and still hold; whatever else this process does meanwhile is not its."""
+    """Return the bytes that lines of the store have allocated and still hold."""
     own = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(True, memory.__file__)])
     return sum(each.size for each in own.statistics("filename"))
 
@@ -60,7 +60,7 @@ def test_memory_does_not_grow_with_due_times_that_move() -> None:
     assert 0 < late < 2 * early
 
 
-def test_nothing_of_users_that_are_gone_remains() -> None:
+def test_deleted_users_leave_nothing_behind() -> None:
     owner = Owner(MemoryStore(), 0)
     tracemalloc.start()
     try:

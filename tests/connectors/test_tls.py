@@ -1,7 +1,4 @@
-"""Certificate files that Kafka's and Redis' clients are given: what does not fit is told before anything connects, with its setting.
-
-The HTTP port's are tried with the port itself.
-"""
+"""Certificate files of Kafka and Redis: a problem is reported before anything connects, with the setting to correct."""
 
 from __future__ import annotations
 
@@ -32,7 +29,7 @@ def identity(authority: Authority) -> Identity:
 
 
 def ask_kafka(**files: str) -> None:
-    """Ask where nobody listens: files are looked at first."""
+    """Connect to a port without a server: the files are checked first."""
     describe_topics(KafkaConnection(bootstrap_servers=(f"{HOST}:{free_port()}",), security_protocol="SSL", **files), ["any"])
 
 
@@ -51,19 +48,19 @@ def problem_of(use: Callable[..., None], **files: Path | str) -> Problem:
 
 
 @pytest.mark.parametrize("section", USES)
-class TestOfAClient:
+class TestWrongFiles:
     def test_a_key_of_another_certificate(self, section: str, identity: Identity, authority: Authority) -> None:
         other = authority.client("other").keyfile
         problem = problem_of(USES[section], certfile=identity.certfile, keyfile=other)
         assert (problem.key, problem.value) == (f"{section}.ssl_keyfile", str(other))
         assert f"must hold the key of the first certificate in {section}.ssl_certfile ({identity.certfile})" in problem.allowed
 
-    def test_a_certificate_whose_key_is_nowhere(self, section: str, identity: Identity) -> None:
+    def test_a_certificate_without_a_key(self, section: str, identity: Identity) -> None:
         problem = problem_of(USES[section], certfile=identity.certfile)
         assert problem.key == f"{section}.ssl_certfile"
         assert f"name the file of the key in {section}.ssl_keyfile" in problem.allowed
 
-    def test_files_that_hold_something_else(self, section: str, identity: Identity) -> None:
+    def test_files_with_other_content(self, section: str, identity: Identity) -> None:
         assert problem_of(USES[section], cafile=identity.keyfile).key == f"{section}.ssl_cafile"
         assert problem_of(USES[section], certfile=identity.keyfile, keyfile=identity.keyfile).key == f"{section}.ssl_certfile"
         assert problem_of(USES[section], certfile=identity.certfile, keyfile=identity.certfile).key == f"{section}.ssl_keyfile"
@@ -74,7 +71,7 @@ class TestOfAClient:
         assert [each.key for each in caught.value.problems] == [f"{section}.ssl_{name}" for name in ("cafile", "certfile", "keyfile")]
 
 
-def test_a_locked_key_of_kafka_needs_its_password_which_is_never_repeated(identity: Identity, authority: Authority) -> None:
+def test_an_encrypted_kafka_key_needs_its_password_which_is_never_shown(identity: Identity, authority: Authority) -> None:
     files = {"certfile": identity.certfile, "keyfile": identity.locked_keyfile}
     missing = problem_of(ask_kafka, **files)
     assert (missing.key, missing.value) == ("kafka.ssl_password", "(empty)")
@@ -85,12 +82,12 @@ def test_a_locked_key_of_kafka_needs_its_password_which_is_never_repeated(identi
         ask_kafka(**{f"ssl_{name}": str(path) for name, path in files.items()}, ssl_password=authority.key_password)
 
 
-def test_a_locked_key_of_redis_which_has_no_setting_for_its_password(identity: Identity) -> None:
+def test_an_encrypted_redis_key_is_rejected_because_there_is_no_password_setting(identity: Identity) -> None:
     problem = problem_of(make_redis_store, certfile=identity.certfile, keyfile=identity.locked_keyfile)
     assert (problem.key, problem.allowed) == ("redis.ssl_keyfile", "must hold a key without a password")
 
 
-def test_files_that_no_protocol_uses_are_not_looked_at() -> None:
+def test_files_that_the_protocol_does_not_use_are_not_read() -> None:
     settings = KafkaConnection(bootstrap_servers=(f"{HOST}:{free_port()}",), ssl_cafile="/nonexistent")
     with pytest.raises(SourceError, match="no Kafka broker can be reached"):
         describe_topics(settings, ["any"])

@@ -1,8 +1,8 @@
-"""Seeded traffic, for demonstrations, benchmarks and tests.
+"""Simulated traffic from a seed, for demonstrations, benchmarks and tests.
 
-Law: a pure generator. No clock, no I/O, no global state; the same `Traffic` gives the same bytes in every process. All
-chance therefore comes from `random.Random.random()`, the one draw whose sequence Python keeps for good, and every visit of
-a user draws from seeds of its own: a knob moves what it names, and all else stays as it was.
+The generator is pure: no clock, no I/O, no global state. The same `Traffic` gives the same bytes in every process. All
+randomness comes from `random.Random.random()`, because Python guarantees its sequence. Each list of a visit has its own
+seed, so that changing one parameter changes only what that parameter describes. `source` makes a `Source` of it.
 """
 
 from streammetrics.connectors.simulated.people import variant_of

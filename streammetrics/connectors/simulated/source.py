@@ -1,4 +1,4 @@
-"""Simulated traffic as a source of records, each handed out when the clock on the wall reaches it: what `demo` consumes."""
+"""Simulated traffic as a `Source`: each record is returned when the wall clock reaches its time. Used by `demo`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WAIT_SECONDS_MAX = 0.05
 
 
 def time_lapse(traffic: Iterable[SimulatedRecord], start_ms: int, factor: int) -> Iterator[SimulatedRecord]:
-    """The traffic `factor` times as fast: every event time as far from `start_ms` as it was, divided. Broken times stay as they are.
+    """Return the traffic `factor` times as fast: the distance of each event time from `start_ms` is divided. Malformed times stay.
 
     >>> sent = SimulatedRecord("feedback", b"u1", 61_000, b'{"ts":61000,"item_id":"61000"}')
     >>> next(time_lapse([sent], start_ms=1_000, factor=10))
@@ -26,9 +26,9 @@ def time_lapse(traffic: Iterable[SimulatedRecord], start_ms: int, factor: int) -
 
 
 class SimulatedSource:
-    """The `Source` of a demo; see `streammetrics.connectors.base`. Users are spread over `tasks`; nothing is ever read twice.
+    """The `Source` of a demo. Users are spread over `tasks`. No record is read twice.
 
-    What is dated before now comes at once, so that traffic which begins in the past fills the windows first.
+    Records dated before now come at once, so that traffic that begins in the past fills the windows first.
     """
 
     def __init__(self, traffic: Iterator[SimulatedRecord], topics: tuple[str, ...], tasks: int, clock: Clock) -> None:
@@ -40,7 +40,7 @@ class SimulatedSource:
 
     @property
     def health(self) -> SourceHealth:
-        """Simulated traffic is always there."""
+        """Always reachable."""
         return SourceHealth()
 
     def poll(self, timeout_s: float) -> PollResult:
@@ -69,16 +69,16 @@ class SimulatedSource:
         return {origin: offsets.get(origin, 0) for origin in self.inputs_of(task)}
 
     def pause(self, inputs: Collection[Input]) -> None:
-        """Nothing to do: a demo's store does not fail."""
+        """Do nothing: a demo's store does not fail."""
 
     def resume(self, inputs: Collection[Input]) -> None:
-        """Nothing to do, as for `pause`."""
+        """Do nothing, as in `pause`."""
 
     def ends(self) -> Mapping[Input, int]:
         return self._ends
 
     def acknowledge(self, offsets: Mapping[Input, int]) -> None:
-        """Nobody watches the lag of a demo."""
+        """Do nothing: no tool reads the lag of a demo."""
 
     def close(self) -> None:
-        """Nothing was opened."""
+        """Do nothing: nothing was opened."""

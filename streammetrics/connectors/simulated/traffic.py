@@ -1,4 +1,4 @@
-"""What simulated traffic depends on: values, validated where they enter. Nothing is generated here."""
+"""The parameters of simulated traffic, and their validation. Nothing is generated here."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from streammetrics.events.event_time import DAY_MS
 from streammetrics.events.model import TS_MAX, EventLimits
 
 QUALITY_MIN, QUALITY_MAX = 0.01, 100.0
-"""Beyond these a ranker is as good as blind, or as good as perfect."""
+"""A ranker below this range is practically random, above it practically perfect."""
 
 _LIMITS = EventLimits()
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
 class Variant(NamedTuple):
-    """One arm: the share of all users in it, and how well its ranker orders (1.0: the usual; more is better)."""
+    """One variant: its share of all users, and the quality of its ranker (1.0 is normal; more is better)."""
 
     name: str
     share: float
@@ -27,7 +27,7 @@ class Variant(NamedTuple):
 
 
 class Regression(NamedTuple):
-    """From `after_ms` past the start on, lists of `variant` are ranked with `factor` times its quality."""
+    """A change of quality: from `after_ms` after the start on, `variant` has `factor` times its quality."""
 
     variant: str
     factor: float = 0.85
@@ -35,7 +35,7 @@ class Regression(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """A segment that every list carries; its values are equally likely."""
+    """A segment of every list. Its values are equally likely."""
 
     name: str
     values: tuple[str, ...]
@@ -43,28 +43,27 @@ class Segment(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
-    """All that traffic depends on. Raises ConfigError with every problem at once.
+    """All parameters of simulated traffic. Raises ConfigError with all problems at once.
 
-    **People.** Visits begin at random times (a Poisson process), each by a user drawn evenly, and bring
-    `lists_per_visit` lists on average, `list_gap_ms` apart on average. A user comes back after
-    `users * lists_per_visit / impressions_per_second` seconds on average; where that is short somebody may be on two
-    visits at once, as with two tabs. The rate of impressions is in event time, over all users, and is reached when the first
-    visits have run their course, some minutes after the start.
+    **People.** Visits begin at random times (a Poisson process), each by a random user. A visit has `lists_per_visit` lists
+    on average, `list_gap_ms` apart on average. A user returns after `users * lists_per_visit / impressions_per_second`
+    seconds on average. If that is short, a user may have two visits at once, as with two tabs. The rate of impressions is in
+    event time, over all users. It is reached some minutes after the start, when the first visits have ended.
 
-    **Experiment.** A user sees one variant for good. Users beyond the variants' shares are in no experiment and get
-    quality 1. A variant's quality moves the order of its lists, thereby what is clicked, and nothing else.
+    **Experiment.** A user always sees the same variant. Users beyond the variants' shares are in no experiment and get
+    quality 1. The quality of a variant changes the order of its lists and thereby the clicks, and nothing else.
 
-    **Interleaved.** Every user of the experiment sees the variant `interleaved`: lists that the rankers of its two variants draft
-    as teams, in turn by pairs, a coin deciding who is first in each pair (team-draft). Each item carries its team.
+    **Interleaved.** All users of the experiment see the variant `interleaved`. The rankers of its two variants draft each list
+    in pairs, and a coin decides which one is first in a pair (team-draft). Each item carries its team.
 
     **Clicks** follow the position-based model: P(click at rank r) = r ** -examination_power * appeal(item, user), with
     the propensities of Joachims, Swaminathan and Schnabel, "Unbiased Learning-to-Rank with Biased Feedback" (WSDM 2017).
 
-    **Size.** A record has 187 bytes on average, and with `item_id_chars=35` about 353, the usual size of benchmarks here.
+    **Size.** A record has 187 bytes on average, and about 353 with `item_id_chars=35`, as in the benchmarks here.
 
-    **Transport.** The rates are chances per good event. A record arrives within `disorder_ms` of its event time; a late one
-    `late_ms` later still. A duplicate is the same bytes again, within the same bounds. A malformed record is sent besides a
-    good event, never instead of one: whatever the faults, the good events are the same.
+    **Transport.** The rates are probabilities per valid event. A record arrives within `disorder_ms` of its event time, a late
+    one another `late_ms` later. A duplicate repeats the same bytes within the same bounds. A malformed record is sent in
+    addition to a valid event, so the valid events are the same at any rate.
 
     >>> Traffic(users=0, duplicate_rate=2.0)
     Traceback (most recent call last):
@@ -97,9 +96,9 @@ class Traffic:
     feedback_topic: str = "feedback"
 
     def __post_init__(self) -> None:
-        # What is compared between fields is looked at once each field is sound by itself.
+        # Fields are compared with each other only if each one is valid by itself.
         problems = [*_number_problems(self), *_name_problems(self), *_variant_problems(self)]
-        if problems := problems or [*_quarrels(self)]:
+        if problems := problems or [*_conflicts(self)]:
             raise ConfigError(problems)
 
 
@@ -138,7 +137,7 @@ def _number_problems(traffic: Traffic) -> Iterator[Problem]:
 
 
 def _real_problems(key: str, value: object, least: float, most: float) -> Iterator[Problem]:
-    # Written so that NaN, which is neither less nor more than anything, is refused.
+    # Written this way, NaN is rejected as well: no comparison with it is true.
     if type(value) not in {int, float} or not least <= value <= most:  # type: ignore[operator]
         yield Problem(key, repr(value), f"a number from {least} to {most}")
 
@@ -182,7 +181,7 @@ def _regression_problems(regression: Regression, names: list[str]) -> Iterator[P
         yield Problem("regression.after_ms", repr(regression.after_ms), "a whole number from 0")
 
 
-def _quarrels(traffic: Traffic) -> Iterator[Problem]:
+def _conflicts(traffic: Traffic) -> Iterator[Problem]:
     if traffic.items_per_list > traffic.catalogue:
         yield Problem("items_per_list", str(traffic.items_per_list), f"at most the catalogue, which has {traffic.catalogue} items")
     if traffic.interleaved and len(traffic.variants) != 2:
@@ -193,6 +192,6 @@ def _quarrels(traffic: Traffic) -> Iterator[Problem]:
         yield Problem(
             "item_id_chars", str(traffic.item_id_chars), f"at least {digits + 1} to number the catalogue of {traffic.catalogue} items"
         )
-    # Shares such as a tenth ten times add up to a hair beside 1.
+    # Ten shares of 0.1 add up to slightly more or less than 1.
     if (total := sum(variant.share for variant in traffic.variants)) > 1 + 1e-9:
         yield Problem("variants", f"shares of {total:g} together", "at most 1; what is left is in no experiment")

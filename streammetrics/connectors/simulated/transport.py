@@ -1,4 +1,4 @@
-"""How events reach a log: encoded, a little out of order, some twice, some late, some broken. Pure."""
+"""Simulates the transport of events to a log: encoded, out of order, some twice, some late, some malformed. Pure."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from streammetrics.connectors.simulated.people import Draw, World, WrittenFeedback, WrittenImpression, lists
+from streammetrics.connectors.simulated.people import Catalogue, Draw, WrittenFeedback, WrittenImpression, lists
 from streammetrics.connectors.simulated.traffic import Traffic
 from streammetrics.events.model import TS_MAX
 
 _Arrival: TypeAlias = tuple[int, int, WrittenImpression | WrittenFeedback, int | None]
-"""When (ms), a number that settles ties, what, and which breakage if any. Encoded on arrival: until then it takes little room."""
+"""Arrival time (ms), a number to break ties, the event, and which defect if any. It is encoded on arrival, to save memory."""
 
 
 class SimulatedRecord(NamedTuple):
-    """One record for a log: the user id is the key, `ts` the event time (ms), `value` the JSON of the native schema.
+    """One record for a log: the key is the user id, `ts` the event time (ms), `value` the event as native JSON.
 
-    A malformed record has the key and the ts of the good event that it goes with.
+    A malformed record has the key and the ts of the valid event that it accompanies.
     """
 
     topic: str
@@ -31,69 +31,69 @@ class SimulatedRecord(NamedTuple):
 
 
 def generate(traffic: Traffic, events_max: int | None = None, until_ms: int | None = None) -> Iterator[SimulatedRecord]:
-    """The traffic in order of arrival: endless, or as many records as `events_max`, or those with ts < `until_ms`.
+    """Return the traffic in order of arrival: endless, or at most `events_max` records, or those with ts < `until_ms`.
 
-    Memory grows with what is under way (open visits, lates not yet arrived), not with time and not with users. What is
-    dated before some time comes in the same order whatever the bounds.
+    Memory grows with open visits and late records that have not arrived, not with time or users. Records dated before some
+    time come in the same order whatever the bounds.
 
     >>> first = next(generate(Traffic(users=3, seed=1, disorder_ms=0)))
     >>> first.topic, first.key, first.value[:45]
     ('impressions', b'u0', b'{"type":"impression","impression_id":"r0-0","')
     """
     until_ms = TS_MAX + 1 if until_ms is None else min(until_ms, TS_MAX + 1)
-    return islice(_in_order(World(traffic), until_ms), events_max)
+    return islice(_in_order(Catalogue(traffic), until_ms), events_max)
 
 
-def _in_order(world: World, until_ms: int) -> Iterator[SimulatedRecord]:
-    # Nothing arrives before its ts, nor is dated before its list: when a list is due, all earlier arrivals are known.
-    under_way: list[_Arrival] = []
+def _in_order(catalogue: Catalogue, until_ms: int) -> Iterator[SimulatedRecord]:
+    # No record arrives before its ts, or has a ts before its list. So when a list is due, all earlier arrivals are known.
+    in_transit: list[_Arrival] = []
     number = 0
-    for ts, draw, happened in lists(world, until_ms):
-        while under_way and under_way[0][0] < ts:
-            yield _sent(world.traffic, heapq.heappop(under_way))
+    for ts, draw, happened in lists(catalogue, until_ms):
+        while in_transit and in_transit[0][0] < ts:
+            yield _sent(catalogue.traffic, heapq.heappop(in_transit))
         for event in happened:
-            for arrival_ms, breakage in _arrivals(world.traffic, draw, event.ts):
+            for arrival_ms, defect in _arrivals(catalogue.traffic, draw, event.ts):
                 if event.ts < until_ms:
-                    heapq.heappush(under_way, (arrival_ms, number, event, breakage))
+                    heapq.heappush(in_transit, (arrival_ms, number, event, defect))
                     number += 1
-    while under_way:
-        yield _sent(world.traffic, heapq.heappop(under_way))
+    while in_transit:
+        yield _sent(catalogue.traffic, heapq.heappop(in_transit))
 
 
 def _arrivals(traffic: Traffic, draw: Draw, ts: int) -> list[tuple[int, int | None]]:
-    """When an event arrives, and what transport adds to it: (ms, which breakage, if any). Four draws, whatever the rates."""
+    """Return the arrivals of an event and of its copies: (ms, which defect if any). Always takes four draws."""
     delay_ms = int(draw() * (traffic.disorder_ms + 1))
     late_ms = traffic.late_ms if draw() < traffic.late_rate else 0
     arrival_ms = ts + late_ms + delay_ms
     arrivals: list[tuple[int, int | None]] = [(arrival_ms, None)]
-    # A draw below its rate is, divided by the rate, an even draw again: it also says when, or in which way.
+    # A draw below its rate, divided by the rate, is uniform again. So it also decides when, or which defect.
     again = draw()
     if again < traffic.duplicate_rate:
         arrivals.append((arrival_ms + int(again / traffic.duplicate_rate * (traffic.disorder_ms + 1 - delay_ms)), None))
     broken = draw()
     if broken < traffic.malformed_rate:
-        arrivals.append((arrival_ms, int(broken / traffic.malformed_rate * len(BREAKAGES))))
+        arrivals.append((arrival_ms, int(broken / traffic.malformed_rate * len(DEFECTS))))
     return arrivals
 
 
 def _sent(traffic: Traffic, arrival: _Arrival) -> SimulatedRecord:
-    _, _, event, breakage = arrival
+    _, _, event, defect = arrival
     topic = traffic.impressions_topic if type(event) is WrittenImpression else traffic.feedback_topic
     value = msgspec.json.encode(event)
-    return SimulatedRecord(topic, event.user_id.encode(), event.ts, value if breakage is None else BREAKAGES[breakage](value))
+    return SimulatedRecord(topic, event.user_id.encode(), event.ts, value if defect is None else DEFECTS[defect](value))
 
 
 def _with(**changes: str | int | list[str] | EllipsisType) -> Callable[[bytes], bytes]:
-    """The event with some fields otherwise; `...` leaves a field out."""
+    """Return a function that changes some fields of an event; `...` removes a field."""
 
-    def breakage(value: bytes) -> bytes:
+    def defect(value: bytes) -> bytes:
         changed = {**msgspec.json.decode(value), **changes}
         return msgspec.json.encode({name: content for name, content in changed.items() if content is not ...})
 
-    return breakage
+    return defect
 
 
-BREAKAGES: tuple[Callable[[bytes], bytes], ...] = (
+DEFECTS: tuple[Callable[[bytes], bytes], ...] = (
     lambda value: b"",
     lambda value: value[: len(value) // 2],
     lambda value: value[:-1],
@@ -116,4 +116,4 @@ BREAKAGES: tuple[Callable[[bytes], bytes], ...] = (
     _with(ts="2024-11-21T10:00:00"),
     _with(items="", item_id=["a"]),
 )
-"""The ways in which a record is broken, equally likely: a good value in, bytes that hold no event out."""
+"""All defects, equally likely. Each turns the bytes of a valid event into bytes without one."""

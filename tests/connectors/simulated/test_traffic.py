@@ -1,4 +1,4 @@
-"""Simulated traffic: reproducible to the byte, as distributed as it says, and each knob moves what it names and nothing else."""
+"""Simulated traffic is reproducible to the byte, follows its distributions, and each parameter changes only what it names."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streammetrics.connectors.simulated import Regression, Segment, SimulatedRecord, Traffic, Variant, generate, variant_of
-from streammetrics.connectors.simulated.people import ATTENTION_MS, WATCH_SECONDS_MAX, World
-from streammetrics.connectors.simulated.transport import BREAKAGES
+from streammetrics.connectors.simulated.people import ATTENTION_MS, WATCH_SECONDS_MAX, Catalogue
+from streammetrics.connectors.simulated.transport import DEFECTS
 from streammetrics.errors import ConfigError, MalformedEvent
 from streammetrics.events import TS_MAX, EventLimits, Feedback, Impression, native_decoder
 
@@ -28,13 +28,13 @@ HOUR_MS = 3_600_000
 SAMPLE_MS = 240_000
 START_MS = Traffic().start_ms
 FEEDBACK_MS_MAX = ATTENTION_MS + round(WATCH_SECONDS_MAX * 1_000) + 21_000
-"""No feedback is further from its list: a look, the longest watch, the longest hesitation before a purchase."""
+"""Longest time between a list and its feedback: examining it, the longest watch, the longest pause before a purchase."""
 
 decode = native_decoder(EventLimits())
 
 
 def events(sent: Iterable[SimulatedRecord]) -> list[Impression | Feedback]:
-    """The events of records that must all be good."""
+    """Decode records that must all be valid."""
     found = []
     for record in sent:
         (event,) = decode(record.value)
@@ -50,18 +50,18 @@ def is_good(record: SimulatedRecord) -> bool:
 
 @cache
 def sample(traffic: Traffic) -> tuple[SimulatedRecord, ...]:
-    """Some minutes of traffic: more than 5,000 records at the default rate."""
+    """Return some minutes of traffic: more than 5,000 records at the default rate."""
     return tuple(generate(traffic, until_ms=traffic.start_ms + SAMPLE_MS))
 
 
 def assert_share(count: int, of: int, chance: float) -> None:
-    """Within four standard deviations of a binomial count: one honest seed in sixteen thousand falls outside."""
+    """Check that a binomial count is within four standard deviations. One seed in sixteen thousand fails by chance."""
     assert abs(count - of * chance) <= 4 * math.sqrt(of * chance * (1 - chance))
 
 
 @cache
 def watched_lists(traffic: Traffic, minutes: int = 60) -> dict[str, tuple[Impression, list[int]]]:
-    """Each list of an hour, or less, with 1 for each clicked rank and 0 for the others. Its feedback is complete."""
+    """Return the lists of at most an hour, with 1 for each clicked rank and 0 for the others. Their feedback is complete."""
     end_ms = START_MS + 60_000 * minutes
     found = events(generate(replace(traffic, impressions_per_second=2.0), until_ms=end_ms + FEEDBACK_MS_MAX))
     lists = {event.impression_id: (event, [0] * len(event.items)) for event in found if isinstance(event, Impression)}
@@ -84,7 +84,7 @@ def ndcg_by_list(traffic: Traffic, minutes: int = 60) -> dict[str, float]:
 
 
 def mean_and_error(values: list[float]) -> tuple[float, float]:
-    """The mean and its standard error, as if all lists of a visit (four on average) were one and the same."""
+    """Return the mean and its standard error, as if all lists of a visit (four on average) were equal."""
     mean = sum(values) / len(values)
     variance = sum((value - mean) ** 2 for value in values) / (len(values) - 1)
     return mean, math.sqrt(variance / (len(values) / 4))
@@ -113,8 +113,8 @@ def test_the_same_seed_gives_the_same_bytes_in_every_process() -> None:
         assert there.stdout.strip() == here
 
 
-def test_traffic_is_the_same_as_it_has_always_been() -> None:
-    """A change here is a change of every seeded run, whichever Python or machine: say so in the changelog."""
+def test_traffic_does_not_change_between_versions() -> None:
+    """A change here changes every seeded run on every machine, so it must be in the changelog."""
     values = b"\n".join(record.value for record in generate(Traffic(seed=1), events_max=5_000))
     assert hashlib.sha256(values).hexdigest() == "6356f7c5b73244c25352620cd117b99f239cd26cad5f6ea0483be8a75428b425"
 
@@ -146,13 +146,13 @@ def test_a_number_of_records_is_a_prefix(seed: int, events_max: int) -> None:
 
 @given(seed=st.integers(0, 50), until_ms=st.integers(0, 400_000), late_rate=st.sampled_from([0.0, 0.2]))
 @settings(max_examples=20, deadline=None)
-def test_what_is_dated_before_a_time_comes_in_the_same_order_whatever_the_bound(seed: int, until_ms: int, late_rate: float) -> None:
+def test_records_before_a_time_come_in_the_same_order_with_any_bound(seed: int, until_ms: int, late_rate: float) -> None:
     traffic = Traffic(seed=seed, catalogue=50, impressions_per_second=2.0, late_rate=late_rate, duplicate_rate=0.1, malformed_rate=0.1)
     longer = generate(traffic, until_ms=START_MS + 400_000)
     assert list(generate(traffic, until_ms=START_MS + until_ms)) == [record for record in longer if record.ts < START_MS + until_ms]
 
 
-def test_no_event_is_dated_beyond_the_last_time_there_is() -> None:
+def test_no_event_is_later_than_the_largest_valid_time() -> None:
     records = list(generate(Traffic(start_ms=TS_MAX - 20_000)))
     assert len(events(records)) > 100
     assert max(record.ts for record in records) <= TS_MAX
@@ -212,7 +212,7 @@ def test_a_list_may_show_the_whole_catalogue() -> None:
     assert {tuple(sorted(shown.items)) for shown in lists} == {("i00000", "i00001", "i00002", "i00003", "i00004")}
 
 
-def test_visits_have_the_asked_number_of_lists_and_pauses() -> None:
+def test_visits_have_the_configured_number_of_lists_and_pauses() -> None:
     traffic = Traffic(lists_per_visit=4.0, list_gap_ms=45_000, impressions_per_second=2.0, items_per_list=1)
     visits = defaultdict(list)
     for event in events(generate(traffic, until_ms=START_MS + 2 * HOUR_MS)):
@@ -231,7 +231,7 @@ def test_visits_have_the_asked_number_of_lists_and_pauses() -> None:
     assert abs(sum(pauses) / len(pauses) - 45_000) <= 4 * 45_000 / math.sqrt(len(pauses))
 
 
-def test_impressions_come_at_the_asked_rate_once_visits_have_run_their_course() -> None:
+def test_impressions_reach_the_configured_rate_after_the_first_visits() -> None:
     traffic = Traffic(impressions_per_second=2.0, items_per_list=1)
     begin_ms, end_ms = START_MS + HOUR_MS // 2, START_MS + 2 * HOUR_MS
     count = sum(record.topic == "impressions" and record.ts >= begin_ms for record in generate(traffic, until_ms=end_ms))
@@ -240,7 +240,7 @@ def test_impressions_come_at_the_asked_rate_once_visits_have_run_their_course() 
     assert abs(count - expected) <= 4 * math.sqrt(expected / 4 * 28)
 
 
-def test_a_user_comes_back_after_being_away() -> None:
+def test_a_user_returns_for_another_visit() -> None:
     """40 users at a visit every 200 s: each comes every 8,000 s on average, far beyond any pause within a visit."""
     traffic = Traffic(users=40, impressions_per_second=0.02, items_per_list=1)
     begun: dict[str, list[int]] = defaultdict(list)
@@ -268,7 +268,7 @@ def test_without_segments_and_variants_lists_carry_none() -> None:
 # The experiment.
 
 
-def test_a_user_sees_one_variant_for_good() -> None:
+def test_a_user_always_sees_the_same_variant() -> None:
     traffic = Traffic(users=500, variants=(Variant("a", 0.2), Variant("b", 0.3), Variant("c", 0.4)))
     seen = defaultdict(set)
     for event in events(sample(traffic)):
@@ -287,14 +287,14 @@ def test_users_fall_into_variants_by_their_shares_and_the_rest_into_none() -> No
         assert_share(counts[name], 20_000, share)
 
 
-def test_another_experiment_or_seed_assigns_anew() -> None:
+def test_another_experiment_or_seed_assigns_other_variants() -> None:
     users = [f"u{number}" for number in range(2_000)]
     first = Traffic()
     for other in (replace(first, seed=1), replace(first, experiment="reranker")):
         assert_share(sum(variant_of(first, user) == variant_of(other, user) for user in users), len(users), 0.5)
 
 
-def test_quality_moves_the_order_of_lists_and_not_who_sees_what_when() -> None:
+def test_quality_changes_the_order_of_lists_only() -> None:
     def asked_for(quality: float) -> set[tuple[str, str, int, frozenset[str]]]:
         lists = [event for event in events(sample(with_quality(quality))) if isinstance(event, Impression)]
         return {(shown.impression_id, shown.user_id, shown.ts, frozenset(shown.items)) for shown in lists}
@@ -302,15 +302,15 @@ def test_quality_moves_the_order_of_lists_and_not_who_sees_what_when() -> None:
     assert asked_for(0.5) == asked_for(1.5)
 
 
-def test_better_quality_is_better_click_ndcg_all_along() -> None:
-    """Of the same lists of twenty minutes, in which neighbours lie five standard errors apart; two are known for an hour."""
+def test_click_ndcg_grows_with_quality() -> None:
+    """Over the same lists of twenty minutes, neighbouring qualities are five standard errors apart."""
     found = [ndcg_by_list(with_quality(q), minutes) for q, minutes in ((0.3, 20), (0.7, 20), (0.85, 60), (1.0, 60), (1.5, 20))]
     means = [sum(values[name] for name in found[0]) for values in found]
     assert means == sorted(set(means))
 
 
-def test_quality_of_85_percent_lowers_click_ndcg_beyond_doubt() -> None:
-    """The lists are the same but for their order, so they are compared in pairs."""
+def test_a_quality_of_85_percent_lowers_click_ndcg_significantly() -> None:
+    """The lists differ only in their order, so they are compared in pairs."""
     usual, worse = ndcg_by_list(with_quality(1.0)), ndcg_by_list(with_quality(0.85))
     drop, error = mean_and_error([usual[name] - worse[name] for name in usual])
     assert drop > 5 * error
@@ -326,7 +326,7 @@ def test_a_variant_of_better_quality_is_better_than_control_in_the_same_traffic(
     assert treatment - control > 3 * math.hypot(control_error, treatment_error)
 
 
-def test_quality_of_one_variant_leaves_the_users_of_others_as_they_were() -> None:
+def test_the_quality_of_one_variant_does_not_change_users_of_others() -> None:
     def of_control(quality: float) -> list[SimulatedRecord]:
         traffic = Traffic(variants=(Variant("control", 0.5), Variant("treatment", 0.5, quality)))
         return sorted(record for record in sample(traffic) if variant_of(traffic, record.key.decode()) == traffic.variants[0])
@@ -384,16 +384,16 @@ def test_a_regression_lowers_click_ndcg_of_its_variant_only() -> None:
 
 
 @pytest.mark.parametrize("power", [0.0, 0.5, 1.0, 2.0])
-def test_a_blind_ranker_earns_clicks_in_the_measure_of_examination(power: float) -> None:
-    """Where order says nothing about appeal, P(click at rank r) is r ** -power times the mean appeal of the catalogue."""
+def test_clicks_on_random_lists_follow_the_examination_curve(power: float) -> None:
+    """If order does not depend on appeal, P(click at rank r) is r ** -power times the mean appeal of the catalogue."""
     traffic = Traffic(variants=(Variant("blind", 1.0, 0.01),), examination_power=power, items_per_list=8)
-    mean_appeal = sum(World(traffic).appeal[: traffic.catalogue]) / traffic.catalogue
+    mean_appeal = sum(Catalogue(traffic).appeal[: traffic.catalogue]) / traffic.catalogue
     lists = [clicked for _, clicked in watched_lists(traffic, minutes=30).values()]
     for rank, clicked in enumerate(zip(*lists, strict=True), start=1):
         assert_share(sum(clicked), len(lists), rank**-power * mean_appeal)
 
 
-def test_clicks_decay_with_rank_for_a_ranker_that_sees() -> None:
+def test_clicks_decay_with_rank_for_a_good_ranker() -> None:
     clicks = [sum(clicked) for clicked in zip(*(clicked for _, clicked in watched_lists(Traffic()).values()), strict=True)]
     assert clicks[:8] == sorted(clicks[:8], reverse=True)
     assert sum(clicks[8:]) < clicks[1]
@@ -405,7 +405,7 @@ FAULTY = [0.0, 0.01, 0.2, 1.0]
 
 
 @pytest.mark.parametrize("rate", FAULTY)
-def test_duplicates_are_exact_copies_at_the_asked_rate(rate: float) -> None:
+def test_duplicates_are_exact_copies_at_the_configured_rate(rate: float) -> None:
     clean, doubled = Counter(sample(Traffic())), Counter(sample(Traffic(duplicate_rate=rate)))
     assert max(clean.values()) == 1
     assert clean.keys() == doubled.keys()
@@ -423,7 +423,7 @@ def test_a_duplicate_comes_after_its_original_and_not_always_next_to_it() -> Non
 
 
 @pytest.mark.parametrize("rate", FAULTY)
-def test_lates_come_beyond_the_allowed_lateness_at_the_asked_rate(rate: float) -> None:
+def test_late_records_come_after_the_allowed_lateness_at_the_configured_rate(rate: float) -> None:
     traffic = Traffic(late_rate=rate, late_ms=80_000)
     clean, late = sample(Traffic()), sample(traffic)
     assert sorted(clean) == sorted(late)
@@ -440,7 +440,7 @@ def test_lates_come_beyond_the_allowed_lateness_at_the_asked_rate(rate: float) -
 
 
 @pytest.mark.parametrize("rate", FAULTY)
-def test_malformed_records_come_besides_the_good_ones_at_the_asked_rate(rate: float) -> None:
+def test_malformed_records_come_in_addition_to_valid_ones_at_the_configured_rate(rate: float) -> None:
     clean, broken = sample(Traffic()), sample(Traffic(malformed_rate=rate))
     good = [record for record in broken if is_good(record)]
     assert good == list(clean)
@@ -448,18 +448,18 @@ def test_malformed_records_come_besides_the_good_ones_at_the_asked_rate(rate: fl
     assert all(record.key for record in broken)
 
 
-def test_malformed_records_are_broken_in_every_way() -> None:
+def test_malformed_records_have_every_defect() -> None:
     broken = [record for record in sample(Traffic(malformed_rate=0.2)) if not is_good(record)]
     reasons = {decode(record.value)[0].reason for record in broken}  # type: ignore[union-attr]
     assert reasons >= {"empty", "bad_json", "bad_type", "missing_field", "bad_id", "bad_ts"}
 
 
 @pytest.mark.parametrize("kind", ["impressions", "feedback"])
-@pytest.mark.parametrize("breakage", BREAKAGES)
-def test_each_breakage_leaves_no_event(breakage: object, kind: str) -> None:
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_each_defect_leaves_no_event(defect: object, kind: str) -> None:
     value = next(record.value for record in generate(Traffic()) if record.topic == kind)
-    assert callable(breakage)
-    (refused,) = decode(breakage(value))
+    assert callable(defect)
+    (refused,) = decode(defect(value))
     assert isinstance(refused, MalformedEvent)
 
 
@@ -498,7 +498,7 @@ def test_records_go_to_their_topics() -> None:
         assert record.topic == ("shown" if isinstance(decode(record.value)[0], Impression) else "reactions")
 
 
-def test_of_all_item_ids_those_of_35_characters_make_records_nearest_to_353_bytes() -> None:
+def test_item_ids_of_35_characters_give_records_of_about_353_bytes() -> None:
     records = list(generate(Traffic(item_id_chars=35, impressions_per_second=2.0), until_ms=START_MS + HOUR_MS))
     items = [event.items if isinstance(event, Impression) else (event.item_id,) for event in events(records)]
     assert {len(item) for shown in items for item in shown} == {35}
@@ -540,7 +540,7 @@ def test_of_all_item_ids_those_of_35_characters_make_records_nearest_to_353_byte
         ("feedback_topic", ""),
     ],
 )
-def test_a_value_out_of_bounds_is_refused_by_its_name(key: str, value: object) -> None:
+def test_a_value_out_of_range_is_rejected_by_name(key: str, value: object) -> None:
     with pytest.raises(ConfigError) as refused:
         Traffic(**{key: value})  # type: ignore[arg-type]
     assert [(problem.key, problem.value) for problem in refused.value.problems] == [(key, repr(value))]
@@ -566,7 +566,7 @@ def test_a_value_out_of_bounds_is_refused_by_its_name(key: str, value: object) -
         ({"catalogue": 100_001}, "item_id_chars"),
     ],
 )
-def test_what_cannot_be_is_refused_by_its_name(traffic: dict[str, object], key: str) -> None:
+def test_an_impossible_combination_is_rejected_by_name(traffic: dict[str, object], key: str) -> None:
     with pytest.raises(ConfigError) as refused:
         Traffic(**traffic)  # type: ignore[arg-type]
     assert [problem.key for problem in refused.value.problems] == [key]
@@ -577,7 +577,7 @@ def test_shares_that_add_up_to_one_by_rounding_are_accepted() -> None:
     assert Traffic(variants=variants).variants == variants
 
 
-def test_all_problems_are_told_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     with pytest.raises(ConfigError) as refused:
         Traffic(users=0, late_rate=2.0, impressions_topic="", variants=(Variant("a", 2.0),), regression=Regression("b", -1.0))
     keys = {problem.key for problem in refused.value.problems}
