@@ -1,7 +1,7 @@
-"""A whole streammetrics in one process: simulated traffic, the engine, a store in memory, the HTTP port, and a live table.
+"""`demo`: all of streammetrics in one process, with simulated traffic, an in-memory store, the HTTP port and a live table.
 
-The parts are those of `run`; only the two ends differ, a simulation in place of Kafka and memory in place of Redis. People in
-it live ten times as fast as real ones, so that final numbers follow live ones within seconds.
+It uses the same parts as `run`, except that a simulation replaces Kafka and memory replaces Redis. Simulated time runs ten times as
+fast as real time, so that final results follow live ones within seconds.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from streammetrics.runtime.publisher import Publisher
 from streammetrics.runtime.status import ProcessStatus
 from streammetrics.runtime.task_runner import TaskRunner
 
-USUAL: Mapping[str, str] = {
+DEMO_DEFAULTS: Mapping[str, str] = {
     "join.gap_ms": "10000",
     "join.attribution_ms": "8000",
     "join.lateness_ms": "500",
@@ -47,62 +47,62 @@ USUAL: Mapping[str, str] = {
     "worker.commit_behind_ms": "250",
     "exporter.publish_ms": "500",
 }
-"""What a demo takes where the operator says nothing: final numbers about ten seconds after live ones."""
+"""Defaults of the demo. With them, final results follow live ones after about ten seconds."""
 
-LAPSE = 10
-"""How many times as fast as real ones the people of a demo live."""
+TIME_FACTOR = 10
+"""How much faster than real time the simulated users act."""
 HISTORY_MS = 150_000
-"""How long before now the traffic begins: the windows are full at once."""
+"""How long before now the traffic begins, so that the windows are full from the start."""
 RETENTION_MS = 300_000
-"""How long panes stay, besides the longest window; a demo may run for days."""
+"""How long panes stay beyond the longest window, so that memory stays bounded in a demo that runs for days."""
 TASKS = 2
 TOPICS = ("impressions", "feedback")
-QUALITY_OF_TREATMENT = 0.7
+TREATMENT_QUALITY = 0.7
 REFRESH_SECONDS = 0.5
 _OPTIONS = {"http.host": "--host", "http.port": "--port"}
-"""Keys by the options that stand for them."""
+"""Options that set a key, for error messages."""
 
 
-class DiscardedLetters:
-    """Simulated records that are refused need not be read back; they are counted all the same."""
+class DiscardedDeadLetters:
+    """A dead-letter sink that drops everything. Rejected events are still counted."""
 
     def write(self, letters: object) -> None:
-        """Keep nothing."""
+        """Drop the letters."""
 
     def close(self) -> None:
-        """Nothing was opened."""
+        """Do nothing."""
 
 
 def load_demo(path: Path | None, environ: Mapping[str, str], flags: Mapping[str, object]) -> LoadedSettings:
-    """The configuration of a demo: what the operator gave, and `USUAL` below it. Raises ConfigError.
+    """Load the settings of a demo, with `DEMO_DEFAULTS` as defaults. Raises ConfigError.
 
-    Whoever gives panes of his own in which the demo's windows do not fit, and no windows, gets the usual windows of `run`.
+    If the default windows do not fit panes that the operator set, the default windows of `run` apply.
     """
     try:
-        return load(path, environ, flags, USUAL)
+        return load(path, environ, flags, DEMO_DEFAULTS)
     except ConfigError as error:
-        if all(problem.key != "windows.windows" or problem.value != USUAL["windows.windows"] for problem in error.problems):
+        if all(problem.key != "windows.windows" or problem.value != DEMO_DEFAULTS["windows.windows"] for problem in error.problems):
             raise
-    return load(path, environ, flags, {key: value for key, value in USUAL.items() if key != "windows.windows"})
+    return load(path, environ, flags, {key: value for key, value in DEMO_DEFAULTS.items() if key != "windows.windows"})
 
 
 def run_demo(settings: Settings, stop: threading.Event, *, seed: int, rate: float, seconds: float) -> None:
-    """Run until `stop` is set or `seconds` have passed (0: no limit), and end in good order.
+    """Run until `stop` is set or `seconds` have passed (0: no limit), then stop cleanly.
 
-    Raises ConfigError when the port is taken, and whatever ended a part of it that should not have ended.
+    Raises ConfigError if the port is in use, and the error of a thread that failed.
     """
     configure_quiet_logs(settings.log.level, settings.log.format)
-    settings = _adapted(settings)
+    settings = _demo_settings(settings)
     clock = SystemClock()
     status = ProcessStatus(started_seconds=clock.monotonic())
     engine, store = build_engine(settings, TOPICS), MemoryStore()
     views = _views(settings, engine, status, clock)
     screen = Screen(settings, engine.layout, status, clock)
     store.announce(TASKS)
-    keeper = HistoryStore(views.show)
+    history = HistoryStore(views.show)
 
     def show(report: Report) -> None:
-        keeper.take(report)
+        history.take(report)
         screen.take(report)
 
     publisher = Publisher(
@@ -113,10 +113,10 @@ def run_demo(settings: Settings, stop: threading.Event, *, seed: int, rate: floa
         status=status,
         on_report=show,
     )
-    if stop.is_set():  # told to while it started up
+    if stop.is_set():  # a signal arrived during start-up
         return
     with ExitStack() as stack:
-        server = _listening(views, settings)
+        server = _http_server(views, settings)
         stack.callback(server.stop)
         server.start()
         publishing = stack.enter_context(StoppableThread("publisher", publisher.run, stop))
@@ -129,11 +129,11 @@ def run_demo(settings: Settings, stop: threading.Event, *, seed: int, rate: floa
                 screen.refresh()
         working.end()
         publishing.end()
-        screen.last()
+        screen.print_counts()
 
 
-def _adapted(settings: Settings) -> Settings:
-    """The settings with what a demo cannot do without: its own format of events, and panes that leave memory again."""
+def _demo_settings(settings: Settings) -> Settings:
+    """Set what every demo needs: the native event format, and a retention that bounds memory."""
     longest_ms = max(window.ms for window in settings.windows.windows)
     behind_ms = settings.join.attribution_ms + settings.join.lateness_ms
     retention_ms = min(settings.windows.retention_ms, longest_ms + behind_ms + RETENTION_MS)
@@ -146,13 +146,13 @@ def _adapted(settings: Settings) -> Settings:
 
 
 def _traffic(clock: SystemClock, seed: int, rate: float) -> Traffic:
-    """An experiment whose treatment ranks visibly worse, with the faults of real transport. `rate` is in lists a second of the demo."""
+    """Traffic with a visibly worse treatment and delivery faults. `rate` is in lists per second of real time."""
     return Traffic(
         users=max(100, round(100 * rate)),
         seed=seed,
         start_ms=clock.wall_ms() - HISTORY_MS,
-        impressions_per_second=rate / LAPSE,
-        variants=(Variant("control", 0.5), Variant("treatment", 0.5, QUALITY_OF_TREATMENT)),
+        impressions_per_second=rate / TIME_FACTOR,
+        variants=(Variant("control", 0.5), Variant("treatment", 0.5, TREATMENT_QUALITY)),
         duplicate_rate=0.005,
         late_rate=0.002,
         malformed_rate=0.002,
@@ -166,9 +166,9 @@ def _worker(settings: Settings, engine: Engine, store: MemoryStore, status: Proc
         TaskRunner(
             engine=engine,
             decode=build_decoder(settings),
-            source=SimulatedSource(time_lapse(generate(traffic), traffic.start_ms, LAPSE), TOPICS, TASKS, clock),
+            source=SimulatedSource(time_lapse(generate(traffic), traffic.start_ms, TIME_FACTOR), TOPICS, TASKS, clock),
             store=store,
-            letters=DiscardedLetters(),
+            letters=DiscardedDeadLetters(),
             rules=build_worker_rules(settings),
             clock=clock,
             status=status,
@@ -181,7 +181,7 @@ def _views(settings: Settings, engine: Engine, status: ProcessStatus, clock: Sys
     return HttpViews(Exposition(engine.layout, window_names(settings), status, limits), clock.monotonic)
 
 
-def _listening(views: HttpViews, settings: Settings) -> HttpServer:
+def _http_server(views: HttpViews, settings: Settings) -> HttpServer:
     try:
         return http_server(views, settings.http)
     except ConfigError as error:

@@ -1,6 +1,6 @@
-"""What a demo shows on the terminal: the variants side by side, again and again; one line every two seconds where that is no terminal.
+"""The terminal output of `demo`: a live table of both variants; without a terminal, one line every two seconds.
 
-Nothing is computed here but differences of shown values and rates of shown counts.
+Computes only the differences and rates that it shows.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from streammetrics.reports.report import Report
 from streammetrics.runtime.status import ProcessStatus, Rate
 from streammetrics.windows.panes import WindowView
 
-TITLE = "streammetrics demo: a simulated A/B test in time-lapse; Ctrl-C ends it"
+TITLE = "streammetrics demo: a simulated A/B test in time-lapse; stop it with Ctrl-C"
 CONTROL, TREATMENT = "control", "treatment"
 SHOWN_VIEWS: tuple[WindowView, WindowView] = ("live", "final")
 LINE_SECONDS = 2.0
 
 
 class Screen:
-    """Shows the latest report given to `take` (from any thread) at each `refresh` (by the main one)."""
+    """Shows the latest report. `take` may be called from any thread, `refresh` only from the main thread."""
 
     def __init__(self, settings: Settings, layout: TallyLayout, status: ProcessStatus, clock: Clock) -> None:
         self._windows = settings.windows.windows
@@ -41,17 +41,18 @@ class Screen:
         self._rate = Rate()
         self._events_per_second: float | None = None
         self._line_due = 0.0
-        self._places = ""
+        self._urls = ""
 
     def take(self, report: Report) -> None:
+        """Set the report to show."""
         self._report = report
 
     @contextmanager
     def shown(self, url: str) -> Iterator[None]:
-        """Show what there is, with what is served below `url`, for as long as the block runs."""
-        self._places = f"{url}/  {url}/metrics  {url}/api/report"
+        """Show the latest report and the addresses below `url` while the block runs."""
+        self._urls = f"{url}/  {url}/metrics  {url}/api/report"
         if not self._console.is_terminal:
-            self._print(f"streammetrics demo: {self._places}")
+            self._print(f"streammetrics demo: {self._urls}")
             yield
             return
         with Live(self._picture(), console=self._console, auto_refresh=False) as self._live:
@@ -60,7 +61,7 @@ class Screen:
         self._live = None
 
     def refresh(self) -> None:
-        """Show the latest report, if it is time for it."""
+        """Update the table, or print a line if one is due."""
         now = self._clock.monotonic()
         self._events_per_second = self._rate.add(now, self._events)
         if self._live is not None:
@@ -69,8 +70,8 @@ class Screen:
             self._line_due = now + LINE_SECONDS
             self._print(self._line())
 
-    def last(self) -> None:
-        """What became of all events, once everything has ended."""
+    def print_counts(self) -> None:
+        """Print the counts of all events by outcome, after the demo has stopped."""
         if self._report is not None:
             for line in counter_lines(self._report.counts):
                 self._print(line)
@@ -80,7 +81,7 @@ class Screen:
         self._console.file.flush()
 
     def _picture(self) -> Group:
-        lines = [Text(TITLE, style="bold"), Text(self._places, style="cyan")]
+        lines = [Text(TITLE, style="bold"), Text(self._urls, style="cyan")]
         if self._report is None:
             return Group(*lines, Text("starting …"))
         return Group(*lines, Text(self._status_line()), self._table(self._report))
@@ -109,7 +110,7 @@ class Screen:
         return table
 
     def _line(self) -> str:
-        """The shortest and most final of it: one line with the longest window."""
+        """Return one line with the final values of the longest window."""
         if self._report is None:
             return "starting"
         window = max(self._windows, key=lambda each: each.ms)
@@ -128,7 +129,7 @@ def _value(arm: VariantRow | None, metric: str) -> str:
 
 
 def _compared(pair: tuple[VariantRow | None, VariantRow | None], metric: str) -> tuple[str, str, Text]:
-    """The metric of both variants, and by how much of the control's value the treatment differs."""
+    """Return the metric of both variants, and the relative change from control to treatment."""
     control, treatment = (arm.values.get(metric) if arm else None for arm in pair)
     if not control or treatment is None:
         return number(control), number(treatment), Text("-")

@@ -1,6 +1,6 @@
-"""`doctor`: asks Kafka, Redis and the machine, and says what is wrong and how to mend it. StateChanges nothing.
+"""`doctor`: checks Kafka, Redis, the stored state and the HTTP port, and says how to fix each problem. Changes nothing.
 
-Each place is asked in a thread of its own and within one bound, so that nothing that hangs keeps the others from being told.
+Each check runs in its own thread with a common deadline, so that a server that hangs does not delay the other findings.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ from streammetrics.config import Settings
 from streammetrics.errors import ConfigError, StreammetricsError
 from streammetrics.reports.text import counted
 
-PATIENCE_SECONDS = 8.0
+DEADLINE_SECONDS = 8.0
 COLOURS: dict[Level, str] = {"ok": "green", "warn": "yellow", "fail": "red"}
 
 
 def examine(settings: Settings) -> bool:
-    """Print what is found, within seconds even if nothing answers; False when something must be mended."""
+    """Run all checks and print their findings within DEADLINE_SECONDS. Returns False if a check failed."""
     configure_logs("debug" if settings.log.level == "debug" else "critical", settings.log.format)
-    seen = DoctorContext()
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    context = DoctorContext()
+    deadline = time.monotonic() + DEADLINE_SECONDS
     click.echo(f"streammetrics {__version__}, {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC")
-    asked = [(title, _Asked(check, settings, seen, deadline)) for title, check in _places(settings)]
+    running = [(title, _RunningCheck(check, settings, context, deadline)) for title, check in _checks(settings)]
     levels: list[Level] = []
-    for title, answers in asked:
-        levels += _told(title, answers)
-    levels += _told("together", agreement_findings(seen))
+    for title, findings in running:
+        levels += _print_findings(title, findings)
+    levels += _print_findings("Kafka and Redis together", agreement_findings(context))
     failures, warnings = levels.count("fail"), levels.count("warn")
-    click.echo(f"\n{counted(failures, 'failure')}, {counted(warnings, 'warning')}" if failures or warnings else "\nall is well")
+    click.echo(f"\n{counted(failures, 'failure')}, {counted(warnings, 'warning')}" if failures or warnings else "\nno problem found")
     return not failures
 
 
-def _places(settings: Settings) -> Iterator[tuple[str, DoctorCheck]]:
+def _checks(settings: Settings) -> Iterator[tuple[str, DoctorCheck]]:
     yield f"Kafka at {', '.join(settings.kafka.bootstrap_servers)} ({settings.kafka.security_protocol})", kafka_findings
     yield (
         f"Redis at {settings.redis.url}{', a cluster' if settings.redis.cluster else ''}, namespace {settings.redis.namespace}",
@@ -59,25 +59,25 @@ def _places(settings: Settings) -> Iterator[tuple[str, DoctorCheck]]:
     yield f"port {settings.http.port} of {settings.http.host}", port_findings
 
 
-class _Asked:
-    """A check under way in a thread; iterating gives its findings as they come, and at the deadline one that says what hangs."""
+class _RunningCheck:
+    """A check in its own thread. Iteration yields its findings as they come, and a failure at the deadline."""
 
-    def __init__(self, check: DoctorCheck, settings: Settings, seen: DoctorContext, deadline: float) -> None:
+    def __init__(self, check: DoctorCheck, settings: Settings, context: DoctorContext, deadline: float) -> None:
         self._deadline = deadline
         self._findings: queue.SimpleQueue[DoctorFinding | None] = queue.SimpleQueue()
-        threading.Thread(target=self._run, args=(check, settings, seen), daemon=True).start()
+        threading.Thread(target=self._run, args=(check, settings, context), daemon=True).start()
 
-    def _run(self, check: DoctorCheck, settings: Settings, seen: DoctorContext) -> None:
+    def _run(self, check: DoctorCheck, settings: Settings, context: DoctorContext) -> None:
         try:
-            for finding in check(settings, seen):
+            for finding in check(settings, context):
                 self._findings.put(finding)
         except ConfigError as error:
             for problem in error.problems:
                 self._findings.put(DoctorFinding("fail", f"{problem.key} = {problem.value}", problem.allowed))
         except StreammetricsError as error:
             self._findings.put(DoctorFinding("fail", error.message, error.fix))
-        except Exception as error:  # a check that breaks is a finding too: the others go on
-            self._findings.put(DoctorFinding("fail", f"the check itself failed: {type(error).__name__}: {error}"))
+        except Exception as error:  # a crashed check is a finding; the other checks continue
+            self._findings.put(DoctorFinding("fail", f"the check crashed: {type(error).__name__}: {error}"))
         finally:
             self._findings.put(None)
 
@@ -86,11 +86,13 @@ class _Asked:
             while (finding := self._findings.get(timeout=max(0.0, self._deadline - time.monotonic()))) is not None:
                 yield finding
             return
-        yield DoctorFinding("fail", f"no answer within {PATIENCE_SECONDS:.0f} s", "see whether it hangs, and what lies between")
+        yield DoctorFinding(
+            "fail", f"no answer within {DEADLINE_SECONDS:.0f} s", "check whether the server hangs, and the network in between"
+        )
 
 
-def _told(title: str, findings: Iterable[DoctorFinding]) -> Iterator[Level]:
-    """Print the findings under their title; gives their levels."""
+def _print_findings(title: str, findings: Iterable[DoctorFinding]) -> Iterator[Level]:
+    """Print the findings under their title, and yield their levels."""
     heading = f"\n{title}"
     for level, text, fix in findings:
         if heading:
@@ -98,5 +100,5 @@ def _told(title: str, findings: Iterable[DoctorFinding]) -> Iterator[Level]:
             heading = ""
         click.echo(f"  {click.style(f'{level:<4}', fg=COLOURS[level], bold=level != 'ok')}  {text}")
         if fix:
-            click.echo(f"        to mend: {fix}")
+            click.echo(f"        fix: {fix}")
         yield level

@@ -1,4 +1,7 @@
-"""What `doctor` looks at: each check asks one place and gives findings. Reads only; prints nothing and bounds no time."""
+"""The checks of `doctor`: Kafka, Redis, the HTTP port, and whether Kafka and Redis agree.
+
+A check yields findings. It only reads, prints nothing, and sets no deadline.
+"""
 
 from __future__ import annotations
 
@@ -27,15 +30,15 @@ from streammetrics.reports.text import counted
 REDIS_ANSWER_MS = 2_000
 CONNECT_SECONDS = 2.0
 CLOCK_SECONDS_MAX = 1.0
-OTHER_RULES = "set them back, or start a new redis.namespace: numbers of different rules are never merged"
+OTHER_RULES = "restore the settings, or start a new redis.namespace: results of different settings are never merged"
 NO_PANES_FROM_MS = 1 << 52
-"""Later than any pane: control values are wanted, not tallies."""
+"""Later than any pane, so that no tallies are read."""
 
 Level: TypeAlias = Literal["ok", "warn", "fail"]
 
 
 class DoctorFinding(NamedTuple):
-    """One thing that was looked at, and what to do where it is not as it should be."""
+    """One result of a check, and how to fix it if it is a problem."""
 
     level: Level
     text: str
@@ -44,28 +47,28 @@ class DoctorFinding(NamedTuple):
 
 @dataclass(slots=True)
 class DoctorContext:
-    """What one place told that matters to another: partitions of the input topics, and tasks that the namespace has."""
+    """Facts that two checks share: partitions of the input topics, and tasks of the namespace."""
 
     partitions: int | None = None
     tasks: int | None = None
 
 
 DoctorCheck: TypeAlias = Callable[[Settings, DoctorContext], Iterator[DoctorFinding]]
-"""Gives findings as it makes them; may raise StreammetricsError, which is a finding too."""
+"""Yields findings. A StreammetricsError that it raises becomes a finding too."""
 
 
-def kafka_findings(settings: Settings, seen: DoctorContext) -> Iterator[DoctorFinding]:
-    """Servers one by one, the cluster, the input topics and the dead-letter topic; nothing of it for an exporter."""
+def kafka_findings(settings: Settings, context: DoctorContext) -> Iterator[DoctorFinding]:
+    """Check each bootstrap server, the cluster, the input topics and the dead-letter topic. Skipped for an exporter."""
     if settings.worker.role == "exporter":
-        yield DoctorFinding("ok", "not asked, because worker.role is exporter: an exporter never speaks to Kafka")
+        yield DoctorFinding("ok", "skipped, because worker.role is exporter: an exporter does not use Kafka")
         return
     kafka, connection = settings.kafka, kafka_connection(settings)
     require_files(connection)
-    refused = {server: reason for server in kafka.bootstrap_servers if (reason := unreachable_reason([server], CONNECT_SECONDS))}
-    all_refused = len(refused) == len(kafka.bootstrap_servers)
-    for reason in refused.values():
-        yield DoctorFinding("fail" if all_refused else "warn", reason, "start that broker, or correct kafka.bootstrap_servers")
-    if all_refused:
+    reasons = [reason for server in kafka.bootstrap_servers if (reason := unreachable_reason([server], CONNECT_SECONDS))]
+    all_unreachable = len(reasons) == len(kafka.bootstrap_servers)
+    for reason in reasons:
+        yield DoctorFinding("fail" if all_unreachable else "warn", reason, "start that broker, or correct kafka.bootstrap_servers")
+    if all_unreachable:
         return
     cluster = read_cluster(connection)
     version = f"version {cluster.version} or newer, " if cluster.version else ""
@@ -80,23 +83,21 @@ def kafka_findings(settings: Settings, seen: DoctorContext) -> Iterator[DoctorFi
             yield DoctorFinding("fail", f"topic {name} {absent[name].message}", f"{absent[name].fix}, or correct kafka.topics")
     counts = {found[name].partitions for name in kafka.topics if name in found}
     if len(counts) > 1:
-        fix = "expand or re-create the smaller ones: a user's events must meet in one partition number"
-        yield DoctorFinding("fail", "the topics differ in partitions", fix)
+        fix = "add partitions to the smaller topics, or re-create them: a user's events need the same partition number in all topics"
+        yield DoctorFinding("fail", "the topics have different partition counts", fix)
     elif counts:
-        seen.partitions = counts.pop()
+        context.partitions = counts.pop()
     if not letters:
-        yield DoctorFinding(
-            "warn", "no dead-letter topic: refused events are counted, but cannot be read back", "set kafka.dead_letter_topic"
-        )
+        yield DoctorFinding("warn", "no dead-letter topic: rejected events are counted but not kept", "set kafka.dead_letter_topic")
     elif letters in found:
         yield DoctorFinding("ok", f"dead-letter topic {letters}: {counted(found[letters].partitions, 'partition')}")
     else:
         message, fix = absent[letters].message, absent[letters].fix
-        yield DoctorFinding("fail", f"dead-letter topic {letters} {message}", f"{fix}, or leave kafka.dead_letter_topic empty")
+        yield DoctorFinding("fail", f"dead-letter topic {letters} {message}", f"{fix}, or set kafka.dead_letter_topic to an empty value")
 
 
-def redis_findings(settings: Settings, seen: DoctorContext) -> Iterator[DoctorFinding]:
-    """The server, what it does with keys when memory or power fails, its clock, and what the namespace holds."""
+def redis_findings(settings: Settings, context: DoctorContext) -> Iterator[DoctorFinding]:
+    """Check the server, its eviction and persistence settings, the stored state of the namespace, and the clock."""
     connection = redis_connection(settings)
     store = RedisStore(replace(connection, socket_timeout_ms=min(connection.socket_timeout_ms, REDIS_ANSWER_MS)))
     try:
@@ -105,7 +106,7 @@ def redis_findings(settings: Settings, seen: DoctorContext) -> Iterator[DoctorFi
         store.ping()
         yield DoctorFinding("ok", f"answers in {(time.perf_counter() - began) * 1_000:.1f} ms")
         yield from _server_findings(store, settings)
-        yield from _namespace_findings(store, settings, seen)
+        yield from _namespace_findings(store, settings, context)
         if not connection.cluster:
             yield from _clock_findings(store.settings)
     finally:
@@ -113,32 +114,32 @@ def redis_findings(settings: Settings, seen: DoctorContext) -> Iterator[DoctorFi
 
 
 def _server_findings(store: RedisStore, settings: Settings) -> Iterator[DoctorFinding]:
-    facts = store.facts()
-    problems, risks = facts.problems(settings.redis.cluster), facts.risks(settings.redis.allow_eviction)
+    server = store.facts()
+    problems, risks = server.problems(settings.redis.cluster), server.risks(settings.redis.allow_eviction)
     for problem in problems:
         yield DoctorFinding("fail", f"{problem.key}: {problem.value}", problem.allowed)
     if not problems:
         yield DoctorFinding(
-            "ok", f"Redis {facts.version or 'of unknown version'}, {facts.mode or 'mode unknown'}, {facts.role or 'role unknown'}"
+            "ok", f"Redis {server.version or 'of unknown version'}, {server.mode or 'mode unknown'}, {server.role or 'role unknown'}"
         )
     for risk in risks:
         yield DoctorFinding("fail" if risk.is_refused else "warn", f"{risk.setting} is {risk.value}", risk.fix)
     at_risk = {risk.setting for risk in risks}
-    if facts.maxmemory_policy and "maxmemory-policy" not in at_risk:
-        yield DoctorFinding("ok", f"maxmemory-policy {facts.maxmemory_policy}, {_memory(facts.used_memory, facts.maxmemory)}")
-    if facts.appendonly and "appendonly" not in at_risk:
-        fsync = f", appendfsync {facts.appendfsync}" if facts.appendonly == "yes" and facts.appendfsync else ""
-        yield DoctorFinding("ok", f"appendonly {facts.appendonly}{fsync}, snapshots {facts.save or 'off'}")
-    if facts.unknown:
+    if server.maxmemory_policy and "maxmemory-policy" not in at_risk:
+        yield DoctorFinding("ok", f"maxmemory-policy {server.maxmemory_policy}, {_memory(server.used_memory, server.maxmemory)}")
+    if server.appendonly and "appendonly" not in at_risk:
+        fsync = f", appendfsync {server.appendfsync}" if server.appendonly == "yes" and server.appendfsync else ""
+        yield DoctorFinding("ok", f"appendonly {server.appendonly}{fsync}, snapshots {server.save or 'off'}")
+    if server.unknown:
         yield DoctorFinding(
             "warn",
-            f"the server does not tell {', '.join(facts.unknown)}",
-            "see to it that keys are never evicted and writes are kept on disk",
+            f"the server does not show {', '.join(server.unknown)}",
+            "make sure that Redis never evicts keys and writes to disk",
         )
 
 
-def _namespace_findings(store: RedisStore, settings: Settings, seen: DoctorContext) -> Iterator[DoctorFinding]:
-    tasks = seen.tasks = store.partitions()
+def _namespace_findings(store: RedisStore, settings: Settings, context: DoctorContext) -> Iterator[DoctorFinding]:
+    tasks = context.tasks = store.partitions()
     if tasks is None:
         yield DoctorFinding("ok", "the namespace is new: nothing is stored in it")
         return
@@ -153,32 +154,32 @@ def _namespace_findings(store: RedisStore, settings: Settings, seen: DoctorConte
     if any(control.topics != list(settings.kafka.topics) for control in controls):
         yield DoctorFinding(
             "fail",
-            f"the stored state is of the topics {', '.join(controls[0].topics)}",
-            "set kafka.topics back, or start a new redis.namespace",
+            f"the stored state was made from the topics {', '.join(controls[0].topics)}",
+            "restore kafka.topics, or start a new redis.namespace",
         )
 
 
-def _rules_findings(stored: Iterable[Signature], now: Signature, switched: str) -> Iterator[DoctorFinding]:
-    """Whether the stored state can be gone on with by these rules; `switched` says how experiments are."""
+def _rules_findings(stored: Iterable[Signature], current: Signature, experiments: str) -> Iterator[DoctorFinding]:
+    """Check whether the stored state can be used with the current settings. `experiments` is "on" or "off" now."""
     by_fit: dict[str, Signature] = {}
     for rules in sorted(stored, key=str):
-        by_fit.setdefault(fit_of(rules, now), rules)
+        by_fit.setdefault(fit_of(rules, current), rules)
     if "switched" in by_fit:
         yield DoctorFinding(
             "warn",
-            f"experiments are switched {switched}, and were not when the state was stored",
-            "a worker that starts drops what is known of users in experiments, and counting them begins anew; windows go on",
+            f"experiments are {experiments}, but the state was stored with experiments {'off' if experiments == 'on' else 'on'}",
+            "the next worker start drops the user totals of experiments and counts them from zero; windows continue",
         )
     for fit, fix in (("measures", OTHER_MEASURES), ("other", OTHER_RULES)):
         if fit in by_fit:
-            then, since = differing(str(by_fit[fit]), str(now))
+            before, now = differing(str(by_fit[fit]), str(current))
             yield DoctorFinding(
-                "fail", f"the stored state was made by other settings:\n          stored {then}\n          now    {since}", fix
+                "fail", f"the stored state was made with other settings:\n          stored {before}\n          now    {now}", fix
             )
 
 
 def _clock_findings(connection: RedisConnection) -> Iterator[DoctorFinding]:
-    """How far this machine's clock is from the server's: ticks and the refusal of future events go by the clock."""
+    """Compare the clocks of this machine and of Redis: idle inputs and the check for future events depend on them."""
     with speaking(connection), closing(connect(connection)) as client:
         before = time.time()
         seconds, microseconds = send(client, "TIME")
@@ -188,14 +189,14 @@ def _clock_findings(connection: RedisConnection) -> Iterator[DoctorFinding]:
     if abs(difference) <= CLOCK_SECONDS_MAX + (after - before):
         yield DoctorFinding("ok", message)
     else:
-        yield DoctorFinding("warn", message, "set both by NTP: event times far from the clock are refused, or hold back what is final")
+        yield DoctorFinding("warn", message, "synchronize both with NTP: a wrong clock rejects events as future, or delays final results")
 
 
-def port_findings(settings: Settings, seen: DoctorContext) -> Iterator[DoctorFinding]:
-    """Whether `run` could listen here, with the certificate that it has been given."""
+def port_findings(settings: Settings, context: DoctorContext) -> Iterator[DoctorFinding]:
+    """Check whether `run` could listen on the port, and its TLS certificate."""
     http = settings.http
     if tls_context(http_rules(http)) is not None:
-        yield DoctorFinding("ok", f"speaks HTTPS with the certificate of {http.ssl_certfile}")
+        yield DoctorFinding("ok", f"HTTPS with the certificate in {http.ssl_certfile}")
     try:
         family, kind, _, _, address = resolved(http.host, http.port)
         with socket.socket(family, kind) as probe:
@@ -204,19 +205,21 @@ def port_findings(settings: Settings, seen: DoctorContext) -> Iterator[DoctorFin
     except OSError as error:
         if error.errno != errno.EADDRINUSE:
             raise ConfigError([why_not_listened_on(error, http.host, http.port)]) from None
-        message = f"cannot be listened on: {error.strerror or error}"
-        yield DoctorFinding("warn", message, "if that is not streammetrics itself, choose another http.port or http.host")
+        message = f"cannot listen: {error.strerror or error}"
+        yield DoctorFinding("warn", message, "if this is not a running streammetrics, choose another http.port or http.host")
     else:
         yield DoctorFinding("ok", "free")
 
 
-def agreement_findings(seen: DoctorContext) -> Iterator[DoctorFinding]:
-    """Whether Kafka and Redis fit together."""
-    if seen.tasks is not None and seen.partitions is not None:
-        if seen.tasks == seen.partitions:
-            yield DoctorFinding("ok", f"the namespace was made for topics of {counted(seen.tasks, 'partition')}, as they are")
+def agreement_findings(context: DoctorContext) -> Iterator[DoctorFinding]:
+    """Check whether the namespace in Redis fits the topics in Kafka."""
+    if context.tasks is not None and context.partitions is not None:
+        if context.tasks == context.partitions:
+            yield DoctorFinding("ok", f"the namespace fits topics with {counted(context.tasks, 'partition')}")
         else:
-            message = f"the namespace was made for topics of {counted(seen.tasks, 'partition')}, these have {seen.partitions}"
+            message = (
+                f"the namespace was made for topics with {counted(context.tasks, 'partition')}, but the topics have {context.partitions}"
+            )
             yield DoctorFinding("fail", message, "users have moved between partitions: start a new redis.namespace")
 
 

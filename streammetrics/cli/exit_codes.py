@@ -1,4 +1,4 @@
-"""How a command ends: its errors as a message and an exit code (0 done, 1 failed, 2 wrong usage or configuration)."""
+"""Turns errors into messages and exit codes: 0 done, 1 failed, 2 wrong usage or configuration."""
 
 from __future__ import annotations
 
@@ -16,87 +16,87 @@ from streammetrics.reports.text import counted
 
 
 class BestEffortStream(FileIO):
-    """A stream that drops what cannot be written: what is told on it must stop nothing, nor change how a command ends."""
+    """A stream that drops what it cannot write. A message must not stop a command or change its exit code."""
 
     def write(self, data: Any, /) -> int:
         try:
             written: int | None = super().write(data)
         except OSError:
             written = None
-        return memoryview(data).nbytes if written is None else written  # None: somebody else made it a stream that does not wait
+        return memoryview(data).nbytes if written is None else written  # None: the stream is non-blocking and full
 
 
-def _unfailing_stderr() -> None:
-    """Let standard error fail nobody, also where whoever started the process has closed it, or reads it no more."""
+def _make_stderr_best_effort() -> None:
+    """Make writes to standard error never fail, even if it is closed or no longer read."""
     stderr = sys.stderr
     if stderr is None:
-        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  for as long as there is a process
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  open until the process ends
     elif isinstance(stderr, TextIOWrapper) and stderr is sys.__stderr__:
         raw = BestEffortStream(stderr.fileno(), "w", closefd=False)
         sys.stderr = TextIOWrapper(BufferedWriter(raw), encoding=stderr.encoding, line_buffering=True)
 
 
-def _whole_stdout() -> None:
-    """Let standard output take all of a text or fail: unbuffered, Python forgets without a word what one write leaves over."""
+def _make_stdout_complete() -> None:
+    """Make standard output write all of a text or fail. Unbuffered Python silently drops the rest of a partial write."""
     stdout = sys.stdout
     if isinstance(stdout, TextIOWrapper) and isinstance(stdout.buffer, FileIO):
         raw = FileIO(stdout.fileno(), "w", closefd=False)
         sys.stdout = TextIOWrapper(BufferedWriter(raw), encoding=stdout.encoding, line_buffering=True)
 
 
-class Commands(click.Group):
-    """The commands, on whatever streams they are given."""
+class CommandGroup(click.Group):
+    """A click group that works on any kind of standard output and standard error."""
 
     def main(self, *args: Any, **extra: Any) -> Any:
-        _unfailing_stderr()
-        _whole_stdout()
+        _make_stderr_best_effort()
+        _make_stdout_complete()
         for stream in (sys.stdout, sys.stderr):
-            if isinstance(stream, TextIOWrapper):  # a character that its encoding does not have must stop nothing
+            if isinstance(stream, TextIOWrapper):  # escape characters that the encoding lacks
                 stream.reconfigure(errors="backslashreplace")
         try:
             return super().main(*args, **extra)
-        except OSError as error:  # of what is told before a command runs, such as its help
-            _stop(1, _words_of(error))
+        except OSError as error:  # while click prints help or the version
+            _exit(1, _os_error_text(error))
 
 
-def guarding(function: Callable[..., None]) -> Callable[..., None]:
-    """The function, with its errors turned into a message and an exit code."""
+def with_exit_codes(function: Callable[..., None]) -> Callable[..., None]:
+    """Wrap a command: its errors become a message and an exit code."""
 
     @wraps(function)
-    def guarded(**words: Any) -> None:
+    def wrapped(**options: Any) -> None:
         try:
-            function(**words)
+            function(**options)
         except ConfigError as error:
-            _stop(2, "\n  ".join([f"{counted(len(error.problems), 'problem')}:", *map(str, error.problems)]))
+            _exit(2, "\n  ".join([f"{counted(len(error.problems), 'problem')}:", *map(str, error.problems)]))
         except BrokenPipeError:
-            raise  # whoever read our output has enough; click ends without a word
+            raise  # the reader closed the pipe; click exits silently
         except StreammetricsError as error:
-            _stop(1, str(error))
+            _exit(1, str(error))
         except OSError as error:
-            _stop(1, _words_of(error))
+            _exit(1, _os_error_text(error))
 
-    return guarded
-
-
-def _words_of(error: OSError) -> str:
-    """What an operator is told; the system does not say of standard output that it is the one which is full."""
-    return f"standard output: {error.strerror}" if error.filename is None and _is_output_stuck() else str(error)
+    return wrapped
 
 
-def _stop(code: int, message: str) -> NoReturn:
+def _os_error_text(error: OSError) -> str:
+    """Return the message of an OSError. Errors of standard output have no file name, so it is added."""
+    return f"standard output: {error.strerror}" if error.filename is None and _stdout_cannot_flush() else str(error)
+
+
+def _exit(code: int, message: str) -> NoReturn:
     click.echo(f"streammetrics: {message}", err=True)
-    _let_go_of_output()
+    _discard_unwritable_output()
     raise SystemExit(code)
 
 
-def _let_go_of_output() -> None:
-    """Forget what cannot be written: Python would try again at its end, complain, and end with a code of its own."""
-    if _is_output_stuck():
+def _discard_unwritable_output() -> None:
+    """Discard output that cannot be written. Otherwise Python retries at exit, prints an error and changes the exit code."""
+    if _stdout_cannot_flush():
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _is_output_stuck() -> bool:
-    """Whether standard output holds what cannot be written."""
+def _stdout_cannot_flush() -> bool:
+    """Return whether standard output holds text that cannot be written."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()

@@ -1,6 +1,6 @@
-"""The command line: words to calls. No logic of its own; how a command ends, `exit_codes` says.
+"""The command line: parses options and calls the commands. Holds no other logic.
 
-What a command does is imported when it runs, so that help and refusals come at once.
+Each command is imported when it runs, so that help and usage errors appear at once. `exit_codes` turns errors into exit codes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from streammetrics import __version__
-from streammetrics.cli.exit_codes import Commands, guarding
+from streammetrics.cli.exit_codes import CommandGroup, with_exit_codes
 from streammetrics.cli.option_types import FiniteFloatRange, OutputFile
 from streammetrics.events.event_time import DAY_MS
 
@@ -27,41 +27,43 @@ SEED = click.IntRange(0, 2**63 - 1)
 MINUTES_MAX = 10_000_000
 """Nineteen years of event time."""
 RECORDS_MAX = 1_000_000_000_000
-"""More than anybody waits for; what counts them takes no number beyond 64 bits."""
+"""Limit of --events; larger numbers would not fit the 64-bit counters."""
 
 
-@click.group(cls=Commands, context_settings=CONTEXT, epilog="Each command has its own --help with examples.")
+@click.group(cls=CommandGroup, context_settings=CONTEXT, epilog="Every command has its own --help with examples.")
 @click.version_option(__version__, prog_name="streammetrics")
 def main() -> None:
-    """Live ranking quality from an event stream: windowed NDCG, HitRate and MRR per A/B variant, exact and exactly once.
+    """Live ranking quality from an event stream: windowed NDCG, HitRate and MRR per A/B variant, exact and exactly-once.
 
     Exit codes: 0 done, 1 failed, 2 wrong usage or configuration.
     """
 
 
 def command(function: Callable[..., None]) -> click.Command:
-    """A command of `main` whose errors end the process as the exit codes say."""
-    return main.command(context_settings=CONTEXT)(guarding(function))
+    """Register a command of `main`; its errors become messages and exit codes."""
+    return main.command(context_settings=CONTEXT)(with_exit_codes(function))
 
 
 def configured(function: Callable[..., None]) -> Callable[..., None]:
-    """Options that every command has: a configuration file, and any single setting."""
+    """Add the options that every command has: --config and --set."""
     function = click.option(
-        "--set", "settings_given", multiple=True, metavar="KEY=VALUE", help="Set one key of the configuration, such as join.gap_ms=600000."
+        "--set",
+        "settings_given",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Override one setting, such as join.gap_ms=600000. May be repeated.",
     )(function)
-    return click.option("--config", "config_path", type=FILE, help="TOML configuration file.  [default: $STREAMMETRICS_CONFIG, if set]")(
-        function
-    )
+    return click.option("--config", "config_path", type=FILE, help="TOML configuration file.  [default: $STREAMMETRICS_CONFIG]")(function)
 
 
 def _load(
     config_path: Path | None, settings_given: tuple[str, ...], read: Callable[..., LoadedSettings] | None = None, **flags: object
 ) -> LoadedSettings:
-    """Settings out of file, environment and flags (`http__port=1` is the key http.port; None is not given); read by `load` if not said."""
+    """Load settings from file, environment and flags. `http__port=1` sets http.port; None is not given. `read` replaces `load`."""
     from streammetrics.config import load  # noqa: PLC0415
 
-    words = dict(map(_key_and_value, settings_given)) | {key.replace("__", "."): value for key, value in flags.items() if value is not None}
-    loaded = (read or load)(config_path, os.environ, words)
+    given = dict(map(_key_and_value, settings_given)) | {key.replace("__", "."): value for key, value in flags.items() if value is not None}
+    loaded = (read or load)(config_path, os.environ, given)
     for warning in loaded.warnings:
         click.echo(f"streammetrics: warning: {warning}", err=True)
     return loaded
@@ -75,22 +77,24 @@ def _key_and_value(given: str) -> tuple[str, object]:
 
 
 def serving(function: Callable[..., None]) -> Callable[..., None]:
-    """Options of every command that opens the port."""
-    function = click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")(function)
-    return click.option("--port", type=PORT, help="Port of /metrics and the page; 0 for any free one.  [default: 9464]")(function)
+    """Add the options of commands that serve HTTP: --host and --port."""
+    function = click.option("--host", help="Address for HTTP.  [default: 127.0.0.1]")(function)
+    return click.option("--port", type=PORT, help="Port of /metrics and the page. 0: any free port.  [default: 9464]")(function)
 
 
-def _share(name: str, says: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    return click.option(name, type=FiniteFloatRange(0, 1), default=0.0, show_default=True, help=says)
+def _share(name: str, description: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    return click.option(name, type=FiniteFloatRange(0, 1), default=0.0, show_default=True, help=description)
 
 
 @command
 @configured
 @serving
 @click.option(
-    "--role", type=click.Choice(["all", "worker", "exporter"]), help="Consume and show (all), or only one of them.  [default: all]"
+    "--role",
+    type=click.Choice(["all", "worker", "exporter"]),
+    help="worker consumes events, exporter serves results, all does both.  [default: all]",
 )
-@click.option("--allow-eviction", is_flag=True, default=None, help="Go on with a Redis that may evict keys, and so lose state.")
+@click.option("--allow-eviction", is_flag=True, default=None, help="Run even if Redis may evict keys. Evicted keys are lost state.")
 def run(
     config_path: Path | None,
     settings_given: tuple[str, ...],
@@ -99,7 +103,7 @@ def run(
     role: str | None,
     allow_eviction: bool | None,
 ) -> None:
-    """Consume from Kafka, keep state in Redis, serve /metrics.
+    """Consume events from Kafka, keep state in Redis, and serve /metrics and the page.
 
     \b
     Examples:
@@ -107,11 +111,11 @@ def run(
       streammetrics run --set kafka.bootstrap_servers=broker:9092 --set redis.url=redis://cache:6379/0
       STREAMMETRICS_KAFKA_TOPICS=impressions,feedback streammetrics run --port 9464
 
-    SIGTERM, Ctrl-C or a closed terminal finishes the batch, commits and leaves the group; a second signal exits at once.
+    On SIGTERM, Ctrl-C or a closed terminal, it finishes the batch, commits, and leaves the consumer group. A second signal exits at once.
     """
-    from streammetrics.cli.process.signals import stopping  # noqa: PLC0415
+    from streammetrics.cli.process.signals import stop_on_signals  # noqa: PLC0415
 
-    with stopping() as stop:  # before what takes a moment to import
+    with stop_on_signals() as stop:  # before the slow imports
         from streammetrics.cli.run import run as run_service  # noqa: PLC0415
 
         loaded = _load(
@@ -123,11 +127,11 @@ def run(
 @command
 @configured
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option("--panes", type=OutputFile(), help="Write one line per (pane, group, view) here, as NDJSON.")
-@click.option("--report", type=OutputFile(), help="Write the report here, as JSON.")
-@click.option("--dead-letters", type=OutputFile(), help="Write what was refused here, as NDJSON.")
-@click.option("--flush/--no-flush", default=True, help="At the end make everything final, or leave the rest live.  [default: flush]")
-@click.option("--quiet", "-q", is_flag=True, help="No progress bar and no table; errors and warnings only.")
+@click.option("--panes", type=OutputFile(), help="Write one NDJSON line per pane, group and view to this file.")
+@click.option("--report", type=OutputFile(), help="Write the report to this file, as JSON.")
+@click.option("--dead-letters", type=OutputFile(), help="Write rejected events to this file, as NDJSON.")
+@click.option("--flush/--no-flush", default=True, help="At the end, make all lists final, or leave recent lists live.  [default: flush]")
+@click.option("--quiet", "-q", is_flag=True, help="Print only errors and warnings.")
 def replay(
     config_path: Path | None,
     settings_given: tuple[str, ...],
@@ -136,11 +140,10 @@ def replay(
     quiet: bool,
     **outputs: Path | None,
 ) -> None:
-    """Compute the same numbers from NDJSON files, without Kafka, Redis or a clock.
+    """Compute the same numbers as `run` from NDJSON files, without Kafka, Redis or a clock.
 
-    A file may be gzipped, whatever its name, and one named .gz must be; - is standard input. Each file is one input; files are read in
-    step by event time, and their order does not change a number. An event is late by the newest one of its own file; lines have no time
-    of their own, so that none is refused as dated in the future.
+    Files may be gzipped; a file named .gz must be. - is standard input. Each file is one input with its own watermark. Files are read in
+    step by event time, so their order does not change the results. No event is rejected as future, because lines have no record timestamp.
 
     \b
     Examples:
@@ -149,24 +152,22 @@ def replay(
       kcat -C -t events -e | streammetrics replay - --set windows.segments=surface
       streammetrics replay ubi.ndjson --set events.format=ubi --dead-letters refused.ndjson
     """
-    from streammetrics.cli.process.signals import broken_off_by_signals  # noqa: PLC0415
+    from streammetrics.cli.process.signals import interrupt_on_signals  # noqa: PLC0415
     from streammetrics.cli.replay import replay_and_show  # noqa: PLC0415
     from streammetrics.cli.replay_files import ReplayOutputs  # noqa: PLC0415
 
     loaded = _load(config_path, settings_given)
-    with broken_off_by_signals():
+    with interrupt_on_signals():
         replay_and_show(loaded.settings, files, ReplayOutputs(**outputs), flush=flush, quiet=quiet)
 
 
 @command
 @configured
 @click.argument("file", required=False, type=click.Path(path_type=Path, allow_dash=True), metavar="[FILE]")
-@click.option(
-    "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True, help="For people, or for programs."
-)
-@click.option("--html", type=OutputFile(), help="Write one page of HTML here too, with the intervals over time; it needs nothing else.")
-@click.option("--experiment", "names", multiple=True, metavar="NAME", help="This experiment only; once for each.")
-@click.option("--all", "all_measures", is_flag=True, help="All measures, not only the main ones.")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Output format.")
+@click.option("--html", type=OutputFile(), help="Also write a self-contained HTML page with the intervals over time.")
+@click.option("--experiment", "names", multiple=True, metavar="NAME", help="Show only this experiment. May be repeated.")
+@click.option("--all", "all_measures", is_flag=True, help="Show all measures, not only the main ones.")
 def report(
     config_path: Path | None,
     settings_given: tuple[str, ...],
@@ -176,10 +177,10 @@ def report(
     names: tuple[str, ...],
     all_measures: bool,
 ) -> None:
-    """Tell what is known of each experiment: the verdict and why, users, means, lifts with intervals, and whether it can be trusted.
+    """Show the results of experiments: verdict and reason, users, means, lifts with intervals, and health checks.
 
-    FILE is what `replay --report` wrote or /api/report served (- for standard input). Without it, the store of the configuration
-    is read; nothing is written there.
+    FILE is a report from `replay --report` or from /api/report; - is standard input. Without FILE, the command reads the state in Redis
+    and does not change it.
 
     \b
     Examples:
@@ -188,11 +189,11 @@ def report(
       streammetrics replay events.ndjson --report report.json && streammetrics report report.json --all
       curl -s http://127.0.0.1:9464/api/report | streammetrics report - --format json
     """
-    from streammetrics.cli.process.signals import broken_off_by_signals  # noqa: PLC0415
+    from streammetrics.cli.process.signals import interrupt_on_signals  # noqa: PLC0415
     from streammetrics.cli.report import show_report  # noqa: PLC0415
 
     loaded = _load(config_path, settings_given)
-    with broken_off_by_signals():
+    with interrupt_on_signals():
         show_report(loaded.settings, file, form=form, html=html, names=names, all_measures=all_measures)
 
 
@@ -202,9 +203,9 @@ def report(
     "--out",
     type=click.Path(path_type=Path, allow_dash=True),
     multiple=True,
-    help="Write events here, gzipped if the name ends with .gz; - for standard output. Twice: impressions, then feedback.",
+    help="Write events to this file, gzipped if its name ends in .gz. - is standard output. Give it twice for impressions and feedback.",
 )
-@click.option("--kafka", is_flag=True, help="Send events to kafka.topics: impressions to the first, feedback to the last.")
+@click.option("--kafka", is_flag=True, help="Send events to kafka.topics: impressions to the first topic, feedback to the last.")
 @click.option("--events", type=click.IntRange(1, RECORDS_MAX), help="Stop after this many records.")
 @click.option(
     "--minutes",
@@ -212,40 +213,40 @@ def report(
     help="Stop after this much event time.  [default: 10, for files]",
 )
 @click.option(
-    "--pace", type=click.Choice(["fast", "real"]), help="As fast as possible, or in real time.  [default: real to Kafka, else fast]"
+    "--pace", type=click.Choice(["fast", "real"]), help="As fast as possible, or in real time.  [default: real with --kafka, else fast]"
 )
 @click.option(
     "--start",
     metavar="TIME",
-    help="First event time: ISO 8601 with a zone, epoch ms, or now.  [default: now in real time; in a burst to Kafka so that it ends now; "
-    "for files a fixed time]",
+    help="First event time: ISO-8601 with a zone, epoch ms, or now.  [default: now with --pace real; a time such that the events end now "
+    "with --kafka --pace fast; else a fixed time]",
 )
-@click.option("--seed", type=SEED, default=1, show_default=True, help="The same seed and options give the same bytes.")
-@click.option("--users", type=click.IntRange(1, 1_000_000_000), default=20_000, show_default=True, help="How many users there are.")
-@click.option(
-    "--rate", type=FiniteFloatRange(0.001, 1_000_000), default=20.0, show_default=True, help="Lists shown a second, in event time."
-)
-@click.option("--items", type=click.IntRange(1, 1_000), default=12, show_default=True, help="Items of a list.")
+@click.option("--seed", type=SEED, default=1, show_default=True, help="Random seed. The same seed and options give the same bytes.")
+@click.option("--users", type=click.IntRange(1, 1_000_000_000), default=20_000, show_default=True, help="Number of users.")
+@click.option("--rate", type=FiniteFloatRange(0.001, 1_000_000), default=20.0, show_default=True, help="Lists per second of event time.")
+@click.option("--items", type=click.IntRange(1, 1_000), default=12, show_default=True, help="Items per list.")
 @click.option("--experiment", default="ranker", show_default=True, help="Name of the experiment.")
 @click.option(
     "--variant",
     "variants",
     multiple=True,
     metavar="NAME=SHARE[:QUALITY]",
-    help="A variant, its share of users, how well it ranks (1 is usual); once for each.  [default: control=0.5, treatment=0.5]",
+    help="A variant, its share of users, and its ranking quality (default 1). May be repeated.  [default: control=0.5, treatment=0.5]",
 )
 @click.option(
-    "--regression", metavar="VARIANT:FACTOR[@AFTER]", help="Multiply a variant's quality from some time on, such as treatment:0.85@600s."
+    "--regression",
+    metavar="VARIANT:FACTOR[@AFTER]",
+    help="Multiply a variant's quality by a factor, after some event time, such as treatment:0.85@600s.",
 )
-@click.option("--interleaved", is_flag=True, help="Lists that the rankers of the two variants draft as teams: the variant is interleaved.")
-@click.option("--disorder-ms", type=click.IntRange(0, DAY_MS), default=2_000, show_default=True, help="How long a record may be under way.")
-@_share("--duplicates", "Share of events that are sent twice.")
-@_share("--lates", "Share of events that arrive --late-ms late.")
-@click.option("--late-ms", type=click.IntRange(0, 30 * DAY_MS), default=300_000, show_default=True, help="How late they arrive.")
-@_share("--malformed", "Broken records, as a share of the good ones, sent besides them.")
-@_share("--without-id", "Share of feedback that does not name its list.")
-def simulate(config_path: Path | None, settings_given: tuple[str, ...], **words: Any) -> None:
-    """Make seeded traffic: users, position-based clicks, variants of known quality, and the faults of real transport.
+@click.option("--interleaved", is_flag=True, help="Interleave the rankings of the two variants in every list (team draft).")
+@click.option("--disorder-ms", type=click.IntRange(0, DAY_MS), default=2_000, show_default=True, help="Maximum delivery delay of a record.")
+@_share("--duplicates", "Share of events to send twice.")
+@_share("--lates", "Share of events to delay by --late-ms.")
+@click.option("--late-ms", type=click.IntRange(0, 30 * DAY_MS), default=300_000, show_default=True, help="Delay of late events.")
+@_share("--malformed", "Malformed records to add, as a share of the valid ones.")
+@_share("--without-id", "Share of feedback without an impression_id.")
+def simulate(config_path: Path | None, settings_given: tuple[str, ...], **options: Any) -> None:
+    """Generate traffic from a seed: users, position-based clicks, variants of known quality, and delivery faults.
 
     \b
     Examples:
@@ -255,25 +256,25 @@ def simulate(config_path: Path | None, settings_given: tuple[str, ...], **words:
       streammetrics simulate --kafka --rate 100 --regression treatment:0.85@10m
       streammetrics simulate --kafka --pace fast --minutes 60 --set kafka.bootstrap_servers=broker:9092
 
-    With --kafka, records are keyed by user id, and the topics must exist; Ctrl-C ends it when everything sent is acknowledged.
+    With --kafka, records are keyed by user id, and the topics must exist. Ctrl-C waits until all sent records are acknowledged.
     """
     from streammetrics.cli.simulate import simulate_traffic  # noqa: PLC0415
     from streammetrics.cli.simulate_plan import SimulateOptions  # noqa: PLC0415
 
     loaded = _load(config_path, settings_given)
-    simulate_traffic(loaded.settings, SimulateOptions(**words))
+    simulate_traffic(loaded.settings, SimulateOptions(**options))
 
 
 @command
 @configured
 @serving
-@click.option("--seconds", type=FiniteFloatRange(min=0), default=0.0, help="Stop after this long; 0 for when Ctrl-C comes.")
+@click.option("--seconds", type=FiniteFloatRange(min=0), default=0.0, help="Stop after this time. 0: run until Ctrl-C.")
 @click.option("--seed", type=SEED, default=1, show_default=True, help="Seed of the simulated traffic.")
-@click.option("--rate", type=FiniteFloatRange(min=0.1, max=2_000), default=50.0, show_default=True, help="Lists shown a second.")
+@click.option("--rate", type=FiniteFloatRange(min=0.1, max=2_000), default=50.0, show_default=True, help="Lists per second.")
 def demo(
     config_path: Path | None, settings_given: tuple[str, ...], port: int | None, host: str | None, seconds: float, seed: int, rate: float
 ) -> None:
-    """Watch a simulated A/B test live: traffic, the engine, an in-memory store and the HTTP port in one process.
+    """Show a simulated A/B test live: traffic, engine, in-memory store and HTTP port in one process.
 
     \b
     Examples:
@@ -281,9 +282,9 @@ def demo(
       streammetrics demo --seconds 30 --port 0 --seed 7
       streammetrics demo --set metrics.names=ndcg,recall,map --set windows.windows=30s,2m
     """
-    from streammetrics.cli.process.signals import stopping  # noqa: PLC0415
+    from streammetrics.cli.process.signals import stop_on_signals  # noqa: PLC0415
 
-    with stopping() as stop:
+    with stop_on_signals() as stop:
         from streammetrics.cli.demo import load_demo, run_demo  # noqa: PLC0415
 
         loaded = _load(config_path, settings_given, load_demo, http__port=port, http__host=host)
@@ -293,7 +294,9 @@ def demo(
 @command
 @configured
 def doctor(config_path: Path | None, settings_given: tuple[str, ...]) -> None:
-    """Say what can be reached, what is wrong and how to mend it. StateChanges nothing; exit code 1 when something must be mended.
+    """Check Kafka, Redis, the stored state and the HTTP port, and say how to fix each problem.
+
+    Changes nothing. Exit code 1 if a check fails.
 
     \b
     Examples:
@@ -309,7 +312,7 @@ def doctor(config_path: Path | None, settings_given: tuple[str, ...]) -> None:
 
 @main.group(context_settings=CONTEXT)
 def namespaces() -> None:
-    """List what lies in the store, by namespace, and delete what is needed no more.
+    """List the namespaces in Redis, and delete the ones that are no longer needed.
 
     \b
     Examples:
@@ -319,12 +322,12 @@ def namespaces() -> None:
 
 
 @namespaces.command("list", context_settings=CONTEXT)
-@guarding
+@with_exit_codes
 @configured
 def namespaces_list(config_path: Path | None, settings_given: tuple[str, ...]) -> None:
-    """List the namespaces of the store: tasks, keys, about how much memory, and which workers and exporters are connected.
+    """List the namespaces in Redis: tasks, keys, approximate memory, and connected workers and exporters.
 
-    Walks over the names of all keys of the database; changes nothing.
+    Scans all key names of the database. Changes nothing.
 
     \b
     Examples:
@@ -337,15 +340,15 @@ def namespaces_list(config_path: Path | None, settings_given: tuple[str, ...]) -
 
 
 @namespaces.command("delete", context_settings=CONTEXT)
-@guarding
+@with_exit_codes
 @configured
 @click.argument("name")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
-@click.option("--force", is_flag=True, help="Also if workers or exporters are connected, or the store will not say.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--force", is_flag=True, help="Delete even if workers or exporters are connected, or if Redis does not show connections.")
 def namespaces_delete(config_path: Path | None, settings_given: tuple[str, ...], name: str, yes: bool, force: bool) -> None:
-    """Delete all state, offsets and tallies of namespace NAME (whatever redis.namespace says). It does not come back.
+    """Delete all state, offsets and tallies of the namespace NAME. redis.namespace is ignored. This cannot be undone.
 
-    Where the store has users, this one needs more rights than a worker: streammetrics-admin in deploy/redis-users.acl.
+    If Redis has access control, use a user with more rights than a worker, such as streammetrics-admin in deploy/redis-users.acl.
 
     \b
     Examples:
@@ -393,7 +396,9 @@ def repartition(
 @command
 @configured
 def check_config(config_path: Path | None, settings_given: tuple[str, ...]) -> None:
-    """Check the configuration and print every setting with its origin, secrets masked; all errors at once, exit code 2.
+    """Check the configuration and print every setting with its origin. Secrets are masked.
+
+    Reports all errors together, with exit code 2.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`namespaces` as its user sees it: a table of what lies in the store, and one namespace deleted after a word from the operator."""
+"""`namespaces`: list the namespaces in Redis as a table, and delete one after a confirmation."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from streammetrics.errors import StreammetricsError
 
 
 def list_namespaces(settings: Settings) -> None:
-    """Print every namespace of the store with its tasks, keys, bytes and who is at work in it. Raises StoreError."""
+    """Print every namespace with its tasks, keys, memory and connected processes. Raises StoreError."""
     configure_quiet_logs(settings.log.level, settings.log.format)
     with closing(RedisNamespaces(redis_connection(settings))) as store:
         found = _find(store)
-        with _progress("measure") as noticed:
+        with _progress("measure") as update:
             for number, namespace in enumerate(found, 1):
                 store.measure(namespace)
-                noticed(number, len(found))
+                update(number, len(found))
         processes = store.processes()
     if not found:
         click.echo(f"no namespace in Redis at {store.settings.place}")
@@ -35,16 +35,19 @@ def list_namespaces(settings: Settings) -> None:
     table = FittingTable(("namespace",), ("tasks", "keys", "memory"), ("in use by",), apart=False)
     for one in found:
         tasks = "unknown" if one.tasks is None else f"{one.tasks:,}"
-        used_by = "Redis does not say" if processes is None else ", ".join(sorted(processes.get(one.name, ()))) or "nobody"
+        used_by = "unknown" if processes is None else ", ".join(sorted(processes.get(one.name, ()))) or "-"
         table.add_row(one.name, tasks, f"{len(one.all_keys):,}", decimal(one.size_bytes), used_by)
     output_console().print(table)
 
 
 def delete_namespace(settings: Settings, name: str, *, yes: bool, force: bool) -> None:
-    """Delete all keys of a namespace. Raises UsageError without `yes` and a terminal to ask on, StreammetricsError for a namespace that
-    is not there, or in use (unless `force`), StoreError; click.Abort when the operator says no."""
+    """Delete all keys of a namespace, after a confirmation unless `yes`.
+
+    Raises StreammetricsError for a namespace that does not exist, or that is in use (unless `force`); StoreError; UsageError
+    without a terminal for the confirmation; click.Abort if the operator declines.
+    """
     if not yes and (sys.stdin is None or not sys.stdin.isatty()):
-        raise click.UsageError("there is no terminal to ask on: give --yes if it shall be deleted; it does not come back")
+        raise click.UsageError("cannot ask for confirmation without a terminal; give --yes to delete the namespace for good")
     configure_quiet_logs(settings.log.level, settings.log.format)
     with closing(RedisNamespaces(redis_connection(settings))) as store:
         namespace = _named(_find(store), name, store.settings.place)
@@ -53,40 +56,43 @@ def delete_namespace(settings: Settings, name: str, *, yes: bool, force: bool) -
         store.measure(namespace)
         keys, size = len(namespace.all_keys), decimal(namespace.size_bytes)
         if not yes:
-            click.confirm(f"Delete namespace {name}, {keys:,} keys of {size}, from Redis at {store.settings.place}?", abort=True, err=True)
-            if not force:  # somebody may have started one while we asked
+            click.confirm(f"Delete namespace {name} ({keys:,} keys, {size}) from Redis at {store.settings.place}?", abort=True, err=True)
+            if not force:  # a process may have started in the meantime
                 _require_unused(store, name)
-        with _progress("delete") as noticed:
-            back = store.delete(namespace, noticed)
-        if back:
-            raise StreammetricsError(f"{back} keys of namespace {name} came back: something writes them; stop it, then delete again")
+        with _progress("delete") as update:
+            rewritten = store.delete(namespace, update)
+        if rewritten:
+            raise StreammetricsError(
+                f"{rewritten} keys of namespace {name} were written again during the deletion; stop the process that writes them, then "
+                "delete again"
+            )
     click.echo(f"deleted namespace {name}: {keys:,} keys, {size} freed")
 
 
 def _find(store: RedisNamespaces) -> list[Namespace]:
-    with _progress("look") as noticed:
-        return store.find(noticed)
+    with _progress("scan") as update:
+        return store.find(update)
 
 
 def _named(found: list[Namespace], name: str, place: str) -> Namespace:
     for one in found:
         if one.name == name:
             return one
-    there = f"there are {', '.join(one.name for one in found)}" if found else "there is none at all"
-    raise StreammetricsError(f"no namespace {name!r} in Redis at {place}; {there}")
+    existing = f"it has {', '.join(one.name for one in found)}" if found else "it has none"
+    raise StreammetricsError(f"no namespace {name!r} in Redis at {place}; {existing}")
 
 
 def _require_unused(store: RedisNamespaces, name: str) -> None:
     processes = store.processes()
     if processes is None:
         raise StreammetricsError(
-            f"Redis does not say who is connected, so that namespace {name} may be in use; grant CLIENT LIST, or see to it that no worker "
-            "and no exporter runs in it and give --force"
+            f"Redis does not show its connections, so namespace {name} may be in use; grant CLIENT LIST, or make sure that no worker or "
+            "exporter uses it and give --force"
         )
-    if at_work := processes.get(name):
+    if users := processes.get(name):
         raise StreammetricsError(
-            f"namespace {name} is in use by {', '.join(sorted(at_work))}: stop them first, or give --force (workers then stop by "
-            "themselves: the store has lost their state)"
+            f"namespace {name} is in use by {', '.join(sorted(users))}; stop them first, or give --force (workers then stop, because their "
+            "state is gone)"
         )
 
 

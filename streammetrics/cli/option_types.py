@@ -1,4 +1,4 @@
-"""What the words of the command line may be, where click has no type for it. Words in, values out; no file is touched."""
+"""Option types that click lacks. They only convert text to values; they open no file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 
 
 class FiniteFloatRange(click.FloatRange):
-    """A number within bounds that is one: NaN lies outside of no bounds, and infinity within those that are open.
+    """A finite number within bounds. click.FloatRange itself accepts NaN, and infinity if a bound is missing.
 
     >>> FiniteFloatRange(min=0).convert("0.5", None, None)
     0.5
@@ -21,7 +21,7 @@ class FiniteFloatRange(click.FloatRange):
     """
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The number. Raises click.BadParameter."""
+        """Return the number. Raises click.BadParameter."""
         number = click.FLOAT.convert(value, param, ctx)
         if not math.isfinite(number):
             self.fail(f"{value} is not a finite number.", param, ctx)
@@ -29,18 +29,18 @@ class FiniteFloatRange(click.FloatRange):
 
 
 class OutputFile(click.Path):
-    """A file to write, which standard output is not: elsewhere `-` means that, and so no file is called so by mistake.
+    """A file to write. `-` is rejected, because elsewhere it means standard output.
 
     >>> OutputFile().convert("-", None, None)
     Traceback (most recent call last):
-    click.exceptions.BadParameter: standard output is for what people read; name a file (./- if it is to be called so).
+    click.exceptions.BadParameter: standard output is not allowed here; give a file (./- for a file named -).
     """
 
     def __init__(self) -> None:
         super().__init__(path_type=Path, dir_okay=False)
 
     def convert(self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The path. Raises click.BadParameter."""
+        """Return the path. Raises click.BadParameter."""
         if value == "-":
-            self.fail("standard output is for what people read; name a file (./- if it is to be called so).", param, ctx)
+            self.fail("standard output is not allowed here; give a file (./- for a file named -).", param, ctx)
         return super().convert(value, param, ctx)

@@ -7,7 +7,7 @@ import threading
 import time
 
 from streammetrics.cli.process.logs import configure_quiet_logs
-from streammetrics.cli.process.signals import stopping
+from streammetrics.cli.process.signals import stop_on_signals
 from streammetrics.cli.wiring import build_decoder, kafka_connection
 from streammetrics.config import Settings
 from streammetrics.connectors.kafka.repartition import Repartitioner
@@ -21,7 +21,7 @@ def repartition(settings: Settings, *, suffix: str, partitions: int | None, inst
     """Copy until a signal stops it, or until nothing is left to copy. Raises ConfigError and SourceError."""
     configure_quiet_logs(settings.log.level, settings.log.format)
     connection = kafka_connection(settings)
-    with stopping() as stop:
+    with stop_on_signals() as stop:
         plan = prepare_outputs(connection, suffix, partitions, instance)
         _say(f"copying {', '.join(f'{source} to {output}' for source, output in plan.outputs.items())}")
         with Repartitioner(connection, plan, build_decoder(settings)) as copier:

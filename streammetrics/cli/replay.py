@@ -1,4 +1,4 @@
-"""`replay` as its user sees it: a progress bar while it reads, a short table when it is done. Computes nothing itself."""
+"""`replay`: a progress bar while it reads, warnings, and a table at the end. Computes nothing itself."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from streammetrics.events.event_time import seems_seconds
 from streammetrics.metrics import TallyLayout
 from streammetrics.reports.report import Report
 
-LOOK = "is it a file of events, and events.format the right one? --dead-letters says of each line that was refused why"
+NO_EVENT_ADVICE = "check the file and events.format; --dead-letters FILE writes the reason for each rejected line"
 
 
 def replay_and_show(settings: Settings, files: Sequence[str], outputs: ReplayOutputs, *, flush: bool, quiet: bool) -> None:
-    """Replay the files and print what came out; `quiet` prints warnings only. Raises as `replay` does, ConfigError for paths at odds."""
-    written = {"--panes": outputs.panes, "--report": outputs.report, "--dead-letters": outputs.dead_letters}
-    require_distinct((Path(file) for file in files if file != STDIN), written)
+    """Replay the files and print the results; with `quiet`, only warnings. Raises ConfigError for conflicting paths, and as `replay`."""
+    output_paths = {"--panes": outputs.panes, "--report": outputs.report, "--dead-letters": outputs.dead_letters}
+    require_distinct((Path(file) for file in files if file != STDIN), output_paths)
     configure_quiet_logs(settings.log.level, settings.log.format)
     console = None if quiet else output_console()
     columns = (TaskProgressColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn(elapsed_when_finished=True))
     with progress_bar("replay", *columns, wanted=not quiet) as update:
 
-        def message(source: FileSource) -> None:
+        def show_progress(source: FileSource) -> None:
             update(completed=source.bytes_read, total=source.bytes_total)
 
-        report, engine = replay(settings, files, outputs, flush=flush, progress=message)
+        report, engine = replay(settings, files, outputs, flush=flush, progress=show_progress)
     for warning in _warnings(report):
         click.echo(f"streammetrics: warning: {warning}", err=True)
     if console is not None:
@@ -45,13 +45,13 @@ def replay_and_show(settings: Settings, files: Sequence[str], outputs: ReplayOut
 
 
 def _warnings(report: Report) -> Iterator[str]:
-    """What of an input cannot be as it was meant, though each line alone may."""
+    """Yield warnings about inputs that are probably not event files, or have timestamps in seconds."""
     for each in report.inputs:
         where = "standard input" if each.topic == STDIN else each.topic
         if each.watermark_ms is None and (each.offset or FIRST_LINE) > FIRST_LINE:
-            yield f"no line of {where} holds an event: {LOOK}"
+            yield f"no line of {where} is an event: {NO_EVENT_ADVICE}"
         elif each.watermark_ms is not None and seems_seconds(each.watermark_ms):
-            yield f"the events of {where} are of {moment(each.watermark_ms)} and before: ts is milliseconds, not seconds"
+            yield f"the events of {where} are from {moment(each.watermark_ms)} or before; ts must be in milliseconds, not seconds"
 
 
 def _show(console: Console, settings: Settings, report: Report, layout: TallyLayout, flush: bool) -> None:
@@ -65,7 +65,7 @@ def _show(console: Console, settings: Settings, report: Report, layout: TallyLay
 
 
 def _spans(settings: Settings, report: Report, layout: TallyLayout, flush: bool) -> Iterator[tuple[str, Sequence[VariantRow]]]:
-    """What the table shows: everything final, then each window; both of its views where they may differ."""
+    """Yield the rows of the table: all final lists, then each window; live values too if they can differ."""
     yield "all final", arms_of_totals(report, layout)
     for window in settings.windows.windows:
         yield f"last {window}", arms_of_window(report, window.ms, "final")

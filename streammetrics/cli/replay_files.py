@@ -1,7 +1,7 @@
-"""Events from files through the very same engine and loop, without a wall clock: for checks, backfills and shadow runs.
+"""Replays files through the same engine and loop as `run`, with an in-memory store and without a wall clock.
 
-The store is in memory, every file is one input of task 0, none is idle before it has ended, and at the end everything becomes final
-unless the caller wants to see what a live process would show.
+Every file is one input of task 0. An input is never idle before it ends. At the end all lists become final, unless the caller wants
+the live state.
 """
 
 from __future__ import annotations
@@ -36,25 +36,25 @@ from streammetrics.runtime.task_runner import TaskRunner
 
 
 class LogicalClock(SystemClock):
-    """Monotonic time to space commits by, and no wall clock at all."""
+    """A clock with monotonic time only, which spaces the commits. Reading the wall clock fails."""
 
     def wall_ms(self) -> int:
-        raise AssertionError("a replay asked for the wall clock")
+        raise AssertionError("a replay must not read the wall clock")
 
 
-class LocalFiles(FileSource):
-    """Files that end the replay when they cannot be read on: another try would pass over the damage without a word."""
+class ReplayFileSource(FileSource):
+    """A file source with errors that end the replay: a retry would silently skip the damaged part."""
 
     def poll(self, timeout_s: float) -> PollResult:
         try:
             return super().poll(timeout_s)
-        except SourceError as error:  # the loop waits for a world that may mend itself; files do not
+        except SourceError as error:  # the loop retries SourceError, which does not help for files
             raise StreammetricsError(str(error)) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayOutputs:
-    """Where a replay writes; None for not at all."""
+    """Output files of a replay; None: not written."""
 
     panes: Path | None = None
     report: Path | None = None
@@ -69,14 +69,14 @@ def replay(
     flush: bool = True,
     progress: Callable[[FileSource], None] = lambda source: None,
 ) -> tuple[Report, Engine]:
-    """Read the files to their ends and return the report; `progress` is called after every batch.
+    """Read the files to their ends and return the report. `progress` is called after every batch.
 
-    Raises ConfigError for files that cannot be read and outputs that cannot be written, StreammetricsError for a file that ends amiss.
+    Raises ConfigError for files that cannot be read or written, and StreammetricsError for a damaged file.
     """
     engine = build_engine(settings, files)
     store, status = MemoryStore(), ProcessStatus()
     with ExitStack() as stack:
-        source = LocalFiles(files, event_bytes_max=settings.events.event_bytes_max)
+        source = ReplayFileSource(files, event_bytes_max=settings.events.event_bytes_max)
         stack.callback(source.close)
         panes = stack.enter_context(AtomicFile("--panes", outputs.panes)) if outputs.panes else None
         report_file = stack.enter_context(AtomicFile("--report", outputs.report)) if outputs.report else None
@@ -100,8 +100,8 @@ def replay(
                 on_final=write_final,
             )
         )
-        looks = ReplayHistory(build_report_builder(settings, engine), store)
-        _read_all(worker, source, looks, progress)
+        history = ReplayHistory(build_report_builder(settings, engine), store)
+        _read_all(worker, source, history, progress)
         worker.drain(flush)
         if panes is not None:
             for start_ms, pane in worker.unfinished_panes():
@@ -110,17 +110,17 @@ def replay(
         builder = _builder(settings, engine, store)
         report = builder.report(1)
         if report_file is not None:
-            plain = report.to_json(engine.layout) | {"history": looks.history(builder, report).to_json()}
-            report_file.write(msgspec.json.format(msgspec.json.encode(plain), indent=2) + b"\n")
+            content = report.to_json(engine.layout) | {"history": history.history(builder, report).to_json()}
+            report_file.write(msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n")
     return report, engine
 
 
-def _read_all(worker: Worker, source: FileSource, looks: ReplayHistory, progress: Callable[[FileSource], None]) -> None:
-    """Read in step: the input furthest behind in event time comes next, so that no file opens days of sessions."""
+def _read_all(worker: Worker, source: FileSource, history: ReplayHistory, progress: Callable[[FileSource], None]) -> None:
+    """Read the files in step: the input furthest behind in event time is next, so that few sessions are open at once."""
     while not source.exhausted:
         worker.turn(timeout_s=0)
         worker.ignore_ended(source.ended)
-        looks.after_turn(worker)
+        history.after_turn(worker)
         source.prefer(worker.inputs_by_event_time())
         progress(source)
 
@@ -128,5 +128,5 @@ def _read_all(worker: Worker, source: FileSource, looks: ReplayHistory, progress
 def _builder(settings: Settings, engine: Engine, store: MemoryStore) -> ReportBuilder:
     builder = build_report_builder(settings, engine)
     read_committed(store, builder, 1)
-    fix_due_scales(store, builder, 1)  # what is over before there was a look is looked at once
+    fix_due_scales(store, builder, 1)  # evaluates experiments that ended without a snapshot
     return builder

@@ -1,7 +1,7 @@
-"""Looks at experiments while a replay reads, at even steps of event time, as people would have looked at the live process.
+"""Takes snapshots of experiments during a replay, at even steps of event time, like the history of a live process.
 
-What is stored is kept at each look, and becomes a history at the end, by the scales that the report has then: so the last look and
-the report say the same. The looks change no number: a commit more or less never does.
+A snapshot keeps the stored totals. At the end the snapshots become a history, with the scales of the final report, so that the last
+snapshot and the report agree. Snapshots cause extra commits, which change no result.
 """
 
 from __future__ import annotations
@@ -25,56 +25,54 @@ from streammetrics.reports.report import Report
 from streammetrics.runtime.committed_state import fix_due_scales, read_committed
 from streammetrics.runtime.consumer import Worker
 
-NOTHING: Downsampled[Stored] = Downsampled()
+_EMPTY: Downsampled[Stored] = Downsampled()
 
 
 class ReplayHistory:
-    """The looks of a replay, whose only task is 0. `builder` is its own, and shows experiments or none."""
+    """The snapshots of one replay, which has only task 0. It needs a report builder of its own."""
 
     def __init__(self, builder: ReportBuilder, store: Store) -> None:
         self._builder, self._store = builder, store
-        self._first: int | None = None
-        self._due = NEVER
-        self._seen: dict[tuple[str, str], Downsampled[Stored]] = {}
+        self._first_ms: int | None = None
+        self._due_ms = NEVER
+        self._stored: dict[tuple[str, str], Downsampled[Stored]] = {}
 
     def after_turn(self, worker: Worker) -> None:
-        """Look, if it is time. Steps grow with the time looked at, so that a year of events costs hundreds of looks and not more."""
+        """Take a snapshot if one is due. The steps grow with the replayed time, so that a year costs only hundreds of snapshots."""
         state = worker.tasks[0].state if 0 in worker.tasks else None
-        if (
-            state is None
-            or self._builder.experiments is None
-            or not state.labels.runs.of_number
-            or state.progress.watermark < max(self._due, NEVER + 1)
-        ):
+        if state is None or self._builder.experiments is None or not state.labels.runs.of_number:
             return
-        first = self._first = state.progress.watermark if self._first is None else self._first
-        self._due = state.progress.watermark + max(SNAPSHOT_MS, (state.progress.watermark - first) // SNAPSHOTS_MAX)
-        worker.drain(flush=False)  # so that what is seen depends on what was read, and not on when it was committed
+        watermark = state.progress.watermark
+        if watermark < max(self._due_ms, NEVER + 1):
+            return
+        first_ms = self._first_ms = watermark if self._first_ms is None else self._first_ms
+        self._due_ms = watermark + max(SNAPSHOT_MS, (watermark - first_ms) // SNAPSHOTS_MAX)
+        worker.drain(flush=False)  # so that a snapshot depends on the events read, not on the timing of commits
         if state.enrolments.enrolled_before != NEVER:
-            self._look(state.enrolments.enrolled_before)
+            self._take_snapshot(state.enrolments.enrolled_before)
 
-    def _look(self, entered_ms: int) -> None:
+    def _take_snapshot(self, enrolled_ms: int) -> None:
         builder = self._builder
         read_committed(self._store, builder, 1)
-        fix_due_scales(self._store, builder, 1)  # as who shows numbers does: at the first look at which there are users enough
-        today = (entered_ms - 1) // DAY_MS
-        there = {(name, kept.scope): kept for (name, day), kept in builder.stored(1).items() if day in (WHOLE, today)}
-        self._seen = {key: seen for key, seen in self._seen.items() if key in there}  # what is over leaves its place to others
-        for key, kept in there.items():
-            if len(self._seen) < SERIES_MAX or key in self._seen:
-                self._seen[key] = self._seen.get(key, NOTHING).since(kept.known_from_ms).add(entered_ms, kept)
+        fix_due_scales(self._store, builder, 1)  # like a live publisher: at the first snapshot with enough users
+        today = (enrolled_ms - 1) // DAY_MS
+        current = {(name, kept.scope): kept for (name, day), kept in builder.stored(1).items() if day in (WHOLE, today)}
+        self._stored = {key: stored for key, stored in self._stored.items() if key in current}  # ended experiments make room
+        for key, kept in current.items():
+            if len(self._stored) < SERIES_MAX or key in self._stored:
+                self._stored[key] = self._stored.get(key, _EMPTY).since(kept.known_from_ms).add(enrolled_ms, kept)
 
     def history(self, final: ReportBuilder, report: Report) -> History:
-        """The looks at the experiments of the final ledger's report, by its scales."""
+        """Return the snapshots of the experiments in the final report, computed with its scales."""
         view = self._builder.experiments
         if view is None:
             return History()
-        trails, frozen = [], final.scales(1)
+        series, scales = [], final.scales(1)
         for each in report.experiments:
             name = each.experiment
-            seen = self._seen.get((name, each.scope), NOTHING).since(each.known_from_ms)
-            reports = ((at, build_report(view.measures_of(kept), view.policy(name), kept, frozen[name])) for at, kept in seen.kept)
-            looks: tuple[tuple[int, HistorySnapshot], ...] = tuple((at, snapshot_of(message)) for at, message in reports)
-            if looks:
-                trails.append(HistorySeries(name, each.scope, Downsampled(seen.width_ms, looks)))
-        return History(tuple(sorted(trails, key=lambda trail: (trail.experiment, trail.scope))))
+            stored = self._stored.get((name, each.scope), _EMPTY).since(each.known_from_ms)
+            reports = ((at, build_report(view.measures_of(kept), view.policy(name), kept, scales[name])) for at, kept in stored.kept)
+            snapshots: tuple[tuple[int, HistorySnapshot], ...] = tuple((at, snapshot_of(each_report)) for at, each_report in reports)
+            if snapshots:
+                series.append(HistorySeries(name, each.scope, Downsampled(stored.width_ms, snapshots)))
+        return History(tuple(sorted(series, key=lambda one: (one.experiment, one.scope))))

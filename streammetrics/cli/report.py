@@ -1,4 +1,4 @@
-"""`report` as its user sees it: the experiments of a live store or of a report file, in words, as JSON or as a page. Writes no state."""
+"""`report`: shows the experiments of a report file or of the state in Redis, as text, JSON or an HTML page. Changes no state."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 
 from streammetrics.cli.output.atomic_file import AtomicFile
 from streammetrics.cli.output.output_paths import require_distinct, standard_output
-from streammetrics.cli.output.report_reader import GIVE_A_REPORT, ReportReader, findings_of, to_json
+from streammetrics.cli.output.report_reader import REPORT_ADVICE, ExperimentResults, read_report, to_json
 from streammetrics.cli.output.terminal import output_console
 from streammetrics.cli.output.verdict_page import page
 from streammetrics.cli.output.verdict_tables import verdict_lines
@@ -25,24 +25,24 @@ STDIN = Path("-")
 def show_report(
     settings: Settings, file: Path | None, *, form: Literal["text", "json"], html: Path | None, names: Sequence[str], all_measures: bool
 ) -> None:
-    """Read the report and tell it. Raises ConfigError for files that cannot be read, written or be both, StoreError, StateError."""
+    """Read the report and show it. Raises ConfigError for files that cannot be read or written, StoreError and StateError."""
     require_distinct([] if file is None or file == STDIN else [file], {"--html": html})
     configure_quiet_logs(settings.log.level, settings.log.format)
     where = f"redis.namespace {settings.redis.namespace!r}" if file is None else "standard input" if file == STDIN else file.name
-    findings = findings_of(live_report(settings) if file is None else _read(file, where), where).only(names)
+    results = read_report(live_report(settings) if file is None else _read(file, where), where).only(names)
     if html is not None:
-        with AtomicFile("--html", html) as written:
-            written.write(page(findings, where))
+        with AtomicFile("--html", html) as page_file:
+            page_file.write(page(results, where))
     if form == "json":
         output = standard_output().buffer
-        output.write(msgspec.json.format(msgspec.json.encode(to_json(findings)), indent=2) + b"\n")
+        output.write(msgspec.json.format(msgspec.json.encode(to_json(results)), indent=2) + b"\n")
         output.flush()
     else:
-        _print(findings, all_measures)
+        _print(results, all_measures)
 
 
 def live_report(settings: Settings) -> dict[str, Any]:
-    """The report of what is committed now, with the looks so far, as `/api/report` serves it."""
+    """Return the report of the committed state, with its history, as `/api/report` serves it."""
     from streammetrics.cli.wiring import (  # noqa: PLC0415
         build_engine,
         build_report_builder,
@@ -55,16 +55,18 @@ def live_report(settings: Settings) -> dict[str, Any]:
 
     engine = build_engine(settings, settings.kafka.topics)
     builder = build_report_builder(settings, engine)
-    store, shelf = RedisStore(redis_connection(settings)), RedisBlobStore(redis_connection(settings), HISTORY_KEY)
+    store, history_blob = RedisStore(redis_connection(settings)), RedisBlobStore(redis_connection(settings), HISTORY_KEY)
     try:
         tasks = store.partitions()
         if tasks is None:
-            raise StreammetricsError(f"nothing was ever committed under redis.namespace {settings.redis.namespace!r}")
+            raise StreammetricsError(
+                f"redis.namespace {settings.redis.namespace!r} has no state; check redis.url and redis.namespace, or start a worker"
+            )
         read_committed(store, builder, tasks)
         report = builder.report(tasks)
-        return report.to_json(engine.layout) | {"history": decode_history(shelf.read()).to_json()}
+        return report.to_json(engine.layout) | {"history": decode_history(history_blob.read()).to_json()}
     finally:
-        shelf.close()
+        history_blob.close()
         store.close()
 
 
@@ -76,12 +78,12 @@ def _read(file: Path, where: str) -> object:
     try:
         return msgspec.json.decode(content)
     except msgspec.DecodeError as error:
-        raise StreammetricsError(f"{where} is no report, for it is not JSON ({error}): {GIVE_A_REPORT}") from error
+        raise StreammetricsError(f"{where} is not a report: it is not JSON ({error}); {REPORT_ADVICE}") from error
     except RecursionError:
-        raise StreammetricsError(f"{where} is no report: its JSON is nested too deeply") from None
+        raise StreammetricsError(f"{where} is not a report: its JSON is nested too deeply") from None
 
 
-def _print(findings: ReportReader, all_measures: bool) -> None:
+def _print(results: ExperimentResults, all_measures: bool) -> None:
     console = output_console()
-    for line in verdict_lines(findings, all_measures):
+    for line in verdict_lines(results, all_measures):
         console.print(line)

@@ -1,7 +1,7 @@
 """The `run` process: worker, publisher and HTTP port, from start to stop.
 
-The HTTP port opens first and closes last, so that start-up and shutdown can be watched. Whatever of the world is away at the
-start is tried again with back-off; a configuration or a history that does not fit ends the process with the reason.
+The HTTP port opens first and closes last, so that start-up and shutdown can be monitored. If Kafka or Redis is unavailable at the
+start, the process retries with back-off. If the configuration or the stored state does not fit, it exits with the reason.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import structlog
 import tenacity
 
 from streammetrics import __version__
-from streammetrics.cli.process.gc_tuning import look_for_garbage, tune_garbage_collection
+from streammetrics.cli.process.gc_tuning import collect_garbage, tune_garbage_collection
 from streammetrics.cli.process.logs import configure_logs
 from streammetrics.cli.process.threads import StoppableThread
 from streammetrics.cli.wiring import (
@@ -55,17 +55,17 @@ from streammetrics.runtime.task_runner import TaskRunner
 T = TypeVar("T")
 
 COMMITS_AT_ONCE = 32
-"""Threads that send commits to a cluster, one for each commit under way; they exist when they are needed."""
+"""Maximum threads that send commits to a cluster, one per commit in flight. They start when needed."""
 
 log = structlog.get_logger("streammetrics.cli.run")
 
 
 class Stopped(Exception):
-    """The process was told to stop while it waited for the world."""
+    """A stop was requested while the process waited for Kafka or Redis."""
 
 
 def run(settings: Settings, stop: threading.Event) -> None:
-    """Run until told to stop; raises what the process cannot go on after."""
+    """Run until `stop` is set. Raises StreammetricsError for failures that retries do not fix."""
     configure_logs(settings.log.level, settings.log.format)
     tune_garbage_collection()
     clock, status = SystemClock(), ProcessStatus()
@@ -88,13 +88,13 @@ def run(settings: Settings, stop: threading.Event) -> None:
 def _serve(settings: Settings, engine: Engine, views: HttpViews, clock: Clock, status: ProcessStatus, stop: threading.Event) -> None:
     connection = replace(redis_connection(settings), client_name=client_name(settings.worker.role, settings.redis.namespace))
     with contextlib.ExitStack() as stack:
-        store, shelf = RedisStore(connection), RedisBlobStore(connection, HISTORY_KEY)
+        store, history_blob = RedisStore(connection), RedisBlobStore(connection, HISTORY_KEY)
         stack.callback(store.close)
-        stack.callback(shelf.close)
-        stack.enter_context(StoppableThread("search for garbage", look_for_garbage, stop))
+        stack.callback(history_blob.close)
+        stack.enter_context(StoppableThread("garbage collection", collect_garbage, stop))
         with contextlib.suppress(Stopped):
-            meanwhile = partial(_look_at_brokers, settings, status, clock) if settings.worker.role != "exporter" else lambda: None
-            _keep_trying(lambda: _check_store(store, settings), "store", settings, status, clock, stop, meanwhile)
+            check_brokers = partial(_check_brokers, settings, status, clock) if settings.worker.role != "exporter" else lambda: None
+            _retry(lambda: _check_store(store, settings), "store", settings, status, clock, stop, check_brokers)
             if settings.worker.role != "worker":
                 publisher = Publisher(
                     builder=build_report_builder(settings, engine),
@@ -102,7 +102,7 @@ def _serve(settings: Settings, engine: Engine, views: HttpViews, clock: Clock, s
                     publish_ms=settings.exporter.publish_ms,
                     clock=clock,
                     status=status,
-                    on_report=HistoryStore(views.show, shelf).take,
+                    on_report=HistoryStore(views.show, history_blob).take,
                     retry_seconds_max=settings.worker.retry_seconds_max,
                 )
                 stack.enter_context(StoppableThread("publisher", publisher.run, stop))
@@ -113,18 +113,18 @@ def _serve(settings: Settings, engine: Engine, views: HttpViews, clock: Clock, s
 
 
 def _work(settings: Settings, engine: Engine, store: RedisStore, clock: Clock, status: ProcessStatus, stop: threading.Event) -> None:
-    """Consume until told to end. Whatever happens, the group is left at once: another member need not wait for this one's silence."""
+    """Consume until `stop` is set. Always leaves the consumer group, so that other workers take over without a timeout."""
     kafka = kafka_connection(settings)
     with contextlib.ExitStack() as stack:
-        source = _keep_trying(lambda: KafkaSource(kafka, clock.monotonic), "source", settings, status, clock, stop)
+        source = _retry(lambda: KafkaSource(kafka, clock.monotonic), "source", settings, status, clock, stop)
         stack.callback(source.close)
-        letters = _keep_trying(lambda: KafkaDeadLetters(kafka, settings.kafka.dead_letter_topic), "source", settings, status, clock, stop)
+        letters = _retry(lambda: KafkaDeadLetters(kafka, settings.kafka.dead_letter_topic), "source", settings, status, clock, stop)
         stack.callback(letters.close)
         partitions = source.partitions
-        _keep_trying(lambda: _announce(store, partitions, settings), "store", settings, status, clock, stop)
-        # In a cluster one primary that does not answer must not hold up the commits to others.
+        _retry(lambda: _announce(store, partitions, settings), "store", settings, status, clock, stop)
+        # In a cluster, a primary that hangs must not delay commits to the others.
         commits = ThreadPoolExecutor(COMMITS_AT_ONCE if settings.redis.cluster else 1, "streammetrics-commit")
-        stack.callback(commits.shutdown, wait=False, cancel_futures=True)  # whose patience is over: what they bring is read again
+        stack.callback(commits.shutdown, wait=False, cancel_futures=True)  # unfinished commits are read again later
         worker = Worker(
             TaskRunner(
                 engine=engine,
@@ -144,86 +144,88 @@ def _work(settings: Settings, engine: Engine, store: RedisStore, clock: Clock, s
 
 
 def _check_store(store: RedisStore, settings: Settings) -> None:
-    """Refuse a Redis that cannot hold state, and say what is at risk with one that may lose it.
+    """Reject a Redis that cannot hold state, and log a warning for one that may lose it.
 
-    A replica is an outage: it may be what a failover under way has left, and says nothing of the primary to come.
+    A replica counts as an outage, because a failover may be in progress.
     """
     store.ping()
-    facts = store.facts()
-    if facts.is_replica:
-        store.close()  # over a new connection the name may lead to the primary
+    server = store.facts()
+    if server.is_replica:
+        store.close()  # a new connection may reach the primary
         place = store.settings.place
-        raise StoreError(f"Redis at {place}: a replica takes no writes", "name the primary in redis.url, or wait for a failover to end")
-    problems = list(facts.problems(settings.redis.cluster))
-    for risk in facts.risks(settings.redis.allow_eviction):
+        raise StoreError(
+            f"Redis at {place} is a replica and takes no writes", "set redis.url to the primary, or wait until a failover ends"
+        )
+    problems = list(server.problems(settings.redis.cluster))
+    for risk in server.risks(settings.redis.allow_eviction):
         if risk.is_refused:
             problems.append(Problem(f"redis {risk.setting}", risk.value, risk.fix))
         else:
             log.warning("state in Redis is at risk", setting=risk.setting, value=risk.value, fix=risk.fix)
-    if facts.unknown:
-        log.info("Redis does not say everything", unknown=facts.unknown)
+    if server.unknown:
+        log.info("Redis does not show all of its settings", unknown=server.unknown)
     if problems:
         raise ConfigError(problems)
 
 
 def _announce(store: RedisStore, partitions: int, settings: Settings) -> None:
-    known = store.announce(partitions)
-    if known not in (None, partitions):
+    stored = store.announce(partitions)
+    if stored not in (None, partitions):
         raise StateError(
-            f"redis.namespace {settings.redis.namespace!r} belongs to topics of {known} partitions, these have {partitions}: "
+            f"redis.namespace {settings.redis.namespace!r} was made for topics with {stored} partitions, but the topics have {partitions}: "
             "users have moved between partitions",
             "start a new redis.namespace",
         )
 
 
-def _keep_trying(
-    ask: Callable[[], T],
+def _retry(
+    action: Callable[[], T],
     where: Literal["store", "source"],
     settings: Settings,
     status: ProcessStatus,
     clock: Clock,
     stop: threading.Event,
-    meanwhile: Callable[[], None] = lambda: None,
+    after_failure: Callable[[], None] = lambda: None,
 ) -> T:
-    """Ask until the world answers; raises Stopped when told to stop meanwhile, the last error when it has been away for too long.
+    """Call `action` until it succeeds, and `after_failure` after each failure.
 
-    `meanwhile` is called after each time that it was asked in vain.
+    Raises Stopped if `stop` is set, and the last error after worker.retry_seconds_max.
     """
 
-    def failed(state: tenacity.RetryCallState) -> None:
+    def handle_failure(state: tenacity.RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome else None
         status.beat_seconds = clock.monotonic()
-        _tell(status, where, clock, str(error))
-        meanwhile()
+        _update_trouble(status, where, clock, str(error))
+        after_failure()
 
-    told_to_end = tenacity.stop_when_event_set(stop)
-    patience_seconds = settings.worker.retry_seconds_max
+    is_stopped = tenacity.stop_when_event_set(stop)
+    seconds_max = settings.worker.retry_seconds_max
     retrying = tenacity.Retrying(
         retry=tenacity.retry_if_exception_type((StoreError, SourceError)),
         wait=tenacity.wait_random_exponential(multiplier=0.2, max=5),
-        stop=tenacity.stop_any(told_to_end, tenacity.stop_after_delay(patience_seconds)) if patience_seconds else told_to_end,
+        stop=tenacity.stop_any(is_stopped, tenacity.stop_after_delay(seconds_max)) if seconds_max else is_stopped,
         sleep=tenacity.sleep_using_event(stop),
-        before_sleep=failed,
+        before_sleep=handle_failure,
         reraise=True,
     )
     try:
-        answer = retrying(ask)
+        result = retrying(action)
     except (StoreError, SourceError) as error:
         if stop.is_set():
-            log.info(f"told to stop: the {where} has not been reached")
+            log.info(f"stop requested while the {where} was unavailable")
             raise Stopped from error
         raise
-    _tell(status, where, clock, None)
-    return answer
+    _update_trouble(status, where, clock, None)
+    return result
 
 
-def _look_at_brokers(settings: Settings, status: ProcessStatus, clock: Clock) -> None:
-    """Say whether Kafka can be reached while the store is waited for, when nobody else asks it."""
-    _tell(status, "source", clock, unreachable_reason(settings.kafka.bootstrap_servers, 1.0))
+def _check_brokers(settings: Settings, status: ProcessStatus, clock: Clock) -> None:
+    """Report whether Kafka can be reached while the process waits for the store."""
+    _update_trouble(status, "source", clock, unreachable_reason(settings.kafka.bootstrap_servers, 1.0))
 
 
-def _tell(status: ProcessStatus, where: Literal["store", "source"], clock: Clock, error: str | None) -> None:
-    """Note that a part of the world is away, or None: that it is there; each change is a line of the log."""
+def _update_trouble(status: ProcessStatus, where: Literal["store", "source"], clock: Clock, error: str | None) -> None:
+    """Set why the store or the source is unavailable (None: it is available), and log the change."""
     known: Trouble | None = getattr(status, f"{where}_trouble")
     trouble = None
     if error is not None:

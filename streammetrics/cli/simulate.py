@@ -1,4 +1,4 @@
-"""`simulate` as its user sees it: traffic out to files, standard output or Kafka, with a progress bar. Makes no event itself."""
+"""`simulate`: sends traffic to files, standard output or Kafka, with a progress bar. `simulate_plan` decides which events."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from streammetrics.cli.output.atomic_file import AtomicFile
 from streammetrics.cli.output.output_paths import standard_output
 from streammetrics.cli.output.progress import progress_bar
 from streammetrics.cli.process.logs import configure_quiet_logs
-from streammetrics.cli.process.signals import stopping
+from streammetrics.cli.process.signals import stop_on_signals
 from streammetrics.cli.simulate_plan import STDOUT, SimulateOptions, SimulatePlan, plan_of
 from streammetrics.config import Settings
 from streammetrics.connectors.clock import SystemClock
@@ -28,12 +28,12 @@ from streammetrics.errors import StreammetricsError
 from streammetrics.reports.text import counted
 
 NATIVE_TOPICS = ("impressions", "feedback")
-TOLD_EVERY_RECORDS = 500
+PROGRESS_EVERY_RECORDS = 500
 WAIT_SECONDS_MAX = 0.2
 
 
 class Sink(Protocol):
-    """Where records go. `timestamp_ms` is the time at which a log would have taken the record, None for now."""
+    """A destination for records. `timestamp_ms` is the record timestamp for Kafka; None: now."""
 
     def write(self, sent: SimulatedRecord, timestamp_ms: int | None) -> None: ...
 
@@ -42,42 +42,44 @@ class Sink(Protocol):
 
 @dataclass(slots=True)
 class SimulateProgress:
-    """How much has been made: records, and the newest event time (ms; the start before the first record)."""
+    """How much was sent: records, and the newest event time in ms (initially the start)."""
 
     records: int
     newest_ms: int
 
 
-def simulate_traffic(settings: Settings, wishes: SimulateOptions) -> None:
-    """Make the traffic, and say on standard error what was made. Raises ConfigError for wishes that cannot be met."""
+def simulate_traffic(settings: Settings, options: SimulateOptions) -> None:
+    """Send the traffic, and print a summary on standard error. Raises ConfigError for invalid options."""
     configure_quiet_logs(settings.log.level, settings.log.format)
-    plan = plan_of(wishes, settings.kafka.topics if wishes.kafka else NATIVE_TOPICS, SystemClock().wall_ms())
-    with stopping() as stop, ExitStack() as stack:
-        sink = stack.enter_context(_to_kafka(settings, plan) if wishes.kafka else _to_files(wishes.out))
-        message = stack.enter_context(_progress(plan))
-        made = _make(plan, sink, stop, message)
-        if stop.is_set() and any(path != STDOUT for path in wishes.out):
-            raise StreammetricsError("interrupted, and therefore nothing was written")
-    span = timedelta(seconds=max(0, made.newest_ms - plan.traffic.start_ms) // 1_000)
-    print(f"streammetrics: {counted(made.records, 'record')}, {span} of event time, to {_place(settings, wishes)}", file=sys.stderr)
+    plan = plan_of(options, settings.kafka.topics if options.kafka else NATIVE_TOPICS, SystemClock().wall_ms())
+    with stop_on_signals() as stop, ExitStack() as stack:
+        sink = stack.enter_context(_to_kafka(settings, plan) if options.kafka else _to_files(options.out))
+        show_progress = stack.enter_context(_progress(plan))
+        progress = _send(plan, sink, stop, show_progress)
+        if stop.is_set() and any(path != STDOUT for path in options.out):
+            raise StreammetricsError("interrupted; no file was written")
+    span = timedelta(seconds=max(0, progress.newest_ms - plan.traffic.start_ms) // 1_000)
+    print(
+        f"streammetrics: {counted(progress.records, 'record')}, {span} of event time, to {_destination(settings, options)}", file=sys.stderr
+    )
 
 
-def _make(plan: SimulatePlan, sink: Sink, stop: threading.Event, message: Callable[[SimulateProgress], None]) -> SimulateProgress:
-    made = SimulateProgress(0, plan.traffic.start_ms)
-    for sent in _in_time(plan, sink, stop):
-        made.records += 1
-        made.newest_ms = max(made.newest_ms, sent.ts)
-        sink.write(sent, None if plan.in_real_time else made.newest_ms)
-        if made.records % TOLD_EVERY_RECORDS == 0 or plan.in_real_time:
-            message(made)
+def _send(plan: SimulatePlan, sink: Sink, stop: threading.Event, show_progress: Callable[[SimulateProgress], None]) -> SimulateProgress:
+    progress = SimulateProgress(0, plan.traffic.start_ms)
+    for sent in _paced(plan, sink, stop):
+        progress.records += 1
+        progress.newest_ms = max(progress.newest_ms, sent.ts)
+        sink.write(sent, None if plan.in_real_time else progress.newest_ms)
+        if progress.records % PROGRESS_EVERY_RECORDS == 0 or plan.in_real_time:
+            show_progress(progress)
         if stop.is_set():
             break
-    message(made)
-    return made
+    show_progress(progress)
+    return progress
 
 
-def _in_time(plan: SimulatePlan, sink: Sink, stop: threading.Event) -> Iterable[SimulatedRecord]:
-    """The records, in real time each when its event time has come: as long after now as it is after the traffic's start."""
+def _paced(plan: SimulatePlan, sink: Sink, stop: threading.Event) -> Iterable[SimulatedRecord]:
+    """Yield the records; in real time, each one when its event time has come, relative to the start."""
     if not plan.in_real_time:
         yield from plan.records()
         return
@@ -91,21 +93,21 @@ def _in_time(plan: SimulatePlan, sink: Sink, stop: threading.Event) -> Iterable[
 
 
 class FileSink:
-    """Impressions into the first file, feedback into the last, one record a line."""
+    """Writes impressions to the first file and feedback to the last, one record per line."""
 
     def __init__(self, files: list[IO[bytes]]) -> None:
-        self._of_topic = dict(zip(NATIVE_TOPICS, (files[0], files[-1]), strict=True))
+        self._file_of_topic = dict(zip(NATIVE_TOPICS, (files[0], files[-1]), strict=True))
 
     def write(self, sent: SimulatedRecord, timestamp_ms: int | None) -> None:
-        self._of_topic[sent.topic].write(sent.value + b"\n")
+        self._file_of_topic[sent.topic].write(sent.value + b"\n")
 
     def flush(self) -> None:
-        for file in self._of_topic.values():
+        for file in self._file_of_topic.values():
             file.flush()
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[IO[bytes]]:
+def _open_output(path: Path) -> Iterator[IO[bytes]]:
     if path == STDOUT:
         yield standard_output().buffer
         return
@@ -113,14 +115,14 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
         if path.suffix != ".gz":
             yield file
             return
-        with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:  # no name and no time in it: equal events are equal bytes
-            yield cast(IO[bytes], packed)
+        with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as compressed:  # without name and time, so that equal events give equal bytes
+            yield cast(IO[bytes], compressed)
 
 
 @contextmanager
 def _to_files(paths: tuple[Path, ...]) -> Iterator[Sink]:
     with ExitStack() as stack:
-        files = [stack.enter_context(_opened(path)) for path in paths]
+        files = [stack.enter_context(_open_output(path)) for path in paths]
         sink = FileSink(files)
         yield sink
         sink.flush()
@@ -137,19 +139,19 @@ def _to_kafka(settings: Settings, plan: SimulatePlan) -> Iterator[Sink]:
 
 @contextmanager
 def _progress(plan: SimulatePlan) -> Iterator[Callable[[SimulateProgress], None]]:
-    """A bar by records where they are bounded, else by event time."""
+    """Show a progress bar by records if their number is limited, else by event time."""
     columns = (TaskProgressColumn(), TextColumn("{task.fields[records]:,} records"), TimeElapsedColumn())
     total = plan.events_max if plan.events_max is not None else plan.span_ms
     with progress_bar("simulate", *columns, total=total, records=0) as update:
 
-        def message(made: SimulateProgress) -> None:
-            done = made.records if plan.events_max is not None else made.newest_ms - plan.traffic.start_ms
-            update(completed=done, records=made.records)
+        def show_progress(progress: SimulateProgress) -> None:
+            done = progress.records if plan.events_max is not None else progress.newest_ms - plan.traffic.start_ms
+            update(completed=done, records=progress.records)
 
-        yield message
+        yield show_progress
 
 
-def _place(settings: Settings, wishes: SimulateOptions) -> str:
-    if wishes.kafka:
+def _destination(settings: Settings, options: SimulateOptions) -> str:
+    if options.kafka:
         return f"{', '.join(settings.kafka.topics)} at {', '.join(settings.kafka.bootstrap_servers)}"
-    return " and ".join("standard output" if path == STDOUT else str(path) for path in wishes.out)
+    return " and ".join("standard output" if path == STDOUT else str(path) for path in options.out)

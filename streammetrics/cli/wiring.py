@@ -1,6 +1,7 @@
-"""Builds the parts of a command from Settings. Only this module knows both the settings and the parts.
+"""Builds the parts of a command from Settings: engine, decoder, report builder, rules, connections and HTTP server.
 
-Clients are imported inside the functions that need them, so that a command without Kafka or Redis does not load theirs.
+No other module converts settings to parts. Clients are imported inside the functions that need them, so that a command without
+Kafka or Redis does not load theirs.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def build_engine(settings: Settings, topics: Sequence[str]) -> Engine:
-    """The engine for these inputs, in this order."""
+    """Build the engine for these topics, in this order."""
     join, windows = settings.join, settings.windows
     rules = EngineRules(
         topics=tuple(topics),
@@ -56,7 +57,7 @@ def build_engine(settings: Settings, topics: Sequence[str]) -> Engine:
         groups_max=windows.groups_max,
         experiments=_experiment_rules(settings),
         reach=_reach_rules(settings),
-        decoding=" ".join(f"{name}={value}" for name, value in decoding(settings).items()),
+        decoding=" ".join(f"{name}={value}" for name, value in decoding_settings(settings).items()),
     )
     return Engine(rules, settings.scorer())
 
@@ -71,13 +72,13 @@ def _experiment_rules(settings: Settings) -> ExperimentRules | None:
         variants_max=experiments.variants_max,
         metrics=experiments.metrics,
         spans={
-            name: Span(None if trial.start is None else epoch_ms(trial.start), None if trial.end is None else epoch_ms(trial.end))
-            for name, trial in experiments.named.items()
+            name: Span(None if named.start is None else epoch_ms(named.start), None if named.end is None else epoch_ms(named.end))
+            for name, named in experiments.named.items()
         },
         earlier=tuple(
-            CovariatePeriod(name, epoch_ms(trial.start) - trial.cuped_days * DAY_MS, epoch_ms(trial.start))
-            for name, trial in sorted(experiments.named.items())
-            if trial.cuped_days is not None and trial.start is not None
+            CovariatePeriod(name, epoch_ms(named.start) - named.cuped_days * DAY_MS, epoch_ms(named.start))
+            for name, named in sorted(experiments.named.items())
+            if named.cuped_days is not None and named.start is not None
         ),
     )
 
@@ -92,6 +93,7 @@ def _reach_rules(settings: Settings) -> UniqueUserRules | None:
 
 
 def build_decoder(settings: Settings) -> Decoder:
+    """Build the decoder of the configured event format."""
     events = settings.events
     ubi = UbiSettings(
         lists_from=events.ubi_lists,
@@ -103,8 +105,8 @@ def build_decoder(settings: Settings) -> Decoder:
     return decoder(events.format, events.limits, ubi)
 
 
-def decoding(settings: Settings) -> dict[str, Any]:
-    """The settings that decide which bytes are which events."""
+def decoding_settings(settings: Settings) -> dict[str, Any]:
+    """Return the settings that decide how bytes become events."""
     return {
         name: value
         for name, value in settings.events.model_dump().items()
@@ -113,6 +115,7 @@ def decoding(settings: Settings) -> dict[str, Any]:
 
 
 def build_report_builder(settings: Settings, engine: Engine) -> ReportBuilder:
+    """Build the report builder for the state that the engine writes."""
     rules = WindowRules(
         pane_ms=settings.windows.pane_ms,
         windows_ms=tuple(window.ms for window in settings.windows.windows),
@@ -123,10 +126,11 @@ def build_report_builder(settings: Settings, engine: Engine) -> ReportBuilder:
     if engine.users is not None:
         experiments = settings.experiments
         view = ExperimentView(engine.users.measures, experiments.policy, experiments.idle_days * DAY_MS, experiments.patience_ms)
-    return ReportBuilder(engine.layout, rules, numbers(settings, engine), engine.signature, view)
+    return ReportBuilder(engine.layout, rules, result_settings(settings, engine), engine.signature, view)
 
 
 def build_worker_rules(settings: Settings) -> WorkerRules:
+    """Build the limits and intervals of the consume loop."""
     worker = settings.worker
     return WorkerRules(
         commit_ms=worker.commit_ms,
@@ -143,8 +147,8 @@ def build_worker_rules(settings: Settings) -> WorkerRules:
     )
 
 
-def numbers(settings: Settings, engine: Engine) -> dict[str, Any]:
-    """The settings that change numbers, as the report shows them."""
+def result_settings(settings: Settings, engine: Engine) -> dict[str, Any]:
+    """Return the settings that change results, as the report shows them."""
     join, windows = settings.join, settings.windows
     return {
         "metrics": [str(metric) for metric in engine.layout.scorer.metrics],
@@ -166,23 +170,23 @@ def numbers(settings: Settings, engine: Engine) -> dict[str, Any]:
         "groups_max": windows.groups_max,
         "users": engine.reach is not None,
         "experiments": settings.experiments.model_dump(mode="json"),
-        "events": decoding(settings),
+        "events": decoding_settings(settings),
     }
 
 
 def window_names(settings: Settings) -> dict[int, str]:
-    """How each window, by its length in ms, is written in labels."""
+    """Return the label value of each window by its length in ms."""
     return {window.ms: window.text for window in settings.windows.windows}
 
 
 def control_of(settings: Settings) -> Callable[[str, Collection[str]], str | None]:
-    """Which variant of an experiment the others are compared with, as the settings say."""
+    """Return a function from an experiment and its variants to its control variant, if it has one."""
     return lambda experiment, variants: settings.experiments.policy(experiment).control_of(variants)
 
 
 def http_rules(http: HttpSettings) -> HttpRules:
-    """How the HTTP port treats its clients."""
-    from streammetrics.exporters.http.limits import HttpRules  # noqa: PLC0415  loads the server
+    """Build the TLS files and limits of the HTTP port."""
+    from streammetrics.exporters.http.limits import HttpRules  # noqa: PLC0415  slow import
 
     return HttpRules(
         ssl_certfile=http.ssl_certfile,
@@ -194,8 +198,8 @@ def http_rules(http: HttpSettings) -> HttpRules:
 
 
 def http_server(views: HttpViews, http: HttpSettings) -> HttpServer:
-    """The HTTP port. Raises ConfigError where the address or the certificate cannot be used."""
-    from streammetrics.exporters.http.auth import Login  # noqa: PLC0415  loads the server
+    """Build the HTTP server. Raises ConfigError if the address or the certificate cannot be used."""
+    from streammetrics.exporters.http.auth import Login  # noqa: PLC0415  slow import
     from streammetrics.exporters.http.server import HttpServer  # noqa: PLC0415
 
     login = None
@@ -205,8 +209,8 @@ def http_server(views: HttpViews, http: HttpSettings) -> HttpServer:
 
 
 def kafka_connection(settings: Settings) -> KafkaConnection:
-    """How to reach Kafka."""
-    from streammetrics.connectors.kafka.client import KafkaConnection  # noqa: PLC0415  loads the client
+    """Build the connection settings for Kafka."""
+    from streammetrics.connectors.kafka.client import KafkaConnection  # noqa: PLC0415  slow import
 
     kafka = settings.kafka
     return KafkaConnection(
@@ -231,8 +235,8 @@ def kafka_connection(settings: Settings) -> KafkaConnection:
 
 
 def redis_connection(settings: Settings) -> RedisConnection:
-    """How to reach Redis."""
-    from streammetrics.connectors.redis.client import RedisConnection  # noqa: PLC0415  loads the client
+    """Build the connection settings for Redis."""
+    from streammetrics.connectors.redis.client import RedisConnection  # noqa: PLC0415  slow import
 
     redis = settings.redis
     return RedisConnection(

@@ -17,7 +17,7 @@ from zlib import crc32
 import msgspec
 import numpy as np
 
-from streammetrics.cli.demo import DiscardedLetters
+from streammetrics.cli.demo import DiscardedDeadLetters
 from streammetrics.cli.wiring import build_decoder, build_engine, build_report_builder, build_worker_rules
 from streammetrics.config import Settings
 from streammetrics.connectors.memory import MemoryStore
@@ -181,7 +181,7 @@ def run(
             decode=build_decoder(SETTINGS),
             source=SimulatedSource(events(traffic, arms, looks, tasks), (TOPIC,), tasks, clock),
             store=store,
-            letters=DiscardedLetters(),
+            letters=DiscardedDeadLetters(),
             rules=replace(build_worker_rules(SETTINGS), idle_ms=None),
             clock=clock,
             status=status,

@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from streammetrics.cli.process.signals import stopping
+from streammetrics.cli.process.signals import stop_on_signals
 from streammetrics.cli.run import run
 from streammetrics.config import Settings
 from streammetrics.connectors.base import Input
@@ -134,7 +134,7 @@ def main() -> None:
     watch = Stopwatch()
     install(watch)
     gc.callbacks.append(watch.collecting)
-    with stopping() as stop:
+    with stop_on_signals() as stop:
         run(Settings.model_validate(read_given()["settings"]), stop)
     first, last = watch.first or moment(), watch.last
     loop = last["loop"] - first["loop"]

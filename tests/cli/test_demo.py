@@ -20,7 +20,7 @@ from typing import NamedTuple
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from streammetrics.cli.demo import TOPICS, USUAL, load_demo
+from streammetrics.cli.demo import DEMO_DEFAULTS, TOPICS, load_demo
 from streammetrics.cli.demo_screen import LINE_SECONDS, Screen
 from streammetrics.cli.process.signals import SIGNALS
 from streammetrics.cli.wiring import build_engine, build_report_builder
@@ -90,9 +90,7 @@ def shown() -> Iterator[Shown]:
 
 
 @time_bound(NUMBERS_SECONDS)
-def test_numbers_of_both_variants_and_views_are_on_the_port_within_seconds_and_the_treatment_is_worse(
-    shown: Shown, seconds_max: float
-) -> None:
+def test_both_variants_and_views_appear_within_seconds_and_the_treatment_is_worse(shown: Shown, seconds_max: float) -> None:
     labels = {"experiment": "ranker", "k": "10", "window": "1m", "segments": ""}
 
     def all_there() -> bool:
@@ -130,7 +128,7 @@ def test_final_numbers_follow_the_live_ones_by_the_attribution_time(shown: Shown
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_a_signal_ends_it_with_0_and_a_last_word(number: signal.Signals) -> None:
+def test_a_signal_stops_it_with_exit_code_0_and_the_counts(number: signal.Signals) -> None:
     with running("--rate", "5") as (process, address):
         wait_until(
             lambda: "streammetrics_live_ndcg{" in page(f"{address}metrics"), what="numbers are there", deadline_seconds=PATIENCE_SECONDS
@@ -167,7 +165,7 @@ print(ends)
 """Starts a demo for each module named, which is interrupted as it imports that module, and prints how each of them ended."""
 
 
-def test_ctrl_c_during_start_up_ends_it_with_0_too() -> None:
+def test_ctrl_c_during_start_up_stops_it_with_exit_code_0() -> None:
     modules = ["streammetrics.config", "streammetrics.cli.demo", "uvicorn", "streammetrics.connectors.simulated"]
     done = subprocess.run(
         [sys.executable, "-c", INTERRUPTED, *modules],
@@ -182,12 +180,12 @@ def test_ctrl_c_during_start_up_ends_it_with_0_too() -> None:
     assert done.stdout == f"{dict.fromkeys(modules, 0)}\n"
 
 
-def test_it_ends_by_itself_after_the_seconds_given() -> None:
+def test_it_stops_after_the_given_seconds() -> None:
     done = called("demo", "--port", "0", "--seconds", "0.1")
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_port_that_is_taken_is_told_with_the_option_to_change() -> None:
+def test_a_port_in_use_is_reported_with_its_option() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         done = called("demo", "--port", str(port))
@@ -196,14 +194,14 @@ def test_a_port_that_is_taken_is_told_with_the_option_to_change() -> None:
     assert done.stdout == ""
 
 
-def test_a_host_that_is_none_is_told_with_the_option_to_change() -> None:
+def test_an_invalid_host_is_reported_with_its_option() -> None:
     done = called("demo", "--host", "256.1.1.1", "--port", "0")
     assert (done.returncode, done.stdout) == (2, "")
     assert "--host = 256.1.1.1: cannot listen on 256.1.1.1 port 0: " in done.stderr
     assert "--port" not in done.stderr
 
 
-def test_on_a_terminal_the_variants_stand_side_by_side() -> None:
+def test_a_terminal_shows_the_variants_side_by_side() -> None:
     ours, theirs = os.openpty()
     with os.fdopen(theirs, "wb") as terminal:
         environ = {**environment(), "TERM": "xterm", "COLUMNS": "120", "LINES": "50"}
@@ -230,13 +228,13 @@ def test_on_a_terminal_the_variants_stand_side_by_side() -> None:
         assert shown in seen
 
 
-def test_what_the_operator_says_wins_over_what_a_demo_takes(tmp_path: Path) -> None:
+def test_settings_of_the_operator_override_the_demo_defaults(tmp_path: Path) -> None:
     path = tmp_path / "streammetrics.toml"
     path.write_text('[windows]\npane_ms = 60000\n[metrics]\nnames = ["recall"]\n')
     settings = load_demo(path, {"STREAMMETRICS_JOIN_GAP_MS": "20000"}, {"join.lateness_ms": "1000"}).settings
     assert [str(window) for window in settings.windows.windows] == ["5m", "1h"], "the demo's own windows do not fit these panes"
     assert (settings.join.gap_ms, settings.join.lateness_ms, settings.metrics.names) == (20_000, 1_000, ("recall",))
-    assert settings.join.attribution_ms == int(USUAL["join.attribution_ms"])  # type: ignore[call-overload]
+    assert settings.join.attribution_ms == int(DEMO_DEFAULTS["join.attribution_ms"])  # type: ignore[call-overload]
     settings = load_demo(None, {}, {"windows.windows": "30s"}).settings
     assert ([str(window) for window in settings.windows.windows], settings.windows.pane_ms) == (["30s"], 1_000)
     with pytest.raises(ConfigError, match=r"windows\.windows = 1500ms"):
@@ -256,7 +254,7 @@ class StandingClock:
         return self.ms
 
 
-def test_a_simulated_source_gives_what_is_dated_before_now_once_and_a_user_to_one_task() -> None:
+def test_a_simulated_source_delivers_each_due_record_once_and_a_user_to_one_task() -> None:
     traffic = Traffic(users=50, seed=2, disorder_ms=0)
     wanted = list(generate(traffic, until_ms=traffic.start_ms + 60_000))
     clock = StandingClock(traffic.start_ms + 30_000)
@@ -285,7 +283,7 @@ def test_a_simulated_source_gives_what_is_dated_before_now_once_and_a_user_to_on
     assert len(set.union(*tasks.values())) == 3
 
 
-def test_a_time_lapse_moves_times_and_nothing_else() -> None:
+def test_a_time_lapse_changes_only_the_times() -> None:
     traffic = Traffic(users=50, seed=2, malformed_rate=0.1)
     wanted = list(generate(traffic, 500))
     lapsed = list(time_lapse(wanted, traffic.start_ms, 10))
@@ -295,7 +293,7 @@ def test_a_time_lapse_moves_times_and_nothing_else() -> None:
     assert [re.sub(rb'"ts":\d{13}', b"", sent.value) for sent in lapsed] == untimed
 
 
-def test_a_rate_is_told_from_the_second_look_on(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_rate_is_shown_from_the_second_refresh_on(capsys: pytest.CaptureFixture[str]) -> None:
     settings, status, clock = load_demo(None, {}, {}).settings, ProcessStatus(), HandClock(0, look_seconds=0)
     engine = build_engine(settings, TOPICS)
     screen = Screen(settings, engine.layout, status, clock)

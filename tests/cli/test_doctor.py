@@ -9,7 +9,7 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from streammetrics.cli.doctor import _Asked
+from streammetrics.cli.doctor import _RunningCheck
 from streammetrics.cli.doctor_checks import DoctorContext, DoctorFinding
 from streammetrics.config import Settings
 from streammetrics.errors import SourceError, StateError, StreammetricsError
@@ -26,15 +26,15 @@ def examined(**given: object) -> CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("role", ["all", "worker"])
-def test_whoever_consumes_needs_kafka(role: str) -> None:
+def test_a_consuming_role_requires_kafka(role: str) -> None:
     done = examined(worker__role=role)
     assert "correct kafka.bootstrap_servers" in done.stdout
     assert "2 failures" in done.stdout
 
 
-def test_an_exporter_needs_no_kafka_and_is_told_that_it_was_not_asked() -> None:
+def test_an_exporter_skips_the_kafka_check() -> None:
     done = examined(worker__role="exporter", kafka__security_protocol="SSL", kafka__ssl_cafile="/no/such/file")
-    assert "ok    not asked, because worker.role is exporter: an exporter never speaks to Kafka" in done.stdout
+    assert "ok    skipped, because worker.role is exporter: an exporter does not use Kafka" in done.stdout
     assert "1 failure, 0 warnings" in done.stdout
     assert "check that Redis runs" in done.stdout
 
@@ -47,31 +47,31 @@ def test_an_exporter_needs_no_kafka_and_is_told_that_it_was_not_asked() -> None:
         (StateError("the control record has version 9: run the version that wrote it; or begin anew"), ""),
     ],
 )
-def test_what_to_do_is_told_apart_where_an_error_says_it_apart(error: StreammetricsError, fix: str) -> None:
+def test_the_fix_of_an_error_is_shown_separately(error: StreammetricsError, fix: str) -> None:
     def check(settings: Settings, seen: DoctorContext) -> Iterator[DoctorFinding]:
         yield DoctorFinding("ok", "one broker of two")
         raise error
 
-    found = list(_Asked(check, Settings(), DoctorContext(), time.monotonic() + 30))
+    found = list(_RunningCheck(check, Settings(), DoctorContext(), time.monotonic() + 30))
     assert found == [("ok", "one broker of two", ""), ("fail", error.message, fix)]
 
 
-def test_who_does_not_answer_is_told_with_what_to_do() -> None:
+def test_unreachable_servers_are_reported_with_a_fix() -> None:
     told = examined().stdout
-    assert "to mend: start that broker, or correct kafka.bootstrap_servers" in told
-    assert "to mend: check that Redis runs, and redis.url" in told
+    assert "fix: start that broker, or correct kafka.bootstrap_servers" in told
+    assert "fix: check that Redis runs, and redis.url" in told
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "no-such-host.invalid", "a..b"])
-def test_a_host_that_run_could_not_listen_on_is_a_failure(host: str) -> None:
+def test_a_host_that_run_cannot_listen_on_is_a_failure(host: str) -> None:
     done = examined(http__host=host, worker__role="exporter")
     assert f"fail  http.host = {host}" in done.stdout
     assert "use an address of this machine: 127.0.0.1 for local clients only" in done.stdout
     assert "2 failures, 0 warnings" in done.stdout
 
 
-def test_a_port_in_use_may_be_that_of_streammetrics_itself() -> None:
+def test_a_port_in_use_is_only_a_warning() -> None:
     with socket.create_server((HOST, 0)) as taken:
         done = examined(http__port=taken.getsockname()[1], worker__role="exporter")
-    assert "warn  cannot be listened on: Address already in use" in done.stdout
+    assert "warn  cannot listen: Address already in use" in done.stdout
     assert "1 failure, 1 warning" in done.stdout

@@ -38,7 +38,7 @@ def commands(group: click.Group = main, before: str = "") -> dict[str, click.Com
     return found
 
 
-def test_the_commands_are_those_that_the_tests_know() -> None:
+def test_the_tests_cover_all_commands() -> None:
     assert sorted(commands()) == sorted([*COMMANDS, "evaluate"])
 
 
@@ -53,12 +53,12 @@ def test_evaluate_scores_trec_files(tmp_path: Path) -> None:
     assert "streammetrics evaluate run.txt qrels.txt" in invoke("evaluate", "--help").output
 
 
-def test_the_version_is_told() -> None:
+def test_the_version_is_printed() -> None:
     assert invoke("--version").output == f"streammetrics, version {__version__}\n"
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_help_tells_what_a_command_does_and_gives_examples(name: str) -> None:
+def test_help_has_a_description_and_examples(name: str) -> None:
     result = invoke(*name.split(), "--help")
     assert result.exit_code == 0
     assert "Example" in result.output
@@ -67,7 +67,7 @@ def test_help_tells_what_a_command_does_and_gives_examples(name: str) -> None:
     assert "--set" in result.output
 
 
-def test_the_help_of_a_group_gives_examples_of_its_commands() -> None:
+def test_the_help_of_a_group_has_examples_of_its_commands() -> None:
     for name, group in main.commands.items():
         if isinstance(group, click.Group):
             shown = invoke(name, "--help").output
@@ -79,13 +79,13 @@ def test_the_help_of_a_group_gives_examples_of_its_commands() -> None:
 
 
 @pytest.mark.parametrize("name", ["run", "demo"])
-def test_commands_that_serve_take_a_port(name: str) -> None:
+def test_serving_commands_have_a_port_option(name: str) -> None:
     assert "--port" in invoke(*name.split(), "--help").output
     assert invoke(*name.split(), "--port", "65536").exit_code == 2
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_example_in_a_help_text_is_one_that_parses(name: str) -> None:
+def test_every_example_in_a_help_text_parses(name: str) -> None:
     lines = [line.strip() for line in (commands()[name].help or "").splitlines()]
     examples = [line.partition(f"streammetrics {name}")[2].partition("|")[0].split() for line in lines if f"streammetrics {name}" in line]
     assert examples
@@ -93,7 +93,7 @@ def test_every_example_in_a_help_text_is_one_that_parses(name: str) -> None:
         commands()[name].make_context(name, words)
 
 
-def test_help_comes_without_loading_what_commands_need() -> None:
+def test_help_does_not_import_the_commands() -> None:
     code = (
         "import sys\nfrom streammetrics.cli.main import main\nmain(['--help'], standalone_mode=False)\nprint(*sys.modules, file=sys.stderr)"
     )
@@ -104,7 +104,7 @@ def test_help_comes_without_loading_what_commands_need() -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_wrong_configuration_is_told_whole_and_ends_with_2(name: str) -> None:
+def test_all_configuration_errors_are_reported_with_exit_code_2(name: str) -> None:
     wrong = ["--set", "join.gap_ms=-1", "--set", "windows.pane_ms=none", "--set", "kafka.topic=clicks"]
     result = invoke(*name.split(), *NEEDED.get(name, []), *wrong)
     assert result.exit_code == 2
@@ -116,7 +116,7 @@ def test_a_wrong_configuration_is_told_whole_and_ends_with_2(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_wrong_usage_ends_with_2(name: str) -> None:
+def test_wrong_usage_exits_with_2(name: str) -> None:
     assert invoke(*name.split(), "--no-such-option").exit_code == 2
     for given in ("join.gap_ms", "=600000", " =600000"):
         result = invoke(*name.split(), *NEEDED.get(name, []), "--set", given)
@@ -135,38 +135,38 @@ def options_of(kind: type[click.ParamType]) -> list[tuple[str, str]]:
 NUMBERS, WHOLE_NUMBERS = options_of(click.types.FloatParamType), options_of(click.types.IntParamType)
 
 
-def test_the_options_with_fractions_are_found() -> None:
+def test_the_tests_find_the_float_options() -> None:
     assert {("demo", "--rate"), ("demo", "--seconds"), ("simulate", "--minutes"), ("simulate", "--lates")} <= {*NUMBERS}
 
 
 @pytest.mark.parametrize(("name", "option"), NUMBERS)
 @pytest.mark.parametrize("given", ["nan", "inf", "-inf"])
-def test_what_is_no_finite_number_is_wrong_usage(name: str, option: str, given: str) -> None:
+def test_a_number_that_is_not_finite_is_rejected(name: str, option: str, given: str) -> None:
     result = invoke(*name.split(), *NEEDED.get(name, []), option, given)
     assert (result.exit_code, result.stdout) == (2, "")
     assert f"Invalid value for '{option}': {given} is not a finite number." in " ".join(result.stderr.split())
 
 
-def test_minutes_beyond_what_milliseconds_can_count_are_wrong_usage() -> None:
+def test_too_many_minutes_are_rejected() -> None:
     result = invoke("simulate", *NEEDED["simulate"], "--minutes", "1e306")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "Invalid value for '--minutes': 1e+306 is not in the range" in " ".join(result.stderr.split())
 
 
-def test_the_options_with_whole_numbers_are_found() -> None:
+def test_the_tests_find_the_integer_options() -> None:
     assert {("run", "--port"), ("demo", "--seed"), ("simulate", "--events"), ("simulate", "--late-ms")} <= {*WHOLE_NUMBERS}
 
 
 @pytest.mark.parametrize(("name", "option"), WHOLE_NUMBERS)
 @pytest.mark.parametrize("given", [str(2**63), "-1", "9" * 5_000])
-def test_what_no_count_can_be_is_wrong_usage(name: str, option: str, given: str) -> None:
+def test_an_invalid_integer_is_rejected(name: str, option: str, given: str) -> None:
     result = invoke(*name.split(), *NEEDED.get(name, []), option, given)
     assert (result.exit_code, result.stdout) == (2, "")
     assert f"Invalid value for '{option}'" in result.stderr
 
 
 @pytest.mark.parametrize("option", ["--users", "--seed", "--rate", "--items", "--disorder-ms", "--late-ms"])
-def test_the_bounds_of_traffic_are_those_that_the_help_of_simulate_shows(option: str) -> None:
+def test_the_help_of_simulate_shows_the_bounds_of_traffic(option: str) -> None:
     (kind,) = [known.type for known in commands()["simulate"].params if option in known.opts]
     assert isinstance(kind, click.IntRange | click.FloatRange)
     assert kind.min is not None
@@ -182,7 +182,7 @@ def test_the_bounds_of_traffic_are_those_that_the_help_of_simulate_shows(option:
     assert f"<=x<={kind.max}" in " ".join(invoke("simulate", "--help").output.split())
 
 
-def test_what_the_world_refuses_ends_with_1(tmp_path: Path) -> None:
+def test_unavailable_servers_and_damaged_files_exit_with_1(tmp_path: Path) -> None:
     nobody = f"127.0.0.1:{free_port()}"
     places = ["--set", f"kafka.bootstrap_servers={nobody}", "--set", f"redis.url=redis://{nobody}/0"]
     assert invoke("doctor", *places).exit_code == 1
@@ -217,14 +217,14 @@ def test_check_config_prints_every_setting_with_its_origin_and_no_secret(tmp_pat
     assert "hunter2" not in result.output
 
 
-def test_a_secret_does_not_show_in_what_is_wrong() -> None:
+def test_errors_contain_no_secret() -> None:
     result = invoke("check-config", "--set", "redis.url=http://:hunter2@cache", "--set", "redis.password=hunter2")
     assert result.exit_code == 2
     assert "redis.url" in result.stderr
     assert "hunter2" not in result.output
 
 
-def test_warnings_go_to_standard_error_and_do_not_stop() -> None:
+def test_warnings_go_to_standard_error_and_the_command_continues() -> None:
     result = invoke("check-config", "--set", "join.gap_ms=1000")
     assert result.exit_code == 0
     assert "warning: join.attribution_ms (1800000) exceeds join.gap_ms (1000)" in result.stderr
@@ -239,7 +239,7 @@ def started(words: str, unbuffered: str) -> tuple[list[str], dict[str, str]]:
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize("words", ["simulate --out - --events 50000", "evaluate R Q --per-query --format csv"])
-def test_a_reader_that_has_enough_ends_a_command_without_a_word(words: str, unbuffered: str, tmp_path: Path) -> None:
+def test_a_closed_pipe_ends_a_command_silently(words: str, unbuffered: str, tmp_path: Path) -> None:
     (tmp_path / "R").write_text("".join(f"q{number} Q0 d1 1 1.0 t\n" for number in range(20_000)))
     (tmp_path / "Q").write_text("".join(f"q{number} 0 d1 1\n" for number in range(20_000)))
     command, around = started(words, unbuffered)
@@ -253,7 +253,7 @@ def test_a_reader_that_has_enough_ends_a_command_without_a_word(words: str, unbu
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_what_a_file_takes_only_the_beginning_of_is_not_told_as_done(unbuffered: str, tmp_path: Path) -> None:
+def test_a_partial_write_is_an_error(unbuffered: str, tmp_path: Path) -> None:
     """The system takes what fits of a long text, and says so by a number that Python's unbuffered output does not look at."""
     command, around = started("check-config", unbuffered)
     around["PYTHONDONTWRITEBYTECODE"] = "1"  # the limit would truncate cached bytecode too
@@ -267,7 +267,7 @@ def test_what_a_file_takes_only_the_beginning_of_is_not_told_as_done(unbuffered:
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize("words", ["--help", "--version", "check-config", "report --help", "simulate --out - --events 9", "evaluate R Q"])
-def test_what_the_disk_has_no_room_for_is_told_in_a_line(words: str, unbuffered: str, tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_in_one_line(words: str, unbuffered: str, tmp_path: Path) -> None:
     (tmp_path / "R").write_text("q1 Q0 d1 1 1.0 t\n")
     (tmp_path / "Q").write_text("q1 0 d1 1\n")
     command, around = started(words, unbuffered)
@@ -277,7 +277,7 @@ def test_what_the_disk_has_no_room_for_is_told_in_a_line(words: str, unbuffered:
     assert (done.returncode, done.stderr) == (1, f"{name}: standard output: No space left on device\n")
 
 
-def test_python_runs_the_package_as_the_command() -> None:
+def test_the_package_can_be_run_as_a_module() -> None:
     done = streammetrics("--version")
     assert (done.returncode, done.stdout) == (0, f"streammetrics, version {__version__}\n")
 
@@ -288,7 +288,7 @@ def test_every_option_of_every_command_has_a_help_text() -> None:
     assert [option.name for option in options if not option.help] == []
 
 
-def test_a_run_that_may_not_wait_for_ever_gives_up_on_a_store_that_stays_away() -> None:
+def test_a_run_with_a_retry_limit_gives_up_on_an_unavailable_store() -> None:
     nowhere = f"redis.url=redis://127.0.0.1:{free_port()}/0"
     done = streammetrics("run", "--port", "0", "--set", nowhere, "--set", "worker.retry_seconds_max=1")
     assert done.returncode == 1

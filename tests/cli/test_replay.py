@@ -93,7 +93,7 @@ def test_a_file_standard_input_and_a_compressed_file_give_the_same_bytes(tmp_pat
         assert named == letters
 
 
-def test_the_order_in_which_files_are_named_changes_no_number(tmp_path: Path) -> None:
+def test_the_order_of_the_files_changes_no_number(tmp_path: Path) -> None:
     records = sent(FAULTY)
     files = [write(tmp_path / topic, (each for each in records if each.topic == topic)) for topic in ("impressions", "feedback")]
     panes, report, letters = replayed(tmp_path, *files)
@@ -103,7 +103,7 @@ def test_the_order_in_which_files_are_named_changes_no_number(tmp_path: Path) ->
     assert sorted(map(str, again_letters)) == sorted(map(str, letters))
 
 
-def test_however_input_without_late_events_is_split_the_numbers_are_the_same(tmp_path: Path) -> None:
+def test_splitting_input_without_late_events_changes_no_number(tmp_path: Path) -> None:
     records = sent(CLEAN)
     panes, report, _ = replayed(tmp_path, write(tmp_path / "whole", records))
     chance = random.Random(6)
@@ -116,7 +116,7 @@ def test_however_input_without_late_events_is_split_the_numbers_are_the_same(tmp
         assert split_letters == []
 
 
-def test_however_a_log_is_cut_into_files_the_replay_comes_as_far_and_says_the_same(tmp_path: Path) -> None:
+def test_cutting_a_log_into_files_changes_no_number(tmp_path: Path) -> None:
     records = sent(CLEAN)
     whole = write(tmp_path / "whole", records)
     (tmp_path / "empty").touch()
@@ -135,7 +135,7 @@ def test_however_a_log_is_cut_into_files_the_replay_comes_as_far_and_says_the_sa
             assert cut_panes == panes
 
 
-def test_an_experiment_that_is_over_is_not_told_of_however_its_log_is_cut(tmp_path: Path) -> None:
+def test_an_ended_experiment_is_not_reported_for_any_cut_of_its_log(tmp_path: Path) -> None:
     old = [shown("a", NOON_MS + number, "old") for number in range(10)]
     new = [shown("b", NOON_MS + 40 * DAY_MS + number, "new") for number in range(10)]
     for files in ((write(tmp_path / "whole", [*old, *new]),), (write(tmp_path / "1", old), write(tmp_path / "2", new))):
@@ -145,7 +145,7 @@ def test_an_experiment_that_is_over_is_not_told_of_however_its_log_is_cut(tmp_pa
         assert {each["experiment"] for each in experiments} == {"new"}
 
 
-def test_the_names_of_files_change_nothing_of_what_is_said_of_an_experiment(tmp_path: Path) -> None:
+def test_the_names_of_files_do_not_change_experiments(tmp_path: Path) -> None:
     """The feedback of a day without lists, of a file whose experiment another file knows of a later day."""
     old = [
         *(shown(f"u{number}", NOON_MS + number, "exp") for number in range(20)),
@@ -162,14 +162,14 @@ def test_the_names_of_files_change_nothing_of_what_is_said_of_an_experiment(tmp_
     assert {each["health"]["unmatched_share"] for each in told[0] if each["scope"] == "start"} == {1.0}
 
 
-def test_how_often_the_replay_commits_changes_no_number(tmp_path: Path) -> None:
+def test_the_number_of_commits_changes_no_number(tmp_path: Path) -> None:
     path = write(tmp_path / "events", sent(replace(FAULTY, impressions_per_second=1), 1_000))
     seldom = replayed(tmp_path, path, words=["--set", "worker.commit_ms=60000", "--set", "worker.commit_users_max=100000"])
     often = replayed(tmp_path, path, words=["--set", "worker.commit_ms=0", "--set", "worker.commit_users_max=1"])
     assert often == seldom
 
 
-def test_panes_are_sorted_and_the_final_ones_are_in_both_views(tmp_path: Path) -> None:
+def test_panes_are_sorted_and_final_panes_are_in_both_views(tmp_path: Path) -> None:
     panes, report, _ = replayed(tmp_path, write(tmp_path / "events", sent(CLEAN)))
     lines = [json.loads(line) for line in panes.splitlines()]
     keys = [(line["pane_start_ms"], line["experiment"], line["variant"], sorted(line["segments"].items()), line["view"]) for line in lines]
@@ -182,7 +182,7 @@ def test_panes_are_sorted_and_the_final_ones_are_in_both_views(tmp_path: Path) -
     assert sum(line["lists"] for line in everything) == total["lists"] > 0
 
 
-def test_without_a_flush_what_is_not_final_stays_live(tmp_path: Path) -> None:
+def test_without_a_flush_recent_panes_stay_live(tmp_path: Path) -> None:
     path = write(tmp_path / "events", sent(CLEAN))
     flushed, _, _ = replayed(tmp_path, path)
     panes, report, _ = replayed(tmp_path, path, words=["--no-flush"])
@@ -200,7 +200,7 @@ def test_without_a_flush_what_is_not_final_stays_live(tmp_path: Path) -> None:
     ]
 
 
-def test_dead_letters_hold_what_was_refused_why_and_where(tmp_path: Path) -> None:
+def test_dead_letters_have_the_raw_line_reason_and_place(tmp_path: Path) -> None:
     records = sent(FAULTY)
     path = write(tmp_path / "events", records)
     _, report, letters = replayed(tmp_path, path)
@@ -220,7 +220,7 @@ def test_dead_letters_hold_what_was_refused_why_and_where(tmp_path: Path) -> Non
         assert letter["detail"]
 
 
-def test_a_line_that_is_too_long_is_a_dead_letter_as_long_as_it_is(tmp_path: Path) -> None:
+def test_a_line_that_is_too_long_is_a_complete_dead_letter(tmp_path: Path) -> None:
     path = write(tmp_path / "events", sent(CLEAN, 10))
     line = '{"type":"impression","items":["' + "x" * 900_000 + '"]}'
     with path.open("a") as file:
@@ -230,7 +230,7 @@ def test_a_line_that_is_too_long_is_a_dead_letter_as_long_as_it_is(tmp_path: Pat
     assert "value_bytes" not in letter
 
 
-def test_files_that_cannot_be_read_are_all_named_and_nothing_is_written(tmp_path: Path) -> None:
+def test_all_unreadable_files_are_reported_and_nothing_is_written(tmp_path: Path) -> None:
     good = write(tmp_path / "events", sent(CLEAN, 10))
     panes = tmp_path / "panes"
     letters = tmp_path / "letters"
@@ -243,7 +243,7 @@ def test_files_that_cannot_be_read_are_all_named_and_nothing_is_written(tmp_path
     assert letters.read_text() == "of an earlier replay"
 
 
-def test_a_replay_that_fails_leaves_no_partial_file_and_the_former_one_as_it_was(tmp_path: Path) -> None:
+def test_a_failed_replay_keeps_the_old_files_and_leaves_no_partial_ones(tmp_path: Path) -> None:
     path = write(tmp_path / "events", sent(CLEAN))
     cut = tmp_path / "cut.ndjson.gz"
     cut.write_bytes(gzip.compress(path.read_bytes())[:-100])
@@ -259,7 +259,7 @@ def test_a_replay_that_fails_leaves_no_partial_file_and_the_former_one_as_it_was
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_a_replay_that_is_broken_off_leaves_no_partial_file_and_the_former_one_as_it_was(number: signal.Signals, tmp_path: Path) -> None:
+def test_an_interrupted_replay_keeps_the_old_files_and_leaves_no_partial_ones(number: signal.Signals, tmp_path: Path) -> None:
     pipe, report = tmp_path / "events", tmp_path / "report.json"
     os.mkfifo(pipe)
     report.write_text("former")
@@ -270,13 +270,13 @@ def test_a_replay_that_is_broken_off_leaves_no_partial_file_and_the_former_one_a
         process.send_signal(number)
         _, told = process.communicate(timeout=30)
     assert process.returncode == 1
-    assert told.endswith("streammetrics: broken off; no file was written in part\n")
+    assert told.endswith("streammetrics: interrupted; no partial file was written\n")
     assert report.read_text() == "former"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["events", "report.json"]
 
 
 @pytest.mark.parametrize("option", ["--panes", "--report", "--dead-letters"])
-def test_an_output_that_cannot_be_written_is_named_with_its_option(option: str, tmp_path: Path) -> None:
+def test_an_unwritable_output_is_reported_with_its_option(option: str, tmp_path: Path) -> None:
     path = write(tmp_path / "events", sent(CLEAN, 10))
     done = called("replay", path, option, tmp_path / "no" / "such" / "folder")
     assert done.returncode == 2
@@ -297,16 +297,16 @@ def test_no_output_overwrites_an_input_or_another_output(one: str, other: str, t
 
 
 @pytest.mark.parametrize("form", ["symbolic", "hard"])
-def test_a_link_to_an_input_is_that_input(form: str, tmp_path: Path) -> None:
+def test_an_output_must_not_be_a_link_to_an_input(form: str, tmp_path: Path) -> None:
     path = write(tmp_path / "events", sent(CLEAN, 10))
     before, link = path.read_bytes(), tmp_path / "link"
     link.symlink_to(path) if form == "symbolic" else link.hardlink_to(path)
     done = called("replay", path, "--dead-letters", link)
     assert (done.returncode, path.read_bytes()) == (2, before)
-    assert f"--dead-letters = {link}: is also given as FILE; name another file to write" in done.stderr
+    assert f"--dead-letters = {link}: is also given as FILE; choose another output file" in done.stderr
 
 
-def test_an_output_leaves_the_files_beside_it_alone_whatever_their_names(tmp_path: Path) -> None:
+def test_outputs_do_not_touch_files_with_similar_names(tmp_path: Path) -> None:
     path = write(tmp_path / "events.part", sent(CLEAN, 10))
     before = path.read_bytes()
     panes, report, letters = tmp_path / "events", tmp_path / "letters.part", tmp_path / "letters"
@@ -318,18 +318,18 @@ def test_an_output_leaves_the_files_beside_it_alone_whatever_their_names(tmp_pat
 
 
 @pytest.mark.parametrize("option", ["--panes", "--report", "--dead-letters"])
-def test_standard_output_is_no_file_to_write(option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outputs_cannot_go_to_standard_output(option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     path = write(tmp_path / "events", sent(CLEAN, 10))
     done = called("replay", path, option, "-")
     assert (done.returncode, done.stdout) == (2, "")
-    assert f"Invalid value for '{option}': standard output is for what people read" in " ".join(done.stderr.split())
+    assert f"Invalid value for '{option}': standard output is not allowed here" in " ".join(done.stderr.split())
     assert called("replay", path, option, "./-", "--quiet").returncode == 0
     assert sorted(each.name for each in tmp_path.iterdir()) == ["-", "events"]
 
 
 @pytest.mark.parametrize("option", ["--panes", "--report", "--dead-letters"])
-def test_a_disk_that_is_full_is_told_with_the_file_that_it_had_no_room_for(option: str, tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_with_the_option_and_file(option: str, tmp_path: Path) -> None:
     path = write(tmp_path / "events", sent(FAULTY))
     done = called("replay", path, option, "/dev/full", "--quiet")
     assert done.returncode == 1
@@ -352,12 +352,12 @@ def test_a_device_is_written_to_and_stays_a_device(tmp_path: Path) -> None:
     assert device.is_fifo()
 
 
-def test_the_table_shows_events_refusals_and_each_variant(tmp_path: Path) -> None:
+def test_the_table_shows_events_rejections_and_each_variant(tmp_path: Path) -> None:
     path = write(tmp_path / "events", sent(FAULTY))
     _, report, letters = replayed(tmp_path, path)
     done = called("replay", path, *SETTINGS, *QUICK)
     assert (done.returncode, done.stderr) == (0, "")
-    assert f"refused   {len(letters)}: " in done.stdout
+    assert f"rejected  {len(letters)}: " in done.stdout
     rows = [line.split() for line in done.stdout.splitlines()]
     for total in report["totals"]:  # type: ignore[attr-defined]
         labels = [total["experiment"], total["variant"]] if total["experiment"] else ["all"]
@@ -368,7 +368,7 @@ def test_the_table_shows_events_refusals_and_each_variant(tmp_path: Path) -> Non
     assert "last 5m" in done.stdout
 
 
-def test_names_from_events_are_shown_as_they_are(tmp_path: Path) -> None:
+def test_names_from_events_are_not_markup(tmp_path: Path) -> None:
     path = tmp_path / "events"
     path.write_text(
         json.dumps(
@@ -380,7 +380,7 @@ def test_names_from_events_are_shown_as_they_are(tmp_path: Path) -> None:
     assert ":smile:" in done.stdout
 
 
-def test_a_name_that_turns_the_reading_direction_forges_nothing_in_the_table(tmp_path: Path) -> None:
+def test_names_with_direction_controls_are_sanitized_in_the_table(tmp_path: Path) -> None:
     name = "new\u202eretteb"
     event = {"type": "impression", "impression_id": "a", "user_id": "u", "ts": 0, "items": ["x"], "experiments": {name: name}}
     (tmp_path / "events").write_text(json.dumps(event))
@@ -389,7 +389,7 @@ def test_a_name_that_turns_the_reading_direction_forges_nothing_in_the_table(tmp
     assert told.count("new\ufffdretteb") >= 2
 
 
-def test_an_empty_file_is_no_error(tmp_path: Path) -> None:
+def test_an_empty_file_is_allowed(tmp_path: Path) -> None:
     path = tmp_path / "events"
     for content in (b"", b"\n\n"):
         path.write_bytes(content)
@@ -399,37 +399,37 @@ def test_an_empty_file_is_no_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("quiet", [[], ["--quiet"]])
-def test_a_file_without_any_event_is_told_of_by_name_and_the_others_count(quiet: list[str], tmp_path: Path) -> None:
+def test_a_file_without_events_is_a_warning_and_the_others_count(quiet: list[str], tmp_path: Path) -> None:
     good, other = write(tmp_path / "good", sent(CLEAN, 200)), tmp_path / "other"
     other.write_text('{"index":{}}\nnot JSON\n')
     done = called("replay", good, other, *quiet)
     assert (done.returncode, done.stderr.splitlines()) == (
         0,
         [
-            f"streammetrics: warning: no line of {other} holds an event: is it a file of events, and events.format the right one? "
-            "--dead-letters says of each line that was refused why"
+            f"streammetrics: warning: no line of {other} is an event: check the file and events.format; "
+            "--dead-letters FILE writes the reason for each rejected line"
         ],
     )
-    assert "no line of standard input holds" in called("replay", "-", *quiet, stdin=b"{}\n").stderr
+    assert "no line of standard input is" in called("replay", "-", *quiet, stdin=b"{}\n").stderr
     other.write_text('{"application":"shop","query_id":"q","client_id":"u","user_query":"x","timestamp":"2024-11-21T10:00:00Z"}\n')
     neither = called("replay", other, *quiet, "--set", "events.format=ubi")
-    assert f"no line of {other} holds" in neither.stderr
+    assert f"no line of {other} is" in neither.stderr
 
 
-def test_a_file_of_late_events_holds_events(tmp_path: Path) -> None:
+def test_a_file_of_late_events_is_not_a_warning(tmp_path: Path) -> None:
     old = tmp_path / "old"
     old.write_text('{"type":"impression","impression_id":"a","user_id":"u","ts":0,"items":["x"]}\n')
     assert called("replay", write(tmp_path / "good", sent(CLEAN, 200)), old).stderr == ""
 
 
-def test_times_that_seem_to_be_seconds_are_told_of(tmp_path: Path) -> None:
+def test_times_that_look_like_seconds_are_a_warning(tmp_path: Path) -> None:
     path = tmp_path / "events"
     path.write_text('{"type":"impression","impression_id":"a","user_id":"u","ts":1732183200,"items":["x"]}\n')
-    told = f"the events of {path} are of 1970-01-21 01:09 UTC and before: ts is milliseconds, not seconds"
-    assert called("replay", path, "--quiet").stderr == f"streammetrics: warning: {told}\n"
+    warning = f"the events of {path} are from 1970-01-21 01:09 UTC or before; ts must be in milliseconds, not seconds"
+    assert called("replay", path, "--quiet").stderr == f"streammetrics: warning: {warning}\n"
 
 
-def test_the_looks_at_an_experiment_do_not_depend_on_how_the_file_comes_or_on_commits(tmp_path: Path) -> None:
+def test_snapshots_do_not_depend_on_the_input_or_on_commits(tmp_path: Path) -> None:
     traffic = Traffic(users=600, seed=4, impressions_per_second=6, lists_per_visit=3, list_gap_ms=20_000)
     path = write(tmp_path / "events.ndjson", sent(traffic, 8_000))
     _, report, _ = replayed(tmp_path, path)
@@ -449,7 +449,7 @@ def test_the_looks_at_an_experiment_do_not_depend_on_how_the_file_comes_or_on_co
     assert users_and_scale(begun)[0] < users_and_scale(report)[0]
 
 
-def test_looks_are_of_the_life_that_is_shown_of_an_experiment_run_again_under_its_name(tmp_path: Path) -> None:
+def test_snapshots_belong_to_the_latest_run_of_an_experiment(tmp_path: Path) -> None:
     first, again = (Traffic(users=300, seed=4, impressions_per_second=3, start_ms=NOON_MS + days * DAY_MS) for days in (0, 3))
     words = ["--set", "experiments.idle_days=1"]
     whole = write(tmp_path / "events.ndjson", [*sent(first), *sent(again)])
@@ -459,7 +459,7 @@ def test_looks_are_of_the_life_that_is_shown_of_an_experiment_run_again_under_it
         assert [(trail["scope"], min(days_of(trail))) for trail in report["history"]] == [("day", 3), ("start", 3)]  # type: ignore[attr-defined]
 
 
-def test_experiments_that_are_over_leave_their_places_to_later_ones(tmp_path: Path) -> None:
+def test_ended_experiments_make_room_in_the_history(tmp_path: Path) -> None:
     def shown(ts: int, *names: str) -> str:
         arms = dict.fromkeys(names, "control")
         return json.dumps(
@@ -487,7 +487,7 @@ def users_and_scale(report: dict[str, object]) -> tuple[int, float]:
     return compared["users"], compared["measures"][0]["tau"]
 
 
-def test_a_replay_without_experiments_looks_at_none(tmp_path: Path) -> None:
+def test_a_replay_without_experiments_has_no_history(tmp_path: Path) -> None:
     path = write(tmp_path / "events.ndjson", sent(CLEAN))
     _, report, _ = replayed(tmp_path, path, words=["--set", "experiments.enabled=false"])
     assert (report["experiments"], report["history"]) == ([], [])

@@ -36,33 +36,33 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return report
 
 
-def test_a_product_manager_reads_the_verdict_first_and_then_why(saved: Path) -> None:
+def test_a_report_shows_the_verdict_first_then_the_reason(saved: Path) -> None:
     done = streammetrics("report", saved)
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
     assert lines[0].startswith("ranker · since it began · up to 2024-11-21 10:")
     assert lines[1].startswith("REGRESSED  treatment: ")
     assert lines[1].endswith("lower ndcg@10 than control; 95 % confidence, safe to check at any time")
-    assert "split of users: as it should be" in done.stdout
+    assert "split of users: as configured" in done.stdout
     measures = [line.split()[0] for line in lines if "treatment" in line and "@" in line][1:]
     assert measures == ["ndcg@10", "mrr@10", "hit_rate@10", "user_hit_rate@10"]
     assert max(map(len, lines)) <= 140
 
 
-def test_a_character_that_the_encoding_of_the_output_lacks_stops_nothing(saved: Path) -> None:
+def test_characters_that_the_encoding_lacks_are_escaped(saved: Path) -> None:
     whole, told = (streammetrics("report", saved, environ={"PYTHONIOENCODING": encoding}) for encoding in ("utf-8", "ascii"))
     assert (told.returncode, told.stderr) == (0, "")
     assert told.stdout.splitlines()[0] == whole.stdout.splitlines()[0].replace("·", "\\xb7")
 
 
-def test_all_measures_are_told_on_request(saved: Path) -> None:
+def test_all_shows_every_measure(saved: Path) -> None:
     few, every = (called("report", saved, *words).stdout for words in ((), ("--all",)))
     assert "23 measures more: --all" in few
     assert "more: --all" not in every
     assert every.count("@") > 25
 
 
-def test_json_is_what_the_report_holds_of_experiments_and_a_pipe_does_as_well(saved: Path) -> None:
+def test_json_output_has_the_experiments_of_the_report(saved: Path) -> None:
     whole = json.loads(saved.read_bytes())
     done = called("report", "-", "--format", "json", stdin=saved.read_bytes())
     told = json.loads(done.stdout)
@@ -72,7 +72,7 @@ def test_json_is_what_the_report_holds_of_experiments_and_a_pipe_does_as_well(sa
     assert told["history"] == whole["history"]
 
 
-def test_the_page_is_written_whole_with_the_looks_of_the_replay(saved: Path, tmp_path: Path) -> None:
+def test_the_page_shows_the_snapshots_of_the_replay(saved: Path, tmp_path: Path) -> None:
     done = called("report", saved, "--html", tmp_path / "page.html")
     assert done.returncode == 0
     content = (tmp_path / "page.html").read_text(encoding="utf-8")
@@ -85,16 +85,16 @@ def test_the_page_is_written_whole_with_the_looks_of_the_replay(saved: Path, tmp
     assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
 
 
-def test_what_cannot_be_read_or_written_is_said(saved: Path, tmp_path: Path) -> None:
+def test_unreadable_and_unwritable_files_are_reported(saved: Path, tmp_path: Path) -> None:
     missing = called("report", tmp_path / "none.json")
     assert (missing.returncode, missing.stdout) == (2, "")
     assert "none.json: cannot be read: No such file" in missing.stderr
     broken = called("report", "-", stdin=b"{")
-    assert (broken.returncode, "standard input is no report, for it is not JSON" in broken.stderr) == (1, True)
+    assert (broken.returncode, "standard input is not a report: it is not JSON" in broken.stderr) == (1, True)
     events = called("report", "-", stdin=b'{"type":"impression"}\n{"type":"feedback"}\n')
-    assert (events.returncode, "give what `replay --report` wrote or /api/report served" in events.stderr) == (1, True)
+    assert (events.returncode, "give a file from `replay --report` or from /api/report" in events.stderr) == (1, True)
     other = called("report", "-", stdin=b'{"windows":[]}')
-    assert (other.returncode, "no report with experiments" in other.stderr) == (1, True)
+    assert (other.returncode, "not a report with experiments" in other.stderr) == (1, True)
     unknown = called("report", saved, "--experiment", "rankr")
     assert (unknown.returncode, "no experiment 'rankr'" in unknown.stderr) == (1, True)
     unwritable = called("report", saved, "--html", tmp_path / "no" / "page.html")
@@ -102,7 +102,7 @@ def test_what_cannot_be_read_or_written_is_said(saved: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_a_report_that_is_broken_off_ends_as_every_command_that_fails(number: signal.Signals, tmp_path: Path) -> None:
+def test_an_interrupted_report_exits_with_1_and_writes_no_file(number: signal.Signals, tmp_path: Path) -> None:
     pipe = tmp_path / "report.json"
     os.mkfifo(pipe)
     with started("report", pipe, "--html", tmp_path / "page.html") as process, pipe.open("wb"):  # opens when the report is read
@@ -113,31 +113,31 @@ def test_a_report_that_is_broken_off_ends_as_every_command_that_fails(number: si
 
 
 @pytest.mark.parametrize("before", ["", '{"experiments":'])
-def test_what_is_nested_too_deeply_is_no_report(before: str, tmp_path: Path) -> None:
+def test_json_that_is_nested_too_deeply_is_rejected(before: str, tmp_path: Path) -> None:
     path = tmp_path / "deep.json"
     path.write_text(before + "[" * 200_000)
     done = called("report", path)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "streammetrics: deep.json is no report: its JSON is nested too deeply\n"
+    assert done.stderr == "streammetrics: deep.json is not a report: its JSON is nested too deeply\n"
 
 
-def test_the_page_overwrites_no_report(saved: Path, tmp_path: Path) -> None:
+def test_the_page_must_not_overwrite_the_report(saved: Path, tmp_path: Path) -> None:
     before, link = saved.read_bytes(), tmp_path / "link"
     link.symlink_to(saved)
     for page in (saved, link):
         done = called("report", saved, "--html", page)
         assert (done.returncode, done.stdout, saved.read_bytes()) == (2, "", before)
-        assert f"--html = {page}: is also given as FILE; name another file to write" in done.stderr
+        assert f"--html = {page}: is also given as FILE; choose another output file" in done.stderr
 
 
-def test_the_page_is_not_written_to_standard_output(saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_cannot_go_to_standard_output(saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     done = called("report", saved, "--html", "-")
     assert (done.returncode, done.stdout, list(tmp_path.iterdir())) == (2, "", [])
-    assert "Invalid value for '--html': standard output is for what people read" in " ".join(done.stderr.split())
+    assert "Invalid value for '--html': standard output is not allowed here" in " ".join(done.stderr.split())
 
 
-def test_a_store_that_is_away_is_named(tmp_path: Path) -> None:
+def test_an_unavailable_store_is_named(tmp_path: Path) -> None:
     done = called("report", "--set", "redis.url=redis://127.0.0.1:1/0")
     assert (done.returncode, done.stdout) == (1, "")
     assert "Redis at 127.0.0.1:1" in done.stderr
@@ -154,7 +154,7 @@ def lists_of_forgers() -> Iterator[bytes]:
         yield json.dumps({"type": "feedback", "user_id": f"u{user}", "ts": START_MS + 1, "item_id": "a", "action": "click"}).encode()
 
 
-def test_a_name_that_turns_the_reading_direction_forges_nothing_on_the_terminal(tmp_path: Path) -> None:
+def test_names_with_direction_controls_are_sanitized_on_the_terminal(tmp_path: Path) -> None:
     report = replayed(tmp_path, lists_of_forgers())
     assert {each["variant"] for each in whole(report)["variants"]} == {"control", FORGED}  # files hold names as they came
     told = called("report", report, "--all").stdout
@@ -165,7 +165,7 @@ def test_a_name_that_turns_the_reading_direction_forges_nothing_on_the_terminal(
     assert not set(told + unknown) & set(FORGED) - set(SEEN)
 
 
-def test_what_a_report_from_elsewhere_says_steers_no_terminal(saved: Path) -> None:
+def test_control_characters_in_a_report_are_sanitized(saved: Path) -> None:
     steering = "\x1b[2J\u202e"
     plain = json.loads(saved.read_bytes())
     for each in plain["experiments"]:
@@ -195,7 +195,7 @@ def whole(report: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("quality", "word"), [(0.5, "regressed"), (1.0, "inconclusive")])
-def test_interleaved_lists_tell_which_ranker_people_prefer(quality: float, word: str, tmp_path: Path) -> None:
+def test_interleaved_lists_show_the_preferred_ranker(quality: float, word: str, tmp_path: Path) -> None:
     variants = ("--variant", "control=0.5", "--variant", f"treatment=0.5:{quality}")
     size = ("--minutes", "6", "--users", "300", "--rate", "4", "--seed", "3")
     done = called("simulate", "--out", "-", "--interleaved", *variants, *size)
@@ -231,7 +231,7 @@ def people_with_tastes() -> Iterator[bytes]:
                 yield json.dumps(click).encode()
 
 
-def test_what_users_did_before_the_experiment_reduces_the_variance(tmp_path: Path) -> None:
+def test_lists_before_the_experiment_reduce_the_variance(tmp_path: Path) -> None:
     config = tmp_path / "streammetrics.toml"
     config.write_text("[experiments.named.ranker]\nstart = 2024-11-21T10:00:00Z\ncuped_days = 7\n")
     found = whole(replayed(tmp_path, people_with_tastes(), "--config", str(config)))
@@ -248,9 +248,7 @@ def test_what_users_did_before_the_experiment_reduces_the_variance(tmp_path: Pat
 @pytest.mark.parametrize(
     ("ts", "words", "told"), [(0, ("--no-flush",), "up to 1969-12-31 "), (TS_MAX, (), "up to 10000-01-01 00:00 UTC")], ids=["first", "last"]
 )
-def test_the_first_and_the_last_time_that_an_event_may_have_are_reported(
-    ts: int, words: tuple[str, ...], told: str, tmp_path: Path
-) -> None:
+def test_the_earliest_and_latest_event_times_are_shown(ts: int, words: tuple[str, ...], told: str, tmp_path: Path) -> None:
     shown = {"type": "impression", "user_id": "u", "items": ["a"], "experiments": {"ranker": "control"}}
     report = replayed(tmp_path, [json.dumps(shown | {"impression_id": "i", "ts": ts}).encode()], *words)
     done = called("report", report, "--html", tmp_path / "page.html")

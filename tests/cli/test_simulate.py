@@ -36,7 +36,7 @@ def events(content: bytes) -> list[dict[str, Any]]:
     return [json.loads(line) for line in content.splitlines()]
 
 
-def test_the_same_words_give_the_same_bytes_in_every_process(tmp_path: Path) -> None:
+def test_the_same_options_give_the_same_bytes_in_every_process(tmp_path: Path) -> None:
     words = ["--events", "3000", "--seed", "9", "--malformed", "0.02", "--lates", "0.02", "--duplicates", "0.02"]
     here = simulated(tmp_path / "here", *words)
     done = streammetrics("simulate", "--out", tmp_path / "there", *words)
@@ -45,18 +45,18 @@ def test_the_same_words_give_the_same_bytes_in_every_process(tmp_path: Path) -> 
     assert simulated(tmp_path / "other", *words, "--seed", "10") != here
 
 
-def test_one_record_is_told_as_one() -> None:
+def test_a_single_record_is_singular_in_the_summary() -> None:
     assert streammetrics("simulate", "--out", "-", "--events", "1").stderr.startswith("streammetrics: 1 record, 0:00:00 of event time")
 
 
-def test_standard_output_holds_events_alone_and_standard_error_says_what_was_made(tmp_path: Path) -> None:
+def test_events_go_to_standard_output_and_the_summary_to_standard_error(tmp_path: Path) -> None:
     done = streammetrics("simulate", "--out", "-", "--events", "500")
     assert done.stdout.encode() == simulated(tmp_path / "events", "--events", "500")
     assert done.stderr.startswith("streammetrics: 500 records, 0:00:")
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_two_files_hold_impressions_and_feedback_in_their_order(tmp_path: Path) -> None:
+def test_two_files_get_impressions_and_feedback(tmp_path: Path) -> None:
     shown, done = tmp_path / "shown", tmp_path / "done"
     result = CliRunner().invoke(main, ["simulate", "--out", str(shown), "--out", str(done), "--minutes", "2"])
     assert result.exit_code == 0
@@ -65,14 +65,14 @@ def test_two_files_hold_impressions_and_feedback_in_their_order(tmp_path: Path) 
     assert events(done.read_bytes()) == [event for event in together if event["type"] == "feedback"] != []
 
 
-def test_minutes_bound_the_event_time_and_events_the_records(tmp_path: Path) -> None:
+def test_minutes_limit_the_event_time_and_events_the_records(tmp_path: Path) -> None:
     times = [event["ts"] for event in events(simulated(tmp_path / "a", "--minutes", "3"))]
     assert min(times) >= FILE_START_MS
     assert FILE_START_MS + 170_000 < max(times) < FILE_START_MS + 180_000
     assert len(events(simulated(tmp_path / "b", "--events", "321"))) == 321
 
 
-def test_faults_are_made_at_the_rates_wished_for(tmp_path: Path) -> None:
+def test_faults_have_the_given_rates(tmp_path: Path) -> None:
     decode = decoder("native", EventLimits())
     content = simulated(tmp_path / "a", "--events", "5000", "--malformed", "0.1", "--duplicates", "0.1", "--disorder-ms", "0")
     malformed = sum(isinstance(event, MalformedEvent) for line in content.split(b"\n")[:-1] for event in decode(line))
@@ -112,7 +112,7 @@ def test_shares_qualities_and_a_regression_shape_the_experiment(tmp_path: Path) 
     assert rates["red", True] > 0.8 * rates["red", False]
 
 
-def test_wishes_become_traffic() -> None:
+def test_options_become_traffic() -> None:
     wishes = SimulateOptions(out=(STDOUT,), variants=("a=b=0.25:2", "c:d=0.5"), regression="c:d:0.85@10m", rate=7, items=3, seed=8)
     traffic = plan_of(wishes, TOPICS, NOW_MS).traffic
     assert traffic.variants == (Variant("a=b", 0.25, 2), Variant("c:d", 0.5, 1))
@@ -132,11 +132,11 @@ def test_wishes_become_traffic() -> None:
         (SimulateOptions(kafka=True, pace="fast", minutes=5), NOW_MS - 300_000),
     ],
 )
-def test_traffic_begins_where_it_makes_sense(wishes: SimulateOptions, start_ms: int) -> None:
+def test_traffic_has_a_sensible_default_start(wishes: SimulateOptions, start_ms: int) -> None:
     assert plan_of(wishes, TOPICS, NOW_MS).traffic.start_ms == start_ms
 
 
-def test_a_burst_into_kafka_ends_now_however_it_is_bounded() -> None:
+def test_a_burst_to_kafka_ends_now() -> None:
     plan = plan_of(SimulateOptions(kafka=True, pace="fast", events=2_000), TOPICS, NOW_MS)
     assert max(sent.ts for sent in plan.records()) == NOW_MS
     assert sum(1 for _ in plan.records()) == 2_000
@@ -178,14 +178,14 @@ def test_one_topic_takes_both_kinds_of_events() -> None:
         ),
     ],
 )
-def test_wishes_that_cannot_be_met_are_told_all_at_once(wishes: SimulateOptions, keys: list[str]) -> None:
+def test_all_invalid_options_are_reported_together(wishes: SimulateOptions, keys: list[str]) -> None:
     with pytest.raises(ConfigError) as caught:
         plan_of(wishes, TOPICS, NOW_MS)
     assert [problem.key for problem in caught.value.problems] == keys
 
 
-def test_more_topics_than_two_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"one topic, or to two"):
+def test_more_than_two_topics_are_rejected() -> None:
+    with pytest.raises(ConfigError, match=r"one topic, or two"):
         plan_of(SimulateOptions(kafka=True), ["a", "b", "c"], NOW_MS)
 
 
@@ -202,7 +202,7 @@ def test_an_interrupted_simulation_leaves_no_file(number: signal.Signals, tmp_pa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_in_real_time_records_come_as_they_happen_until_ctrl_c() -> None:
+def test_in_real_time_records_arrive_on_time_until_ctrl_c() -> None:
     with started("simulate", "--out", "-", "--pace", "real", "--rate", "500") as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -215,13 +215,13 @@ def test_in_real_time_records_come_as_they_happen_until_ctrl_c() -> None:
     assert count < 5_000, "as fast as possible there would be tens of thousands"
 
 
-def test_a_file_that_cannot_be_written_is_named() -> None:
+def test_an_unwritable_file_is_named() -> None:
     done = called("simulate", "--out", "/no/such/folder/events", "--events", "1")
     assert done.returncode == 2
     assert "--out = /no/such/folder/events: cannot be written" in done.stderr
 
 
-def test_a_file_named_gz_is_gzipped_and_equal_events_are_equal_bytes(tmp_path: Path) -> None:
+def test_a_file_named_gz_is_gzipped_reproducibly(tmp_path: Path) -> None:
     plain = simulated(tmp_path / "events", "--events", "2000")
     packed = simulated(tmp_path / "events.gz", "--events", "2000")
     assert gzip.decompress(packed) == plain
@@ -229,9 +229,9 @@ def test_a_file_named_gz_is_gzipped_and_equal_events_are_equal_bytes(tmp_path: P
     assert called("replay", tmp_path / "events.gz").stdout == called("replay", tmp_path / "events").stdout
 
 
-def test_simulated_events_replay_without_a_complaint(tmp_path: Path) -> None:
+def test_simulated_events_can_be_replayed_without_rejections(tmp_path: Path) -> None:
     simulated(tmp_path / "events", "--events", "2000")
     done = called("replay", tmp_path / "events")
     assert done.returncode == 0
     assert "events    2,000" in done.stdout
-    assert "refused" not in done.stdout
+    assert "rejected" not in done.stdout

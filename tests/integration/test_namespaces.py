@@ -97,7 +97,7 @@ class TestList:
             number, unit = size.split()
             assert TASKS * len(USERS) * 300 < float(number) * {"kB": 1_000, "MB": 1_000_000}[unit] < TASKS * len(USERS) * 300 * 3
 
-    def test_it_says_who_is_connected(self, names: tuple[RedisConnection, RedisConnection]) -> None:
+    def test_it_shows_the_connected_processes(self, names: tuple[RedisConnection, RedisConnection]) -> None:
         stores = [RedisStore(replace(names[1], client_name=client_name(role, names[1].namespace))) for role in ("all", "exporter")]
         for store in stores:
             store.ping()
@@ -105,13 +105,13 @@ class TestList:
         for store in stores:
             store.close()
 
-    def test_an_empty_store_is_told_in_words(self, place: RedisConnection) -> None:
+    def test_an_empty_store_has_a_message(self, place: RedisConnection) -> None:
         done = streammetrics("namespaces", "list", *words(place))
         assert (done.returncode, done.stdout) == (0, f"no namespace in Redis at {place.place}\n")
 
 
 class TestDelete:
-    def test_it_deletes_all_of_one_namespace_and_nothing_else(self, names: tuple[RedisConnection, RedisConnection]) -> None:
+    def test_it_deletes_only_the_given_namespace(self, names: tuple[RedisConnection, RedisConnection]) -> None:
         gone, kept = names
         before = all_keys(gone)
         done = streammetrics("namespaces", "delete", gone.namespace, "--yes", *words(gone))
@@ -123,7 +123,7 @@ class TestDelete:
         assert set(listed(kept)) == {kept.namespace}
         assert RedisStore(kept).claim(0, "next").seq == 1
 
-    def test_what_a_broken_off_deletion_left_is_found_and_deleted(self, names: tuple[RedisConnection, RedisConnection]) -> None:
+    def test_the_rest_of_an_interrupted_deletion_can_be_deleted(self, names: tuple[RedisConnection, RedisConnection]) -> None:
         store = RedisNamespaces(names[0])
         (namespace, *_) = [one for one in store.find(lambda *_: None) if one.name == names[0].namespace]
         with connected(names[0]) as client:
@@ -133,28 +133,28 @@ class TestDelete:
         assert streammetrics("namespaces", "delete", names[0].namespace, "--yes", *words(names[0])).returncode == 0
         assert set(listed(names[0])) == {names[1].namespace}
 
-    def test_an_unknown_namespace_ends_with_1_and_the_names_that_there_are(self, names: tuple[RedisConnection, RedisConnection]) -> None:
+    def test_an_unknown_namespace_exits_with_1_and_lists_the_known_ones(self, names: tuple[RedisConnection, RedisConnection]) -> None:
         before = all_keys(names[0])
         done = streammetrics("namespaces", "delete", "another", "--yes", *words(names[0]))
         assert done.returncode == 1
-        assert f"there are {names[0].namespace}, {names[1].namespace}" in done.stderr
+        assert f"it has {names[0].namespace}, {names[1].namespace}" in done.stderr
         assert streammetrics("namespaces", "delete", "other", "--yes", *words(names[0])).returncode == 1
         assert all_keys(names[0]) == before
 
-    def test_one_that_is_in_use_is_refused_unless_forced(self, names: tuple[RedisConnection, RedisConnection]) -> None:
+    def test_a_namespace_in_use_is_rejected_unless_forced(self, names: tuple[RedisConnection, RedisConnection]) -> None:
         gone = names[0]
         worker = RedisStore(replace(gone, client_name=client_name("worker", gone.namespace)))
         claim = worker.claim(0, "mine")
         before = all_keys(gone)
         done = streammetrics("namespaces", "delete", gone.namespace, "--yes", *words(gone))
         assert done.returncode == 1
-        assert "in use by worker at 127.0.0.1: stop them first" in done.stderr
+        assert "in use by worker at 127.0.0.1; stop them first" in done.stderr
         assert all_keys(gone) == before
         assert streammetrics("namespaces", "delete", gone.namespace, "--yes", "--force", *words(gone)).returncode == 0
         assert worker.commit(Commit(0, claim.epoch, "mine", claim.seq + 1, StateChanges(b"", 0))) is CommitOutcome.CONFLICT
         worker.close()
 
-    def test_without_a_terminal_it_wants_yes(self, names: tuple[RedisConnection, RedisConnection]) -> None:
+    def test_without_a_terminal_it_requires_yes(self, names: tuple[RedisConnection, RedisConnection]) -> None:
         before = all_keys(names[0])
         done = streammetrics("namespaces", "delete", names[0].namespace, *words(names[0]))
         assert done.returncode == 2
@@ -185,7 +185,7 @@ def on_a_terminal(answer: bytes, *given: str) -> tuple[int, str]:
         os.close(ours)
 
 
-def test_on_a_terminal_it_asks_and_shows_how_far_it_is(redis_server: RedisServer, namespace: str) -> None:
+def test_on_a_terminal_it_asks_and_shows_progress(redis_server: RedisServer, namespace: str) -> None:
     settings = RedisConnection(url=redis_server.fresh_url(), namespace=namespace)
     fill(settings)
     with connected(settings) as client:
@@ -194,7 +194,7 @@ def test_on_a_terminal_it_asks_and_shows_how_far_it_is(redis_server: RedisServer
     given = ("namespaces", "delete", namespace, *words(settings))
     code, shown = on_a_terminal(b"n\n", *given)
     assert code == 1
-    assert f"Delete namespace {namespace}, {KEYS} keys of" in shown
+    assert f"Delete namespace {namespace} ({KEYS} keys, " in shown
     assert all_keys(settings) == before
     code, shown = on_a_terminal(b"y\n", *given)
     assert code == 0

@@ -403,7 +403,7 @@ class TestStartAndStop:
                 told = [line["event"] for line in map(json.loads, service.log.splitlines())]
                 changes = ["store unavailable, trying again", "source unavailable, trying again", "store available"]
                 assert [event for event in told if "available" in event] == changes
-                assert told[-2:] == ["told to stop: the source has not been reached", "stopped"]
+                assert told[-2:] == ["stop requested while the source was unavailable", "stopped"]
             finally:
                 service.close()
         finally:

@@ -231,7 +231,7 @@ class TestMissingRights:
         assert done.returncode == 1
         for topic in TOPICS:
             assert f"topic {topic} may not be described by this user, so it is unknown whether it exists" in done.stdout
-        assert "to mend: grant DESCRIBE on it" in done.stdout
+        assert "fix: grant DESCRIBE on it" in done.stdout
         with pytest.raises(ConfigError, match=r"kafka\.topics = secure-impressions: may not be described by this user"):
             KafkaSource(kafka_connection(settings_of(given)))
 

@@ -1,1 +1,1 @@
-"""What commands print and write: tables, progress, pages and files."""
+"""Terminal output and files of commands: tables, progress bars, HTML pages and atomic files."""

@@ -1,4 +1,4 @@
-"""Output files that appear whole or not at all. Knows nothing of what is written."""
+"""Output files that appear complete or not at all."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ if TYPE_CHECKING:
 
 
 class AtomicFile:
-    """A file that appears at its name when all went well, and not at all otherwise.
+    """A file that appears under its name when its block ends without an error.
 
-    Until then it lies in the same folder as `<name>.<random>.part`, a name that nobody else has: it must not exist before. What
-    is not a file (a pipe, /dev/null) is written as it goes. `option` is what an operator gave the path with. Raises ConfigError
-    that names it when the path cannot be written, StreammetricsError when it cannot be written on (the disk is full).
+    Until then it is `<name>.<random>.part` in the same folder. A pipe or a device is written directly. `option` is the command-line
+    option of the path, for messages. Raises ConfigError if the path cannot be opened, StreammetricsError if a write fails.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -30,12 +29,12 @@ class AtomicFile:
     """
 
     def __init__(self, option: str, path: Path) -> None:
-        self._told = Problem(option, str(path), "cannot be written")
+        self._problem = Problem(option, str(path), "cannot be written")
         self._is_file = path.is_file() or not path.exists()
-        self._path = path.resolve() if self._is_file else path  # a pipe behind /dev/stdout has no other name
+        self._path = path.resolve() if self._is_file else path  # a pipe behind /dev/stdout cannot be resolved
         self._written = self._path.with_name(f"{self._path.name}.{secrets.token_hex(8)}.part") if self._is_file else self._path
         try:
-            self._file: IO[bytes] = io.BufferedWriter(_Told(self._told, self._written, "xb" if self._is_file else "wb"))
+            self._file: IO[bytes] = io.BufferedWriter(_NamedFile(self._problem, self._written, "xb" if self._is_file else "wb"))
         except OSError as error:
             raise ConfigError([Problem(option, str(path), f"cannot be written: {error.strerror or error}")]) from error
 
@@ -44,35 +43,35 @@ class AtomicFile:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         try:
-            self._file.close()  # writes what is left, and so may fail
+            self._file.close()  # flushes, so it may fail
             if self._is_file and kind is None:
-                self._take_name()
+                self._rename()
         finally:
             if self._is_file:
                 self._written.unlink(missing_ok=True)
 
-    def _take_name(self) -> None:
+    def _rename(self) -> None:
         try:
             self._written.replace(self._path)
         except OSError as error:
-            raise _cannot(self._told, error) from error
+            raise _write_error(self._problem, error) from error
 
 
-class _Told(io.FileIO):
-    """A file whose errors say what it was given as: those of a write name no file."""
+class _NamedFile(io.FileIO):
+    """A file with write errors that name its option and path. An OSError of a write has no file name."""
 
-    def __init__(self, message: Problem, path: Path, mode: str) -> None:
-        self._told = message
+    def __init__(self, problem: Problem, path: Path, mode: str) -> None:
+        self._problem = problem
         super().__init__(path, mode)
 
     def write(self, content: ReadableBuffer, /) -> int:
         try:
             return super().write(content)
         except BrokenPipeError:
-            raise  # whoever reads it has enough
+            raise  # the reader closed the pipe
         except OSError as error:
-            raise _cannot(self._told, error) from error
+            raise _write_error(self._problem, error) from error
 
 
-def _cannot(message: Problem, error: OSError) -> StreammetricsError:
-    return StreammetricsError(f"{message}: {error.strerror or error}")
+def _write_error(problem: Problem, error: OSError) -> StreammetricsError:
+    return StreammetricsError(f"{problem}: {error.strerror or error}")

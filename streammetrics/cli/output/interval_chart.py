@@ -1,7 +1,7 @@
-"""The interval of one lift over time, as an SVG element. Pure. Colours are those of the page, by class.
+"""Draws the interval of one lift over time as an SVG element. Pure. The page sets the colours by class.
 
-The scale follows the later half of the looks: the first intervals are so wide that the rest would be a line. What is beyond
-the scale, or not bounded at all, ends at its edge.
+The scale fits the later half of the snapshots, because the first intervals are much wider. Intervals beyond the scale, and unbounded
+ones, end at its edge.
 """
 
 from __future__ import annotations
@@ -19,23 +19,24 @@ TICKS = 4
 
 
 class Scale:
-    """From numbers to places: times to x, lifts to y."""
+    """Maps times to x and lifts to y."""
 
     def __init__(self, first: int, last: int, low: float, high: float) -> None:
         self.first, self.last, self.low, self.high = first, last, low, high
 
     def x(self, at_ms: int) -> float:
-        """A single time stands at the right, where the newest does."""
-        along = (at_ms - self.first) / (self.last - self.first) if self.last > self.first else 1.0
-        return LEFT + along * (WIDTH - LEFT - RIGHT)
+        """Return the x of a time. A single time is at the right end."""
+        fraction = (at_ms - self.first) / (self.last - self.first) if self.last > self.first else 1.0
+        return LEFT + fraction * (WIDTH - LEFT - RIGHT)
 
     def y(self, lift: float) -> float:
-        up = (min(max(lift, self.low), self.high) - self.low) / (self.high - self.low)
-        return HEIGHT - BOTTOM - up * (HEIGHT - TOP - BOTTOM)
+        """Return the y of a lift, limited to the scale."""
+        fraction = (min(max(lift, self.low), self.high) - self.low) / (self.high - self.low)
+        return HEIGHT - BOTTOM - fraction * (HEIGHT - TOP - BOTTOM)
 
 
 def interval_chart(points: Sequence[tuple[int, Point]], margin: float) -> Element:
-    """The chart of at least one point whose lift is known, in the order of time. `margin`: the drop that is tolerated, below 0.
+    """Draw at least one point with a known lift, in order of time. `margin` is the tolerated drop, as a negative number.
 
     >>> from xml.etree.ElementTree import tostring
     >>> chart = interval_chart([(0, Point("b", "ndcg", 10, -0.1, -0.3, 0.1)), (60_000, Point("b", "ndcg", 10, -0.1, -0.2, None))], -0.01)
@@ -56,9 +57,9 @@ def interval_chart(points: Sequence[tuple[int, Point]], margin: float) -> Elemen
         _line(chart, "margin", scale.y(margin))
     upper = [(scale.x(at), scale.y(high if point.lift_upper is None else point.lift_upper)) for at, point in points]
     lower = [(scale.x(at), scale.y(low if point.lift_lower is None else point.lift_lower)) for at, point in points]
-    SubElement(chart, "polygon", {"class": "band", "points": _places([*upper, *reversed(lower)])})
+    SubElement(chart, "polygon", {"class": "band", "points": _points([*upper, *reversed(lower)])})
     middle = [(scale.x(at), scale.y(point.lift)) for at, point in points if point.lift is not None]
-    SubElement(chart, "polyline", {"class": "lift", "points": _places(middle)})
+    SubElement(chart, "polyline", {"class": "lift", "points": _points(middle)})
     _whisker(chart, upper[-1], lower[-1], middle[-1])
     for at, anchor in ((points[0][0], "start"), (points[-1][0], "end"))[len(points) == 1 :]:
         _label(chart, moment(at).removesuffix(" UTC"), scale.x(at), HEIGHT - 8, anchor)
@@ -66,17 +67,17 @@ def interval_chart(points: Sequence[tuple[int, Point]], margin: float) -> Elemen
 
 
 def bounds(points: Sequence[Point], margin: float) -> tuple[float, float]:
-    """The least and the greatest lift of the scale: all lifts, the later half of the intervals, the margin and 0, and a little room."""
+    """Return the lowest and highest lift of the scale: all lifts, the later half of the intervals, the margin and 0, plus some space."""
     ends = [0.0, margin, *(point.lift for point in points if point.lift is not None)]
     for point in points[len(points) // 2 :]:
         ends += [end for end in (point.lift_lower, point.lift_upper) if end is not None]
     low, high = max(-1.0, min(ends)), max(ends)
-    room = 0.08 * (high - low) or 0.01
-    return low - room, high + room
+    space = 0.08 * (high - low) or 0.01
+    return low - space, high + space
 
 
 def ticks(low: float, high: float) -> Iterator[float]:
-    """Round lifts within the scale, 0 among them.
+    """Yield round lifts within the scale, including 0.
 
     >>> list(ticks(-0.22, 0.07))
     [-0.2, -0.1, 0.0]
@@ -89,7 +90,7 @@ def ticks(low: float, high: float) -> Iterator[float]:
 
 
 def _whisker(chart: Element, upper: tuple[float, float], lower: tuple[float, float], middle: tuple[float, float]) -> None:
-    """The newest interval, which a band of one look alone would not show."""
+    """Draw the newest interval as a line. A band of a single snapshot would be invisible."""
     SubElement(chart, "line", {"class": "newest", "x1": _n(upper[0]), "x2": _n(lower[0]), "y1": _n(upper[1]), "y2": _n(lower[1])})
     SubElement(chart, "circle", {"class": "newest", "cx": _n(middle[0]), "cy": _n(middle[1]), "r": "3.5"})
 
@@ -102,8 +103,8 @@ def _label(chart: Element, text: str, x: float, y: float, anchor: str) -> None:
     SubElement(chart, "text", {"x": _n(x), "y": _n(y), "text-anchor": anchor}).text = text
 
 
-def _places(places: Sequence[tuple[float, float]]) -> str:
-    return " ".join(f"{_n(x)},{_n(y)}" for x, y in places)
+def _points(points: Sequence[tuple[float, float]]) -> str:
+    return " ".join(f"{_n(x)},{_n(y)}" for x, y in points)
 
 
 def _n(value: float) -> str:

@@ -1,4 +1,4 @@
-"""Where a command may write: neither over what it reads nor over what it writes besides, nor to a standard output that is closed."""
+"""Checks of output paths: no output may overwrite an input or another output, and standard output must be open."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from streammetrics.errors import ConfigError, Problem, StreammetricsError
 
 
 def standard_output() -> TextIO:
-    """Standard output. Raises StreammetricsError where whoever started the process has closed it."""
+    """Return standard output. Raises StreammetricsError if it is closed."""
     if sys.stdout is None:
-        raise StreammetricsError("standard output is closed, and what is to be told would be lost: give it a file or a pipe")
+        raise StreammetricsError("standard output is closed; connect it to a terminal, a file or a pipe")
     return sys.stdout
 
 
 def require_distinct(files: Iterable[Path], outputs: Mapping[str, Path | None]) -> None:
-    """An output (None is not asked for), by its option, must not overwrite an input or another output. Raises ConfigError.
+    """Raise ConfigError if an output overwrites an input or another output. `outputs` maps options to paths (None: not given).
 
-    What is not a file (a pipe, /dev/null) may be named twice.
+    Pipes and devices such as /dev/null may be given twice.
 
     >>> require_distinct([Path("events")], {"--panes": Path("panes"), "--report": None})
     >>> require_distinct([Path("events")], {"--panes": Path("./events")})
     Traceback (most recent call last):
-    streammetrics.errors.ConfigError: --panes = events: is also given as FILE; name another file to write
+    streammetrics.errors.ConfigError: --panes = events: is also given as FILE; choose another output file
     """
     named = [("FILE", file) for file in files]
     named += [(option, path) for option, path in outputs.items() if path is not None]
     problems = [
-        Problem(option, str(path), f"is also given as {other}; name another file to write")
+        Problem(option, str(path), f"is also given as {other}; choose another output file")
         for (other, first), (option, path) in combinations(named, 2)
         if option != "FILE" and (path.is_file() or not path.exists()) and _is_same(first, path)
     ]
@@ -40,5 +40,5 @@ def require_distinct(files: Iterable[Path], outputs: Mapping[str, Path | None]) 
 
 
 def _is_same(one: Path, other: Path) -> bool:
-    """Whether two names lead to one file, over links of either kind; also to one that is not there yet."""
+    """Return whether two paths are the same file, also through links, and also if it does not exist yet."""
     return one.resolve() == other.resolve() or (one.exists() and other.exists() and one.samefile(other))

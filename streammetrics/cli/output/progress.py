@@ -1,4 +1,4 @@
-"""A bar of how much is done, on standard error, for as long as a command works. What it counts is said by the command."""
+"""A progress bar on standard error while a command works."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
 
 @contextmanager
 def progress_bar(
-    what: str, *columns: ProgressColumn, total: float | None = None, wanted: bool = True, **fields: Any
+    title: str, *columns: ProgressColumn, total: float | None = None, wanted: bool = True, **fields: Any
 ) -> Iterator[Callable[..., None]]:
-    """Yields what is to be told how much is done, as `Progress.update` takes it: `completed`, `total`, and the fields of columns.
+    """Show a progress bar, and yield its `Progress.update`, which takes `completed`, `total` and the fields of columns.
 
-    Nothing is shown where standard error is no terminal, or no bar is wanted.
+    Without a terminal on standard error, or with `wanted` False, nothing is shown.
     """
     console = Console(stderr=True)
     if not wanted or not console.is_terminal:
-        yield _nothing
+        yield _ignore
         return
-    with Progress(TextColumn(what), BarColumn(), *columns, console=console, transient=True) as bar:
-        yield partial(bar.update, bar.add_task(what, total=total, **fields))
+    with Progress(TextColumn(title), BarColumn(), *columns, console=console, transient=True) as bar:
+        yield partial(bar.update, bar.add_task(title, total=total, **fields))
 
 
-def _nothing(**done: Any) -> None:
-    """Shown to nobody."""
+def _ignore(**fields: Any) -> None:
+    """Show nothing."""

@@ -1,6 +1,6 @@
-"""What a report says of experiments, read back from its JSON: for the terminal and for a page. Pure; nothing is computed anew.
+"""Reads the experiments of a report from its JSON, for the terminal and for the HTML page. Pure; recomputes nothing.
 
-The JSON is that of `/api/report`, of `replay --report`, or of a live store; all are the same.
+`/api/report`, `replay --report` and the state in Redis give the same JSON.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from streammetrics.experiments.verdict import percent
 from streammetrics.reports.history import History, HistorySnapshot, snapshot_of
 from streammetrics.reports.text import fit
 
-GIVE_A_REPORT: Final = "give what `replay --report` wrote or /api/report served"
-SCOPE_WORDS: Final = {SINCE_START: "since it began", THIS_DAY: "on this UTC day"}
-"""The scopes in the order and the words that people read."""
+REPORT_ADVICE: Final = "give a file from `replay --report` or from /api/report"
+SCOPE_WORDS: Final = {SINCE_START: "since it began", THIS_DAY: "since midnight UTC"}
+"""The scopes in display order, with their text."""
 EARLIEST_MS: Final = -4 * MS_MAX - DAY_MS
-"""How far behind an event at 0 everything may have entered: by disorder, lateness, attribution, patience, and a pane that has begun."""
+"""Earliest possible time in a report: an event at 0 less out-of-orderness, lateness, attribution, patience and one pane."""
 LATEST_MS: Final = TS_MAX + DAY_MS
-"""The longest pane may end so long after an event."""
+"""Latest possible time in a report: the end of the longest pane after the last event time."""
 CALENDAR_MS: Final = 146_097 * DAY_MS
-"""After these 400 years the calendar comes again."""
+"""400 years, after which the calendar repeats."""
 
 
 @dataclass(frozen=True, slots=True)
-class ReportReader:
-    """All experiments of a report, by name and scope. `at_ms` is the event time up to which all is in them, None where unknown.
+class ExperimentResults:
+    """All experiments of a report, by name and scope, with their history.
 
-    `enabled` is False where experiments were switched off.
+    `at_ms` is the event time up to which they are complete; None: unknown. `enabled` is False if experiments are switched off.
     """
 
     experiments: tuple[ExperimentReport, ...]
@@ -45,53 +45,52 @@ class ReportReader:
     version: str
     enabled: bool = True
 
-    def none_told(self) -> str:
-        """Why there is no experiment to tell of."""
+    def empty_text(self) -> str:
+        """Say why there is no experiment to show."""
         if not self.enabled:
             return "Experiments are switched off: experiments.enabled is false"
         return f"No experiment has final lists yet, up to {moment(self.at_ms)}"
 
-    def looks(self, experiment: ExperimentReport) -> list[tuple[int, HistorySnapshot]]:
-        """The looks at an experiment in the order of time, that of the report itself the last."""
-        looks = [*self.history.of(experiment.experiment, experiment.scope).snapshots.kept]
+    def snapshots(self, experiment: ExperimentReport) -> list[tuple[int, HistorySnapshot]]:
+        """Return the snapshots of an experiment in order of time; the report itself is the last."""
+        snapshots = [*self.history.of(experiment.experiment, experiment.scope).snapshots.kept]
         if self.at_ms is not None:
-            looks = [each for each in looks if each[0] < self.at_ms] + [(self.at_ms, snapshot_of(experiment))]
-        return looks
+            snapshots = [each for each in snapshots if each[0] < self.at_ms] + [(self.at_ms, snapshot_of(experiment))]
+        return snapshots
 
-    def message(self) -> list[ExperimentReport]:
-        """The experiments without the days on which they began, of which nothing else could be told."""
+    def shown(self) -> list[ExperimentReport]:
+        """Return the experiments to show. On its first day, an experiment's day scope equals its whole run and is left out."""
         whole = {each.experiment: each.variants for each in self.experiments if each.scope != THIS_DAY}
         return [each for each in self.experiments if each.scope != THIS_DAY or whole.get(each.experiment) != each.variants]
 
-    def only(self, names: Collection[str]) -> ReportReader:
-        """Those of these names; all, when no name is given. Raises StreammetricsError for a name that is not there."""
+    def only(self, names: Collection[str]) -> ExperimentResults:
+        """Keep the experiments with these names; without names, all. Raises StreammetricsError for an unknown name."""
         known = sorted({each.experiment for each in self.experiments})
         for name in names:
             if name not in known:
-                there = ", ".join(map(fit, known)) or "none"
-                raise StreammetricsError(f"there is no experiment {name!r} in the report; there are: {there}")
+                existing = ", ".join(map(fit, known)) or "none"
+                raise StreammetricsError(f"the report has no experiment {name!r}; it has: {existing}")
         return replace(self, experiments=tuple(each for each in self.experiments if not names or each.experiment in names))
 
 
-def findings_of(plain: object, where: str) -> ReportReader:
-    """The findings of a report given as plain JSON values. Raises StreammetricsError when `where` holds something else."""
+def read_report(plain: object, where: str) -> ExperimentResults:
+    """Read the experiments of a report from plain JSON values. Raises StreammetricsError if they are not a report."""
     if not isinstance(plain, Mapping) or "experiments" not in plain:
-        raise StreammetricsError(f"{where} is no report with experiments: {GIVE_A_REPORT}")
+        raise StreammetricsError(f"{where} is not a report with experiments; {REPORT_ADVICE}")
     try:
         experiments = msgspec.convert(plain["experiments"], tuple[ExperimentReport, ...])
         history = History.from_json(plain.get("history", []))
         at_ms = msgspec.convert(plain.get("experiments_entered_ms"), int | None)
     except msgspec.ValidationError as error:
-        raise StreammetricsError(f"{where} is a report of another version, or a damaged one: {error}") from error
+        raise StreammetricsError(f"{where} is a damaged report, or of another version: {error}") from error
     at_ms = _newest_end(plain) if at_ms is None else at_ms
-    times = [*([] if at_ms is None else [at_ms]), *(ms for trail in history.series for ms, _ in trail.snapshots.kept)]
-    if odd := [ms for ms in times if not EARLIEST_MS <= ms <= LATEST_MS]:
-        allowed = f"allowed are {EARLIEST_MS} to {LATEST_MS} ms from 1970 on"
-        raise StreammetricsError(f"{where} is a damaged report: got the time {odd[0]}, {allowed}")
+    times = [*([] if at_ms is None else [at_ms]), *(ms for series in history.series for ms, _ in series.snapshots.kept)]
+    if invalid := [ms for ms in times if not EARLIEST_MS <= ms <= LATEST_MS]:
+        raise StreammetricsError(f"{where} is a damaged report: the time {invalid[0]} is not from {EARLIEST_MS} to {LATEST_MS} epoch ms")
     order = list(SCOPE_WORDS)
     ordered = sorted(experiments, key=lambda each: (each.experiment, order.index(each.scope) if each.scope in order else len(order)))
     enabled = not _switched_off(plain.get("settings"))
-    return ReportReader(tuple(ordered), history.matching(experiments), at_ms, str(plain.get("version", "")), enabled)
+    return ExperimentResults(tuple(ordered), history.matching(experiments), at_ms, str(plain.get("version", "")), enabled)
 
 
 def _switched_off(settings: object) -> bool:
@@ -99,33 +98,33 @@ def _switched_off(settings: object) -> bool:
     return isinstance(experiments, Mapping) and experiments.get("enabled") is False
 
 
-def to_json(findings: ReportReader) -> dict[str, Any]:
-    """The findings as plain JSON values, under the names of the report."""
+def to_json(results: ExperimentResults) -> dict[str, Any]:
+    """Convert to plain JSON values, with the field names of the report."""
     return {
-        "version": findings.version,
-        "experiments_entered_ms": findings.at_ms,
-        "experiments": [each.to_json() for each in findings.experiments],
+        "version": results.version,
+        "experiments_entered_ms": results.at_ms,
+        "experiments": [each.to_json() for each in results.experiments],
         "history": [
-            trail for trail in findings.history.to_json() if any(trail["experiment"] == each.experiment for each in findings.experiments)
+            trail for trail in results.history.to_json() if any(trail["experiment"] == each.experiment for each in results.experiments)
         ],
     }
 
 
 def moment(at_ms: int | None) -> str:
-    """A time for people.
+    """Format a time.
 
     >>> moment(1_732_183_200_000), moment(None)
     ('2024-11-21 10:00 UTC', 'an unknown time')
     """
     if at_ms is None:
         return "an unknown time"
-    beyond = at_ms > TS_MAX  # where datetime ends
+    beyond = at_ms > TS_MAX  # after the last year of datetime
     at = datetime.fromtimestamp((at_ms - CALENDAR_MS * beyond) / 1_000, UTC)
     return f"{at.year + 400 * beyond}-{at:%m-%d %H:%M} UTC"
 
 
 def lift_text(lift: float | None) -> str:
-    """A relative difference for people; a dash where there is none.
+    """Format a relative difference; a dash if there is none.
 
     >>> lift_text(-0.1463), lift_text(0.02), lift_text(None)
     ('-14.6 %', '+2.0 %', '-')
@@ -134,7 +133,7 @@ def lift_text(lift: float | None) -> str:
 
 
 def interval_text(lower: float | None, upper: float | None) -> str:
-    """The interval of a lift for people; an end that the data do not bound is open.
+    """Format the interval of a lift; an end without a bound is open.
 
     >>> interval_text(-0.17, -0.12), interval_text(None, 0.5), interval_text(None, None)
     ('-17.0 % to -12.0 %', 'below +50.0 %', '-')
@@ -145,7 +144,7 @@ def interval_text(lower: float | None, upper: float | None) -> str:
 
 
 def share_text(share: float) -> str:
-    """A share for people.
+    """Format a share.
 
     >>> share_text(0.314159)
     '31.4 %'
@@ -154,35 +153,35 @@ def share_text(share: float) -> str:
 
 
 def credit_text(preference: PreferenceReport) -> str:
-    """The interval of a mean credit for people; a dash before there are users enough."""
+    """Format the interval of a mean credit; a dash if there are too few users."""
     if preference.credit_lower is None or preference.credit_upper is None:
         return "-"
     return f"{preference.credit_lower:+.4f} to {preference.credit_upper:+.4f}"
 
 
 def health_lines(experiment: ExperimentReport) -> list[str]:
-    """The checks of an experiment in words, one each."""
+    """Describe the health checks of an experiment, one line each."""
     health = experiment.health
-    split = "not as it should be" if any("split" in trouble for trouble in health.troubles) else "as it should be"
+    split = "not as configured" if any("split" in trouble for trouble in health.troubles) else "as configured"
     lines = [
         f"split of users: {split} (p = {health.sample_ratio_p:.2g})",
         f"users in several variants: {experiment.multi_exposed_users:,} ({percent(health.multi_exposed_share)}), excluded",
     ]
     if health.unmatched_share is not None:
-        lines.append(f"feedback that counts for no list: {percent(health.unmatched_share)}")
+        lines.append(f"feedback without a matching list: {percent(health.unmatched_share)}")
     return lines
 
 
 def honesty(experiment: ExperimentReport) -> str:
-    """What may be expected of the intervals."""
+    """Explain the confidence of the intervals and the tolerated drop."""
     return (
-        f"Intervals hold at every look: one of a measure is ever wrong in at most {100 * experiment.alpha:g} % of experiments. "
+        f"Intervals have {100 - 100 * experiment.alpha:g} % confidence and are safe to check at any time. "
         f"A drop of up to {100 * experiment.margin:g} % is tolerated."
     )
 
 
 def _newest_end(plain: Mapping[str, Any]) -> int | None:
-    """The end of the newest window: of an input that has ended, all before it is in the experiments."""
+    """Return the end of the newest window. After a replay, the experiments are complete up to it."""
     windows = plain.get("windows", [])
     ends = [window.get("end_ms") for window in windows if isinstance(window, Mapping)] if isinstance(windows, list) else []
     return max((end for end in ends if isinstance(end, int)), default=None)

@@ -1,4 +1,4 @@
-"""Reports as tables for a terminal. Pure: a Report in, lines and renderables out; nothing is printed and nothing computed anew."""
+"""Formats reports as tables and lines for a terminal. Pure; prints and recomputes nothing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FEEDBACK, _OTHERWISE = names_of("feedback", "unmatched"), names_of("marked")
 
 
 class VariantRow(NamedTuple):
-    """One variant of an experiment, or all traffic (both names empty), and its values over some span."""
+    """The values of one variant, or of all traffic (both names empty), over some span of time."""
 
     experiment: str
     variant: str
@@ -29,16 +29,17 @@ class VariantRow(NamedTuple):
 
     @property
     def name(self) -> str:
+        """The variant, or "all" for all traffic."""
         return self.variant if self.variant or self.experiment else UNLABELLED
 
 
 def main_metrics(metrics: Iterable[Metric]) -> list[str]:
-    """At most three of the computed metrics, by name: see `choose_headline`."""
+    """Return the names of at most three main metrics; see `choose_headline`."""
     return [str(Metric(*named)) for named in choose_headline(((metric.name, metric.k) for metric in metrics), at_most=METRICS_MAX)]
 
 
 def arms_of_window(report: Report, window_ms: int, view: WindowView) -> list[VariantRow]:
-    """All traffic and each variant in one window, without segments; empty while the window shows nothing."""
+    """Return all traffic and each variant of one window, without segments; empty if the window is not published."""
     return [
         _arm(values)
         for window in report.windows
@@ -49,7 +50,7 @@ def arms_of_window(report: Report, window_ms: int, view: WindowView) -> list[Var
 
 
 def arms_of_totals(report: Report, layout: TallyLayout) -> list[VariantRow]:
-    """All traffic and each variant over every final list so far."""
+    """Return all traffic and each variant over all final lists."""
     return [
         VariantRow(
             total.experiment,
@@ -67,7 +68,7 @@ def _arm(values: GroupValues) -> VariantRow:
 
 
 def values_table(spans: Iterable[tuple[str, Sequence[VariantRow]]], metrics: Sequence[str]) -> FittingTable:
-    """One row a span and arm: how many lists, and the metrics' means over them."""
+    """Build a table with one row per span and variant: number of lists, and metric means."""
     table = FittingTable(("span", "experiment", "variant"), ("lists", "with feedback", *metrics), grouped=True)
     for span, arms in spans:
         for arm in arms:
@@ -79,15 +80,15 @@ def values_table(spans: Iterable[tuple[str, Sequence[VariantRow]]], metrics: Seq
 
 
 def counter_lines(counts: Mapping[tuple[str, str], int]) -> Iterator[str]:
-    """What became of the events, in at most four lines; those that would say nothing are left out."""
+    """Yield the counts of events by outcome, in at most four lines; empty lines are left out."""
     sums = counts_by_reason(counts)
     yield f"events    {sums['events']:,}"
-    for heading, reasons in (("refused", refused_counts(sums)), ("feedback", _FEEDBACK), ("counted", _OTHERWISE)):
-        if message := [f"{reason} {sums[reason]:,}" for reason in reasons if sums[reason]]:
-            total = f"{sum(sums[reason] for reason in reasons):,}: " if heading == "refused" else ""
-            yield f"{heading:<10}{total}{', '.join(message)}"
+    for heading, reasons in (("rejected", refused_counts(sums)), ("feedback", _FEEDBACK), ("counted", _OTHERWISE)):
+        if parts := [f"{reason} {sums[reason]:,}" for reason in reasons if sums[reason]]:
+            total = f"{sum(sums[reason] for reason in reasons):,}: " if heading == "rejected" else ""
+            yield f"{heading:<10}{total}{', '.join(parts)}"
 
 
 def number(value: float | None) -> str:
-    """A metric's value for people; a dash where there is none."""
+    """Format a metric value; a dash if there is none."""
     return "-" if value is None else f"{value:.4f}"

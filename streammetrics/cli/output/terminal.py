@@ -1,4 +1,4 @@
-"""What is told on standard output: to a terminal as wide as it is, and whole where that is narrow."""
+"""Standard output: tables that fit the terminal, and a fixed width for pipes and files."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from streammetrics.cli.output.output_paths import standard_output
 from streammetrics.reports.text import fit
 
 PLAIN_WIDTH = 140
-"""Columns of what goes into a pipe or a file."""
+"""Width of output to a pipe or a file."""
 _ANY_WIDTH = 100_000
 
 
 def output_console() -> Console:
-    """Standard output, where nothing that is printed is markup. Raises StreammetricsError when it is closed."""
+    """Return a console on standard output that prints text literally, without markup. Raises StreammetricsError if it is closed."""
     return Console(highlight=False, markup=False, emoji=False, width=None if standard_output().isatty() else PLAIN_WIDTH)
 
 
 class FittingTable:
-    """A table where it fits; where it does not, each row in lines of its own, so that no name is broken and no number cut.
+    """A table that becomes a list of rows if the terminal is too narrow, so that no name is wrapped and no number cut.
 
-    `words` say what a row is about; `numbers` stand to the right. With `grouped` the first word is told once for rows that share it;
-    with `apart` lines are left free around the table.
+    `words` are left-aligned columns that identify a row; `numbers` are right-aligned. `grouped` prints the first word once for rows
+    that share it. `apart` adds blank lines around the table.
     """
 
     def __init__(
@@ -42,14 +42,14 @@ class FittingTable:
             self._table.add_column(heading, justify="right" if heading in numbers else "left", no_wrap=True)
 
     def add_row(self, *cells: str | Text) -> None:
-        """Strings are made fit to be shown; a Text is taken as it is."""
+        """Add a row. Strings are sanitized; a Text is used unchanged."""
         row = [Text(fit(cell)) if isinstance(cell, str) else cell for cell in cells]
-        message = self._grouped and bool(self._rows) and self._rows[-1][0] == row[0]
+        is_repeated = self._grouped and bool(self._rows) and self._rows[-1][0] == row[0]
         self._rows.append(row)
-        self._table.add_row(*([Text(), *row[1:]] if message else row))
+        self._table.add_row(*([Text(), *row[1:]] if is_repeated else row))
 
     def add_section(self) -> None:
-        """Leave a line free after what is there."""
+        """Add a blank line after the last row."""
         self._table.add_section()
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -57,12 +57,12 @@ class FittingTable:
         if natural <= options.max_width:
             yield self._table
         else:
-            around = [Text()] if self._apart else []
-            yield from (*around, *self._lines(), *around)
+            blank = [Text()] if self._apart else []
+            yield from (*blank, *self._lines(), *blank)
 
     def _lines(self) -> Iterator[Text | Padding]:
         for row in self._rows:
             words, others = row[: self._words], zip(self._headings[self._words :], row[self._words :], strict=False)
             yield Text(" · ").join([word for word in words if word.plain])
-            if message := [Text.assemble((f"{heading} ", "dim"), cell) for heading, cell in others if cell.plain]:
-                yield Padding(Text(" · ").join(message), (0, 0, 0, 2))
+            if cells := [Text.assemble((f"{heading} ", "dim"), cell) for heading, cell in others if cell.plain]:
+                yield Padding(Text(" · ").join(cells), (0, 0, 0, 2))

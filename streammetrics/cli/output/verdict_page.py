@@ -1,6 +1,6 @@
-"""Findings as one page of HTML that needs nothing else: no script, no font, no request. Pure; nothing is computed anew.
+"""Renders experiments as one self-contained HTML page: no script, no font, no request. Pure; recomputes nothing.
 
-The page is a tree of elements, so that whatever a variant is called is text and never markup.
+The page is built as a tree of elements, so that names from events are always text and never markup.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from xml.etree.ElementTree import Element, SubElement, tostring
 from streammetrics.cli.output.interval_chart import interval_chart
 from streammetrics.cli.output.report_reader import (
     SCOPE_WORDS,
-    ReportReader,
+    ExperimentResults,
     credit_text,
     health_lines,
     honesty,
@@ -28,39 +28,39 @@ from streammetrics.reports.history import HistorySnapshot
 from streammetrics.reports.text import Name, fit, isolated, with_names
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-"""Of the page: it may show itself, and load nothing."""
+"""Content security policy: the page may load nothing."""
 
 
-def page(findings: ReportReader, where: str) -> bytes:
-    """The page, UTF-8. `where` says what was read, such as the name of a file."""
+def page(results: ExperimentResults, where: str) -> bytes:
+    """Return the page as UTF-8. `where` names the source, such as a file."""
     root = Element("html", lang="en")
     head = SubElement(root, "head")
     SubElement(head, "meta", charset="utf-8")
     SubElement(head, "meta", {"http-equiv": "Content-Security-Policy", "content": POLICY})
     SubElement(head, "meta", name="viewport", content="width=device-width, initial-scale=1")
-    names = dict.fromkeys(each.experiment for each in findings.experiments)
+    names = dict.fromkeys(each.experiment for each in results.experiments)
     SubElement(head, "title").text = f"Experiments: {', '.join(map(isolated, names)) or 'none'}"
     SubElement(head, "style").text = resources.files(__package__).joinpath("verdict_page.css").read_text(encoding="utf-8")
     body = SubElement(root, "body")
     header = SubElement(body, "header")
     _text(header, "h1", "Experiments")
-    _text(header, "p", [f"All lists up to {moment(findings.at_ms)}, from ", Name(where), f". streammetrics {findings.version}"])
+    _text(header, "p", [f"All lists up to {moment(results.at_ms)}, from ", Name(where), f". streammetrics {results.version}"])
     main = SubElement(body, "main")
-    if not findings.experiments:
-        _text(main, "p", f"{findings.none_told()}.")
-    for experiment in findings.message():
-        _section(main, experiment, findings.looks(experiment))
+    if not results.experiments:
+        _text(main, "p", f"{results.empty_text()}.")
+    for experiment in results.shown():
+        _section(main, experiment, results.snapshots(experiment))
     return f"<!doctype html>\n{tostring(root, encoding='unicode', method='html')}\n".encode()
 
 
-def _section(main: Element, experiment: ExperimentReport, looks: list[tuple[int, HistorySnapshot]]) -> None:
+def _section(main: Element, experiment: ExperimentReport, snapshots: list[tuple[int, HistorySnapshot]]) -> None:
     section = SubElement(main, "section")
     _text(section, "h2", [Name(experiment.experiment), f", {SCOPE_WORDS.get(experiment.scope, experiment.scope)}"])
     verdict = SubElement(section, "p", {"class": "verdict"})
     _text(verdict, "strong", experiment.verdict.word, {"class": experiment.verdict.word})
     _add(verdict, [" ", *_reason(experiment, experiment.verdict)])
     _arms(section, experiment)
-    _charts(section, experiment, looks)
+    _charts(section, experiment, snapshots)
     _preferences(section, experiment)
     _measures(section, experiment)
     _reduced(section, experiment)
@@ -77,15 +77,15 @@ def _arms(section: Element, experiment: ExperimentReport) -> None:
         _row(rows, (Name(variant.variant), variant.role), [f"{number:,}" for number in numbers])
 
 
-def _charts(section: Element, experiment: ExperimentReport, looks: list[tuple[int, HistorySnapshot]]) -> None:
-    """The interval over time, for each variant that is compared and each main measure that has one."""
+def _charts(section: Element, experiment: ExperimentReport, snapshots: list[tuple[int, HistorySnapshot]]) -> None:
+    """Add a chart of the interval over time for each compared variant and main measure."""
     charts = SubElement(section, "div", {"class": "charts"})
     for variant in experiment.variants:
         for metric, k in headline_measures(experiment):
             points = [
                 (at, point)
-                for at, look in looks
-                for point in look.points
+                for at, snapshot in snapshots
+                for point in snapshot.points
                 if (point.variant, point.metric, point.k) == (variant.variant, metric, k) and point.lift is not None
             ]
             if points:
@@ -93,7 +93,7 @@ def _charts(section: Element, experiment: ExperimentReport, looks: list[tuple[in
                 _text(figure, "figcaption", [Name(variant.variant), f": {metric}@{k}"])
                 figure.append(interval_chart(points, -experiment.margin))
     if len(charts):
-        legend = " with its interval, as known at each event time; dashed: the drop that is tolerated."
+        legend = " with its interval, as known at each event time. Dashed: the tolerated drop."
         _text(section, "p", ["Lift against ", Name(experiment.control or "control"), legend], {"class": "note"})
 
 
@@ -107,9 +107,9 @@ def _measures(section: Element, experiment: ExperimentReport) -> None:
         numbers = (f"{each.mean:.4f}", lift_text(each.lift), interval_text(each.lift_lower, each.lift_upper))
         row = _row(rows, (f"{each.metric}@{each.k}", Name(variant)), numbers)
         word = each.verdict.word if each.verdict else "control" if variant == experiment.control else "-"
-        message = SubElement(row, "td", {"class": "name"})
-        _text(message, "span", word, {"class": word})
-        _add(message, " (pages)" if each.paging and each.verdict else "")
+        cell = SubElement(row, "td", {"class": "name"})
+        _text(cell, "span", word, {"class": word})
+        _add(cell, " (pages)" if each.paging and each.verdict else "")
         _text(row, "td", _reason(experiment, each.verdict) if each.verdict else "", {"class": "words"})
 
 
@@ -123,16 +123,16 @@ def _preferences(section: Element, experiment: ExperimentReport) -> None:
         )
         _text(SubElement(row, "td", {"class": "name"}), "span", each.verdict.word, {"class": each.verdict.word})
         _text(row, "td", _reason(experiment, each.verdict), {"class": "words"})
-    legend = "Mean credit: lists that the team won less those it lost, by lists; a list is won by the team with more relevant items in it."
+    legend = "Mean credit: lists won minus lists lost, divided by all lists. The team with more relevant items wins a list."
     _text(section, "p", legend, {"class": "note"})
 
 
 def _reduced(section: Element, experiment: ExperimentReport) -> None:
-    """The measures with what users did before the experiment taken out, where that is known."""
+    """Add the measures with reduced variance (CUPED), if they are known."""
     found = [(variant.variant, each, each.reduced) for variant in experiment.variants for each in variant.measures if each.reduced]
     if not found:
         return
-    numbers = ("mean", "lift", "interval", "variance removed", "users with a past")
+    numbers = ("mean", "lift", "interval", "variance removed", "users with earlier lists")
     rows = _table(section, "With the variance reduced (CUPED)", ("measure", "variant"), numbers)
     for variant, each, reduced in sorted(found, key=lambda row: _place(experiment, row[1])):
         interval = interval_text(reduced.lift_lower, reduced.lift_upper)
@@ -141,14 +141,14 @@ def _reduced(section: Element, experiment: ExperimentReport) -> None:
 
 
 def _reason(experiment: ExperimentReport, verdict: Verdict) -> Sequence[str]:
-    """The reason of a verdict with the names in it known as such."""
+    """Return the reason of a verdict, with the names in it marked."""
     arms = [each.variant for each in experiment.variants]
     teams = [name for each in experiment.preferences for name in (each.team, each.against)]
     return with_names(verdict.reason, [*arms, *teams, experiment.control or ""])
 
 
 def _place(experiment: ExperimentReport, measure: MeasureReport) -> tuple[int, int]:
-    """Main measures first, then the others as they come."""
+    """Return the sort key of a measure: main measures first, then the others in their order."""
     main = headline_measures(experiment)
     name = measure.metric, measure.k
     every = dict.fromkeys((each.metric, each.k) for variant in experiment.variants for each in variant.measures)
@@ -181,7 +181,7 @@ def _text(parent: Element, tag: str, text: str | Sequence[str], attributes: dict
 
 
 def _add(element: Element, text: str | Sequence[str]) -> None:
-    """Append a text or its parts, fit to be shown; a Name stands in an element of its own, apart from the words around it."""
+    """Append sanitized text. A Name gets its own element, isolated from the text direction around it."""
     for part in [text] if isinstance(text, str) else text:
         if isinstance(part, Name):
             SubElement(element, "bdi").text = fit(part)

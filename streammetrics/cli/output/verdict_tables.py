@@ -1,4 +1,4 @@
-"""Findings on a terminal: the verdict first, then why, then the numbers. Pure: findings in, renderables out; nothing is computed anew."""
+"""Formats experiments for a terminal: verdict, reason, then numbers. Pure; recomputes nothing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rich.text import Text
 
 from streammetrics.cli.output.report_reader import (
     SCOPE_WORDS,
-    ReportReader,
+    ExperimentResults,
     credit_text,
     health_lines,
     honesty,
@@ -34,13 +34,13 @@ STYLES: dict[Word, str] = {
 }
 
 
-def verdict_lines(findings: ReportReader, all_measures: bool) -> Iterator[RenderableType]:
-    """Everything that is told of each experiment and scope, or that there is none."""
-    if not findings.experiments:
-        yield Text(findings.none_told())
-    for experiment in findings.message():
+def verdict_lines(results: ExperimentResults, all_measures: bool) -> Iterator[RenderableType]:
+    """Yield the lines of each experiment and scope, or why there is none."""
+    if not results.experiments:
+        yield Text(results.empty_text())
+    for experiment in results.shown():
         scope = SCOPE_WORDS.get(experiment.scope, experiment.scope)
-        yield Text.assemble((fit(experiment.experiment), "bold"), f" · {fit(scope)} · up to {moment(findings.at_ms)}")
+        yield Text.assemble((fit(experiment.experiment), "bold"), f" · {fit(scope)} · up to {moment(results.at_ms)}")
         yield Text.assemble((experiment.verdict.word.upper(), STYLES[experiment.verdict.word]), f"  {fit(experiment.verdict.reason)}")
         yield from _numbers(experiment, all_measures)
         yield Text(" · ".join(health_lines(experiment)))
@@ -70,7 +70,7 @@ def _arms(experiment: ExperimentReport) -> FittingTable:
 
 
 def _measures(experiment: ExperimentReport, shown: tuple[tuple[str, int], ...] | None) -> FittingTable:
-    """One row a measure and variant that is compared; the mean of the control beside it."""
+    """Build one row per measure and compared variant, with the control's mean beside it."""
     table = FittingTable(("measure", "variant"), ("control", "mean", "lift", "interval"), ("verdict",))
     of_control = {
         (each.metric, each.k): each.mean
@@ -89,7 +89,7 @@ def _measures(experiment: ExperimentReport, shown: tuple[tuple[str, int], ...] |
 
 
 def _preferences(experiment: ExperimentReport) -> FittingTable:
-    """One row a team of an interleaved experiment."""
+    """Build one row per team of an interleaved experiment."""
     table = FittingTable(("team", "against"), ("users", "lists", "mean credit", "interval"), ("verdict",))
     for each in experiment.preferences:
         verdict = Text(each.verdict.word, style=STYLES[each.verdict.word])
@@ -99,7 +99,7 @@ def _preferences(experiment: ExperimentReport) -> FittingTable:
 
 
 def _reduced(experiment: ExperimentReport, shown: tuple[tuple[str, int], ...] | None) -> FittingTable:
-    """The same measures with the variance reduced."""
+    """Build the table of measures with reduced variance."""
     table = FittingTable(("with CUPED", "variant"), ("mean", "lift", "interval", "variance removed"))
     for variant, each in _compared(experiment, shown):
         if each.reduced is not None:
@@ -110,7 +110,7 @@ def _reduced(experiment: ExperimentReport, shown: tuple[tuple[str, int], ...] | 
 
 
 def _compared(experiment: ExperimentReport, shown: tuple[tuple[str, int], ...] | None) -> list[tuple[str, MeasureReport]]:
-    """The measures that are shown of each variant but the control, in their order."""
+    """Return the shown measures of each variant except the control, in display order."""
     rows = [
         (variant.variant, each)
         for variant in experiment.variants

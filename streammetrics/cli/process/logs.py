@@ -1,4 +1,4 @@
-"""Structured logs on standard error: lines for people on a terminal, JSON elsewhere. One line per change of state."""
+"""Structured logs on standard error: text on a terminal, JSON elsewhere."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import structlog
 
 
 def configure_logs(level: str, form: str) -> None:
-    """Set up logging for the process; `form` is auto, console or json."""
+    """Configure logging for the process. `form` is auto, console or json."""
     console = form == "console" or (form == "auto" and sys.stderr.isatty())
     renderer: structlog.typing.Processor = (
         structlog.dev.ConsoleRenderer() if console else structlog.processors.JSONRenderer(sort_keys=False, ensure_ascii=False)
@@ -29,5 +29,5 @@ def configure_logs(level: str, form: str) -> None:
 
 
 def configure_quiet_logs(level: str, form: str) -> None:
-    """As `configure_logs`, for commands that people watch: info lines would stand in their output; debug shows them too."""
+    """Configure logging for interactive commands: level info becomes warning, so that info lines do not mix with the output."""
     configure_logs("warning" if level == "info" else level, form)

@@ -1,5 +1,7 @@
-"""The signals that ask a process to end: as one event to wait for, where the first asks for a clean end and the second ends the process
-at once; and as an error, for what cannot wait for an event."""
+"""Signals that end a process: as an event for commands with a loop, and as an error for commands without one.
+
+The first signal asks for a clean end. The second one ends the process at once.
+"""
 
 from __future__ import annotations
 
@@ -14,54 +16,54 @@ from types import FrameType
 from streammetrics.errors import StreammetricsError
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Ctrl-C, a supervisor's wish, and a terminal that is closed, which may tell of it twice."""
+"""Ctrl-C, a supervisor's request, and a closed terminal. A closed terminal may send SIGHUP twice."""
 
 
 @contextmanager
-def stopping() -> Iterator[threading.Event]:
-    """An event that is set by the first of SIGNALS while the block runs. For the main thread only.
+def stop_on_signals() -> Iterator[threading.Event]:
+    """Yield an event that the first of SIGNALS sets while the block runs. Main thread only.
 
-    A second SIGINT or SIGTERM exits with 128 + its number, as a shell shows it, without any clean-up.
+    A second SIGINT or SIGTERM exits with 128 + its number, without clean-up.
     """
     stop = threading.Event()
-    # A signal's handler runs in the middle of whatever the main thread does, which may be to wait for this very event and to hold its
-    # lock. So the handler takes none: it may put into this queue at any time, and the event is set by a thread of its own.
-    heard: SimpleQueue[bool] = SimpleQueue()
-    asked = False
+    # A signal handler interrupts the main thread, which may hold the lock of this event. So the handler only puts into a
+    # reentrant queue, and another thread sets the event.
+    requests: SimpleQueue[bool] = SimpleQueue()
+    is_requested = False
 
     def handle(number: int, frame: FrameType | None) -> None:
-        nonlocal asked
-        if asked and number != signal.SIGHUP:
+        nonlocal is_requested
+        if is_requested and number != signal.SIGHUP:
             os._exit(128 + number)
-        asked = True
-        heard.put(True)
+        is_requested = True
+        requests.put(True)
 
-    def tell() -> None:
-        if heard.get():
+    def set_event() -> None:
+        if requests.get():
             stop.set()
 
-    teller = threading.Thread(target=tell, name="streammetrics-signals", daemon=True)
-    teller.start()
+    setter = threading.Thread(target=set_event, name="streammetrics-signals", daemon=True)
+    setter.start()
     try:
         with _handled_by(handle):
             yield stop
     finally:
-        heard.put(False)
-        teller.join()
+        requests.put(False)
+        setter.join()
 
 
 @contextmanager
-def broken_off_by_signals() -> Iterator[None]:
-    """The first of SIGNALS breaks the block off, which then raises StreammetricsError. For the main thread only.
+def interrupt_on_signals() -> Iterator[None]:
+    """Interrupt the block on the first of SIGNALS; it then raises StreammetricsError. Main thread only.
 
-    A second one ends the process as in `stopping`.
+    A second signal ends the process, as in `stop_on_signals`.
     """
-    asked = False
+    is_requested = False
 
     def handle(number: int, frame: FrameType | None) -> None:
-        nonlocal asked
-        if not asked:
-            asked = True
+        nonlocal is_requested
+        if not is_requested:
+            is_requested = True
             raise KeyboardInterrupt
         if number != signal.SIGHUP:
             os._exit(128 + number)
@@ -70,13 +72,15 @@ def broken_off_by_signals() -> Iterator[None]:
         with _handled_by(handle):
             yield
     except KeyboardInterrupt:
-        raise StreammetricsError("broken off; no file was written in part") from None
+        raise StreammetricsError("interrupted; no partial file was written") from None
 
 
 @contextmanager
 def _handled_by(handle: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """What is ignored stays so: whoever starts a process may want it to outlive its terminal (nohup), or keep from it the Ctrl-C that
-    is meant for another, as a script does for what it runs in the background."""
+    """Install the handler for SIGNALS, and restore the old handlers afterwards.
+
+    Ignored signals stay ignored: nohup ignores SIGHUP, and shells ignore SIGINT for background processes.
+    """
     numbers = [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
     before = {number: signal.signal(number, handle) for number in numbers}
     try:

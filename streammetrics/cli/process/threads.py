@@ -1,4 +1,4 @@
-"""The threads of a process that ends as a whole: what one of them cannot go on after ends the others, and is told at the end."""
+"""Threads of a process that stops as a whole: when one thread fails, the others stop, and its error is raised at the end."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import structlog
 log = structlog.get_logger("streammetrics.cli.process.threads")
 
 END_SECONDS: Final = 10.0
-"""How long a thread is waited for that was told to end."""
+"""How long to wait for a thread after the request to stop."""
 
 
 class StoppableThread:
-    """A thread that runs until it is told to end, at the latest with its block.
+    """A thread that runs until `end` is called or its `with` block ends.
 
-    If it ends by an error, everything is told to stop, and its end raises that; an error of the block itself is not replaced.
+    If it fails, it sets `stop_all`, and `end` raises its error. An error of the block itself takes precedence.
     """
 
     def __init__(self, name: str, body: Callable[[threading.Event], None], stop_all: threading.Event) -> None:
@@ -32,11 +32,11 @@ class StoppableThread:
             self._body(self._stop)
         except BaseException as error:
             self._failure = error
-            log.error(f"the {self._thread.name} cannot go on, so all is told to stop", error=str(error))
+            log.error(f"{self._thread.name} failed, stopping the process", error=str(error))
             self._stop_all.set()
 
     def end(self) -> None:
-        """Tell it to end, wait for it within bounds, and raise what it failed of."""
+        """Ask the thread to stop, wait at most END_SECONDS, and raise its error, if any."""
         self._wait()
         if self._failure is not None:
             raise self._failure

@@ -16,7 +16,7 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_until_it_is_whole_a_file_lies_in_its_folder_under_a_name_that_nobody_has(tmp_path: Path) -> None:
+def test_an_incomplete_file_has_a_unique_name_in_its_folder(tmp_path: Path) -> None:
     path = tmp_path / "out"
     path.write_bytes(b"former")
     with AtomicFile("--out", path) as one, AtomicFile("--out", path) as other:
@@ -31,7 +31,7 @@ def test_until_it_is_whole_a_file_lies_in_its_folder_under_a_name_that_nobody_ha
 
 
 @pytest.mark.parametrize("mask", [0o022, 0o077, 0o002])
-def test_a_file_may_be_read_by_whom_the_mask_of_the_process_lets(mask: int, tmp_path: Path) -> None:
+def test_a_file_has_the_permissions_of_the_umask(mask: int, tmp_path: Path) -> None:
     before = os.umask(mask)
     try:
         with AtomicFile("--out", tmp_path / "out") as file:
@@ -42,7 +42,7 @@ def test_a_file_may_be_read_by_whom_the_mask_of_the_process_lets(mask: int, tmp_
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, ValueError])
-def test_what_breaks_off_leaves_the_former_file_and_nothing_else(error: type[BaseException], tmp_path: Path) -> None:
+def test_an_interrupted_write_keeps_the_old_file(error: type[BaseException], tmp_path: Path) -> None:
     path = tmp_path / "out"
     path.write_bytes(b"former")
 
@@ -56,7 +56,7 @@ def test_what_breaks_off_leaves_the_former_file_and_nothing_else(error: type[Bas
     assert (path.read_bytes(), names(tmp_path)) == (b"former", ["out"])
 
 
-def test_a_file_that_cannot_take_its_name_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_a_failed_rename_leaves_no_partial_file(tmp_path: Path) -> None:
     path = tmp_path / "out"
 
     def write_while_a_folder_takes_the_name() -> None:
@@ -70,13 +70,13 @@ def test_a_file_that_cannot_take_its_name_leaves_nothing_behind(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("size", [1, 1 << 20], ids=["at the end", "while it is written"])
-def test_a_device_without_room_is_told_with_its_option(size: int) -> None:
+def test_a_full_device_is_reported_with_its_option(size: int) -> None:
     told = r"^--out = /dev/full: cannot be written: No space left on device$"
     with pytest.raises(StreammetricsError, match=told), AtomicFile("--out", Path("/dev/full")) as file:
         file.write(b"1" * size)
 
 
-def test_a_reader_that_has_enough_is_told_as_such() -> None:
+def test_a_closed_pipe_raises_broken_pipe_error() -> None:
     ours, theirs = os.pipe()
     os.close(ours)
     try:
@@ -86,7 +86,7 @@ def test_a_reader_that_has_enough_is_told_as_such() -> None:
         os.close(theirs)
 
 
-def test_a_pipe_of_this_process_is_written_to() -> None:
+def test_a_pipe_can_be_written() -> None:
     ours, theirs = os.pipe()
     try:
         with AtomicFile("--out", Path(f"/dev/fd/{theirs}")) as file:

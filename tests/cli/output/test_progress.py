@@ -22,7 +22,7 @@ def told(*, wanted: bool = True) -> None:
 
 
 @pytest.mark.usefixtures("terminal")
-def test_on_a_terminal_the_bar_says_what_how_much_and_of_how_much(capfd: pytest.CaptureFixture[str]) -> None:
+def test_on_a_terminal_the_bar_shows_title_and_progress(capfd: pytest.CaptureFixture[str]) -> None:
     told()
     out, said = capfd.readouterr()
     assert out == ""
@@ -31,11 +31,11 @@ def test_on_a_terminal_the_bar_says_what_how_much_and_of_how_much(capfd: pytest.
 
 
 @pytest.mark.usefixtures("terminal")
-def test_no_bar_is_shown_where_none_is_wanted(capfd: pytest.CaptureFixture[str]) -> None:
+def test_no_bar_is_shown_if_not_wanted(capfd: pytest.CaptureFixture[str]) -> None:
     told(wanted=False)
     assert capfd.readouterr() == ("", "")
 
 
-def test_no_bar_is_shown_where_there_is_no_terminal(capfd: pytest.CaptureFixture[str]) -> None:
+def test_no_bar_is_shown_without_a_terminal(capfd: pytest.CaptureFixture[str]) -> None:
     told()
     assert capfd.readouterr() == ("", "")

@@ -7,7 +7,16 @@ from dataclasses import replace
 
 import pytest
 
-from streammetrics.cli.output.report_reader import EARLIEST_MS, LATEST_MS, ReportReader, findings_of, health_lines, honesty, moment, to_json
+from streammetrics.cli.output.report_reader import (
+    EARLIEST_MS,
+    LATEST_MS,
+    ExperimentResults,
+    health_lines,
+    honesty,
+    moment,
+    read_report,
+    to_json,
+)
 from streammetrics.errors import StreammetricsError
 from streammetrics.events.model import TS_MAX
 from streammetrics.experiments import ExperimentReport
@@ -25,71 +34,71 @@ def plain(*experiments: ExperimentReport, **others: object) -> dict[str, object]
     return dict(json.loads(json.dumps(found | others)))
 
 
-def test_a_report_is_read_back_as_it_was() -> None:
-    findings = findings_of(plain(WORSE, SPLIT), "here")
-    assert findings.experiments == (WORSE, SPLIT)
-    assert (findings.at_ms, findings.version) == (AT_MS, "1")
-    assert findings_of(json.loads(json.dumps(to_json(findings))), "here") == findings
+def test_a_report_is_read_back_unchanged() -> None:
+    results = read_report(plain(WORSE, SPLIT), "here")
+    assert results.experiments == (WORSE, SPLIT)
+    assert (results.at_ms, results.version) == (AT_MS, "1")
+    assert read_report(json.loads(json.dumps(to_json(results))), "here") == results
 
 
-def test_the_report_itself_is_the_last_look() -> None:
-    looks = findings_of(plain(WORSE), "here").looks(WORSE)
+def test_the_report_itself_is_the_last_snapshot() -> None:
+    looks = read_report(plain(WORSE), "here").snapshots(WORSE)
     assert [at for at, _ in looks] == [AT_MS - 120_000, AT_MS]
     assert looks[0][1] == looks[1][1]
 
 
-def test_the_last_look_is_told_once_though_the_history_has_it_too() -> None:
+def test_the_last_snapshot_is_not_repeated() -> None:
     history = History().add(AT_MS - 120_000, [WORSE]).add(AT_MS, [WORSE])
-    assert [at for at, _ in findings_of(plain(WORSE, history=history.to_json()), "here").looks(WORSE)] == [AT_MS - 120_000, AT_MS]
+    assert [at for at, _ in read_report(plain(WORSE, history=history.to_json()), "here").snapshots(WORSE)] == [AT_MS - 120_000, AT_MS]
 
 
-def test_looks_at_an_earlier_life_of_an_experiment_are_not_told() -> None:
+def test_snapshots_of_an_earlier_run_are_left_out() -> None:
     is_snapshot = replace(WORSE, known_from_ms=AT_MS - 60_000)
-    assert [at for at, _ in findings_of(plain(is_snapshot), "here").looks(is_snapshot)] == [AT_MS]
-    assert findings_of(plain(replace(WORSE, known_from_ms=AT_MS - 120_000)), "here").history == findings_of(plain(WORSE), "here").history
+    assert [at for at, _ in read_report(plain(is_snapshot), "here").snapshots(is_snapshot)] == [AT_MS]
+    assert read_report(plain(replace(WORSE, known_from_ms=AT_MS - 120_000)), "here").history == read_report(plain(WORSE), "here").history
 
 
-def test_of_an_input_that_has_ended_the_newest_window_says_when() -> None:
+def test_after_a_replay_the_newest_window_gives_the_time() -> None:
     windows = [{"end_ms": AT_MS + 1}, {"end_ms": AT_MS + 60_000}, {"end_ms": None}]
-    assert findings_of(plain(WORSE, experiments_entered_ms=None, windows=windows), "here").at_ms == AT_MS + 60_000
-    assert findings_of(plain(WORSE, experiments_entered_ms=None), "here").at_ms is None
+    assert read_report(plain(WORSE, experiments_entered_ms=None, windows=windows), "here").at_ms == AT_MS + 60_000
+    assert read_report(plain(WORSE, experiments_entered_ms=None), "here").at_ms is None
 
 
-def test_scopes_come_in_the_order_of_their_length_and_a_first_day_is_not_told_twice() -> None:
+def test_scopes_are_ordered_and_a_first_day_is_shown_once() -> None:
     day = experiment({"control": 0.5, "treatment": 0.4}, scope="day")
     later = experiment({"control": 0.5, "treatment": 0.4}, scope="day", users=500)
-    assert [each.scope for each in findings_of(plain(day, WORSE), "here").experiments] == ["start", "day"]
-    assert [each.scope for each in findings_of(plain(day, WORSE), "here").message()] == ["start"]
-    assert [each.scope for each in findings_of(plain(later, WORSE), "here").message()] == ["start", "day"]
+    assert [each.scope for each in read_report(plain(day, WORSE), "here").experiments] == ["start", "day"]
+    assert [each.scope for each in read_report(plain(day, WORSE), "here").shown()] == ["start"]
+    assert [each.scope for each in read_report(plain(later, WORSE), "here").shown()] == ["start", "day"]
 
 
-def test_experiments_are_chosen_by_name() -> None:
-    findings = findings_of(plain(WORSE, SPLIT), "here")
-    assert [each.experiment for each in findings.only(["split"]).experiments] == ["split"]
-    assert [trail["experiment"] for trail in to_json(findings.only(["split"]))["history"]] == ["split"]
-    assert findings.only([]) == findings
-    with pytest.raises(StreammetricsError, match="no experiment 'other' in the report; there are: ranker, split"):
-        findings.only(["other"])
+def test_experiments_can_be_chosen_by_name() -> None:
+    results = read_report(plain(WORSE, SPLIT), "here")
+    assert [each.experiment for each in results.only(["split"]).experiments] == ["split"]
+    assert [trail["experiment"] for trail in to_json(results.only(["split"]))["history"]] == ["split"]
+    assert results.only([]) == results
+    with pytest.raises(StreammetricsError, match="the report has no experiment 'other'; it has: ranker, split"):
+        results.only(["other"])
 
 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ([], "no report with experiments"),
-        ({"windows": []}, "no report with experiments"),
+        ([], "not a report with experiments"),
+        ({"windows": []}, "not a report with experiments"),
         ({"experiments": [{"experiment": "a"}]}, "another version"),
         ({"experiments": [], "history": 3}, "another version"),
         ({"experiments": [], "experiments_entered_ms": "now"}, "another version"),
-        ({"experiments": [], "experiments_entered_ms": 10**18}, "damaged.*the time 1000000000000000000, allowed are -126576000000 to"),
-        ({"experiments": [], "experiments_entered_ms": 10**20}, "damaged.*the time 100000000000000000000, allowed are"),
-        ({"experiments": [], "experiments_entered_ms": EARLIEST_MS - 1}, "damaged.*the time -126576000001, allowed are"),
-        ({"experiments": [], "windows": [{"end_ms": LATEST_MS + 1}]}, "damaged.*to 253402387199999 ms"),
+        ({"experiments": [], "experiments_entered_ms": 10**18}, "damaged.*the time 1000000000000000000 is not from -126576000000 to"),
+        ({"experiments": [], "experiments_entered_ms": 10**20}, "damaged.*the time 100000000000000000000 is not from"),
+        ({"experiments": [], "experiments_entered_ms": EARLIEST_MS - 1}, "damaged.*the time -126576000001 is not from"),
+        ({"experiments": [], "windows": [{"end_ms": LATEST_MS + 1}]}, "damaged.*to 253402387199999 epoch ms"),
         (plain(WORSE, history=[{"experiment": "a", "scope": "start", "looks": {"kept": [[10**18, ["safe", 1, []]]]}}]), "damaged"),
     ],
 )
-def test_what_is_no_report_is_refused_by_name(given: object, said: str) -> None:
+def test_a_value_that_is_not_a_report_is_rejected(given: object, said: str) -> None:
     with pytest.raises(StreammetricsError, match=f"saved.json is .*{said}"):
-        findings_of(given, "saved.json")
+        read_report(given, "saved.json")
 
 
 @pytest.mark.parametrize(
@@ -103,8 +112,8 @@ def test_what_is_no_report_is_refused_by_name(given: object, said: str) -> None:
         (LATEST_MS, "10000-01-01 23:59 UTC"),
     ],
 )
-def test_times_that_a_sound_report_may_hold_are_read_and_told(at_ms: int, told: str) -> None:
-    assert findings_of(plain(WORSE, experiments_entered_ms=at_ms, history=[]), "here").at_ms == at_ms
+def test_all_times_of_a_valid_report_can_be_formatted(at_ms: int, told: str) -> None:
+    assert read_report(plain(WORSE, experiments_entered_ms=at_ms, history=[]), "here").at_ms == at_ms
     assert moment(at_ms) == told
 
 
@@ -116,19 +125,19 @@ def test_times_that_a_sound_report_may_hold_are_read_and_told(at_ms: int, told: 
         (["another shape"], "No experiment has final lists yet, up to 1970-01-01 00:00 UTC"),
     ],
 )
-def test_why_there_is_no_experiment_is_told(settings: object, told: str) -> None:
-    assert findings_of({"experiments": [], "experiments_entered_ms": 0, "settings": settings}, "here").none_told() == told
+def test_the_reason_for_no_experiments_is_shown(settings: object, told: str) -> None:
+    assert read_report({"experiments": [], "experiments_entered_ms": 0, "settings": settings}, "here").empty_text() == told
 
 
-def test_health_is_told_in_words() -> None:
+def test_health_checks_are_described() -> None:
     assert health_lines(WORSE) == [
-        "split of users: as it should be (p = 1)",
+        "split of users: as configured (p = 1)",
         "users in several variants: 3 (0.075 %), excluded",
-        "feedback that counts for no list: 10 %",
+        "feedback without a matching list: 10 %",
     ]
-    assert health_lines(SPLIT)[0].startswith("split of users: not as it should be (p = ")
-    assert honesty(WORSE).startswith("Intervals hold at every look: one of a measure is ever wrong in at most 5 % of experiments.")
+    assert health_lines(SPLIT)[0].startswith("split of users: not as configured (p = ")
+    assert honesty(WORSE).startswith("Intervals have 95 % confidence and are safe to check at any time.")
 
 
-def test_nothing_is_nothing() -> None:
-    assert findings_of({"experiments": []}, "here") == ReportReader((), History(), None, "")
+def test_an_empty_report_has_no_results() -> None:
+    assert read_report({"experiments": []}, "here") == ExperimentResults((), History(), None, "")

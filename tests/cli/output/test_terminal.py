@@ -24,7 +24,7 @@ def means() -> FittingTable:
     return table
 
 
-def test_where_it_fits_it_is_a_table_that_names_a_group_once() -> None:
+def test_a_table_that_fits_shows_a_group_name_once() -> None:
     assert printed(means(), 70) == [
         "                                               live",
         " span        variant                 lists     mean   verdict",
@@ -34,7 +34,7 @@ def test_where_it_fits_it_is_a_table_that_names_a_group_once() -> None:
     ]
 
 
-def test_where_it_does_not_fit_each_row_says_all_it_has() -> None:
+def test_a_table_that_does_not_fit_becomes_rows() -> None:
     assert printed(means(), 50) == [
         "last hour · control",
         "  lists 1,234 · live mean 0.5000",
@@ -45,7 +45,7 @@ def test_where_it_does_not_fit_each_row_says_all_it_has() -> None:
 
 
 @pytest.mark.parametrize("width", range(14, 90))
-def test_no_word_or_number_is_cut_on_any_terminal_that_is_as_wide_as_each_of_them(width: int) -> None:
+def test_no_word_or_number_is_cut_on_a_narrow_terminal(width: int) -> None:
     told = " ".join(" ".join(printed(means(), width)).split())
     for whole in ("last hour", "control", "treatment of the week", "1,234", "1,301", "0.5000", "0.2500", "regressed"):
         assert whole in told

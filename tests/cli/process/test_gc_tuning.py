@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from streammetrics.cli.process.gc_tuning import FEW, LOOKS_LEFT_OUT_MAX, look_for_garbage, tune_garbage_collection
+from streammetrics.cli.process.gc_tuning import SKIPPED_MAX, YOUNG_FEW, collect_garbage, tune_garbage_collection
 from tests.servers.process import wait_until
 
 
@@ -24,9 +24,9 @@ def tuned() -> Iterator[None]:
     gc.set_threshold(*before)
 
 
-def test_garbage_of_a_process_that_makes_few_objects_is_found_and_the_search_ends_when_told() -> None:
+def test_garbage_is_collected_with_few_objects_and_the_loop_stops() -> None:
     stop, left = threading.Event(), weakref.ref(Cycle())
-    searching = threading.Thread(target=look_for_garbage, args=(stop, 0.01))
+    searching = threading.Thread(target=collect_garbage, args=(stop, 0.01))
     searching.start()
     try:
         wait_until(lambda: left() is None, what="the cycle is found")
@@ -36,7 +36,7 @@ def test_garbage_of_a_process_that_makes_few_objects_is_found_and_the_search_end
     assert not searching.is_alive()
 
 
-def test_python_itself_does_not_look_after_a_hundred_thousand_objects() -> None:
+def test_python_does_not_collect_after_a_hundred_thousand_objects() -> None:
     looks: list[str] = []
 
     def note(phase: str, _: dict[str, int]) -> None:
@@ -51,7 +51,7 @@ def test_python_itself_does_not_look_after_a_hundred_thousand_objects() -> None:
     assert len(kept) == 100_000
 
 
-def test_where_there_are_many_young_objects_one_look_in_a_dozen_is_made() -> None:
+def test_with_many_young_objects_one_collection_in_a_dozen_runs() -> None:
     class Stop(threading.Event):
         """Tells to stop after some waits, and after how many of them Python has looked each time."""
 
@@ -62,17 +62,17 @@ def test_where_there_are_many_young_objects_one_look_in_a_dozen_is_made() -> Non
 
         def wait(self, timeout: float | None = None) -> bool:
             self.waits += 1
-            return self.waits > 3 * (LOOKS_LEFT_OUT_MAX + 1)
+            return self.waits > 3 * (SKIPPED_MAX + 1)
 
         def note(self, phase: str, _: dict[str, int]) -> None:
             if phase == "stop":
                 self.looked_after.append(self.waits)
-                kept.extend([number] for number in range(2 * FEW))
+                kept.extend([number] for number in range(2 * YOUNG_FEW))
 
-    stop, kept = Stop(), [[number] for number in range(2 * FEW)]
+    stop, kept = Stop(), [[number] for number in range(2 * YOUNG_FEW)]
     gc.callbacks.append(stop.note)
     try:
-        look_for_garbage(stop)
+        collect_garbage(stop)
     finally:
         gc.callbacks.remove(stop.note)
-    assert stop.looked_after == [number * (LOOKS_LEFT_OUT_MAX + 1) for number in (1, 2, 3)]
+    assert stop.looked_after == [number * (SKIPPED_MAX + 1) for number in (1, 2, 3)]

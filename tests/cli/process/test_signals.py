@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from streammetrics.cli.process.signals import SIGNALS, broken_off_by_signals, stopping
+from streammetrics.cli.process.signals import SIGNALS, interrupt_on_signals, stop_on_signals
 from streammetrics.errors import StreammetricsError
 from tests.servers.process import wait_until
 from tests.support.command_line import COMMAND, environment
@@ -19,7 +19,7 @@ from tests.support.paths import ROOT
 
 WAITING = """
 import os, signal, sys, threading, time
-from streammetrics.cli.process.signals import stopping
+from streammetrics.cli.process.signals import stop_on_signals
 
 def send():
     time.sleep(0.001)
@@ -27,7 +27,7 @@ def send():
 
 sys.setswitchinterval(1e-6)  # so that the signal meets the wait anywhere
 for turn in range(100):
-    with stopping() as stop:
+    with stop_on_signals() as stop:
         sender = threading.Thread(target=send)
         sender.start()
         while not stop.wait(0):
@@ -40,20 +40,20 @@ print("told")
 @pytest.mark.parametrize("number", SIGNALS)
 def test_the_first_signal_sets_the_event(number: signal.Signals) -> None:
     before = signal.getsignal(number)
-    with stopping() as stop:
+    with stop_on_signals() as stop:
         assert not stop.is_set()
         signal.raise_signal(number)
         assert stop.wait(10)
     assert signal.getsignal(number) is before
 
 
-def test_a_block_without_a_signal_ends_and_its_event_stays_unset() -> None:
-    with stopping() as stop:
+def test_without_a_signal_the_event_stays_unset() -> None:
+    with stop_on_signals() as stop:
         pass
     assert not stop.is_set()
 
 
-def test_a_service_that_is_told_to_stop_while_it_is_still_being_read_in_ends_as_one_that_ran() -> None:
+def test_a_service_that_is_stopped_during_its_imports_exits_cleanly() -> None:
     words = ("run", "--port", "0", "--set", "redis.url=redis://127.0.0.1:1/0")
     with subprocess.Popen([*COMMAND, *words], stderr=subprocess.PIPE, cwd=ROOT, env=environment(), text=True) as process:
         wait_until(lambda: catches(process.pid, signal.SIGTERM), what="it has a handler")
@@ -72,28 +72,28 @@ def catches(pid: int, number: signal.Signals) -> bool:
 
 ENDING = """
 import signal
-from streammetrics.cli.process.signals import stopping
+from streammetrics.cli.process.signals import stop_on_signals
 
-with stopping() as stop:
+with stop_on_signals() as stop:
     stop.set()
     signal.raise_signal(signal.SIGTERM)
     print("cleaned up")
 """
 
 
-def test_the_first_signal_breaks_off_nothing_that_is_ending_by_itself() -> None:
+def test_a_first_signal_during_the_shutdown_does_not_interrupt_it() -> None:
     done = subprocess.run([sys.executable, "-c", ENDING], capture_output=True, text=True, cwd=ROOT, timeout=30, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "cleaned up\n", "")
 
 
-def test_a_signal_in_the_middle_of_a_wait_is_told() -> None:
+def test_a_signal_during_a_wait_sets_the_event() -> None:
     done = subprocess.run([sys.executable, "-c", WAITING], capture_output=True, text=True, cwd=ROOT, timeout=30, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "told\n", "")
 
 
 TWICE = """
 import signal
-from streammetrics.cli.process.signals import broken_off_by_signals, stopping
+from streammetrics.cli.process.signals import interrupt_on_signals, stop_on_signals
 
 with BLOCK():
     for _ in range(2):
@@ -104,25 +104,25 @@ with BLOCK():
 """
 
 
-@pytest.mark.parametrize("block", [stopping, broken_off_by_signals])
+@pytest.mark.parametrize("block", [stop_on_signals, interrupt_on_signals])
 def test_the_second_signal_ends_the_process_at_once(block: Callable[[], object]) -> None:
     done = subprocess.run([sys.executable, "-c", TWICE.replace("BLOCK", block.__name__)], cwd=ROOT, timeout=60, check=False)
     assert done.returncode == 128 + signal.SIGTERM
 
 
-def test_a_terminal_that_tells_twice_that_it_is_closed_asks_for_a_clean_end_once() -> None:
-    with stopping() as stop:
+def test_a_repeated_sighup_counts_once() -> None:
+    with stop_on_signals() as stop:
         for _ in range(2):
             signal.raise_signal(signal.SIGHUP)
         assert stop.wait(10)
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_a_signal_that_was_ignored_stays_ignored(number: signal.Signals) -> None:
+def test_an_ignored_signal_stays_ignored(number: signal.Signals) -> None:
     """As nohup wants it of a closed terminal, and a script of a Ctrl-C while something runs in its background."""
     before = signal.signal(number, signal.SIG_IGN)
     try:
-        for block in (stopping(), broken_off_by_signals()):
+        for block in (stop_on_signals(), interrupt_on_signals()):
             with block as stop:
                 signal.raise_signal(number)
             assert stop is None or not stop.is_set()
@@ -132,7 +132,7 @@ def test_a_signal_that_was_ignored_stays_ignored(number: signal.Signals) -> None
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_a_block_that_a_signal_breaks_off_cleans_up_whatever_becomes_of_the_terminal(number: signal.Signals) -> None:
+def test_an_interrupted_block_cleans_up_even_after_sighup(number: signal.Signals) -> None:
     before, cleaned = signal.getsignal(number), []
 
     @contextmanager
@@ -143,7 +143,7 @@ def test_a_block_that_a_signal_breaks_off_cleans_up_whatever_becomes_of_the_term
             signal.raise_signal(signal.SIGHUP)
             cleaned.append(True)
 
-    with pytest.raises(StreammetricsError, match=r"^broken off; no file"), broken_off_by_signals(), cleaning():
+    with pytest.raises(StreammetricsError, match=r"^interrupted; no partial file"), interrupt_on_signals(), cleaning():
         signal.raise_signal(number)
     assert cleaned
     assert signal.getsignal(number) is before

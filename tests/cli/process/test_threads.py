@@ -19,31 +19,31 @@ def patient(stop: threading.Event) -> None:
     assert stop.wait(30)
 
 
-def test_one_that_is_told_to_end_ends_and_stops_nobody_else() -> None:
+def test_ending_a_thread_does_not_stop_the_others() -> None:
     stop_all = threading.Event()
     with StoppableThread("patient", patient, stop_all) as part:
         part.end()
     assert not stop_all.is_set()
 
 
-def test_what_one_cannot_go_on_after_stops_all_and_is_raised_at_its_end() -> None:
+def test_a_failed_thread_stops_all_and_its_error_is_raised() -> None:
     stop_all = threading.Event()
     with pytest.raises(ValueError, match="cannot go on"), StoppableThread("failing", failing, stop_all):
         assert stop_all.wait(30)
 
 
-def test_why_all_is_told_to_stop_is_in_the_log() -> None:
+def test_the_reason_for_stopping_all_is_logged() -> None:
     with structlog.testing.capture_logs() as lines, contextlib.suppress(ValueError), StoppableThread("failing", failing, threading.Event()):
         pass
-    assert [(line["event"], line["error"]) for line in lines] == [("the failing cannot go on, so all is told to stop", "cannot go on")]
+    assert [(line["event"], line["error"]) for line in lines] == [("failing failed, stopping the process", "cannot go on")]
 
 
-def test_an_error_of_the_block_itself_is_the_one_that_is_told() -> None:
+def test_an_error_of_the_block_takes_precedence() -> None:
     with pytest.raises(KeyError), StoppableThread("failing", failing, threading.Event()):
         {}["what the block needs"]
 
 
-def test_leaving_the_block_ends_what_runs() -> None:
+def test_leaving_the_block_ends_the_thread() -> None:
     ended = threading.Event()
 
     def body(stop: threading.Event) -> None:
