@@ -64,7 +64,7 @@ _OPTIONS = {"http.host": "--host", "http.port": "--port"}
 
 
 class DiscardedDeadLetters:
-    """A dead-letter sink that drops everything. Rejected events are still counted."""
+    """A dead-letter sink that drops everything. Refused events are still counted."""
 
     def write(self, letters: object) -> None:
         """Drop the letters."""

@@ -88,7 +88,7 @@ def kafka_findings(settings: Settings, context: DoctorContext) -> Iterator[Docto
     elif counts:
         context.partitions = counts.pop()
     if not letters:
-        yield DoctorFinding("warn", "no dead-letter topic: rejected events are counted but not kept", "set kafka.dead_letter_topic")
+        yield DoctorFinding("warn", "no dead-letter topic: refused events are counted but not kept", "set kafka.dead_letter_topic")
     elif letters in found:
         yield DoctorFinding("ok", f"dead-letter topic {letters}: {counted(found[letters].partitions, 'partition')}")
     else:
@@ -189,7 +189,9 @@ def _clock_findings(connection: RedisConnection) -> Iterator[DoctorFinding]:
     if abs(difference) <= CLOCK_SECONDS_MAX + (after - before):
         yield DoctorFinding("ok", message)
     else:
-        yield DoctorFinding("warn", message, "synchronize both with NTP: a wrong clock rejects events as future, or delays final results")
+        yield DoctorFinding(
+            "warn", message, "synchronize both with NTP: with a wrong clock, events are refused as future, or final results are late"
+        )
 
 
 def port_findings(settings: Settings, context: DoctorContext) -> Iterator[DoctorFinding]:

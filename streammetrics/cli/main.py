@@ -129,7 +129,7 @@ def run(
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--panes", type=OutputFile(), help="Write one NDJSON line per pane, group and view to this file.")
 @click.option("--report", type=OutputFile(), help="Write the report to this file, as JSON.")
-@click.option("--dead-letters", type=OutputFile(), help="Write rejected events to this file, as NDJSON.")
+@click.option("--dead-letters", type=OutputFile(), help="Write refused events to this file, as NDJSON.")
 @click.option("--flush/--no-flush", default=True, help="At the end, make all lists final, or leave recent lists live.  [default: flush]")
 @click.option("--quiet", "-q", is_flag=True, help="Print only errors and warnings.")
 def replay(
@@ -143,7 +143,7 @@ def replay(
     """Compute the same numbers as `run` from NDJSON files, without Kafka, Redis or a clock.
 
     Files may be gzipped; a file named .gz must be. - is standard input. Each file is one input with its own watermark. Files are read in
-    step by event time, so their order does not change the results. No event is rejected as future, because lines have no record timestamp.
+    step by event time, so their order does not change the results. No event is refused as future, because lines have no record timestamp.
 
     \b
     Examples:

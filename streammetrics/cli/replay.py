@@ -22,7 +22,7 @@ from streammetrics.events.event_time import seems_seconds
 from streammetrics.metrics import TallyLayout
 from streammetrics.reports.report import Report
 
-NO_EVENT_ADVICE = "check the file and events.format; --dead-letters FILE writes the reason for each rejected line"
+NO_EVENT_ADVICE = "check the file and events.format; --dead-letters FILE writes the reason for each refused line"
 
 
 def replay_and_show(settings: Settings, files: Sequence[str], outputs: ReplayOutputs, *, flush: bool, quiet: bool) -> None:

@@ -86,7 +86,7 @@ class KafkaSettings(Section):
     )
     dead_letter_topic: Literal[""] | Topic = setting(
         "streammetrics-dead-letters",
-        "Topic for rejected events, each with its reason and raw bytes.",
+        "Topic for refused events, each with its reason and raw bytes.",
         "a topic name that is not in kafka.topics, or empty for none",
     )
     start: StartField = setting(
@@ -127,7 +127,7 @@ class KafkaSettings(Section):
         """Yield the settings of this section that contradict each other."""
         if self.dead_letter_topic in self.topics:
             yield Conflict(
-                ("kafka.dead_letter_topic", "kafka.topics"), "must not be in kafka.topics: rejected events would be read again as input"
+                ("kafka.dead_letter_topic", "kafka.topics"), "must not be in kafka.topics: refused events would be read again as input"
             )
         if self.security_protocol.startswith("SASL_"):
             for name in ("sasl_mechanism", "sasl_username", "sasl_password"):

@@ -31,11 +31,11 @@ class Settings(Section):
     1800000
     """
 
-    kafka: KafkaSettings = Field(default_factory=KafkaSettings, description="Where events come from, and where rejected events go.")
+    kafka: KafkaSettings = Field(default_factory=KafkaSettings, description="Where events come from, and where refused events go.")
     redis: RedisSettings = Field(default_factory=RedisSettings, description="Where state, offsets and tallies are stored.")
     events: EventSettings = Field(
         default_factory=EventSettings,
-        description="Event format and limits. An event that exceeds a limit is rejected and counted, never shortened.",
+        description="Event format and limits. An event that exceeds a limit is refused and counted, never shortened.",
     )
     join: JoinSettings = Field(default_factory=JoinSettings, description="Sessions, watermarks and grades.")
     metrics: MetricSettings = Field(default_factory=MetricSettings, description="Metrics to compute for each list.")

@@ -81,13 +81,13 @@ class JoinSettings(Section):
     gap_ms: Whole = milliseconds(1_800_000, "Maximum time between two neighbouring events of one session, inclusive.")
     attribution_ms: Whole = milliseconds(1_800_000, "Maximum time from a list to feedback that counts for it, inclusive.")
     out_of_orderness_ms: Whole = milliseconds(5_000, "How far the watermark of an input stays behind its newest event.")
-    lateness_ms: Whole = milliseconds(60_000, "How far behind the watermark an event may be before it is rejected as late.")
+    lateness_ms: Whole = milliseconds(60_000, "How far behind the watermark an event may be before it is refused as late.")
     idle_ms: Whole = milliseconds(
         30_000, "Time without records after which an input that is read to its end no longer holds the watermark back."
     )
     future_ms: WholeOrOff = milliseconds(
         3_600_000,
-        "How far an event's ts may lie after its record timestamp. Later events are rejected as future. Lines of a file have no record"
+        "How far an event's ts may lie after its record timestamp. Later events are refused as future. Lines of a file have no record"
         " timestamp, so files are not checked.",
         unless=", or off",
     )

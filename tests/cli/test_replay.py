@@ -352,12 +352,12 @@ def test_a_device_is_written_to_and_stays_a_device(tmp_path: Path) -> None:
     assert device.is_fifo()
 
 
-def test_the_table_shows_events_rejections_and_each_variant(tmp_path: Path) -> None:
+def test_the_table_shows_events_refused_events_and_each_variant(tmp_path: Path) -> None:
     path = write(tmp_path / "events", sent(FAULTY))
     _, report, letters = replayed(tmp_path, path)
     done = called("replay", path, *SETTINGS, *QUICK)
     assert (done.returncode, done.stderr) == (0, "")
-    assert f"rejected  {len(letters)}: " in done.stdout
+    assert f"refused   {len(letters)}: " in done.stdout
     rows = [line.split() for line in done.stdout.splitlines()]
     for total in report["totals"]:  # type: ignore[attr-defined]
         labels = [total["experiment"], total["variant"]] if total["experiment"] else ["all"]
@@ -407,7 +407,7 @@ def test_a_file_without_events_is_a_warning_and_the_others_count(quiet: list[str
         0,
         [
             f"streammetrics: warning: no line of {other} is an event: check the file and events.format; "
-            "--dead-letters FILE writes the reason for each rejected line"
+            "--dead-letters FILE writes the reason for each refused line"
         ],
     )
     assert "no line of standard input is" in called("replay", "-", *quiet, stdin=b"{}\n").stderr

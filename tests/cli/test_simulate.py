@@ -229,9 +229,9 @@ def test_a_file_named_gz_is_gzipped_reproducibly(tmp_path: Path) -> None:
     assert called("replay", tmp_path / "events.gz").stdout == called("replay", tmp_path / "events").stdout
 
 
-def test_simulated_events_can_be_replayed_without_rejections(tmp_path: Path) -> None:
+def test_simulated_events_can_be_replayed_without_refused_events(tmp_path: Path) -> None:
     simulated(tmp_path / "events", "--events", "2000")
     done = called("replay", tmp_path / "events")
     assert done.returncode == 0
     assert "events    2,000" in done.stdout
-    assert "rejected" not in done.stdout
+    assert "refused" not in done.stdout

@@ -83,9 +83,9 @@ def counter_lines(counts: Mapping[tuple[str, str], int]) -> Iterator[str]:
     """Yield the counts of events by outcome, in at most four lines; empty lines are left out."""
     sums = counts_by_reason(counts)
     yield f"events    {sums['events']:,}"
-    for heading, reasons in (("rejected", refused_counts(sums)), ("feedback", _FEEDBACK), ("counted", _OTHERWISE)):
+    for heading, reasons in (("refused", refused_counts(sums)), ("feedback", _FEEDBACK), ("counted", _OTHERWISE)):
         if parts := [f"{reason} {sums[reason]:,}" for reason in reasons if sums[reason]]:
-            total = f"{sum(sums[reason] for reason in reasons):,}: " if heading == "rejected" else ""
+            total = f"{sum(sums[reason] for reason in reasons):,}: " if heading == "refused" else ""
             yield f"{heading:<10}{total}{', '.join(parts)}"
 
 

@@ -226,7 +226,7 @@ class TestCounts:
         assert {"late", "session_full", "bad_json"} <= refused.keys()
         assert not {"too_many_teams", "duplicate", "orphan", "events"} & refused.keys()
         (line,) = (line for line in counter_lines(counts) if line.startswith("refused"))
-        assert line.startswith(f"rejected  {sum(refused.values())}: ")
+        assert line.startswith(f"refused   {sum(refused.values())}: ")
 
     def test_an_unknown_reason_is_counted(self, pipeline: Pipeline) -> None:
         report = pipeline.report()
