@@ -248,9 +248,9 @@ class ReportBuilder:
         """Return each experiment since its start and on the latest day that all tasks have enrolled."""
         if self.experiments is None:
             return
-        entered = min(control.entered_before for control in controls)
+        enrolled = min(control.entered_before for control in controls)
         newest = max(control.newest for control in controls)
-        today = (newest if entered == FOREVER else entered - 1) // DAY_MS
+        today = (newest if enrolled == FOREVER else enrolled - 1) // DAY_MS
         dropped = any((today + 1) * DAY_MS <= control.oldest_kept for control in controls)
         scales = self.scales(tasks)
         for (name, day), stored in self.stored(tasks).items():

@@ -48,17 +48,17 @@ def shown_runs(controls: Collection[Control], begun: Iterable[StartedRuns], *, i
     A run is over when the most advanced task admits no list that could extend it. That task has dropped its part, and the other parts
     would look complete.
     """
-    entered: dict[str, int] = {}
+    latest_start: dict[str, int] = {}
     for of_task in begun:
         for name, run in of_task.items():
-            entered[name] = max(entered.get(name, NEVER), run.first)
-    runs: dict[str, list[MergedRun]] = {name: [] for name in entered}
+            latest_start[name] = max(latest_start.get(name, NEVER), run.first)
+    runs: dict[str, list[MergedRun]] = {name: [] for name in latest_start}
     for control in controls:
         for _, name, first, last, *_ in control.runs:
             if name in runs:
                 runs[name].append(MergedRun(first, last))
     latest_bound = max(_bounds(controls, lateness_ms), default=NEVER)
-    latest = {name: next(each for each in join_runs(runs[name], idle_ms) if each.holds(ts)) for name, ts in entered.items()}
+    latest = {name: next(each for each in join_runs(runs[name], idle_ms) if each.holds(ts)) for name, ts in latest_start.items()}
     return {name: run for name, run in latest.items() if run.last + idle_ms >= latest_bound}
 
 
