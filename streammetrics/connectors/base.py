@@ -137,7 +137,7 @@ class Claim:
     """A claimed task: the new epoch, the number of the last commit, and the state that it left.
 
     `control` is None for a task without commits. `panes` are those from `panes_from_ms` on that the last commit named,
-    and `reaches` the unique users of panes from `reaches_from_ms` on. `pane_starts` names every stored pane, and
+    and `user_counts` the unique users of panes from `user_counts_from_ms` on. `pane_starts` names every stored pane, and
     `experiments` are the totals of all experiments.
     """
 
@@ -147,7 +147,7 @@ class Claim:
     panes: Mapping[int, bytes]
     pane_starts: tuple[int, ...]
     experiments: Mapping[str, bytes] = field(default_factory=dict)
-    reaches: Mapping[int, bytes] = field(default_factory=dict)
+    user_counts: Mapping[int, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,11 +286,11 @@ class Store(Protocol):
         tasks: Collection[int],
         since: Mapping[int, CommitMark],
         panes_from_ms: Mapping[int, int | None],
-        reaches_from_ms: Mapping[int, int | None] = NO_BOUNDS,
+        user_counts_from_ms: Mapping[int, int | None] = NO_BOUNDS,
     ) -> Mapping[int, TaskView]:
         """Read committed state for display. Tasks without commits are absent, and tasks whose mark equals `since[task]`.
 
-        `panes_from_ms[task]`: return panes with start >= it; None or absent: all stored panes. `reaches_from_ms` is the same for
+        `panes_from_ms[task]`: return panes with start >= it; None or absent: all stored panes. `user_counts_from_ms` is the same for
         unique users. Both are ignored if `since[task]` is of another claim or of a later commit: see `TaskView.is_snapshot`.
         Raises StateError if `since` has a mark and the task has no commit any more.
         """

@@ -41,11 +41,11 @@ class _Task:
     seq: int = 0
     control: bytes | None = None
     panes_from_ms: int = 0
-    reaches_from_ms: int = 0
+    user_counts_from_ms: int = 0
     users: dict[str, bytes] = field(default_factory=dict)
     due: dict[str, int] = field(default_factory=dict)
     panes: dict[int, bytes] = field(default_factory=dict)
-    reaches: dict[int, bytes] = field(default_factory=dict)
+    user_counts: dict[int, bytes] = field(default_factory=dict)
     totals: dict[str, bytes] = field(default_factory=dict)
     experiments: dict[str, bytes] = field(default_factory=dict)
     queue: list[tuple[int, str]] = field(default_factory=list)
@@ -54,10 +54,10 @@ class _Task:
     def write(self, commit: Commit) -> None:
         changes = commit.changes
         self.seq, self.control = commit.seq, bytes(changes.control)
-        self.panes_from_ms, self.reaches_from_ms = changes.panes_from_ms, changes.reaches_from_ms
+        self.panes_from_ms, self.user_counts_from_ms = changes.panes_from_ms, changes.user_counts_from_ms
         self.users.update(changes.users)
         self.panes.update(changes.panes)
-        self.reaches.update(changes.reaches)
+        self.user_counts.update(changes.user_counts)
         self.totals.update(changes.totals)
         self.experiments.update(changes.experiments)
         for user in changes.users_gone:
@@ -69,7 +69,7 @@ class _Task:
                 heapq.heappush(self.queue, (due_ms, user))
         for start in changes.panes_gone:
             self.panes.pop(start, None)
-            self.reaches.pop(start, None)
+            self.user_counts.pop(start, None)
         for user in changes.totals_gone:
             self.totals.pop(user, None)
         for name in changes.experiments_gone:
@@ -144,8 +144,8 @@ class MemoryStore:
                 own.token = token
             committed = own.control is not None
             panes = _since(own.panes, own.panes_from_ms) if committed else {}
-            reaches = _since(own.reaches, own.reaches_from_ms) if committed else {}
-            return Claim(own.epoch, own.seq, own.control, panes, tuple(own.panes), dict(own.experiments), reaches)
+            user_counts = _since(own.user_counts, own.user_counts_from_ms) if committed else {}
+            return Claim(own.epoch, own.seq, own.control, panes, tuple(own.panes), dict(own.experiments), user_counts)
 
     def load(
         self,
@@ -187,7 +187,7 @@ class MemoryStore:
         tasks: Collection[int],
         since: Mapping[int, CommitMark],
         panes_from_ms: Mapping[int, int | None],
-        reaches_from_ms: Mapping[int, int | None] = NO_BOUNDS,
+        user_counts_from_ms: Mapping[int, int | None] = NO_BOUNDS,
     ) -> Mapping[int, TaskView]:
         """See `Store.view`. Each task is read atomically, several tasks are not."""
         views: dict[int, TaskView] = {}
@@ -202,9 +202,9 @@ class MemoryStore:
                 if known == mark:
                     continue
                 is_snapshot = known is not None and not mark.follows(known)
-                bounds = (None, None) if is_snapshot else (panes_from_ms.get(task), reaches_from_ms.get(task))
-                panes, reaches = _since(own.panes, bounds[0]), _since(own.reaches, bounds[1])
-                views[task] = TaskView(mark, own.control, panes, len(own.users), dict(own.experiments), reaches, is_snapshot)
+                bounds = (None, None) if is_snapshot else (panes_from_ms.get(task), user_counts_from_ms.get(task))
+                panes, user_counts = _since(own.panes, bounds[0]), _since(own.user_counts, bounds[1])
+                views[task] = TaskView(mark, own.control, panes, len(own.users), dict(own.experiments), user_counts, is_snapshot)
         return views
 
     def announce(self, partitions: int) -> int | None:

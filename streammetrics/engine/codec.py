@@ -41,7 +41,7 @@ StoredEarlier = tuple[CovariatePeriod, int, bytes]
 
 _decode_user = msgspec.msgpack.Decoder(tuple[int, int, list[_StoredSession]]).decode
 _decode_totals = msgspec.msgpack.Decoder(tuple[int, list[StoredTotals], list[StoredEarlier], list[StoredLastSeen]]).decode
-_decode_reach = msgspec.msgpack.Decoder(tuple[int, list[tuple[str, str, list[int]]]]).decode
+_decode_user_counts = msgspec.msgpack.Decoder(tuple[int, list[tuple[str, str, list[int]]]]).decode
 _plain_msgpack = msgspec.msgpack.Decoder().decode
 _encode_json = msgspec.json.Encoder().encode
 _decode_pane = msgspec.json.Decoder(tuple[int, list[tuple[str, str, str, str, list[int]]]]).decode
@@ -60,9 +60,9 @@ class Control(msgspec.Struct, kw_only=True, array_like=True):
     - `pane_from` is the start of the oldest pane that may change. `totals` are (experiment, variant, tally) of all final panes.
     - `groups` is (group, newest list, no list is older than).
     - `runs` is (number, experiment, first list, last list, variants, covariate period); `runs_from` is the next run's number.
-    - `entered_before`: all lists of panes that end by then are enrolled, except those before `counted_from` or `reach_from`.
+    - `enrolled_before`: all lists of panes that end by then are enrolled, except those before `counted_from` or `users_counted_from`.
     - `entering_ms` is the longest time that a list waits for enrolment.
-    - `reach_panes` is the length of the longest window of unique users in panes; 0: users are not counted.
+    - `user_window_panes` is the length of the longest window of unique users in panes; 0: users are not counted.
     - `joined` is (UTC day in which sessions ended, matched feedback, unmatched feedback). It is empty without experiments.
     - `ends` is (experiment, configured end), for experiments with a run and an end.
     """
@@ -84,11 +84,11 @@ class Control(msgspec.Struct, kw_only=True, array_like=True):
     groups: list[tuple[Group, int, int]]
     runs: list[tuple[int, str, int, int, list[str], CovariatePeriod | None]]
     runs_from: int
-    entered_before: int
+    enrolled_before: int
     counted_from: int = NEVER
     entering_ms: int
-    reach_panes: int
-    reach_from: int
+    user_window_panes: int
+    users_counted_from: int
     joined: list[tuple[int, int, int]] = []
     ends: list[tuple[str, int]] = []
 
@@ -157,16 +157,16 @@ def decode_totals(stored: bytes) -> tuple[list[StoredTotals], list[StoredEarlier
     return totals, earlier, last_seen
 
 
-def encode_reach(pane: PaneUserCounts) -> bytes:
+def encode_user_counts(pane: PaneUserCounts) -> bytes:
     return pack((VERSION, [(*variant, flatten_counts(counts)) for variant, counts in pane.items()]))
 
 
-def decode_reach(stored: bytes) -> PaneUserCounts:
+def decode_user_counts(stored: bytes) -> PaneUserCounts:
     try:
-        version, variants = _decode_reach(stored)
+        version, variants = _decode_user_counts(stored)
     except msgspec.DecodeError as error:
-        raise _refusal(stored, _plain_msgpack, "a pane's reach", error) from error
-    _check(version, "a pane's reach")
+        raise _refusal(stored, _plain_msgpack, "the user counts of a pane", error) from error
+    _check(version, "the user counts of a pane")
     return {(experiment, variant): unflatten_counts(numbers) for experiment, variant, numbers in variants}
 
 

@@ -55,7 +55,7 @@ class Engine:
             f"{rules.describe()} spec={scorer.spec.digest()} metrics[{','.join(map(str, scorer.metrics))}]",
             None if self.users is None else self.users.measures.names,
         )
-        self.reach = None if rules.reach is None else UserCountLayout(scorer)
+        self.user_count_layout = None if rules.unique_users is None else UserCountLayout(scorer)
 
     def open(
         self,
@@ -63,15 +63,15 @@ class Engine:
         panes: Mapping[int, bytes],
         pane_starts: Iterable[int],
         experiments: Mapping[str, bytes] = MappingProxyType({}),
-        reaches: Mapping[int, bytes] = MappingProxyType({}),
+        user_counts: Mapping[int, bytes] = MappingProxyType({}),
     ) -> TaskState:
         """Restore a task's state from its last commit; `control` is None for a new task. Raises StateError if other rules made it.
 
         Experiments may have been switched on or off since. Windows continue then, and counting of users starts again.
         """
-        state = TaskState(self.rules, self.signature, self.layout, self.users, self.reach)
+        state = TaskState(self.rules, self.signature, self.layout, self.users, self.user_count_layout)
         if control is not None:
-            state.restore(control, panes, pane_starts, experiments, reaches)
+            state.restore(control, panes, pane_starts, experiments, user_counts)
         return state
 
     def needs(self, state: TaskState, batch: Batch | None) -> Needs:
@@ -155,8 +155,8 @@ class Engine:
             totals_gone=enrolled.totals_gone,
             experiments=enrolled.scopes,
             experiments_gone=enrolled.scopes_gone,
-            reaches=unique_users,
-            reaches_from_ms=enrolled_before,
+            user_counts=unique_users,
+            user_counts_from_ms=enrolled_before,
         )
         return SaveResult(changes, panes.final)
 

@@ -43,7 +43,7 @@ class EnrolmentChanges(NamedTuple):
 class StoredEnrolment(TypedDict):
     """The fields of a task's control record that `Enrolments` owns."""
 
-    entered_before: int
+    enrolled_before: int
     counted_from: int
     entering_ms: int
     ends: list[tuple[str, int]]
@@ -95,7 +95,7 @@ class Enrolments:
 
     def restore(self, stored: Control) -> None:
         """Continue from the last commit. Follow with `restore_scopes` or `restart`."""
-        self.enrolled_before = stored.entered_before
+        self.enrolled_before = stored.enrolled_before
         self._longest_wait_ms, self._former_until = max(self._wait_ms, stored.entering_ms), stored.newest
         if self._rules.experiments is not None:
             self.feedback_by_day = {day: [matched, unmatched] for day, matched, unmatched in stored.joined}
@@ -121,7 +121,7 @@ class Enrolments:
     def stored(self) -> StoredEnrolment:
         """Return the part of the control record that the next commit writes."""
         return {
-            "entered_before": self.enrolled_before,
+            "enrolled_before": self.enrolled_before,
             "counted_from": self.counted_from,
             "entering_ms": self._longest_wait_ms,
             "ends": self._ends(),
@@ -182,9 +182,9 @@ class Enrolments:
         Nothing is asked of the store for those alone; they are enrolled together with the user's next list that has experiments.
         """
         waiting, experiments, enrolled_before = self.waiting.setdefault(user_id, []), self._rules.experiments, user.enrolled_before
-        if self._rules.reach is None and experiments is not None and experiments.earlier:
+        if self._rules.unique_users is None and experiments is not None and experiments.earlier:
             lists = [shown for shown in lists if shown.impression.experiments or experiments.is_earlier(shown.ts)]
-        elif self._rules.reach is None:
+        elif self._rules.unique_users is None:
             lists = [shown for shown in lists if shown.impression.experiments]
         waiting += [FinalList.of(shown) for shown in lists if shown.ts >= enrolled_before]
 

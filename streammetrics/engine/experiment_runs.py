@@ -83,13 +83,13 @@ class ExperimentRules:
 EVER: Final = Span()
 
 
-def is_behind(last: int, pane_ms: int, entered_before: int) -> bool:
+def is_behind(last: int, pane_ms: int, enrolled_before: int) -> bool:
     """Whether all lists up to a time (ms) are enrolled: those of all panes up to there, and of the next one.
 
     >>> [is_behind(last, 10, 70) for last in (59, 60, 61)]
     [True, False, False]
     """
-    return last + pane_ms < entered_before
+    return last + pane_ms < enrolled_before
 
 
 class Scope:

@@ -18,7 +18,7 @@ class EngineRules:
     """Every setting that changes numbers. Times are in milliseconds.
 
     `future_ms`: None switches the check off. `experiments`: None means that no users are counted in experiments; experiments still
-    have windows and totals, as every group does. `reach`: None means that no unique users are counted. `decoding` describes how
+    have windows and totals, as every group does. `unique_users`: None means that no unique users are counted. `decoding` describes how
     bytes become events; state made with another decoding does not match.
     """
 
@@ -33,24 +33,24 @@ class EngineRules:
     segments: tuple[str, ...] = ()
     groups_max: int = 1_000
     experiments: ExperimentRules | None = None
-    reach: UniqueUserRules | None = None
+    unique_users: UniqueUserRules | None = None
     decoding: str = "native"
 
     @property
     def enrolment_wait_ms(self) -> int:
         """How long a list waits for its session to close before it is enrolled without. The wait begins at the end of the list's pane."""
         return self.join.attribution_ms + max(
-            [rules.patience_ms for rules in (self.experiments, self.reach) if rules is not None], default=0
+            [rules.patience_ms for rules in (self.experiments, self.unique_users) if rules is not None], default=0
         )
 
     @property
     def users_counted(self) -> bool:
         """Whether users are counted at all: in experiments, in windows, or both."""
-        return self.reach is not None or self.experiments is not None
+        return self.unique_users is not None or self.experiments is not None
 
     def counts_users(self, experiments: Labels) -> bool:
         """Whether the users of a list with these experiments are counted."""
-        return self.reach is not None or (self.experiments is not None and bool(experiments))
+        return self.unique_users is not None or (self.experiments is not None and bool(experiments))
 
     def describe(self) -> str:
         """Return one line with every rule. Stored state carries it, so that state of different rules is never merged."""

@@ -127,7 +127,7 @@ class SessionStore:
         if user.sessions[0].first + wait_ms >= due:  # the session ends before its first list is enrolled
             return due
         lists = [shown for session in user.sessions for shown in session.lists.values() if shown.ts >= user.enrolled_before]
-        if self._rules.reach is None:
+        if self._rules.unique_users is None:
             lists = [shown for shown in lists if self._rules.counts_users(shown.impression.experiments)]
         if not lists:
             return due

@@ -11,13 +11,12 @@ from typing import NamedTuple
 class StateChanges:
     """All changes of one commit. They are written together or not at all.
 
-    - `users` are encoded sessions by user. `users_gone` have no sessions any more.
-    - `due` is the event time (ms) at which a user must be loaded again. Users in `users_gone` are due only if they are in `due`.
-    - `totals` are users' totals in experiments. They are stored apart, because they outlast the user's sessions.
-    - `experiments` are the sums of experiments, by names that only the engine understands.
-    - `panes_from_ms` is the start of the oldest pane that may change. Later claims and readers get the panes from there on.
-    - `reaches` are the unique users of panes, by pane start. They are stored apart, because they still change when the pane is final. Those
-      before `reaches_from_ms` do not change any more. They are deleted together with their pane.
+    - `users` are encoded sessions by user. `users_gone` have no sessions any more. - `due` is the event time (ms) at which a user
+    must be loaded again. Users in `users_gone` are due only if they are in `due`. - `totals` are users' totals in experiments. They
+    are stored apart, because they outlast the user's sessions. - `experiments` are the sums of experiments, by names that only the
+    engine understands. - `panes_from_ms` is the start of the oldest pane that may change. Later claims and readers get the panes
+    from there on. - `user_counts` are the unique users of panes, by pane start. They are stored apart, because they still change
+    when the pane is final. Those before `user_counts_from_ms` do not change any more. They are deleted together with their pane.
     """
 
     control: bytes
@@ -31,8 +30,8 @@ class StateChanges:
     totals_gone: Sequence[str] = ()
     experiments: Mapping[str, bytes] = field(default_factory=dict)
     experiments_gone: Sequence[str] = ()
-    reaches: Mapping[int, bytes] = field(default_factory=dict)
-    reaches_from_ms: int = 0
+    user_counts: Mapping[int, bytes] = field(default_factory=dict)
+    user_counts_from_ms: int = 0
 
 
 class CommitMark(NamedTuple):
@@ -64,5 +63,5 @@ class TaskView:
     panes: Mapping[int, bytes]
     users: int
     experiments: Mapping[str, bytes] = field(default_factory=dict)
-    reaches: Mapping[int, bytes] = field(default_factory=dict)
+    user_counts: Mapping[int, bytes] = field(default_factory=dict)
     is_snapshot: bool = False

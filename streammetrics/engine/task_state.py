@@ -56,7 +56,7 @@ class TaskState:
         panes: Mapping[int, bytes],
         pane_starts: Iterable[int],
         experiments: Mapping[str, bytes],
-        reaches: Mapping[int, bytes],
+        user_counts: Mapping[int, bytes],
     ) -> None:
         """Continue from the last commit. Raises StateError if other rules made it."""
         stored = decode_control(control)
@@ -66,7 +66,7 @@ class TaskState:
         self.labels.restore(stored)
         self.sessions.restore(stored)
         self.enrolments.restore(stored)
-        self.unique_users.restore(stored, reaches)
+        self.unique_users.restore(stored, user_counts)
         if fit_of(stored.signature, self._signature) == "switched":
             self.enrolments.restart(stored.newest, experiments)
         else:
@@ -107,7 +107,7 @@ def _check_ends(stored: Control, rules: EngineRules) -> None:
         return
     for experiment, end in stored.ends:
         last = rules.experiments.span(experiment).last
-        if last >= end and is_behind(end - 1, rules.pane_ms, stored.entered_before):
+        if last >= end and is_behind(end - 1, rules.pane_ms, stored.enrolled_before):
             now = "has none" if last == EVER.last else f"ends at {last + 1}"
             raise StateError(
                 f"experiment {experiment!r} has ended at {end} (epoch ms) and now {now}: its users were let go, and would count twice",

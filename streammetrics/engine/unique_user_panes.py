@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypedDict
 
-from streammetrics.engine.codec import Control, decode_reach, encode_reach
+from streammetrics.engine.codec import Control, decode_user_counts, encode_user_counts
 from streammetrics.engine.rules import EngineRules
 from streammetrics.events.event_time import NEVER, pane_start
 from streammetrics.windows.final_lists import FinalLists
@@ -16,8 +16,8 @@ from streammetrics.windows.unique_users import PaneUserCountsByStart, UserCountL
 class StoredUniqueUsers(TypedDict):
     """The fields of a task's control record that `UniqueUserPanes` owns."""
 
-    reach_panes: int
-    reach_from: int
+    user_window_panes: int
+    users_counted_from: int
 
 
 class UniqueUserPanes:
@@ -37,24 +37,27 @@ class UniqueUserPanes:
         If users were not counted then, or the longest window had another length, counting begins with the next pane.
         """
         rules = self._rules
-        if rules.reach is None:
+        if rules.unique_users is None:
             return
-        if stored.reach_panes == rules.reach.panes:
-            self.counted_from = stored.reach_from
-            self.panes = {start: decode_reach(pane) for start, pane in panes.items() if start >= stored.entered_before}
+        if stored.user_window_panes == rules.unique_users.panes:
+            self.counted_from = stored.users_counted_from
+            self.panes = {start: decode_user_counts(pane) for start, pane in panes.items() if start >= stored.enrolled_before}
         elif stored.newest != NEVER:
             self.counted_from = pane_start(stored.newest, rules.pane_ms) + rules.pane_ms
 
     def stored(self) -> StoredUniqueUsers:
         """Return the part of the control record that the next commit writes."""
-        return {"reach_panes": 0 if self._rules.reach is None else self._rules.reach.panes, "reach_from": self.counted_from}
+        return {
+            "user_window_panes": 0 if self._rules.unique_users is None else self._rules.unique_users.panes,
+            "users_counted_from": self.counted_from,
+        }
 
     def new_batch(self, lists: FinalLists) -> LastSeenBatch | None:
         """Begin to count the users of lists that are enrolled. None if unique users are not counted."""
         rules, pane_ms = self._rules, self._rules.pane_ms
-        if rules.reach is None or self._layout is None:
+        if rules.unique_users is None or self._layout is None:
             return None
-        return LastSeenBatch(self._layout, rules.reach.panes, pane_ms, self.counted_from // pane_ms, lists)
+        return LastSeenBatch(self._layout, rules.unique_users.panes, pane_ms, self.counted_from // pane_ms, lists)
 
     def add(self, counted: LastSeenBatch) -> None:
         """Add the users that a batch has counted."""
@@ -62,7 +65,7 @@ class UniqueUserPanes:
 
     def changes(self, enrolled_before: int, oldest_kept: int) -> dict[int, bytes]:
         """Return the panes that changed, and drop those that are complete: all lists before `enrolled_before` (ms) are enrolled."""
-        changed = {start: encode_reach(self.panes[start]) for start in self._dirty if start >= oldest_kept}
+        changed = {start: encode_user_counts(self.panes[start]) for start in self._dirty if start >= oldest_kept}
         self._dirty = set()
         for start in [start for start in self.panes if start < enrolled_before]:
             del self.panes[start]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from streammetrics.engine.codec import Control, decode_control, decode_pane, decode_reach
+from streammetrics.engine.codec import Control, decode_control, decode_pane, decode_user_counts
 from streammetrics.engine.experiment_runs import WHOLE, Scope
 from streammetrics.engine.signature import Signature, differing, fit_of
 from streammetrics.engine.stored_state import CommitMark, TaskView
@@ -62,7 +62,7 @@ class ReportBuilder:
         self.rules = rules
         self.settings = settings
         self.aggregator = WindowAggregator(layout, rules, decode_pane)
-        self.user_windows = UniqueUserWindows(UserCountLayout(layout.scorer), rules.pane_ms, decode_reach)
+        self.user_windows = UniqueUserWindows(UserCountLayout(layout.scorer), rules.pane_ms, decode_user_counts)
         self.marks: dict[int, CommitMark] = {}
         """The known commit of each task."""
         self.experiments = experiments
@@ -86,7 +86,7 @@ class ReportBuilder:
     def user_counts_from(self, task: int) -> int | None:
         """Return the same for the user counts of panes."""
         control = self._controls.get(task)
-        return None if control is None or control.entered_before == NEVER else control.entered_before
+        return None if control is None or control.enrolled_before == NEVER else control.enrolled_before
 
     def update(self, task: int, view: TaskView) -> None:
         """Update from a task's committed state, with its panes since `panes_from` and its user counts since `user_counts_from`.
@@ -103,7 +103,7 @@ class ReportBuilder:
                 f"  stored: {then}\n  now:    {now}"
             )
         self.aggregator.update(task, view.panes, None if view.is_snapshot else self.panes_from(task), control.oldest_kept)
-        self.user_windows.update(task, view.reaches, control.oldest_kept, view.is_snapshot)
+        self.user_windows.update(task, view.user_counts, control.oldest_kept, view.is_snapshot)
         self._controls[task] = control
         self.marks[task] = view.mark
         self._users[task] = view.users
@@ -223,7 +223,7 @@ class ReportBuilder:
             sessions_open=sum(control.sessions_open for control in controls),
             withheld=self._withheld_count,
             experiments=tuple(self._experiments(controls, tasks)) if whole else (),
-            entered_ms=_shown(min(control.entered_before for control in controls)) if whole else None,
+            entered_ms=_shown(min(control.enrolled_before for control in controls)) if whole else None,
             user_windows=tuple(self._user_windows(controls, newest)) if whole else (),
         )
 
@@ -232,11 +232,11 @@ class ReportBuilder:
 
         A window is incomplete if some task has dropped panes of it, or did not yet count users for its length at its start.
         """
-        counted = {control.reach_panes for control in controls}
+        counted = {control.user_window_panes for control in controls}
         if counted == {0}:
             return
-        end = window_end(min(control.entered_before for control in controls), newest, self.rules.pane_ms)
-        oldest = max(max(control.oldest_kept, control.reach_from) for control in controls)
+        end = window_end(min(control.enrolled_before for control in controls), newest, self.rules.pane_ms)
+        oldest = max(max(control.oldest_kept, control.users_counted_from) for control in controls)
         for window_ms in self.rules.windows_ms:
             fits = len(counted) == 1 and window_ms <= max(counted) * self.rules.pane_ms
             if end is None or not fits or end - window_ms < oldest:
@@ -248,7 +248,7 @@ class ReportBuilder:
         """Return each experiment since its start and on the latest day that all tasks have enrolled."""
         if self.experiments is None:
             return
-        enrolled = min(control.entered_before for control in controls)
+        enrolled = min(control.enrolled_before for control in controls)
         newest = max(control.newest for control in controls)
         today = (newest if enrolled == FOREVER else enrolled - 1) // DAY_MS
         dropped = any((today + 1) * DAY_MS <= control.oldest_kept for control in controls)

@@ -84,5 +84,5 @@ def test_experiments_can_be_disabled(tmp_path):
 )
 def test_users_are_counted_in_windows_if_enabled_or_with_experiments(tmp_path, users, enabled, counted):
     text = f'[windows]\nusers = "{users}"\n[experiments]\nenabled = {str(enabled).lower()}\npatience_ms = 7\n'
-    reach = build_engine(configured(tmp_path, text).settings, ["events"]).rules.reach
-    assert reach == (UniqueUserRules(panes=60, patience_ms=7) if counted else None)
+    rules = build_engine(configured(tmp_path, text).settings, ["events"]).rules.unique_users
+    assert rules == (UniqueUserRules(panes=60, patience_ms=7) if counted else None)

@@ -13,11 +13,11 @@ from streammetrics.engine.codec import (
     VERSION,
     decode_control,
     decode_pane,
-    decode_reach,
     decode_scales,
     decode_scope,
     decode_totals,
     decode_user,
+    decode_user_counts,
     encode_pane,
     encode_user,
 )
@@ -68,13 +68,13 @@ NEWER = VERSION + 1
 DECODERS: dict[str, Callable[[bytes], object]] = {
     "a user's sessions": lambda stored: decode_user(stored, JoinRules()),
     "a user's totals": decode_totals,
-    "a pane's reach": decode_reach,
+    "the user counts of a pane": decode_user_counts,
     "a pane": decode_pane,
     "an experiment": decode_scope,
     "an experiment's scales": decode_scales,
     "a task's control record": decode_control,
 }
-ENCODERS = {"a user's sessions": msgspec.msgpack, "a user's totals": msgspec.msgpack, "a pane's reach": msgspec.msgpack}
+ENCODERS = {"a user's sessions": msgspec.msgpack, "a user's totals": msgspec.msgpack, "the user counts of a pane": msgspec.msgpack}
 
 
 @pytest.mark.parametrize("what", DECODERS)

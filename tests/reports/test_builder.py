@@ -17,7 +17,7 @@ from tests.oracle import Arrival, Settings
 from tests.support.machine import Machine, engine_of
 
 SETTINGS = Settings(inputs=("events",), gap_ms=1, lateness_ms=0, attribution_ms=1, pane_ms=1, windows_ms=(5,))
-ENGINE = engine_of(SETTINGS, retention_ms=10, reach=UniqueUserRules(panes=5))
+ENGINE = engine_of(SETTINGS, retention_ms=10, unique_users=UniqueUserRules(panes=5))
 
 
 def builder_of() -> ReportBuilder:
@@ -63,8 +63,8 @@ def test_user_windows_are_shown_once_all_tasks_count_users_for_their_length() ->
     def complete(*panes: int) -> list[bool]:
         builder = builder_of()
         for task, longest in enumerate(panes):
-            reach = UniqueUserRules(panes=longest) if longest else None
-            update_task(builder, task, 1, 20, engine=engine_of(SETTINGS, retention_ms=10, reach=reach))
+            unique_users = UniqueUserRules(panes=longest) if longest else None
+            update_task(builder, task, 1, 20, engine=engine_of(SETTINGS, retention_ms=10, unique_users=unique_users))
         return [window.complete for window in builder.report(len(panes)).user_windows]
 
     assert complete(5, 5) == complete(7, 7) == [True]

@@ -250,9 +250,9 @@ def test_state_made_by_other_rules_is_refused() -> None:
 def test_reading_commit_by_commit_shows_the_same_as_a_new_publisher(data: st.DataObject, case: Case, patience_ms: int, flush: bool) -> None:
     """It reads of each task only what may have changed since, and keeps the rest."""
     settings = case.settings
-    reach = UniqueUserRules(panes=max(settings.windows_ms) // settings.pane_ms, patience_ms=patience_ms)
+    unique_users = UniqueUserRules(panes=max(settings.windows_ms) // settings.pane_ms, patience_ms=patience_ms)
     experiments = ExperimentRules(patience_ms=patience_ms)
-    machine = Machine(engine_of(settings, grades_text(case), experiments=experiments, reach=reach), settings)
+    machine = Machine(engine_of(settings, grades_text(case), experiments=experiments, unique_users=unique_users), settings)
     machine.store.announce(1)
     assert machine.engine.users is not None
     view = ExperimentView(machine.engine.users.measures, lambda name: Policy(min_users=2), experiments.idle_ms, patience_ms)
@@ -281,7 +281,7 @@ def test_reading_commit_by_commit_shows_the_same_as_a_new_publisher(data: st.Dat
 
 
 LOSING = Settings(inputs=("events",), windows_ms=(4, 12))
-LOSING_ENGINE = engine_of(LOSING, retention_ms=40, reach=UniqueUserRules(panes=3))
+LOSING_ENGINE = engine_of(LOSING, retention_ms=40, unique_users=UniqueUserRules(panes=3))
 
 
 @given(st.lists(st.tuples(st.sampled_from(["write", "lose", "lose and claim"]), st.integers(1, 12), st.booleans()), max_size=12))

@@ -88,7 +88,10 @@ class Pipeline:
         panes = {start: pane for start, pane in self._panes.items() if wanted is None or start >= wanted}
         self._seq += 1
         self.builder.update(
-            0, TaskView(CommitMark("owner", self._seq), changes.control, panes, len(self._state.sessions.users), reaches=changes.reaches)
+            0,
+            TaskView(
+                CommitMark("owner", self._seq), changes.control, panes, len(self._state.sessions.users), user_counts=changes.user_counts
+            ),
         )
 
     def report(self) -> Report:

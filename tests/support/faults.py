@@ -291,9 +291,9 @@ class FaultyStore:
         tasks: Collection[int],
         since: Mapping[int, CommitMark],
         panes_from_ms: Mapping[int, int | None],
-        reaches_from_ms: Mapping[int, int | None] = NO_BOUNDS,
+        user_counts_from_ms: Mapping[int, int | None] = NO_BOUNDS,
     ) -> Mapping[int, TaskView]:
-        return self._inner.view(tasks, since, panes_from_ms, reaches_from_ms)
+        return self._inner.view(tasks, since, panes_from_ms, user_counts_from_ms)
 
     def announce(self, partitions: int) -> int | None:
         return self._inner.announce(partitions)

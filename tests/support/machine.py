@@ -40,7 +40,7 @@ def engine_of(
     groups_max: int = 1_000,
     retention_ms: int = 1 << 50,
     experiments: ExperimentRules | None = None,
-    reach: UniqueUserRules | None = None,
+    unique_users: UniqueUserRules | None = None,
 ) -> Engine:
     """The product's engine under the oracle's settings; the limits are those that the oracle does not know."""
     rules = EngineRules(
@@ -61,7 +61,7 @@ def engine_of(
         groups_max=groups_max,
         segments=settings.segments,
         experiments=experiments,
-        reach=reach,
+        unique_users=unique_users,
     )
     scorer = Scorer([f"{name}@{k}" for name in METRICS for k in settings.cutoffs], spec=Spec(), items_max=1_000, grade_max=10)
     return Engine(rules, scorer)
@@ -88,7 +88,7 @@ class Machine:
         self._token = f"token-{self._generation}"
         claim = self.store.claim(0, self._token)
         self._epoch, self._seq = claim.epoch, claim.seq
-        self.state = self.engine.open(claim.control, claim.panes, claim.pane_starts, claim.experiments, claim.reaches)
+        self.state = self.engine.open(claim.control, claim.panes, claim.pane_starts, claim.experiments, claim.user_counts)
         self.position = self._saved_position
         del self.finals[self._saved_finals :]
         self._idle = self._saved_idle

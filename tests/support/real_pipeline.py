@@ -24,7 +24,7 @@ from streammetrics.config import Settings
 from streammetrics.connectors.base import Input
 from streammetrics.connectors.kafka.partitioner import partition_of
 from streammetrics.connectors.redis.store import RedisStore
-from streammetrics.engine.codec import Control, decode_control, decode_reach
+from streammetrics.engine.codec import Control, decode_control, decode_user_counts
 from streammetrics.engine.stored_state import TaskView
 from streammetrics.errors import MalformedEvent
 from streammetrics.events.model import Feedback, Impression
@@ -300,18 +300,21 @@ class Pipeline:
 
     def assert_users(self, truth: Truth) -> None:
         """Compare the users of windows that ended on the way with brute force."""
-        assert self.engine.reach is not None
-        assert self.engine.rules.reach is not None
-        settings, aggregator = self.oracle_settings(), UniqueUserWindows(self.engine.reach, self.settings.windows.pane_ms, decode_reach)
+        assert self.engine.user_count_layout is not None
+        assert self.engine.rules.unique_users is not None
+        settings, aggregator = (
+            self.oracle_settings(),
+            UniqueUserWindows(self.engine.user_count_layout, self.settings.windows.pane_ms, decode_user_counts),
+        )
         complete = []
         for task, view in self.views().items():
-            aggregator.update(task, view.reaches, decode_control(view.control).oldest_kept)
-            complete.append(decode_control(view.control).entered_before)
+            aggregator.update(task, view.user_counts, decode_control(view.control).oldest_kept)
+            complete.append(decode_control(view.control).enrolled_before)
         lists = [task.lists for task in truth.result.tasks.values()]
         starts = {shown.ts // settings.pane_ms * settings.pane_ms for of_task in lists for shown in of_task}
         for end in sorted(start for start in starts if start <= min(complete))[::5]:
             for window_ms in settings.windows_ms:
-                window = aggregator.window(window_ms, end, self.engine.rules.reach.panes)
+                window = aggregator.window(window_ms, end, self.engine.rules.unique_users.panes)
                 assert users_shown([window]) == {(window_ms, end): users_of_tasks(lists, settings, end, window_ms)}
 
     def window_values(self, truth: Truth, window_ms: int, view: str, metric: str) -> dict[Group, float]:

@@ -117,12 +117,14 @@ class StoreContract:
     # -- fencing -------------------------------------------------------------------------------------------------------
 
     def test_an_owner_of_an_older_epoch_is_fenced_and_writes_nothing(self, store: Store, owner: Owner) -> None:
-        owner.must_commit(users={"u": b"1"}, due={"u": 10}, panes={0: b"p"}, totals={"u": b"t"}, experiments={"1": b"e"}, reaches={0: b"r"})
+        owner.must_commit(
+            users={"u": b"1"}, due={"u": 10}, panes={0: b"p"}, totals={"u": b"t"}, experiments={"1": b"e"}, user_counts={0: b"r"}
+        )
         before = everything(store, owner.task, ["u", "v"])
         store.claim(owner.task, "next")
         full = owner.next(
             users={"u": b"2", "v": b"3"}, due={"u": 20, "v": 30}, panes={0: b"q", 1: b"r"}, control=b"zombie",
-            totals={"u": b"2"}, experiments={"1": b"2"}, reaches={0: b"2"},
+            totals={"u": b"2"}, experiments={"1": b"2"}, user_counts={0: b"2"},
         )  # fmt: skip
         gone = owner.next(users_gone=["u"], panes_gone=[0], totals_gone=["u"], experiments_gone=["1"])
         assert [store.commit(full), store.commit(gone)] == [CommitOutcome.FENCED] * 2
@@ -420,13 +422,13 @@ class StoreContract:
 
     def test_to_a_reader_of_another_claim_or_a_lost_commit_everything_is_new(self, store: Store, owner: Owner) -> None:
         parts = {0: b"a", 10: b"b"}
-        owner.must_commit(panes=parts, reaches=parts)
+        owner.must_commit(panes=parts, user_counts=parts)
         owner.must_commit()
 
         def seen(since: CommitMark | None) -> tuple[int, int, bool]:
             known = {} if since is None else {owner.task: since}
             view = store.view([owner.task], known, {owner.task: 10}, {owner.task: 11})[owner.task]
-            return len(view.panes), len(view.reaches), view.is_snapshot
+            return len(view.panes), len(view.user_counts), view.is_snapshot
 
         assert seen(None) == (1, 0, False)
         assert seen(CommitMark(owner.token, 1)) == (1, 0, False)
@@ -477,33 +479,33 @@ class StoreContract:
         assert (dict(view.panes), loaded.users, dict(claimed.panes)) == ({0: b"p"}, {"a": b"1"}, {0: b"p"})
         assert (loaded.totals, view.experiments, claimed.experiments) == ({"a": b"1"}, {"1": b"1"}, {"1": b"1"})
 
-    # -- reaches -------------------------------------------------------------------------------------------------------
+    # -- user counts -------------------------------------------------------------------------------------------------------
 
     def test_a_reach_stays_beside_its_pane_and_goes_with_it(self, store: Store, owner: Owner) -> None:
-        owner.must_commit(panes={0: b"a", 10: b"b"}, reaches={0: b"\x00\xff", 10: b""})
-        owner.must_commit(panes={10: b"B"}, reaches={0: b"A", -10: b"before the epoch"})
+        owner.must_commit(panes={0: b"a", 10: b"b"}, user_counts={0: b"\x00\xff", 10: b""})
+        owner.must_commit(panes={10: b"B"}, user_counts={0: b"A", -10: b"before the epoch"})
         view = owner.view()
-        assert (view.panes, view.reaches) == ({0: b"a", 10: b"B"}, {0: b"A", 10: b"", -10: b"before the epoch"})
+        assert (view.panes, view.user_counts) == ({0: b"a", 10: b"B"}, {0: b"A", 10: b"", -10: b"before the epoch"})
         owner.must_commit(panes_gone=[0, -10, 99])
         view = owner.view()
-        assert (view.panes, view.reaches) == ({10: b"B"}, {10: b""})
+        assert (view.panes, view.user_counts) == ({10: b"B"}, {10: b""})
         assert store.claim(owner.task, "next").pane_starts == (10,)
 
     @pytest.mark.parametrize(("from_ms", "seen"), [(-FOREVER, [0, 10, 20]), (10, [10, 20]), (11, [20]), (FOREVER, [])])
     def test_reaches_have_a_bound_of_their_own(self, store: Store, owner: Owner, from_ms: int, seen: list[int]) -> None:
         parts = {0: b"a", 10: b"b", 20: b"c"}
-        owner.must_commit(panes=parts, panes_from_ms=20, reaches=parts, reaches_from_ms=from_ms)
+        owner.must_commit(panes=parts, panes_from_ms=20, user_counts=parts, user_counts_from_ms=from_ms)
         claimed = store.claim(owner.task, "next")
-        assert (sorted(claimed.panes), sorted(claimed.reaches)) == ([20], seen)
+        assert (sorted(claimed.panes), sorted(claimed.user_counts)) == ([20], seen)
         view = store.view([owner.task], {}, {owner.task: 10}, {owner.task: from_ms})[owner.task]
-        assert (sorted(view.panes), sorted(view.reaches)) == ([10, 20], seen)
+        assert (sorted(view.panes), sorted(view.user_counts)) == ([10, 20], seen)
 
     def test_thousands_of_reaches_are_claimed_whole(self, store: Store, owner: Owner) -> None:
-        reaches = {start * 60_000: b"%d" % start for start in range(9_001)}
-        owner.must_commit(panes=reaches, reaches=reaches)
-        assert store.claim(owner.task, "next").reaches == reaches
-        owner.must_commit(panes_gone=list(reaches), epoch=owner.claimed.epoch + 1, token="next")
-        assert (owner.view().panes, owner.view().reaches) == ({}, {})
+        user_counts = {start * 60_000: b"%d" % start for start in range(9_001)}
+        owner.must_commit(panes=user_counts, user_counts=user_counts)
+        assert store.claim(owner.task, "next").user_counts == user_counts
+        owner.must_commit(panes_gone=list(user_counts), epoch=owner.claimed.epoch + 1, token="next")
+        assert (owner.view().panes, owner.view().user_counts) == ({}, {})
 
     def test_panes_that_are_gone_are_gone(self, store: Store, owner: Owner) -> None:
         owner.must_commit(panes={0: b"a", 10: b"b"})

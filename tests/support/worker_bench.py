@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from streammetrics.connectors.base import DeadLetter, Input, PollResult, Store
-from streammetrics.engine.codec import decode_control, decode_reach
+from streammetrics.engine.codec import decode_control, decode_user_counts
 from streammetrics.engine.engine import Engine
 from streammetrics.errors import MalformedEvent
 from streammetrics.events import EventLimits, native_decoder
@@ -46,7 +46,7 @@ RULES = WorkerRules(
 )  # fmt: skip
 NEVER_AHEAD = FOREVER - NEVER
 """A skew that no input exceeds, even if another input has had no event yet."""
-REACH = UniqueUserRules(panes=max(SETTINGS.windows_ms) // SETTINGS.pane_ms)
+UNIQUE_USERS = UniqueUserRules(panes=max(SETTINGS.windows_ms) // SETTINGS.pane_ms)
 decode = native_decoder(EventLimits())
 
 
@@ -151,7 +151,7 @@ def assert_exact(store: Store, logs: Logs, engine: Engine, after: Sequence[Step]
     assert tallies_of(builder) == rows
     if engine.users is not None:
         assert scopes_of(builder, engine, logs.partitions) == truth.experiments
-    if engine.reach is not None:
+    if engine.user_count_layout is not None:
         # Without patience all final lists are counted, so the windows of the report end together. By now they are empty.
         assert {window.end_ms for window in report.user_windows} == {report.windows[0].end_ms}
         assert_users(store, logs, engine, truth, settings)
@@ -160,15 +160,15 @@ def assert_exact(store: Store, logs: Logs, engine: Engine, after: Sequence[Step]
 
 def assert_users(store: Store, logs: Logs, engine: Engine, truth: Truth, settings: Settings) -> None:
     """Compare the unique users of every seventh window that has ended."""
-    assert engine.reach is not None
-    aggregator = UniqueUserWindows(engine.reach, settings.pane_ms, decode_reach)
+    assert engine.user_count_layout is not None
+    aggregator = UniqueUserWindows(engine.user_count_layout, settings.pane_ms, decode_user_counts)
     for task, view in store.view(range(logs.partitions), {}, {}).items():
-        aggregator.update(task, view.reaches, decode_control(view.control).oldest_kept)
+        aggregator.update(task, view.user_counts, decode_control(view.control).oldest_kept)
     lists = [task.lists for task in truth.result.tasks.values()]
     ends = {shown.ts // settings.pane_ms * settings.pane_ms for of_task in lists for shown in of_task}
     for end in sorted(end for end in ends if end <= truth.result.f_ms)[::7]:
         for window_ms in settings.windows_ms:
-            window = aggregator.window(window_ms, end, REACH.panes)
+            window = aggregator.window(window_ms, end, UNIQUE_USERS.panes)
             assert users_shown([window]) == {(window_ms, end): users_of_tasks(lists, settings, end, window_ms)}
 
 

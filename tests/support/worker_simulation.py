@@ -16,7 +16,7 @@ from tests.support.faults import FaultyStore, HandClock, KeptLetters, Logs, LogS
 from tests.support.machine import engine_of
 from tests.support.native_json import native_json
 from tests.support.strategies import ACTIONS, EXPERIMENTS, SEGMENTS, VALUES
-from tests.support.worker_bench import FAR_MS, REACH, RULES, SETTINGS, START_MS, TURNS_MAX, settled, worker_over
+from tests.support.worker_bench import FAR_MS, RULES, SETTINGS, START_MS, TURNS_MAX, UNIQUE_USERS, settled, worker_over
 
 TASKS = 3
 
@@ -47,7 +47,7 @@ class Simulation:
     def __init__(self, seed: int) -> None:
         random.seed(seed)  # the worker's own jitter
         self.chance = Random(seed)
-        self.engine = engine_of(SETTINGS, experiments=ExperimentRules(idle_ms=FOR_EVER_MS), reach=REACH)
+        self.engine = engine_of(SETTINGS, experiments=ExperimentRules(idle_ms=FOR_EVER_MS), unique_users=UNIQUE_USERS)
         self.clock = HandClock(START_MS)
         self.logs = Logs(SETTINGS.inputs, TASKS)
         self.store = FaultyStore(self.chance, failures=0.08, thefts=0.03)

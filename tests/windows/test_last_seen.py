@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streammetrics.engine.codec import decode_reach, encode_reach
+from streammetrics.engine.codec import decode_user_counts, encode_user_counts
 from streammetrics.metrics import Scorer
 from streammetrics.windows.final_lists import FinalList, FinalLists
 from streammetrics.windows.last_seen import DENSE_FACTOR, LastSeenBatch, StoredLastSeen, _counted, _numbered
@@ -48,9 +48,9 @@ def test_the_stored_state_between_two_commits_is_enough(lists: list[tuple[str, i
 
 
 def test_hits_at_both_ends_of_the_longest_window_are_one_user() -> None:
-    aggregator = UniqueUserWindows(LAYOUT, 10, decode_reach)
+    aggregator = UniqueUserWindows(LAYOUT, 10, decode_user_counts)
     user_counts = count_users([("u", 0, 0), ("u", 3, None), ("u", 3, 0)], [2])
-    aggregator.update(0, {start: encode_reach(of_pane) for start, of_pane in user_counts.items()}, 0)
+    aggregator.update(0, {start: encode_user_counts(of_pane) for start, of_pane in user_counts.items()}, 0)
     assert aggregator.window(40, 40, 4).arms[0].users_with_hit == {1: 1, 3: 1}
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streammetrics.connectors.base import Store
-from streammetrics.engine.codec import decode_reach, encode_reach
+from streammetrics.engine.codec import decode_user_counts, encode_user_counts
 from streammetrics.engine.engine import Engine
 from streammetrics.engine.experiment_runs import ExperimentRules
 from streammetrics.metrics import Scorer
@@ -40,8 +40,8 @@ RULES = st.one_of(st.none(), st.builds(ExperimentRules, idle_ms=st.sampled_from(
 def machine_for(case: Case, patience_ms: int = 0, experiments: ExperimentRules | None = None, due_max: int = 1_000) -> Machine:
     settings = case.settings
     patience_ms = patience_ms if experiments is None else experiments.patience_ms
-    reach = UniqueUserRules(panes=max(settings.windows_ms) // settings.pane_ms, patience_ms=patience_ms)
-    return Machine(engine_of(settings, grades_text(case), experiments=experiments, reach=reach), settings, due_max=due_max)
+    unique_users = UniqueUserRules(panes=max(settings.windows_ms) // settings.pane_ms, patience_ms=patience_ms)
+    return Machine(engine_of(settings, grades_text(case), experiments=experiments, unique_users=unique_users), settings, due_max=due_max)
 
 
 def shown_now(machine: Machine) -> Shown:
@@ -148,7 +148,7 @@ START_MS = NOON_MS
 
 
 def machine_of(panes: int = 10, experiments: ExperimentRules | None = None, store: Store | None = None, **limits: int) -> Machine:
-    engine = engine_of(SETTINGS, experiments=experiments, reach=UniqueUserRules(panes=panes), **limits)
+    engine = engine_of(SETTINGS, experiments=experiments, unique_users=UniqueUserRules(panes=panes), **limits)
     return Machine(engine, SETTINGS, store)
 
 
@@ -175,7 +175,7 @@ def test_a_user_with_many_lists_counts_once_and_needs_one_hit() -> None:
 def test_a_list_of_an_open_session_is_counted_when_its_pane_is_final(later: int) -> None:
     """Without the check at the pane's end, the user would only be checked 500 ms after the session's last event."""
     settings = replace(SETTINGS, gap_ms=500, out_of_orderness_ms=300)
-    machine = Machine(engine_of(settings, reach=UniqueUserRules(panes=10)), settings)
+    machine = Machine(engine_of(settings, unique_users=UniqueUserRules(panes=10)), settings)
     take(machine, clicked("u", START_MS + later), shown("u", START_MS + 150), shown("clock", START_MS + 1_000))
     assert machine.state.progress.watermark == START_MS + 700, "the end of the list's pane and the time of attribution"
     assert shown_now(machine)[100, START_MS + 200] == {("", ""): (1, {1: 1, 3: 1})}
@@ -191,13 +191,13 @@ def test_a_quiet_user_is_removed_from_the_store() -> None:
 
 
 def test_windows_keep_the_panes_that_the_store_keeps() -> None:
-    reach = encode_reach({ALL: {(0, 9): 1}})
-    aggregator = UniqueUserWindows(UserCountLayout(Scorer(["hit_rate@3"])), 10, decode_reach)
+    stored = encode_user_counts({ALL: {(0, 9): 1}})
+    aggregator = UniqueUserWindows(UserCountLayout(Scorer(["hit_rate@3"])), 10, decode_user_counts)
     for start in (0, 10, 20):
-        aggregator.update(0, {start: reach}, start - 10)
-        aggregator.update(1, {start: reach}, 0)
+        aggregator.update(0, {start: stored}, start - 10)
+        aggregator.update(1, {start: stored}, 0)
     assert [aggregator.window(10, end, 5).arms[0].users for end in (10, 20, 30)] == [1, 2, 2]
-    aggregator.update(1, {10: reach}, 0, is_snapshot=True)
+    aggregator.update(1, {10: stored}, 0, is_snapshot=True)
     assert [aggregator.window(10, end, 5).arms[0].users for end in (30, 20)] == [1, 2]
 
 
@@ -205,9 +205,9 @@ def test_user_counts_leave_the_store_with_their_panes() -> None:
     machine = machine_of(retention_ms=2_000)
     take(machine, *(shown("u", START_MS + at) for at in range(0, 8_000, 400)))
     view = machine.store.view([0], {}, {})[0]
-    assert view.reaches.keys() <= view.panes.keys()
-    assert min(view.reaches) >= machine.state.panes.oldest_kept
-    assert len(machine.state.unique_users.panes) < len(view.reaches) < 10
+    assert view.user_counts.keys() <= view.panes.keys()
+    assert min(view.user_counts) >= machine.state.panes.oldest_kept
+    assert len(machine.state.unique_users.panes) < len(view.user_counts) < 10
 
 
 def test_a_longer_longest_window_starts_counting_again() -> None:
@@ -231,7 +231,7 @@ def test_a_longer_longest_window_starts_counting_again() -> None:
 
 
 def test_less_patience_does_not_shorten_the_wait_for_earlier_lists() -> None:
-    patient = Machine(engine_of(SETTINGS, reach=UniqueUserRules(panes=10, patience_ms=300)), SETTINGS)
+    patient = Machine(engine_of(SETTINGS, unique_users=UniqueUserRules(panes=10, patience_ms=300)), SETTINGS)
     take(patient, shown("u", START_MS), clicked("u", START_MS))
     machine = machine_of(store=patient.store)
     take(machine, shown("clock", START_MS + 700))
@@ -242,7 +242,7 @@ def test_less_patience_does_not_shorten_the_wait_for_earlier_lists() -> None:
 
 
 def test_the_earlier_patience_ends_with_the_lists_of_its_time() -> None:
-    patient = Machine(engine_of(SETTINGS, reach=UniqueUserRules(panes=10, patience_ms=300)), SETTINGS)
+    patient = Machine(engine_of(SETTINGS, unique_users=UniqueUserRules(panes=10, patience_ms=300)), SETTINGS)
     take(patient, shown("u", START_MS))
     machine = machine_of(store=patient.store)
     ends = []
@@ -270,7 +270,7 @@ def test_windows_equal_brute_force_while_patience_changes(data: st.DataObject, c
 
 def test_last_seen_is_kept_while_a_list_of_the_user_may_still_count() -> None:
     settings = replace(SETTINGS, gap_ms=100, windows_ms=(500,))
-    machine = Machine(engine_of(settings, reach=UniqueUserRules(panes=5)), settings)
+    machine = Machine(engine_of(settings, unique_users=UniqueUserRules(panes=5)), settings)
     take(machine, shown("u", START_MS), shown("clock", START_MS + 300), clicked("u", START_MS + 398))
     machine.take([shown("u", START_MS + 499), shown("clock", START_MS + 550)])
     take(machine, shown("clock", START_MS + 551))
@@ -281,7 +281,7 @@ def test_last_seen_is_kept_while_a_list_of_the_user_may_still_count() -> None:
 
 def test_users_counted_before_and_after_a_restart_add_up() -> None:
     settings = replace(SETTINGS, gap_ms=100, windows_ms=(100,))
-    machine = Machine(engine_of(settings, reach=UniqueUserRules(panes=1)), settings)
+    machine = Machine(engine_of(settings, unique_users=UniqueUserRules(panes=1)), settings)
     answers = [clicked("v", START_MS + at) for at in range(140, 560, 90)]  # keep the session open
     take(machine, shown("u", START_MS + 10), shown("v", START_MS + 50), *answers, shown("clock", START_MS + 560))
     assert machine.state.enrolments.enrolled_before == START_MS
@@ -296,13 +296,13 @@ def test_without_user_windows_nothing_is_stored_or_shown() -> None:
     take(machine, shown("u", START_MS), shown("clock", START_MS + 10_000))
     assert kept(machine, "u") == ({}, ["clock"], {})
     assert machine.report().user_windows == ()
-    assert machine.store.view([0], {}, {})[0].reaches == {}
+    assert machine.store.view([0], {}, {})[0].user_counts == {}
 
 
 def test_without_hit_rate_only_users_are_counted() -> None:
     layout = UserCountLayout(Scorer(["ndcg@10"]))
     assert (layout.kinds, layout.cutoffs, layout.hit_kind((0, 3))) == (1, [], 0)
-    engine = Engine(engine_of(SETTINGS, reach=UniqueUserRules(panes=10)).rules, Scorer(["ndcg@10"], items_max=1_000, grade_max=10))
+    engine = Engine(engine_of(SETTINGS, unique_users=UniqueUserRules(panes=10)).rules, Scorer(["ndcg@10"], items_max=1_000, grade_max=10))
     machine = Machine(engine, SETTINGS)
     take(machine, shown("u", START_MS), clicked("u", START_MS + 1), shown("v", START_MS + 5), shown("clock", START_MS + 900))
     assert all_traffic(machine)[1_000] == (2, {})

@@ -2,8 +2,8 @@
 
 Task p of namespace n has six keys with the hash tag {n:p}, which so share a slot: `ctl` (hash: epoch, token, seq, control,
 panes_from_ms, reaches_from_ms, user_bytes_max, version), `users` (hash: "u" + user -> state), `due` (sorted set: "u" + user by due
-time in ms), `panes` (hash: start in ms -> pane, "r" + start -> its reach), `totals` (hash: "u" + user -> totals), `experiments` (hash:
-"e" + name -> cell). From its first claim on, each of them but `ctl` holds a placeholder `_`, which no other field can equal.
+time in ms), `panes` (hash: start in ms -> pane, "r" + start -> its user counts), `totals` (hash: "u" + user -> totals), `experiments`
+(hash: "e" + name -> cell). From its first claim on, each of them but `ctl` holds a placeholder `_`, which no other field can equal.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ def writes(keys: TaskKeys, commit: Commit, largest: float) -> list[Command]:
     users = [piece for user, state in changes.users.items() for piece in (field_of(user), state)]
     due = [piece for user, due_ms in changes.due.items() for piece in (due_ms, field_of(user))]
     panes: list[Any] = [piece for start, pane in changes.panes.items() for piece in (start, pane)]
-    panes += [piece for start, reach in changes.reaches.items() for piece in (_reach(start), reach)]
-    panes_gone = [field for start in changes.panes_gone for field in (start, _reach(start))]
+    panes += [piece for start, counts in changes.user_counts.items() for piece in (_user_counts(start), counts)]
+    panes_gone = [field for start in changes.panes_gone for field in (start, _user_counts(start))]
     totals = [piece for user, sums in changes.totals.items() for piece in (field_of(user), sums)]
     cells = [piece for name, cell in changes.experiments.items() for piece in (_cell(name), cell)]
     users_gone, totals_gone = ([field_of(user) for user in gone] for gone in (changes.users_gone, changes.totals_gone))
     return [
         (
             *("HSET", keys.ctl, "control", changes.control, "panes_from_ms", changes.panes_from_ms),
-            *("reaches_from_ms", changes.reaches_from_ms, "seq", commit.seq),
+            *("reaches_from_ms", changes.user_counts_from_ms, "seq", commit.seq),
             *(("user_bytes_max", int(largest)) if largest < inf else ()),
         ),
         *_slices("HSET", keys.users, users),
@@ -91,15 +91,15 @@ def user_of(member: bytes) -> str:
     return member[1:].decode()
 
 
-def _reach(start: int) -> str:
+def _user_counts(start: int) -> str:
     return f"r{start}"
 
 
 def panes_of(fields: Sequence[bytes], values: Sequence[bytes]) -> tuple[dict[int, bytes], dict[int, bytes]]:
-    """Panes and their reaches by start, from fields and values of the panes."""
+    """Panes and their user counts by start, from fields and values of the panes."""
     pairs = list(zip(fields, values, strict=True))
     panes = {int(field): pane for field, pane in pairs if not field.startswith(b"r")}
-    return panes, {int(field[1:]): reach for field, reach in pairs if field.startswith(b"r")}
+    return panes, {int(field[1:]): counts for field, counts in pairs if field.startswith(b"r")}
 
 
 def _cell(name: str) -> str:

@@ -106,8 +106,8 @@ class RedisStore:
         self._require_whole(task, answer)
         _, epoch, seq, control, starts, fields_read, values, cells, largest = answer
         self._largest[task] = int(largest) if largest is not None else 0 if control is None else inf
-        panes, reaches = panes_of(fields_read, values)
-        return Claim(int(epoch), int(seq), control, panes, tuple(map(int, starts)), cells_of(cells), reaches)
+        panes, user_counts = panes_of(fields_read, values)
+        return Claim(int(epoch), int(seq), control, panes, tuple(map(int, starts)), cells_of(cells), user_counts)
 
     def load(
         self,
@@ -190,10 +190,10 @@ class RedisStore:
         tasks: Collection[int],
         since: Mapping[int, CommitMark],
         panes_from_ms: Mapping[int, int | None],
-        reaches_from_ms: Mapping[int, int | None] = NO_BOUNDS,
+        user_counts_from_ms: Mapping[int, int | None] = NO_BOUNDS,
     ) -> Mapping[int, TaskView]:
         """See `Store.view`; each task is seen as of one instant, several tasks as of several."""
-        asked, bounds = list(tasks), (panes_from_ms, reaches_from_ms)
+        asked, bounds = list(tasks), (panes_from_ms, user_counts_from_ms)
         questions = [
             (
                 self._keys(task),
@@ -209,9 +209,9 @@ class RedisStore:
             if answer is not None:
                 self._require_whole(task, answer)
                 _, token, seq, is_snapshot, control, users, fields, values, cells = answer
-                panes, reaches = panes_of(fields, values)
+                panes, user_counts = panes_of(fields, values)
                 views[task] = TaskView(
-                    CommitMark(token.decode(), int(seq)), control, panes, users, cells_of(cells), reaches, bool(is_snapshot)
+                    CommitMark(token.decode(), int(seq)), control, panes, users, cells_of(cells), user_counts, bool(is_snapshot)
                 )
         return views
 
