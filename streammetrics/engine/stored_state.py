@@ -11,12 +11,13 @@ from typing import NamedTuple
 class StateChanges:
     """All changes of one commit. They are written together or not at all.
 
-    - `users` are encoded sessions by user. `users_gone` have no sessions any more. - `due` is the event time (ms) at which a user
-    must be loaded again. Users in `users_gone` are due only if they are in `due`. - `totals` are users' totals in experiments. They
-    are stored apart, because they outlast the user's sessions. - `experiments` are the sums of experiments, by names that only the
-    engine understands. - `panes_from_ms` is the start of the oldest pane that may change. Later claims and readers get the panes
-    from there on. - `user_counts` are the unique users of panes, by pane start. They are stored apart, because they still change
-    when the pane is final. Those before `user_counts_from_ms` do not change any more. They are deleted together with their pane.
+    - `users` are encoded sessions by user. `users_gone` have no sessions any more.
+    - `due` is the event time (ms) at which a user must be loaded again. Users in `users_gone` are due only if they are in `due`.
+    - `totals` are users' totals in experiments. They are stored apart, because they outlast the user's sessions.
+    - `experiments` are the sums of experiments, by names that only the engine understands.
+    - `panes_from_ms` is the start of the oldest pane that may change. Later claims and readers get the panes from there on.
+    - `user_counts` are the unique users of panes, by pane start. They are stored apart, because they still change when the pane is
+      final. Those before `user_counts_from_ms` do not change any more. They are deleted together with their pane.
     """
 
     control: bytes
