@@ -56,7 +56,7 @@ def build_engine(settings: Settings, topics: Sequence[str]) -> Engine:
         segments=tuple(windows.segments),
         groups_max=windows.groups_max,
         experiments=_experiment_rules(settings),
-        reach=_reach_rules(settings),
+        unique_users=_unique_user_rules(settings),
         decoding=" ".join(f"{name}={value}" for name, value in decoding_settings(settings).items()),
     )
     return Engine(rules, settings.scorer())
@@ -83,7 +83,7 @@ def _experiment_rules(settings: Settings) -> ExperimentRules | None:
     )
 
 
-def _reach_rules(settings: Settings) -> UniqueUserRules | None:
+def _unique_user_rules(settings: Settings) -> UniqueUserRules | None:
     windows = settings.windows
     if windows.users == "off" or (windows.users == "auto" and not settings.experiments.enabled):
         return None
@@ -168,7 +168,7 @@ def result_settings(settings: Settings, engine: Engine) -> dict[str, Any]:
         "retention_ms": windows.retention_ms,
         "segments": list(windows.segments),
         "groups_max": windows.groups_max,
-        "users": engine.reach is not None,
+        "users": engine.user_count_layout is not None,
         "experiments": settings.experiments.model_dump(mode="json"),
         "events": decoding_settings(settings),
     }
