@@ -1,4 +1,4 @@
-"""Simulated traffic as a `Source`: each record is returned when the wall clock user_counts its time. Used by `demo`."""
+"""Simulated traffic as a `Source`: each record is returned when the wall clock reaches its time. Used by `demo`."""
 
 from __future__ import annotations
 
