@@ -78,7 +78,7 @@ def compiler() -> Path:
             try:
                 Path(scratch).rename(folder)
             except OSError:
-                if not folder.is_dir():  # somebody else was quicker, which is as good
+                if not folder.is_dir():  # another process was faster
                     raise
             Path(scratch).mkdir(exist_ok=True)
     return folder

@@ -1,7 +1,6 @@
-"""The live page as its readers meet it: a real Chromium, the real HTTP port, and reports that the product's own code made.
+"""The live page in a real Chromium, with the real HTTP port and reports of the product's own code.
 
-Every visit is watched: an error on the console, a script that fails, a break of the content security policy or a request to
-anywhere else fails the test.
+Each test fails on console errors, failing scripts, violations of the content security policy, and requests to other hosts.
 """
 
 from __future__ import annotations
@@ -31,11 +30,11 @@ from tests.experiments.samples import experiment
 from tests.servers.tools import find_chromium
 from tests.support.command_line import started
 from tests.support.committed_state import HOUR_MS, MINUTE_MS, Pipeline
-from tests.support.page_world import EXPERIMENT, People, World, telling, world
+from tests.support.page_story import EXPERIMENT, SimulatedUsers, Story, make_story, with_experiments
 
 WIDE, NARROW = {"width": 1280, "height": 900}, {"width": 360, "height": 740}
 SECONDS = 10_000
-"""How long a state may take to show, in ms: the page asks every two seconds."""
+"""Timeout for a state to show, in ms. The page polls every two seconds."""
 EVERY_MS = 2_000
 HOSTILE = '<script>document.body.dataset.ran="1"</script><img src=x onerror=document.body.dataset.ran=1>"\'&amp;'
 HEBREW, HEBREW_7 = "\u05d0\u05d7\u05e8", "\u05de\u05d1\u05d7\u05df 7"
@@ -49,7 +48,7 @@ expect.set_options(timeout=SECONDS)
 
 @dataclass
 class Visit:
-    """A page in a browser window of its own, and what went wrong in it."""
+    """A page in its own browser window, with the problems found in it."""
 
     page: Page
     base: str
@@ -71,11 +70,11 @@ class Visit:
             self.troubles.append(text)
 
     def ask_again(self) -> None:
-        """Let the time pass after which the page asks the server again, without waiting for it."""
+        """Advance the clock of the page to its next poll."""
         self.page.clock.fast_forward(EVERY_MS)
 
     def cell(self, row: str, variant: str, *, section: str = EXPERIMENT) -> Locator:
-        """A cell of the table of variants, by what its row and its column are called."""
+        """Return a cell of the table of variants by its row and column."""
         heads = self.sides(section).locator("thead th")
         expect(heads.filter(has_text=variant)).to_have_count(1)
         at = next(index for index, text in enumerate(heads.all_text_contents()) if variant in text)
@@ -110,13 +109,13 @@ CROSSINGS = """async (values) => {
         .some(({ x, y }) => x > words.x && x < words.x + words.width && y > words.y && y < words.y + words.height);
     return [...figure.querySelectorAll("path.line")].filter(crosses).length;
 }"""
-"""A chart of level curves at these values: how many of them run through its words."""
+"""Draw a chart with flat curves at these values, and count those that cross its text."""
 
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
     with sync_playwright() as driver:
-        # Chromium's own sandbox does not start for root, as whom CI may run; what it opens here is this checkout's own page.
+        # The sandbox of Chromium does not start for root, and CI may run as root. The tests open only our own page.
         browser = driver.chromium.launch(executable_path=find_chromium(), args=["--no-sandbox", "--disable-dev-shm-usage"])
         yield browser
         browser.close()
@@ -124,22 +123,22 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """Shows views with reports on a port, until the test's pages are closed: one that asks again at the end must find its server."""
+    """Serve views with reports until the pages of the test are closed, so that no last poll fails."""
     with ExitStack() as ports:
         yield lambda views, *reports: ports.enter_context(serving(views, *reports))
 
 
 @pytest.fixture
 def visit(chromium: Browser, serve: Serve) -> Iterator[Open]:
-    """Opens pages: `visit(base, "?window=5m", expected=("words of console errors that belong to the test",), **options of the browser)`."""
+    """Open pages: `visit(base, "?window=5m", expected=("text of an expected console error",), **browser_options)`."""
     visits: list[Visit] = []
 
-    def opened(base: str, path: str = "", *, expected: tuple[str, ...] = (), hurried: bool = True, **options: Any) -> Visit:
+    def opened(base: str, path: str = "", *, expected: tuple[str, ...] = (), fake_clock: bool = True, **options: Any) -> Visit:
         page = chromium.new_context(**{"viewport": WIDE, **options}).new_page()
         page.set_default_timeout(SECONDS)
         found = Visit(page, base, expected)
         found.watch()
-        if hurried:
+        if fake_clock:
             page.clock.install()
         visits.append(found)
         page.goto(f"{base}/{path}")
@@ -152,9 +151,9 @@ def visit(chromium: Browser, serve: Serve) -> Iterator[Open]:
 
 
 @pytest.fixture(scope="module")
-def told() -> tuple[World, list[Report]]:
-    """A story of more than an hour that ends now: half an hour of it is live, the treatment is worse."""
-    return world(int(time.time() * 1_000) + MINUTE_MS, minutes=75)
+def history() -> tuple[Story, list[Report]]:
+    """A story of more than an hour that ends now. Half an hour of it is live, and the treatment is worse."""
+    return make_story(int(time.time() * 1_000) + MINUTE_MS, minutes=75)
 
 
 @dataclass(slots=True)
@@ -169,7 +168,7 @@ class Served:
         return f"http://127.0.0.1:{self.server.port}"
 
     def restart(self, views: HttpViews) -> None:
-        """Another process on the same port."""
+        """Start another process on the same port."""
         self.views, self.server = views, HttpServer(views, "127.0.0.1", self.server.port)
         self.server.start()
 
@@ -190,17 +189,17 @@ def serving(views: HttpViews, *reports: Report) -> Iterator[Served]:
 
 
 @pytest.fixture(scope="module")
-def still(told: tuple[World, list[Report]]) -> Iterator[Served]:
-    """The whole story on a port, for tests that change nothing."""
-    story, reports = told
+def still(history: tuple[Story, list[Report]]) -> Iterator[Served]:
+    """The whole story on a port, for tests that do not change it."""
+    story, reports = history
     with serving(story.views(), *reports) as port:
         yield port
 
 
 @pytest.fixture
-def fresh(serve: Serve, told: tuple[World, list[Report]]) -> Iterator[Served]:
-    """The end of the story on a port of the test's own."""
-    story, reports = told
+def fresh(serve: Serve, history: tuple[Story, list[Report]]) -> Iterator[Served]:
+    """The end of the story on a port for one test."""
+    story, reports = history
     status = story.status
     yield serve(story.views(), *reports[-5:])
     status.source_trouble = status.store_trouble = status.publish_trouble = None
@@ -212,7 +211,7 @@ def fresh(serve: Serve, told: tuple[World, list[Report]]) -> Iterator[Served]:
 def group(
     report: dict[str, Any], view: str, variant: str, *, window_ms: int = HOUR_MS, segments: dict[str, str] | None = None
 ) -> dict[str, Any]:
-    """A variant in a window of a report."""
+    """Return a variant in a window of a report."""
     window = next(each for each in report["windows"] if (each["window_ms"], each["view"]) == (window_ms, view))
     wanted = (EXPERIMENT if variant else "", variant, segments or {})
     return next(each for each in window["groups"] if (each["experiment"], each["variant"], each["segments"]) == wanted)
@@ -224,7 +223,7 @@ def fetched(base: str, path: str = "/api/report") -> Any:
 
 
 def lifts(base: str) -> int:
-    """How many lifts of NDCG@10 since the start the server remembers."""
+    """Count the recent lifts of NDCG@10 since the start on the server."""
     asked = fetched(base, f"/api/curves?window_ms={HOUR_MS}&metric=ndcg@10")
     known = next(each for each in asked["experiments"] if each["scope"] == "start")
     return sum(lift is not None for line in known["lines"] for lift in line["lift"])
@@ -239,7 +238,7 @@ def live(page: Page) -> None:
 
 
 def open_all(found: Visit) -> None:
-    """Open every part of the page that is folded."""
+    """Open all folded parts of the page."""
     for summary in found.page.locator("summary").all():
         summary.click()
     expect(found.page.locator("details:not([open])")).to_have_count(0)
@@ -253,7 +252,7 @@ READ = """() => {
     for (const { name, value } of element.attributes) if (name === "title" || name.startsWith("aria-")) texts.push([name, value]);
   return texts;
 }"""
-"""Whatever is drawn or read aloud, each text with the element or the attribute that it stands in."""
+"""Return all visible and spoken text, each with its element or attribute."""
 
 OUT_OF_ORDER = """(paragraphs) => paragraphs.flatMap((paragraph) => {
   const walker = document.createTreeWalker(paragraph, NodeFilter.SHOW_TEXT);
@@ -272,7 +271,7 @@ OUT_OF_ORDER = """(paragraphs) => paragraphs.flatMap((paragraph) => {
   const isLeft = (box, before) => box.top < before.bottom - 4 && box.left < before.right - 1;
   return boxes.slice(1).filter(([, box], at) => isLeft(box, boxes[at][1])).map(([text]) => text);
 })"""
-"""What is drawn left of the word or the name before it, though it stands in the same line."""
+"""Return words and names that are drawn left of the previous one on the same line."""
 
 
 class TestDemo:
@@ -282,7 +281,7 @@ class TestDemo:
             assert process.stdout is not None
             address = re.search(r"http://127\.0\.0\.1:\d+", process.stdout.readline())
             assert address
-            found = visit(address[0], expected=("status of 503",), hurried=False)  # it is opened before there is a report
+            found = visit(address[0], expected=("status of 503",), fake_clock=False)  # opened before the first report
             live(found.page)
             control, treatment = found.cell("Final", "control", section="ranker"), found.cell("Final", "treatment", section="ranker")
             expect(control.locator(".value")).to_have_text(re.compile(r"^0\.\d{4}$"))
@@ -300,7 +299,7 @@ class TestDemo:
 
 class TestAskingAgain:
     def test_an_unchanged_report_gets_304_and_the_next_one_is_shown(
-        self, visit: Open, fresh: Served, told: tuple[World, list[Report]]
+        self, visit: Open, fresh: Served, history: tuple[Story, list[Report]]
     ) -> None:
         found = visit(fresh.base)
         live(found.page)
@@ -312,7 +311,7 @@ class TestAskingAgain:
         final = found.cell("Final", "control").locator(".value")
         before = final.text_content()
         assert before
-        fresh.views.show(told[1][-40])
+        fresh.views.show(history[1][-40])
         with found.page.expect_response("**/api/report") as answer:
             found.ask_again()
         assert answer.value.status == 200
@@ -360,9 +359,9 @@ class TestNumbers:
                 expect(found.cell("Users of", variant, section=section)).to_have_text(f"{reached['users']:,}{share}")
 
     def test_users_of_a_window_are_shown_withheld_or_absent_as_in_the_report(
-        self, visit: Open, serve: Serve, told: tuple[World, list[Report]]
+        self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]
     ) -> None:
-        story, reports = told
+        story, reports = history
         (five, hour) = reports[-1].user_windows
         for windows, words in (
             ((five, replace(hour, complete=False, arms=())), "not shown: users were not counted all the time"),
@@ -377,15 +376,15 @@ class TestNumbers:
             else:
                 expect(head).to_contain_text(words)
                 expect(found.cell("Users of", "treatment")).to_have_text(MISSING)
-            found.page.goto("about:blank")  # it would go on asking a port that is closed
+            found.page.goto("about:blank")  # otherwise it polls a closed port
 
     def test_reduced_lifts_and_teams_are_beside_the_plain_numbers(
-        self, visit: Open, serve: Serve, told: tuple[World, list[Report]]
+        self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]
     ) -> None:
-        story, reports = told
+        story, reports = history
         arms = {"control": 0.5, "treatment": 0.45, "interleaved": 0.5}
         stats = experiment(arms, name=EXPERIMENT, whole=True)
-        port = serve(story.views(), telling(reports[-1], stats))
+        port = serve(story.views(), with_experiments(reports[-1], stats))
         found = visit(port.base)
         treatment = next(each for each in stats.variants if each.variant == "treatment").measures[0]
         assert treatment.reduced is not None
@@ -404,12 +403,12 @@ class TestNumbers:
         assert verdict["word"] == "regressed"
         assert verdict["reason"].startswith("treatment: ")
         expect(found.section(EXPERIMENT).locator(".verdict .word")).to_have_text("▼ Regressed")
-        expect(found.section(EXPERIMENT).locator(".verdict .reason")).to_have_text(f"{verdict['reason']}.")  # a name is never another
+        expect(found.section(EXPERIMENT).locator(".verdict .reason")).to_have_text(f"{verdict['reason']}.")  # names keep their case
         expect(found.cell("Verdict", "treatment")).to_have_text("▼ Regressed")
 
-    def test_a_reason_starts_with_a_capital_letter(self, visit: Open, serve: Serve, told: tuple[World, list[Report]]) -> None:
+    def test_a_reason_starts_with_a_capital_letter(self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]) -> None:
         split = experiment({"control": 0.5, "treatment": 0.5}, name=EXPERIMENT, users={"control": 1_000, "treatment": 2_000})
-        port = serve(told[0].views(), telling(told[1][-1], split))
+        port = serve(history[0].views(), with_experiments(history[1][-1], split))
         reason = visit(port.base).section(EXPERIMENT).locator(".verdict .reason")
         said = "Users are not split as configured (control 1,000, treatment 2,000; practically impossible by chance)."
         expect(reason).to_have_text(said)
@@ -420,15 +419,15 @@ class TestNumbers:
         figure = found.section(EXPERIMENT).locator("figure").filter(has_text="Lift of NDCG@10")
         known = next(each for each in asked["experiments"] if each["scope"] == "start")
         figure.get_by_text("Curves as numbers").click()
-        told = lifts(still.base)
-        expect(figure.locator("tbody tr")).to_have_count(told)
-        assert told > 30
-        assert (figure.locator("path.line").first.get_attribute("d") or "").count("L") == told - 1
+        count = lifts(still.base)
+        expect(figure.locator("tbody tr")).to_have_count(count)
+        assert count > 30
+        assert (figure.locator("path.line").first.get_attribute("d") or "").count("L") == count - 1
         assert figure.locator("path.band.color-1").count() == 1
         expect(figure.locator("tbody tr").first.locator("th")).to_have_text(clock(known["ends_ms"][-1]))
 
-    def test_a_page_loads_missed_points_after_a_pause(self, visit: Open, serve: Serve, told: tuple[World, list[Report]]) -> None:
-        story, reports = told
+    def test_a_page_loads_missed_points_after_a_pause(self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]) -> None:
+        story, reports = history
         port = serve(story.views(), *reports[:-6])
         found = visit(port.base)
         figure = found.section(EXPERIMENT).locator("figure").filter(has_text="Lift of")
@@ -459,15 +458,15 @@ class TestNumbers:
         assert visit(still.base).page.evaluate(CROSSINGS, values) == 0
 
     def test_missing_values_are_not_shown_as_zero(self, visit: Open, still: Served) -> None:
-        found = visit(still.base, "?segment=surface%3Dsearch")  # the control is never shown there
+        found = visit(still.base, "?segment=surface%3Dsearch")  # this segment has no control
         expect(found.cell("Final", "treatment").locator(".value")).to_have_text(re.compile(r"^0\.\d{4}$"))
         expect(found.cell("Final", "control")).to_have_text(f"{MISSING}no lists")
         found.choose("Metric", "User hit rate")
         expect(found.cell("Final", "treatment")).to_have_text(f"{MISSING}not measured")
         expect(found.cell("Mean", "treatment").locator(".value")).to_have_text(re.compile(r"^\d\.\d{4}$"))
 
-    def test_the_pipeline_shows_lag_age_and_refused_events(self, visit: Open, fresh: Served, told: tuple[World, list[Report]]) -> None:
-        status = told[0].status
+    def test_the_pipeline_shows_lag_age_and_refused_events(self, visit: Open, fresh: Served, history: tuple[Story, list[Report]]) -> None:
+        status = history[0].status
         status.lag_records.update({Input("impressions", 0): 1_234, Input("feedback", 0): 1})
         status.lag_seconds.update({Input("impressions", 0): 125.0, Input("feedback", 0): 0.0})
         section = visit(fresh.base).section("Pipeline")
@@ -478,8 +477,8 @@ class TestNumbers:
         section.get_by_text("Inputs (2)").click()
         expect(section.locator("tr", has_text="impressions 0").locator("td").nth(2)).to_have_text("1,234")
 
-    def test_the_event_rate_covers_the_time_between_reports(self, visit: Open, serve: Serve, told: tuple[World, list[Report]]) -> None:
-        story, report = told[0], told[1][-1]
+    def test_the_event_rate_covers_the_time_between_reports(self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]) -> None:
+        story, report = history[0], history[1][-1]
         seconds = [time.monotonic()]
         views = HttpViews(story.pipeline.exposition(story.status), lambda: seconds[0])
         port = serve(views, report)
@@ -498,9 +497,9 @@ class TestNumbers:
             expect(tile.last).to_have_text("100 per second now")
 
     def test_without_final_lists_windows_are_shown_without_a_verdict(
-        self, visit: Open, serve: Serve, told: tuple[World, list[Report]]
+        self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]
     ) -> None:
-        story, _ = told
+        story, _ = history
         port = serve(story.views())
         port.views.show(story.pipeline.report())
         found = visit(port.base)
@@ -541,19 +540,19 @@ class TestChoices:
         expect(found.page.get_by_label("Metric", exact=True)).to_have_value("ndcg")
         expect(found.cell("Final", "control").locator(".value")).to_have_text(re.compile(r"^0\.\d{4}$"))
 
-    def test_all_metrics_can_be_opened_and_stay_open(self, visit: Open, fresh: Served, told: tuple[World, list[Report]]) -> None:
+    def test_all_metrics_can_be_opened_and_stay_open(self, visit: Open, fresh: Served, history: tuple[Story, list[Report]]) -> None:
         found = visit(fresh.base)
         part = found.section(EXPERIMENT).locator("details", has=found.page.get_by_text("All metrics"))
         part.locator("summary").click()
         metrics = fetched(fresh.base)["settings"]["metrics"]
-        expect(part.locator("tbody tr")).to_have_count(len(metrics) + 2)  # and the users with a hit, at both cut-offs
-        fresh.views.show(telling(told[1][-1]))
+        expect(part.locator("tbody tr")).to_have_count(len(metrics) + 2)  # and user_hit_rate at both cut-offs
+        fresh.views.show(with_experiments(history[1][-1]))
         found.ask_again()
         expect(found.section(EXPERIMENT)).to_contain_text("no user of this experiment has a final list")
         expect(part.locator("tbody tr")).to_have_count(len(metrics))
 
     def test_open_parts_and_focus_stay_when_an_experiment_appears(
-        self, visit: Open, fresh: Served, told: tuple[World, list[Report]]
+        self, visit: Open, fresh: Served, history: tuple[Story, list[Report]]
     ) -> None:
         found = visit(fresh.base)
         part = found.section("All traffic").locator("details", has=found.page.get_by_text("All metrics"))
@@ -561,7 +560,7 @@ class TestChoices:
         expect(part.locator("tbody tr")).not_to_have_count(0)
         expect(part.locator("summary")).to_be_focused()
         first = experiment({"control": 0.5, "treatment": 0.5}, name="a-first")
-        fresh.views.show(telling(told[1][-1], first, *told[1][-1].experiments))
+        fresh.views.show(with_experiments(history[1][-1], first, *history[1][-1].experiments))
         found.ask_again()
         expect(found.section("Experiment")).to_have_count(2)
         expect(found.section("Experiment").first).to_contain_text("a-first")
@@ -569,16 +568,16 @@ class TestChoices:
         expect(part.locator("tbody tr")).not_to_have_count(0)
         expect(part.locator("summary")).to_be_focused()
         expect(found.page.locator("details[open]")).to_have_count(1)
-        fresh.views.show(told[1][-1])
+        fresh.views.show(history[1][-1])
         found.ask_again()
         expect(found.section("Experiment")).to_have_count(1)
         expect(part).to_have_attribute("open", "")
         expect(part.locator("summary")).to_be_focused()
 
     def test_a_choice_keeps_the_focus_when_another_choice_appears(
-        self, visit: Open, fresh: Served, told: tuple[World, list[Report]]
+        self, visit: Open, fresh: Served, history: tuple[Story, list[Report]]
     ) -> None:
-        report = told[1][-1]
+        report = history[1][-1]
         whole = [replace(each, groups=tuple(values for values in each.groups if not values.group.segment)) for each in report.windows]
         fresh.views.show(replace(report, windows=tuple(whole)))
         found = visit(fresh.base)
@@ -594,34 +593,34 @@ class TestChoices:
 class TestStates:
     def test_it_shows_that_it_reads_until_the_first_response(self, still: Served, chromium: Browser) -> None:
         page = chromium.new_context().new_page()
-        page.route("**/api/**", lambda route: None)  # no answer comes
+        page.route("**/api/**", lambda route: None)  # no response
         page.goto(still.base)
         expect(page.locator("main")).to_have_text("Reading the report …")
         page.context.close()
 
     def test_without_scripts_it_links_to_the_report(self, visit: Open, still: Served) -> None:
-        page = visit(still.base, hurried=False, java_script_enabled=False).page
+        page = visit(still.base, fake_clock=False, java_script_enabled=False).page
         said = page.locator("main p")
         expect(said).to_have_text("This page needs JavaScript; /api/report has the same numbers.")
         expect(said).to_be_visible()
 
-    def test_before_the_first_report_it_shows_what_is_missing(self, visit: Open, serve: Serve, told: tuple[World, list[Report]]) -> None:
-        story, reports = told
+    def test_before_the_first_report_it_shows_what_is_missing(self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]) -> None:
+        story, reports = history
         story.status.store_trouble = Trouble(story.now.seconds - 3, 2, "connection refused")
         port = serve(story.views())
         found = visit(port.base, expected=("status of 503",))
         expect(found.page.locator(".pill")).to_have_text("Not ready")
-        said = "The server has not read committed state yet.store: connection refused (for 3 s, 2 tries)"
-        expect(found.page.locator(".banner")).to_have_text(said)
+        banner = "The server has not read committed state yet.store: connection refused (for 3 s, 2 tries)"
+        expect(found.page.locator(".banner")).to_have_text(banner)
         expect(found.page.locator("main")).to_have_text("No numbers yet.")
         story.status.store_trouble = None
         port.views.show(reports[-1])
         found.ask_again()
         live(found.page)
 
-    def test_without_events_it_shows_what_it_waits_for(self, visit: Open, serve: Serve, told: tuple[World, list[Report]]) -> None:
+    def test_without_events_it_shows_what_it_waits_for(self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]) -> None:
         only_lists = Pipeline().feed("impressions", Impression("r", "u", int(time.time() * 1_000), ("a",)))
-        port = serve(told[0].views())
+        port = serve(history[0].views())
         port.views.show(only_lists.report())
         found = visit(port.base)
         expect(found.page.locator(".pill")).to_have_text("No data yet")
@@ -630,9 +629,9 @@ class TestStates:
         expect(found.cell("Final", "All traffic", section="All traffic")).to_have_text(f"{MISSING}no lists")
 
     def test_numbers_stay_while_the_server_is_away_and_update_afterwards(
-        self, visit: Open, fresh: Served, told: tuple[World, list[Report]]
+        self, visit: Open, fresh: Served, history: tuple[Story, list[Report]]
     ) -> None:
-        story, reports = told
+        story, reports = history
         found = visit(fresh.base, expected=("ERR_CONNECTION_REFUSED", "status of 503"))
         live(found.page)
         figure = found.section(EXPERIMENT).locator("figure").filter(has_text="Lift of")
@@ -648,34 +647,34 @@ class TestStates:
         found.ask_again()
         expect(found.page.locator(".pill")).to_have_text("Not ready")
         expect(found.cell("Final", "control").locator(".value")).to_have_text(re.compile(r"^0\.\d{4}$"))
-        fresh.views.show(telling(story.pipeline.report(), *reports[-1].experiments))
+        fresh.views.show(with_experiments(story.pipeline.report(), *reports[-1].experiments))
         found.ask_again()
         live(found.page)
-        expect(figure.locator("tbody tr")).to_have_count(5)  # the new process remembers one point; the page all of them
+        expect(figure.locator("tbody tr")).to_have_count(5)  # the new process has one point, the page has all
 
-    def test_an_old_report_is_stale(self, visit: Open, fresh: Served, told: tuple[World, list[Report]]) -> None:
+    def test_an_old_report_is_stale(self, visit: Open, fresh: Served, history: tuple[Story, list[Report]]) -> None:
         found = visit(fresh.base)
         live(found.page)
-        told[0].now.seconds += 31
+        history[0].now.seconds += 31
         found.ask_again()
         expect(found.page.locator(".pill")).to_have_text("Stale")
         expect(found.page.locator(".banner")).to_contain_text("The newest report is 31 s old. The server does not read committed state.")
 
-    def test_an_unreachable_source_is_shown_with_its_error(self, visit: Open, fresh: Served, told: tuple[World, list[Report]]) -> None:
-        told[0].status.source_trouble = Trouble(told[0].now.seconds - 12, 5, "no broker answers at <b>:9092")
+    def test_an_unreachable_source_is_shown_with_its_error(self, visit: Open, fresh: Served, history: tuple[Story, list[Report]]) -> None:
+        history[0].status.source_trouble = Trouble(history[0].now.seconds - 12, 5, "no broker answers at <b>:9092")
         found = visit(fresh.base)
         expect(found.page.locator(".pill")).to_have_text("Not ready")
         expect(found.page.locator(".banner")).to_contain_text("source: no broker answers at <b>:9092 (for 12 s, 5 tries)")
 
-    def test_event_time_far_behind_is_shown(self, visit: Open, serve: Serve, told: tuple[World, list[Report]]) -> None:
-        story, reports = told
+    def test_event_time_far_behind_is_shown(self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]) -> None:
+        story, reports = history
         port = serve(story.views(), reports[-12])
         found = visit(port.base)
         expect(found.page.locator(".pill")).to_have_text("Behind")
         expect(found.page.locator(".banner")).to_contain_text(re.compile(r", 1[123] min ago\. The slowest input is \w+ 0\."))
 
-    def test_a_worker_points_to_the_exporter(self, visit: Open, serve: Serve, told: tuple[World, list[Report]]) -> None:
-        port = serve(told[0].views(publishes=False))
+    def test_a_worker_points_to_the_exporter(self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]) -> None:
+        port = serve(history[0].views(publishes=False))
         found = visit(port.base, expected=("status of 503",))
         expect(found.page.locator(".banner")).to_contain_text("This process only consumes events.")
 
@@ -684,7 +683,7 @@ class TestStates:
         live(found.page)
         asked: list[str] = []
 
-        def refuse(route: Route) -> None:  # as a proxy in front does when it knows the reader no more
+        def refuse(route: Route) -> None:  # like a proxy with an expired session
             asked.append(route.request.url)
             route.fulfill(status=401)
 
@@ -693,19 +692,19 @@ class TestStates:
         expect(found.page.locator(".pill")).to_have_text("Log in")
         expect(found.cell("Final", "control").locator(".value")).to_have_text(re.compile(r"^0\.\d{4}$"))
         found.page.clock.run_for(10 * EVERY_MS)
-        assert len(asked) <= 2  # the report and the pulse, once: each further one would ask the reader for a password
+        assert len(asked) <= 2  # report and pulse once, because each request can prompt for a password
         found.page.unroute("**/api/**")
         found.page.get_by_role("button", name="Log in again").click()
         live(found.page)
 
 
 @contextmanager
-def naming(told: tuple[World, list[Report]], *names: str, experiment_name: str = EXPERIMENT) -> Iterator[Served]:
-    """Two reports of an experiment whose variants are the control and these, in a segment with the name of the first."""
+def serving_names(history: tuple[Story, list[Report]], *names: str, experiment_name: str = EXPERIMENT) -> Iterator[Served]:
+    """Serve two reports of an experiment with the control and these variants, in a segment named like the first."""
     now_ms = int(time.time() * 1_000) // MINUTE_MS * MINUTE_MS
     pipeline, variants = Pipeline(segments=("surface",)), ("control", *names)
     stats = experiment(dict.fromkeys(variants, 0.5) | {names[-1]: 0.4}, name=experiment_name, whole=True)
-    with serving(told[0].views()) as port:
+    with serving(history[0].views()) as port:
         for minute in range(40):
             ts = now_ms - (40 - minute) * MINUTE_MS
             shown = [
@@ -717,25 +716,25 @@ def naming(told: tuple[World, list[Report]], *names: str, experiment_name: str =
             pipeline.feed("impressions", *shown).feed("feedback", Feedback(user_id=f"1{ts}", ts=ts, item_id="a", action="click"))
             if minute % 20 == 19:
                 pipeline.move_on(ts + MINUTE_MS - 1)
-                port.views.show(telling(pipeline.report(), stats))
+                port.views.show(with_experiments(pipeline.report(), stats))
         yield port
 
 
 @pytest.fixture(scope="module")
-def hostile(told: tuple[World, list[Report]]) -> Iterator[Served]:
-    with naming(told, HOSTILE) as port:
+def hostile(history: tuple[Story, list[Report]]) -> Iterator[Served]:
+    with serving_names(history, HOSTILE) as port:
         yield port
 
 
 @pytest.fixture(scope="module")
-def hebrew(told: tuple[World, list[Report]]) -> Iterator[Served]:
-    with naming(told, HEBREW, HEBREW_7, experiment_name=HEBREW_7) as port:
+def hebrew(history: tuple[Story, list[Report]]) -> Iterator[Served]:
+    with serving_names(history, HEBREW, HEBREW_7, experiment_name=HEBREW_7) as port:
         yield port
 
 
 @pytest.fixture(scope="module")
-def forged(told: tuple[World, list[Report]]) -> Iterator[Served]:
-    with naming(told, FORGED, experiment_name=f"{FORGED} 7") as port:
+def forged(history: tuple[Story, list[Report]]) -> Iterator[Served]:
+    with serving_names(history, FORGED, experiment_name=f"{FORGED} 7") as port:
         yield port
 
 
@@ -792,8 +791,8 @@ class TestNames:
         texts = [re.sub("\u2068([^\u2068\u2069]*)\u2069", r"\1", text) for _, text in found.page.evaluate(READ)]
         assert len([text for text in texts if seen in text]) > 20
         assert [text for text in texts if controls.search(text)] == []
-        (told,) = fetched(forged.base)["experiments"]
-        assert told["experiment"] == f"{FORGED} 7"  # the report has the names as they came
+        (reported,) = fetched(forged.base)["experiments"]
+        assert reported["experiment"] == f"{FORGED} 7"  # the report has the original names
 
     def test_the_page_replaces_the_same_characters_as_python(self, visit: Open, still: Served) -> None:
         page = visit(still.base).page
@@ -816,7 +815,7 @@ class TestNames:
         )
         assert found == [counted(count, "rebalance") for count in (0, 1, 12_000)]
 
-    def test_long_names_do_not_break_a_narrow_screen(self, visit: Open, serve: Serve, told: tuple[World, list[Report]]) -> None:
+    def test_long_names_do_not_break_a_narrow_screen(self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]) -> None:
         now_ms = int(time.time() * 1_000) // MINUTE_MS * MINUTE_MS
         experiment, variant = "e" * 128, "v" * 128
         pipeline = (
@@ -824,7 +823,7 @@ class TestNames:
             .feed("impressions", Impression("r", "u", now_ms - 3 * MINUTE_MS, ("a", "b"), ((experiment, variant),)))
             .move_on(now_ms)
         )
-        port = serve(told[0].views())
+        port = serve(history[0].views())
         port.views.show(pipeline.report())
         found = visit(port.base, viewport=NARROW)
         expect(found.page.locator("h2", has_text="eee")).to_be_visible()
@@ -872,7 +871,7 @@ EDGES = (
 )
 
 
-class TestLooks:
+class TestAppearance:
     @pytest.mark.parametrize("scheme", ["light", "dark"])
     def test_all_text_has_contrast_in_light_and_dark(self, visit: Open, still: Served, scheme: str) -> None:
         found = visit(still.base, color_scheme=scheme)
@@ -917,7 +916,7 @@ class TestLooks:
         assert found.page.evaluate("[document.documentElement.scrollWidth, window.innerWidth]") == [360, 360]
         assert all(svg.bounding_box()["width"] <= 340 for svg in found.page.locator("svg.chart").all())  # type: ignore[index]
         beyond = "e => e.scrollWidth > e.clientWidth"
-        assert not found.sides().locator("xpath=..").evaluate(beyond)  # both variants side by side
+        assert not found.sides().locator("xpath=..").evaluate(beyond)  # both variants are visible
 
     def test_a_chart_follows_the_width_of_the_window(self, visit: Open, still: Served) -> None:
         found = visit(still.base)
@@ -934,12 +933,12 @@ class TestPointer:
     def test_a_chart_shows_the_values_at_the_pointer_and_else_the_newest(self, visit: Open, fresh: Served) -> None:
         found = visit(fresh.base)
         figure = found.section(EXPERIMENT).locator("figure").filter(has_text="Lift of")
-        newest, told = clock(fetched(fresh.base)["experiments_entered_ms"]), figure.locator(".readout")
-        expect(told).to_contain_text(f"To {newest}: treatment {MINUS}")
+        newest, readout = clock(fetched(fresh.base)["experiments_entered_ms"]), figure.locator(".readout")
+        expect(readout).to_contain_text(f"To {newest}: treatment {MINUS}")
         figure.locator("svg.chart").hover(position={"x": 62, "y": 100})
-        expect(told).to_contain_text(f"To {clock(fetched(fresh.base)['experiments_entered_ms'] - 4 * MINUTE_MS)}: treatment {MINUS}")
+        expect(readout).to_contain_text(f"To {clock(fetched(fresh.base)['experiments_entered_ms'] - 4 * MINUTE_MS)}: treatment {MINUS}")
         found.page.locator("h1").hover()
-        expect(told).to_contain_text(f"To {newest}: treatment {MINUS}")
+        expect(readout).to_contain_text(f"To {newest}: treatment {MINUS}")
 
 
 class TestWithoutAMouse:
@@ -970,17 +969,17 @@ class TestWithoutAMouse:
         assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
 
     def test_arrow_keys_move_the_cursor_of_a_chart_and_updates_keep_it(
-        self, visit: Open, fresh: Served, told: tuple[World, list[Report]]
+        self, visit: Open, fresh: Served, history: tuple[Story, list[Report]]
     ) -> None:
         found = visit(fresh.base)
         slider = found.page.get_by_role("slider", name="Lift of NDCG@10 against control, since the start, by time")
         slider.focus()
-        ends = [report.entered_ms for report in told[1][-5:]]
+        ends = [report.entered_ms for report in history[1][-5:]]
         assert None not in ends
         for key, end in (("ArrowLeft", ends[3]), ("ArrowLeft", ends[2]), ("Home", ends[0]), ("ArrowRight", ends[1])):
             found.page.keyboard.press(key)
             expect(slider).to_have_attribute("aria-valuetext", re.compile(rf"^To {clock(end or 0)}: treatment {MINUS}"))
-        fresh.views.show(telling(told[1][-1], *told[1][-2].experiments))
+        fresh.views.show(with_experiments(history[1][-1], *history[1][-2].experiments))
         found.ask_again()
         expect(found.page.locator("section .readout").first).to_contain_text(f"To {clock(ends[1] or 0)}")
         expect(slider).to_be_focused()
@@ -1013,26 +1012,26 @@ class TestWithoutAMouse:
             assert line in tree, tree
         roles = "combobox|slider|table|figure|region|link|button|heading|navigation|form|rowheader|columnheader"
         assert re.findall(rf"- (?:{roles})(?! \")\b.*", tree) == []
-        assert "img" not in tree  # the keys of legends are for the eye only
+        assert "img" not in tree  # keys of legends are decoration
 
     def test_a_changed_verdict_is_announced_once_and_the_first_is_not(
-        self, visit: Open, fresh: Served, told: tuple[World, list[Report]]
+        self, visit: Open, fresh: Served, history: tuple[Story, list[Report]]
     ) -> None:
-        story, reports = told
+        story, reports = history
         found = visit(fresh.base)
         live(found.page)
         spoken = found.page.get_by_role("status")
         expect(spoken).to_have_text("")
-        better = People(story.pipeline.engine.layout, {"control": 0.6, "treatment": 0.8})
-        better.come(2_000)
-        fresh.views.show(telling(reports[-1], better.report(story.policy)))
+        better = SimulatedUsers(story.pipeline.engine.layout, {"control": 0.6, "treatment": 0.8})
+        better.add_users(2_000)
+        fresh.views.show(with_experiments(reports[-1], better.report(story.policy)))
         found.ask_again()
         expect(spoken).to_have_text(
             re.compile(rf"^Experiment {EXPERIMENT}: Improved\. treatment: .* 95 % confidence, safe to check at any time\.$")
         )
         expect(found.section(EXPERIMENT).locator(".verdict .word")).to_have_text("▲ Improved")
         crossed = better.report(story.policy, multi_exposed_users=500)
-        fresh.views.show(telling(reports[-1], crossed))
+        fresh.views.show(with_experiments(reports[-1], crossed))
         found.ask_again()
         expect(spoken).to_contain_text("Invalid. 12.5 % of the users saw more than one variant")
         expect(found.section(EXPERIMENT)).to_contain_text("500 users who saw several variants are excluded.")

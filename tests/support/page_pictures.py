@@ -1,8 +1,8 @@
-"""Draw the live page in its states, to be looked at, and the demo for the README.
+"""Save pictures of the live page in its states, and of the demo for the README.
 
     python -m tests.support.page_pictures FOLDER
 
-Each picture is of a real Chromium, the real HTTP port and reports of the product's own code.
+The pictures use a real Chromium, the real HTTP port and reports of the product's own code.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from streammetrics.reports.report import Report
 from tests.servers.tools import find_chromium
 from tests.support.command_line import started
 from tests.support.committed_state import MINUTE_MS, Pipeline, served
-from tests.support.page_world import World, world
+from tests.support.page_story import Story, make_story
 
 WIDTHS = {"wide": 1280, "narrow": 360}
 DEMO_SECONDS = 100
-"""How long the demo runs before its picture: the curves fill, the statistics have users enough."""
+"""How long the demo runs before its picture, so that curves are long and the statistics have enough users."""
 
 
 def main() -> int:
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
-    story, reports = world(int(time.time() * 1_000) + MINUTE_MS, minutes=120)
+    story, reports = make_story(int(time.time() * 1_000) + MINUTE_MS, minutes=120)
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=find_chromium(), args=["--no-sandbox", "--disable-dev-shm-usage"])
         with _live(story, reports) as base:
@@ -50,7 +50,7 @@ def main() -> int:
 
 
 def _all(browser: Browser, base: str, folder: Path, name: str, state: str, server: HttpServer | None = None) -> None:
-    """A state in light and dark, wide and narrow; a server that is given is stopped before the pictures."""
+    """Save a state in light and dark, wide and narrow. A given server is stopped before the pictures."""
     pages = [
         (f"{name}-{scheme}-{width}.png", browser.new_context(viewport={"width": pixels, "height": 800}, color_scheme=scheme).new_page())
         for scheme in ("light", "dark")
@@ -69,13 +69,13 @@ def _all(browser: Browser, base: str, folder: Path, name: str, state: str, serve
 
 
 @contextmanager
-def _live(story: World, reports: list[Report]) -> Iterator[str]:
+def _live(story: Story, reports: list[Report]) -> Iterator[str]:
     with served(_shown(story, reports)) as base:
         yield base
 
 
 @contextmanager
-def _stale(story: World, reports: list[Report]) -> Iterator[tuple[str, HttpServer]]:
+def _stale(story: Story, reports: list[Report]) -> Iterator[tuple[str, HttpServer]]:
     server = HttpServer(_shown(story, reports), "127.0.0.1", 0)
     server.start()
     try:
@@ -85,14 +85,14 @@ def _stale(story: World, reports: list[Report]) -> Iterator[tuple[str, HttpServe
 
 
 @contextmanager
-def _empty(story: World) -> Iterator[str]:
+def _empty(story: Story) -> Iterator[str]:
     views = story.views()
     views.show(Pipeline().feed("impressions", Impression("r", "u", int(time.time() * 1_000), ("a",))).report())
     with served(views) as base:
         yield base
 
 
-def _shown(story: World, reports: list[Report]) -> HttpViews:
+def _shown(story: Story, reports: list[Report]) -> HttpViews:
     views = story.views()
     for report in reports:
         views.show(report)

@@ -1,4 +1,4 @@
-"""The login of the HTTP port, over real connections: who is let in, what others learn, and what they cost."""
+"""The login of the HTTP port over real connections: accepted and rejected credentials, and their cost."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ GUARDED = ("/", "/page.js", "/page.css", "/metrics", "/api/report", "/nothing", 
 OPEN = ("/healthz", "/readyz")
 
 
-class Said(NamedTuple):
+class Response(NamedTuple):
     status: int
     headers: Message
     text: str
@@ -36,11 +36,11 @@ class Port(NamedTuple):
     server: HttpServer
     status: ProcessStatus
 
-    def ask(self, path: str, authorization: str | bytes | None = None, method: str = "GET") -> Said:
+    def ask(self, path: str, authorization: str | bytes | None = None, method: str = "GET") -> Response:
         with closing(http.client.HTTPConnection(self.server.host, self.server.port, timeout=30)) as connection:
             connection.request(method, path, headers={} if authorization is None else {"Authorization": authorization})
             answer = connection.getresponse()
-            return Said(answer.status, answer.headers, answer.read().decode())
+            return Response(answer.status, answer.headers, answer.read().decode())
 
 
 def basic(user: str, password: str) -> str:
@@ -53,7 +53,7 @@ def opened(pipeline: Pipeline, password_hash: PasswordHash) -> Iterator[Port]:
     views.show(pipeline.report())
 
     def verify(password: bytes) -> bool:
-        return password_hash.matches(password)  # looked up at each call, so that a test may replace it
+        return password_hash.matches(password)  # looked up at each call, so that tests can replace it
 
     with answering(HttpServer(views, "127.0.0.1", 0, None, Login(USER, verify))) as server:
         yield Port(server, status)
@@ -76,7 +76,7 @@ def port(pipeline: Pipeline, password_hash: PasswordHash) -> Iterator[Port]:
 
 @pytest.fixture(scope="module")
 def still_port(pipeline: Pipeline, password_hash: PasswordHash) -> Iterator[Port]:
-    """Shared by the tests that change nothing."""
+    """Shared by tests that do not change it."""
     yield from opened(pipeline, password_hash)
 
 
@@ -111,7 +111,7 @@ def test_the_scheme_is_case_insensitive(still_port: Port) -> None:
         basic(USER, "wrong"),
         basic(USER, ""),
         basic("", PASSWORD),
-        basic("somebody", PASSWORD),
+        basic("other", PASSWORD),
         basic(USER.upper(), PASSWORD),
         basic(USER, PASSWORD + " "),
         basic(f"{USER}:{PASSWORD}", ""),
@@ -131,17 +131,17 @@ def test_all_wrong_credentials_get_the_same_response(still_port: Port, authoriza
 
 
 def test_a_wrong_user_and_a_wrong_password_cost_the_same_work(port: Port, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Time itself is too noisy to assert: what takes the time is counted."""
+    """Count the slow checks, because measured time is too noisy."""
     judged: list[bytes] = []
     judge = PasswordHash.matches
     monkeypatch.setattr(PasswordHash, "matches", lambda stored, password: judged.append(password) or judge(stored, password))
-    for user, password in ((USER, "wrong"), ("nobody", "wrong"), ("nobody", PASSWORD), ("", "")):
+    for user, password in ((USER, "wrong"), ("other", "wrong"), ("other", PASSWORD), ("", "")):
         assert port.ask("/metrics", basic(user, password)).status == 401
     assert judged == [b"wrong", b"wrong", PASSWORD.encode(), b""]
     assert [port.ask("/metrics", basic(USER, PASSWORD)).status for _ in range(3)] == [200] * 3
-    assert len(judged) == 5, "who was let in is recognised without the work"
+    assert len(judged) == 5, "accepted credentials skip the slow check"
     assert port.ask("/metrics", basic(USER, PASSWORD + "x")).status == 401
-    assert len(judged) == 6, "and nobody else is"
+    assert len(judged) == 6, "other credentials do not"
 
 
 @pytest.mark.parametrize("path", OPEN)
@@ -205,9 +205,9 @@ def test_rejected_logins_are_logged_without_credentials(port: Port, capsys: pyte
     for number in range(3):
         port.ask("/metrics", basic(f"typed-{number}", "into-the-wrong-field"))
     port.ask("/metrics")
-    told = capsys.readouterr()
-    lines = [line for line in (told.out + told.err).splitlines() if "login refused" in line]
-    assert len(lines) == 1, "one a minute, however many there are"
+    output = capsys.readouterr()
+    lines = [line for line in (output.out + output.err).splitlines() if "login refused" in line]
+    assert len(lines) == 1, "one line per minute"
     assert "127.0.0.1" in lines[0]
-    assert "typed" not in told.out + told.err
-    assert "wrong-field" not in told.out + told.err
+    assert "typed" not in output.out + output.err
+    assert "wrong-field" not in output.out + output.err

@@ -1,4 +1,4 @@
-"""What the HTTP port does with clients that are slow, too many or speak TLS: real sockets against a real server."""
+"""The HTTP port with slow clients, too many clients, and TLS, over real sockets."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ def connected(server: HttpServer) -> socket.socket:
 
 @pytest.fixture(scope="module")
 def hasty(views: HttpViews) -> Iterator[HttpServer]:
-    """Gives its clients little time. Their sockets here wait for ten seconds: what is closed before was closed by it."""
+    """A server with a short timeout. The client sockets wait for ten seconds, so an earlier close comes from the server."""
     with serving(views, HttpRules(request_seconds=SHORT_SECONDS)) as server:
         yield server
 
 
 @pytest.fixture(scope="module")
 def sealed(views: HttpViews, identity: Identity) -> Iterator[HttpServer]:
-    """Speaks TLS."""
+    """A server with TLS."""
     with serving(views, HttpRules(ssl_certfile=str(identity.certfile), ssl_keyfile=str(identity.keyfile))) as server:
         yield server
 
@@ -80,11 +80,11 @@ class TestSlowClients:
         began = time.monotonic()
         with connected(hasty) as client:
             client.settimeout(SHORT_SECONDS / 10)
-            said = b""
+            response = b""
             for _ in range(1_000):
                 try:
                     client.sendall(b"X")
-                    said = client.recv(100)
+                    response = client.recv(100)
                     break
                 except TimeoutError:
                     continue
@@ -92,7 +92,7 @@ class TestSlowClients:
                     break
             else:
                 pytest.fail("the connection was not closed")
-        assert said == b"" or said.startswith(b"HTTP/1.1 408 ")
+        assert response == b"" or response.startswith(b"HTTP/1.1 408 ")
         assert time.monotonic() - began < seconds_max
 
     def test_a_slow_second_request_times_out(self, hasty: HttpServer) -> None:
@@ -125,7 +125,7 @@ class TestSlowClients:
                 sockets.add(connection.sock.getsockname())
                 time.sleep(0.05)
         assert asked > 1
-        assert len(sockets) == 1, "it was connected anew"
+        assert len(sockets) == 1, "the client had to connect again"
 
     def test_an_unread_response_is_dropped(self, hasty: HttpServer) -> None:
         with socket.socket() as client:
@@ -143,7 +143,7 @@ class TestSlowClients:
                     return True
                 return False
 
-            wait_until(is_dropped, what="the server drops answers for a client that reads nothing", deadline_seconds=20)
+            wait_until(is_dropped, what="the server drops responses for a client that reads nothing", deadline_seconds=20)
 
     def test_unread_responses_are_dropped_when_the_server_stops(
         self, views: HttpViews, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
@@ -152,7 +152,7 @@ class TestSlowClients:
         refusals = 0
 
         def is_stuck(client: socket.socket) -> bool:
-            """Whether the server has read nothing for five looks: it has an answer that it cannot get rid of."""
+            """Whether the server has read nothing in five checks, because it cannot send its response."""
             nonlocal refusals
             try:
                 client.send(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 1_000)
@@ -164,7 +164,7 @@ class TestSlowClients:
         with socket.socket() as client:
             with serving(views, HttpRules(request_seconds=60)) as server:
                 for end, room in ((client, socket.SO_RCVBUF), (server._socket, socket.SO_SNDBUF), (server._socket, socket.SO_RCVBUF)):
-                    end.setsockopt(socket.SOL_SOCKET, room, 4_096)  # what is accepted has as much as what listens
+                    end.setsockopt(socket.SOL_SOCKET, room, 4_096)  # accepted sockets inherit the size
                 client.connect((server.host, server.port))
                 client.setblocking(False)
                 wait_until(lambda: is_stuck(client), what="nothing more fits between the two")
@@ -191,13 +191,13 @@ class TestTooManyClients:
             for client in silent:
                 client.sendall(b"GET")
             outside = held.enter_context(connected(server))
-            assert read_until_closed(outside) == b"", "and not after the ten seconds for which this socket waits"
+            assert read_until_closed(outside) == b"", "closed at once, not after the timeout of this socket"
             silent[0].setblocking(False)
             with pytest.raises(BlockingIOError):
                 silent[0].recv(1)
 
     def test_reaching_the_limit_is_logged_once_and_so_is_its_end(self, views: HttpViews) -> None:
-        """Who is refused learns it; who reads the log of a process that cannot be scraped must learn it, too."""
+        """The log must show why a process cannot be scraped."""
         with serving(views, HttpRules(connections_max=4)) as server, capture_logs() as lines:
             server._socket.quiet_seconds = SHORT_SECONDS
             for _ in range(3):
@@ -209,7 +209,7 @@ class TestTooManyClients:
                 connected(server).close()
                 return len(lines) > 1
 
-            wait_until(over, what="the end of the crowd is told of")
+            wait_until(over, what="the log shows the end of the limit")
         assert lines == [
             {
                 "event": "http.connections_max is reached: further connections are refused, also scrapes and probes",
@@ -230,8 +230,8 @@ class TestTooManyClients:
             with ExitStack() as held:
                 for _ in range(5):
                     held.enter_context(connected(server)).sendall(b"GET")
-                wait_until(lambda: not answered(), what="five half requests fill the port")
-            wait_until(answered, what="somebody is answered again")
+                wait_until(lambda: not answered(), what="five incomplete requests fill the port")
+            wait_until(answered, what="a client gets a response again")
 
     def test_handshakes_count_and_time_out(self, views: HttpViews, identity: Identity, authority: Authority) -> None:
         rules = HttpRules(
@@ -290,7 +290,7 @@ class TestTls:
 
 
 class TestFilesThatDoNotFit:
-    """Each is told at the start, with the setting to look at, before the port opens."""
+    """Each problem is reported at the start with its setting, before the port opens."""
 
     def problem(self, **files: Path | str) -> Problem:
         with pytest.raises(ConfigError) as caught:

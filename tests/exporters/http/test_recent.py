@@ -1,4 +1,4 @@
-"""What is remembered of reports for the live page: every value as it was told, gaps as gaps, and never more than the limits."""
+"""The recent points for the live page: all values, with gaps, within the limits."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from streammetrics.exporters.http.views import HttpViews
 from streammetrics.reports.report import Report
 from streammetrics.windows.panes import Group, GroupValues, Window
 from tests.support.committed_state import HOUR_MS, START_MS, Now, Pipeline, served, shown, two_variants
-from tests.support.page_world import EXPERIMENT, World, world
+from tests.support.page_story import EXPERIMENT, Story, make_story
 
 METRICS = ("ndcg@10", "mrr@10")
 BLANK = Pipeline().report()
 
 
 def report(end_ms: int, **lists: int) -> Report:
-    """A report of one window of one hour, both views, with groups of so many lists and values made of their number."""
+    """Return a report with one window of one hour in both views. `lists` has the number of lists by group."""
 
     def values(name: str, count: int) -> GroupValues:
         experiment, _, segment = name.partition("_")
@@ -49,11 +49,11 @@ def test_every_value_is_kept_in_both_views() -> None:
     recent = RecentPoints(METRICS)
     for step in range(3):
         recent.add_report(report(START_MS + step, a=10 + step))
-    message = recent.lines(HOUR_MS, "ndcg@10", "values")["windows"]
-    assert [each["view"] for each in message] == ["final", "live"]
-    assert message[1]["ends_ms"] == [START_MS, START_MS + 1, START_MS + 2]
-    assert message[0]["ends_ms"] == [end - HOUR_MS for end in message[1]["ends_ms"]]
-    assert message[1]["lines"] == [{"experiment": "a", "variant": "v", "segments": {}, "lists": [10, 11, 12], "values": [0.1, 0.11, 0.12]}]
+    found = recent.lines(HOUR_MS, "ndcg@10", "values")["windows"]
+    assert [each["view"] for each in found] == ["final", "live"]
+    assert found[1]["ends_ms"] == [START_MS, START_MS + 1, START_MS + 2]
+    assert found[0]["ends_ms"] == [end - HOUR_MS for end in found[1]["ends_ms"]]
+    assert found[1]["lines"] == [{"experiment": "a", "variant": "v", "segments": {}, "lists": [10, 11, 12], "values": [0.1, 0.11, 0.12]}]
     assert live(recent, lists="values_with_feedback")["lines"][0]["values"] == [0.2, 0.22, 0.24]
 
 
@@ -85,9 +85,9 @@ def test_later_ends_are_dropped_when_event_time_goes_back() -> None:
 
 def test_windows_without_an_end_give_no_points() -> None:
     recent = RecentPoints(METRICS)
-    message = report(START_MS, a=10)
+    found = report(START_MS, a=10)
     recent.add_report(
-        replace(message, windows=(replace(message.windows[0], end_ms=None, groups=()), replace(message.windows[1], complete=False)))
+        replace(found, windows=(replace(found.windows[0], end_ms=None, groups=()), replace(found.windows[1], complete=False)))
     )
     assert [each["ends_ms"] for each in recent.lines(HOUR_MS, "ndcg@10", "values")["windows"]] == [[], []]
 
@@ -141,39 +141,38 @@ def test_an_unknown_choice_is_rejected_with_the_allowed_ones(asked: tuple[int, s
 
 
 @pytest.fixture(scope="module")
-def story() -> tuple[World, RecentPoints]:
-    story, reports = world(START_MS, minutes=40)
+def story() -> tuple[Story, RecentPoints]:
+    story, reports = make_story(START_MS, minutes=40)
     recent = RecentPoints(str(metric) for metric in story.pipeline.engine.layout.scorer.metrics)
-    for message in reports:
-        recent.add_report(message)
+    for each in reports:
+        recent.add_report(each)
     return story, recent
 
 
 class TestExperiments:
-    def test_lifts_and_intervals_equal_the_reports_at_the_time_of_the_experiments(self, story: tuple[World, RecentPoints]) -> None:
-        message = story[0].message()
-        (measure,) = (each for each in message.experiments[0].variants[1].measures if (each.metric, each.k) == ("ndcg", 10))
+    def test_lifts_and_intervals_equal_the_reports_at_the_time_of_the_experiments(self, story: tuple[Story, RecentPoints]) -> None:
+        latest = story[0].report()
+        (measure,) = (each for each in latest.experiments[0].variants[1].measures if (each.metric, each.k) == ("ndcg", 10))
         found = next(each for each in story[1].lines(HOUR_MS, "ndcg@10", "values")["experiments"] if each["scope"] == "start")
         (line,) = (each for each in found["lines"] if each["variant"] == "treatment")
-        assert (found["experiment"], found["ends_ms"][-1]) == (EXPERIMENT, message.entered_ms)
-        assert message.entered_ms != message.final_ms
+        assert (found["experiment"], found["ends_ms"][-1]) == (EXPERIMENT, latest.entered_ms)
+        assert latest.entered_ms != latest.final_ms
         assert (line["lift"][-1], line["lift_lower"][-1], line["lift_upper"][-1]) == (measure.lift, measure.lift_lower, measure.lift_upper)
         assert (line["mean"][-1], line["error"][-1]) == (measure.mean, measure.error)
 
-    def test_a_measure_of_experiments_only_can_be_chosen(self, story: tuple[World, RecentPoints]) -> None:
-        message = story[1].lines(HOUR_MS, "user_hit_rate@10", "values")
-        assert {line["variant"] for line in message["experiments"][0]["lines"]} == {"control", "treatment"}
-        assert all(isnan(value) for line in message["windows"][0]["lines"] for value in line["values"])
+    def test_a_measure_of_experiments_only_can_be_chosen(self, story: tuple[Story, RecentPoints]) -> None:
+        found = story[1].lines(HOUR_MS, "user_hit_rate@10", "values")
+        assert {line["variant"] for line in found["experiments"][0]["lines"]} == {"control", "treatment"}
+        assert all(isnan(value) for line in found["windows"][0]["lines"] for value in line["values"])
 
-    def test_experiments_keep_one_point_per_pane(self, story: tuple[World, RecentPoints]) -> None:
+    def test_experiments_keep_one_point_per_pane(self, story: tuple[Story, RecentPoints]) -> None:
         before = story[1].lines(HOUR_MS, "ndcg@10", "values")["experiments"][0]["ends_ms"]
-        message = story[0].message()
-        story[1].add_report(message)
+        story[1].add_report(story[0].report())
         assert story[1].lines(HOUR_MS, "ndcg@10", "values")["experiments"][0]["ends_ms"] == before
 
 
 class TestPaths:
-    """Over a real port."""
+    """The paths on a real port."""
 
     def ask(self, base: str, path: str, **asked: object) -> tuple[int, Any]:
         connection = HTTPConnection(urlsplit(base).netloc, timeout=10)
@@ -189,9 +188,9 @@ class TestPaths:
         views.show(pipeline.report())
         views.show(pipeline.feed("impressions", shown("u9", "late", ts=START_MS + 33 * 60_000)).move_on(START_MS + HOUR_MS).report())
         with served(views) as base:
-            status, message = self.ask(base, "/api/curves", window_ms=HOUR_MS, metric="ndcg@10")
+            status, found = self.ask(base, "/api/curves", window_ms=HOUR_MS, metric="ndcg@10")
             assert status == 200
-            lines = next(each for each in message["windows"] if each["view"] == "live")["lines"]
+            lines = next(each for each in found["windows"] if each["view"] == "live")["lines"]
             late = next(line for line in lines if line["variant"] == "late" and not line["segments"])
             assert late["values"] == [None, 0.0]
 
@@ -208,8 +207,8 @@ class TestPaths:
         views = showing(pipeline)
         views.show(pipeline.report())
         with served(views) as base:
-            status, message = self.ask(base, "/api/curves", window_ms=HOUR_MS, metric="<script>")
-            assert (status, message["error"].startswith("metric: got '<script>'; allowed are ndcg@2, ndcg@10")) == (400, True)
+            status, found = self.ask(base, "/api/curves", window_ms=HOUR_MS, metric="<script>")
+            assert (status, found["error"].startswith("metric: got '<script>'; allowed are ndcg@2, ndcg@10")) == (400, True)
 
     def test_before_the_first_report_there_are_no_lines(self) -> None:
         with served(showing(two_variants())) as base:

@@ -1,4 +1,4 @@
-"""The HTTP port as clients meet it: a real server on a free port, and everything said over a real connection."""
+"""The HTTP port from the client's side: a real server on a free port, and real connections."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Answer:
 
 @dataclass(slots=True)
 class Port:
-    """Served views with the vitals, the clock and the pipeline behind them."""
+    """Served views with their process status, clock and pipeline."""
 
     base: str
     views: HttpViews
@@ -85,7 +85,7 @@ def port(pipeline: Pipeline) -> Iterator[Port]:
 
 @pytest.fixture(scope="module")
 def still_port(pipeline: Pipeline) -> Iterator[Port]:
-    """The same, shared by the tests that change nothing."""
+    """The same, shared by tests that do not change it."""
     yield from port_of(pipeline)
 
 
@@ -222,35 +222,35 @@ class TestPulse:
         port.now.seconds += 4
         port.show()
         port.now.seconds += 2
-        told = json.loads(port.ask("/api/pulse").body)
-        assert (told["missing"], told["publishes"], told["commits"]) == ([], True, {"written": 3})
-        assert (told["report_age_seconds"], told["report_gap_seconds"]) == (2.0, 4.0)
-        assert told["lag"] == [
+        pulse = json.loads(port.ask("/api/pulse").body)
+        assert (pulse["missing"], pulse["publishes"], pulse["commits"]) == ([], True, {"written": 3})
+        assert (pulse["report_age_seconds"], pulse["report_gap_seconds"]) == (2.0, 4.0)
+        assert pulse["lag"] == [
             {"topic": "impressions", "partition": 0, "records": 0, "seconds": 1.5},
             {"topic": "impressions", "partition": 1, "records": 7, "seconds": None},
         ]
 
     def test_it_has_the_rate_of_events(self, port: Port) -> None:
-        def told() -> float | None:
+        def event_rate() -> float | None:
             rate: float | None = json.loads(port.ask("/api/pulse").body)["events_per_second"]
             return rate
 
         fed = Pipeline().feed("impressions", shown("u1", "L1", ts=START_MS))
-        assert told() is None
+        assert event_rate() is None
         port.views.show(fed.report())
-        assert told() is None
+        assert event_rate() is None
         fed.feed("impressions", *(shown(f"u{number}", f"L{number}", ts=START_MS) for number in range(2, 32)))
         port.now.seconds += 10
         port.views.show(fed.report())
-        assert told() == 3
+        assert event_rate() == 3
         port.now.seconds += 1
-        assert told() == 3
+        assert event_rate() == 3
 
     def test_its_problems_equal_those_of_readiness(self, port: Port) -> None:
         port.status.source_trouble = Trouble(port.now.seconds - 12, 5, "no broker answers at b:9092")
-        told = json.loads(port.ask("/api/pulse").body)
-        assert told["missing"] == port.ask("/readyz").text.splitlines()
-        assert told["report_age_seconds"] is None
+        pulse = json.loads(port.ask("/api/pulse").body)
+        assert pulse["missing"] == port.ask("/readyz").text.splitlines()
+        assert pulse["report_age_seconds"] is None
 
     def test_an_exporter_has_no_lag_and_a_worker_does_not_publish(self, exporter_port: Port, worker_port: Port) -> None:
         assert json.loads(exporter_port.ask("/api/pulse").body)["lag"] is None
@@ -280,7 +280,7 @@ class TestPage:
             assert not re.search(
                 r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\b|Function\(|https?:(?!//www\.w3\.org/2000/svg)|\.style\b", script
             )
-        # Attributes are set in one module, which refuses those that are not on its list.
+        # Only one module sets attributes, and it rejects those that are not on its list.
         assert [name for name, script in scripts.items() if "setAttribute" in script] == ["elements.js"]
         allowed = re.search(r"const ATTRIBUTES = new Set\(\[(.*?)\]\)", scripts["elements.js"], re.DOTALL)
         assert allowed
@@ -293,7 +293,7 @@ class TestPage:
 
 
 class TestTags:
-    """Who has an answer already is told so, and gets nothing twice."""
+    """A client that already has the content gets 304."""
 
     CURVES = "/api/curves?window_ms=300000&metric=ndcg@10"
 
@@ -330,17 +330,17 @@ class TestTags:
 
 
 class TestCompression:
-    """Who takes gzip gets it: a page for Prometheus is long, and says much twice."""
+    """Clients that accept gzip get it, because the text for Prometheus is long and repetitive."""
 
     def test_gzip_gives_the_same_content_in_fewer_bytes(self, port: Port) -> None:
         port.show()
         for path in ("/metrics", "/api/report", "/page.js"):
             plain, packed = port.ask(path), port.ask(path, headers={"Accept-Encoding": "gzip, deflate"})
             assert (plain.headers["content-encoding"], packed.headers["content-encoding"]) == (None, "gzip")
-            said, unpacked = (
+            expected, unpacked = (
                 [line for line in body.splitlines() if b"process_" not in line] for body in (plain.body, gzip.decompress(packed.body))
             )
-            assert said == unpacked  # the process itself is another from one moment to the next
+            assert expected == unpacked  # process_ series change between requests
             assert len(packed.body) < len(plain.body) / 2
             assert (packed.headers["content-length"], packed.headers["vary"]) == (str(len(packed.body)), "Accept-Encoding")
             assert (packed.headers["content-type"], packed.headers["etag"]) == (plain.headers["content-type"], plain.headers["etag"])
@@ -352,7 +352,7 @@ class TestCompression:
     def test_the_tag_is_the_same_with_and_without_compression(self, port: Port) -> None:
         port.show()
         tag = port.ask("/api/report").headers["etag"]
-        assert tag.startswith("W/")  # a strong one would name these very bytes
+        assert tag.startswith("W/")  # a strong tag would depend on the compression
         again = port.ask("/api/report", headers={"Accept-Encoding": "gzip", "If-None-Match": tag})
         assert (again.status, again.body) == (304, b"")
 
@@ -386,7 +386,7 @@ class TestManners:
         assert headers["server"] is None
 
     @pytest.mark.parametrize(
-        "said",
+        "sent",
         [
             b"POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nbody",
             b"GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\nbody",
@@ -394,9 +394,9 @@ class TestManners:
             b"GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n",
         ],
     )
-    def test_a_body_is_rejected_unread_and_the_connection_closed(self, still_port: Port, said: bytes) -> None:
+    def test_a_body_is_rejected_unread_and_the_connection_closed(self, still_port: Port, sent: bytes) -> None:
         with socket.create_connection(_address(still_port), timeout=10) as client:
-            client.sendall(said)
+            client.sendall(sent)
             answer = read_until_closed(client)
         assert answer.startswith(b"HTTP/1.1 413 ")
         assert answer.count(b"HTTP/1.1") == 1
@@ -407,7 +407,7 @@ class TestManners:
             assert client.recv(100).startswith(b"HTTP/1.1 400 ")
 
     @pytest.mark.parametrize(
-        "said",
+        "sent",
         [
             b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-Long: " + b"x" * HEADER_BYTES_MAX,
             b"GET /healthz HTTP/1.1\r\nHost: x" + b"\r\nX-Short: 1" * (HEADER_BYTES_MAX // 8),
@@ -415,18 +415,18 @@ class TestManners:
         ],
         ids=["one header", "many headers", "the path"],
     )
-    def test_a_head_over_the_limit_is_rejected_when_it_arrives_at_once(self, still_port: Port, said: bytes) -> None:
-        """A reading takes more than the limit, so it may be complete before anybody has seen that it is too long."""
+    def test_a_head_over_the_limit_is_rejected_when_it_arrives_at_once(self, still_port: Port, sent: bytes) -> None:
+        """One read can return more than the limit, so a long head can be complete before it is checked."""
         with socket.create_connection(_address(still_port), timeout=10) as client:
-            client.sendall(said + b"\r\n\r\n")
+            client.sendall(sent + b"\r\n\r\n")
             answer = read_until_closed(client)
         assert re.match(rb"HTTP/1\.1 (431|400) ", answer)
         assert answer.count(b"HTTP/1.1") == 1
 
-    @pytest.mark.parametrize("said", [b"\x16\x03\x01\x02\x00\x01\x00\x01", b"GET\r\n\r\n", b"GET /healthz HTTP/9\r\n\r\n"])
-    def test_invalid_http_is_rejected(self, still_port: Port, said: bytes) -> None:
+    @pytest.mark.parametrize("sent", [b"\x16\x03\x01\x02\x00\x01\x00\x01", b"GET\r\n\r\n", b"GET /healthz HTTP/9\r\n\r\n"])
+    def test_invalid_http_is_rejected(self, still_port: Port, sent: bytes) -> None:
         with socket.create_connection(_address(still_port), timeout=10) as client:
-            client.sendall(said + b"\r\n" * 2)
+            client.sendall(sent + b"\r\n" * 2)
             assert client.recv(100).startswith(b"HTTP/1.1 400 ")
 
     def test_incomplete_requests_do_not_block_others(self, still_port: Port) -> None:

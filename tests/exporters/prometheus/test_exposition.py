@@ -1,4 +1,4 @@
-"""The page that Prometheus scrapes: every number of the report, in bounds, in both formats."""
+"""The text for Prometheus: every number of the report, within the limits, in both formats."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
 def samples(exposition: Exposition, accept: str = "") -> Samples:
-    """Every sample of streammetrics on the page, by name and labels; a sample that comes twice is an error."""
+    """Return every sample of streammetrics by name and labels. A duplicate sample is an error."""
     page = exposition.page(accept)[0].decode()
     found: Samples = {}
     for family in (parse_openmetrics if accept == OPENMETRICS else parse_text)(page):
@@ -45,7 +45,7 @@ def samples(exposition: Exposition, accept: str = "") -> Samples:
 
 
 def named(found: Samples, name: str) -> list[tuple[dict[str, str], float]]:
-    """The samples of a name as (labels, value)."""
+    """Return the samples of a name as (labels, value)."""
     return [(dict(labels), value) for (each, labels), value in found.items() if each == f"streammetrics_{name}"]
 
 
@@ -54,7 +54,7 @@ def value(found: Samples, name: str, **labels: str) -> float:
 
 
 def busy_status() -> ProcessStatus:
-    """A worker of two inputs that has committed."""
+    """The status of a worker with two inputs and commits."""
     status = ProcessStatus(
         rebalances=2, dead_letters=3, cached_users=7, lag_records={Input("impressions", 0): 5}, lag_seconds={Input("impressions", 0): 1.5}
     )
@@ -190,13 +190,13 @@ class TestCounts:
 
     def test_every_reason_of_the_engine_has_a_series_from_the_start(self, pipeline: Pipeline) -> None:
         exposition = pipeline.exposition()
-        report = replace(pipeline.report(), windows=(), user_windows=(), totals=())  # a page is read for each reason: of counts alone
+        report = replace(pipeline.report(), windows=(), user_windows=(), totals=())  # parsed for each reason
         exposition.show(report)
         before = samples(exposition)
-        told = {labels["reason"] for name in ("dropped_total", "feedback_unmatched_total") for labels, _ in named(before, name)}
+        shown_reasons = {labels["reason"] for name in ("dropped_total", "feedback_unmatched_total") for labels, _ in named(before, name)}
         counted = counted_reasons()
         assert {"late", "session_full", "too_many_items", "orphan", "matched", "experiment_lists_full"} <= counted
-        assert counted - told == {*COUNTED_ALONE} - {"late"}
+        assert counted - shown_reasons == {*COUNTED_ALONE} - {"late"}
         for reason in sorted(counted):
             exposition.show(replace(report, counts={**report.counts, (reason, "feedback"): 1_000_000}))
             after = samples(exposition)
@@ -310,7 +310,7 @@ class TestLife:
     def test_ended_series_vanish(self, pipeline: Pipeline) -> None:
         exposition = pipeline.exposition()
         for accept in ("", OPENMETRICS):
-            exposition.page(accept)  # asked for before: both are kept ready with every report
+            exposition.page(accept)  # from now on every report is rendered in both formats
         exposition.show(pipeline.report())
         assert named(samples(exposition), "ndcg")
         exposition.show(pipeline.move_on(START_MS + 300 * MINUTE_MS).report())
@@ -358,7 +358,7 @@ class TestLife:
 
     def test_a_commit_during_a_scrape_leaves_buckets_ascending(self, pipeline: Pipeline) -> None:
         status = busy_status()
-        status.commit_times.buckets[0] += 2  # as if the later buckets were still to be counted up
+        status.commit_times.buckets[0] += 2  # as if later buckets were not updated yet
         buckets = [count for _, count in named(samples(pipeline.exposition(status), OPENMETRICS), "commit_seconds_bucket")]
         assert buckets == sorted(buckets)
 
@@ -371,7 +371,7 @@ def with_experiments(report: Report, *found: ExperimentReport) -> Report:
 
 
 def ranker(name: str = "ranker", compared_with: str | None = None) -> ExperimentReport:
-    """An experiment whose treatment is worse than its control, with all that is known of one."""
+    """Return an experiment with a worse treatment and all possible rows."""
     return experiment({"control": 0.5, "treatment": 0.4}, name=name, control=compared_with, whole=True)
 
 
@@ -467,7 +467,7 @@ class TestExperiments:
 
 
 def experiments(*names: str) -> Report:
-    """One list for each of the experiments, final."""
+    """Feed one final list per experiment."""
     pipeline = Pipeline()
     pipeline.feed("impressions", *(shown(f"u{index}", "control", experiment=name) for index, name in enumerate(names)))
     return pipeline.move_on(START_MS + 34 * MINUTE_MS).report()
@@ -508,7 +508,7 @@ class TestBounds:
             exposition.show(each)
             folded.append(value(samples(exposition), "series_folded_total"))
         assert {labels["experiment"] for labels, _ in named(samples(exposition), "window_users")} == {"", "a", "b"}
-        assert folded[1] - folded[0] == 2 * 2 * 3  # in two windows: the users, and their hit rates at two cut-offs
+        assert folded[1] - folded[0] == 2 * 2 * 3  # two windows with users and hit rates at two cut-offs
 
     def test_a_folded_series_is_counted_once(self) -> None:
         exposition = Pipeline().exposition(label_values_max=1)

@@ -1,4 +1,4 @@
-"""What senders do to labels and counters: nothing that breaks a page, renames others, or makes a counter fall."""
+"""Values from senders cannot break the text, rename other values, or decrease a counter."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def groups(*experiments: str) -> list[Group]:
 
 
 def own_names(names: LabelNames, live: list[Group], resting: list[Group] | None = None) -> set[str]:
-    """The experiments that keep their own name."""
+    """Return the experiments that keep their own name."""
     return {group.experiment for group, shown in names.assign(live, resting or []).items() if group.experiment and not shown.is_folded}
 
 

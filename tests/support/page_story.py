@@ -1,7 +1,7 @@
-"""What the live page is shown: reports of the real engine and statistics of simulated users, minute after minute.
+"""A story for the live page: one report per minute, from the real engine and from statistics of simulated users.
 
-The windows' values come from events through the product's engine; the experiments from whole numbers of drawn users through
-`build_report`. Everything ends near a given time, because the page tells how old it is.
+Windows come from events through the engine. Experiments come from simulated users through `build_report`. The story ends near a given
+time, because the page shows the age of its data.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from tests.support.committed_state import MINUTE_MS, Now, Pipeline
 
 EXPERIMENT = "ranker-v7"
 ITEMS = ("a", "b", "c", "d")
-LISTS_A_MINUTE = 8
+LISTS_PER_MINUTE = 8
 MINUTES = 100
-"""How long the story is: half an hour of it is not final in the end."""
-USERS_A_MINUTE = 25
+"""Length of the story. The last half hour is not final."""
+USERS_PER_MINUTE = 25
 
 
-def telling(report: Report, *experiments: ExperimentReport) -> Report:
-    """The same report with these experiments."""
+def with_experiments(report: Report, *experiments: ExperimentReport) -> Report:
+    """Return the report with these experiments."""
     return replace(report, experiments=experiments)
 
 
 @dataclass(slots=True)
-class People:
-    """Users of an experiment: by variant the chance of a hit in a list. They come one after the other, drawn from a seed."""
+class SimulatedUsers:
+    """Simulated users of an experiment. `chances` has the chance of a hit in a list, by variant."""
 
     layout: TallyLayout
     chances: Mapping[str, float]
@@ -45,8 +45,8 @@ class People:
     moments: dict[str, list[int]] = field(default_factory=dict)
     scales: dict[str, float] = field(default_factory=dict)
 
-    def come(self, count: int) -> None:
-        """So many more users of each variant, who see four lists each."""
+    def add_users(self, count: int) -> None:
+        """Add users to each variant. Each sees four lists."""
         draw = np.random.default_rng([self.seed, sum(self.counts.values())])
         measures = Measures(self.layout.scorer.columns)
         for variant, chance in self.chances.items():
@@ -61,7 +61,7 @@ class People:
         return hits if column.kind == "hits" else (hits << int(column.scale_bits)) * 3 // 4
 
     def report(self, policy: Policy, scope: str = "start", *, multi_exposed_users: int = 2) -> ExperimentReport:
-        """What the statistics say of all who came so far."""
+        """Return the statistics of all users so far."""
         measures = Measures(self.layout.scorer.columns)
         self.scales |= choose_scales(measures, policy, self.moments, self.scales)
         stored = Stored(
@@ -75,11 +75,11 @@ class People:
 
 
 @dataclass(slots=True)
-class World:
-    """Views with a story behind them, that can go on."""
+class Story:
+    """A pipeline and simulated users that can continue minute by minute."""
 
     pipeline: Pipeline
-    people: People
+    users: SimulatedUsers
     policy: Policy
     clock_ms: int
     draw: random.Random
@@ -87,17 +87,17 @@ class World:
     now: Now = field(default_factory=Now)
 
     def views(self, **options: bool) -> HttpViews:
-        """A new process that shows nothing yet."""
+        """Return the views of a new process without a report."""
         return HttpViews(self.pipeline.exposition(self.status), self.now, **options)
 
     def minute(self) -> Report:
-        """A minute passes: lists, clicks (the treatment's first item is wanted less often), users. Returns the report at its end."""
+        """Simulate one minute of lists, clicks and users. The treatment gets fewer clicks on its first item. Return the report."""
         shown, clicks = [], []
-        for at in range(LISTS_A_MINUTE):
+        for at in range(LISTS_PER_MINUTE):
             variant, liked = ("control", 0.6) if at % 2 else ("treatment", 0.4)
-            ts = self.clock_ms + at * MINUTE_MS // LISTS_A_MINUTE
+            ts = self.clock_ms + at * MINUTE_MS // LISTS_PER_MINUTE
             name = f"u{ts}"
-            surface = "search" if at % 4 == 0 else "home"  # only the treatment is on search
+            surface = "search" if at % 4 == 0 else "home"  # only the treatment has lists on search
             labels = ((EXPERIMENT, variant),), (("surface", surface),)
             shown.append(Impression(name, name, ts, ITEMS, *labels))
             item = ITEMS[0] if self.draw.random() < liked else self.draw.choice(ITEMS[1:])
@@ -106,24 +106,24 @@ class World:
         self.pipeline.feed("impressions", *shown).feed("feedback", *clicks)
         self.clock_ms += MINUTE_MS
         self.pipeline.move_on(self.clock_ms)
-        self.people.come(USERS_A_MINUTE)
-        return self.message()
+        self.users.add_users(USERS_PER_MINUTE)
+        return self.report()
 
-    def message(self) -> Report:
-        """The report of now, with the experiment since its start and of a day."""
-        scopes = [self.people.report(self.policy, scope) for scope in ("start", "2024-11-21")]
-        return telling(self.pipeline.report(), *scopes)
+    def report(self) -> Report:
+        """Return the current report, with the experiment since its start and of one day."""
+        scopes = [self.users.report(self.policy, scope) for scope in ("start", "2024-11-21")]
+        return with_experiments(self.pipeline.report(), *scopes)
 
 
-def world(ends_ms: int, *, minutes: int = MINUTES, treatment: float = 0.78) -> tuple[World, list[Report]]:
-    """A story that ends at the last full minute before `ends_ms`, and its reports."""
+def make_story(ends_ms: int, *, minutes: int = MINUTES, treatment: float = 0.78) -> tuple[Story, list[Report]]:
+    """Return a story that ends at the last full minute before `ends_ms`, and its reports."""
     pipeline = Pipeline(segments=("surface",))
-    people = People(pipeline.engine.layout, {"control": 0.85, "treatment": treatment})
+    users = SimulatedUsers(pipeline.engine.layout, {"control": 0.85, "treatment": treatment})
     begins_ms = ends_ms // MINUTE_MS * MINUTE_MS - minutes * MINUTE_MS
-    story = World(pipeline, people, Policy(paging=("ndcg@10",)), begins_ms, random.Random(7))
+    story = Story(pipeline, users, Policy(paging=("ndcg@10",)), begins_ms, random.Random(7))
     return story, list(_reports(story, minutes))
 
 
-def _reports(story: World, minutes: int) -> Iterator[Report]:
+def _reports(story: Story, minutes: int) -> Iterator[Report]:
     for _ in range(minutes):
         yield story.minute()
