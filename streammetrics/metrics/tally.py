@@ -106,7 +106,7 @@ class TallyLayout:
         Raises MetricError for a layout with moments, because squares do not fit int64.
         """
         if self.moments:
-            raise MetricError("rows", "got a layout with moments, whose squares exceed int64; allowed is moments=False")
+            raise MetricError("rows", "got a layout with moments (squares exceed int64); allowed is moments=False")
         count, parts = self.scorer.parts_of_hits(lengths, rows, positions, grades)
         out = np.empty((count, self.width), dtype=np.int64)
         for first, facts in parts:

@@ -40,7 +40,7 @@ class Clusters:
     def whole_sums(self, values: Ints) -> Ints:
         """Exact integer sums per cluster, shape (count,). Raises MetricError if a sum may exceed int64."""
         if self.count and float(np.bincount(self.codes, np.abs(values.astype(np.float64)), self.count).max()) >= 2.0**62:
-            raise MetricError("values", "got a cluster whose absolute values add up beyond 2**62; allowed are smaller ones")
+            raise MetricError("values", "got a cluster with absolute values that sum beyond 2**62; allowed are smaller ones")
         totals = np.zeros(self.count, dtype=np.int64)
         np.add.at(totals, self.codes, values)
         return totals

@@ -81,7 +81,7 @@ def check_sampling(samples: object, seed: object) -> None:
 
 def _require_small(differences: Ints) -> None:
     if float(np.abs(differences.astype(np.float64)).sum()) >= 2.0**61:
-        raise MetricError("differences", "got absolute values that add up beyond 2**61; allowed are smaller ones")
+        raise MetricError("differences", "got absolute values that sum beyond 2**61; allowed are smaller ones")
 
 
 def _share(steps: Ints, samples: int, seed: int, extreme: Callable[[Ints], Bools]) -> PValue:

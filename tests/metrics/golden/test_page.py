@@ -9,7 +9,7 @@ from tests.metrics.golden import page
 
 def test_the_page_shows_the_values_of_the_libraries() -> None:
     text = page.PAGE.read_text()
-    assert page.filled(text, page.blocks()) == text, "write it anew: python -m tests.metrics.golden.page"
+    assert page.filled(text, page.blocks()) == text, "update the page: python -m tests.metrics.golden.page"
 
 
 def test_a_page_without_a_block_is_rejected() -> None:

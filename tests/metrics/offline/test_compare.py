@@ -165,7 +165,7 @@ def test_sums_that_would_overflow_are_rejected() -> None:
     a, b = (
         evaluate(from_grades([[grade]] * lists + [[0.0]], users=["bob"] * lists + ["ann"]), ["cg@1"]) for grade in (0.0, float(1 << 22))
     )
-    with pytest.raises(MetricError, match=r"values: got a cluster whose absolute values add up beyond 2\*\*62"):
+    with pytest.raises(MetricError, match=r"values: got a cluster with absolute values that sum beyond 2\*\*62"):
         compare(a, b)
 
 

@@ -96,7 +96,7 @@ def test_large_differences_are_summed_exactly() -> None:
 @pytest.mark.parametrize(
     ("found", "samples", "seed", "message"),
     [
-        ([2**60, 2**60], 10, 0, "add up beyond"),
+        ([2**60, 2**60], 10, 0, "sum beyond"),
         ([1], 0, 0, "samples: got 0"),
         ([1], 1.5, 0, "samples: got 1.5"),
         ([1], 10**9, 0, "samples: got 1000000000"),
