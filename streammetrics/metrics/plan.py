@@ -72,18 +72,22 @@ class ScoringPlan:
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
+        """The columns of all metrics, in the requested order."""
         return tuple(column for metric in self.metrics for column in columns_of(metric))
 
     @cached_property
     def cutoffs(self) -> tuple[int, ...]:
+        """All distinct cut-offs, ascending; WHOLE stands for none."""
         return tuple(sorted({metric.k or WHOLE for metric in self.metrics}))
 
     @cached_property
     def depth(self) -> int:
+        """The number of ranks that can earn; see `depth_of`."""
         return depth_of(self.metrics, self.spec, self.items_max)
 
     @cached_property
     def discounts(self) -> Ints:
+        """See `units.discount_units`: shape (depth + 1,)."""
         return discount_units(self.spec.discount, self.depth)
 
     @cached_property
@@ -93,6 +97,7 @@ class ScoringPlan:
 
     @cached_property
     def persistences(self) -> Ints:
+        """See `units.persistence_units`: shape (depth + 1,)."""
         return persistence_units(self.spec.rbp_persistence, self.depth)
 
     @cached_property
@@ -114,6 +119,7 @@ class ScoringPlan:
 
     @cached_property
     def families(self) -> tuple[Family, ...]:
+        """The metrics grouped by name."""
         return tuple(self._family(name) for name in dict.fromkeys(metric.name for metric in self.metrics))
 
     def _family(self, name: str) -> Family:
@@ -168,10 +174,12 @@ class ScoringPlan:
 
 
 def gain_of(name: str, spec: Spec) -> Gain:
+    """The gain of a metric: exp2 for the `_exp` metrics, otherwise that of the spec."""
     return "exp2" if name in ("ndcg_exp", "dcg_exp") else spec.gain
 
 
 def gains_of(metrics: Iterable[Metric], spec: Spec, names: tuple[str, ...]) -> tuple[Gain, ...]:
+    """The distinct gains of the metrics with these names."""
     return tuple(dict.fromkeys(gain_of(metric.name, spec) for metric in metrics if metric.name in names))
 
 

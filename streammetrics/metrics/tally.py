@@ -285,6 +285,7 @@ class Tally:
 
     @property
     def lists(self) -> int:
+        """The number of lists."""
         return self.layout.lists(self.numbers)
 
     @property

@@ -104,23 +104,28 @@ def _least(counts: Numbers, bounds: Numbers) -> Numbers:
 
 
 def _ndcg(facts: ListFacts, family: Family) -> Numbers:
+    """DCG@k / ideal DCG@k (Jarvelin and Kekalainen 2002; with gain 2**g - 1 Burges et al. 2005)."""
     gain = gain_of(family.name, facts.plan.spec)
     return shares(_rows(facts.weighted[gain], family), _rows(facts.ideal[gain], family))
 
 
 def _dcg(facts: ListFacts, family: Family) -> Numbers:
+    """DCG@k, the sum of gain / discount over ranks i <= k (Jarvelin and Kekalainen 2002)."""
     return _shifted(_rows(facts.weighted[gain_of(family.name, facts.plan.spec)], family), DISCOUNT_BITS - SUM_BITS)
 
 
 def _cg(facts: ListFacts, family: Family) -> Numbers:
+    """CG@k, the sum of gains over ranks i <= k (Jarvelin and Kekalainen 2002)."""
     return _shifted(_rows(facts.gain_sums, family), GRADE_BITS - SUM_BITS)
 
 
 def _by_first_rank(facts: ListFacts, family: Family) -> Numbers:
+    """mrr: 1 / first relevant rank if that is <= k (Voorhees 1999). hit_rate: 1 if it is <= k (Deshpande and Karypis 2004)."""
     return facts.plan.by_first_rank[family.name].take(facts.first_rank, axis=1)
 
 
 def _item_hits(facts: ListFacts, family: Family) -> Numbers:
+    """h, the numerator of item_hit_rate."""
     return _rows(facts.hits, family)
 
 
@@ -135,24 +140,28 @@ def _recall_denominators(facts: ListFacts, family: Family) -> Numbers:
 
 
 def _precision(facts: ListFacts, family: Family) -> Numbers:
+    """h / k, or h / min(n, k) (van Rijsbergen 1979)."""
     return shares(_rows(facts.hits, family), _precision_denominators(facts, family))
 
 
 def _recall(facts: ListFacts, family: Family) -> Numbers:
+    """h / R, or h / min(R, k) (van Rijsbergen 1979)."""
     return shares(_rows(facts.hits, family), _recall_denominators(facts, family))
 
 
 def _f1(facts: ListFacts, family: Family) -> Numbers:
-    """2PR / (P + R) with P = h / p and R = h / r is 2h / (p + r)."""
+    """2 h / (p + r), the harmonic mean of precision h / p and recall h / r (van Rijsbergen 1979)."""
     below = _precision_denominators(facts, family) + _recall_denominators(facts, family).astype(np.int64)
     return shares(2 * _rows(facts.hits, family).astype(np.int64), below)
 
 
 def _r_precision(facts: ListFacts, family: Family) -> Numbers:
+    """Relevant items among the first R, divided by R (Buckley and Voorhees 2000)."""
     return shares(facts.hits_at_relevant, facts.relevant)[None, :]
 
 
 def _map(facts: ListFacts, family: Family) -> Numbers:
+    """Average precision: the sum of precisions at relevant ranks i <= k, over the Spec's denominator (Buckley and Voorhees 2000)."""
     ks, relevant = family.ks, facts.relevant
     match facts.plan.spec.ap_denominator:
         case "min(R,k)":
@@ -169,10 +178,12 @@ def _map(facts: ListFacts, family: Family) -> Numbers:
 
 
 def _rbp(facts: ListFacts, family: Family) -> Numbers:
+    """(1 - p) x the sum of p**(i - 1) over relevant ranks i <= k (Moffat and Zobel 2008)."""
     return _shifted(_rows(facts.persistence_sums, family), RBP_BITS - VALUE_BITS)
 
 
 def _err(facts: ListFacts, family: Family) -> Numbers:
+    """The sum over ranks i <= k of P(user stops at i) / i (Chapelle et al. 2009)."""
     return _shifted(_rows(facts.satisfaction_sums, family), AP_BITS - VALUE_BITS)
 
 

@@ -21,6 +21,7 @@ class Clusters:
 
     @classmethod
     def of(cls, users: Sequence[Hashable] | None, lists: int) -> Clusters:
+        """One cluster per user, or one per list if users are unknown."""
         if users is None:
             return cls(np.arange(lists, dtype=np.int64), lists)
         numbers: dict[Hashable, int] = {}

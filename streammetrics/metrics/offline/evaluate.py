@@ -67,6 +67,7 @@ class Evaluation:
 
     @property
     def users(self) -> tuple[Hashable, ...] | None:
+        """The user of each list, or None if users are unknown."""
         return self.judged.users
 
     @property
