@@ -18,7 +18,8 @@ from streammetrics.config import Settings
 from streammetrics.connectors.kafka.client import require_files, unreachable_reason
 from streammetrics.connectors.kafka.cluster_info import read_cluster
 from streammetrics.connectors.kafka.topics import describe_topics
-from streammetrics.connectors.redis.client import RedisConnection, connect, send, speaking
+from streammetrics.connectors.redis.client import RedisConnection, connect, send
+from streammetrics.connectors.redis.errors import explaining_errors
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.engine.codec import decode_control
 from streammetrics.engine.signature import OTHER_MEASURES, Signature, differing, fit_of
@@ -114,7 +115,7 @@ def redis_findings(settings: Settings, context: DoctorContext) -> Iterator[Docto
 
 
 def _server_findings(store: RedisStore, settings: Settings) -> Iterator[DoctorFinding]:
-    server = store.facts()
+    server = store.server_info()
     problems, risks = server.problems(settings.redis.cluster), server.risks(settings.redis.allow_eviction)
     for problem in problems:
         yield DoctorFinding("fail", f"{problem.key}: {problem.value}", problem.allowed)
@@ -180,7 +181,7 @@ def _rules_findings(stored: Iterable[Signature], current: Signature, experiments
 
 def _clock_findings(connection: RedisConnection) -> Iterator[DoctorFinding]:
     """Compare the clocks of this machine and of Redis: idle inputs and the check for future events depend on them."""
-    with speaking(connection), closing(connect(connection)) as client:
+    with explaining_errors(connection), closing(connect(connection)) as client:
         before = time.time()
         seconds, microseconds = send(client, "TIME")
         after = time.time()

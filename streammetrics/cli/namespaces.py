@@ -15,7 +15,7 @@ from streammetrics.cli.output.terminal import FittingTable, output_console
 from streammetrics.cli.process.logs import configure_quiet_logs
 from streammetrics.cli.wiring import redis_connection
 from streammetrics.config import Settings
-from streammetrics.connectors.redis.namespaces import Namespace, Noticed, RedisNamespaces
+from streammetrics.connectors.redis.namespaces import Namespace, Progress, RedisNamespaces
 from streammetrics.errors import StreammetricsError
 
 
@@ -97,6 +97,6 @@ def _require_unused(store: RedisNamespaces, name: str) -> None:
 
 
 @contextmanager
-def _progress(what: str) -> Iterator[Noticed]:
+def _progress(what: str) -> Iterator[Progress]:
     with progress_bar(what, MofNCompleteColumn(), TimeRemainingColumn(elapsed_when_finished=True)) as update:
         yield lambda done, total: update(completed=done, total=total)

@@ -149,7 +149,7 @@ def _check_store(store: RedisStore, settings: Settings) -> None:
     A replica counts as an outage, because a failover may be in progress.
     """
     store.ping()
-    server = store.facts()
+    server = store.server_info()
     if server.is_replica:
         store.close()  # a new connection may reach the primary
         place = store.settings.place

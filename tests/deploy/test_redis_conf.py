@@ -11,7 +11,7 @@ def test_a_server_with_redis_conf_has_no_problem_and_no_risk() -> None:
     with DeployedRedis() as server:
         store = RedisStore(RedisConnection(url=server.url))
         try:
-            facts = store.facts()
+            facts = store.server_info()
         finally:
             store.close()
     assert facts.problems(cluster=False) == ()

@@ -21,7 +21,7 @@ from kafka.coordinator.assignors.range import RangePartitionAssignor
 from streammetrics.connectors.kafka.partitioner import partition_of
 from streammetrics.connectors.redis.keys import TaskKeys
 from streammetrics.connectors.simulated import SimulatedRecord
-from tests.servers.alertmanager import Told
+from tests.servers.alertmanager import ReceivedAlert
 from tests.servers.process import HOST, wait_until
 from tests.servers.stack import PARTITIONS, TOPICS, Stack
 
@@ -39,23 +39,23 @@ def stack() -> Iterator[Stack]:
 
 
 class Listening:
-    """What the webhook hears from now on."""
+    """The alerts that the webhook receives from now on."""
 
     def __init__(self, stack: Stack) -> None:
-        self._stack, self._before = stack, len(stack.webhook.message)
+        self._stack, self._before = stack, len(stack.webhook.alerts)
 
     @property
-    def message(self) -> list[Told]:
-        return self._stack.webhook.message[self._before :]
+    def alerts(self) -> list[ReceivedAlert]:
+        return self._stack.webhook.alerts[self._before :]
 
     def of(self, status: str) -> set[str]:
-        return {message.name for message in self.message if message.status == status}
+        return {alert.name for alert in self.alerts if alert.status == status}
 
-    def one(self, name: str) -> Told:
-        return next(message for message in self.message if message.name == name)
+    def one(self, name: str) -> ReceivedAlert:
+        return next(alert for alert in self.alerts if alert.name == name)
 
     def wait_for(self, name: str, status: str = "firing") -> None:
-        wait_until(lambda: name in self.of(status), what=f"the webhook is told that {name} is {status}", deadline_seconds=PATIENCE_SECONDS)
+        wait_until(lambda: name in self.of(status), what=f"the webhook has received {name} as {status}", deadline_seconds=PATIENCE_SECONDS)
 
 
 def wait_until_quiet(stack: Stack) -> None:
@@ -105,7 +105,7 @@ def test_nothing_is_told_of_an_experiment_without_an_effect(stack: Stack) -> Non
             lambda found: found[0].value >= first.value + QUIET_SECONDS,
             deadline_seconds=PATIENCE_SECONDS,
         )
-    assert not heard.message
+    assert not heard.alerts
     assert stack.feeder.failure is None
     assert {one.labels["variant"] for one in stack.prometheus.query('streammetrics_ndcg{experiment="ranker"}')} == {"control", "treatment"}
 
@@ -141,7 +141,7 @@ class TestFaults:
             heard.wait_for("StreammetricsNoTraffic")
             stack.feeder.resume()
         assert heard.of("firing") == {"StreammetricsNoTraffic"}
-        assert {message.labels["topic"] for message in heard.message} == {"impressions", "feedback"}
+        assert {message.labels["topic"] for message in heard.alerts} == {"impressions", "feedback"}
 
     def test_a_sender_whose_clock_stands_still_stalls_the_watermark(self, stack: Stack) -> None:
         frozen: list[int] = []
@@ -268,7 +268,7 @@ def test_experiments_that_go_wrong_are_told_one_by_one_and_never_as_a_regression
         wait_until_fires(stack, "StreammetricsExperimentInvalid")  # a consequence, of which nobody is told
     by_experiment = {
         (message.name, message.labels["experiment"])
-        for message in heard.message
+        for message in heard.alerts
         if message.labels.get("experiment") not in (None, "ranker")
     }
     assert by_experiment == {("StreammetricsSampleRatioMismatch", "uneven"), ("StreammetricsMultiExposure", "leaky")}

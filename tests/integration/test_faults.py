@@ -346,7 +346,7 @@ def test_a_redis_that_loses_a_key_stops_the_worker_with_its_name(pipeline: Pipel
         with redis_of_its_own.client() as client:
             assert client.delete(key) == 1
         assert service.wait_for_exit() == 1
-        assert f"Redis has lost a part of the state of task 0: {key} is gone" in service.log
+        assert f"Redis has lost a part of the state of task 0: {key} is missing" in service.log
         for _ in range(2):
             with pytest.raises(ServerError, match="lost a part of the state of task 0"):
                 service.start()

@@ -1,4 +1,4 @@
-"""A commit is judged and written on one connection: whatever happens between the two, it is written whole, or judged anew."""
+"""A commit is checked and written on one connection. Whatever happens between, all of it is written or it is checked again."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ USERS = ["a", "b", "c"]
 
 @pytest.fixture
 def server() -> Iterator[RedisServer]:
-    """A Redis of its own: these tests change its users and look at its connections."""
+    """A separate Redis, because these tests change its users and inspect its connections."""
     with RedisServer(append_only=False) as server:
         yield server
 
@@ -61,40 +61,40 @@ def close_connections(store: RedisStore) -> None:
 
 
 class Interrupted(Commit):
-    """A commit that lets the world act after each time it is judged, before anything is written."""
+    """A commit that runs an action after each check, before anything is written."""
 
-    deeds: list[Callable[[], object]]
-    judgements: list[CommitOutcome]
+    actions: list[Callable[[], object]]
+    outcomes_seen: list[CommitOutcome]
 
-    def __init__(self, commit: Commit, *deeds: Callable[[], object]) -> None:
+    def __init__(self, commit: Commit, *actions: Callable[[], object]) -> None:
         super().__init__(**{field.name: getattr(commit, field.name) for field in fields(commit)})
-        vars(self).update(deeds=list(deeds), judgements=[])  # past the guard of what is frozen
+        vars(self).update(actions=list(actions), outcomes_seen=[])  # the dataclass is frozen
 
     def check(self, epoch: int, token: str | None, seq: int) -> CommitOutcome:
-        self.judgements.append(super().check(epoch, token, seq))
-        if self.deeds:
-            self.deeds.pop(0)()
-        return self.judgements[-1]
+        self.outcomes_seen.append(super().check(epoch, token, seq))
+        if self.actions:
+            self.actions.pop(0)()
+        return self.outcomes_seen[-1]
 
 
-def test_the_judge_sees_what_was_asked_for(server: RedisServer) -> None:
+def test_the_decision_gets_the_values_read(server: RedisServer) -> None:
     with server.client() as client:
         client.hset("k", "f", "v")
-        looks = [("HMGET", "k", "f", "g"), ("HLEN", "k")]
-        assert transact(client, ["k"], looks, lambda seen: (seen, [("HSET", "k", "f", "w")])) == [["v", None], 1]
+        reads = [("HMGET", "k", "f", "g"), ("HLEN", "k")]
+        assert transact(client, ["k"], reads, lambda seen: (seen, [("HSET", "k", "f", "w")])) == [["v", None], 1]
         assert transact(client, ["k"], [("HGET", "k", "f")], lambda seen: (seen, ())) == ["w"]
 
 
-def test_an_owner_who_loses_his_task_between_judgement_and_writing_writes_nothing(store: RedisStore, owner: Owner) -> None:
+def test_an_owner_that_loses_its_task_before_the_write_writes_nothing(store: RedisStore, owner: Owner) -> None:
     before = everything(store, 0, USERS)
     commit = Interrupted(owner.next(**CHANGES), lambda: store.claim(0, "heir"))
     assert store.commit(commit) is CommitOutcome.FENCED
-    assert commit.judgements == [CommitOutcome.WRITTEN, CommitOutcome.FENCED]
+    assert commit.outcomes_seen == [CommitOutcome.WRITTEN, CommitOutcome.FENCED]
     assert everything(store, 0, USERS) == before
 
 
-def test_a_connection_that_is_closed_after_the_judgement_does_not_write_unguarded(store: RedisStore, owner: Owner) -> None:
-    """The client closes connections in use of other threads when a cluster has changed, and would connect anew by itself."""
+def test_a_connection_closed_before_the_write_does_not_write_unwatched(store: RedisStore, owner: Owner) -> None:
+    """When a cluster changes, the client closes connections that other threads use, and reconnects by itself."""
     before = everything(store, 0, USERS)
 
     def lose() -> None:
@@ -105,18 +105,18 @@ def test_a_connection_that_is_closed_after_the_judgement_does_not_write_unguarde
     assert everything(store, 0, USERS) == before
 
 
-def test_a_connection_that_is_closed_after_the_judgement_is_no_loss_to_the_owner(store: RedisStore, owner: Owner) -> None:
+def test_a_connection_closed_before_the_write_is_retried(store: RedisStore, owner: Owner) -> None:
     commit = Interrupted(owner.next(**CHANGES), lambda: close_connections(store))
     assert store.commit(commit) is CommitOutcome.WRITTEN
-    assert commit.judgements == [CommitOutcome.WRITTEN, CommitOutcome.WRITTEN]
+    assert commit.outcomes_seen == [CommitOutcome.WRITTEN, CommitOutcome.WRITTEN]
 
 
-def test_changes_again_and_again_are_an_error_to_be_tried_later(
+def test_repeated_changes_by_others_are_an_error_to_retry_later(
     store: RedisStore, owner: Owner, server: RedisServer, namespace: str
 ) -> None:
     with server.client() as other:
         touches = [lambda: other.hset(TaskKeys.of(namespace, 0).ctl, "unknown", "field")] * 9
-        with pytest.raises(StoreError, match="changed by others again and again"):
+        with pytest.raises(StoreError, match="other clients kept changing the keys"):
             store.commit(Interrupted(owner.next(**CHANGES), *touches))
     owner.must_commit(**CHANGES)
 
@@ -124,9 +124,9 @@ def test_changes_again_and_again_are_an_error_to_be_tried_later(
 @pytest.mark.parametrize(
     ("word", "outcomes"),
     [(EXECUTED, [CommitOutcome.ALREADY]), (JUDGED, [CommitOutcome.WRITTEN]), (b"+QUEUED", [CommitOutcome.WRITTEN, CommitOutcome.ALREADY])],
-    ids=["what was done", "what it is judged by", "that it is queued"],
+    ids=["result", "values read", "queued"],
 )
-def test_whichever_reply_is_lost_a_commit_counts_once(
+def test_a_commit_counts_once_whichever_reply_is_lost(
     server: RedisServer, namespace: str, word: bytes, outcomes: list[CommitOutcome]
 ) -> None:
     with ReplyThief(server.port) as thief:
@@ -152,7 +152,7 @@ def test_a_right_taken_away_after_the_claim_leaves_a_commit_unwritten(server: Re
         owner.must_commit(users={"c": b"1"}, due={"c": 1}, panes={0: b"p"})
         before = everything(reader, 0, USERS)
         operator.execute_command("ACL", "SETUSER", "worker", f"-{right}")
-        with pytest.raises(StoreError, match=r"grant the user of redis\.username"):
+        with pytest.raises(StoreError, match=r"grant redis\.username"):
             store.commit(owner.next(**CHANGES))
         assert everything(reader, 0, USERS) == before
         operator.execute_command("ACL", "SETUSER", "worker", f"+{right}")
@@ -161,23 +161,23 @@ def test_a_right_taken_away_after_the_claim_leaves_a_commit_unwritten(server: Re
         reader.close()
 
 
-def test_what_is_carried_out_in_part_is_said_and_not_tried_again(server: RedisServer) -> None:
-    judgements = []
+def test_a_partial_commit_is_reported_and_not_retried(server: RedisServer) -> None:
+    outcomes_seen = []
 
-    def judge(seen: list[Any]) -> tuple[None, list[tuple[str, ...]]]:
-        judgements.append(seen)
+    def decide(seen: list[Any]) -> tuple[None, list[tuple[str, ...]]]:
+        outcomes_seen.append(seen)
         return None, [("HSET", "k", "f", "v"), ("HSET", "unwatched", "f", "v")]
 
     with server.client() as client:
         client.set("unwatched", "another program's")
-        with pytest.raises(StateError, match=r"carried out a commit in part \(.*WRONGTYPE.*begin anew with a new redis\.namespace"):
-            transact(client, ["k"], [], judge)
+        with pytest.raises(StateError, match=r"ran only a part of a commit \(.*WRONGTYPE.*start again with a new redis\.namespace"):
+            transact(client, ["k"], [], decide)
         assert client.hgetall("k") == {"f": "v"}
-    assert judgements == [[]]
+    assert outcomes_seen == [[]]
 
 
 @pytest.mark.parametrize("name", TaskKeys._fields)
-def test_a_key_that_becomes_another_programs_after_the_judgement_stops_all(
+def test_a_key_replaced_by_another_program_before_the_write_stops_the_commit(
     store: RedisStore, owner: Owner, server: RedisServer, namespace: str, name: str
 ) -> None:
     with server.client() as other:
@@ -189,8 +189,8 @@ def test_a_key_that_becomes_another_programs_after_the_judgement_stops_all(
         assert {key for key in keys if other.dump(key) != before[key]} == {getattr(keys, name)}
 
 
-def test_a_connection_is_given_back_clean(store: RedisStore, owner: Owner, server: RedisServer) -> None:
-    """Whatever the answer: nothing is watched and nothing queued on a connection that others use next."""
+def test_a_connection_is_released_without_watches_or_queued_commands(store: RedisStore, owner: Owner, server: RedisServer) -> None:
+    """The next user of the connection must not inherit them, whatever the outcome."""
 
     def answers() -> Iterator[object]:
         yield owner.commit(**CHANGES)
@@ -235,20 +235,20 @@ def test_thousands_of_changes_are_queued_in_small_commands(owner: Owner, server:
 # -- a cluster ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_slot_that_moves_between_judgement_and_writing_is_followed(redis_cluster: RedisCluster, namespace: str) -> None:
+def test_a_slot_that_moves_before_the_write_is_followed(redis_cluster: RedisCluster, namespace: str) -> None:
     store = RedisStore(RedisConnection(url=redis_cluster.url, namespace=namespace, cluster=True))
     owner = Owner(store, 0)
     owner.must_commit(users={"c": b"1"})
     commit = Interrupted(owner.next(**CHANGES), lambda: redis_cluster.move(TaskKeys.of(namespace, 0).ctl))
     assert store.commit(commit) is CommitOutcome.WRITTEN
-    assert commit.judgements == [CommitOutcome.WRITTEN] * 2
+    assert commit.outcomes_seen == [CommitOutcome.WRITTEN] * 2
     owner.seq += 1
     assert owner.load(USERS).users == {"a": b"2", "b": b"2"}
     owner.must_commit()
     store.close()
 
 
-def test_a_store_that_knows_the_slots_of_yesterday_learns_where_they_are(redis_cluster: RedisCluster, namespace: str) -> None:
+def test_a_store_with_an_outdated_slot_map_updates_it(redis_cluster: RedisCluster, namespace: str) -> None:
     store = RedisStore(RedisConnection(url=redis_cluster.url, namespace=namespace, cluster=True))
     owner = Owner(store, 1)
     for _ in range(3):
@@ -258,8 +258,8 @@ def test_a_store_that_knows_the_slots_of_yesterday_learns_where_they_are(redis_c
 
 
 @pytest.mark.parametrize("moved", TaskKeys._fields)
-def test_while_a_part_of_the_keys_has_moved_nothing_seems_lost(redis_cluster: RedisCluster, namespace: str, moved: str) -> None:
-    """Each of the two nodes answers for the keys that it has not as if they were gone."""
+def test_nothing_seems_lost_while_only_some_keys_have_moved(redis_cluster: RedisCluster, namespace: str, moved: str) -> None:
+    """Each of the two nodes answers as if the other's keys did not exist."""
     store = RedisStore(RedisConnection(url=redis_cluster.url, namespace=namespace, cluster=True))
     owner, keys = Owner(store, 0), TaskKeys.of(namespace, 0)
     owner.must_commit(users={"c": b"1"}, due={"c": 1}, panes={0: b"p"}, totals={"c": b"1"}, experiments={"1": b"e"})
@@ -272,8 +272,8 @@ def test_while_a_part_of_the_keys_has_moved_nothing_seems_lost(redis_cluster: Re
     with redis_cluster.moving(keys.ctl) as move:
         move(getattr(keys, moved))
         for name, ask in refused.items():
-            if name != "view" or moved in ("ctl", "users", "panes", "experiments"):  # all that a view reads
-                with pytest.raises(StoreError, match="it goes on by itself when all are there"):
+            if name != "view" or moved in ("ctl", "users", "panes", "experiments"):  # the keys that a view reads
+                with pytest.raises(StoreError, match="streammetrics continues by itself when all have moved"):
                     ask()
     assert everything(store, 0, USERS) == before
     owner.must_commit(**CHANGES)
@@ -281,9 +281,7 @@ def test_while_a_part_of_the_keys_has_moved_nothing_seems_lost(redis_cluster: Re
     store.close()
 
 
-def test_a_key_that_is_deleted_between_judgement_and_writing_is_missed(
-    store: RedisStore, owner: Owner, server: RedisServer, namespace: str
-) -> None:
+def test_a_key_deleted_before_the_write_is_an_error(store: RedisStore, owner: Owner, server: RedisServer, namespace: str) -> None:
     with server.client() as other:
         commit = Interrupted(owner.next(**CHANGES), lambda: other.delete(TaskKeys.of(namespace, 0).totals))
         with pytest.raises(StateError, match="totals"):
@@ -291,7 +289,7 @@ def test_a_key_that_is_deleted_between_judgement_and_writing_is_missed(
     assert owner.load(USERS).users == {"a": b"1", "c": b"1"}
 
 
-def test_the_clock_of_a_task_is_asked_for_where_its_keys_are(namespace: str) -> None:
+def test_the_clock_is_read_from_the_node_with_the_tasks_keys(namespace: str) -> None:
     with RedisCluster(3, append_only=False, settings={"cluster-require-full-coverage": "no"}) as cluster:
         store, key = RedisStore(RedisConnection(url=cluster.url, namespace=namespace, cluster=True)), TaskKeys.of(namespace, 0).ctl
         owner, former = Owner(store, 0), cluster.node_of(key)

@@ -1,7 +1,7 @@
-"""The whole product with every door locked: what goes in and out of it, and that no secret does.
+"""The whole product with every kind of protection, on real servers. No secret appears in any output.
 
-Kafka by SCRAM over TLS, Redis by TLS and ACL, and its own port by TLS and a login, each with real servers. Every command is run
-with every secret, given in each of the ways there are, and all that it says is searched.
+Kafka uses SCRAM over TLS, Redis uses TLS and an ACL, and the product's own port uses TLS and a login. Every command runs with every
+secret, given in every way, and all its output is searched.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ SECRETS = {
     "http.ssl_password": "http-Key-5a07",
 }
 WORD = "http-Word-e446"
-"""The password of the port. The product never has it: it knows its hash."""
+"""The password of the port. The product has only its hash."""
 HASH = hash_password(WORD)
 SALT, DIGEST = HASH.split(":")[4:]
 SEARCHED = {**SECRETS, "the port's password": WORD, "http.password_hash": HASH, "its salt": SALT, "its digest": DIGEST}
@@ -56,14 +56,14 @@ CURVES = "/api/curves?window_ms=300000&metric=ndcg@10"
 COMMANDS = ("run", "replay", "simulate", "demo", "doctor", "check-config")
 
 
-def told(text: str) -> list[str]:
-    """Which secrets a text holds, as they are or as they travel."""
+def secrets_in(text: str) -> list[str]:
+    """Return the secrets in a text: plain, in base64 or in hex."""
     forms = {name: (word, base64.b64encode(word.encode()).decode(), word.encode().hex()) for name, word in SEARCHED.items()}
     return [name for name, words in forms.items() if any(word in text for word in words)]
 
 
 class LockedService(Service):
-    """A process whose own port speaks TLS and asks for a login."""
+    """A process whose own port uses TLS and a login."""
 
     def __init__(self, settings: Mapping[str, Mapping[str, object]], cafile: Path) -> None:
         super().__init__(settings)
@@ -78,8 +78,8 @@ class LockedService(Service):
 
 
 @dataclass(frozen=True, slots=True)
-class World:
-    """Locked servers, the settings that open them, and records that wait."""
+class ProtectedServers:
+    """Protected servers, the settings to reach them, and records in the topics."""
 
     authority: Authority
     broker: SecureKafkaBroker
@@ -93,7 +93,7 @@ class World:
         }
 
     def secrets(self) -> dict[str, str]:
-        """Every secret by its key; each setting that counts as one is here."""
+        """Return every secret by its key. All secret settings are set."""
         found = {
             f"{section}.{leaf}": str(value)
             for section, values in self.settings.items()
@@ -105,7 +105,7 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProtectedServers]:
     authority = Authority(tmp_path_factory.mktemp("certificates"))
     guard = Guard(
         authority,
@@ -157,23 +157,23 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
                 producer.send(pipeline.topics[0], native_json(event), key=event.user_id.encode(), timestamp_ms=event.ts)
             producer.send(pipeline.topics[0], b"{broken", key=b"u1", timestamp_ms=start_ms())
         pipeline.write_ends(start_ms() + 3_600_000)
-        yield World(authority, broker, pipeline, {name: dict(values) for name, values in pipeline.sections.items()})
+        yield ProtectedServers(authority, broker, pipeline, {name: dict(values) for name, values in pipeline.sections.items()})
 
 
 @pytest.fixture(scope="module")
-def service(world: World) -> Iterator[LockedService]:
+def service(world: ProtectedServers) -> Iterator[LockedService]:
     with LockedService(world.settings, world.authority.cafile) as service:
         wait_until(lambda: service.report().get("tasks_committed") == 4, what="everything is committed and shown")
         yield service
 
 
-class TestWithEveryDoorLocked:
-    def test_a_run_gives_exact_numbers(self, world: World, service: LockedService) -> None:
+class TestProtectedRun:
+    def test_a_run_gives_exact_numbers(self, world: ProtectedServers, service: LockedService) -> None:
         truth = world.pipeline.assert_exact()
         assert truth.counters["events", world.pipeline.topics[0]] == 30 + 1 + PARTITIONS
 
-    def test_prometheus_scrapes_it_by_tls_and_login(
-        self, world: World, service: LockedService, prometheus_server: PrometheusServer
+    def test_prometheus_scrapes_it_with_tls_and_login(
+        self, world: ProtectedServers, service: LockedService, prometheus_server: PrometheusServer
     ) -> None:
         how: dict[str, Any] = {"scheme": "https", "tls_config": {"ca_file": str(world.authority.cafile)}}
         login = {"username": USER, "password": WORD}
@@ -193,7 +193,7 @@ class TestWithEveryDoorLocked:
             for job in ("locked", "wrong-word", "no-login", "no-authority", "no-tls"):
                 prometheus_server.forget(job)
 
-    def test_probes_need_the_tls_and_no_login(self, world: World, service: LockedService) -> None:
+    def test_probes_need_tls_and_no_login(self, world: ProtectedServers, service: LockedService) -> None:
         stranger = LockedService(world.settings, world.authority.cafile)
         stranger.port, stranger.login = service.port, None
         try:
@@ -204,47 +204,47 @@ class TestWithEveryDoorLocked:
 
 
 class TestSecrets:
-    def test_the_search_finds_what_a_text_holds(self, world: World, tmp_path: Path) -> None:
+    def test_the_search_finds_secrets(self, world: ProtectedServers, tmp_path: Path) -> None:
         (_, config) = configured(tmp_path, world.settings)
-        assert set(told(Path(config).read_text())) == set(SEARCHED) - {"the port's password"}
-        assert told("so 6b61666b612d576f72642d37336331 and aHR0cC1Xb3JkLWU0NDY=") == ["kafka.sasl_password", "the port's password"]
+        assert set(secrets_in(Path(config).read_text())) == set(SEARCHED) - {"the port's password"}
+        assert secrets_in("so 6b61666b612d576f72642d37336331 and aHR0cC1Xb3JkLWU0NDY=") == ["kafka.sasl_password", "the port's password"]
 
-    def test_a_run_tells_none_in_its_log_its_pages_or_its_answers(self, service: LockedService) -> None:
+    def test_the_log_and_responses_of_a_run_show_none(self, service: LockedService) -> None:
         paths = ("/", "/page.js", "/metrics", "/api/report", "/api/pulse", CURVES, "/healthz", "/readyz", "/nothing")
-        said = {path: service.get(path).text for path in paths}
+        responses = {path: service.get(path).text for path in paths}
         for wrong in (f"{USER}:wrong", f"{WORD}:x", None):
             service.login, right = wrong, service.login
-            said[f"/metrics as {wrong}"] = service.get("/metrics").text
+            responses[f"/metrics as {wrong}"] = service.get("/metrics").text
             service.login = right
-        assert {where: told(text) for where, text in said.items() if told(text)} == {}
-        assert told(service.log) == []
-        assert '"event": "started"' in service.log, "it does log"
+        assert {where: secrets_in(text) for where, text in responses.items() if secrets_in(text)} == {}
+        assert secrets_in(service.log) == []
+        assert '"event": "started"' in service.log, "the log is not empty"
         assert "login refused" in service.log
 
     def test_the_process_list_shows_none(self, service: LockedService) -> None:
-        assert told(Path(f"/proc/{service.pid}/cmdline").read_text()) == []
+        assert secrets_in(Path(f"/proc/{service.pid}/cmdline").read_text()) == []
 
     @pytest.mark.parametrize("way", ["file", "environment", "secret files", "flags"])
     @pytest.mark.parametrize("command", ["check-config", "doctor"])
-    def test_no_command_tells_one_however_it_was_given(self, world: World, tmp_path: Path, command: str, way: str) -> None:
+    def test_no_command_shows_one_however_it_was_given(self, world: ProtectedServers, tmp_path: Path, command: str, way: str) -> None:
         given = world.settings if way == "file" else world.without_secrets()
         words, environ = self.ways(world, tmp_path, way)
         done = streammetrics(command, *configured(tmp_path, given), *words, environ=environ)
         assert done.returncode == 0, done.stdout + done.stderr
-        assert told(done.stdout + done.stderr) == []
+        assert secrets_in(done.stdout + done.stderr) == []
         if command == "check-config":
             assert done.stdout.count('"***"') == len(world.secrets())
 
     @pytest.mark.parametrize("command", COMMANDS)
-    def test_help_tells_none(self, world: World, tmp_path: Path, command: str) -> None:
+    def test_help_shows_none(self, world: ProtectedServers, tmp_path: Path, command: str) -> None:
         _, environ = self.ways(world, tmp_path, "environment")
         done = streammetrics(command, "--help", environ=environ)
         assert done.returncode == 0
-        assert told(done.stdout + done.stderr) == []
+        assert secrets_in(done.stdout + done.stderr) == []
 
     @pytest.mark.parametrize("way", ["file", "environment", "secret files", "flags"])
-    def test_wrong_settings_tell_none(self, world: World, tmp_path: Path, way: str) -> None:
-        """Each secret is too long a value, of a wrong kind or misplaced, and something else is wrong beside it."""
+    def test_wrong_settings_show_none(self, world: ProtectedServers, tmp_path: Path, way: str) -> None:
+        """Secrets are given together with settings that are invalid or unknown."""
         given = world.settings if way == "file" else world.without_secrets()
         words, environ = self.ways(world, tmp_path, way)
         wrong = [
@@ -258,10 +258,10 @@ class TestSecrets:
         done = streammetrics("check-config", *configured(tmp_path, given), *words, *wrong, environ=environ)
         assert done.returncode == 2
         assert "problems" in done.stderr
-        assert told(done.stdout + done.stderr) == []
+        assert secrets_in(done.stdout + done.stderr) == []
 
-    def test_the_world_refusing_them_tells_none(self, world: World, tmp_path: Path) -> None:
-        """Every password is wrong for its server: errors of clients, retries and the last words of a process that gives up."""
+    def test_refused_logins_show_none(self, world: ProtectedServers, tmp_path: Path) -> None:
+        """Every password is wrong for its server. The output has client errors, retries and the last error before the exit."""
         swapped = {section: dict(values) for section, values in world.settings.items()}
         swapped["kafka"]["sasl_password"], swapped["redis"]["password"] = SECRETS["redis.password"], SECRETS["kafka.sasl_password"]
         swapped["worker"] = {**swapped["worker"], "retry_seconds_max": 1}
@@ -269,7 +269,7 @@ class TestSecrets:
             done = streammetrics(command, *configured(tmp_path, swapped), "--set", "http.port=0")
             assert done.returncode == 1, done.stdout + done.stderr
             assert "redis.username and redis.password" in done.stdout + done.stderr
-            assert told(done.stdout + done.stderr) == []
+            assert secrets_in(done.stdout + done.stderr) == []
 
     @pytest.mark.parametrize(
         ("section", "leaf", "named"),
@@ -279,9 +279,7 @@ class TestSecrets:
             ("http", "password_hash", "http.password_hash"),
         ],
     )
-    def test_a_key_that_its_password_does_not_open_tells_none(
-        self, world: World, tmp_path: Path, section: str, leaf: str, named: str
-    ) -> None:
+    def test_a_wrong_key_password_shows_none(self, world: ProtectedServers, tmp_path: Path, section: str, leaf: str, named: str) -> None:
         wrong = {name: dict(values) for name, values in world.settings.items()}
         wrong[section][leaf] = SECRETS["redis.password"]
         wrong["worker"] = {**wrong["worker"], "retry_seconds_max": 1}
@@ -289,10 +287,10 @@ class TestSecrets:
             done = streammetrics(command, *configured(tmp_path, wrong), "--set", "http.port=0")
             assert done.returncode in (1, 2)
             assert named in done.stdout + done.stderr
-            assert told(done.stdout + done.stderr) == []
+            assert secrets_in(done.stdout + done.stderr) == []
 
-    def test_what_crashes_shows_its_trace_without_values(self, world: World, tmp_path: Path) -> None:
-        """A trace on a terminal may print the variables of every frame; ours must not."""
+    def test_a_crash_shows_its_traceback_without_values(self, world: ProtectedServers, tmp_path: Path) -> None:
+        """A traceback on a terminal could print the variables of every frame. Ours must not."""
         script = tmp_path / "crash.py"
         script.write_text(
             "import sys, structlog\n"
@@ -313,16 +311,16 @@ class TestSecrets:
         (_, config) = configured(tmp_path, world.settings)
         done = subprocess.run([sys.executable, script, config], capture_output=True, text=True, env=environment(), cwd=ROOT, check=False)
         assert (done.stdout + done.stderr).count("RuntimeError") >= 2
-        assert told(done.stdout + done.stderr) == []
+        assert secrets_in(done.stdout + done.stderr) == []
 
-    def test_simulated_traffic_is_sent_without_telling_one(self, world: World, tmp_path: Path) -> None:
+    def test_simulated_traffic_is_sent_without_showing_one(self, world: ProtectedServers, tmp_path: Path) -> None:
         done = streammetrics("simulate", "--kafka", "--events", "20", "--pace", "fast", *configured(tmp_path, world.settings))
         assert done.returncode == 0, done.stdout + done.stderr
-        assert told(done.stdout + done.stderr) == []
+        assert secrets_in(done.stdout + done.stderr) == []
 
     @staticmethod
-    def ways(world: World, folder: Path, way: str) -> tuple[list[str], dict[str, str]]:
-        """The words and variables that give every secret in one way."""
+    def ways(world: ProtectedServers, folder: Path, way: str) -> tuple[list[str], dict[str, str]]:
+        """Return the arguments and environment variables that pass every secret in one way."""
         secrets = world.secrets()
         variables = {f"STREAMMETRICS_{key.upper().replace('.', '_')}": word for key, word in secrets.items()}
         if way == "environment":
@@ -346,11 +344,11 @@ def configured(folder: Path, settings: Mapping[str, Mapping[str, object]]) -> tu
 
 
 class TestNamesThatAreMarkup:
-    """Experiments, variants and segments are chosen by senders; a name is text wherever it is shown."""
+    """Senders choose the names of experiments, variants and segments. They are shown as text everywhere."""
 
     NAMES = ('<script>alert("1")</script>', "'><img src=x onerror=alert(1)>", '\\"} 1\\n', "</script>&amp;{{7*7}}${x}")
 
-    def test_prometheus_reads_them_as_sent_and_nothing_else(self, prometheus_server: PrometheusServer) -> None:
+    def test_prometheus_and_the_report_have_the_names_as_sent(self, prometheus_server: PrometheusServer) -> None:
         events = [
             Impression("list", f"u{number}", START_MS + number, ("a",), experiments=((name, name),), segments=(("surface", name),))
             for number, name in enumerate(self.NAMES)
@@ -376,4 +374,4 @@ class TestNamesThatAreMarkup:
         assert kind["content-type"] == "application/json"
         assert kind["x-content-type-options"] == "nosniff"
         assert set(self.NAMES) <= {group["variant"] for window in report["windows"] for group in window["groups"]}
-        assert not [name for name in self.NAMES if name in content], "the page itself holds no name: its script fetches them as data"
+        assert not [name for name in self.NAMES if name in content], "the page contains no name, because its script fetches them as data"

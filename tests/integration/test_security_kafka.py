@@ -1,11 +1,10 @@
-"""Kafka that trusts nobody, as the product meets it: TLS, SASL and ACLs between the real client and a real broker.
+"""TLS, SASL and ACLs between the real client and a real broker.
 
-A user has the least that the product needs: to read the input topics and its group, and to write the dead letters.
+A user has only the rights that the product needs: read the input topics and its group, and write the dead letters.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Self
@@ -48,7 +47,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 @pytest.fixture(scope="module")
 def broker(authority: Authority) -> Iterator[SecureKafkaBroker]:
-    """With topics, a record in one of them, and users who may do what their name says."""
+    """A broker with topics and users; a user's name says which right it lacks."""
     with SecureKafkaBroker(authority, dict.fromkeys((USER, "nobody", "fickle", *LACKING), PASSWORD)) as broker:
         for topic in TOPICS:
             broker.create_topic(topic, partitions=PARTITIONS)
@@ -63,7 +62,7 @@ def broker(authority: Authority) -> Iterator[SecureKafkaBroker]:
 def grant(
     broker: SecureKafkaBroker, user: str, topics: tuple[str, ...] = TOPICS, letters: str = LETTERS, group: str = GROUP, without: str = ""
 ) -> None:
-    """The least rights of a user, or one less. A right to read or write a topic is one to describe it too."""
+    """Grant a user the documented rights, or all but one. The right to read or write a topic includes the right to describe it."""
     for topic in topics:
         if without != "describe":
             broker.allow(user, ResourceType.TOPIC, topic, ACLOperation.DESCRIBE if without == "read" else ACLOperation.READ)
@@ -111,7 +110,7 @@ WAYS = {
 
 
 class LaunchedService(Service):
-    """A process that need not become ready; entering its context waits until its port answers."""
+    """A process that may never be ready. Entering its context waits until its port answers."""
 
     def start(self) -> Self:
         self.launch()
@@ -128,9 +127,9 @@ def settings_of(given: Mapping[str, object]) -> Settings:
 
 
 def flags(given: Mapping[str, object], redis_url: str) -> list[str]:
-    """The words of a command; the password is not among them."""
-    all_of = {**given, "topics": TOPICS, "group_id": GROUP, "dead_letter_topic": LETTERS}
-    texts = {key: ",".join(value) if isinstance(value, list | tuple) else str(value) for key, value in all_of.items()}
+    """Return the arguments of a command, without the password."""
+    everything = {**given, "topics": TOPICS, "group_id": GROUP, "dead_letter_topic": LETTERS}
+    texts = {key: ",".join(value) if isinstance(value, list | tuple) else str(value) for key, value in everything.items()}
     shown_keys = {f"kafka.{key}": text for key, text in texts.items() if "password" not in key} | {"redis.url": redis_url, "http.port": "0"}
     return [word for key, text in shown_keys.items() for word in ("--set", f"{key}={text}")]
 
@@ -140,15 +139,17 @@ def passwords(given: Mapping[str, object]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_every_way_in_reads_the_topics_and_writes_dead_letters(broker: SecureKafkaBroker, authority: Authority, way: str) -> None:
+def test_every_kind_of_login_reads_topics_and_writes_dead_letters(broker: SecureKafkaBroker, authority: Authority, way: str) -> None:
     settings = settings_of(WAYS[way](broker, authority))
     source = KafkaSource(kafka_connection(settings))
     try:
         tasks: set[int] = set()
-        deadline = time.monotonic() + 30
-        while len(tasks) < PARTITIONS and time.monotonic() < deadline:
-            tasks |= set(source.poll(0.2).assigned)
-        assert tasks == set(range(PARTITIONS))
+
+        def all_assigned() -> bool:
+            tasks.update(source.poll(0.2).assigned)
+            return tasks == set(range(PARTITIONS))
+
+        wait_until(all_assigned, what="all tasks are assigned")
         assert set(source.start(0, {})) == {Input(topic, 0) for topic in TOPICS}
     finally:
         source.close()
@@ -160,7 +161,7 @@ def test_every_way_in_reads_the_topics_and_writes_dead_letters(broker: SecureKaf
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_doctor_finds_all_well_and_shows_no_password(broker: SecureKafkaBroker, authority: Authority, redis_url: str, way: str) -> None:
+def test_doctor_finds_no_problem_and_shows_no_password(broker: SecureKafkaBroker, authority: Authority, redis_url: str, way: str) -> None:
     given = WAYS[way](broker, authority)
     done = streammetrics("doctor", *flags(given, redis_url), environ=passwords(given))
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
@@ -170,7 +171,7 @@ def test_doctor_finds_all_well_and_shows_no_password(broker: SecureKafkaBroker, 
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_a_wrong_password_is_told_as_one_and_not_repeated(broker: SecureKafkaBroker, authority: Authority, mechanism: str) -> None:
+def test_a_wrong_password_is_explained_and_hidden(broker: SecureKafkaBroker, authority: Authority, mechanism: str) -> None:
     given = by_password(mechanism)(broker, authority) | {"sasl_password": WRONG}
     with pytest.raises(SourceError) as caught:
         describe_topics(kafka_connection(settings_of(given)), TOPICS)
@@ -179,14 +180,14 @@ def test_a_wrong_password_is_told_as_one_and_not_repeated(broker: SecureKafkaBro
     assert WRONG not in str(caught.value)
 
 
-def test_a_broker_of_another_authority_is_refused(broker: SecureKafkaBroker, authority: Authority, tmp_path: Path) -> None:
+def test_a_broker_with_a_certificate_of_another_ca_is_refused(broker: SecureKafkaBroker, authority: Authority, tmp_path: Path) -> None:
     given = by_password("PLAIN")(broker, authority) | {"ssl_cafile": str(Authority(tmp_path).cafile)}
     with pytest.raises(SourceError, match="CERTIFICATE_VERIFY_FAILED"):
         describe_topics(kafka_connection(settings_of(given)), TOPICS)
 
 
-def test_a_broker_under_another_name_is_refused(tmp_path: Path) -> None:
-    """The password would be sent to whoever has any certificate of the same authority."""
+def test_a_broker_with_a_certificate_for_another_name_is_refused(tmp_path: Path) -> None:
+    """Otherwise the password would be sent to any server with a certificate of the same CA."""
     elsewhere = Authority(tmp_path)
     impostor = SecureKafkaBroker(elsewhere, {USER: PASSWORD})
     impostor.properties["ssl.keystore.location"] = str(elsewhere.server("impostor", "elsewhere.invalid").bothfile)
@@ -196,21 +197,19 @@ def test_a_broker_under_another_name_is_refused(tmp_path: Path) -> None:
             describe_topics(kafka_connection(settings_of(given)), TOPICS)
 
 
-def test_without_the_certificate_that_the_broker_asks_for_nothing_is_read(broker: SecureKafkaBroker, authority: Authority) -> None:
+def test_a_missing_client_certificate_is_explained(broker: SecureKafkaBroker, authority: Authority) -> None:
     given = {key: value for key, value in by_certificate(broker, authority).items() if key not in ("ssl_certfile", "ssl_keyfile")}
     with pytest.raises(SourceError, match=r"(?i)certificate"):
         describe_topics(kafka_connection(settings_of(given)), TOPICS)
 
 
-def test_a_key_of_another_certificate_is_told_as_one(broker: SecureKafkaBroker, authority: Authority) -> None:
+def test_a_key_of_another_certificate_is_explained(broker: SecureKafkaBroker, authority: Authority) -> None:
     given = by_certificate(broker, authority) | {"ssl_keyfile": str(authority.client("another").keyfile)}
     with pytest.raises(ConfigError, match=r"kafka\.ssl_keyfile.*it holds another"):
         describe_topics(kafka_connection(settings_of(given)), TOPICS)
 
 
-def test_a_run_with_files_that_do_not_fit_ends_at_once_with_the_setting(
-    broker: SecureKafkaBroker, authority: Authority, redis_url: str
-) -> None:
+def test_a_run_with_mismatched_files_exits_and_names_the_setting(broker: SecureKafkaBroker, authority: Authority, redis_url: str) -> None:
     given = by_certificate(broker, authority) | {"ssl_keyfile": str(authority.client("another").keyfile)}
     done = streammetrics("run", *flags(given, redis_url))
     assert done.returncode == 2, done.stdout + done.stderr
@@ -220,7 +219,7 @@ def test_a_run_with_files_that_do_not_fit_ends_at_once_with_the_setting(
 
 
 class TestMissingRights:
-    """What an operator reads when one ACL is missing, and that the process goes on by itself once it is there."""
+    """The messages when an ACL is missing. The process continues by itself once the ACL exists."""
 
     def given(self, broker: SecureKafkaBroker, authority: Authority, user: str) -> Given:
         return by_password("SCRAM-SHA-512", user=user)(broker, authority)
@@ -235,7 +234,7 @@ class TestMissingRights:
         with pytest.raises(ConfigError, match=r"kafka\.topics = secure-impressions: may not be described by this user"):
             KafkaSource(kafka_connection(settings_of(given)))
 
-    def test_topics_that_may_be_described_and_do_not_exist(self, broker: SecureKafkaBroker, authority: Authority, redis_url: str) -> None:
+    def test_topics_that_do_not_exist(self, broker: SecureKafkaBroker, authority: Authority, redis_url: str) -> None:
         broker.allow(USER, ResourceType.TOPIC, "secure-nowhere", ACLOperation.READ)
         given = self.given(broker, authority, USER)
         with pytest.raises(ConfigError, match=r"kafka\.dead_letter_topic = secure-nowhere: does not exist; create it .*, or leave"):
@@ -247,24 +246,24 @@ class TestMissingRights:
         assert "fail  topic secure-nowhere does not exist" in done.stdout
         assert "fail  topic secure-unnamed may not be described by this user" in done.stdout
 
-    def test_a_user_without_any_right_learns_nothing(self, broker: SecureKafkaBroker, authority: Authority) -> None:
-        """A topic that is there and one that is not look the same."""
-        names = [*TOPICS, LETTERS, "secure-unheard-of"]
+    def test_a_user_without_rights_sees_no_topic(self, broker: SecureKafkaBroker, authority: Authority) -> None:
+        """Existing and missing topics look the same."""
+        names = [*TOPICS, LETTERS, "secure-missing"]
         described = describe_topics(kafka_connection(settings_of(self.given(broker, authority, "nobody"))), names)
         assert (described.found, described.absent) == ({}, dict.fromkeys(names, MissingTopic.HIDDEN))
 
-    def test_a_right_that_is_taken_away_later_is_no_topic_that_was_deleted(self, broker: SecureKafkaBroker, authority: Authority) -> None:
-        """Whoever is told that a topic is gone begins anew, and loses what was counted."""
+    def test_a_revoked_right_is_not_a_deleted_topic(self, broker: SecureKafkaBroker, authority: Authority) -> None:
+        """An operator who reads that a topic was deleted starts again, and loses the counts."""
         settings = kafka_connection(settings_of(self.given(broker, authority, "fickle")))
         grant(broker, "fickle")
         known = {name: topic.topic_id for name, topic in describe_topics(settings, TOPICS).found.items()}
         assert known.keys() == set(TOPICS)
-        history = LogIdentity(settings, known, PARTITIONS)
-        history.refuse_other_topics()
+        identity = LogIdentity(settings, known, PARTITIONS)
+        identity.require_same_topics()
         for topic in TOPICS:
             broker.forbid("fickle", ResourceType.TOPIC, topic, ACLOperation.READ)
-        wait_until(lambda: not describe_topics(settings, TOPICS).found, what="the broker has forgotten the right")
-        history.refuse_other_topics()
+        wait_until(lambda: not describe_topics(settings, TOPICS).found, what="the right is revoked")
+        identity.require_same_topics()
 
     def test_letters_that_may_not_be_written(self, broker: SecureKafkaBroker, authority: Authority) -> None:
         letters = KafkaDeadLetters(kafka_connection(settings_of(self.given(broker, authority, "without-write"))), LETTERS)
@@ -277,27 +276,25 @@ class TestMissingRights:
             letters.close()
 
     @pytest.mark.parametrize(
-        ("user", "told", "kind", "name"),
+        ("user", "message", "kind", "name"),
         [
             ("without-group", "GroupAuthorizationFailedError", ResourceType.GROUP, GROUP),
             ("without-read", "TopicAuthorizationFailedError", ResourceType.TOPIC, TOPICS[0]),
         ],
     )
-    def test_a_running_process_says_what_it_lacks_and_goes_on_when_it_is_granted(
-        self, broker: SecureKafkaBroker, authority: Authority, redis_url: str, user: str, told: str, kind: ResourceType, name: str
+    def test_a_running_process_names_the_missing_right_and_continues_when_it_is_granted(
+        self, broker: SecureKafkaBroker, authority: Authority, redis_url: str, user: str, message: str, kind: ResourceType, name: str
     ) -> None:
         kafka = {"topics": list(TOPICS), "group_id": GROUP, "dead_letter_topic": LETTERS, **self.given(broker, authority, user)}
         with LaunchedService({"kafka": kafka, "redis": {"url": redis_url, "namespace": user}, "log": {"format": "json"}}) as service:
-            wait_until(lambda: told in service.get("/readyz").text, what=f"/readyz names {told}")
+            wait_until(lambda: message in service.get("/readyz").text, what=f"/readyz names {message}")
             for topic in TOPICS if kind is ResourceType.TOPIC else (name,):
                 broker.allow(user, kind, topic, ACLOperation.READ)
             service.wait_ready()
             assert PASSWORD not in service.log
 
 
-def test_a_whole_run_needs_no_more_than_the_least_rights(
-    broker: SecureKafkaBroker, authority: Authority, redis_server: RedisServer
-) -> None:
+def test_a_whole_run_needs_only_the_documented_rights(broker: SecureKafkaBroker, authority: Authority, redis_server: RedisServer) -> None:
     kafka = by_password("SCRAM-SHA-512", user="nobody")(broker, authority)
     pipeline = Pipeline(broker, redis_server.fresh_url(), "least", ["impressions", "feedback"], kafka=kafka)
     grant(broker, "nobody", pipeline.topics, pipeline.dead_letters, "least")
@@ -308,7 +305,7 @@ def test_a_whole_run_needs_no_more_than_the_least_rights(
             producer.send(pipeline.topics[0], native_json(event), key=event.user_id.encode(), timestamp_ms=ts)
         producer.send(pipeline.topics[0], b"{broken", key=b"u1", timestamp_ms=ts)
     with pipeline.service() as service:
-        wait_until(lambda: pipeline.committed() == 21, what="all is committed")
+        wait_until(lambda: pipeline.committed() == 21, what="all records are committed")
         wait_until(lambda: len(pipeline.letters()) == 1, what="the broken record is a dead letter")
         assert service.get("/readyz").status == 200
         assert PASSWORD not in service.log + service.get("/metrics").text + service.get("/api/report").text

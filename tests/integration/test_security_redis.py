@@ -1,4 +1,4 @@
-"""Redis behind TLS and the users of deploy/redis-users.acl: the whole product works as they may, and they may do nothing else."""
+"""Redis with TLS and the users of deploy/redis-users.acl. The whole product works with their rights, and they have no other rights."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from tests.support.redis_acl import with_passwords
 
 SHIPPED = (ROOT / "deploy" / "redis-users.acl").read_text(encoding="utf-8")
 PASSWORDS = {
-    "operator": "word of the operator",
+    "operator": "s3cret of the operator",
     "streammetrics": "s3cret of the store",
     "streammetrics-exporter": "s3cret of the reader",
-    "streammetrics-admin": "s3cret of the tidier",
+    "streammetrics-admin": "s3cret of the admin",
 }
 NAMESPACE = "sm"
-"""The namespace that the file is written for."""
+"""The namespace in the file."""
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def cluster(guard: Guard) -> Iterator[RedisCluster]:
 
 
 def access(authority: Authority, user: str = "streammetrics") -> dict[str, object]:
-    """The settings of the product that log in as a user."""
+    """Return the product's settings to log in as a user."""
     own = authority.client("streammetrics")
     return {
         "namespace": NAMESPACE,
@@ -74,7 +74,7 @@ def settings(url: str, authority: Authority, **other: object) -> RedisConnection
 
 
 def send_events(pipeline: Pipeline) -> None:
-    """Users who come and go, so that every command of every script is called; one record is broken."""
+    """Send events of users whose sessions end, so that every command of every script runs. One record is malformed."""
     ts = start_ms()
     with pipeline.producer() as producer:
         for number in range(60):
@@ -90,14 +90,16 @@ def refusals(client: redis.Redis) -> list[str]:
     return [f"{entry['username']} {entry['reason']} {entry['object']}" for entry in client.acl_log()]
 
 
-def test_as_it_is_shipped_the_file_loads_and_lets_nobody_in(authority: Authority) -> None:
+def test_the_shipped_file_loads_and_allows_no_login(authority: Authority) -> None:
     with RedisServer() as server, server.client() as client:
         path = server.directory / "users.acl"
         path.write_text(SHIPPED, encoding="utf-8")
         server.settings["aclfile"] = str(path)
         server.stop()
         server.launch()
-        wait_until(lambda: "Ready to accept connections" in server.log_tail(200).rpartition("SIGTERM")[2], what="it has started anew")
+        wait_until(
+            lambda: "Ready to accept connections" in server.log_tail(200).rpartition("SIGTERM")[2], what="the server has restarted"
+        )
         for user in ("default", *PASSWORDS):
             for password in ("", "0" * 64, user):
                 with pytest.raises(redis.AuthenticationError):
@@ -114,7 +116,7 @@ class TestRun:
     def url(self, request: pytest.FixtureRequest) -> str:
         return str(request.getfixturevalue(request.param).url)
 
-    def test_the_product_needs_no_more_than_the_file_grants(
+    def test_the_product_needs_only_the_granted_rights(
         self, kafka_broker: KafkaBroker, authority: Authority, server: RedisServer, cluster: RedisCluster, url: str, topic_name: str
     ) -> None:
         nodes = [server] if url == server.url else cluster.nodes
@@ -130,14 +132,14 @@ class TestRun:
             wait_until(lambda: len(pipeline.letters()) == 1, what="the broken record is a dead letter")
             service.restart()
             assert pipeline.assert_exact().counters == truth.counters
-            wait_until(lambda: service.report().get("tasks_committed") == 4, what="the report is there")
-            said = service.log + service.get("/api/report").text + service.get("/metrics").text
-        assert not [word for word in PASSWORDS.values() if word in said]
+            wait_until(lambda: service.report().get("tasks_committed") == 4, what="there is a report")
+            output = service.log + service.get("/api/report").text + service.get("/metrics").text
+        assert not [word for word in PASSWORDS.values() if word in output]
         for node in nodes:
             with node.client() as client:
                 assert refusals(client) == []
 
-    def test_an_exporter_may_read_and_a_worker_beside_it_write(
+    def test_an_exporter_reads_what_a_worker_writes(
         self, kafka_broker: KafkaBroker, authority: Authority, server: RedisServer, topic_name: str
     ) -> None:
         with server.client() as client:
@@ -156,7 +158,7 @@ class TestRun:
             assert refusals(client) == []
 
     @pytest.mark.parametrize("user", ["streammetrics", "streammetrics-exporter"])
-    def test_whoever_shows_numbers_may_read_tasks_and_change_what_is_settled(
+    def test_workers_and_exporters_may_read_tasks_and_change_namespace_values(
         self, authority: Authority, server: RedisServer, cluster: RedisCluster, url: str, user: str
     ) -> None:
         nodes = [server] if url == server.url else cluster.nodes
@@ -173,7 +175,7 @@ class TestRun:
             with node.client() as client:
                 assert refusals(client) == []
 
-    def test_doctor_finds_all_well(self, kafka_broker: KafkaBroker, authority: Authority, server: RedisServer, topic_name: str) -> None:
+    def test_doctor_finds_no_problem(self, kafka_broker: KafkaBroker, authority: Authority, server: RedisServer, topic_name: str) -> None:
         with server.client() as client:
             client.flushall()
             client.acl_log_reset()
@@ -193,7 +195,7 @@ class TestRun:
 
 class TestNamespaces:
     @pytest.mark.parametrize("of_cluster", [False, True], ids=["server", "cluster"])
-    def test_their_own_user_lists_and_deletes_them(
+    def test_the_admin_user_lists_and_deletes_namespaces(
         self, authority: Authority, server: RedisServer, cluster: RedisCluster, of_cluster: bool, tmp_path: Path
     ) -> None:
         nodes = cluster.nodes if of_cluster else [server]
@@ -220,15 +222,15 @@ class TestNamespaces:
                 assert refusals(client) == []
                 assert client.dbsize() == 0
 
-    def test_the_product_itself_may_not_and_is_told_what_it_lacks(self, authority: Authority, server: RedisServer, tmp_path: Path) -> None:
+    def test_the_product_user_may_not_and_reads_why(self, authority: Authority, server: RedisServer, tmp_path: Path) -> None:
         config = tmp_path / "streammetrics.toml"
         config.write_text(as_toml({"redis": {"url": server.url, **access(authority)}}), encoding="utf-8")
         for words in (["list"], ["delete", NAMESPACE, "--yes"]):
             done = streammetrics("namespaces", *words, "--config", config)
             assert done.returncode == 1
-            assert "log in as one that may look at all keys, such as streammetrics-admin of deploy/redis-users.acl" in done.stderr
+            assert "log in as a user that may read all keys, such as streammetrics-admin in deploy/redis-users.acl" in done.stderr
 
-    def test_a_store_that_does_not_say_who_is_connected_is_deleted_from_by_force_only(
+    def test_deletion_needs_force_if_the_connected_clients_are_unknown(
         self, authority: Authority, server: RedisServer, tmp_path: Path
     ) -> None:
         store = RedisStore(settings(server.url, authority))
@@ -293,7 +295,7 @@ FOREIGN = [
 ALLOWED_TO_ADMIN = {("SCAN", "0"), ("CLIENT", "LIST")}
 
 
-class TestBeyond:
+class TestForbidden:
     @pytest.mark.parametrize(
         ("user", "command"),
         [
@@ -303,26 +305,26 @@ class TestBeyond:
         ],
         ids=lambda given: given if isinstance(given, str) else " ".join(given),
     )
-    def test_a_command_or_key_outside_of_the_file_is_refused(self, server: RedisServer, user: str, command: tuple[str, ...]) -> None:
+    def test_other_commands_and_keys_are_refused(self, server: RedisServer, user: str, command: tuple[str, ...]) -> None:
         with server.client() as operator, server.client(username=user, password=PASSWORDS[user]) as client:
             before = operator.dbsize()
             with pytest.raises(redis.RedisError, match=r"(?i)no permission|can't run this command|can't access|ACL failure|NOPERM"):
                 client.execute_command(*command)
             assert operator.dbsize() == before
 
-    def test_another_namespace_is_refused_with_what_to_grant(self, server: RedisServer, authority: Authority) -> None:
+    def test_another_namespace_is_refused_with_the_right_to_grant(self, server: RedisServer, authority: Authority) -> None:
         store = RedisStore(settings(server.url, authority, namespace="other"))
-        with pytest.raises(StoreError, match=r"grant the user of redis\.username the command and the keys of redis\.namespace"):
+        with pytest.raises(StoreError, match=r"grant redis\.username this command and the keys of redis\.namespace"):
             store.claim(0, "token")
         store.close()
 
-    def test_a_missing_right_shows_at_the_claim_before_anything_is_written(self, server: RedisServer, authority: Authority) -> None:
+    def test_a_missing_right_fails_the_claim_before_anything_is_written(self, server: RedisServer, authority: Authority) -> None:
         with server.client() as operator:
             operator.flushall()
             operator.execute_command("ACL", "SETUSER", "streammetrics", "-zrem")
             store = RedisStore(settings(server.url, authority))
             try:
-                with pytest.raises(StoreError, match=r"grant the user of redis\.username"):
+                with pytest.raises(StoreError, match=r"grant redis\.username"):
                     store.claim(0, "token")
                 assert operator.hget("{sm:0}:ctl", "epoch") is None
             finally:
@@ -331,7 +333,7 @@ class TestBeyond:
 
 
 class TestTlsAndLogin:
-    def test_a_wrong_password_is_told_and_not_repeated(self, server: RedisServer, authority: Authority) -> None:
+    def test_a_wrong_password_is_explained_and_hidden(self, server: RedisServer, authority: Authority) -> None:
         store = RedisStore(settings(server.url, authority, password="wr0ng-word"))
         with pytest.raises(StoreError, match=r"check redis\.username and redis\.password") as caught:
             store.ping()
@@ -341,42 +343,42 @@ class TestTlsAndLogin:
     @pytest.mark.parametrize(
         "without", [{"ssl_certfile": None, "ssl_keyfile": None}, {"ssl_cafile": None}], ids=["certificate", "authority"]
     )
-    def test_what_tls_lacks_is_told_with_the_settings(self, server: RedisServer, authority: Authority, without: dict[str, object]) -> None:
+    def test_missing_tls_files_name_the_settings(self, server: RedisServer, authority: Authority, without: dict[str, object]) -> None:
         store = RedisStore(settings(server.url, authority, **without))
         with pytest.raises(StoreError, match=r"check redis\.ssl_cafile, redis\.ssl_certfile and redis\.ssl_keyfile|check that Redis runs"):
             store.ping()
         store.close()
 
-    def test_a_server_under_another_name_is_refused(self, authority: Authority, guard: Guard) -> None:
+    def test_a_server_with_a_certificate_for_another_name_is_refused(self, authority: Authority, guard: Guard) -> None:
         impostor = RedisServer(guard=guard)
         elsewhere = authority.server("impostor", "elsewhere.invalid")
         impostor.settings |= {"tls-cert-file": str(elsewhere.certfile), "tls-key-file": str(elsewhere.keyfile)}
         try:
             impostor.launch()
             store = RedisStore(settings(impostor.url, authority))
-            said = ""
+            message = ""
 
             def refused() -> bool:
-                nonlocal said
+                nonlocal message
                 try:
                     store.ping()
                 except StoreError as error:
-                    said = str(error)
-                return "certificate" in said.lower()
+                    message = str(error)
+                return "certificate" in message.lower()
 
-            wait_until(refused, what="the certificate is looked at")
-            assert "mismatch" in said
+            wait_until(refused, what="the certificate is refused")
+            assert "mismatch" in message
             store.close()
         finally:
             impostor.close()
 
-    def test_without_tls_nothing_is_said(self, server: RedisServer, authority: Authority) -> None:
+    def test_a_connection_without_tls_is_refused(self, server: RedisServer, authority: Authority) -> None:
         store = RedisStore(settings(server.url.replace("rediss:", "redis:"), authority))
         with pytest.raises(StoreError, match=r"check "):
             store.ping()
         store.close()
 
-    def test_files_that_cannot_be_read_are_told_at_the_start(self, server: RedisServer, authority: Authority, tmp_path: Path) -> None:
+    def test_unreadable_files_are_named_at_the_start(self, server: RedisServer, authority: Authority, tmp_path: Path) -> None:
         with pytest.raises(ConfigError) as caught:
             RedisStore(settings(server.url, authority, ssl_cafile=str(tmp_path / "none"), ssl_keyfile=str(tmp_path)))
         assert [problem.key for problem in caught.value.problems] == ["redis.ssl_cafile", "redis.ssl_keyfile"]

@@ -41,7 +41,7 @@ def test_a_file_goes_through_and_what_metrics_say_is_printed(tmp_path: Path) -> 
     ("content", "told"),
     [
         ('{"client_id":"c"}\n<html>\n', "line 2 is not JSON"),
-        ('{"index":{}}\n[1]\n', "none of its lines is a UBI document"),
+        ('{"index":{}}\n[1]\n', "no line is a UBI document"),
         (None, "No such file"),
     ],
 )

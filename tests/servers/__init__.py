@@ -1,9 +1,9 @@
 """Real servers for tests and benchmarks: a Kafka broker, Redis alone and in a cluster, Prometheus, Alertmanager.
 
-Each is a context manager that runs on free loopback ports in a directory of its own:
+Each is a context manager. It uses free loopback ports and its own directory:
 
     with KafkaBroker() as broker:
         broker.create_topic("events", partitions=4)
 
-`install` brings the programs, `tools` finds them, `process` runs them, the other modules know one server each.
+`install` installs the programs, `tools` finds them and `process` runs them. Every other module handles one server.
 """

@@ -1,4 +1,4 @@
-"""A real Alertmanager on a loopback port, and a receiver that keeps what it is told."""
+"""A real Alertmanager on a loopback port, and a receiver that keeps its notifications."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.servers.tools import find_tool
 
 
 class AlertmanagerServer(Server):
-    """One Alertmanager, alone. `config` is its configuration as plain values."""
+    """One Alertmanager. `config` is its configuration as plain values."""
 
     name = "alertmanager"
 
@@ -28,7 +28,7 @@ class AlertmanagerServer(Server):
 
     @property
     def address(self) -> str:
-        """What Prometheus calls a target of alertmanagers."""
+        """The address for Prometheus' alertmanager targets."""
         return f"{HOST}:{self.port}"
 
     @property
@@ -36,7 +36,7 @@ class AlertmanagerServer(Server):
         return f"http://{self.address}"
 
     def prepare(self) -> None:
-        """Write the configuration, as JSON: every JSON text is YAML."""
+        """Write the configuration as JSON, which is valid YAML."""
         (self.directory / "alertmanager.yml").write_text(json.dumps(self.config, indent=1), encoding="utf-8")
 
     def command(self) -> Sequence[str | Path]:
@@ -56,13 +56,13 @@ class AlertmanagerServer(Server):
             raise NotReadyError(str(error)) from error
 
     def alerts(self) -> list[dict[str, Any]]:
-        """What Alertmanager holds now, silenced and inhibited ones too."""
+        """Return the current alerts, including silenced and inhibited ones."""
         with urllib.request.urlopen(f"{self.url}/api/v2/alerts", timeout=10) as answer:
             return list(json.load(answer))
 
 
-class Told(NamedTuple):
-    """One alert as a receiver was told of it. `path` is where Alertmanager sent it."""
+class ReceivedAlert(NamedTuple):
+    """One alert in a notification. `path` is where Alertmanager sent it."""
 
     path: str
     status: str
@@ -75,24 +75,24 @@ class Told(NamedTuple):
 
 
 class Webhook:
-    """An HTTP receiver of notifications: `message` grows, and `on_told` is called with each alert, in the receiver's thread."""
+    """An HTTP receiver of notifications. `alerts` grows, and `on_alert` is called with each alert in the receiver's thread."""
 
-    def __init__(self, on_told: Callable[[Told], None] = lambda message: None, port: int = 0) -> None:
-        self._told: list[Told] = []
-        self._on_told = on_told
+    def __init__(self, on_alert: Callable[[ReceivedAlert], None] = lambda alert: None, port: int = 0) -> None:
+        self._alerts: list[ReceivedAlert] = []
+        self._on_alert = on_alert
         self._server = ThreadingHTTPServer((HOST, port or free_port()), self._handler())
         self._thread = threading.Thread(target=self._server.serve_forever, name="webhook", daemon=True)
 
     @property
-    def message(self) -> list[Told]:
-        """All alerts so far, in the order in which they came; each time that Alertmanager repeats one it is here again."""
-        return list(self._told)
+    def alerts(self) -> list[ReceivedAlert]:
+        """Return all alerts so far, in order of arrival. A repeated alert is here several times."""
+        return list(self._alerts)
 
     def url(self, path: str) -> str:
         return f"http://{HOST}:{self._server.server_port}/{path}"
 
     def receivers(self, *names: str) -> list[dict[str, Any]]:
-        """Receivers for Alertmanager's configuration, each told at a path of its own, also when an alert is over."""
+        """Return receivers for Alertmanager's configuration, each with its own path. They also get resolved alerts."""
         return [{"name": name, "webhook_configs": [{"url": self.url(name), "send_resolved": True}]} for name in names]
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
@@ -111,9 +111,9 @@ class Webhook:
 
     def _take(self, path: str, body: Mapping[str, Any]) -> None:
         for alert in body["alerts"]:
-            message = Told(path, alert["status"], alert["labels"], alert["annotations"])
-            self._told.append(message)
-            self._on_told(message)
+            received = ReceivedAlert(path, alert["status"], alert["labels"], alert["annotations"])
+            self._alerts.append(received)
+            self._on_alert(received)
 
     def __enter__(self) -> Self:
         self._thread.start()

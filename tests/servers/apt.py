@@ -1,4 +1,4 @@
-"""Debian packages, installed without a question and without starting a service. Standard library only: runs before any venv.
+"""Installs Debian packages without questions and without starting services. Standard library only, because it runs before any venv.
 
 python3 -m tests.servers.apt python3-venv
 """
@@ -13,12 +13,12 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-POLICY = Path("/usr/sbin/policy-rc.d")  # Debian's own switch: packages ask it before they start a service
+POLICY = Path("/usr/sbin/policy-rc.d")  # Debian packages run it before they start a service
 FORBIDDEN = 101
 
 
 class InstallError(RuntimeError):
-    """Something could not be installed; the message says what to do by hand."""
+    """Something could not be installed. The message says what to install by hand."""
 
 
 def can_install() -> bool:
@@ -27,11 +27,11 @@ def can_install() -> bool:
 
 
 def install(packages: Sequence[str]) -> None:
-    """Install packages; the package lists are fetched only if the lists at hand do not do. Raises InstallError."""
+    """Install packages. The package lists are updated only if the first attempt fails. Raises InstallError."""
     names = " ".join(packages)
-    by_hand = f"Install {names} by hand, by any means, and run this again."
+    by_hand = f"Install {names} by hand, and run this again."
     if not can_install():
-        raise InstallError(f"cannot install {names}: that takes apt-get, and root or sudo. {by_hand}")
+        raise InstallError(f"cannot install {names}: this needs apt-get, and root or sudo. {by_hand}")
     command = ["apt-get", "install", "--yes", "--quiet", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=300", *packages]
     with _no_service_starts():
         if _run(command).returncode == 0:
@@ -45,15 +45,15 @@ def install(packages: Sequence[str]) -> None:
 
 @contextlib.contextmanager
 def _no_service_starts() -> Iterator[None]:
-    """Keep new packages from starting their service on its default port. A policy that the machine already has is left alone."""
+    """Keep new packages from starting their services on default ports. An existing policy is not changed."""
     if POLICY.exists():
         yield
         return
-    # It forbids only while this process lives, so that a killed installation leaves a file that does nothing.
+    # It has an effect only while this process runs, so that a killed installation leaves no effect behind.
     script = f"#!/bin/sh\n# written for one installation and removed after it\n[ -d /proc/{os.getpid()} ] && exit {FORBIDDEN}\nexit 0\n"
     written = _run(["sh", "-c", f"cat > {POLICY} && chmod 755 {POLICY}"], given=script)
     if written.returncode != 0:
-        raise InstallError(f"no right to install packages ({_tail(written.stdout)}); run this as root or as a user of sudo")
+        raise InstallError(f"no right to install packages ({_tail(written.stdout)}); run this as root or with sudo")
     try:
         yield
     finally:
@@ -61,13 +61,13 @@ def _no_service_starts() -> Iterator[None]:
 
 
 def _run(command: Sequence[str], given: str = "") -> subprocess.CompletedProcess[str]:
-    """Run as root, with what the command printed as `stdout`."""
+    """Run a command as root and capture its output."""
     full = [*_as_root(), "env", "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C.UTF-8", *command]
     return subprocess.run(full, input=given, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", check=False)
 
 
 def _as_root() -> list[str]:
-    """Nothing for root; sudo for others, which may ask for a password only where there is a person to give it."""
+    """Return nothing for root, else sudo. It may ask for a password only in a terminal."""
     if os.geteuid() == 0:
         return []
     return ["sudo"] if sys.stdin is not None and sys.stdin.isatty() else ["sudo", "--non-interactive"]

@@ -1,4 +1,4 @@
-"""Certificates for test servers and their clients, made anew by an authority of the test's own. Nothing of them is ever committed."""
+"""Certificates for test servers and their clients, issued by a CA that each test creates. None is ever committed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KEY_PASSWORD = "key-pass-word"
 
 
 class Identity(NamedTuple):
-    """PEM files: a certificate, its key (PKCS#8), both in one, and the key under a password."""
+    """PEM files: a certificate, its key (PKCS#8), both in one file, and the key encrypted with a password."""
 
     certfile: Path
     keyfile: Path
@@ -24,7 +24,7 @@ class Identity(NamedTuple):
 
 
 class Authority:
-    """A certificate authority whose files lie in a directory that is given. The locked keys open by `password`.
+    """A certificate authority with its files in a directory. `key_password` opens the encrypted keys.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as scratch:
@@ -42,14 +42,14 @@ class Authority:
         self._authority.cert_pem.write_to_path(str(self.cafile))
 
     def server(self, name: str = "server", *places: str, expired: bool = False, password: str = KEY_PASSWORD) -> Identity:
-        """An identity for the loopback address and localhost, or for the places that are given."""
+        """Issue a server certificate for the loopback address and localhost, or for the given `places`."""
         until = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=1) if expired else None
         from_ = until - datetime.timedelta(days=2) if until else None
         issued = self._authority.issue_cert(*(places or (HOST, "localhost")), common_name=name, not_after=until, not_before=from_)
         return self._written(name, issued, password)
 
     def client(self, name: str, password: str = KEY_PASSWORD) -> Identity:
-        """An identity whose common name is `name`."""
+        """Issue a client certificate with the common name `name`."""
         return self._written(name, self._authority.issue_cert(f"{name}@test.invalid", common_name=name), password)
 
     def _written(self, name: str, issued: trustme.LeafCert, password: str) -> Identity:

@@ -1,6 +1,6 @@
-"""A steady simulated A/B test into a real broker, from a thread: people who live ten times as fast as real ones.
+"""Sends a steady simulated A/B test to a real broker from a thread, ten times as fast as real users act.
 
-What happens to the traffic is done from outside while it flows: pause it, let a variant rank worse, alter records on their way.
+Tests can pause the traffic, degrade a variant, and change records while it flows.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from streammetrics.errors import StreammetricsError
 
 LAPSE = 10
 HISTORY_MS = 60_000
-"""How long before now the traffic begins: it has its full rate from the start."""
+"""How long before now the traffic begins, so that it has its full rate from the start."""
 WAIT_SECONDS = 0.02
-AGAIN_SECONDS = 0.5
+RETRY_SECONDS = 0.5
 
 
 def now_ms() -> int:
@@ -31,7 +31,7 @@ def now_ms() -> int:
 
 
 class Feeder:
-    """Sends traffic as its time comes. `rate` is in lists a second. A broker that is away is tried again until it is back."""
+    """Sends each record at its time. `rate` is lists per second. While the broker is away, it retries."""
 
     def __init__(
         self, settings: KafkaConnection, topics: tuple[str, str], *, rate: float = 40.0, users: int = 4_000, seed: int = 7
@@ -56,11 +56,11 @@ class Feeder:
         self.failure: BaseException | None = None
 
     def _from(self, count: int) -> Iterator[SimulatedRecord]:
-        """The traffic after its first records: the same seed makes the same ones again."""
+        """Return the traffic after its first `count` records. The same seed generates the same records."""
         return islice(time_lapse(generate(self.traffic), self.traffic.start_ms, LAPSE), count, None)
 
     def regress(self, variant: str, factor: float) -> None:
-        """From now on this variant ranks with so much of its quality; all else goes on as it would have."""
+        """Let a variant rank with a fraction of its quality from now on. The rest of the traffic stays the same."""
         with self._changing:
             after_ms = (now_ms() - self.traffic.start_ms) * LAPSE
             self.traffic = replace(self.traffic, regression=Regression(variant, factor, after_ms))
@@ -68,7 +68,7 @@ class Feeder:
 
     @contextmanager
     def altered(self, alter: Callable[[SimulatedRecord], Iterable[SimulatedRecord]]) -> Iterator[None]:
-        """While the block runs, send what `alter` makes of each record."""
+        """Send what `alter` returns for each record while the block runs."""
         usual, self._alter = self._alter, alter
         try:
             yield
@@ -76,7 +76,7 @@ class Feeder:
             self._alter = usual
 
     def pause(self) -> None:
-        """Send nothing until `resume`; what would have come meanwhile never does."""
+        """Send nothing until `resume`. Records due meanwhile are never sent."""
         self._flowing.clear()
 
     def resume(self) -> None:
@@ -94,8 +94,8 @@ class Feeder:
                 try:
                     with KafkaSink(self._settings, self._topics) as sink:
                         self._feed(sink)
-                except StreammetricsError:  # the broker is away; what was under way is lost, as from any sender
-                    self._stop.wait(AGAIN_SECONDS)
+                except StreammetricsError:  # the broker is away, and unsent records are lost
+                    self._stop.wait(RETRY_SECONDS)
         except BaseException as error:
             self.failure = error
 

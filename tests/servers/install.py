@@ -1,9 +1,8 @@
-"""Bring what the test servers need, once: redis-server, prometheus with promtool, Alertmanager, Chromium, npm, Java, and Kafka's jars
-through Maven.
+"""Installs what the test servers need: redis-server, prometheus with promtool, Alertmanager, Chromium, npm, Java and Kafka's jars.
 
     python -m tests.servers.install
 
-What is there already is left as it is; a machine without apt is fine if the programs are on its PATH.
+Installed programs are not changed. A machine without apt works if the programs are on its PATH.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from pathlib import Path
 
 from tests.servers import apt, tools
 
-# Some releases default to a Java that is too old for the broker: then the next of these is tried.
+# The default Java of some releases is too old for the broker. Then the next package is tried.
 JAVA_PACKAGES = (("default-jre-headless",), ("openjdk-21-jre-headless",), ("openjdk-17-jre-headless",))
 
 
@@ -41,7 +40,7 @@ def main() -> int:
 
 
 def ensure(name: str, find: Callable[[], Path], choices: Sequence[tuple[str, ...]]) -> Path:
-    """The program's path, after installing the first choice of packages that brings it. Raises InstallError."""
+    """Return a program's path. If it is missing, install the first choice of packages that provides it. Raises InstallError."""
     with contextlib.suppress(tools.MissingToolError):
         return _say(name, find())
     failure: Exception | None = None
@@ -52,11 +51,11 @@ def ensure(name: str, find: Callable[[], Path], choices: Sequence[tuple[str, ...
             return _say(name, find())
         except (apt.InstallError, tools.MissingToolError) as error:
             failure = error
-    raise apt.InstallError(f"{name} is needed by the test servers and could not be had: {failure}")
+    raise apt.InstallError(f"{name} could not be installed, and the test servers need it: {failure}")
 
 
 def ensure_kafka() -> Path:
-    """Copy the broker's jars into the cache folder, which appears whole or not at all. Raises InstallError."""
+    """Copy the broker's jars into the cache folder, all or nothing. Raises InstallError."""
     jars = tools.kafka_cache()
     label = f"kafka {tools.kafka_version()}"
     if jars.is_dir():
@@ -69,7 +68,7 @@ def ensure_kafka() -> Path:
         try:
             (Path(scratch) / "jars").rename(jars)
         except OSError:
-            if not jars.is_dir():  # another installation at the same time was quicker, which is as good
+            if not jars.is_dir():  # a simultaneous installation was faster
                 raise
     return _say(label, jars)
 
@@ -86,7 +85,7 @@ def _copy_jars(maven: Path, scratch: Path) -> None:
         check=False,
     )
     if copied.returncode != 0 or not any((scratch / "jars").glob("kafka_*.jar")):
-        raise apt.InstallError(f"Maven could not fetch Kafka's jars (is Maven Central within reach?):\n{copied.stdout[-3000:]}")
+        raise apt.InstallError(f"Maven could not fetch Kafka's jars (can this machine reach Maven Central?):\n{copied.stdout[-3000:]}")
 
 
 def _say(name: str, path: Path) -> Path:

@@ -1,4 +1,4 @@
-"""A real Kafka broker on loopback ports: one KRaft node that is broker and controller in one."""
+"""A real Kafka broker on loopback ports: one KRaft node that is broker and controller."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kafka.errors import KafkaError
 from tests.servers.process import HOST, Server, ServerError, check_port_open, free_port, wait_until
 from tests.servers.tools import find_java, find_kafka_jars
 
-CLUSTER_ID = "c3RyZWFtbWV0cmljcy10ZQ"  # 16 bytes in base64; any will do, and brokers of different tests never meet
+CLUSTER_ID = "c3RyZWFtbWV0cmljcy10ZQ"  # any 16 bytes in base64: brokers of different tests never meet
 LOG4J = """\
 rootLogger.level=INFO
 rootLogger.appenderRefs=a
@@ -30,10 +30,10 @@ appender.a.layout.pattern=[%d] %p %m (%c{1})%n
 
 
 class KafkaBroker(Server):
-    """One broker; several may run at once. Its topics outlive `kill` and `restart`.
+    """One broker. Several may run at once. Its topics survive `kill` and `restart`.
 
-    `properties` go into server.properties, over those that are set here. `scram` are passwords of users that exist from the
-    first start on. `for_rates` lets Java compile fully, which starts more slowly and runs faster.
+    `properties` override those below in server.properties. `scram` maps users, created at the first start, to passwords.
+    `for_rates` enables Java's full compiler: a slower start and a faster broker.
     """
 
     name = "kafka"
@@ -74,7 +74,7 @@ class KafkaBroker(Server):
             "share.coordinator.state.topic.min.isr": "1",
             "group.initial.rebalance.delay.ms": "0",
             "group.min.session.timeout.ms": "1000",
-            # After SIGKILL the controller refuses the broker until its former session has expired (9 s by default).
+            # After SIGKILL the controller refuses the broker until its old session has expired, by default 9 s.
             **({} if for_rates else {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "250"}),
             # Remove deleted topics from disk soon. After SIGKILL the broker recovers every log on disk, one after the other.
             "log.segment.delete.delay.ms": "500",
@@ -84,7 +84,7 @@ class KafkaBroker(Server):
 
     @property
     def bootstrap(self) -> str:
-        """What clients call bootstrap_servers."""
+        """The value for clients' bootstrap_servers."""
         return f"{HOST}:{self.port}"
 
     def prepare(self) -> None:
@@ -98,7 +98,7 @@ class KafkaBroker(Server):
         users = [
             f"{kind}=[name={name},password={word}]" for name, word in self.scram.items() for kind in ("SCRAM-SHA-256", "SCRAM-SHA-512")
         ]
-        added = [word for user in users for word in ("--add-scram", user)]
+        added = [argument for user in users for argument in ("--add-scram", user)]
         tool = self._java_command("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", config, *added)
         done = subprocess.run(tool, cwd=self.directory, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
         if done.returncode != 0:
@@ -114,7 +114,7 @@ class KafkaBroker(Server):
         return [self._java, *memory, *speed, "-Xshare:auto", logs, "-cp", f"{self._jars}/*", main, *arguments]
 
     def check_ready(self) -> None:
-        check_port_open(self.port)  # a Kafka client whose first connection fails leaves a thread behind: knock first
+        check_port_open(self.port)  # a Kafka client whose first connection fails leaves a thread behind
         with self.admin() as admin:
             admin.describe_cluster()
 
@@ -127,7 +127,7 @@ class KafkaBroker(Server):
             client.close()
 
     def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
-        """Create a topic and wait until every partition has a leader, so that clients can use it at once."""
+        """Create a topic and wait until every partition has a leader."""
         self._created.add(name)
         topic = NewTopic(name, num_partitions=partitions, replication_factor=1, topic_configs=dict(configs or {}))
         with self.admin() as admin:
@@ -135,7 +135,7 @@ class KafkaBroker(Server):
             wait_until(lambda: self._leaders(admin, name) == partitions, what=f"topic {name} has {partitions} leaders")
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic and wait until the broker no longer knows it."""
+        """Delete a topic and wait until the broker no longer lists it."""
         with self.admin() as admin:
             admin.delete_topics([name])
             wait_until(lambda: name not in admin.list_topics(), what=f"topic {name} is gone")

@@ -1,6 +1,6 @@
-"""A Kafka broker that trusts nobody: TLS, SASL over TLS, and an authorizer that lets users do only what an ACL says.
+"""A protected Kafka broker: TLS, SASL with and without TLS, and an authorizer that allows only what an ACL grants.
 
-Its plaintext listener is the test's own, for preparing topics and ACLs: who comes that way is a super user.
+The test itself uses the plaintext listener to create topics and ACLs. Its clients are super users.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SASL = ("sasl_ssl", "sasl_plaintext")
 
 
 class SecureKafkaBroker(KafkaBroker):
-    """One broker with four listeners. Of TLS it asks for a client certificate, whose common name is the user; `users` log in by SASL."""
+    """One broker with four listeners. On SSL the common name of the client certificate is the user. `users` log in with SASL."""
 
     def __init__(self, authority: Authority, users: Mapping[str, str]) -> None:
         super().__init__(scram=users)
@@ -48,17 +48,17 @@ class SecureKafkaBroker(KafkaBroker):
                 self.properties[f"listener.name.{listener}.{mechanism.lower()}.sasl.jaas.config"] = module
 
     def bootstrap_of(self, protocol: str) -> str:
-        """What clients of that protocol call bootstrap_servers."""
+        """Return the bootstrap_servers for a protocol."""
         return f"{HOST}:{self.ports[protocol]}"
 
     def allow(self, user: str, kind: ResourceType, name: str, *operations: ACLOperation) -> None:
-        """Let a user do that with the resource of that very name."""
+        """Grant a user operations on one resource."""
         with self.admin() as admin:
             done = admin.create_acls(list(_acls(user, kind, name, operations)))
         assert not done["failed"], done
 
     def forbid(self, user: str, kind: ResourceType, name: str, *operations: ACLOperation) -> None:
-        """Take that right away again."""
+        """Revoke operations from a user."""
         with self.admin() as admin:
             admin.delete_acls(list(_acls(user, kind, name, operations)))
 

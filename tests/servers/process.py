@@ -1,6 +1,6 @@
-"""How a test server lives: ports, a directory, a child process, readiness with a deadline, and an end in every case.
+"""Runs a test server: ports, a directory, a child process, a wait until it is ready, and a clean end in every case.
 
-Nothing here knows which server it runs. Standard library only.
+It works for any server. Standard library only.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from tests.servers.reaper import reaper
 
 HOST = "127.0.0.1"
 POLL_SECONDS = 0.02
-# Below the range from which systems take the ports of outgoing connections (a stopped server's port stays free for its
-# restart), and low enough for Redis Cluster, which also takes each port + 10000.
+# Below the ports of outgoing connections, so that a stopped server's port stays free for its restart. Low enough for Redis Cluster,
+# which also uses each port + 10000.
 PORTS = range(15_000, 25_000)
 CLUSTER_BUS_OFFSET = 10_000
 
@@ -31,15 +31,15 @@ _handed_out: set[int] = set()
 
 
 class ServerError(RuntimeError):
-    """A test server did not do what was asked of it; the message ends with its log."""
+    """A test server failed. The message ends with its log."""
 
 
 class NotReadyError(Exception):
-    """The server answers, but does not serve yet; raised by `check_ready`."""
+    """The server answers but does not serve yet. Raised by `check_ready`."""
 
 
 def free_port(*, with_cluster_bus: bool = False) -> int:
-    """A loopback port that nobody listens on and that this process has not handed out before."""
+    """Return an unused loopback port that this process has not returned before."""
     for port in random.SystemRandom().sample(PORTS, k=500):
         if port not in _handed_out and _is_free(port) and not (with_cluster_bus and not _is_free(port + CLUSTER_BUS_OFFSET)):
             _handed_out.add(port)
@@ -57,23 +57,23 @@ def _is_free(port: int) -> bool:
 
 
 def check_port_open(port: int) -> None:
-    """Raise OSError unless somebody accepts connections on a loopback port."""
+    """Raise OSError unless a loopback port accepts connections."""
     socket.create_connection((HOST, port), timeout=1).close()
 
 
 def wait_until(condition: Callable[[], bool], *, what: str, deadline_seconds: float = 30) -> None:
-    """Poll a state until it holds. Raises TimeoutError, with `what` was waited for, after the deadline."""
+    """Wait until a condition holds. Raises TimeoutError with `what` after the deadline."""
     end = time.monotonic() + deadline_seconds
     while not condition():
         if time.monotonic() > end:
-            raise TimeoutError(f"waited {deadline_seconds} s in vain until {what}")
+            raise TimeoutError(f"after {deadline_seconds} s it is not true that {what}")
         time.sleep(POLL_SECONDS)
 
 
 class Server(ABC):
-    """One server process in a directory of its own, which outlives `stop`, `kill` and `restart` and ends with `close`.
+    """One server process with its own directory, which stays through `stop`, `kill` and `restart` and is deleted by `close`.
 
-    A subclass says what to run (`command`), what to write before (`prepare`) and how it answers when it is ready (`check_ready`).
+    A subclass defines the command (`command`), the files to write first (`prepare`) and the check for readiness (`check_ready`).
     """
 
     name: str = "server"
@@ -93,24 +93,24 @@ class Server(ABC):
 
     @abstractmethod
     def check_ready(self) -> None:
-        """Return if the server serves, else raise one of `not_ready`."""
+        """Raise one of `not_ready` unless the server serves."""
 
-    def prepare(self) -> None:  # noqa: B027  (most servers need nothing)
-        """Write what the server needs in its directory; called before every start, with the data of earlier ones there."""
+    def prepare(self) -> None:  # noqa: B027  (most servers need no files)
+        """Write files into the directory. Called before every start; data of earlier runs are there."""
 
     def start(self) -> Self:
-        """Start and wait until it is ready. Raises ServerError with the end of its log."""
+        """Start the server and wait until it is ready. Raises ServerError with the end of its log."""
         self.launch()
         self.wait_ready()
         return self
 
     def launch(self) -> None:
-        """Start without waiting: for servers that become ready only together."""
+        """Start without waiting, for servers that become ready only together."""
         if self.alive:
             raise ServerError(f"{self.name} is running already")
         self.prepare()
         with self.log_path.open("ab") as log:
-            # A session of its own: Ctrl-C in a terminal must reach the tests first, which then stop their servers.
+            # In its own session, so that Ctrl-C reaches the tests first, which then stop their servers.
             self._process = subprocess.Popen(
                 self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.directory, start_new_session=True
             )
@@ -137,7 +137,7 @@ class Server(ABC):
             time.sleep(POLL_SECONDS)
 
     def stop(self) -> None:
-        """Ask it to end (SIGTERM), as an operator does. Its data stay. Does nothing if it is not running."""
+        """Stop it with SIGTERM, like an operator. Its data stay. Does nothing if it is not running."""
         if not self.alive:
             return
         self.resume()
@@ -151,7 +151,7 @@ class Server(ABC):
         self._forget()
 
     def kill(self) -> None:
-        """End it at once (SIGKILL), as a crash does. Its data stay. Does nothing if it is not running."""
+        """Kill it with SIGKILL, like a crash. Its data stay. Does nothing if it is not running."""
         if not self.alive:
             return
         process = self._require_process()
@@ -160,36 +160,36 @@ class Server(ABC):
         self._forget()
 
     def restart(self) -> None:
-        """Stop it if it runs, and start it on the same ports with the same data."""
+        """Stop it if it runs, and start it with the same ports and data."""
         self.stop()
         self.start()
 
     def hang(self) -> None:
-        """Freeze it (SIGSTOP): its port still accepts, and nothing answers."""
+        """Freeze it with SIGSTOP. Its port still accepts connections, and nothing answers."""
         self._require_process().send_signal(signal.SIGSTOP)
         self._hung = True
 
     def resume(self) -> None:
-        """Let a frozen one go on (SIGCONT). Does nothing to one that is not frozen."""
+        """Unfreeze it with SIGCONT. Does nothing if it is not frozen."""
         if self._hung and self.alive:
             self._require_process().send_signal(signal.SIGCONT)
         self._hung = False
 
     def revive(self) -> None:
-        """Bring it back to service, whatever a test left behind: frozen, stopped or killed."""
+        """Bring it back, whether frozen, stopped or killed."""
         self.resume()
         if not self.alive:
             self.start()
 
     def close(self) -> None:
-        """End it and delete its directory."""
+        """Kill it and delete its directory."""
         self.kill()
         shutil.rmtree(self.directory, ignore_errors=True)
         reaper().forget_directory(self.directory)
 
     @property
     def alive(self) -> bool:
-        """Whether the process exists; a frozen one does."""
+        """Whether the process exists, frozen or not."""
         if self._process is None:
             return False
         if self._process.poll() is not None:
@@ -202,12 +202,12 @@ class Server(ABC):
         return self._require_process().pid
 
     def log_tail(self, lines: int = 40) -> str:
-        """The end of what the server printed."""
+        """Return the last lines of the server's output."""
         text = self.log_path.read_text(encoding="utf-8", errors="replace") if self.log_path.exists() else ""
         return f"--- the end of {self.log_path}:\n" + "\n".join(text.splitlines()[-lines:])
 
     def _forget(self) -> None:
-        """Its pid was collected and may become somebody else's: nobody may signal it any more."""
+        """Forget its pid, which another process may get."""
         reaper().forget_process(self._require_process().pid)
 
     def _require_process(self) -> subprocess.Popen[bytes]:

@@ -1,4 +1,4 @@
-"""`streammetrics run` as its users start it: a process with flags, on a port of its own."""
+"""`streammetrics run` as users start it: a process with flags and its own port."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Answer(NamedTuple):
 
 
 class Product(Server):
-    """One `streammetrics run`. Ready when /readyz says so; `flags` are those of the next start, `context` is for a port that speaks TLS."""
+    """One `streammetrics run`, ready when /readyz returns 200. `flags` apply at the next start. `context` is for a port with TLS."""
 
     name = "streammetrics"
     context: ssl.SSLContext | None = None
@@ -50,7 +50,7 @@ class Product(Server):
             raise NotReadyError(answer.text)
 
     def get(self, path: str) -> Answer:
-        """Raises OSError where nobody listens."""
+        """Get a path. Raises OSError if the port does not accept connections."""
         try:
             with urllib.request.urlopen(self.request(path), timeout=10, context=self.context) as answer:
                 return Answer(answer.status, answer.read().decode())
@@ -59,13 +59,13 @@ class Product(Server):
                 return Answer(error.code, error.read().decode())
 
     def report(self) -> dict[str, Any]:
-        """Empty while there is none."""
+        """Return the report, or {} while there is none."""
         answer = self.get("/api/report")
         return dict(json.loads(answer.text)) if answer.status == 200 else {}
 
 
 def as_flags(settings: Mapping[str, str]) -> list[str]:
-    """Settings by dotted key, as flags.
+    """Turn settings by dotted key into flags.
 
     >>> as_flags({"join.gap_ms": "5", "metrics.names": "mrr"})
     ['--set', 'join.gap_ms=5', '--set', 'metrics.names=mrr']

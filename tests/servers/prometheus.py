@@ -1,4 +1,4 @@
-"""A real Prometheus on a loopback port, which scrapes itself and whatever a test adds."""
+"""A real Prometheus on a loopback port. It scrapes itself and the targets that a test adds."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Sample(NamedTuple):
 
 
 class PrometheusServer(Server):
-    """One Prometheus. Its samples outlive `kill` and `restart`. `rules` are rule files to load, `alertmanagers` host:port to tell."""
+    """One Prometheus. Its samples survive `kill` and `restart`. `rules` are rule files to load, `alertmanagers` are host:port."""
 
     name = "prometheus"
 
@@ -45,7 +45,7 @@ class PrometheusServer(Server):
         return f"http://{HOST}:{self.port}"
 
     def prepare(self) -> None:
-        """Write the configuration, as JSON: every JSON text is YAML."""
+        """Write the configuration as JSON, which is valid YAML."""
         every = f"{self.scrape_interval_ms}ms"
         config = {
             "global": {"scrape_interval": every, "scrape_timeout": every, "evaluation_interval": every},
@@ -73,41 +73,39 @@ class PrometheusServer(Server):
     def check_ready(self) -> None:
         try:
             urllib.request.urlopen(f"{self.url}/-/ready", timeout=2).close()
-        except urllib.error.HTTPError as error:  # 503 while it reads its own log
+        except urllib.error.HTTPError as error:  # 503 while it replays its log
             error.close()
             raise NotReadyError(str(error)) from error
 
     def scrape(self, job: str, *targets: str, **options: object) -> None:
-        """Scrape `targets` (host:port, path /metrics) as `job` from now on; their first samples take Prometheus about 5 s.
+        """Scrape `targets` (host:port, path /metrics) as `job`. The first samples take about 5 s.
 
-        `options` go into the job's scrape_config, such as a scheme. A job of the same name is replaced, as after a restart on
-        another port.
+        `options` are added to the job's scrape_config, such as a scheme. A job with the same name is replaced.
         """
         self.targets[job], self.options[job] = list(targets), options
         self._reload()
 
     def forget(self, job: str) -> None:
-        """Scrape a job no more. Its series end within about 6 s.
+        """Stop scraping a job. Its series end within about 6 s.
 
-        The job stays without targets: for a job that is gone whole, Prometheus 2.42 does not mark the series as ended,
-        and would answer with their last values for five minutes more.
+        The job stays without targets. If the whole job were removed, Prometheus 2.42 would return its last values for five more minutes.
         """
         self.targets[job] = []
         self._reload()
 
     def load(self, rules: Sequence[Path]) -> None:
-        """Evaluate these rule files from now on, and no others. Comes back once they are evaluated, and who is to be told is known.
+        """Replace the rule files. Returns when the rules are evaluated and the Alertmanagers are known.
 
-        With new settings Prometheus forgets its Alertmanagers, takes up to 5 s to find them again, and tells nobody of what fires
-        meanwhile: of a cause and its consequence the later one might then be told first.
+        After a reload Prometheus takes up to 5 s to find its Alertmanagers again, and sends no alerts meanwhile. Without the wait, a
+        consequence could be reported before its cause.
         """
         self.rules = list(rules)
         self._reload()
         if self.alive:
             loaded = {str(path) for path in self.rules}
-            wait_until(lambda: {group["file"] for group in self._asked("rules")["groups"]} == loaded, what="the rules are loaded")
+            wait_until(lambda: {group["file"] for group in self._get("rules")["groups"]} == loaded, what="the rules are loaded")
             known = len(self.alertmanagers)
-            wait_until(lambda: len(self._asked("alertmanagers")["activeAlertmanagers"]) == known, what="the Alertmanagers are found")
+            wait_until(lambda: len(self._get("alertmanagers")["activeAlertmanagers"]) == known, what="the Alertmanagers are found")
 
     def _reload(self) -> None:
         self.prepare()
@@ -115,22 +113,22 @@ class PrometheusServer(Server):
             self._require_process().send_signal(signal.SIGHUP)
 
     def query(self, promql: str) -> list[Sample]:
-        """The instant vector of an expression, now."""
-        data = self._asked("query", {"query": promql})
+        """Return the current instant vector of an expression."""
+        data = self._get("query", {"query": promql})
         assert data["resultType"] == "vector", f"{promql} gives a {data['resultType']}, not a vector"
         return [Sample(one["metric"], float(one["value"][1])) for one in data["result"]]
 
     def label_values(self, label: str, selector: str = "") -> list[str]:
-        """The values of a label, of the series that a selector finds (by default: of all)."""
-        return [str(value) for value in self._asked(f"label/{label}/values", {"match[]": selector} if selector else {})]
+        """Return the values of a label in the series of a selector, by default in all series."""
+        return [str(value) for value in self._get(f"label/{label}/values", {"match[]": selector} if selector else {})]
 
-    def _asked(self, path: str, words: Mapping[str, str] = MappingProxyType({})) -> Any:
-        """The data of an answer of the HTTP API."""
+    def _get(self, path: str, words: Mapping[str, str] = MappingProxyType({})) -> Any:
+        """Return the data of a response of the HTTP API."""
         with urllib.request.urlopen(f"{self.url}/api/v1/{path}?{urllib.parse.urlencode(words)}", timeout=10) as answer:
             return json.load(answer)["data"]
 
     def wait_for(self, promql: str, until: Callable[[list[Sample]], bool] = bool, *, deadline_seconds: float = 30) -> list[Sample]:
-        """Ask until the answer is as wished (by default: not empty), and return it. Raises AssertionError with the last one."""
+        """Query until the result is acceptable (by default: not empty), and return it. Raises AssertionError with the last result."""
         end = time.monotonic() + deadline_seconds
         while not until(answer := self.query(promql)):
             assert time.monotonic() < end, f"after {deadline_seconds} s {promql} still gives {answer}; targets: {self.query('up')}"

@@ -1,8 +1,8 @@
-"""Servers and their directories end with the process that started them, however that one ends: also by SIGKILL.
+"""Ends servers and deletes their directories when the process that started them ends, even by SIGKILL.
 
-A small child holds one end of a pipe. It is told what to clean up; when the other end closes, because the parent exited
-or was killed, it kills those processes and deletes those directories. (No hook of the parent's own runs after a SIGKILL,
-and Linux' parent-death signal fires already when the starting *thread* ends.)
+A small child process holds one end of a pipe, and receives what to clean up. When the other end closes, because the parent has ended,
+the child kills those processes and deletes those directories. (No hook of the parent runs after SIGKILL. Linux' parent-death signal
+fires already when the starting *thread* ends.)
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from pathlib import Path
 _CHILD = """
 import os, shutil, signal, sys
 signal.signal(signal.SIGINT, signal.SIG_IGN)
-left = {"process": {}, "directory": {}}
+watched = {"process": {}, "directory": {}}
 for line in sys.stdin:
     verb, kind, value = line.rstrip("\\n").split(" ", 2)
     if verb == "watch":
-        left[kind][value] = None
+        watched[kind][value] = None
     else:
-        left[kind].pop(value, None)
-for pid in left["process"]:
+        watched[kind].pop(value, None)
+for pid in watched["process"]:
     try:
         os.kill(int(pid), signal.SIGKILL)
     except ProcessLookupError:
         pass
-for directory in left["directory"]:
+for directory in watched["directory"]:
     shutil.rmtree(directory, ignore_errors=True)
 """
 
@@ -41,18 +41,18 @@ class Reaper:
         )
 
     def watch_process(self, pid: int) -> None:
-        self._tell(f"watch process {pid}")
+        self._send(f"watch process {pid}")
 
     def forget_process(self, pid: int) -> None:
-        self._tell(f"forget process {pid}")
+        self._send(f"forget process {pid}")
 
     def watch_directory(self, directory: Path) -> None:
-        self._tell(f"watch directory {directory}")
+        self._send(f"watch directory {directory}")
 
     def forget_directory(self, directory: Path) -> None:
-        self._tell(f"forget directory {directory}")
+        self._send(f"forget directory {directory}")
 
-    def _tell(self, line: str) -> None:
+    def _send(self, line: str) -> None:
         assert self._child.stdin is not None
         self._child.stdin.write(line + "\n")
         self._child.stdin.flush()
@@ -60,5 +60,5 @@ class Reaper:
 
 @functools.cache
 def reaper() -> Reaper:
-    """This process' reaper, started at first use."""
+    """Return this process' reaper, started at the first use."""
     return Reaper()

@@ -27,7 +27,7 @@ DEPLOYED_CONF = ROOT / "deploy" / "redis.conf"
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """TLS only, a certificate asked of every client, and the users of an ACL file; `user` is the one that the test itself logs in as."""
+    """TLS with client certificates, and the users of an ACL file. The test itself logs in as `user`."""
 
     authority: Authority
     acl: str
@@ -56,8 +56,8 @@ class Guard:
 class RedisServer(Server):
     """One redis-server; `settings` are lines of redis.conf.
 
-    With `append_only` its data outlive `kill` and `restart`: a write is on the disk before it is answered. With `everysec`, which is
-    what is deployed, Redis puts writes off for up to two seconds while its disk is slow, answers them, and loses them when killed.
+    With `append_only` its data survive `kill` and `restart`, because every write is synced before its reply. (The deployed setting is
+    `everysec`, which may lose the last two seconds of writes on a slow disk.)
     """
 
     name = "redis"
@@ -90,17 +90,17 @@ class RedisServer(Server):
 
     @property
     def url(self) -> str:
-        """Database 0 of this server."""
+        """The URL of database 0."""
         return f"{'rediss' if self.guard else 'redis'}://{HOST}:{self.port}/0"
 
     def fresh_url(self) -> str:
-        """A database of this server that no earlier call has named: empty, with counts of its own."""
+        """Return the URL of an unused, empty database."""
         number = next(self._databases)
-        assert number < DATABASES, f"a test server has {DATABASES} databases, and all were handed out"
+        assert number < DATABASES, f"all {DATABASES} databases of the test server are in use"
         return f"redis://{HOST}:{self.port}/{number}"
 
     def client(self, **options: Any) -> redis.Redis:
-        """A client of database 0 that answers str and does not retry."""
+        """Return a client of database 0 that decodes to str and does not retry."""
         own = self.guard.client_options() if self.guard else {}
         return redis.Redis(host=HOST, port=self.port, **{"decode_responses": True, "socket_timeout": 5, "retry": None, **own, **options})
 
@@ -114,7 +114,7 @@ class RedisServer(Server):
         return [self._program, "redis.conf"]
 
     def check_answering(self) -> None:
-        """PING is refused while the data are loaded."""
+        """Send PING, which fails while the server loads its data."""
         with self.client() as client:
             client.ping()
 
@@ -122,7 +122,7 @@ class RedisServer(Server):
 
 
 class DeployedRedis(RedisServer):
-    """A server that reads deploy/redis.conf; only the port, the address, the directory and the databases are the tests' own."""
+    """A server with deploy/redis.conf. Only the port, address, directory and number of databases differ."""
 
     def command(self) -> Sequence[str | Path]:
         own: list[str | Path] = ["--port", str(self.port), "--bind", HOST, "--dir", self.directory, "--databases", str(DATABASES)]
@@ -130,7 +130,7 @@ class DeployedRedis(RedisServer):
 
 
 class ClusterNodeServer(RedisServer):
-    """A master of a cluster: ready only when the cluster as a whole serves every slot."""
+    """A master of a cluster. It is ready when the whole cluster serves every slot."""
 
     name = "redis-cluster-node"
 
@@ -146,7 +146,7 @@ class ClusterNodeServer(RedisServer):
 
 
 class RedisCluster:
-    """Masters without replicas that share the slots evenly; `nodes` can be stopped, killed and frozen one by one."""
+    """Masters without replicas that share the slots evenly. Each of `nodes` can be stopped, killed and frozen."""
 
     def __init__(
         self, masters: int = 3, *, append_only: bool = True, settings: Mapping[str, str] | None = None, guard: Guard | None = None
@@ -157,7 +157,7 @@ class RedisCluster:
 
     @property
     def url(self) -> str:
-        """The first node: a cluster client finds the others from it."""
+        """The URL of the first node. A cluster's client finds the others through it."""
         return self.nodes[0].url
 
     @property
@@ -169,7 +169,7 @@ class RedisCluster:
         return redis.RedisCluster(startup_nodes=self.startup_nodes, **{"decode_responses": True, "socket_timeout": 5, **own, **options})
 
     def start(self) -> Self:
-        """Start all nodes, make them one cluster the first time, and wait until every node says that it serves."""
+        """Start all nodes, join them at the first start, and wait until every node serves."""
         for node in self.nodes:
             if not node.alive:
                 node.launch()
@@ -184,7 +184,7 @@ class RedisCluster:
         for number, node in enumerate(self.nodes):
             node.wait_until_passes(node.check_answering)
             with node.client() as client:
-                # Distinct epochs from the start: nodes of equal epoch must first settle their order.
+                # Distinct epochs, because nodes with equal epochs must first agree on an order.
                 client.execute_command("CLUSTER SET-CONFIG-EPOCH", number + 1)
                 client.execute_command("CLUSTER ADDSLOTSRANGE", bounds[number], bounds[number + 1] - 1)
         with self.nodes[0].client() as client:
@@ -207,7 +207,7 @@ class RedisCluster:
         self.start()
 
     def revive(self) -> None:
-        """Bring every node back to service, whatever a test left behind."""
+        """Bring every node back, whether frozen, stopped or killed."""
         for node in self.nodes:
             node.resume()
         self.start()
@@ -218,13 +218,13 @@ class RedisCluster:
         return next(node for node in self.nodes if node.port == port)
 
     def move(self, key: str) -> None:
-        """Give the slot of a key to another node."""
+        """Move the slot of a key to another node."""
         with self.moving(key):
             pass
 
     @contextmanager
     def moving(self, key: str) -> Iterator[Callable[..., None]]:
-        """While the slot of a key moves to another node: gives what moves keys of it. In the end all are moved, and every node knows."""
+        """Start to move the slot of a key to another node. Yields a function that moves keys. At the end all keys are moved."""
         source = self.node_of(key)
         target = next(node for node in self.nodes if node is not source)
         with source.client() as old, target.client() as new:
@@ -243,7 +243,7 @@ class RedisCluster:
                     client.execute_command("CLUSTER SETSLOT", slot, "NODE", new_id)
         for node in self.nodes:
             with node.client() as client:
-                wait_until(lambda: _owner(client, key) == target.port, what="every node knows who has the slot")
+                wait_until(lambda: _owner(client, key) == target.port, what="every node knows the owner of the slot")
 
     def close(self) -> None:
         for node in self.nodes:
@@ -261,7 +261,7 @@ class RedisCluster:
 
 
 def _owner(client: redis.Redis, key: str) -> int:
-    """The port of the node that has a key, as the node of this client knows it."""
+    """Return the port of the node that owns a key, according to this client's node."""
     try:
         client.exists(key)
     except MovedError as moved:

@@ -1,8 +1,7 @@
-"""Everything that a deployment has, on one machine: Kafka, Redis, two workers, an exporter, Prometheus with the alerting rules,
-Alertmanager, somebody to be paged, and a steady A/B test.
+"""A whole deployment on one machine: Kafka, Redis, two workers, an exporter, Prometheus with the alerting rules, Alertmanager with a
+receiver, and a steady A/B test.
 
-The times of people and rules are shortened, so that one sees in seconds what takes minutes in earnest. `stack_command` is for
-the command line, the tests of alerts are for proof; both use this.
+Users and alerting rules are faster than in production, so that minutes become seconds. `stack_command` and the tests of alerts use it.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ TOPICS = ("impressions", "feedback")
 DEAD_LETTERS = "streammetrics-dead-letters"
 PARTITIONS = 4
 SCALE = 1 / 120
-"""How much shorter the spans of the rules are: what must hold for five minutes, for two and a half seconds."""
+"""The factor for the durations in the rules: five minutes become two and a half seconds."""
 OUTAGES = ("StreammetricsRedisDown", "StreammetricsKafkaDown")
 OUTAGE_KEPT = "20s"
-"""How long these alerts stay after an outage is over: clients pause between two tries as long as in earnest, so until they are back the
-consequences last, which the alerts silence."""
+"""How long these alerts keep firing after an outage. Clients' retry pauses are not shortened, so its consequences last longer, and these
+alerts silence them."""
 SCRAPE_MS = 400
 SETTINGS: Mapping[str, str] = {
     "experiments.paging": "ndcg@10",
@@ -52,11 +51,11 @@ SETTINGS: Mapping[str, str] = {
     "exporter.publish_ms": "250",
     "log.format": "json",
 }
-"""People live ten times as fast as real ones, and final numbers come about nine seconds after live ones."""
+"""Users act ten times as fast as real ones. Final numbers follow about nine seconds after live ones."""
 
 
 def _outlasting(rules: str) -> str:
-    """A file of rules in which the alerts of OUTAGES stay for OUTAGE_KEPT."""
+    """Return rules in which the alerts of OUTAGES keep firing for OUTAGE_KEPT."""
     plain = yaml.safe_load(rules)
     for rule in [rule for group in plain.get("groups", ()) for rule in group["rules"] if rule.get("alert") in OUTAGES]:
         rule["keep_firing_for"] = OUTAGE_KEPT
@@ -64,7 +63,7 @@ def _outlasting(rules: str) -> str:
 
 
 class Role(Product):
-    """A process of the product that has this one role."""
+    """A process of the product with one role."""
 
     def __init__(self, role: str, settings: Mapping[str, str]) -> None:
         self.name = f"streammetrics-{role}"
@@ -72,7 +71,7 @@ class Role(Product):
 
 
 class Stack:
-    """All of it, started by `with`. `scale` shortens the spans of the rules; `webhook` hears every alert, at /page or /ticket."""
+    """The deployment, started by `with`. `scale` shortens the durations in the rules. `webhook` gets every alert at /page or /ticket."""
 
     def __init__(
         self, *, scale: float = SCALE, settings: Mapping[str, str] | None = None, thresholds: Mapping[str, float] | None = None
@@ -113,7 +112,7 @@ class Stack:
     def _prometheus(self, undo: ExitStack) -> PrometheusServer:
         server = undo.enter_context(PrometheusServer(scrape_interval_ms=SCRAPE_MS, alertmanagers=[self.alertmanager.address]))
         server.scrape(JOB, *(process.target for process in self.processes))
-        # Its first samples take seconds, in which all would seem absent: rules come after them.
+        # The first samples take seconds. Rules are loaded after them, or every series would seem absent.
         server.wait_for(f'up{{job="{JOB}"}} == 1', lambda found: len(found) == len(self.processes))
         for name, text in self._rules.items():
             (server.directory / name).write_text(text, encoding="utf-8")
@@ -125,7 +124,7 @@ class Stack:
         return [*self.workers, self.exporter]
 
     def addresses(self) -> dict[str, str]:
-        """Where to look, by what is there."""
+        """Return the addresses by name."""
         return {
             "the page": self.exporter.url,
             "its metrics": f"{self.exporter.url}metrics",
@@ -136,7 +135,7 @@ class Stack:
         }
 
     def configuration(self) -> str:
-        """What its processes have in common and is no default, as a configuration file for commands beside them."""
+        """Return a configuration file with the settings that all processes share, for other commands."""
         effective = render_effective(load(None, {}, self._settings)).splitlines()
         return "".join(line.partition("  # ")[0] + "\n" for line in effective if not line.endswith("  # default"))
 

@@ -1,7 +1,7 @@
-"""The stack from the command line: `python -m tests.servers.stack_command up`, then `regress`, then `down`.
+"""Runs the stack from the command line: `python -m tests.servers.stack_command up`, then `regress`, then `down`.
 
-A process of its own keeps the servers; `up` waits until they serve and returns, `regress` until somebody is paged. Everything lies in
-temporary directories and in .cache/stack, and is gone after `down`, also when the keeper was killed.
+A separate process, the keeper, runs the servers. `up` waits until they serve, and `regress` until a page is sent. All files are in
+temporary directories and in .cache/stack. `down` deletes them, even if the keeper was killed.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ HOME = CACHE_DIRECTORY / "stack"
 UP_SECONDS = 180
 DOWN_SECONDS = 60
 ALERT_SECONDS = 300
-"""How long `regress` waits for the page; it comes after about a minute, later the longer nothing was wrong."""
-LOOK_SECONDS = 0.2
+"""How long `regress` waits for the page. It takes about a minute, and longer after a long time without an effect."""
+POLL_SECONDS = 0.2
 VARIANT, FACTOR = "treatment", 0.4
 PAGED = "page   firing   StreammetricsRankingRegressed"
 
 
 class Home:
-    """What the keeper and the commands tell each other: files in one directory."""
+    """The files through which the keeper and the commands communicate."""
 
     def __init__(self, directory: Path = HOME) -> None:
         self.directory = directory
@@ -41,17 +41,17 @@ class Home:
 
     @property
     def keeper(self) -> int | None:
-        """The keeper's process id, if it runs."""
+        """The process id of the running keeper, or None."""
         try:
             pid = int(self._pid.read_text(encoding="utf-8"))
             command = Path(f"/proc/{pid}/cmdline").read_bytes()
         except (OSError, ValueError):
             return None
-        return pid if __spec__.name.encode() in command else None  # a pid of long ago may be somebody else's now
+        return pid if __spec__.name.encode() in command else None  # another process may have an old pid
 
     @property
     def addresses(self) -> dict[str, str] | None:
-        """Where everything is; None until it serves."""
+        """The addresses of the servers; None until they serve."""
         try:
             return dict(json.loads(self._addresses.read_text(encoding="utf-8")))
         except FileNotFoundError:
@@ -71,7 +71,7 @@ class Home:
 
 def up(home: Home) -> int:
     if home.keeper is not None:
-        print("The stack runs already.")
+        print("The stack is already running.")
         show(home)
         return 0
     home.clear()
@@ -104,41 +104,41 @@ def show(home: Home) -> None:
     addresses = home.addresses or {}
     width = max(map(len, addresses), default=0)
     print("\n".join(f"  {name:<{width}}  {address}" for name, address in addresses.items()))
-    print(f"  {'alerts':<{width}}  {home.pages} (what a person would be told; it grows)")
+    print(f"  {'alerts':<{width}}  {home.pages} (notifications, appended as they arrive)")
     print(f"  {'settings':<{width}}  {home.configuration} (for `streammetrics report --config` and the like)")
     if home.regressed.exists():
-        print(f"An A/B test flows whose {VARIANT} ranks with {FACTOR:.0%} of its quality. `make stack-down` ends it all.")
+        print(f"The A/B test is running. {VARIANT} ranks with {FACTOR:.0%} of its quality. `make stack-down` stops everything.")
     else:
-        print(f"An A/B test without an effect flows. `make stack-regress` makes its {VARIANT} worse, `make stack-down` ends it all.")
+        print(f"An A/B test without an effect is running. `make stack-regress` degrades {VARIANT}, `make stack-down` stops everything.")
 
 
 def regress(home: Home) -> int:
     keeper = home.keeper
     if keeper is None or home.addresses is None:
-        print("error: no stack runs; start one by `make stack`", file=sys.stderr)
+        print("error: no stack is running; start one with `make stack`", file=sys.stderr)
         return 1
     os.kill(keeper, signal.SIGUSR1)
     home.regressed.touch()
-    print(f"From now on {VARIANT} ranks with {FACTOR:.0%} of its quality. What a person is told, until the page comes:", flush=True)
+    print(f"{VARIANT} now ranks with {FACTOR:.0%} of its quality. Notifications until the page:", flush=True)
     try:
         return _watch(home)
     except KeyboardInterrupt:
-        print(f"The stack goes on; what a person is told goes on in {home.pages}")
+        print(f"The stack keeps running. Further notifications are in {home.pages}")
         return 0
 
 
 def _watch(home: Home) -> int:
-    """Print what people are told as it comes, until they are paged for the ranking."""
+    """Print notifications as they arrive, until the page for the ranking."""
     shown, end = 0, time.monotonic() + ALERT_SECONDS
     while time.monotonic() < end and home.keeper is not None:
-        message = home.pages.read_text(encoding="utf-8").splitlines()
-        for line in message[shown:]:
+        lines = home.pages.read_text(encoding="utf-8").splitlines()
+        for line in lines[shown:]:
             print(f"  {line}", flush=True)
-        if any(PAGED in line for line in message):
+        if any(PAGED in line for line in lines):
             return 0
-        shown = len(message)
-        time.sleep(LOOK_SECONDS)
-    print("error: the stack has ended" if home.keeper is None else f"error: no page came within {ALERT_SECONDS} s", file=sys.stderr)
+        shown = len(lines)
+        time.sleep(POLL_SECONDS)
+    print("error: the stack has stopped" if home.keeper is None else f"error: no page came within {ALERT_SECONDS} s", file=sys.stderr)
     return 1
 
 
@@ -146,33 +146,33 @@ def down(home: Home) -> int:
     keeper = home.keeper
     if keeper is not None:
         os.kill(keeper, signal.SIGTERM)
-        wait_until(lambda: home.keeper is None, what="the stack has ended", deadline_seconds=DOWN_SECONDS)
-    said = "The stack is gone." if home.directory.exists() else "No stack runs."
+        wait_until(lambda: home.keeper is None, what="the stack has stopped", deadline_seconds=DOWN_SECONDS)
+    result = "The stack has stopped." if home.directory.exists() else "No stack is running."
     home.clear()
-    print(said)
+    print(result)
     return 0
 
 
 def keep(home: Home) -> int:
-    """Start the servers, serve until SIGTERM, and end them."""
-    from tests.servers.stack import Stack  # noqa: PLC0415  the other commands need no server's client
+    """Start the servers, run them until SIGTERM, and stop them."""
+    from tests.servers.stack import Stack  # noqa: PLC0415  (the other commands need no clients)
 
-    heard: SimpleQueue[int] = SimpleQueue()  # an event would have a lock, which its waiter may hold when the signal comes
+    signals: SimpleQueue[int] = SimpleQueue()  # not an Event: its waiter may hold its lock when the signal arrives
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
-        signal.signal(number, lambda number, _: heard.put(number))
+        signal.signal(number, lambda number, _: signals.put(number))
     with Stack() as stack, home.pages.open("a", encoding="utf-8") as pages:
         home.configuration.write_text(stack.configuration(), encoding="utf-8")
         home.serve(stack.addresses())
-        message, asked = 0, 0
-        while asked in (0, signal.SIGUSR1):
-            if asked:
+        printed, received = 0, 0
+        while received in (0, signal.SIGUSR1):
+            if received:
                 stack.feeder.regress(VARIANT, FACTOR)
             try:
-                asked = heard.get(timeout=LOOK_SECONDS)
+                received = signals.get(timeout=POLL_SECONDS)
             except Empty:
-                asked = 0
-            for each in stack.webhook.message[message:]:
-                message += 1
+                received = 0
+            for each in stack.webhook.alerts[printed:]:
+                printed += 1
                 at = time.strftime("%H:%M:%S")
                 span = f" (scope {each.labels['scope']})" if "scope" in each.labels else ""
                 print(f"{at} {each.path:<6} {each.status:<8} {each.name}: {each.annotations['summary']}{span}", file=pages, flush=True)
@@ -185,7 +185,7 @@ COMMANDS = {"up": up, "regress": regress, "down": down, "keep": keep}
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("command", choices=COMMANDS)
-    parser.add_argument("home", type=Path, nargs="?", default=HOME, help="where its files lie (default: .cache/stack)")
+    parser.add_argument("home", type=Path, nargs="?", default=HOME, help="directory of its files (default: .cache/stack)")
     given = parser.parse_args()
     return COMMANDS[given.command](Home(given.home.resolve()))
 

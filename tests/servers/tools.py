@@ -1,4 +1,4 @@
-"""Where the servers' programs are. This module only looks: it installs nothing and starts no server."""
+"""Finds the servers' programs. Installs nothing and starts nothing."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ SERVERS_DIRECTORY = Path(__file__).resolve().parent
 CACHE_DIRECTORY = SERVERS_DIRECTORY.parents[1] / ".cache"
 POM = SERVERS_DIRECTORY / "pom.xml"
 CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-JAVA_MAJOR_MIN = 17  # Kafka 4's brokers run on nothing older
+JAVA_MAJOR_MIN = 17  # Kafka 4's brokers need it
 
 
 class MissingToolError(RuntimeError):
-    """A program that a test server needs is not on this machine."""
+    """A program that a test server needs is not installed."""
 
     def __init__(self, tool: str) -> None:
         super().__init__(f"{tool} was not found on this machine; run `make servers` to install what the test servers need")
 
 
 def find_tool(name: str) -> Path:
-    """The absolute path of a program of the system, or MissingToolError.
+    """Return the absolute path of a system program. Raises MissingToolError.
 
-    The running virtual environment is left out: some Python packages put a redis-server of their own version there.
+    The virtual environment is skipped, because some Python packages install another redis-server there.
     """
     own_directory = str(Path(sys.prefix) / "bin")
     folders = [folder for folder in os.environ.get("PATH", os.defpath).split(os.pathsep) if folder != own_directory]
@@ -39,7 +39,7 @@ def find_tool(name: str) -> Path:
 
 
 def find_chromium() -> Path:
-    """A Chromium or a Chrome, by any of the names that systems give them, or MissingToolError."""
+    """Return the path of Chromium or Chrome, under any of its names. Raises MissingToolError."""
     for name in CHROMIUM_NAMES:
         with contextlib.suppress(MissingToolError):
             return find_tool(name)
@@ -47,7 +47,7 @@ def find_chromium() -> Path:
 
 
 def java_major(java: Path) -> int:
-    """The major version that a java program reports; 0 if it reports none (an old 1.8 says 1, which is as much too old)."""
+    """Return the major version that a java program reports; 0 if it reports none. Java 1.8 reports 1, which is too old as well."""
     try:
         answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=60)
     except OSError:
@@ -57,7 +57,7 @@ def java_major(java: Path) -> int:
 
 
 def find_java() -> Path:
-    """The first Java that is new enough among JAVA_HOME, the PATH and /usr/lib/jvm, or MissingToolError."""
+    """Return the first Java that is new enough in JAVA_HOME, the PATH and /usr/lib/jvm. Raises MissingToolError."""
     candidates = [Path(os.environ["JAVA_HOME"]) / "bin" / "java"] if "JAVA_HOME" in os.environ else []
     if on_path := shutil.which("java"):
         candidates.append(Path(on_path))
@@ -74,19 +74,19 @@ def _first_new_enough(candidates: tuple[Path, ...]) -> Path:
 
 
 def kafka_version() -> str:
-    """The broker's version, as pom.xml says it."""
+    """Return the broker's version in pom.xml."""
     version = re.search(r"<kafka\.version>([^<]+)</kafka\.version>", POM.read_text(encoding="utf-8"))
     assert version is not None, f"{POM} names no <kafka.version>"
     return version[1]
 
 
 def kafka_cache() -> Path:
-    """Where this version's jars lie, or will lie."""
+    """Return the folder for this version's jars, which may not exist yet."""
     return CACHE_DIRECTORY / "kafka" / kafka_version()
 
 
 def find_kafka_jars() -> Path:
-    """The folder of the broker's jars, or MissingToolError. It exists whole or not at all."""
+    """Return the folder of the broker's jars. Raises MissingToolError. The folder is complete if it exists."""
     jars = kafka_cache()
     if not jars.is_dir():
         raise MissingToolError(f"Kafka {kafka_version()}")

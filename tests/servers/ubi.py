@@ -1,7 +1,7 @@
-"""A file of UBI events through a real broker, a real Redis and a real `streammetrics run`: `python -m tests.servers.ubi FILE`.
+"""Sends a file of UBI events through a real broker, Redis and `streammetrics run`: `python -m tests.servers.ubi FILE`.
 
-Starts the servers on free ports, sends the file keyed by client_id, runs the product on it until every session has closed, and
-prints what the report and /metrics then say. Everything is gone afterwards.
+It starts the servers on free ports and sends the file with client_id as the key. It runs the product until every session has closed,
+and prints parts of the report and of /metrics. It leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PARTITIONS = 4
 
 
 def documents(file: Path) -> list[tuple[str, bytes]]:
-    """Each UBI document with its client_id, without the lines that are none (bulk actions). Raises ValueError for what is no such file."""
+    """Return each UBI document with its client_id, without bulk actions. Raises ValueError for another kind of file."""
     found = []
     for number, line in enumerate(file.read_bytes().splitlines(), 1):
         if not line.strip():
@@ -34,12 +34,12 @@ def documents(file: Path) -> list[tuple[str, bytes]]:
         try:
             document = json.loads(line)
         except ValueError as error:
-            allowed = "allowed is one JSON object a line (a web page that shows the file is not the file)"
+            allowed = "the file must have one JSON object per line (did you save a web page that shows the file?)"
             raise ValueError(f"line {number} is not JSON ({error}); {allowed}") from error
         if isinstance(document, dict) and "client_id" in document:
             found.append((str(document["client_id"]), line))
     if not found:
-        raise ValueError("none of its lines is a UBI document, which is a JSON object with a client_id")
+        raise ValueError("no line is a UBI document (a JSON object with a client_id)")
     return found
 
 
@@ -52,7 +52,7 @@ def send(bootstrap: str, topic: str, records: Sequence[tuple[str, bytes]]) -> No
 
 
 class Run(Product):
-    """A real `streammetrics run`, ready once it has taken so many records and has no session open."""
+    """A real `streammetrics run`, ready when it has read `records` records and no session is open."""
 
     ready_seconds = 120
 
@@ -63,10 +63,10 @@ class Run(Product):
     def check_ready(self) -> None:
         report = self.report()
         if not report:
-            raise NotReadyError("nothing is committed yet")
-        taken, open_now = sum(each["offset"] or 0 for each in report["inputs"]), report["sessions_open"]
-        if taken != self.records or open_now:
-            raise NotReadyError(f"{taken:,} of {self.records:,} records taken, {open_now:,} sessions open")
+            raise NotReadyError("there is no commit yet")
+        read, open_now = sum(each["offset"] or 0 for each in report["inputs"]), report["sessions_open"]
+        if read != self.records or open_now:
+            raise NotReadyError(f"{read:,} of {self.records:,} records read, {open_now:,} sessions open")
 
 
 def walk(records: Sequence[tuple[str, bytes]]) -> None:

@@ -1,1 +1,4 @@
-"""Redis: the store of tasks, the shelf of what all processes see, and what is known of the server. Nothing else imports its client."""
+"""Redis: the store of task state, a blob store that all processes share, and checks of the server. Only this folder imports redis-py.
+
+`store` reads and writes tasks; `keys` names every key and field; `transaction` commits; `lua` has the scripts for everything else.
+"""

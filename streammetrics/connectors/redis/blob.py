@@ -1,15 +1,16 @@
-"""A shelf in Redis: one key beside the namespace's meta key, a hash of one field, so that it takes no commands that the store does
-not. Nothing here decodes the value."""
+"""Stores one blob in Redis. It is the only field of a hash beside the namespace's meta key, so it needs no other commands than the store.
+Decodes no value."""
 
 from __future__ import annotations
 
-from streammetrics.connectors.redis.client import LazyClient, RedisConnection, send, speaking
+from streammetrics.connectors.redis.client import LazyClient, RedisConnection, send
+from streammetrics.connectors.redis.errors import explaining_errors
 
 FIELD = "value"
 
 
 class RedisBlobStore:
-    """A `BlobStore` in Redis; see `streammetrics.connectors.base`. For one thread. Nothing is sent before the first call."""
+    """A `BlobStore` in Redis; see `streammetrics.connectors.base`. For one thread. It connects at the first call."""
 
     def __init__(self, settings: RedisConnection, name: str) -> None:
         self.settings = settings
@@ -17,12 +18,12 @@ class RedisBlobStore:
         self._client = LazyClient(settings)
 
     def read(self) -> bytes | None:
-        with speaking(self.settings):
-            answer = send(self._client.get(), "HGET", self.key, FIELD)
-        return None if answer is None else bytes(answer)
+        with explaining_errors(self.settings):
+            value = send(self._client.get(), "HGET", self.key, FIELD)
+        return None if value is None else bytes(value)
 
     def write(self, value: bytes) -> None:
-        with speaking(self.settings):
+        with explaining_errors(self.settings):
             send(self._client.get(), "HSET", self.key, FIELD, value)
 
     def close(self) -> None:

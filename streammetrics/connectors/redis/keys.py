@@ -1,9 +1,15 @@
-"""Where a task lies in Redis: its keys, their fields, and the commands that write what a commit changes. Nothing is sent from here.
+"""Names a task's keys and fields in Redis, and builds the commands that write a commit. Sends nothing.
 
-Task p of namespace n has six keys with the hash tag {n:p}, which so share a slot: `ctl` (hash: epoch, token, seq, control,
-panes_from_ms, reaches_from_ms, user_bytes_max, version), `users` (hash: "u" + user -> state), `due` (sorted set: "u" + user by due
-time in ms), `panes` (hash: start in ms -> pane, "r" + start -> its user counts), `totals` (hash: "u" + user -> totals), `experiments`
-(hash: "e" + name -> cell). From its first claim on, each of them but `ctl` holds a placeholder `_`, which no other field can equal.
+Task p of namespace n has six keys. All have the hash tag {n:p}, so they share one slot:
+
+- `ctl` (hash): epoch, token, seq, control, panes_from_ms, reaches_from_ms (of user counts), user_bytes_max, version
+- `users` (hash): "u" + user -> state
+- `due` (sorted set): "u" + user, by due time in ms
+- `panes` (hash): start in ms -> pane, "r" + start -> the pane's user counts
+- `totals` (hash): "u" + user -> totals
+- `experiments` (hash): "e" + name -> cell
+
+After the first claim every key except `ctl` has a placeholder `_`, which equals no other field.
 """
 
 from __future__ import annotations
@@ -16,14 +22,14 @@ from streammetrics.connectors.base import Commit
 from streammetrics.connectors.redis.transaction import Command
 
 LAYOUT_VERSION = "3"
-"""Of the keys and fields named above; what their values mean has versions of its own."""
+"""The version of the keys and fields above. Their values have versions of their own."""
 PLACEHOLDER = b"_"
 ARGUMENTS_MAX = 256
-"""Of one command of a commit; even, as they may be pairs. The client copies what it packs, so longer ones cost it more."""
+"""The most arguments per command of a commit. It is even, because arguments may be pairs. The client copies long commands more often."""
 
 
 class TaskKeys(NamedTuple):
-    """The keys of a task; the only place where one is spelt.
+    """The keys of a task. No other place spells them.
 
     >>> TaskKeys.of("sm", 3).users
     '{sm:3}:users'
@@ -42,18 +48,18 @@ class TaskKeys(NamedTuple):
 
 
 def writes(keys: TaskKeys, commit: Commit, largest: float) -> list[Command]:
-    """The commands that carry out a commit. What is both written and gone is gone; a user may be gone and due.
+    """Return the commands of a commit. An entry both written and deleted is deleted. A user may be deleted and due.
 
-    `largest`: the bytes of the largest state that a user of the task ever had, this commit among it; inf where nobody knows.
+    `largest` is the size in bytes of the largest user state the task ever had, including this commit; inf if unknown.
     """
     changes = commit.changes
-    users = [piece for user, state in changes.users.items() for piece in (field_of(user), state)]
-    due = [piece for user, due_ms in changes.due.items() for piece in (due_ms, field_of(user))]
-    panes: list[Any] = [piece for start, pane in changes.panes.items() for piece in (start, pane)]
-    panes += [piece for start, counts in changes.user_counts.items() for piece in (_user_counts(start), counts)]
+    users = [part for user, state in changes.users.items() for part in (field_of(user), state)]
+    due = [part for user, due_ms in changes.due.items() for part in (due_ms, field_of(user))]
+    panes: list[Any] = [part for start, pane in changes.panes.items() for part in (start, pane)]
+    panes += [part for start, counts in changes.user_counts.items() for part in (_user_counts(start), counts)]
     panes_gone = [field for start in changes.panes_gone for field in (start, _user_counts(start))]
-    totals = [piece for user, sums in changes.totals.items() for piece in (field_of(user), sums)]
-    cells = [piece for name, cell in changes.experiments.items() for piece in (_cell(name), cell)]
+    totals = [part for user, sums in changes.totals.items() for part in (field_of(user), sums)]
+    cells = [part for name, cell in changes.experiments.items() for part in (_cell(name), cell)]
     users_gone, totals_gone = ([field_of(user) for user in gone] for gone in (changes.users_gone, changes.totals_gone))
     return [
         (
@@ -67,7 +73,7 @@ def writes(keys: TaskKeys, commit: Commit, largest: float) -> list[Command]:
         *_slices("HSET", keys.experiments, cells),
         *_slices("HDEL", keys.users, users_gone),
         *_slices("ZREM", keys.due, users_gone),
-        *_slices("ZADD", keys.due, due),  # after it: a user whose state is gone may still be due
+        *_slices("ZADD", keys.due, due),  # after ZREM: a user whose state was deleted may still be due
         *_slices("HDEL", keys.panes, panes_gone),
         *_slices("HDEL", keys.totals, totals_gone),
         *_slices("HDEL", keys.experiments, [_cell(name) for name in changes.experiments_gone]),
@@ -96,7 +102,7 @@ def _user_counts(start: int) -> str:
 
 
 def panes_of(fields: Sequence[bytes], values: Sequence[bytes]) -> tuple[dict[int, bytes], dict[int, bytes]]:
-    """Panes and their user counts by start, from fields and values of the panes."""
+    """Return panes, and their user counts, by start."""
     pairs = list(zip(fields, values, strict=True))
     panes = {int(field): pane for field, pane in pairs if not field.startswith(b"r")}
     return panes, {int(field[1:]): counts for field, counts in pairs if field.startswith(b"r")}
@@ -107,5 +113,5 @@ def _cell(name: str) -> str:
 
 
 def cells_of(flat: Sequence[bytes]) -> dict[str, bytes]:
-    """Cells by name, from fields and values in turn."""
+    """Return cells by name, from alternating fields and values."""
     return {field[1:].decode(): cell for field, cell in zip(flat[::2], flat[1::2], strict=True) if field != PLACEHOLDER}

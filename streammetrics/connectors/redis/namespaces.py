@@ -1,7 +1,7 @@
-"""The namespaces that lie in a Redis or a Redis Cluster: which there are, who is at work in one, and how one is deleted.
+"""Lists, measures and deletes the namespaces in a Redis or a Redis Cluster.
 
-Looks at names and sizes of keys, and never at state. How keys are named is told in `store`; whatever has the form of ours
-under a namespace belongs to it, also what an older or newer layout has put there.
+Reads names and sizes of keys, never state. `keys` defines the names. Every key of that form belongs to its namespace, including keys of
+older and newer layouts.
 """
 
 from __future__ import annotations
@@ -17,26 +17,27 @@ import redis
 from redis.cluster import ClusterNode
 from redis.exceptions import NoPermissionError, ResponseError
 
-from streammetrics.connectors.redis.client import LazyClient, RedisConnection, require_files, send, speaking
+from streammetrics.connectors.redis.client import LazyClient, RedisConnection, require_files, send
+from streammetrics.connectors.redis.errors import explaining_errors
 from streammetrics.connectors.redis.keys import TaskKeys
 from streammetrics.errors import StoreError
 
-SCANNED_AT_ONCE = 1_000
-"""Keys that one SCAN looks at, so that other clients get their turn."""
+SCAN_COUNT = 1_000
+"""Keys per SCAN, so that other clients do not wait long."""
 SAMPLES = 100
-"""Fields of a hash that Redis looks at to estimate its size."""
+"""Fields per hash that Redis samples to estimate its size."""
 META = "meta"
 KEY = re.compile(r"\{([A-Za-z0-9_.:-]{1,64}):(meta|[0-9]{1,9})\}:([a-z_]{1,32})")
-TELLING = (*TaskKeys._fields, META)
-"""Names of keys that show a namespace to be ours; others of the same form alone may be another program's."""
+OWN_NAMES = (*TaskKeys._fields, META)
+"""A namespace is ours if it has a key with one of these names. Another program may have keys of the same form."""
 NAME = re.compile(r"streammetrics-(all|worker|exporter):(.+)")
 
-Noticed = Callable[[int, int], None]
-"""Told how much is done, and of how much."""
+Progress = Callable[[int, int], None]
+"""Called with the number done and the total."""
 
 
 def client_name(role: str, namespace: str) -> str:
-    """What a process that lives in a namespace calls itself, so that Redis can say who is connected.
+    """Return the client name of a process that uses a namespace, so that Redis can list them.
 
     >>> client_name("worker", "sm")
     'streammetrics-worker:sm'
@@ -46,7 +47,7 @@ def client_name(role: str, namespace: str) -> str:
 
 @dataclass(slots=True)
 class Namespace:
-    """The keys of a namespace by their hash tag, "meta" or the number of a task; `tasks` is how many it was made for, if that is known."""
+    """The keys of a namespace by hash tag: "meta" or a task number. `tasks` is the number of tasks it was created for, if known."""
 
     name: str
     keys: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
@@ -58,48 +59,48 @@ class Namespace:
         return [key for keys in self.keys.values() for key in keys]
 
     def in_order_of_deletion(self) -> Iterator[Sequence[str]]:
-        """The keys of one slot each, so that of a task all go at once or none does, and last what names the namespace."""
+        """Yield the keys slot by slot, so that a task's keys are deleted together. The meta keys come last."""
         for tag in sorted(self.keys, key=lambda tag: tag == META):
             yield self.keys[tag]
 
 
 class RedisNamespaces:
-    """Asks a Redis for its namespaces. Raises StoreError when it cannot be asked; nothing is sent before the first call."""
+    """Lists and deletes namespaces. Raises StoreError when Redis cannot be asked. It connects at the first call."""
 
     def __init__(self, settings: RedisConnection) -> None:
         require_files(settings)
         self.settings = settings
         self._client = LazyClient(settings)
 
-    def find(self, noticed: Noticed) -> list[Namespace]:
-        """All namespaces, by name. Walks over the names of all keys of the database, other programs' too."""
+    def find(self, progress: Progress) -> list[Namespace]:
+        """Return all namespaces by name. Scans the names of all keys in the database, including other programs'."""
         found: dict[str, Namespace] = {}
         seen: set[str] = set()
-        with self._speaking():
+        with self._errors():
             nodes = self._nodes()
             total, done = sum(int(send(node, "DBSIZE")) for node in nodes), 0
             for node in nodes:
-                for looked_at, keys in _scanned(node):
-                    done = min(total, done + looked_at)
-                    noticed(done, total)
+                for scanned, keys in _scan(node):
+                    done = min(total, done + scanned)
+                    progress(done, total)
                     for key in keys:
                         if key not in seen and (match := KEY.fullmatch(key)):
                             seen.add(key)
                             found.setdefault(match[1], Namespace(match[1])).keys[match[2]].append(key)
-        ours = [one for one in found.values() if any(key.rpartition(":")[2] in TELLING for key in one.all_keys)]
-        return sorted(ours, key=lambda one: one.name)
+        ours = [each for each in found.values() if any(key.rpartition(":")[2] in OWN_NAMES for key in each.all_keys)]
+        return sorted(ours, key=lambda each: each.name)
 
     def measure(self, namespace: Namespace) -> None:
-        """Fill in how many tasks it was made for and about how many bytes its keys take."""
-        with self._speaking():
+        """Set the number of tasks it was created for, and the approximate size of its keys in bytes."""
+        with self._errors():
             tasks = send(self._client.get(), "HGET", f"{{{namespace.name}:{META}}}:{META}", "partitions")
             namespace.tasks = None if tasks is None else int(tasks)
             sizes = (send(self._client.get(), "MEMORY USAGE", key, "SAMPLES", SAMPLES) for key in namespace.all_keys)
             namespace.size_bytes = sum(int(size or 0) for size in sizes)
 
     def processes(self) -> dict[str, set[str]] | None:
-        """Namespace -> which processes are connected, such as "worker at 10.0.0.3"; None where Redis will not say."""
-        with self._speaking():
+        """Return namespace -> connected processes, such as "worker at 10.0.0.3"; None where Redis does not allow the question."""
+        with self._errors():
             try:
                 listed = [client for node in self._nodes() for client in cast("Iterable[dict[str, str]]", node.client_list())]
             except (NoPermissionError, ResponseError):
@@ -111,44 +112,44 @@ class RedisNamespaces:
                 found[match[2]].add(f"{role} at {client.get('addr', '').rpartition(':')[0]}")
         return found
 
-    def delete(self, namespace: Namespace, noticed: Noticed) -> int:
-        """Delete its keys, a few at once; Redis frees their memory in the background. How many of them are there again afterwards."""
+    def delete(self, namespace: Namespace, progress: Progress) -> int:
+        """Delete a namespace's keys, slot by slot. Returns how many exist again afterwards. Redis frees the memory in the background."""
         total, done = len(namespace.all_keys), 0
-        with self._speaking():
+        with self._errors():
             for keys in namespace.in_order_of_deletion():
                 send(self._client.get(), "UNLINK", *keys)
                 done += len(keys)
-                noticed(done, total)
+                progress(done, total)
             return sum(int(send(self._client.get(), "EXISTS", *keys)) for keys in namespace.keys.values())
 
     def close(self) -> None:
         self._client.close()
 
     @contextlib.contextmanager
-    def _speaking(self) -> Iterator[None]:
-        with speaking(self.settings):
+    def _errors(self) -> Iterator[None]:
+        with explaining_errors(self.settings):
             try:
                 yield
             except NoPermissionError as error:
                 raise StoreError(
                     f"Redis at {self.settings.place}: {error}",
-                    "log in as one that may look at all keys, such as streammetrics-admin of deploy/redis-users.acl",
+                    "log in as a user that may read all keys, such as streammetrics-admin in deploy/redis-users.acl",
                 ) from error
 
     def _nodes(self) -> list[redis.Redis]:
-        """Every server that holds keys: the one, or all primaries of a cluster."""
+        """Return every server that holds keys: the only one, or all primaries of a cluster."""
         client = self._client.get()
         if not isinstance(client, redis.RedisCluster):
             return [client]
-        primaries: list[ClusterNode] = client.get_primaries()  # type: ignore[no-untyped-call]  # the client does not say
+        primaries: list[ClusterNode] = client.get_primaries()  # type: ignore[no-untyped-call]  # untyped in the client
         return [client.get_redis_connection(node) for node in primaries]
 
 
-def _scanned(node: redis.Redis) -> Iterator[tuple[int, list[str]]]:
-    """How many keys were looked at, and the names that may be ours, until all were."""
+def _scan(node: redis.Redis) -> Iterator[tuple[int, list[str]]]:
+    """Yield the number of keys scanned and the names that may be ours, until all are scanned."""
     cursor: Any = 0
     while True:
-        cursor, keys = send(node, "SCAN", cursor, "MATCH", "{*:*}:*", "COUNT", SCANNED_AT_ONCE)
-        yield SCANNED_AT_ONCE, [key.decode("utf-8", "replace") for key in keys]
+        cursor, keys = send(node, "SCAN", cursor, "MATCH", "{*:*}:*", "COUNT", SCAN_COUNT)
+        yield SCAN_COUNT, [key.decode("utf-8", "replace") for key in keys]
         if int(cursor) == 0:
             return

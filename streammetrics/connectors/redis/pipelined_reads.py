@@ -1,6 +1,6 @@
-"""Questions whose answers are not waited for: they are sent at once, and read when wanted, most likely from what has arrived since.
+"""Sends reads without waiting for the replies. A reply is read later, when it most likely has arrived.
 
-One thread asks and reads, so that nobody waits for Python's lock in between, which another thread would have to get several times.
+One thread sends and reads. A second thread would have to get Python's global lock several times per read.
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ from streammetrics.connectors.redis.transaction import Command
 
 
 class PendingReply:
-    """A command that was sent. `answer` is None while it has not been read, and where it was lost or refused."""
+    """A command that was sent. `value` is None until its reply is read, and if the reply is lost or an error."""
 
-    __slots__ = ("answer",)
+    __slots__ = ("value",)
 
     def __init__(self) -> None:
-        self.answer: Any = None
+        self.value: Any = None
 
 
 class PipelinedReads:
-    """Commands on their way to one server, on a connection that is held until all are answered; they are answered in turn.
+    """Commands on their way to one server. Their connection is kept until all replies are read, in order.
 
-    When the connection fails all of them are lost: then what was asked is to be asked in the usual way.
+    When the connection fails, all replies are lost, and the caller must read in the usual way.
     """
 
     def __init__(self) -> None:
-        self._open: deque[PendingReply] = deque()
+        self._pending: deque[PendingReply] = deque()
         self._pool: Any = None
         self._connection: Any = None
 
-    def ask(self, client: Client, key: str, command: Command) -> PendingReply:
-        """Send a command about one key. Raises what the client raises when it cannot be sent."""
+    def send(self, client: Client, key: str, command: Command) -> PendingReply:
+        """Send a command that reads one key. Raises the client's error when it cannot be sent."""
         pool: Any = server_of(client, key).connection_pool
-        if self._open and pool is not self._pool:
-            self.read(self._open[-1])
+        if self._pending and pool is not self._pool:
+            self.read(self._pending[-1])
         if self._connection is None:
             self._pool, self._connection = pool, pool.get_connection()
         try:
@@ -46,36 +46,36 @@ class PipelinedReads:
         except BaseException:
             self._lose()
             raise
-        question = PendingReply()
-        self._open.append(question)
-        return question
+        reply = PendingReply()
+        self._pending.append(reply)
+        return reply
 
-    def read(self, question: PendingReply) -> Any:
-        """The answer, waited for at most as long as any; None where it was lost or refused.
+    def read(self, reply: PendingReply) -> Any:
+        """Return the value of a reply, or None if it is lost or an error.
 
-        Raises TimeoutError where it does not come, for nobody should wait for it twice.
+        Raises TimeoutError if it does not arrive in time, so that the caller does not wait for it again.
         """
-        while question in self._open:
+        while reply in self._pending:
             try:
-                answer = self._connection.read_response()
-            except ResponseError:  # a refusal, after which the other answers come all the same
-                answer = None
+                value = self._connection.read_response()
+            except ResponseError:  # the other replies still arrive
+                value = None
             except BaseException as error:
                 self._lose()
                 if isinstance(error, TimeoutError) or not isinstance(error, (RedisError, OSError)):
                     raise
                 return None
-            self._open.popleft().answer = answer
-        if not self._open:
-            self._let_go()
-        return question.answer
+            self._pending.popleft().value = value
+        if not self._pending:
+            self._release()
+        return reply.value
 
     def _lose(self) -> None:
-        self._open.clear()
+        self._pending.clear()
         self._connection.disconnect()
-        self._let_go()
+        self._release()
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
             self._pool.release(connection)

@@ -1,19 +1,15 @@
-"""State in Redis or a Redis Cluster: a transaction for the commits of a task, a script for each other thing done to it; where it lies
-is said in `layout`. Nothing here decodes a value.
-"""
+"""Keeps task state in Redis or a Redis Cluster: commits by transaction, everything else by script. Decodes no value."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from importlib import resources
 from itertools import chain
 from math import inf
 from typing import Any, TypeVar
 
 import redis
-from redis.exceptions import ClusterError, NoScriptError, RedisClusterException, RedisError, ResponseError
+from redis.exceptions import ClusterError, RedisClusterException, RedisError, ResponseError
 
 from streammetrics.connectors.base import (
     NO_BOUNDS,
@@ -26,9 +22,10 @@ from streammetrics.connectors.base import (
     PendingDueUsers,
     PendingUsers,
     StoreNode,
-    lost_state,
 )
-from streammetrics.connectors.redis.client import Client, LazyClient, RedisConnection, answers_of, require_files, send, speaking
+from streammetrics.connectors.redis.client import Client, LazyClient, RedisConnection, replies_of, require_files, send
+from streammetrics.connectors.redis.errors import explaining_errors
+from streammetrics.connectors.redis.integrity import lost_keys, require_complete
 from streammetrics.connectors.redis.keys import (
     LAYOUT_VERSION,
     TaskKeys,
@@ -40,53 +37,31 @@ from streammetrics.connectors.redis.keys import (
     writes,
 )
 from streammetrics.connectors.redis.pipelined_reads import PipelinedReads
-from streammetrics.connectors.redis.server_info import ServerInfo, merged, read_facts
+from streammetrics.connectors.redis.scripts import Script
+from streammetrics.connectors.redis.server_info import ServerInfo, merged, read_server_info
 from streammetrics.connectors.redis.transaction import Command, transact
 from streammetrics.engine.stored_state import CommitMark, TaskView
-from streammetrics.errors import StateError
 
 ReplyT = TypeVar("ReplyT")
 
 __all__ = ["RedisConnection", "RedisStore", "ServerInfo"]
 
 CLOCK = "return redis.call('TIME')"
-"""Asked of the server that has a key: by itself TIME names none, and a cluster's client would not learn where the key has gone."""
+"""TIME in a script with a key. Alone it names no key, so a cluster's client would not follow a key that has moved."""
 FIELDS_MAX = 5_000
-"""Users asked for by one HMGET, so that other clients get their turn."""
+"""Users per HMGET, so that other clients do not wait long."""
 NOBODY_DUE = DueQuery(0, 0, 0)
 BYTES_MAX = 1 << 50
-"""More than any answer has: no bound."""
+"""More than any reply has, so it means no limit."""
 VIEWS_MAX = 32
-"""Tasks read by one pipeline: bounds the memory of the answers."""
-
-
-class Script:
-    """A Lua script, sent by its digest and whole when the server does not know it (after a restart, failover, flush, slot move).
-
-    The client's own `register_script` would load it on every primary of a cluster, and so fail while any of them is away.
-    """
-
-    def __init__(self, *names: str) -> None:
-        """The files of these names, one after the other."""
-        self.text = "\n".join(resources.files(__package__).joinpath("lua", name).read_text(encoding="utf-8") for name in names)
-        self._digest = hashlib.sha1(self.text.encode()).hexdigest()
-
-    def __call__(self, client: Client, keys: Sequence[str], args: Command) -> Any:
-        try:
-            return send(client, *self.command(keys, args))
-        except NoScriptError:
-            return send(client, "EVAL", self.text, len(keys), *keys, *args)
-
-    def command(self, keys: Sequence[str], args: Command) -> Command:
-        """What is sent to a server that knows the script."""
-        return ("EVALSHA", self._digest, len(keys), *keys, *args)
+"""Tasks per pipeline. It bounds the memory for the replies."""
 
 
 class RedisStore:
     """A `Store` in Redis >= 6.2, Valkey or Redis Cluster; see `streammetrics.connectors.base`. Usable from several threads.
 
-    Nothing is sent before the first call. Raises ConfigError when it is made with a certificate file that cannot be read;
-    later StoreError when Redis cannot serve, StateError when keys of another program or layout stand in the way, or some are gone.
+    It connects at the first call. The constructor raises ConfigError for unreadable certificate files. Methods raise StoreError when
+    Redis cannot serve, and StateError for keys of another program or layout, and for missing keys.
     """
 
     def __init__(self, settings: RedisConnection) -> None:
@@ -95,16 +70,16 @@ class RedisStore:
         self._client = LazyClient(settings)
         self._claim, self._view = Script("check_keys.lua", "claim.lua"), Script("check_keys.lua", "view.lua")
         self._load, self._compare_and_set = Script("load.lua"), Script("compare_and_set.lua")
-        self._asked = PipelinedReads()
+        self._pipelined = PipelinedReads()
         self._largest: dict[int, float] = {}
-        """By task that was claimed here: the bytes of the largest state that one of its users ever had."""
+        """Claimed task -> size in bytes of the largest user state it ever had; inf if unknown."""
         self._meta, self._settled = (f"{{{settings.namespace}:meta}}:{name}" for name in ("meta", "settled"))
 
     def claim(self, task: int, token: str) -> Claim:
         keys = self._keys(task)
-        answer = self._ask(lambda client: self._claim(client, keys, (token, LAYOUT_VERSION)))
-        self._require_whole(task, answer)
-        _, epoch, seq, control, starts, fields_read, values, cells, largest = answer
+        reply = self._call(lambda client: self._claim(client, keys, (token, LAYOUT_VERSION)))
+        require_complete(task, self.settings.namespace, reply)
+        _, epoch, seq, control, starts, fields_read, values, cells, largest = reply
         self._largest[task] = int(largest) if largest is not None else 0 if control is None else inf
         panes, user_counts = panes_of(fields_read, values)
         return Claim(int(epoch), int(seq), control, panes, tuple(map(int, starts)), cells_of(cells), user_counts)
@@ -117,54 +92,52 @@ class RedisStore:
         totals: Collection[str] = (),
         bytes_max: int | None = None,
     ) -> LoadedUsers:
-        """See `Store.load`. Users alone are read without a script, which costs Redis less, where none of them can be too large: only
-        their owner writes them."""
-        keys, asked, wanted = self._keys(task), list(users), list(totals)
-        fields, total_fields = [field_of(user) for user in asked], [field_of(user) for user in wanted]
-        if due is None and self._fit(task, len(asked), bytes_max):
-            states, sums = self._ask(lambda client: _read(client, ((keys.users, fields), (keys.totals, total_fields))))
-            return LoadedUsers(present(asked, states), [], None, present(wanted, sums))
+        """See `Store.load`. Without due users and with room for all, it sends HMGET, which costs Redis less than the script."""
+        keys, state_users, total_users = self._keys(task), list(users), list(totals)
+        fields, total_fields = [field_of(user) for user in state_users], [field_of(user) for user in total_users]
+        if due is None and self._fits(task, len(state_users), bytes_max):
+            states, sums = self._call(lambda client: _read(client, ((keys.users, fields), (keys.totals, total_fields))))
+            return LoadedUsers(present(state_users, states), [], None, present(total_users, sums))
         bounds = (*(due or NOBODY_DUE), BYTES_MAX if bytes_max is None else bytes_max)
         args: tuple[str | int, ...] = (READ_SLICE, *bounds, len(fields), *fields, *total_fields)
-        loaded = _loaded(asked, wanted, self._ask(lambda client: self._load(client, _read_keys(keys), args)))
+        loaded = _loaded(state_users, total_users, self._call(lambda client: self._load(client, _read_keys(keys), args)))
         return loaded if due is not None else replace(loaded, next_due_ms=None)
 
     def request(self, task: int, users: Collection[str], bytes_max: int | None = None) -> PendingUsers | None:
-        """See `Store.request`: for the users of a chunk, none of whom can be too large."""
-        key, wanted = self._keys(task).users, list(users)
-        if len(wanted) > FIELDS_MAX or not self._fit(task, len(wanted), bytes_max):
+        """See `Store.request`. Returns None for too many users, and for users that may be too large."""
+        key, names = self._keys(task).users, list(users)
+        if len(names) > FIELDS_MAX or not self._fits(task, len(names), bytes_max):
             return None
-        return self._prefetch(key, ("HMGET", key, *map(field_of, wanted)), lambda states: present(wanted, states))
+        return self._prefetch(key, ("HMGET", key, *map(field_of, names)), lambda states: present(names, states))
 
     def request_due(self, task: int, due: DueQuery) -> PendingDueUsers | None:
-        """See `Store.request_due`; a server that does not know the script, which happens once, does not tell."""
+        """See `Store.request_due`. The reply is lost if the server does not know the script yet."""
         keys = self._keys(task)
         command = self._load.command(_read_keys(keys), (READ_SLICE, *due, BYTES_MAX, 0))
-        return self._prefetch(keys.due, command, lambda answer: _loaded([], [], answer))
+        return self._prefetch(keys.due, command, lambda reply: _loaded([], [], reply))
 
-    def _prefetch(self, key: str, command: Command, meaning: Callable[[Any], ReplyT]) -> Callable[[], ReplyT | None] | None:
-        """Send a command now; what is answered is read, and its meaning told, when that is called."""
+    def _prefetch(self, key: str, command: Command, decode: Callable[[Any], ReplyT]) -> Callable[[], ReplyT | None] | None:
+        """Send a command now. Returns a function that reads and decodes the reply."""
         try:
-            question = self._asked.ask(self._client.get(), key, command)
+            pending = self._pipelined.send(self._client.get(), key, command)
         except (RedisError, RedisClusterException, OSError):
             return None
 
-        def message() -> ReplyT | None:
-            with speaking(self.settings):
-                answer = self._asked.read(question)
-            return None if answer is None else meaning(answer)
+        def receive() -> ReplyT | None:
+            with explaining_errors(self.settings):
+                reply = self._pipelined.read(pending)
+            return None if reply is None else decode(reply)
 
-        return message
+        return receive
 
-    def _fit(self, task: int, users: int, bytes_max: int | None) -> bool:
-        """Whether the states of so many users cannot have more bytes together than wanted, whoever they are."""
+    def _fits(self, task: int, users: int, bytes_max: int | None) -> bool:
+        """Return whether any `users` states have at most `bytes_max` bytes together."""
         return bytes_max is None or not users or self._largest.get(task, inf) <= bytes_max // users
 
     def commit(self, commit: Commit) -> CommitOutcome:
-        """See `Store.commit`. What is queued by MULTI goes through whole, or not at all when a key has changed since it was judged.
+        """See `Store.commit`. Either all changes are written, or none.
 
-        Raises StateError when one of the other keys is gone, which a claim has made and nobody deletes: it would be made again with
-        what this commit changes in it.
+        Raises StateError when a key is missing that a claim has created. The commit would create it again, with only its own changes.
         """
         keys = self._keys(commit.task)
         largest = max(self._largest.get(commit.task, inf), *map(len, commit.changes.users.values()), 0)
@@ -172,18 +145,18 @@ class RedisStore:
         commands = writes(keys, commit, largest)
 
         sized = keys[1:]
-        looks = [("HMGET", keys.ctl, "epoch", "token", "seq"), *(("ZCARD" if key == keys.due else "HLEN", key) for key in sized)]
+        reads = [("HMGET", keys.ctl, "epoch", "token", "seq"), *(("ZCARD" if key == keys.due else "HLEN", key) for key in sized)]
 
-        def judge(stored: Sequence[Any]) -> tuple[CommitOutcome, Sequence[Command]]:
+        def decide(stored: Sequence[Any]) -> tuple[CommitOutcome, Sequence[Command]]:
             (epoch, token, seq), *sizes = stored
             outcome = commit.check(int(epoch or 0), None if token is None else token.decode(), int(seq or 0))
             if outcome is not CommitOutcome.WRITTEN:
                 return outcome, ()
             if gone := [key for key, size in zip(sized, sizes, strict=True) if not size]:
-                raise _lost(commit.task, gone)
+                raise lost_keys(commit.task, gone)
             return outcome, commands
 
-        return self._ask(lambda client: transact(client, keys, looks, judge))
+        return self._call(lambda client: transact(client, keys, reads, decide))
 
     def view(
         self,
@@ -192,56 +165,56 @@ class RedisStore:
         panes_from_ms: Mapping[int, int | None],
         user_counts_from_ms: Mapping[int, int | None] = NO_BOUNDS,
     ) -> Mapping[int, TaskView]:
-        """See `Store.view`; each task is seen as of one instant, several tasks as of several."""
-        asked, bounds = list(tasks), (panes_from_ms, user_counts_from_ms)
-        questions = [
+        """See `Store.view`. Each task is read at one instant; different tasks may be read at different instants."""
+        wanted, bounds = list(tasks), (panes_from_ms, user_counts_from_ms)
+        requests = [
             (
                 self._keys(task),
                 [*map(str, since.get(task, ("", ""))), *(_or_empty(bound.get(task)) for bound in bounds), LAYOUT_VERSION],
             )
-            for task in asked
+            for task in wanted
         ]
-        answers = self._ask(
-            lambda client: self._views(client, [((keys.ctl, keys.users, keys.panes, keys.experiments), args) for keys, args in questions])
+        replies = self._call(
+            lambda client: self._views(client, [((keys.ctl, keys.users, keys.panes, keys.experiments), args) for keys, args in requests])
         )
         views = {}
-        for task, answer in zip(asked, answers, strict=True):
-            if answer is not None:
-                self._require_whole(task, answer)
-                _, token, seq, is_snapshot, control, users, fields, values, cells = answer
+        for task, reply in zip(wanted, replies, strict=True):
+            if reply is not None:
+                require_complete(task, self.settings.namespace, reply)
+                _, token, seq, is_snapshot, control, users, fields, values, cells = reply
                 panes, user_counts = panes_of(fields, values)
                 views[task] = TaskView(
                     CommitMark(token.decode(), int(seq)), control, panes, users, cells_of(cells), user_counts, bool(is_snapshot)
                 )
         return views
 
-    def _views(self, client: Client, questions: Sequence[tuple[Sequence[str], Sequence[str]]]) -> list[Any]:
-        if isinstance(client, redis.RedisCluster):  # its pipeline takes no scripts
-            return [send(client, "EVAL", self._view.text, len(keys), *keys, *args) for keys, args in questions]
-        answers: list[Any] = []
-        for start in range(0, len(questions), VIEWS_MAX):
+    def _views(self, client: Client, requests: Sequence[tuple[Sequence[str], Sequence[str]]]) -> list[Any]:
+        if isinstance(client, redis.RedisCluster):  # its pipeline does not accept scripts
+            return [send(client, *self._view.whole_command(keys, args)) for keys, args in requests]
+        replies: list[Any] = []
+        for start in range(0, len(requests), VIEWS_MAX):
             with client.pipeline(transaction=False) as pipeline:
-                for keys, args in questions[start : start + VIEWS_MAX]:
-                    send(pipeline, "EVAL", self._view.text, len(keys), *keys, *args)
-                answers += answers_of(pipeline)
-        return answers
+                for keys, args in requests[start : start + VIEWS_MAX]:
+                    send(pipeline, *self._view.whole_command(keys, args))
+                replies += replies_of(pipeline)
+        return replies
 
     def announce(self, partitions: int) -> int | None:
-        first = self._ask(lambda client: send(client, "HSETNX", self._meta, "partitions", partitions))
+        first = self._call(lambda client: send(client, "HSETNX", self._meta, "partitions", partitions))
         return None if first else self.partitions()
 
     def partitions(self) -> int | None:
-        answer = self._ask(lambda client: send(client, "HGET", self._meta, "partitions"))
-        return None if answer is None else int(answer)
+        reply = self._call(lambda client: send(client, "HGET", self._meta, "partitions"))
+        return None if reply is None else int(reply)
 
     def compare_and_set(self, changes: Mapping[str, tuple[bytes | None, bytes | None]]) -> Mapping[str, bytes]:
-        """See `Store.compare_and_set`. The script is sent whole: whoever may only read tasks may not send its digest either."""
-        args = [piece for name, (before, after) in changes.items() for piece in (name, *_said(before), *_said(after))]
-        answer = self._ask(lambda client: send(client, "EVAL", self._compare_and_set.text, 1, self._settled, *args))
-        return {name.decode(): value for name, value in zip(answer[::2], answer[1::2], strict=True)}
+        """See `Store.compare_and_set`. The script is sent whole, because a user that may only read tasks may not use EVALSHA."""
+        args = [part for name, (before, after) in changes.items() for part in (name, *_optional(before), *_optional(after))]
+        reply = self._call(lambda client: send(client, *self._compare_and_set.whole_command([self._settled], args)))
+        return {name.decode(): value for name, value in zip(reply[::2], reply[1::2], strict=True)}
 
     def clock_ms(self, task: int) -> int | None:
-        """See `Store.clock_ms`; a server that refuses the question does not say."""
+        """See `Store.clock_ms`. Returns None if the server does not allow it."""
 
         def request(client: Client) -> Any:
             try:
@@ -251,11 +224,11 @@ class RedisStore:
             except ResponseError:
                 return None
 
-        answer = self._ask(request)
-        return None if answer is None else int(answer[0]) * 1_000 + int(answer[1]) // 1_000
+        reply = self._call(request)
+        return None if reply is None else int(reply[0]) * 1_000 + int(reply[1]) // 1_000
 
     def ping(self) -> None:
-        """See `Store.ping`; in a cluster every primary must answer."""
+        """See `Store.ping`. In a cluster every primary must answer."""
 
         def ping(client: Client) -> None:
             if isinstance(client, redis.RedisCluster):
@@ -263,112 +236,72 @@ class RedisStore:
             else:
                 client.ping()
 
-        self._ask(ping)
+        self._call(ping)
 
-    def facts(self) -> ServerInfo:
-        """What the server (every primary of a cluster) says of itself; what it refuses to say is unknown. Raises StoreError."""
-        return merged(self._facts().values())
+    def server_info(self) -> ServerInfo:
+        """Return the settings of the server, or of all primaries of a cluster. Raises StoreError."""
+        return merged(self._server_infos().values())
 
     def nodes(self) -> tuple[StoreNode, ...]:
-        """See `Store.nodes`: the server, or every primary of the cluster."""
+        """See `Store.nodes`. The nodes are the server, or every primary of the cluster."""
         return tuple(
-            StoreNode(place, facts.used_memory, facts.maxmemory, facts.evicts, facts.forgets)
-            for place, facts in sorted(self._facts().items())
+            StoreNode(place, info.used_memory, info.maxmemory, info.evicts, info.forgets)
+            for place, info in sorted(self._server_infos().items())
         )
 
-    def _facts(self) -> Mapping[str, ServerInfo]:
-        return self._ask(lambda client: read_facts(client, self.settings.place))
+    def _server_infos(self) -> Mapping[str, ServerInfo]:
+        return self._call(lambda client: read_server_info(client, self.settings.place))
 
     def close(self) -> None:
         self._client.close()
 
-    def _ask(self, question: Callable[[Client], ReplyT]) -> ReplyT:
-        with speaking(self.settings):
-            return question(self._client.get())
+    def _call(self, request: Callable[[Client], ReplyT]) -> ReplyT:
+        with explaining_errors(self.settings):
+            return request(self._client.get())
 
     def _keys(self, task: int) -> TaskKeys:
         return TaskKeys.of(self.settings.namespace, task)
 
-    def _require_whole(self, task: int, answer: Sequence[Any]) -> None:
-        """Raise StateError for what `claim.lua` and `view.lua`, and `check_keys.lua` for them, answer instead of what was read."""
-        version, *keys = answer
-        if not keys and version is None:
-            raise lost_state(task)
-        if not keys:
-            raise StateError(
-                f"the keys of task {task} under redis.namespace = {self.settings.namespace} have layout {version.decode()}, this program "
-                f"knows layout {LAYOUT_VERSION}",
-                "run the version that wrote them, or begin anew with a new redis.namespace",
-            )
-        if len(answer) == 2:
-            names = [key.decode() for key in keys[0]]
-            raise _lost(task, names) if version is not None else _left(task, names, self.settings.namespace)
 
-
-def _lost(task: int, keys: Sequence[str]) -> StateError:
-    return StateError(
-        f"Redis has lost a part of the state of task {task}: {_named(keys)} gone, by eviction or by hand, and what would be counted on "
-        "without would be wrong",
-        "restore it from a backup, or begin anew with a new redis.namespace",
-    )
-
-
-def _left(task: int, keys: Sequence[str], namespace: str) -> StateError:
-    return StateError(
-        f"Redis holds a part of the state of task {task}: {_named(keys)} there, and the key that says how far it was counted is not; a "
-        "deletion was broken off, or Redis has lost it",
-        f"delete what is left with `streammetrics namespaces delete {namespace}`, or restore all of it from a backup",
-    )
-
-
-def _named(keys: Sequence[str]) -> str:
-    """Keys with their verb.
-
-    >>> _named(["{sm:0}:due"]), _named(["{sm:0}:due", "{sm:0}:panes"])
-    ('{sm:0}:due is', '{sm:0}:due, {sm:0}:panes are')
-    """
-    return f"{', '.join(keys)} {'is' if len(keys) == 1 else 'are'}"
-
-
-def _read(client: Client, questions: Sequence[tuple[str, Sequence[str]]]) -> list[list[bytes | None]]:
-    """The values of fields of several hashes of one slot, in one round trip."""
+def _read(client: Client, wanted: Sequence[tuple[str, Sequence[str]]]) -> list[list[bytes | None]]:
+    """Read fields of several hashes in one slot, in one round trip."""
     slices = [
         (number, key, fields[start : start + FIELDS_MAX])
-        for number, (key, fields) in enumerate(questions)
+        for number, (key, fields) in enumerate(wanted)
         for start in range(0, len(fields), FIELDS_MAX)
     ]
-    answers: list[list[bytes | None]] = [[] for _ in questions]
+    found: list[list[bytes | None]] = [[] for _ in wanted]
     if len(slices) == 1:
         number, key, part = slices[0]
-        answers[number] = list(send(client, "HMGET", key, *part))
+        found[number] = list(send(client, "HMGET", key, *part))
     elif slices:
         with client.pipeline(transaction=False) as pipeline:
             for _, key, part in slices:
                 send(pipeline, "HMGET", key, *part)
             for (number, _, _), values in zip(slices, pipeline.execute(), strict=True):
-                answers[number] += values
-    return answers
+                found[number] += values
+    return found
 
 
 def _read_keys(keys: TaskKeys) -> tuple[str, str, str]:
     return keys.users, keys.due, keys.totals
 
 
-def _loaded(asked: Sequence[str], wanted: Sequence[str], answer: Sequence[Any]) -> LoadedUsers:
-    """What `load.lua` answers to who asks for users and for totals."""
-    members, due_sums, parts, sums, next_due = answer
+def _loaded(state_users: Sequence[str], total_users: Sequence[str], reply: Sequence[Any]) -> LoadedUsers:
+    """Decode the reply of `load.lua`."""
+    members, due_sums, parts, sums, next_due = reply
     due, read = [user_of(member) for member in members], sum(map(len, parts))
     return LoadedUsers(
-        present(asked[:read], chain.from_iterable(parts)),
+        present(state_users[:read], chain.from_iterable(parts)),
         due,
         None if next_due is None else int(float(next_due)),
-        present(wanted, chain.from_iterable(sums)) | present(due, chain.from_iterable(due_sums)),
-        tuple(asked[read:]),
+        present(total_users, chain.from_iterable(sums)) | present(due, chain.from_iterable(due_sums)),
+        tuple(state_users[read:]),
     )
 
 
-def _said(value: bytes | None) -> tuple[int, bytes]:
-    """Whether there is a value, and which."""
+def _optional(value: bytes | None) -> tuple[int, bytes]:
+    """Encode a value as whether it exists, and its bytes."""
     return (0, b"") if value is None else (1, value)
 
 

@@ -1,11 +1,11 @@
-"""A transaction that is judged before it is written: WATCH keys, read them, MULTI, judge, write, EXEC, all on one connection.
+"""Runs a transaction that reads, decides and writes: WATCH, reads, MULTI, the decision, writes, EXEC, all on one connection.
 
-What the keys hold, how it is judged and what is written are the caller's; no key is named here. It costs Redis about half of what a
-script costs, which copies every argument into Lua and back.
+The caller provides keys, reads, decision and writes. A transaction costs Redis about half as much as a script, which copies every
+argument into Lua and back.
 
-All that is queued is carried out, or nothing: if a key has changed since it was read, EXEC does nothing and the judge is asked
-anew; if one command is refused while it is queued (memory, rights, a replica, a moved slot), so is the whole. Errors of commands that
-are carried out are not rolled back; only rights taken away between the queueing and EXEC make some.
+Either all writes run or none. If a key has changed since it was read, EXEC does nothing and the decision is made again. If one command is
+refused while it is queued (memory, rights, a replica, a moved slot), all are. Redis does not roll back commands that fail in EXEC, but
+that happens only if rights are taken away between queueing and EXEC.
 """
 
 from __future__ import annotations
@@ -26,68 +26,67 @@ from redis.exceptions import (
     WatchError,
 )
 
-from streammetrics.connectors.redis.client import Client, resending, send, server_of
+from streammetrics.connectors.redis.client import Client, retry_policy, send, server_of
 from streammetrics.errors import StateError
 
 Command = Sequence[str | bytes | int]
-Verdict = TypeVar("Verdict")
-Judge = Callable[[list[Any]], tuple[Verdict, Sequence[Command]]]
-"""From what was read to a verdict on it and the commands to carry out."""
+Decision = TypeVar("Decision")
+Decide = Callable[[list[Any]], tuple[Decision, Sequence[Command]]]
+"""Turns the values read into a decision and the commands to run."""
 
-PASSING = (ConnectionError, TimeoutError, WatchError, AskError, TryAgainError, ClusterDownError, SlotNotCoveredError)
-"""Troubles after which all is sent again, from WATCH on; whether the last time took effect is for the judge to see. MOVED is an ASK."""
+RETRIED = (ConnectionError, TimeoutError, WatchError, AskError, TryAgainError, ClusterDownError, SlotNotCoveredError)
+"""Errors after which the transaction starts again with WATCH. `decide` sees whether the last one took effect. MovedError is an AskError."""
 
 ASKING: Command = ("ASKING",)
-"""Opens the way to keys that are moving here, for the command after it; before MULTI, for all up to EXEC."""
+"""Lets the next command use keys that are being moved to this node. Before MULTI it covers everything up to EXEC."""
 
 
-def transact(client: Client, keys: Sequence[str], looks: Sequence[Command], judge: Judge[Verdict]) -> Verdict:
-    """Ask `looks`, which read; give their answers to `judge`; carry out the commands it returns, if all `keys` are still the same.
+def transact(client: Client, keys: Sequence[str], reads: Sequence[Command], decide: Decide[Decision]) -> Decision:
+    """Run `reads`, pass their replies to `decide`, and run the commands it returns if no key has changed. Returns the decision.
 
-    The keys are all that is read and written, and lie in one slot. While a cluster moves it, each of its nodes has some of them and would
-    answer for the others as if they were gone; it refuses WATCH then, because that names them together. Returns the judge's verdict on
-    what was there. The judge may be asked several times. Raises what it raises, and StateError when some of the commands were carried out
-    and others not.
+    `keys` are all keys read and written, in one slot. While a cluster moves the slot, each of two nodes has some of the keys and answers
+    as if the others did not exist. WATCH names all keys together, so it fails then. `decide` may be called several times. Raises what
+    `decide` raises, and StateError if only some of the commands ran.
     """
     route, watch = _Route(client, keys[0]), ("WATCH", *keys)
-    return resending(*PASSING).call_with_retry(lambda: _once(route, [watch, *looks, ("MULTI",)], judge), route.find)
+    return retry_policy(*RETRIED).call_with_retry(lambda: _once(route, [watch, *reads, ("MULTI",)], decide), route.find)
 
 
 class _Route:
-    """The server that holds a key: the only one, or that of its slot, found anew when the cluster says so."""
+    """Finds the server that holds a key: the only one, or the node of the key's slot."""
 
     def __init__(self, client: Client, key: str) -> None:
         self.client, self.key = client, key
-        self.reached = False
-        self._asked: redis.Redis | None = None
+        self.connected = False
+        self._ask_node: redis.Redis | None = None
 
     @property
     def asking(self) -> bool:
-        return self._asked is not None
+        return self._ask_node is not None
 
     def server(self) -> redis.Redis:
-        return server_of(self.client, self.key) if self._asked is None else self._asked
+        return server_of(self.client, self.key) if self._ask_node is None else self._ask_node
 
     def find(self, error: Exception) -> None:
-        """Where to go after an error. Any command of the client's own makes it learn again who holds the slot."""
-        self._asked = None
+        """Choose the server for the next attempt after an error, or raise the error."""
+        self._ask_node = None
         if isinstance(self.client, redis.Redis):
-            if not self.reached or isinstance(error, TimeoutError):
-                raise error  # connecting has been tried often enough, and an answer that does not come is not waited for twice
+            if not self.connected or isinstance(error, TimeoutError):
+                raise error  # connecting was retried already, and a timeout is not waited for twice
             return
         if isinstance(error, WatchError):
             return
         if isinstance(error, AskError) and not isinstance(error, MovedError):
             node = self.client.get_node(host=error.host, port=error.port)  # type: ignore[no-untyped-call]
             if node is not None:
-                self._asked = self.client.get_redis_connection(node)
+                self._ask_node = self.client.get_redis_connection(node)
                 return
-        send(self.client, "HLEN", self.key)
+        send(self.client, "HLEN", self.key)  # any command makes the client look up the slot again
 
 
 class _Watch:
-    """Keeps a connection that watches from connecting anew by itself, as it does when another thread has closed it: it would have
-    forgotten what it watches, and EXEC would never refuse."""
+    """Keeps a connection from reconnecting by itself, as it does when another thread has closed it. After a reconnect Redis watches
+    no key, so EXEC would not notice a change."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
@@ -102,64 +101,64 @@ class _Watch:
         self._connection.deregister_connect_callback(self.refuse)
 
 
-def _once(route: _Route, opening: Sequence[Command], judge: Judge[Verdict]) -> Verdict:
-    route.reached = False
+def _once(route: _Route, opening: Sequence[Command], decide: Decide[Decision]) -> Decision:
+    route.connected = False
     pool: Any = route.server().connection_pool
     connection = pool.get_connection()
-    route.reached, clean = True, False
+    route.connected, clean = True, False
     try:
         with _Watch(connection):
-            verdict, commands = judge(_begin(connection, opening, route.asking))
+            decision, commands = decide(_begin(connection, opening, route.asking))
             if commands:
                 _execute(connection, [*commands, ("EXEC",)])
                 clean = True
-        return verdict
+        return decision
     finally:
         if not clean:
-            connection.disconnect()  # what it watches, has queued or has still to answer goes with it
+            connection.disconnect()  # drops its watched keys, queued commands and unread replies
         pool.release(connection)
 
 
 def _begin(connection: Any, commands: Sequence[Command], asking: bool) -> list[Any]:
-    """Watch and read: what was read.
+    """Watch and read. Returns the values read.
 
-    MULTI is answered before anything is to be queued: without it, all that follows would be carried out at once.
+    The reply to MULTI is read before anything is queued. Without MULTI, the commands after it would run at once.
     """
-    answers = _talk(connection, [part for command in commands for part in ((ASKING, command) if asking else (command,))])
-    _raise_first(answers)
-    return answers[3:-1:2] if asking else answers[1:-1]
+    replies = _exchange(connection, [part for command in commands for part in ((ASKING, command) if asking else (command,))])
+    _raise_first(replies)
+    return replies[3:-1:2] if asking else replies[1:-1]
 
 
 def _execute(connection: Any, commands: Sequence[Command]) -> None:
-    *queued, done = _talk(connection, commands)
+    *queued, done = _exchange(connection, commands)
     if isinstance(done, ResponseError):
-        _raise_first([*queued, done])  # the reason comes before EXECABORT
+        _raise_first([*queued, done])  # the reason is before EXECABORT
     if done is None:
-        raise WatchError("the key was changed by others again and again")
+        raise WatchError("other clients kept changing the keys")
     try:
         _raise_first([*queued, *done])
     except ResponseError as error:
         raise StateError(
-            f"Redis has carried out a commit in part ({error}): the rights of redis.username were changed just then",
-            "begin anew with a new redis.namespace",
+            f"Redis ran only a part of a commit ({error}): the rights of redis.username were changed meanwhile",
+            "start again with a new redis.namespace",
         ) from error
 
 
-def _talk(connection: Any, commands: Sequence[Command]) -> list[Any]:
-    """The answers to all of these, sent at once; without the check of a connection's health, which may connect anew."""
+def _exchange(connection: Any, commands: Sequence[Command]) -> list[Any]:
+    """Send all commands at once and return their replies. The connection's health check is off, because it may reconnect."""
     connection.send_packed_command(connection.pack_commands(commands), check_health=False)
-    return [_answer(connection) for _ in commands]
+    return [_reply(connection) for _ in commands]
 
 
-def _answer(connection: Any) -> Any:
-    """The next answer; a refusal is one as well, so that those after it are read."""
+def _reply(connection: Any) -> Any:
+    """Return the next reply. An error is returned too, so that the replies after it are read."""
     try:
         return connection.read_response()
     except ResponseError as error:
         return error
 
 
-def _raise_first(answers: Sequence[Any]) -> None:
-    for answer in answers:
-        if isinstance(answer, ResponseError):
-            raise answer
+def _raise_first(replies: Sequence[Any]) -> None:
+    for reply in replies:
+        if isinstance(reply, ResponseError):
+            raise reply

@@ -1,20 +1,22 @@
--- Put before scripts that read a whole task.
+-- Prepended to the scripts that read a whole task.
 --
--- Says what is wrong with the keys of a task beside its `ctl`: {version, keys}, if these keys of a claimed task are gone; {nil, keys}, if
--- nobody has claimed the task, and these hold something; else nil. `sizes` is of pairs of a key and its size; `epoch` and `version` are
--- those of `ctl`.
-local function unfit(epoch, version, sizes)
-    local gone, left = {}, {}
+-- Checks the keys of a task other than `ctl`. Returns
+--   {version, keys} if these keys of a claimed task are missing,
+--   {nil, keys}     if the task is not claimed but these keys have data,
+--   nil             if all is well.
+-- `sizes` has pairs of a key and its size. `epoch` and `version` are those of `ctl`.
+local function problem_with(epoch, version, sizes)
+    local missing, left_over = {}, {}
     for _, pair in ipairs(sizes) do
         if pair[2] == 0 then
-            gone[#gone + 1] = pair[1]
-        elseif pair[2] > 1 then -- more than the placeholder
-            left[#left + 1] = pair[1]
+            missing[#missing + 1] = pair[1]
+        elseif pair[2] > 1 then -- it has more than the placeholder
+            left_over[#left_over + 1] = pair[1]
         end
     end
-    if epoch and #gone > 0 then -- a claim makes all of them before it gives an epoch
-        return { version, gone }
-    elseif not epoch and #left > 0 then
-        return { false, left }
+    if epoch and #missing > 0 then -- a claim creates all of them before it sets an epoch
+        return { version, missing }
+    elseif not epoch and #left_over > 0 then
+        return { false, left_over }
     end
 end

@@ -1,47 +1,47 @@
--- Takes a task over: a new epoch and owner token, and what the last commit left. Sent again with the same token it changes nothing.
+-- Claims a task: sets a new epoch and owner token, and returns the state of the last commit. A repeated call with the same token
+-- changes nothing.
 --
 -- KEYS  ctl, users, due, panes, totals, experiments of one task (one hash tag, so one slot)
--- ARGV  the owner's token, the version of the keys' layout
--- Answers {version}, if the stored layout is another; {version, keys}, if these keys of a claimed task are gone; {nil, keys}, if nobody
--- has claimed the task, and these hold something; else {version, epoch, seq, control or nil, starts, fields of panes read, their values,
--- fields and values of experiments, the bytes of the largest user ever written or nil}.
+-- ARGV  the owner's token, the version of the key layout
+-- Returns {version} if the stored layout differs; the result of `problem_with` if keys are missing or left over; else {version, epoch,
+-- seq, control or nil, pane starts, fields of panes read, their values, fields and values of experiments, the size in bytes of the
+-- largest user state ever written or nil}.
 
-local CHUNK = 4000 -- arguments of one call: Lua's stack ends at 8000
+local CHUNK = 4000 -- arguments per call; Lua's stack has 8000
 
 local ctl, users, due, panes, totals, experiments = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local token, version = ARGV[1], ARGV[2]
 
--- Every key is read before the first write: a key that somebody else made with another type shows here, not half way through this or
--- a commit, which is not rolled back then.
+-- Read every key before the first write. A key of another program with another type fails here, before anything is written.
 local stored = redis.call('HMGET', ctl, 'version', 'epoch', 'token', 'seq', 'control', 'panes_from_ms', 'reaches_from_ms',
     'user_bytes_max')
 if stored[1] and stored[1] ~= version then
     return { stored[1] }
 end
-local refused = unfit(stored[2], stored[1], {
+local problem = problem_with(stored[2], stored[1], {
     { users, redis.call('HLEN', users) }, { due, redis.call('ZCARD', due) }, { panes, redis.call('HLEN', panes) },
     { totals, redis.call('HLEN', totals) }, { experiments, redis.call('HLEN', experiments) }
 })
-if refused then
-    return refused
+if problem then
+    return problem
 end
 local cells = redis.call('HGETALL', experiments)
-local starts, wanted = {}, {}
-local from, reaches_from = tonumber(stored[6] or ''), tonumber(stored[7] or '')
+local starts, fields = {}, {}
+local from, counts_from = tonumber(stored[6] or ''), tonumber(stored[7] or '')
 for _, field in ipairs(redis.call('HKEYS', panes)) do
-    local start, reach = tonumber(field), tonumber(string.match(field, '^r(.+)'))
-    if start then -- the placeholder is no number
+    local start, counts_of = tonumber(field), tonumber(string.match(field, '^r(.+)'))
+    if start then -- not the placeholder
         starts[#starts + 1] = field
         if from and start >= from then
-            wanted[#wanted + 1] = field
+            fields[#fields + 1] = field
         end
-    elseif reach and reaches_from and reach >= reaches_from then
-        wanted[#wanted + 1] = field
+    elseif counts_of and counts_from and counts_of >= counts_from then
+        fields[#fields + 1] = field
     end
 end
 local read = {}
-for first = 1, #wanted, CHUNK do
-    for _, pane in ipairs(redis.call('HMGET', panes, unpack(wanted, first, math.min(first + CHUNK - 1, #wanted)))) do
+for first = 1, #fields, CHUNK do
+    for _, pane in ipairs(redis.call('HMGET', panes, unpack(fields, first, math.min(first + CHUNK - 1, #fields)))) do
         read[#read + 1] = pane
     end
 end
@@ -49,13 +49,13 @@ end
 local epoch = stored[2]
 if stored[3] ~= token then
     redis.call('HSETNX', ctl, 'seq', '0')
-    -- From here on every key exists, also when its last user is gone: a commit that names a missing key cannot pass while its slot moves.
+    -- From here on every key exists, even without users. While a slot moves, a commit with a missing key would fail.
     redis.call('HSETNX', users, '_', '')
     redis.call('HSETNX', panes, '_', '')
     redis.call('HSETNX', totals, '_', '')
     redis.call('HSETNX', experiments, '_', '')
     redis.call('ZADD', due, '+inf', '_')
-    -- What a commit does besides, on fields that nobody has: a right that the user lacks shows here, before any event is read.
+    -- Run the other commands of a commit on fields that do not exist. A missing right fails here, before any event is read.
     redis.call('HDEL', users, '')
     redis.call('HDEL', panes, '')
     redis.call('HDEL', totals, '')
@@ -64,4 +64,4 @@ if stored[3] ~= token then
     epoch = string.format('%.0f', redis.call('HINCRBY', ctl, 'epoch', 1))
     redis.call('HSET', ctl, 'token', token, 'version', version)
 end
-return { version, epoch, stored[4] or '0', stored[5], starts, wanted, read, cells, stored[8] }
+return { version, epoch, stored[4] or '0', stored[5], starts, fields, read, cells, stored[8] }

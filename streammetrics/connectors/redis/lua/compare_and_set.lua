@@ -1,16 +1,16 @@
--- Changes values that belong to a whole namespace, each only if it still is what it was said to be.
+-- Changes values of a namespace, each only if its current value is the expected one.
 --
 -- KEYS  settled (hash: name -> value)
--- ARGV  of each change: name, 1 or 0 (was there before or not), the value before, 1 or 0 (shall be there or not), the value after
--- Answers names and values of all that are settled, in turn.
+-- ARGV  per change: name, 1 or 0 (expected to exist), expected value, 1 or 0 (shall exist), new value
+-- Returns all names and values, alternating.
 
 local settled = KEYS[1]
 for first = 1, #ARGV, 5 do
-    local name, was_there, before, shall_be, after = unpack(ARGV, first, first + 4)
+    local name, expected_exists, expected, new_exists, new = unpack(ARGV, first, first + 4)
     local stored = redis.call('HGET', settled, name)
-    local unchanged = (was_there == '1' and stored == before) or (was_there == '0' and not stored)
-    if unchanged and shall_be == '1' then
-        redis.call('HSET', settled, name, after)
+    local unchanged = (expected_exists == '1' and stored == expected) or (expected_exists == '0' and not stored)
+    if unchanged and new_exists == '1' then
+        redis.call('HSET', settled, name, new)
     elseif unchanged then
         redis.call('HDEL', settled, name)
     end

@@ -1,44 +1,44 @@
--- Tells who is due, the earliest first, and reads users by name, as many as are wanted or until they have the bytes wanted.
+-- Lists due users, earliest first, and reads the states of named users, up to a number and a size in bytes.
 --
 -- KEYS  users, due, totals of one task (one hash tag, so one slot)
--- ARGV  how many users are looked at before a look at their bytes, a time, the most due users wanted and the most bytes of them, the most
--- bytes of users by name, a count, as many fields of users, then fields of totals
--- Answers {members due before that time, parts of their totals, parts of the named values, parts of the named totals, due time of the
--- next or nil}. The values of who is due are not among them, only what they weigh is looked at: whoever asks has most of them at hand.
+-- ARGV  users per slice (sizes are checked after each slice), a time, the most due users, the most bytes of due users, the most bytes of
+--       named users, the number of named users, their fields in `users`, then fields in `totals`
+-- Returns {users due before the time, slices of their totals, slices of the named states, slices of the named totals, the due time of the
+-- next user or nil}. States of due users are not returned, because the caller has most of them cached. Only their sizes count.
 
-local CHUNK = 4000 -- arguments of one call: Lua's stack ends at 8000
+local CHUNK = 4000 -- arguments per call; Lua's stack has 8000
 local FIRST_FIELD = 7
 
 local users, due, totals = KEYS[1], KEYS[2], KEYS[3]
 local slice, due_bytes, named_bytes, named = tonumber(ARGV[1]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 
--- Reads fields from `first` to `last`, a slice at a time, until they have the bytes wanted: those of their values, and what `weigh` says
--- of each. Answers the first field that is left, and the values in parts.
-local function read(key, fields, first, last, count, bytes_wanted, weigh)
-    local parts = {}
-    while first <= last and bytes_wanted > 0 do
+-- Reads fields `first` to `last`, `count` at a time, until they have `bytes_left` bytes. A field counts the bytes of its value, plus
+-- those that `extra_size` returns. Returns the first field not read, and the values in slices.
+local function read(key, fields, first, last, count, bytes_left, extra_size)
+    local slices = {}
+    while first <= last and bytes_left > 0 do
         local upto = math.min(first + count - 1, last)
         local values = redis.call('HMGET', key, unpack(fields, first, upto))
         for number, value in ipairs(values) do
-            bytes_wanted = bytes_wanted - (value and #value or 0) - (weigh and weigh(fields[first + number - 1]) or 0)
+            bytes_left = bytes_left - (value and #value or 0) - (extra_size and extra_size(fields[first + number - 1]) or 0)
         end
-        parts[#parts + 1] = values
+        slices[#slices + 1] = values
         first = upto + 1
     end
-    return first, parts
+    return first, slices
 end
 
-local function weight(member)
+local function state_size(member)
     return redis.call('HSTRLEN', users, member)
 end
 
 local members = redis.call('ZRANGEBYSCORE', due, '-inf', '(' .. ARGV[2], 'LIMIT', 0, ARGV[3])
-local left, due_sums = read(totals, members, 1, #members, slice, due_bytes, weight)
-for number = #members, left, -1 do
+local unread, due_sums = read(totals, members, 1, #members, slice, due_bytes, state_size)
+for number = #members, unread, -1 do
     members[number] = nil
 end
-local following = redis.call('ZRANGE', due, left - 1, left - 1, 'WITHSCORES')
--- The placeholder has an infinite score: it is never due, and always last.
+local following = redis.call('ZRANGE', due, unread - 1, unread - 1, 'WITHSCORES')
+-- The placeholder has an infinite score, so it is last and never due.
 local next_due = following[1] and following[1] ~= '_' and following[2] or false
 local _, states = read(users, ARGV, FIRST_FIELD, FIRST_FIELD + named - 1, slice, named_bytes)
 local _, sums = read(totals, ARGV, FIRST_FIELD + named, #ARGV, CHUNK, math.huge)
