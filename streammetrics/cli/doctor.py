@@ -56,7 +56,7 @@ def _checks(settings: Settings) -> Iterator[tuple[str, DoctorCheck]]:
         f"Redis at {settings.redis.url}{', a cluster' if settings.redis.cluster else ''}, namespace {settings.redis.namespace}",
         redis_findings,
     )
-    yield f"port {settings.http.port} of {settings.http.host}", port_findings
+    yield f"HTTP port {settings.http.port} on {settings.http.host}", port_findings
 
 
 class _RunningCheck:

@@ -105,7 +105,7 @@ def redis_findings(settings: Settings, context: DoctorContext) -> Iterator[Docto
         store.ping()
         began = time.perf_counter()
         store.ping()
-        yield DoctorFinding("ok", f"answers in {(time.perf_counter() - began) * 1_000:.1f} ms")
+        yield DoctorFinding("ok", f"answered in {(time.perf_counter() - began) * 1_000:.1f} ms")
         yield from _server_findings(store, settings)
         yield from _namespace_findings(store, settings, context)
         if not connection.cluster:
@@ -211,7 +211,7 @@ def port_findings(settings: Settings, context: DoctorContext) -> Iterator[Doctor
         message = f"cannot listen: {error.strerror or error}"
         yield DoctorFinding("warn", message, "if this is not a running streammetrics, choose another http.port or http.host")
     else:
-        yield DoctorFinding("ok", "free")
+        yield DoctorFinding("ok", "the port is free")
 
 
 def agreement_findings(context: DoctorContext) -> Iterator[DoctorFinding]:

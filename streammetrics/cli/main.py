@@ -103,7 +103,7 @@ def run(
     role: str | None,
     allow_eviction: bool | None,
 ) -> None:
-    """Consume events from Kafka, keep state in Redis, and serve /metrics and the page.
+    """Consume events from Kafka, keep state in Redis, and serve the results.
 
     \b
     Examples:
@@ -177,7 +177,9 @@ def report(
     names: tuple[str, ...],
     all_measures: bool,
 ) -> None:
-    """Show the results of experiments: verdict and reason, users, means, lifts with intervals, and health checks.
+    """Show the results of experiments.
+
+    The output has the verdict and its reason, users, means, lifts with intervals, and health checks of each experiment.
 
     FILE is a report from `replay --report` or from /api/report; - is standard input. Without FILE, the command reads the state in Redis
     and does not change it.
@@ -246,7 +248,9 @@ def report(
 @_share("--malformed", "Malformed records to add, as a share of the valid ones.")
 @_share("--without-id", "Share of feedback without an impression_id.")
 def simulate(config_path: Path | None, settings_given: tuple[str, ...], **options: Any) -> None:
-    """Generate traffic from a seed: users, position-based clicks, variants of known quality, and delivery faults.
+    """Generate traffic with known effects, for tests and trials.
+
+    It has users, position-based clicks, variants of known quality, and delivery faults. A seed makes it reproducible.
 
     \b
     Examples:
@@ -274,7 +278,9 @@ def simulate(config_path: Path | None, settings_given: tuple[str, ...], **option
 def demo(
     config_path: Path | None, settings_given: tuple[str, ...], port: int | None, host: str | None, seconds: float, seed: int, rate: float
 ) -> None:
-    """Show a simulated A/B test live: traffic, engine, in-memory store and HTTP port in one process.
+    """Show a simulated A/B test live, without Kafka or Redis.
+
+    Traffic, engine, in-memory store and HTTP port run in one process.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`demo`: numbers within seconds on the terminal and on /metrics, a clean end at any time, and a port that must be free."""
+"""Tests of `demo`: results on the terminal and at /metrics, a clean stop, and errors about the port."""
 
 from __future__ import annotations
 
@@ -20,18 +20,11 @@ from typing import NamedTuple
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from streammetrics.cli.demo import DEMO_DEFAULTS, TOPICS, load_demo
-from streammetrics.cli.demo_screen import LINE_SECONDS, Screen
+from streammetrics.cli.demo import DEMO_DEFAULTS, load_demo
 from streammetrics.cli.process.signals import SIGNALS
-from streammetrics.cli.wiring import build_engine, build_report_builder
-from streammetrics.connectors.base import Input
-from streammetrics.connectors.simulated import Traffic, generate
-from streammetrics.connectors.simulated.source import SimulatedSource, time_lapse
 from streammetrics.errors import ConfigError
-from streammetrics.runtime.status import ProcessStatus
 from tests.servers.process import wait_until
 from tests.support.command_line import COMMAND, called, environment, started
-from tests.support.faults import HandClock
 from tests.support.paths import ROOT
 from tests.support.timing import time_bound
 
@@ -239,69 +232,3 @@ def test_settings_of_the_operator_override_the_demo_defaults(tmp_path: Path) -> 
     assert ([str(window) for window in settings.windows.windows], settings.windows.pane_ms) == (["30s"], 1_000)
     with pytest.raises(ConfigError, match=r"windows\.windows = 1500ms"):
         load_demo(None, {}, {"windows.windows": "1500ms"})
-
-
-class StandingClock:
-    """A clock that its owner moves."""
-
-    def __init__(self, wall_ms: int) -> None:
-        self.ms = wall_ms
-
-    def monotonic(self) -> float:
-        return self.ms / 1_000
-
-    def wall_ms(self) -> int:
-        return self.ms
-
-
-def test_a_simulated_source_delivers_each_due_record_once_and_a_user_to_one_task() -> None:
-    traffic = Traffic(users=50, seed=2, disorder_ms=0)
-    wanted = list(generate(traffic, until_ms=traffic.start_ms + 60_000))
-    clock = StandingClock(traffic.start_ms + 30_000)
-    source = SimulatedSource(iter(wanted), ("impressions", "feedback"), 3, clock)
-    assert source.poll(0).assigned == {0, 1, 2}
-    assert source.poll(0).records == {}, "nothing before every task was started"
-    for task in range(3):
-        assert source.start(task, {}) == dict.fromkeys(source.inputs_of(task), 0)
-    got: dict[Input, list[bytes | None]] = {}
-    counts = []
-    for seconds in (30, 60):
-        clock.ms = traffic.start_ms + 1_000 * seconds
-        for place, records in source.poll(0).records.items():
-            before = got.setdefault(place, [])
-            assert [record.offset for record in records] == list(range(len(before), len(before) + len(records)))
-            before += [record.value for record in records]
-        counts.append(sum(map(len, got.values())))
-    assert counts == [sum(sent.ts <= traffic.start_ms + 30_000 for sent in wanted), len(wanted)]
-    assert source.ends() == {place: len(got.get(place, [])) for task in range(3) for place in source.inputs_of(task)}
-    tasks: dict[bytes, set[int]] = {}
-    for place, taken in got.items():
-        for sent in wanted:
-            if sent.value in taken and sent.topic == place.topic:
-                tasks.setdefault(sent.key, set()).add(place.partition)
-    assert set(map(len, tasks.values())) == {1}
-    assert len(set.union(*tasks.values())) == 3
-
-
-def test_a_time_lapse_changes_only_the_times() -> None:
-    traffic = Traffic(users=50, seed=2, malformed_rate=0.1)
-    wanted = list(generate(traffic, 500))
-    lapsed = list(time_lapse(wanted, traffic.start_ms, 10))
-    assert [(sent.topic, sent.key, len(sent.value)) for sent in lapsed] == [(sent.topic, sent.key, len(sent.value)) for sent in wanted]
-    assert [sent.ts - traffic.start_ms for sent in lapsed] == [(sent.ts - traffic.start_ms) // 10 for sent in wanted]
-    untimed = [re.sub(rb'"ts":\d{13}', b"", sent.value) for sent in wanted]
-    assert [re.sub(rb'"ts":\d{13}', b"", sent.value) for sent in lapsed] == untimed
-
-
-def test_a_rate_is_shown_from_the_second_refresh_on(capsys: pytest.CaptureFixture[str]) -> None:
-    settings, status, clock = load_demo(None, {}, {}).settings, ProcessStatus(), HandClock(0, look_seconds=0)
-    engine = build_engine(settings, TOPICS)
-    screen = Screen(settings, engine.layout, status, clock)
-    screen.take(build_report_builder(settings, engine).report(1))
-    for count in (10_000, 10_500):
-        status.records[Input("impressions", 0)] = count
-        screen.refresh()
-        clock.sleep(LINE_SECONDS)
-    first, second = capsys.readouterr().out.splitlines()
-    assert first.startswith("10,000 events · live up to")
-    assert second.startswith(f"10,500 events · {500 / LINE_SECONDS:,.0f} events/s · live up to")

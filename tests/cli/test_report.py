@@ -57,8 +57,8 @@ def test_characters_that_the_encoding_lacks_are_escaped(saved: Path) -> None:
 
 def test_all_shows_every_measure(saved: Path) -> None:
     few, every = (called("report", saved, *words).stdout for words in ((), ("--all",)))
-    assert "23 measures more: --all" in few
-    assert "more: --all" not in every
+    assert "23 more measures: use --all" in few
+    assert "use --all" not in every
     assert every.count("@") > 25
 
 

@@ -1,4 +1,4 @@
-"""`simulate` into files and standard output: the same words give the same bytes, and every wish is met or refused."""
+"""Tests of `simulate` to files and standard output: reproducible bytes and the effect of each option."""
 
 from __future__ import annotations
 
@@ -14,15 +14,10 @@ from click.testing import CliRunner
 
 from streammetrics.cli.main import main
 from streammetrics.cli.process.signals import SIGNALS
-from streammetrics.cli.simulate_plan import FILE_START_MS, STDOUT, SimulateOptions, plan_of
-from streammetrics.connectors.simulated import Regression, Variant
-from streammetrics.errors import ConfigError
+from streammetrics.cli.simulate_plan import FILE_START_MS
 from streammetrics.events import EventLimits, MalformedEvent, decoder
 from tests.servers.process import wait_until
 from tests.support.command_line import called, started, streammetrics
-
-NOW_MS = 1_800_000_000_000
-TOPICS = ("impressions", "feedback")
 
 
 def simulated(path: Path, *words: str) -> bytes:
@@ -110,83 +105,6 @@ def test_shares_qualities_and_a_regression_shape_the_experiment(tmp_path: Path) 
     rates = {key: count[True] / count.total() for key, count in halves.items()}
     assert rates["blue", True] < 0.8 * rates["blue", False]
     assert rates["red", True] > 0.8 * rates["red", False]
-
-
-def test_options_become_traffic() -> None:
-    wishes = SimulateOptions(out=(STDOUT,), variants=("a=b=0.25:2", "c:d=0.5"), regression="c:d:0.85@10m", rate=7, items=3, seed=8)
-    traffic = plan_of(wishes, TOPICS, NOW_MS).traffic
-    assert traffic.variants == (Variant("a=b", 0.25, 2), Variant("c:d", 0.5, 1))
-    assert traffic.regression == Regression("c:d", 0.85, 600_000)
-    assert (traffic.impressions_per_second, traffic.items_per_list, traffic.seed) == (7, 3, 8)
-
-
-@pytest.mark.parametrize(
-    ("wishes", "start_ms"),
-    [
-        (SimulateOptions(out=(STDOUT,)), FILE_START_MS),
-        (SimulateOptions(out=(STDOUT,), pace="real"), NOW_MS),
-        (SimulateOptions(out=(STDOUT,), start="now"), NOW_MS),
-        (SimulateOptions(out=(STDOUT,), start="1234"), 1234),
-        (SimulateOptions(out=(STDOUT,), start="1970-01-01T01:00:01+01:00"), 1000),
-        (SimulateOptions(kafka=True), NOW_MS),
-        (SimulateOptions(kafka=True, pace="fast", minutes=5), NOW_MS - 300_000),
-    ],
-)
-def test_traffic_has_a_sensible_default_start(wishes: SimulateOptions, start_ms: int) -> None:
-    assert plan_of(wishes, TOPICS, NOW_MS).traffic.start_ms == start_ms
-
-
-def test_a_burst_to_kafka_ends_now() -> None:
-    plan = plan_of(SimulateOptions(kafka=True, pace="fast", events=2_000), TOPICS, NOW_MS)
-    assert max(sent.ts for sent in plan.records()) == NOW_MS
-    assert sum(1 for _ in plan.records()) == 2_000
-
-
-def test_one_topic_takes_both_kinds_of_events() -> None:
-    traffic = plan_of(SimulateOptions(kafka=True), ["events"], NOW_MS).traffic
-    assert (traffic.impressions_topic, traffic.feedback_topic) == ("events", "events")
-
-
-@pytest.mark.parametrize(
-    ("wishes", "keys"),
-    [
-        (SimulateOptions(), ["--out"]),
-        (SimulateOptions(out=(Path("a"), Path("b"), Path("c"))), ["--out"]),
-        (SimulateOptions(out=(Path("a"), Path("./a"))), ["--out"]),
-        (SimulateOptions(out=(Path("a"),), kafka=True), ["--kafka"]),
-        (SimulateOptions(kafka=True, pace="fast"), ["--pace"]),
-        (
-            SimulateOptions(out=(STDOUT,), variants=("a", "b=x"), regression="a:b", start="yesterday"),
-            ["--variant", "--variant", "--regression", "--start"],
-        ),
-        (SimulateOptions(out=(STDOUT,), start="2024-11-21T10:00:00"), ["--start"]),
-        (SimulateOptions(out=(STDOUT,), start="9" * 5_000), ["--start"]),
-        (SimulateOptions(out=(STDOUT,), start="999999999999999"), ["--start"]),
-        (SimulateOptions(out=(STDOUT,), start="\u0661\u0662"), ["--start"]),
-        (SimulateOptions(out=(STDOUT,), variants=("a=0.9", "b=0.9")), ["--variant"]),
-        (SimulateOptions(out=(STDOUT,), variants=("a.b=-1", "c=0.5:0")), ["--variant a.b.share", "--variant c.quality"]),
-        (SimulateOptions(out=(STDOUT,), regression="nobody:0.5"), ["--regression variant"]),
-        (SimulateOptions(out=(STDOUT,), experiment="", interleaved=True), ["--experiment"]),
-        (SimulateOptions(out=(STDOUT,), variants=("a=1",), interleaved=True), ["--interleaved"]),
-        (
-            SimulateOptions(out=(STDOUT,), users=0, rate=1e12, items=10_000_000, disorder_ms=-1, late_ms=-1, seed=-1),
-            ["--users", "--seed", "--rate", "--items", "--disorder-ms", "--late-ms"],
-        ),
-        (
-            SimulateOptions(out=(STDOUT,), duplicates=2, lates=2, malformed=2, without_id=2),
-            ["--without-id", "--duplicates", "--lates", "--malformed"],
-        ),
-    ],
-)
-def test_all_invalid_options_are_reported_together(wishes: SimulateOptions, keys: list[str]) -> None:
-    with pytest.raises(ConfigError) as caught:
-        plan_of(wishes, TOPICS, NOW_MS)
-    assert [problem.key for problem in caught.value.problems] == keys
-
-
-def test_more_than_two_topics_are_rejected() -> None:
-    with pytest.raises(ConfigError, match=r"one topic, or two"):
-        plan_of(SimulateOptions(kafka=True), ["a", "b", "c"], NOW_MS)
 
 
 @pytest.mark.parametrize("number", SIGNALS)

@@ -1,4 +1,4 @@
-"""`doctor` against real servers: what it finds well, what it finds wrong and how to mend it, and that it changes nothing."""
+"""Tests of `doctor` with real servers: findings, fixes, and that it changes nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.command_line import streammetrics
 from tests.support.timing import time_bound
 
 BOUND_SECONDS = 15.0
-"""The bound of doctor itself and what a loaded machine needs to start a process."""
+"""The deadline of doctor, plus the time to start a process on a busy machine."""
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def words(broker: str, url: str, namespace: str, topics: Sequence[str], **more: 
 def test_a_healthy_setup_has_only_ok_findings(kafka_broker: KafkaBroker, redis_url: str, namespace: str, topics: list[str]) -> None:
     done = streammetrics("doctor", *words(kafka_broker.bootstrap, redis_url, namespace, topics))
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
-    for told in (
+    for text in (
         "1 broker, cluster id ",
         f"topic {topics[0]}: 3 partitions",
         f"topic {topics[1]}: 3 partitions",
@@ -62,7 +62,7 @@ def test_a_healthy_setup_has_only_ok_findings(kafka_broker: KafkaBroker, redis_u
         "the clocks of this machine and of Redis differ by ",
         "no problem found",
     ):
-        assert told in done.stdout
+        assert text in done.stdout
     assert "fail" not in done.stdout
     assert "warn" not in done.stdout
     assert "\x1b" not in done.stdout, "colours are for terminals"
@@ -161,18 +161,18 @@ def test_no_password_is_printed(kafka_broker: KafkaBroker, namespace: str, topic
         assert "check redis.username and redis.password" in refused.stdout
         assert "wr0ng" not in refused.stdout + refused.stderr
         environ = {"STREAMMETRICS_REDIS_PASSWORD": "hunter2"}
-        let_in = streammetrics("doctor", *words(kafka_broker.bootstrap, server.url, namespace, topics), environ=environ)
-        assert let_in.returncode == 0
-        assert "hunter2" not in let_in.stdout + let_in.stderr
+        accepted = streammetrics("doctor", *words(kafka_broker.bootstrap, server.url, namespace, topics), environ=environ)
+        assert accepted.returncode == 0
+        assert "hunter2" not in accepted.stdout + accepted.stderr
 
 
 def test_a_cluster_is_recognized(kafka_broker: KafkaBroker, redis_cluster: RedisCluster, namespace: str, topics: list[str]) -> None:
     done = streammetrics("doctor", *words(kafka_broker.bootstrap, redis_cluster.url, namespace, topics, redis__cluster="true"))
     assert done.returncode == 0, done.stdout
     assert "cluster, master" in done.stdout
-    taken_for_one_server = streammetrics("doctor", *words(kafka_broker.bootstrap, redis_cluster.url, namespace, topics))
-    assert taken_for_one_server.returncode == 1
-    assert "redis.cluster" in taken_for_one_server.stdout
+    without_cluster = streammetrics("doctor", *words(kafka_broker.bootstrap, redis_cluster.url, namespace, topics))
+    assert without_cluster.returncode == 1
+    assert "redis.cluster" in without_cluster.stdout
 
 
 @time_bound(BOUND_SECONDS)

@@ -1,4 +1,4 @@
-"""`streammetrics namespaces` on a real Redis and a real cluster: what it lists, what it deletes, and what it leaves alone."""
+"""Tests of `streammetrics namespaces` with a real Redis and a real cluster."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from tests.support.paths import ROOT
 
 TASKS = 5
 KEYS = TASKS * 6 + 3
-"""Six of each task; of the namespace its size, what was settled, and the history."""
+"""Six per task; three per namespace: its size, the frozen scales, and the history."""
 USERS = {f"user-{number}": b"x" * 300 for number in range(500)}
 
 
 def fill(settings: RedisConnection) -> None:
-    """What a worker and an exporter leave behind."""
+    """Store the state of a worker and an exporter."""
     store, shelf = RedisStore(settings), RedisBlobStore(settings, "history")
     store.announce(TASKS)
     store.compare_and_set({"one": (None, b"value")})
@@ -163,7 +163,7 @@ class TestDelete:
 
 
 def on_a_terminal(answer: bytes, *given: str) -> tuple[int, str]:
-    """Run a command on a terminal of its own, with what is typed there; its exit code and all that was shown."""
+    """Run a command on its own terminal with this input; return its exit code and output."""
     ours, its = pty.openpty()
     try:
         with subprocess.Popen(
@@ -175,7 +175,7 @@ def on_a_terminal(answer: bytes, *given: str) -> tuple[int, str]:
             while True:
                 try:
                     some = os.read(ours, 65_536)
-                except OSError:  # the last writer has gone
+                except OSError:  # no writer is left
                     break
                 if not some:
                     break

@@ -100,9 +100,7 @@ def ndcg_of(service: Service, family: str) -> dict[tuple[str, str], float]:
 class TestSimulatedTraffic:
     """One process, one hour of traffic of two variants with every fault: what Redis, /api/report and /metrics then say."""
 
-    def test_the_users_of_a_window_are_those_of_brute_force_in_the_report_and_on_the_page(
-        self, pipeline: Pipeline, service: Service, truth: Truth
-    ) -> None:
+    def test_window_users_equal_brute_force_in_the_report_and_on_the_page(self, pipeline: Pipeline, service: Service, truth: Truth) -> None:
         window = next(each for each in service.report()["user_windows"] if each["window_ms"] == 12 * HOUR_MS)
         lists = [task.lists for task in truth.result.tasks.values()]
         wanted = users_of_tasks(lists, pipeline.oracle_settings(), window["end_ms"], 12 * HOUR_MS)
@@ -126,7 +124,7 @@ class TestSimulatedTraffic:
         assert {"late", "future", "duplicate", "matched", "repeated", "orphan"} <= {reason for reason, _ in counts}
         assert len(tallies) > 100
 
-    def test_the_broken_records_are_those_that_the_simulator_broke(self, traffic: Traffic, truth: Truth) -> None:
+    def test_the_malformed_records_are_those_of_the_simulator(self, traffic: Traffic, truth: Truth) -> None:
         until_ms = traffic.start_ms + HOUR_MS
         unbroken = sum(1 for _ in generate(replace(traffic, malformed_rate=0.0), until_ms=until_ms))
         broken = sum(1 for _ in generate(traffic, until_ms=until_ms)) - unbroken
@@ -134,7 +132,7 @@ class TestSimulatedTraffic:
         assert len(malformed) == broken > 100
         assert len(set(malformed)) > 4
 
-    def test_the_dead_letters_are_exactly_what_was_refused(self, pipeline: Pipeline, truth: Truth) -> None:
+    def test_the_dead_letters_are_exactly_the_refused_events(self, pipeline: Pipeline, truth: Truth) -> None:
         letters = pipeline.letters()
         assert len(letters) == len(truth.refused)
         assert {
@@ -142,7 +140,7 @@ class TestSimulatedTraffic:
         } == truth.refused
         assert all(headers["detail"] for headers, _ in letters)
 
-    def test_the_report_shows_the_windows_of_brute_force(self, pipeline: Pipeline, service: Service, truth: Truth) -> None:
+    def test_report_windows_equal_brute_force(self, pipeline: Pipeline, service: Service, truth: Truth) -> None:
         wanted = {
             (window_ms, view): (window.end_ms, {(*group[:2], group.segments): tally.lists for group, tally in window.groups.items()})
             for (window_ms, view), window in truth.result.windows.items()
@@ -158,14 +156,14 @@ class TestSimulatedTraffic:
         wait_until(lambda: shown() == wanted, what="the report has the windows of brute force")
         assert wanted[12 * HOUR_MS, "final"][1]["", "", ()] > 1_000
 
-    def test_a_gauge_per_variant_is_the_double_of_brute_force(self, pipeline: Pipeline, service: Service, truth: Truth) -> None:
+    def test_gauges_per_variant_equal_brute_force(self, pipeline: Pipeline, service: Service, truth: Truth) -> None:
         for view, family in (("final", "streammetrics_ndcg"), ("live", "streammetrics_live_ndcg")):
             values = pipeline.window_values(truth, 12 * HOUR_MS, view, "ndcg@10")
             wanted = {(group.experiment, group.variant): value for group, value in values.items() if not group.segments}
             assert len(wanted) == 3
             wait_until(partial(lambda family, wanted: ndcg_of(service, family) == wanted, family, wanted), what=f"{family} is right")
 
-    def test_counters_on_the_page_are_those_of_brute_force(self, service: Service, truth: Truth) -> None:
+    def test_counters_equal_brute_force(self, service: Service, truth: Truth) -> None:
         samples = service.samples()
         series = {
             "events": "streammetrics_events_total",
@@ -183,7 +181,7 @@ class TestSimulatedTraffic:
             else:
                 assert samples["streammetrics_dropped_total"][("reason", reason), ("topic", topic)] == count
 
-    def test_prometheus_answers_with_the_right_ndcg_per_variant(
+    def test_prometheus_has_the_right_ndcg_per_variant(
         self, pipeline: Pipeline, service: Service, truth: Truth, prometheus_server: PrometheusServer
     ) -> None:
         values = pipeline.window_values(truth, 12 * HOUR_MS, "final", "ndcg@10")
@@ -268,9 +266,7 @@ class TestUbi:
     """Behaviour in the UBI format: item-level impressions, times so wide that they never matter, sessions closed by a quiet clock."""
 
     @pytest.mark.parametrize("case", [hand_made_case(), *real_cases()], ids=str)
-    def test_the_known_truth_is_met_to_the_last_count(
-        self, kafka_broker: KafkaBroker, redis_url: str, topic_name: str, case: UbiCase
-    ) -> None:
+    def test_all_counts_equal_the_known_truth(self, kafka_broker: KafkaBroker, redis_url: str, topic_name: str, case: UbiCase) -> None:
         pipeline = Pipeline(
             kafka_broker,
             redis_url,
@@ -332,7 +328,7 @@ class TestStartAndStop:
     def pipeline(self, kafka_broker: KafkaBroker, redis_url: str, topic_name: str) -> Pipeline:
         return Pipeline(kafka_broker, redis_url, topic_name, ["impressions", "feedback"])
 
-    def test_a_bad_configuration_ends_it_with_2_and_every_problem(self, pipeline: Pipeline) -> None:
+    def test_an_invalid_configuration_exits_with_2_and_reports_every_problem(self, pipeline: Pipeline) -> None:
         service = pipeline.service(join={"gap_ms": -1}, windows={"windows": ["90s", "5m"]}, kafka={"topic": ["misspelt"]})
         service.launch()
         try:
@@ -341,7 +337,7 @@ class TestStartAndStop:
         finally:
             service.close()
 
-    def test_topics_of_differing_partition_counts_end_it_with_2(self, pipeline: Pipeline, topic_name: str) -> None:
+    def test_topics_with_different_partition_counts_exit_with_2(self, pipeline: Pipeline, topic_name: str) -> None:
         pipeline.broker.create_topic(f"{topic_name}-wider", partitions=PARTITIONS + 1)
         service = pipeline.service(kafka={"topics": [pipeline.topics[0], f"{topic_name}-wider"]})
         service.launch()
@@ -351,7 +347,7 @@ class TestStartAndStop:
         finally:
             service.close()
 
-    def test_a_store_that_evicts_keys_ends_it_unless_it_is_allowed_to(self, kafka_broker: KafkaBroker, topic_name: str) -> None:
+    def test_a_store_that_evicts_keys_is_rejected_unless_allowed(self, kafka_broker: KafkaBroker, topic_name: str) -> None:
         with RedisServer(settings={"maxmemory-policy": "allkeys-lru"}) as redis:
             service = Pipeline(kafka_broker, redis.url, topic_name, ["impressions", "feedback"]).service()
             try:
@@ -366,7 +362,7 @@ class TestStartAndStop:
             finally:
                 service.close()
 
-    def test_a_store_that_is_away_at_the_start_is_waited_for_and_told(self, kafka_broker: KafkaBroker, topic_name: str) -> None:
+    def test_an_unavailable_store_at_the_start_is_reported_and_retried(self, kafka_broker: KafkaBroker, topic_name: str) -> None:
         redis = RedisServer()
         try:
             pipeline = Pipeline(kafka_broker, redis.url, topic_name, ["impressions", "feedback"])
@@ -386,7 +382,7 @@ class TestStartAndStop:
         finally:
             redis.close()
 
-    def test_with_both_away_at_the_start_both_are_told_and_each_change_once(self, kafka_broker: KafkaBroker, topic_name: str) -> None:
+    def test_an_unavailable_store_and_source_are_both_logged_once_per_change(self, kafka_broker: KafkaBroker, topic_name: str) -> None:
         redis = RedisServer()
         try:
             pipeline = Pipeline(kafka_broker, redis.url, topic_name, ["impressions", "feedback"])
@@ -400,18 +396,16 @@ class TestStartAndStop:
                 assert answers(service, "/readyz", 503, "source: ")
                 service.signal(signal.SIGTERM)
                 assert service.wait_for_exit() == 0
-                told = [line["event"] for line in map(json.loads, service.log.splitlines())]
+                events = [line["event"] for line in map(json.loads, service.log.splitlines())]
                 changes = ["store unavailable, trying again", "source unavailable, trying again", "store available"]
-                assert [event for event in told if "available" in event] == changes
-                assert told[-2:] == ["stop requested while the source was unavailable", "stopped"]
+                assert [event for event in events if "available" in event] == changes
+                assert events[-2:] == ["stop requested while the source was unavailable", "stopped"]
             finally:
                 service.close()
         finally:
             redis.close()
 
-    def test_a_store_that_is_a_replica_at_the_start_is_waited_for_over_new_connections(
-        self, kafka_broker: KafkaBroker, topic_name: str
-    ) -> None:
+    def test_a_replica_at_the_start_is_retried_over_new_connections(self, kafka_broker: KafkaBroker, topic_name: str) -> None:
         with RedisServer() as redis, redis.client() as client:
             client.replicaof(HOST, free_port())
             service = Pipeline(kafka_broker, redis.url, topic_name, ["impressions", "feedback"]).service()
@@ -419,8 +413,8 @@ class TestStartAndStop:
             try:
                 wait_until(lambda: answers(service, "/readyz", 503, "store: ", "a replica"), what="/readyz names the replica")
                 before = client.info("stats")["total_connections_received"]
-                wait_until(lambda: client.info("stats")["total_connections_received"] > before, what="the name is asked for anew")
-                assert "name the primary in redis.url, or wait for a failover to end" in service.log
+                wait_until(lambda: client.info("stats")["total_connections_received"] > before, what="it connects again")
+                assert "set redis.url to the primary, or wait until a failover ends" in service.log
                 client.replicaof("NO", "ONE")
                 service.wait_ready()
                 service.signal(signal.SIGTERM)
@@ -428,7 +422,7 @@ class TestStartAndStop:
             finally:
                 service.close()
 
-    def test_a_replica_is_not_waited_for_longer_than_the_world_may_be_away(self, kafka_broker: KafkaBroker, topic_name: str) -> None:
+    def test_a_replica_is_retried_only_until_the_retry_limit(self, kafka_broker: KafkaBroker, topic_name: str) -> None:
         with RedisServer() as redis, redis.client() as client:
             client.replicaof(HOST, free_port())
             service = Pipeline(kafka_broker, redis.url, topic_name, ["impressions", "feedback"]).service(worker={"retry_seconds_max": 1})
@@ -439,9 +433,7 @@ class TestStartAndStop:
             finally:
                 service.close()
 
-    def test_an_exporter_gives_up_on_a_store_that_is_away_for_longer_than_it_may_be(
-        self, kafka_broker: KafkaBroker, topic_name: str
-    ) -> None:
+    def test_an_exporter_gives_up_on_a_store_after_the_retry_limit(self, kafka_broker: KafkaBroker, topic_name: str) -> None:
         with RedisServer() as redis:
             pipeline = Pipeline(kafka_broker, redis.url, topic_name, ["impressions", "feedback"])
             service = pipeline.service(worker={"role": "exporter", "retry_seconds_max": 1})
@@ -454,7 +446,7 @@ class TestStartAndStop:
             finally:
                 service.close()
 
-    def test_a_broker_that_is_away_at_the_start_is_told(self, pipeline: Pipeline) -> None:
+    def test_an_unavailable_broker_at_the_start_is_reported(self, pipeline: Pipeline) -> None:
         service = pipeline.service(kafka={"bootstrap_servers": [f"127.0.0.1:{free_port()}"]})
         service.launch()
         try:
@@ -486,7 +478,7 @@ class TestStartAndStop:
         assert members(pipeline) == []
 
     @time_bound(2)
-    def test_a_second_signal_ends_it_at_once(self, pipeline: Pipeline, redis_server: RedisServer, seconds_max: float) -> None:
+    def test_a_second_signal_exits_at_once(self, pipeline: Pipeline, redis_server: RedisServer, seconds_max: float) -> None:
         with pipeline.service(worker={"commit_ms": 60_000}) as service:
             with pipeline.producer() as producer:
                 producer.send(pipeline.topics[1], native_json(Feedback("u", start_ms(), "any", "click")), key=b"u")
@@ -500,7 +492,7 @@ class TestStartAndStop:
             redis_server.resume()
         assert pipeline.committed() == 0
 
-    def test_of_two_processes_with_one_instance_id_the_first_ends_with_2(self, pipeline: Pipeline) -> None:
+    def test_the_first_of_two_processes_with_one_instance_id_exits_with_2(self, pipeline: Pipeline) -> None:
         named = {"kafka": {"group_instance_id": "only-one"}}
         first = pipeline.service(**named)
         first.start()
@@ -515,12 +507,12 @@ class TestStartAndStop:
         finally:
             first.close()
 
-    def test_a_namespace_that_begins_at_a_time_holds_what_came_since(self, pipeline: Pipeline) -> None:
+    def test_a_namespace_that_starts_at_a_time_has_only_later_records(self, pipeline: Pipeline) -> None:
         send_traffic(pipeline, traffic_for(pipeline))
         begins_ms = start_ms() + HOUR_MS // 3
         pipeline.write_ends(start_ms() + 3 * HOUR_MS)
         records, since, begun = pipeline.records(), [], set()
-        for kept in records:  # of each input, the first record of that time and all that follow it
+        for kept in records:  # for each input, the first record at that time and all later ones
             if kept.timestamp_ms >= begins_ms or kept.place in begun:
                 begun.add(kept.place)
                 since.append(kept)
@@ -529,14 +521,14 @@ class TestStartAndStop:
         with pipeline.service(kafka={"start": begins}) as service:
             truth = pipeline.assert_exact(since)
             wait_until(lambda: service.report().get("tasks_committed") == PARTITIONS, what="all tasks are committed")
-        with pipeline.service(kafka={"start": "earliest"}):  # where offsets are stored, nobody asks where to begin
+        with pipeline.service(kafka={"start": "earliest"}):  # kafka.start is ignored once offsets are stored
             pipeline.write_ends(start_ms() + 4 * HOUR_MS)
             later = [kept for kept in pipeline.records() if kept not in records]
             assert (
                 pipeline.assert_exact(since + later).counters["events", pipeline.topics[0]] > truth.counters["events", pipeline.topics[0]]
             )
 
-    def test_a_worker_and_an_exporter_of_their_own_show_the_same(self, pipeline: Pipeline) -> None:
+    def test_a_separate_worker_and_exporter_show_the_same(self, pipeline: Pipeline) -> None:
         with pipeline.producer() as producer:
             producer.send(pipeline.topics[1], native_json(Feedback("u", start_ms(), "any", "click")), key=b"u")
         with pipeline.service(worker={"role": "worker"}), pipeline.service(worker={"role": "exporter"}) as exporter:
@@ -544,7 +536,7 @@ class TestStartAndStop:
                 lambda: exporter.sample("streammetrics_events_total", topic=pipeline.topics[1]) == 1, what="the exporter shows the event"
             )
 
-    def test_an_exporter_that_outlives_its_namespace_does_not_show_it_on(self, pipeline: Pipeline) -> None:
+    def test_an_exporter_stops_when_its_namespace_is_deleted(self, pipeline: Pipeline) -> None:
         with pipeline.producer() as producer:
             producer.send(pipeline.topics[1], native_json(Feedback("u", start_ms(), "any", "click")), key=b"u")
         with pipeline.service(worker={"role": "worker"}) as worker, pipeline.service(worker={"role": "exporter"}) as exporter:
@@ -554,9 +546,9 @@ class TestStartAndStop:
             worker.stop()
             assert streammetrics("namespaces", "delete", pipeline.name, "--yes", "--force", "--config", exporter.config).returncode == 0
             assert exporter.wait_for_exit() == 1
-            # In one word or the other, as it notices first.
-            told = ("it was deleted or flushed while it was shown; start again", "the namespace deleted; start again")
-            assert any(words in exporter.log for words in told)
+            # Either message is possible; it depends on what the exporter notices first.
+            messages = ("it was deleted or flushed while it was shown; start again", "the namespace deleted; start again")
+            assert any(words in exporter.log for words in messages)
 
 
 def answers(service: Service, path: str, status: int, *words: str) -> bool:

@@ -57,7 +57,7 @@ def _numbers(experiment: ExperimentReport, all_measures: bool) -> Iterator[Rende
         yield _reduced(experiment, shown)
     measured = {(each.metric, each.k) for variant in experiment.variants for each in variant.measures}
     if shown is not None and len(measured) > len(shown):
-        yield Text(f"{counted(len(measured) - len(shown), 'measure')} more: --all", style="dim")
+        yield Text(f"{counted(len(measured) - len(shown), 'more measure')}: use --all", style="dim")
 
 
 def _arms(experiment: ExperimentReport) -> FittingTable:

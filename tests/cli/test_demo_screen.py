@@ -1,0 +1,26 @@
+"""Tests of the terminal output of `demo`."""
+
+from __future__ import annotations
+
+import pytest
+
+from streammetrics.cli.demo import TOPICS, load_demo
+from streammetrics.cli.demo_screen import LINE_SECONDS, Screen
+from streammetrics.cli.wiring import build_engine, build_report_builder
+from streammetrics.connectors.base import Input
+from streammetrics.runtime.status import ProcessStatus
+from tests.support.faults import HandClock
+
+
+def test_a_rate_is_shown_from_the_second_refresh_on(capsys: pytest.CaptureFixture[str]) -> None:
+    settings, status, clock = load_demo(None, {}, {}).settings, ProcessStatus(), HandClock(0, look_seconds=0)
+    engine = build_engine(settings, TOPICS)
+    screen = Screen(settings, engine.layout, status, clock)
+    screen.take(build_report_builder(settings, engine).report(1))
+    for count in (10_000, 10_500):
+        status.records[Input("impressions", 0)] = count
+        screen.refresh()
+        clock.sleep(LINE_SECONDS)
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith("10,000 events · live up to")
+    assert second.startswith(f"10,500 events · {500 / LINE_SECONDS:,.0f} events/s · live up to")
