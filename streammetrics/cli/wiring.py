@@ -123,9 +123,9 @@ def build_report_builder(settings: Settings, engine: Engine) -> ReportBuilder:
         attribution_ms=settings.join.attribution_ms,
     )
     view = None
-    if engine.users is not None:
+    if engine.user_totals is not None:
         experiments = settings.experiments
-        view = ExperimentView(engine.users.measures, experiments.policy, experiments.idle_days * DAY_MS, experiments.patience_ms)
+        view = ExperimentView(engine.user_totals.measures, experiments.policy, experiments.idle_days * DAY_MS, experiments.patience_ms)
     return ReportBuilder(engine.layout, rules, result_settings(settings, engine), engine.signature, view)
 
 

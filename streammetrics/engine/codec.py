@@ -40,7 +40,7 @@ StoredEarlier = tuple[CovariatePeriod, int, bytes]
 """A user's totals before an experiment: the period, number of lists, packed sums."""
 
 _decode_user = msgspec.msgpack.Decoder(tuple[int, int, list[_StoredSession]]).decode
-_decode_totals = msgspec.msgpack.Decoder(tuple[int, list[StoredTotals], list[StoredEarlier], list[StoredLastSeen]]).decode
+_decode_user_totals = msgspec.msgpack.Decoder(tuple[int, list[StoredTotals], list[StoredEarlier], list[StoredLastSeen]]).decode
 _decode_user_counts = msgspec.msgpack.Decoder(tuple[int, list[tuple[str, str, list[int]]]]).decode
 _plain_msgpack = msgspec.msgpack.Decoder().decode
 _encode_json = msgspec.json.Encoder().encode
@@ -61,9 +61,9 @@ class Control(msgspec.Struct, kw_only=True, array_like=True):
     - `groups` is (group, newest list, no list is older than).
     - `runs` is (number, experiment, first list, last list, variants, covariate period); `runs_from` is the next run's number.
     - `enrolled_before`: all lists of panes that end by then are enrolled, except those before `counted_from` or `users_counted_from`.
-    - `entering_ms` is the longest time that a list waits for enrolment.
+    - `enrolment_wait_ms` is the longest time that a list waits for enrolment.
     - `user_window_panes` is the length of the longest window of unique users in panes; 0: users are not counted.
-    - `joined` is (UTC day in which sessions ended, matched feedback, unmatched feedback). It is empty without experiments.
+    - `feedback_by_day` is (UTC day in which sessions ended, matched feedback, unmatched feedback). It is empty without experiments.
     - `ends` is (experiment, configured end), for experiments with a run and an end.
     """
 
@@ -86,10 +86,10 @@ class Control(msgspec.Struct, kw_only=True, array_like=True):
     runs_from: int
     enrolled_before: int
     counted_from: int = NEVER
-    entering_ms: int
+    enrolment_wait_ms: int
     user_window_panes: int
     users_counted_from: int
-    joined: list[tuple[int, int, int]] = []
+    feedback_by_day: list[tuple[int, int, int]] = []
     ends: list[tuple[str, int]] = []
 
     @property
@@ -144,13 +144,13 @@ def decode_pane(stored: bytes) -> Pane:
     return {Group(*group): tally for *group, tally in tallies}
 
 
-def encode_totals(totals: list[StoredTotals], earlier: list[StoredEarlier], last_seen: list[StoredLastSeen]) -> bytes:
+def encode_user_totals(totals: list[StoredTotals], earlier: list[StoredEarlier], last_seen: list[StoredLastSeen]) -> bytes:
     return pack((VERSION, totals, earlier, last_seen))
 
 
-def decode_totals(stored: bytes) -> tuple[list[StoredTotals], list[StoredEarlier], list[StoredLastSeen]]:
+def decode_user_totals(stored: bytes) -> tuple[list[StoredTotals], list[StoredEarlier], list[StoredLastSeen]]:
     try:
-        version, totals, earlier, last_seen = _decode_totals(stored)
+        version, totals, earlier, last_seen = _decode_user_totals(stored)
     except msgspec.DecodeError as error:
         raise _refusal(stored, _plain_msgpack, "a user's totals", error) from error
     _check(version, "a user's totals")
@@ -185,19 +185,19 @@ def decode_scope(stored: bytes) -> Scope:
     return scope
 
 
-def cell_name(run: int, day: int) -> str:
+def scope_name(run: int, day: int) -> str:
     """Return the name of a scope in the store.
 
-    >>> cell_name(7, WHOLE), cell_name(7, 20045)
+    >>> scope_name(7, WHOLE), cell_name(7, 20045)
     ('7', '7:20045')
     """
     return str(run) if day == WHOLE else f"{run}:{day}"
 
 
-def parse_cell(name: str) -> tuple[int, int]:
+def parse_scope_name(name: str) -> tuple[int, int]:
     """Return the number of the run, and the day, of a scope's name.
 
-    >>> parse_cell("7") == (7, WHOLE), parse_cell("7:20045")
+    >>> parse_scope_name("7") == (7, WHOLE), parse_cell("7:20045")
     (True, (7, 20045))
     """
     run, _, day = name.partition(":")

@@ -48,12 +48,12 @@ class Engine:
     def __init__(self, rules: EngineRules, scorer: Scorer) -> None:
         self.rules = rules
         self.layout = TallyLayout(scorer, moments=False)
-        self.users: UserTotalsLayout | None = None
+        self.user_totals: UserTotalsLayout | None = None
         if rules.experiments is not None:
-            self.users = UserTotalsLayout(self.layout, rules.experiments.metrics)
+            self.user_totals = UserTotalsLayout(self.layout, rules.experiments.metrics)
         self.signature = Signature(
             f"{rules.describe()} spec={scorer.spec.digest()} metrics[{','.join(map(str, scorer.metrics))}]",
-            None if self.users is None else self.users.measures.names,
+            None if self.user_totals is None else self.user_totals.measures.names,
         )
         self.user_count_layout = None if rules.unique_users is None else UserCountLayout(scorer)
 
@@ -69,7 +69,7 @@ class Engine:
 
         Experiments may have been switched on or off since. Windows continue then, and counting of users starts again.
         """
-        state = TaskState(self.rules, self.signature, self.layout, self.users, self.user_count_layout)
+        state = TaskState(self.rules, self.signature, self.layout, self.user_totals, self.user_count_layout)
         if control is not None:
             state.restore(control, panes, pane_starts, experiments, user_counts)
         return state

@@ -12,7 +12,15 @@ from collections.abc import Set as AbstractSet
 from typing import NamedTuple, TypedDict
 
 from streammetrics.engine.assignments import ExposureTargets, ScopeKey
-from streammetrics.engine.codec import Control, cell_name, decode_scope, decode_totals, encode_scope, encode_totals, parse_cell
+from streammetrics.engine.codec import (
+    Control,
+    decode_scope,
+    decode_user_totals,
+    encode_scope,
+    encode_user_totals,
+    parse_scope_name,
+    scope_name,
+)
 from streammetrics.engine.experiment_runs import WHOLE, CovariatePeriod, ExperimentRules, ExperimentRun, ExperimentRuns
 from streammetrics.engine.label_index import LabelIndex, LabelSetEntry
 from streammetrics.engine.rules import EngineRules
@@ -45,9 +53,9 @@ class StoredEnrolment(TypedDict):
 
     enrolled_before: int
     counted_from: int
-    entering_ms: int
+    enrolment_wait_ms: int
     ends: list[tuple[str, int]]
-    joined: list[tuple[int, int, int]]
+    feedback_by_day: list[tuple[int, int, int]]
 
 
 class Enrolments:
@@ -96,16 +104,16 @@ class Enrolments:
     def restore(self, stored: Control) -> None:
         """Continue from the last commit. Follow with `restore_scopes` or `restart`."""
         self.enrolled_before = stored.enrolled_before
-        self._longest_wait_ms, self._former_until = max(self._wait_ms, stored.entering_ms), stored.newest
+        self._longest_wait_ms, self._former_until = max(self._wait_ms, stored.enrolment_wait_ms), stored.newest
         if self._rules.experiments is not None:
-            self.feedback_by_day = {day: [matched, unmatched] for day, matched, unmatched in stored.joined}
+            self.feedback_by_day = {day: [matched, unmatched] for day, matched, unmatched in stored.feedback_by_day}
 
     def restore_scopes(self, stored: Control, scopes: Mapping[str, bytes]) -> None:
         """Continue the sums of experiments, which are counted as at the last commit."""
         self.counted_from = stored.counted_from
         self._labels.restore_runs(stored)
         for name, scope in scopes.items():
-            number, day = parse_cell(name)
+            number, day = parse_scope_name(name)
             self.runs.of_number[number].scopes[day] = decode_scope(scope)
 
     def restart(self, newest: int, scopes: Iterable[str]) -> None:
@@ -114,7 +122,7 @@ class Enrolments:
         Lists up to the newest event may not have been counted, so counting begins after it. Users' totals of former runs are dropped
         when these users are next due.
         """
-        self._scopes_gone.update(map(parse_cell, scopes))
+        self._scopes_gone.update(map(parse_scope_name, scopes))
         self.counted_from = newest if newest == NEVER else newest + 1
         self._restarted = True
 
@@ -123,9 +131,9 @@ class Enrolments:
         return {
             "enrolled_before": self.enrolled_before,
             "counted_from": self.counted_from,
-            "entering_ms": self._longest_wait_ms,
+            "enrolment_wait_ms": self._longest_wait_ms,
             "ends": self._ends(),
-            "joined": [(day, matched, unmatched) for day, (matched, unmatched) in sorted(self.feedback_by_day.items())],
+            "feedback_by_day": [(day, matched, unmatched) for day, (matched, unmatched) in sorted(self.feedback_by_day.items())],
         }
 
     def _ends(self) -> list[tuple[str, int]]:
@@ -255,7 +263,7 @@ class Enrolments:
                     gone.append(user_id)
                 continue
             if record.changed:
-                changed[user_id] = encode_totals(list(entries.values()), list(earlier.values()), list(last_seen.values()))
+                changed[user_id] = encode_user_totals(list(entries.values()), list(earlier.values()), list(last_seen.values()))
             ends = [until[number] for number, _ in entries]
             if earlier:
                 ends += [until_earlier[period] for period in earlier]
@@ -296,7 +304,7 @@ class Enrolments:
         """Read a user's record and add the user's waiting lists to both batches."""
         record = UserRecord({}, {}, {}, bool(label_runs))
         if stored is not None:
-            stored_totals, earlier, last_seen = decode_totals(stored)
+            stored_totals, earlier, last_seen = decode_user_totals(stored)
             if totals is not None:
                 totals.restore(record, stored_totals, earlier)
             if seen is not None and last_seen:
@@ -327,8 +335,8 @@ class Enrolments:
                 self._scopes_changed.discard((run.number, day))
                 self._scopes_gone.add((run.number, day))
         of_number = runs.of_number
-        scopes = {cell_name(number, day): encode_scope(of_number[number].scopes[day]) for number, day in self._scopes_changed}
-        gone = sorted(cell_name(*scope) for scope in self._scopes_gone - self._scopes_changed)
+        scopes = {scope_name(number, day): encode_scope(of_number[number].scopes[day]) for number, day in self._scopes_changed}
+        gone = sorted(scope_name(*scope) for scope in self._scopes_gone - self._scopes_changed)
         self._scopes_changed, self._scopes_gone = set(), set()
         return scopes, gone
 

@@ -259,7 +259,7 @@ class ReportBuilder:
 
     def _feedback_counts(self, tasks: int, first: int, last: int) -> Joined:
         """Return the matched and unmatched feedback of the sessions that ended on these UTC days (both inclusive)."""
-        days = [each for control in self._controls_of(tasks) for each in control.joined if first <= each[0] <= last]
+        days = [each for control in self._controls_of(tasks) for each in control.feedback_by_day if first <= each[0] <= last]
         return Joined(sum(matched for _, matched, _ in days), sum(unmatched for _, _, unmatched in days))
 
     def _inputs(self) -> Iterable[InputPosition]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
-from streammetrics.engine.codec import Control, Scales, decode_scales, encode_scales, experiment_of_scales, parse_cell, scales_name
+from streammetrics.engine.codec import Control, Scales, decode_scales, encode_scales, experiment_of_scales, parse_scope_name, scales_name
 from streammetrics.engine.experiment_runs import WHOLE
 from streammetrics.events.event_time import FOREVER, NEVER, close_bound
 
@@ -32,7 +32,7 @@ StartedRuns: TypeAlias = Mapping[str, MergedRun]
 
 def started_runs(control: Control, cells: Iterable[str]) -> dict[int, str]:
     """Return the task's latest runs with enrolled lists: run number -> experiment."""
-    begun = {run for run, day in map(parse_cell, cells) if day == WHOLE}
+    begun = {run for run, day in map(parse_scope_name, cells) if day == WHOLE}
     latest = {name: number for number, name, *_ in sorted(control.runs, key=lambda run: run[2]) if number in begun}
     return {number: name for name, number in latest.items()}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from streammetrics.engine.codec import decode_scope, parse_cell
+from streammetrics.engine.codec import decode_scope, parse_scope_name
 from streammetrics.engine.experiment_runs import Scope
 from streammetrics.experiments import Measures
 from streammetrics.windows.tally_deltas import add_tallies
@@ -13,7 +13,7 @@ from streammetrics.windows.tally_deltas import add_tallies
 def scopes_of(names: Mapping[int, str], cells: Mapping[str, bytes]) -> Iterator[tuple[tuple[str, int], Scope]]:
     """Return the stored scopes of these runs, by experiment and day. `names`: run number -> experiment."""
     for cell, stored in cells.items():
-        run, day = parse_cell(cell)
+        run, day = parse_scope_name(cell)
         if run in names:
             yield (names[run], day), decode_scope(stored)
 

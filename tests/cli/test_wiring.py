@@ -75,7 +75,7 @@ def test_the_days_before_an_experiment_become_a_covariate_period(tmp_path):
 
 
 def test_experiments_can_be_disabled(tmp_path):
-    assert build_engine(configured(tmp_path, "[experiments]\nenabled = false\n").settings, ["events"]).users is None
+    assert build_engine(configured(tmp_path, "[experiments]\nenabled = false\n").settings, ["events"]).user_totals is None
 
 
 @pytest.mark.parametrize(

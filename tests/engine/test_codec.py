@@ -15,9 +15,9 @@ from streammetrics.engine.codec import (
     decode_pane,
     decode_scales,
     decode_scope,
-    decode_totals,
     decode_user,
     decode_user_counts,
+    decode_user_totals,
     encode_pane,
     encode_user,
 )
@@ -67,7 +67,7 @@ NEWER = VERSION + 1
 
 DECODERS: dict[str, Callable[[bytes], object]] = {
     "a user's sessions": lambda stored: decode_user(stored, JoinRules()),
-    "a user's totals": decode_totals,
+    "a user's totals": decode_user_totals,
     "the user counts of a pane": decode_user_counts,
     "a pane": decode_pane,
     "an experiment": decode_scope,

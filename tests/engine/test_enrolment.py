@@ -273,13 +273,13 @@ def test_a_list_that_waits_alone_moves_the_time_at_which_its_user_is_looked_at()
 
 def test_lists_of_a_user_beyond_what_his_totals_can_hold_are_counted() -> None:
     engine = Engine(engine_of(SETTINGS, experiments=ExperimentRules()).rules, engine_of(SETTINGS).layout.scorer)
-    assert engine.users is not None
+    assert engine.user_totals is not None
     (best, *_) = Scorer(["dcg@1"], Spec(gain="exp2"), grade_max=18).score_list([18])
     highest = Engine(engine.rules, Scorer(["dcg@1"], Spec(gain="exp2"), grade_max=18)).users
     assert highest is not None
-    assert (engine.users.lists_max, highest.lists_max) == (1 << 22, TOTAL_MAX // best)
+    assert (engine.user_totals.lists_max, highest.lists_max) == (1 << 22, TOTAL_MAX // best)
     assert highest.lists_max < 5_000
-    engine.users.lists_max = 2
+    engine.user_totals.lists_max = 2
     machine = Machine(engine, SETTINGS)
     take(machine, *(shown("u", NOON_MS + turn, RANKER) for turn in range(3)), shown("clock", NOON_MS + 10_000))
     assert found(machine)["ranker", None].sums["a", "ndcg@1"][:3] == (1, 0, 2)
@@ -293,8 +293,10 @@ def test_without_experiments_nothing_is_kept_of_users_but_their_sessions() -> No
 
 
 def experiment_reports(machine: Machine) -> dict[str, ExperimentReport]:
-    assert machine.engine.users is not None
-    view = ExperimentView(machine.engine.users.measures, lambda name: Policy(min_users=2, control="a"), machine.state.labels.runs.idle_ms)
+    assert machine.engine.user_totals is not None
+    view = ExperimentView(
+        machine.engine.user_totals.measures, lambda name: Policy(min_users=2, control="a"), machine.state.labels.runs.idle_ms
+    )
     rules = WindowRules(pane_ms=100, windows_ms=(100,), lateness_ms=0, attribution_ms=500)
     builder = ReportBuilder(machine.engine.layout, rules, {}, machine.engine.signature, view)
     shown: list[Report] = []
@@ -418,10 +420,10 @@ def test_tasks_that_began_an_experiment_with_and_without_covariates_are_added_wi
         once = shown("u", NOON_MS - 9_000), shown("u", NOON_MS + 10, RANKER), drafted("v", NOON_MS + 20, ("a", "b"))
         take(machine, *once, *both, clock(NOON_MS + 5_000))
     engine = machines[0].engine
-    assert engine.users is not None
+    assert engine.user_totals is not None
     rules = WindowRules(pane_ms=100, windows_ms=(100,), lateness_ms=0, attribution_ms=500)
     builder = ReportBuilder(
-        engine.layout, rules, {}, engine.signature, ExperimentView(engine.users.measures, lambda name: Policy(), DAY_MS)
+        engine.layout, rules, {}, engine.signature, ExperimentView(engine.user_totals.measures, lambda name: Policy(), DAY_MS)
     )
     for task, machine in enumerate(machines):
         (view,) = machine.store.view([0], {}, {}).values()

@@ -207,7 +207,11 @@ def test_an_exporter_shows_the_windows_of_workers_that_count_otherwise(counting:
     machine = Machine(counting, SETTINGS)
     take(machine, shown("u", NOON_MS, RANKER), shown("clock", NOON_MS + 10_000))
     shower = OFF if counting is ON else ON
-    view = None if shower.users is None else ExperimentView(shower.users.measures, lambda name: pytest.fail("nothing is shown"), DAY_MS)
+    view = (
+        None
+        if shower.user_totals is None
+        else ExperimentView(shower.user_totals.measures, lambda name: pytest.fail("nothing is shown"), DAY_MS)
+    )
     rules = WindowRules(pane_ms=100, windows_ms=(100,), lateness_ms=0, attribution_ms=500)
     builder = ReportBuilder(shower.layout, rules, {}, shower.signature, view)
     stored = machine.store.view([0], {}, {})[0]

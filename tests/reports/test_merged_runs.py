@@ -193,10 +193,10 @@ def test_the_first_snapshot_of_a_run_may_be_dated_before_its_first_list(patience
     machine.take([Arrival("events", Impression("x", "u", NOON_MS, ("i",), (("ranker", "control"),)))])
     machine.take([Arrival("events", Impression("clock", "clock", NOON_MS + 101, ()))])
     machine.finish(flush=False)
-    assert engine.users is not None
+    assert engine.user_totals is not None
     rules = WindowRules(pane_ms=100, windows_ms=(100,), lateness_ms=0, attribution_ms=500)
     builder = ReportBuilder(
-        engine.layout, rules, {}, engine.signature, ExperimentView(engine.users.measures, lambda _: Policy(), DAY_MS, patience_ms)
+        engine.layout, rules, {}, engine.signature, ExperimentView(engine.user_totals.measures, lambda _: Policy(), DAY_MS, patience_ms)
     )
     builder.update(0, machine.store.view([0], {}, {})[0])
     report = builder.report(1)

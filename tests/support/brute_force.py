@@ -64,13 +64,13 @@ def assert_windows_equal(machine: Machine, result: Result) -> None:
 
 def scopes_of(builder: ReportBuilder, engine: Engine, tasks: int) -> dict[tuple[str, int | None], Scope]:
     """What is stored of every experiment, as the oracle says it."""
-    assert engine.users is not None
+    assert engine.user_totals is not None
     scopes: dict[tuple[str, int | None], Scope] = {}
     for (name, day), kept in builder.stored(tasks).items():
         sums: dict[tuple[str, str], Sums] = {}
         covariates: dict[tuple[str, str], tuple[int, ...]] = {}
         for variant, moments in kept.moments.items():
-            wide = engine.users.measures.with_covariates
+            wide = engine.user_totals.measures.with_covariates
             measures = wide if len(moments) == wide.moments_width else wide.plain
             for measure in measures:
                 if measures.covariates and any(more := [moments[place] for place in astuple(measures.covariate_places(measure))]):

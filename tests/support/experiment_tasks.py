@@ -67,9 +67,9 @@ class Tasks(MemoryStore):
 
 def builder_of() -> ReportBuilder:
     """One that knows nothing yet."""
-    assert ENGINE.users is not None
+    assert ENGINE.user_totals is not None
     rules = WindowRules(pane_ms=100, windows_ms=(100,), lateness_ms=0, attribution_ms=500)
-    view = ExperimentView(ENGINE.users.measures, lambda name: Policy(min_users=2, control="control"), DAY_MS)
+    view = ExperimentView(ENGINE.user_totals.measures, lambda name: Policy(min_users=2, control="control"), DAY_MS)
     return ReportBuilder(ENGINE.layout, rules, {}, ENGINE.signature, view)
 
 

@@ -149,7 +149,7 @@ def assert_exact(store: Store, logs: Logs, engine: Engine, after: Sequence[Step]
     assert {key: count for key, count in report.counts.items() if count} == dict(counters)
     rows = {key: row_of(tally, SimpleNamespace(engine=engine)) for key, tally in truth.result.panes.items()}
     assert tallies_of(builder) == rows
-    if engine.users is not None:
+    if engine.user_totals is not None:
         assert scopes_of(builder, engine, logs.partitions) == truth.experiments
     if engine.user_count_layout is not None:
         # Without patience all final lists are counted, so the windows of the report end together. By now they are empty.
