@@ -188,7 +188,7 @@ def decode_scope(stored: bytes) -> Scope:
 def scope_name(run: int, day: int) -> str:
     """Return the name of a scope in the store.
 
-    >>> scope_name(7, WHOLE), cell_name(7, 20045)
+    >>> scope_name(7, WHOLE), scope_name(7, 20045)
     ('7', '7:20045')
     """
     return str(run) if day == WHOLE else f"{run}:{day}"
@@ -197,7 +197,7 @@ def scope_name(run: int, day: int) -> str:
 def parse_scope_name(name: str) -> tuple[int, int]:
     """Return the number of the run, and the day, of a scope's name.
 
-    >>> parse_scope_name("7") == (7, WHOLE), parse_cell("7:20045")
+    >>> parse_scope_name("7") == (7, WHOLE), parse_scope_name("7:20045")
     (True, (7, 20045))
     """
     run, _, day = name.partition(":")

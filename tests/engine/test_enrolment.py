@@ -275,7 +275,7 @@ def test_lists_of_a_user_beyond_what_his_totals_can_hold_are_counted() -> None:
     engine = Engine(engine_of(SETTINGS, experiments=ExperimentRules()).rules, engine_of(SETTINGS).layout.scorer)
     assert engine.user_totals is not None
     (best, *_) = Scorer(["dcg@1"], Spec(gain="exp2"), grade_max=18).score_list([18])
-    highest = Engine(engine.rules, Scorer(["dcg@1"], Spec(gain="exp2"), grade_max=18)).users
+    highest = Engine(engine.rules, Scorer(["dcg@1"], Spec(gain="exp2"), grade_max=18)).user_totals
     assert highest is not None
     assert (engine.user_totals.lists_max, highest.lists_max) == (1 << 22, TOTAL_MAX // best)
     assert highest.lists_max < 5_000
