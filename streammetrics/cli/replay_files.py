@@ -29,7 +29,7 @@ from streammetrics.events.event_time import FOREVER
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.pane_lines import pane_lines
 from streammetrics.reports.report import Report
-from streammetrics.runtime.committed_state import fix_due_scales, read_committed
+from streammetrics.runtime.committed_state import freeze_due_scales, read_committed
 from streammetrics.runtime.consumer import Worker
 from streammetrics.runtime.status import ProcessStatus
 from streammetrics.runtime.task_runner import TaskRunner
@@ -128,5 +128,5 @@ def _read_all(worker: Worker, source: FileSource, history: ReplayHistory, progre
 def _builder(settings: Settings, engine: Engine, store: MemoryStore) -> ReportBuilder:
     builder = build_report_builder(settings, engine)
     read_committed(store, builder, 1)
-    fix_due_scales(store, builder, 1)  # evaluates experiments that ended without a snapshot
+    freeze_due_scales(store, builder, 1)  # evaluates experiments that ended without a snapshot
     return builder

@@ -22,7 +22,7 @@ from streammetrics.reports.history import (
     snapshot_of,
 )
 from streammetrics.reports.report import Report
-from streammetrics.runtime.committed_state import fix_due_scales, read_committed
+from streammetrics.runtime.committed_state import freeze_due_scales, read_committed
 from streammetrics.runtime.consumer import Worker
 
 _EMPTY: Downsampled[Stored] = Downsampled()
@@ -54,7 +54,7 @@ class ReplayHistory:
     def _take_snapshot(self, enrolled_ms: int) -> None:
         builder = self._builder
         read_committed(self._store, builder, 1)
-        fix_due_scales(self._store, builder, 1)  # like a live publisher: at the first snapshot with enough users
+        freeze_due_scales(self._store, builder, 1)  # like a live publisher: at the first snapshot with enough users
         today = (enrolled_ms - 1) // DAY_MS
         current = {(name, kept.scope): kept for (name, day), kept in builder.stored(1).items() if day in (WHOLE, today)}
         self._stored = {key: stored for key, stored in self._stored.items() if key in current}  # ended experiments make room

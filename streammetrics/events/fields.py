@@ -41,10 +41,12 @@ class Fields:
         self.raws, self.limits, self.within = raws, limits, within
 
     def get(self, name: str) -> msgspec.Raw | None:
+        """Return the raw JSON of a field, or None if it is absent or null."""
         raw = self.raws.get(name)
         return None if raw is None or is_text(raw, b"null") else raw
 
     def need(self, name: str) -> msgspec.Raw:
+        """Return the raw JSON of a required field."""
         raw = self.get(name)
         if raw is None:
             raise malformed("missing_field", f"{self.within}{name} is required and must not be null", None, f"send {name}")
@@ -124,6 +126,7 @@ def read_label(name: str, raw: msgspec.Raw, limits: EventLimits, chars_min: int 
 
 
 def check_label(name: str, text: str, limits: EventLimits, chars_min: int = 1) -> str:
+    """Return a label that follows the rule of labels. Raises MalformedEvent (bad_label) otherwise."""
     if not chars_min <= len(text) <= limits.label_chars_max or has_control(text):
         rule = f"{name} must have {chars_min} to {limits.label_chars_max} characters and no control characters"
         raise malformed("bad_label", rule, text, "shorten the label or remove control characters")
@@ -200,6 +203,7 @@ def read_position(name: str, raw: msgspec.Raw) -> int:
 
 
 def check_count(elements: int, limits: EventLimits) -> None:
+    """Raise MalformedEvent (too_many_items) if a list has more than items_max items."""
     if elements > limits.items_max:
         rule = f"a list may have at most {limits.items_max} items, but this one has {elements}"
         raise malformed("too_many_items", rule, None, "send shorter lists or raise items_max")

@@ -21,6 +21,7 @@ class MergedRun(NamedTuple):
     last: int
 
     def holds(self, ts: int) -> bool:
+        """Return whether a time is within the run."""
         return self.first <= ts <= self.last
 
 

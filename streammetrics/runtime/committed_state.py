@@ -1,6 +1,6 @@
-"""Reads committed state from a store into a report builder: first the fixed scales, then the tasks, then newly fixed scales.
+"""Reads committed state from a store into a report builder: first the frozen scales, then the tasks, then the scales that are due.
 
-The order matters. A scale that was fixed after the tasks were read may belong to an experiment run that they do not show
+The order matters. A scale that was frozen after the tasks were read may belong to an experiment run that they do not show
 yet. It would then be used for the run before.
 """
 
@@ -20,7 +20,7 @@ def read_committed(store: Store, builder: ReportBuilder, tasks: int) -> None:
         builder.update(task, view)
 
 
-def fix_due_scales(store: Store, builder: ReportBuilder, tasks: int) -> None:
-    """Fix the scales that are due by the state that was read, and take those that the store then has. Raises StoreError."""
+def freeze_due_scales(store: Store, builder: ReportBuilder, tasks: int) -> None:
+    """Freeze the scales that are due by the state that was read, and update the builder from the store. Raises StoreError."""
     if changes := builder.scale_changes(tasks):
         builder.update_scales(store.compare_and_set(changes))

@@ -16,7 +16,7 @@ from streammetrics.errors import StateError, StoreError
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.report import Report
 from streammetrics.reports.text import counted
-from streammetrics.runtime.committed_state import fix_due_scales, read_committed
+from streammetrics.runtime.committed_state import freeze_due_scales, read_committed
 from streammetrics.runtime.retry import Outage
 from streammetrics.runtime.status import ProcessStatus
 
@@ -66,7 +66,7 @@ class Publisher:
             return None
         self._tasks = tasks
         read_committed(self._store, self._builder, tasks)
-        fix_due_scales(self._store, self._builder, tasks)
+        freeze_due_scales(self._store, self._builder, tasks)
         report = self._builder.report(tasks)
         self._warn_withheld(report)
         self._on_report(report)

@@ -30,6 +30,7 @@ class StoredImpression(msgspec.Struct, frozen=True, order=True, array_like=True,
 
     @classmethod
     def of(cls, impression: Impression, topic: int) -> StoredImpression:
+        """Return the stored form of an impression."""
         labels = impression.experiments, impression.segments
         return cls(impression.impression_id, impression.ts, impression.items, *labels, impression.teams, topic)
 

@@ -103,7 +103,7 @@ class LastSeenBatch:
         ago = np.frombuffer(b"".join(known_ago), dtype=PANES_AGO).reshape(len(pane), self._layout.kinds - 1)
         last = np.hstack([pane, np.where(ago == NO_HIT, NOWHERE, pane - ago)])
         rows, panes, levels = self._lists_of_rows()
-        # a user last seen after this list was written by the task's next owner; the store will refuse this commit
+        # The next owner of the task may have stored a later last pane already. The store will then refuse this commit.
         ours = panes >= np.maximum(last[rows, 0], self._first)
         rows, panes, kinds, gaps = occurrences(rows[ours], panes[ours], levels[ours], last, self._panes_max)
         self._store(last)

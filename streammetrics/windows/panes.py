@@ -27,6 +27,7 @@ class Group(NamedTuple):
 
     @property
     def segments(self) -> dict[str, str]:
+        """The segment name and value; empty for a group in total."""
         return {self.segment: self.value} if self.segment else {}
 
 

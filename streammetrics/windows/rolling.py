@@ -23,6 +23,7 @@ class _Sums:
         self.start, self.end, self.tallies = start, end, tallies
 
     def covers(self, start: int) -> bool:
+        """Return whether a pane start is within the span."""
         return self.start <= start < self.end
 
     def add(self, pane: Pane) -> None:
