@@ -14,7 +14,7 @@ import redis
 from streammetrics.connectors.base import Commit, CommitOutcome
 from streammetrics.connectors.redis.blob import RedisBlobStore
 from streammetrics.connectors.redis.client import RedisConnection
-from streammetrics.connectors.redis.namespaces import SCANNED_AT_ONCE, RedisNamespaces, client_name
+from streammetrics.connectors.redis.namespaces import SCAN_COUNT, RedisNamespaces, client_name
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.engine.stored_state import StateChanges
 from tests.servers.redis import RedisCluster, RedisServer
@@ -189,7 +189,7 @@ def test_on_a_terminal_it_asks_and_shows_progress(redis_server: RedisServer, nam
     settings = RedisConnection(url=redis_server.fresh_url(), namespace=namespace)
     fill(settings)
     with connected(settings) as client:
-        client.mset({f"other-{number}": "1" for number in range(2 * SCANNED_AT_ONCE)})
+        client.mset({f"other-{number}": "1" for number in range(2 * SCAN_COUNT)})
     before = all_keys(settings)
     given = ("namespaces", "delete", namespace, *words(settings))
     code, shown = on_a_terminal(b"n\n", *given)
@@ -200,4 +200,4 @@ def test_on_a_terminal_it_asks_and_shows_progress(redis_server: RedisServer, nam
     assert code == 0
     assert "━" in shown
     assert f"{KEYS}/{KEYS}" in shown
-    assert len(all_keys(settings)) == 2 * SCANNED_AT_ONCE
+    assert len(all_keys(settings)) == 2 * SCAN_COUNT
