@@ -17,7 +17,7 @@ from tests.support.strategies import Case
 
 FOR_EVER_MS = 1 << 50
 Shown = dict[tuple[int, int | None], Users]
-"""By window and its end."""
+"""Unique users by window length and window end."""
 
 
 def expected(case: Case, machine: Machine, *, flush: bool) -> Result:
@@ -63,7 +63,7 @@ def assert_windows_equal(machine: Machine, result: Result) -> None:
 
 
 def scopes_of(builder: ReportBuilder, engine: Engine, tasks: int) -> dict[tuple[str, int | None], Scope]:
-    """What is stored of every experiment, as the oracle says it."""
+    """Return the stored state of every experiment, in the oracle's types."""
     assert engine.user_totals is not None
     scopes: dict[tuple[str, int | None], Scope] = {}
     for (name, day), kept in builder.stored(tasks).items():

@@ -1,4 +1,4 @@
-"""The commands as their user runs them: words in, output and an exit code out; in a process of their own, or sooner in this one."""
+"""Runs commands as users do: arguments in, output and exit code out. In their own process, or faster in this one."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ SECONDS_MAX = 60
 
 
 def environment(given: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment without settings of whoever runs the tests, for the product or for Python, and with some more."""
+    """Return the environment without the caller's settings for the product or for Python, plus some variables."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("STREAMMETRICS_", "PYTHON"))}
     return {**kept, "COLUMNS": "100", **(given or {})}
 
 
 def streammetrics(*words: str | Path, stdin: bytes = b"", environ: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end; its output as text."""
+    """Run a command to its end and return its output as text."""
     done = subprocess.run(
         [*COMMAND, *words], input=stdin, capture_output=True, cwd=ROOT, env=environment(environ), timeout=SECONDS_MAX, check=False
     )
@@ -33,7 +33,7 @@ def streammetrics(*words: str | Path, stdin: bytes = b"", environ: Mapping[str, 
 
 
 def called(*words: str | Path, stdin: bytes = b"", environ: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """The same in this process: for commands that only read, compute and write."""
+    """Run a command in this process. For commands that only read, compute and write."""
     words_given, source = list(map(str, words)), io.BufferedReader(io.BytesIO(stdin))
     hidden = dict.fromkeys((name for name in os.environ if name.startswith("STREAMMETRICS_")), None)
     done = CliRunner(env={**hidden, "COLUMNS": "100", **(environ or {})}).invoke(main, words_given, input=source)
@@ -43,7 +43,7 @@ def called(*words: str | Path, stdin: bytes = b"", environ: Mapping[str, str] | 
 
 
 def started(*words: str | Path, environ: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
-    """Start a command; its output is read line by line."""
+    """Start a command. Its output is read line by line."""
     pipe = subprocess.PIPE
     return subprocess.Popen(
         [*COMMAND, *words], stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, cwd=ROOT, env=environment(environ), text=True
@@ -51,5 +51,5 @@ def started(*words: str | Path, environ: Mapping[str, str] | None = None) -> sub
 
 
 def is_asleep(process: subprocess.Popen[str]) -> bool:
-    """Whether a command waits for the system. A signal that comes just before it does so is only looked at when the wait is over."""
+    """Return whether a command waits in a system call. A signal just before that is only handled after the wait."""
     return Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"

@@ -1,4 +1,4 @@
-"""One task without a world: events in, the Report of its committed state out, by the product's own engine and ledger."""
+"""One task without external systems: events in, the report of its committed state out, with the product's own engine."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HOUR_MS = 3_600_000
 
 
 def shown(user: str, variant: str = "", *, ts: int = START_MS, experiment: str = "ranker", surface: str = "home") -> Impression:
-    """A list of four items for a user; without a variant it is in no experiment."""
+    """Return a list of four items for a user; without a variant it is in no experiment."""
     return Impression(
         impression_id=f"{user}-{ts}",
         user_id=user,
@@ -44,7 +44,7 @@ def clicked(user: str, item: str, *, ts: int = START_MS + 1_000) -> Feedback:
 
 
 class Pipeline:
-    """The engine of the default settings with every metric at 2 and 10, which commits after every `feed`."""
+    """The engine with default settings and every metric at 2 and 10. It commits after every `feed`."""
 
     def __init__(self, segments: tuple[str, ...] = ()) -> None:
         metrics = {"names": METRIC_NAMES, "cutoffs": (2, 10)}
@@ -57,7 +57,7 @@ class Pipeline:
         self._records = self._seq = 0
 
     def feed(self, topic: str, *events: Event | MalformedEvent) -> Pipeline:
-        """Take the events as records of a topic, in this order."""
+        """Process the events as records of a topic, in this order."""
         records = [(self._records + index, -1, [event]) for index, event in enumerate(events)]
         self._records += len(records)
         arrived = Batch(TOPICS.index(topic), records, self._records)
@@ -73,10 +73,10 @@ class Pipeline:
         self.engine.step(self._state, arrived, self.engine.take(self._state, needs, {}, due, totals=self._totals))
 
     def move_on(self, to_ms: int) -> Pipeline:
-        """Let event time come to `to_ms` on both topics, by a list without items and feedback that nobody awaits."""
+        """Advance event time to `to_ms` on both topics, with an empty list and unmatched feedback."""
         self.feed("impressions", Impression(impression_id=f"clock-{to_ms}", user_id="clock", ts=to_ms, items=()))
         self.feed("feedback", Feedback(user_id="clock", ts=to_ms, item_id="none", action="skip", impression_id=f"clock-{to_ms}"))
-        return self.feed("feedback")  # sessions close by the watermark as it stands before a step
+        return self.feed("feedback")  # sessions close by the watermark before a step
 
     def _commit(self) -> None:
         changes = self.engine.save(self._state).changes
@@ -98,13 +98,13 @@ class Pipeline:
         return self.builder.report(1)
 
     def exposition(self, status: ProcessStatus | None = None, *, loop: bool = True, **limits: int) -> Exposition:
-        """A page with the windows' names of the settings."""
+        """Return the metrics page with the window names of the settings."""
         names = {window.ms: window.text for window in self.settings.windows.windows}
         return Exposition(self.engine.layout, names, status or ProcessStatus(), ExpositionLimits(**limits), loop=loop)
 
 
 def two_variants() -> Pipeline:
-    """Lists of two variants in one pane, treatment better than control, and event time two hours later: all is final."""
+    """Return a task with two variants in one pane, treatment better than control. All is final, because event time is two hours later."""
     pipeline = Pipeline(segments=("surface",))
     pipeline.feed(
         "impressions", shown("u1", "control"), shown("u2", "control"), shown("u3", "treatment"), shown("u4", "treatment", surface="search")
@@ -115,7 +115,7 @@ def two_variants() -> Pipeline:
 
 @dataclass(slots=True)
 class Now:
-    """A clock that stands still until it is moved; in seconds."""
+    """A clock in seconds that only the test moves."""
 
     seconds: float = 1_000.0
 
@@ -128,7 +128,7 @@ _STOPPING = ThreadPoolExecutor(4, "stopping")
 
 @contextmanager
 def answering(server: HttpServer) -> Iterator[HttpServer]:
-    """A server while it answers. Nobody waits for its end, which takes a fifth of a second: the next one has another port."""
+    """Run a server. Its end is not waited for, to save a fifth of a second: the next one has another port."""
     server.start()
     try:
         yield server
@@ -138,6 +138,6 @@ def answering(server: HttpServer) -> Iterator[HttpServer]:
 
 @contextmanager
 def served(views: HttpViews) -> Iterator[str]:
-    """The views on a free loopback port; gives the URL without a path."""
+    """Serve the views on a free loopback port; returns the URL without a path."""
     with answering(HttpServer(views, "127.0.0.1", 0)) as server:
         yield f"http://127.0.0.1:{server.port}"

@@ -70,7 +70,7 @@ def machine_of(due_max: int = 1_000, **rules: Any) -> Machine:
 
 
 def take(machine: Machine, *steps: Arrival) -> None:
-    """Each step in a commit of its own, and then all that is due."""
+    """Process each step in its own commit, then all due users."""
     for step in steps:
         machine.take([step])
         machine.commit()
@@ -78,7 +78,7 @@ def take(machine: Machine, *steps: Arrival) -> None:
 
 
 def kept(machine: Machine, *users: str) -> tuple[dict[str, bytes], list[str], dict[str, bytes]]:
-    """The totals of users, everybody who is due, and all cells, as they are stored."""
+    """Return the stored totals of users, all due users, and all cells."""
     loaded = machine.store.load(0, (), ALL_DUE, users)
     return dict(loaded.totals), list(loaded.due), dict(machine.store.view([0], {}, {})[0].experiments)
 

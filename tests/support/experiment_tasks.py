@@ -31,7 +31,7 @@ def at(days: float, milliseconds: int = 0) -> int:
 
 
 class Tasks(MemoryStore):
-    """Several tasks that are driven by hand, each in a store of its own, as one store; `seen` is what readers see instead, if set."""
+    """Several tasks driven by hand, each in its own store, behind one store. Readers see `seen` instead if it is set."""
 
     def __init__(self, count: int = 2) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class Tasks(MemoryStore):
         return found
 
     def show(self, task: int, days: float, *users: str, experiment: str = "ranker") -> None:
-        """Lists of an experiment in one task; the arm of a user is told by his last letter. Every other user clicks."""
+        """Show lists of an experiment in one task. The last letter of a user gives the variant. Every other user clicks."""
         for number, user in enumerate(users):
             ts = at(days, number)
             arm = {"c": "control", "t": "treatment"}[user[-1]]
@@ -59,14 +59,14 @@ class Tasks(MemoryStore):
         self.machines[task].commit()
 
     def pass_time(self, task: int, days: float) -> None:
-        """Event time passes in a task, without lists of experiments; twice, so that all that is due is looked at."""
+        """Advance event time in a task without lists of experiments; twice, so that all due users are processed."""
         for turn in range(2):
             self.machines[task].take([Arrival("events", Impression(f"clock-{days}-{turn}", "clock", at(days, 20_000 + turn), ()))])
             self.machines[task].finish(flush=False)
 
 
 def builder_of() -> ReportBuilder:
-    """One that knows nothing yet."""
+    """Return a new report builder."""
     assert ENGINE.user_totals is not None
     rules = WindowRules(pane_ms=100, windows_ms=(100,), lateness_ms=0, attribution_ms=500)
     view = ExperimentView(ENGINE.user_totals.measures, lambda name: Policy(min_users=2, control="control"), DAY_MS)
@@ -74,12 +74,12 @@ def builder_of() -> ReportBuilder:
 
 
 def publisher_of(tasks: Tasks, shown: list[Report]) -> Publisher:
-    """An exporter that has just been started."""
+    """Return the publisher of a newly started exporter."""
     return Publisher(builder=builder_of(), store=tasks, publish_ms=10, clock=SystemClock(), status=ProcessStatus(), on_report=shown.append)
 
 
 def published(tasks: Tasks) -> dict[str, ExperimentReport]:
-    """What an exporter that has just been started says of experiments since they began."""
+    """Return the experiments since their start, as a newly started exporter shows them."""
     return since_start(publisher_of(tasks, []).publish())
 
 

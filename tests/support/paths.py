@@ -1,4 +1,4 @@
-"""Where the checkout lies, for tests that read the project's own files."""
+"""The path of the checkout, for tests that read the project's files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`streammetrics run` as its users run it: a process with a TOML file, between a real broker and a real Redis.
+"""`streammetrics run` as users run it: a process with a TOML file, between a real broker and a real Redis.
 
 A `Pipeline` is one set of topics and one namespace. What must come out is computed by brute force from the records as they
 lie in the partitions, and what did come out is read from Redis, from /api/report and from /metrics.
@@ -60,7 +60,7 @@ class Service(Product):
         self.config.write_text(as_toml(self.settings), encoding="utf-8")
 
     def samples(self) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
-        """Every sample of /metrics by name and sorted labels."""
+        """Return every sample of /metrics by name and sorted labels."""
         found: dict[str, dict[tuple[tuple[str, str], ...], float]] = {}
         for family in text_string_to_metric_families(self.get("/metrics").text):
             for sample in family.samples:
@@ -68,11 +68,11 @@ class Service(Product):
         return found
 
     def sample(self, name: str, **labels: str) -> float:
-        """One sample; 0 where there is none yet."""
+        """Return one sample; 0 if there is none yet."""
         return self.samples().get(name, {}).get(tuple(sorted(labels.items())), 0.0)
 
     def wait_for_exit(self, seconds: float = 30) -> int:
-        """The exit code of a process that is about to end."""
+        """Wait for the process to end and return its exit code."""
         code = self._require_process().wait(seconds)
         self._forget()
         return code
@@ -86,13 +86,13 @@ class Service(Product):
 
 
 def as_toml(settings: Mapping[str, Mapping[str, object]]) -> str:
-    """Tables of texts, numbers, booleans and lists: JSON writes their values as TOML does."""
+    """Write tables of texts, numbers, booleans and lists as TOML: their values look the same in JSON."""
     tables = {section: "".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items()) for section, values in settings.items()}
     return "\n".join(f"[{section}]\n{table}" for section, table in tables.items())
 
 
 class Kept(NamedTuple):
-    """A record as it lies in a partition."""
+    """A record of a partition."""
 
     place: Input
     offset: int
@@ -102,7 +102,7 @@ class Kept(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """What brute force says of the records: the oracle's result, all counters, and which records are refused and why."""
+    """The expected result, computed by brute force: the oracle's result, all counters, and the rejected records with reasons."""
 
     result: Result
     counters: Mapping[tuple[str, str], int]
@@ -114,7 +114,7 @@ class Truth:
 
 
 class Pipeline:
-    """Topics, a namespace, and settings for as many processes as a test wants. `sections` goes over the settings given here."""
+    """Topics, a namespace, and settings for any number of processes. `sections` overrides the settings given here."""
 
     def __init__(self, broker: KafkaBroker, redis_url: str, name: str, topics: Sequence[str], **sections: Mapping[str, object]) -> None:
         self.broker = broker
@@ -146,7 +146,7 @@ class Pipeline:
         broker.create_topic(self.dead_letters)
 
     def service(self, **sections: Mapping[str, object]) -> Service:
-        """A process of this pipeline, not started; `sections` goes over the pipeline's settings."""
+        """Return a process of this pipeline, not started yet. `sections` overrides the settings of the pipeline."""
         return Service({key: {**self.sections.get(key, {}), **sections.get(key, {})} for key in [*self.sections, *sections]})
 
     @contextmanager
@@ -167,7 +167,7 @@ class Pipeline:
             producer.close()
 
     def write_ends(self, ts: int) -> None:
-        """A last event at `ts` on every input, keyed as the others are: all that was long before is over."""
+        """Write a last event at `ts` to every input, so that all earlier sessions end."""
         with self.producer() as producer:
             for task in range(PARTITIONS):
                 user = next(f"end-{number}" for number in range(10_000) if partition_of(f"end-{number}", PARTITIONS) == task)
@@ -175,11 +175,11 @@ class Pipeline:
                     producer.send(topic, native_json(event), key=user.encode(), timestamp_ms=ts)
 
     def records(self, topics: Sequence[str] | None = None) -> list[Kept]:
-        """Every record, partition by partition."""
+        """Return every record, partition by partition."""
         return [Kept(Input(*place), *rest) for place, *rest, _ in self._read(topics or self.topics)]
 
     def letters(self) -> list[tuple[dict[str, str], bytes | None]]:
-        """Headers and bytes of every dead letter."""
+        """Return headers and bytes of every dead letter."""
         return [({name: text.decode() for name, text in headers}, value) for _, _, _, value, headers in self._read([self.dead_letters])]
 
     def _read(self, topics: Sequence[str]) -> list[tuple[Any, int, int, bytes | None, Any]]:
@@ -198,10 +198,10 @@ class Pipeline:
             consumer.close()
         return [(place, record.offset, record.timestamp, record.value, record.headers) for place in places for record in found[place]]
 
-    # --- what must come out
+    # --- expected results
 
     def truth(self, records: Iterable[Kept] | None = None, after: Sequence[Step] = ()) -> Truth:
-        """Brute force over the records as they lie in the partitions; `after` comes last in every task."""
+        """Compute the expected result from the records in the partitions. `after` comes last in every task."""
         steps: dict[int, list[Step]] = {task: [] for task in range(PARTITIONS)}
         places: dict[int, list[Kept]] = {task: [] for task in range(PARTITIONS)}
         malformed: Counter[tuple[str, str]] = Counter()
@@ -244,7 +244,7 @@ class Pipeline:
             relevance_min=metrics.relevant_grade,
         )
 
-    # --- what came out
+    # --- actual results
 
     def views(self) -> dict[int, TaskView]:
         with self.store() as store:
@@ -254,11 +254,11 @@ class Pipeline:
         return {task: decode_control(view.control) for task, view in self.views().items()}
 
     def committed(self) -> int:
-        """How many records are behind the committed offsets."""
+        """Return how many records are committed."""
         return sum(offset or 0 for control in self.controls().values() for offset in control.offsets)
 
     def wait_until_read(self, users_open: int, seconds: float = PATIENCE_SECONDS) -> None:
-        """Wait until every record is committed and so many users are left with open sessions."""
+        """Wait until every record is committed and this many users have open sessions."""
         ends: Counter[Input] = Counter()
         for kept in self.records():
             ends[kept.place] = kept.offset + 1
@@ -276,7 +276,7 @@ class Pipeline:
         wait_until(read, what=f"everything is committed and {users_open} users are left", deadline_seconds=seconds)
 
     def stored(self) -> tuple[dict[tuple[str, str], int], dict[tuple[int, Group], list[int]]]:
-        """The counters and every tally in Redis."""
+        """Return the counters and every tally in Redis."""
         builder = build_report_builder(self.settings, self.engine)
         for task, view in self.views().items():
             builder.update(task, view)
@@ -289,7 +289,7 @@ class Pipeline:
         return dict(truth.counters), {key: row_of(tally, self) for key, tally in truth.result.panes.items()}
 
     def assert_exact(self, records: Iterable[Kept] | None = None) -> Truth:
-        """Wait until everything is read, and compare every stored integer with brute force."""
+        """Wait until everything is committed, and compare every stored integer with brute force."""
         truth = self.truth(records)
         self.wait_until_read(truth.users_open)
         (counts, tallies), (wanted_counts, wanted_tallies) = self.stored(), self.expected(truth)
@@ -299,7 +299,7 @@ class Pipeline:
         return truth
 
     def assert_users(self, truth: Truth) -> None:
-        """Compare the users of windows that ended on the way with brute force."""
+        """Compare the unique users of earlier windows with brute force."""
         assert self.engine.user_count_layout is not None
         assert self.engine.rules.unique_users is not None
         settings, aggregator = (
@@ -318,12 +318,12 @@ class Pipeline:
                 assert users_shown([window]) == {(window_ms, end): users_of_tasks(lists, settings, end, window_ms)}
 
     def window_values(self, truth: Truth, window_ms: int, view: str, metric: str) -> dict[Group, float]:
-        """A metric's mean per group by one division of whole numbers: the right double."""
+        """Return a metric's mean per group, by one division of integers: the exact double."""
         columns = {str(column.metric): column.scale_bits for column in self.engine.layout.scorer.columns}
         groups = truth.result.windows[window_ms, view].groups
         return {group: tally.sums[metric] / (tally.lists << columns[metric]) for group, tally in groups.items()}
 
 
 def start_ms(hours_ago: int = 10) -> int:
-    """A whole hour in the past: the broker keeps no records dated long ago or ahead, and nothing may depend on the hour."""
+    """Return a whole hour in the recent past, because the broker does not keep records dated far from now."""
     return (time.time_ns() // 1_000_000 // HOUR_MS - hours_ago) * HOUR_MS

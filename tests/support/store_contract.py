@@ -1,4 +1,4 @@
-"""What every store must do, as tests: a store's own test class inherits `StoreContract` and gives each test an empty `store`."""
+"""Tests that every store must pass. The test class of a store inherits `StoreContract` and provides an empty `store`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def due_before(ms: int, users_max: int = 1_000) -> DueQuery:
 
 
 class Owner:
-    """A worker in small: claims a task and numbers its commits."""
+    """A minimal worker: claims a task and numbers its commits."""
 
     def __init__(self, store: Store, task: int, token: str = "owner") -> None:
         self.store, self.task, self.token = store, task, token
@@ -34,7 +34,7 @@ class Owner:
         self.seq = self.claimed.seq
 
     def next(self, **changes: Any) -> Commit:
-        """The commit that would come next, with `changes` in place of its defaults."""
+        """Return the next commit, with `changes` instead of its defaults."""
         values: dict[str, Any] = {
             "task": self.task,
             "epoch": self.claimed.epoch,
@@ -62,7 +62,7 @@ class Owner:
 
 
 def everything(store: Store, task: int, users: Collection[str]) -> tuple[Mapping[int, TaskView], LoadedUsers]:
-    """All that readers can see of a task, save who owns it."""
+    """Return everything that readers can see of a task, except its owner."""
     views = {task: replace(view, mark=CommitMark("", view.mark.seq)) for task, view in store.view([task], {}, {}).items()}
     return views, store.load(task, users, ALL_DUE, users)
 
@@ -93,7 +93,7 @@ class StoreContract:
         assert store.claim(task, "b") == store.claim(task, "b")
         assert store.claim(task, "b").epoch == 2
 
-    def test_a_claim_returns_what_was_committed_and_only_the_panes_that_may_change(self, store: Store, owner: Owner) -> None:
+    def test_a_claim_returns_the_committed_state_and_only_panes_that_may_change(self, store: Store, owner: Owner) -> None:
         owner.must_commit(control=b"one", panes={1_000: b"a", 2_000: b"b", 3_000: b"c"}, panes_from_ms=-FOREVER)
         owner.must_commit(control=b"two", panes={3_000: b"C", 4_000: b"d"}, panes_gone=[1_000], panes_from_ms=3_000)
         claimed = store.claim(owner.task, "next")
@@ -106,7 +106,7 @@ class StoreContract:
         owner.must_commit(panes={1_000: b"a", 2_000: b"b"}, panes_from_ms=panes_from_ms)
         assert sorted(store.claim(owner.task, "next").panes) == read
 
-    def test_thousands_of_panes_are_claimed_whole(self, store: Store, owner: Owner) -> None:
+    def test_thousands_of_panes_are_claimed_completely(self, store: Store, owner: Owner) -> None:
         panes = {start * 60_000: b"%d" % start for start in range(9_001)}
         owner.must_commit(panes=panes)
         claimed = store.claim(owner.task, "next")
@@ -131,7 +131,7 @@ class StoreContract:
         assert everything(store, owner.task, ["u", "v"]) == before
 
     def test_another_token_of_the_same_epoch_is_fenced(self, owner: Owner) -> None:
-        # So it is after a store has lost the claim of one owner and given its epoch to another.
+        # This happens if a store has lost the claim of one owner and given its epoch to another.
         owner.must_commit()
         assert owner.commit(token="another") is CommitOutcome.FENCED
         assert owner.commit(token="another", seq=owner.seq) is CommitOutcome.FENCED
@@ -142,21 +142,21 @@ class StoreContract:
         store.claim(owner.task, "next")
         assert store.commit(last) is CommitOutcome.FENCED
 
-    def test_a_commit_whose_claim_is_gone_with_all_else_is_a_conflict(self, store: Store, task: int) -> None:
+    def test_a_commit_is_a_conflict_if_the_store_has_lost_everything(self, store: Store, task: int) -> None:
         for epoch in (1, 7):
             assert store.commit(Commit(task, epoch, "a", 1, StateChanges(b"control", 0, users={"u": b"1"}))) is CommitOutcome.CONFLICT
         assert store.load(task, ["u"]) == NOTHING
         assert store.claim(task, "a").seq == 0
 
-    def test_the_new_owner_goes_on_with_the_next_number(self, store: Store, owner: Owner) -> None:
+    def test_the_new_owner_continues_with_the_next_number(self, store: Store, owner: Owner) -> None:
         owner.must_commit()
-        heir = Owner(store, owner.task, "heir")
-        assert heir.next().seq == 2
-        heir.must_commit()
+        successor = Owner(store, owner.task, "successor")
+        assert successor.next().seq == 2
+        successor.must_commit()
 
     # -- numbers -------------------------------------------------------------------------------------------------------
 
-    def test_a_commit_sent_again_is_known_and_changes_nothing(self, store: Store, owner: Owner) -> None:
+    def test_a_commit_sent_again_is_recognized_and_changes_nothing(self, store: Store, owner: Owner) -> None:
         commit = owner.next(users={"u": b"1"})
         assert [store.commit(commit) for _ in range(3)] == [CommitOutcome.WRITTEN, CommitOutcome.ALREADY, CommitOutcome.ALREADY]
         owner.seq += 1
@@ -171,8 +171,8 @@ class StoreContract:
         assert owner.commit(seq=seq, users={"u": b"2"}, control=b"lost") is CommitOutcome.CONFLICT
         assert everything(store, owner.task, ["u"]) == before
 
-    def test_an_epoch_that_the_store_has_never_given_is_a_conflict(self, owner: Owner) -> None:
-        # The claim went with what the store has lost: its owner must read again, not wait for another.
+    def test_an_epoch_that_the_store_never_assigned_is_a_conflict(self, owner: Owner) -> None:
+        # The store has lost the claim: its owner must read again, not wait for another owner.
         assert owner.commit(epoch=owner.claimed.epoch + 1) is CommitOutcome.CONFLICT
 
     # -- users ---------------------------------------------------------------------------------------------------------
@@ -200,13 +200,13 @@ class StoreContract:
         owner.must_commit(users=users)
         assert owner.load(ODD_USERS).users == users
 
-    def test_users_that_are_gone_leave_the_users_and_the_due(self, owner: Owner) -> None:
+    def test_deleted_users_are_neither_read_nor_due(self, owner: Owner) -> None:
         owner.must_commit(users={"a": b"1", "b": b"1"}, due={"a": 10, "b": 20})
         owner.must_commit(users_gone=["a", "never there"])
         assert owner.load(["a", "b"], due_before(100)) == LoadedUsers({"b": b"1"}, ["b"], None)
         assert owner.view().users == 1
 
-    def test_a_commit_of_five_thousand_users_with_all_their_kin_is_whole(self, owner: Owner) -> None:
+    def test_a_commit_of_five_thousand_users_is_complete(self, owner: Owner) -> None:
         users = {f"user-{number}": b"%d" % number for number in range(5_000)}
         owner.must_commit(users=users, due={user: number for number, user in enumerate(users)})
         assert owner.load(users).users == users
@@ -226,17 +226,17 @@ class StoreContract:
         ("bytes_max", "slices"),
         [(0, 0), (1, 1), (READ_SLICE * 20, 1), (READ_SLICE * 20 + 1, 2), (READ_SLICE * 40 + 1, 3), (1 << 30, 3), (None, 3)],
     )
-    def test_users_are_read_until_their_states_have_the_bytes_wanted(
+    def test_users_are_read_up_to_the_byte_limit(
         self, store: Store, owner: Owner, asked: DueQuery | None, bytes_max: int | None, slices: int
     ) -> None:
         users = [f"user-{number:02}" for number in range(2 * READ_SLICE + 5)]
         found = users[: slices * READ_SLICE]
         owner.must_commit(users=dict.fromkeys(users, bytes(20)), totals={"u": b"t"})
-        for reader in (owner, Owner(store, owner.task)):  # one who has not written them knows as well
+        for reader in (owner, Owner(store, owner.task)):  # also for a reader that has not written them
             loaded = reader.load(users, asked, ["u"], bytes_max)
             assert loaded == LoadedUsers(dict.fromkeys(found, bytes(20)), [], None, {"u": b"t"}, unread=tuple(users[len(found) :]))
 
-    def test_one_large_user_does_not_hide_behind_many_small_ones(self, store: Store, owner: Owner) -> None:
+    def test_one_large_user_among_many_small_ones_is_noticed(self, store: Store, owner: Owner) -> None:
         users = {f"user-{number:03}": bytes(1) for number in range(5 * READ_SLICE)}
         owner.must_commit(users={**users, "large": bytes(10_000)})
         owner.must_commit(users=dict.fromkeys(users, bytes(2)))
@@ -253,7 +253,7 @@ class StoreContract:
 
     # -- due -----------------------------------------------------------------------------------------------------------
 
-    def test_due_users_come_earliest_first_with_the_next_time_and_without_their_states(self, owner: Owner) -> None:
+    def test_due_users_come_earliest_first_with_the_next_time_and_without_tsuccessor_states(self, owner: Owner) -> None:
         owner.must_commit(users={"a": b"1", "b": b"2", "c": b"3", "x": b"4"}, due={"a": 30, "b": 10, "c": 20})
         assert owner.load(["x"], due_before(25)) == LoadedUsers({"x": b"4"}, ["b", "c"], 30)
 
@@ -263,44 +263,44 @@ class StoreContract:
         assert owner.load([], due_before(11)) == LoadedUsers({}, ["a"], None)
 
     @pytest.mark.parametrize(("due_max", "due", "next_due_ms"), [(0, [], 1), (1, ["a"], 2), (2, ["a", "b"], 2), (3, ["a", "b", "c"], None)])
-    def test_no_more_due_users_come_than_wanted_and_the_rest_remain_due(
+    def test_at_most_the_requested_number_of_due_users_come_and_the_rest_stay_due(
         self, owner: Owner, due_max: int, due: list[str], next_due_ms: int | None
     ) -> None:
         owner.must_commit(users={"a": b"1", "b": b"2", "c": b"3"}, due={"c": 2, "b": 2, "a": 1})
-        for _ in range(2):  # reading does not use them up
+        for _ in range(2):  # reading them changes nothing
             assert owner.load([], due_before(100, due_max)) == LoadedUsers({}, due, next_due_ms)
 
-    def test_users_are_asked_for_first_and_told_of_later(self, store: Store, owner: Owner) -> None:
+    def test_users_can_be_requested_first_and_read_later(self, store: Store, owner: Owner) -> None:
         owner.must_commit(users={"a": b"1", "b": b"2"})
-        told = store.request(owner.task, ["a", "x"])
-        assert told is not None
+        reply = store.request(owner.task, ["a", "x"])
+        assert reply is not None
         assert owner.load(["b"]).users == {"b": b"2"}
-        assert told() == {"a": b"1"}
+        assert reply() == {"a": b"1"}
 
-    def test_who_asks_for_others_before_he_was_told_is_told_of_all(self, store: Store, owner: Owner) -> None:
+    def test_several_requests_can_wait_for_tsuccessor_replies(self, store: Store, owner: Owner) -> None:
         users = {f"u{number}": b"%d" % number for number in range(9)}
         owner.must_commit(users=users)
-        told = [store.request(owner.task, [user]) for user in users]
+        replies = [store.request(owner.task, [user]) for user in users]
         for number in (4, 0, 8, 4):
-            answer = told[number]
+            answer = replies[number]
             assert answer is not None
             assert answer() == {f"u{number}": b"%d" % number}
         again = store.request(owner.task, users)
         assert again is not None
         assert again() == users
 
-    def test_users_whose_states_may_have_more_bytes_than_wanted_are_not_asked_for(self, store: Store, owner: Owner) -> None:
+    def test_users_that_may_exceed_the_byte_limit_are_not_requested(self, store: Store, owner: Owner) -> None:
         users = {f"u{number}": bytes(30) for number in range(2 * READ_SLICE)}
         owner.must_commit(users=users)
         assert store.request(owner.task, list(users), 30 * READ_SLICE) is None
-        told = store.request(owner.task, list(users), 60 * READ_SLICE)
-        assert told is not None
-        assert told() == users
+        reply = store.request(owner.task, list(users), 60 * READ_SLICE)
+        assert reply is not None
+        assert reply() == users
 
-    def test_who_is_due_is_asked_for_first_and_told_of_later(self, store: Store, owner: Owner) -> None:
+    def test_due_users_can_be_requested_first_and_read_later(self, store: Store, owner: Owner) -> None:
         sums = {user: user.encode() for user in "abc"}
         owner.must_commit(users={"a": b"1", "b": b"2", "x": b"3"}, due={"a": 30, "b": 10, "c": 20}, totals=sums)
-        owner.load([], ALL_DUE)  # by now a server knows how to tell
+        owner.load([], ALL_DUE)  # the server has the script from now on
         who, state, all_of_them = (
             store.request_due(owner.task, due_before(25, 1)),
             store.request(owner.task, ["x"]),
@@ -317,7 +317,7 @@ class StoreContract:
     @pytest.mark.parametrize(
         ("bytes_max", "slices"), [(0, 0), (1, 1), (READ_SLICE * 30, 1), (READ_SLICE * 30 + 1, 2), (READ_SLICE * 60 + 1, 3), (1 << 30, 3)]
     )
-    def test_due_users_come_until_their_states_and_totals_have_the_bytes_wanted(self, owner: Owner, bytes_max: int, slices: int) -> None:
+    def test_due_users_come_up_to_the_byte_limit(self, owner: Owner, bytes_max: int, slices: int) -> None:
         users = [f"user-{number:02}" for number in range(2 * READ_SLICE + 5)]
         due = {user: number for number, user in enumerate(users)}
         owner.must_commit(users=dict.fromkeys(users, bytes(20)), totals=dict.fromkeys(users, bytes(10)), due=due)
@@ -326,17 +326,17 @@ class StoreContract:
         expected = LoadedUsers({}, found, next_due_ms, dict.fromkeys(found, bytes(10)))
         assert owner.load([], DueQuery(1_000, 1_000, bytes_max)) == expected
 
-    def test_without_a_bound_nobody_is_due(self, owner: Owner) -> None:
+    def test_without_a_query_no_user_is_due(self, owner: Owner) -> None:
         owner.must_commit(users={"a": b"1"}, due={"a": 0})
         assert owner.load(["a"]) == LoadedUsers({"a": b"1"}, [], None)
 
-    def test_a_user_put_without_a_due_time_keeps_the_one_it_has(self, owner: Owner) -> None:
+    def test_a_user_written_without_a_due_time_keeps_its_own(self, owner: Owner) -> None:
         owner.must_commit(users={"a": b"1"}, due={"a": 10})
         owner.must_commit(users={"a": b"2"})
         assert owner.load([], due_before(11)) == LoadedUsers({}, ["a"], None)
 
     @pytest.mark.parametrize("moved_ms", [5, 15, 10])
-    def test_a_due_time_can_move_to_and_fro(self, owner: Owner, moved_ms: int) -> None:
+    def test_a_due_time_can_move_forward_and_back(self, owner: Owner, moved_ms: int) -> None:
         owner.must_commit(users={"a": b"1", "b": b"1"}, due={"a": 10, "b": 12})
         for due_ms in (moved_ms, 10, moved_ms, 10):
             owner.must_commit(due={"a": due_ms})
@@ -351,7 +351,7 @@ class StoreContract:
         assert owner.load([], due_before(due_ms)).next_due_ms == due_ms
         assert owner.load([], due_before(due_ms + 1)).due == ["a"]
 
-    def test_a_user_whose_state_is_gone_may_still_be_due(self, owner: Owner) -> None:
+    def test_a_user_without_state_may_still_be_due(self, owner: Owner) -> None:
         owner.must_commit(users={"a": b"1", "b": b"1"}, due={"a": 10, "b": 20}, totals={"a": b"sums"})
         owner.must_commit(users_gone=["a"], due={"a": 30})
         assert owner.load(["a"], ALL_DUE) == LoadedUsers({}, ["b", "a"], None, {"a": b"sums"})
@@ -361,7 +361,7 @@ class StoreContract:
 
     # -- totals and experiments ----------------------------------------------------------------------------------------
 
-    def test_totals_stay_until_they_are_gone_whatever_becomes_of_the_user(self, owner: Owner) -> None:
+    def test_totals_stay_until_they_are_deleted_themselves(self, owner: Owner) -> None:
         owner.must_commit(users={"a": b"1"}, due={"a": 10}, totals={"a": b"\x00\xff", "b": b""})
         assert owner.load(totals=["a", "b", "c", "_"]).totals == {"a": b"\x00\xff", "b": b""}
         owner.must_commit(users_gone=["a"], totals={"b": b"2"})
@@ -369,14 +369,14 @@ class StoreContract:
         owner.must_commit(totals_gone=["a", "never there"])
         assert owner.load(totals=["a", "b"]).totals == {"b": b"2"}
 
-    def test_the_totals_of_users_who_are_due_come_with_them(self, owner: Owner) -> None:
+    def test_due_users_come_with_tsuccessor_totals(self, owner: Owner) -> None:
         sums = {user: user.encode() for user in "abcd"}
         owner.must_commit(users={"a": b"1", "x": b"x"}, due={"a": 30, "b": 10, "c": 20, "x": 15}, totals=sums)
         loaded = owner.load(["x"], due_before(25, 2), totals=["d", "e"])
         assert loaded == LoadedUsers({"x": b"x"}, ["b", "x"], 20, {"b": b"b", "d": b"d"})
         assert owner.load(["x"], totals=["d"]) == LoadedUsers({"x": b"x"}, [], None, {"d": b"d"})
 
-    def test_any_text_may_be_a_user_with_totals_or_the_name_of_a_cell(self, store: Store, owner: Owner) -> None:
+    def test_any_text_may_name_a_user_with_totals_or_an_experiment_cell(self, store: Store, owner: Owner) -> None:
         texts = {text: text.encode() for text in ODD_USERS}
         owner.must_commit(totals=texts, experiments=texts, due=dict.fromkeys(texts, 5))
         assert owner.load(totals=ODD_USERS).totals == texts
@@ -401,7 +401,7 @@ class StoreContract:
 
     # -- view ----------------------------------------------------------------------------------------------------------
 
-    def test_a_view_shows_what_was_committed(self, owner: Owner) -> None:
+    def test_a_view_shows_the_committed_state(self, owner: Owner) -> None:
         owner.must_commit(control=b"\xff", users={"a": b"1", "b": b"2"}, panes={0: b"p", 60_000: b""})
         assert owner.view() == TaskView(mark=CommitMark(owner.token, 1), control=b"\xff", panes={0: b"p", 60_000: b""}, users=2)
 
@@ -414,13 +414,13 @@ class StoreContract:
         assert {task: (view.mark.seq, view.is_snapshot) for task, view in views.items()} == {changed.task: (1, False), lost.task: (1, True)}
 
     @pytest.mark.parametrize("claimed", [False, True])
-    def test_a_reader_of_what_is_lost_from_the_first_commit_on_is_told(self, store: Store, task: int, claimed: bool) -> None:
+    def test_a_reader_of_state_that_was_lost_gets_an_error(self, store: Store, task: int, claimed: bool) -> None:
         if claimed:
-            store.claim(task, "heir")
+            store.claim(task, "successor")
         with pytest.raises(StateError, match=f"lost all state of task {task}, which was shown"):
             store.view([task], {task: CommitMark("owner", 3)}, {})
 
-    def test_to_a_reader_of_another_claim_or_a_lost_commit_everything_is_new(self, store: Store, owner: Owner) -> None:
+    def test_a_reader_of_another_claim_or_a_lost_commit_gets_a_snapshot(self, store: Store, owner: Owner) -> None:
         parts = {0: b"a", 10: b"b"}
         owner.must_commit(panes=parts, user_counts=parts)
         owner.must_commit()
@@ -436,9 +436,7 @@ class StoreContract:
         assert seen(CommitMark("another's", 2)) == (2, 2, True)
 
     @pytest.mark.parametrize(("from_ms", "seen"), [(None, [0, 10, 20]), (10, [10, 20]), (11, [20]), (21, [])])
-    def test_a_view_shows_panes_from_the_start_asked_for_whatever_the_owner_needs(
-        self, store: Store, owner: Owner, from_ms: int | None, seen: list[int]
-    ) -> None:
+    def test_a_view_shows_panes_from_the_requested_start(self, store: Store, owner: Owner, from_ms: int | None, seen: list[int]) -> None:
         owner.must_commit(panes={0: b"a", 10: b"b", 20: b"c"}, panes_from_ms=20)
         view = store.view([owner.task], {}, {owner.task: from_ms})[owner.task]
         assert sorted(view.panes) == seen
@@ -450,7 +448,7 @@ class StoreContract:
         views = store.view([owner.task for owner in owners], {}, {})
         assert {task: view.control for task, view in views.items()} == {owner.task: b"%d" % owner.task for owner in owners}
 
-    def test_a_reader_never_sees_half_a_commit(self, owner: Owner) -> None:
+    def test_a_reader_never_sees_part_of_a_commit(self, owner: Owner) -> None:
         last, halves = 300, []
         owner.must_commit(control=b"1", panes=dict.fromkeys(range(50), b"1"))
 
@@ -471,7 +469,7 @@ class StoreContract:
         reader.join()
         assert halves == []
 
-    def test_what_was_handed_out_does_not_change_later(self, owner: Owner) -> None:
+    def test_returned_values_do_not_change_later(self, owner: Owner) -> None:
         owner.must_commit(users={"a": b"1"}, due={"a": 1}, panes={0: b"p"})
         owner.must_commit(totals={"a": b"1"}, experiments={"1": b"1"})
         view, loaded, claimed = owner.view(), owner.load(["a"], due_before(2)), owner.store.claim(owner.task, owner.token)
@@ -481,7 +479,7 @@ class StoreContract:
 
     # -- user counts -------------------------------------------------------------------------------------------------------
 
-    def test_a_reach_stays_beside_its_pane_and_goes_with_it(self, store: Store, owner: Owner) -> None:
+    def test_unique_users_of_a_pane_are_deleted_with_it(self, store: Store, owner: Owner) -> None:
         owner.must_commit(panes={0: b"a", 10: b"b"}, user_counts={0: b"\x00\xff", 10: b""})
         owner.must_commit(panes={10: b"B"}, user_counts={0: b"A", -10: b"before the epoch"})
         view = owner.view()
@@ -492,7 +490,7 @@ class StoreContract:
         assert store.claim(owner.task, "next").pane_starts == (10,)
 
     @pytest.mark.parametrize(("from_ms", "seen"), [(-FOREVER, [0, 10, 20]), (10, [10, 20]), (11, [20]), (FOREVER, [])])
-    def test_reaches_have_a_bound_of_their_own(self, store: Store, owner: Owner, from_ms: int, seen: list[int]) -> None:
+    def test_unique_users_have_tsuccessor_own_bound(self, store: Store, owner: Owner, from_ms: int, seen: list[int]) -> None:
         parts = {0: b"a", 10: b"b", 20: b"c"}
         owner.must_commit(panes=parts, panes_from_ms=20, user_counts=parts, user_counts_from_ms=from_ms)
         claimed = store.claim(owner.task, "next")
@@ -500,14 +498,14 @@ class StoreContract:
         view = store.view([owner.task], {}, {owner.task: 10}, {owner.task: from_ms})[owner.task]
         assert (sorted(view.panes), sorted(view.user_counts)) == ([10, 20], seen)
 
-    def test_thousands_of_reaches_are_claimed_whole(self, store: Store, owner: Owner) -> None:
+    def test_unique_users_of_thousands_of_panes_are_claimed_completely(self, store: Store, owner: Owner) -> None:
         user_counts = {start * 60_000: b"%d" % start for start in range(9_001)}
         owner.must_commit(panes=user_counts, user_counts=user_counts)
         assert store.claim(owner.task, "next").user_counts == user_counts
         owner.must_commit(panes_gone=list(user_counts), epoch=owner.claimed.epoch + 1, token="next")
         assert (owner.view().panes, owner.view().user_counts) == ({}, {})
 
-    def test_panes_that_are_gone_are_gone(self, store: Store, owner: Owner) -> None:
+    def test_deleted_panes_are_not_read(self, store: Store, owner: Owner) -> None:
         owner.must_commit(panes={0: b"a", 10: b"b"})
         owner.must_commit(panes_gone=[0, 99])
         assert owner.view().panes == {10: b"b"}
@@ -522,18 +520,18 @@ class StoreContract:
         assert [store.announce(partitions) for partitions in (6, 6, 12)] == [None, 6, 6]
         assert store.partitions() == 6
 
-    def test_what_is_settled_is_what_was_said_first(self, store: Store) -> None:
+    def test_the_first_writer_of_a_value_wins(self, store: Store) -> None:
         assert store.compare_and_set({}) == {}
         assert store.compare_and_set({"a": (None, b"1"), "b": (None, b"\xff")}) == {"a": b"1", "b": b"\xff"}
         assert store.compare_and_set({"a": (None, b"2"), "c": (None, b"")}) == {"a": b"1", "b": b"\xff", "c": b""}
         assert store.compare_and_set({}) == {"a": b"1", "b": b"\xff", "c": b""}
 
-    def test_what_is_settled_is_changed_by_who_knows_what_it_is(self, store: Store) -> None:
+    def test_a_value_is_changed_only_if_the_expected_one_is_given(self, store: Store) -> None:
         store.compare_and_set({"a": (None, b"1"), "b": (None, b"1"), "c": (None, b"")})
         assert store.compare_and_set({"a": (b"1", b"2"), "b": (b"0", b"2"), "c": (None, b"2")}) == {"a": b"2", "b": b"1", "c": b""}
         assert store.compare_and_set({"a": (b"1", b"3"), "d": (b"1", b"2"), "c": (b"", b"3")}) == {"a": b"2", "b": b"1", "c": b"3"}
 
-    def test_what_is_settled_is_removed_by_who_knows_what_it_is(self, store: Store) -> None:
+    def test_a_value_is_removed_only_if_the_expected_one_is_given(self, store: Store) -> None:
         store.compare_and_set({"a": (None, b"1"), "b": (None, b"1"), "\xe9 \n": (None, b"1")})
         assert store.compare_and_set({"a": (b"1", None), "b": (b"2", None), "\xe9 \n": (None, None), "e": (None, None)}) == {
             "b": b"1",
@@ -542,9 +540,9 @@ class StoreContract:
         assert store.compare_and_set({"b": (b"1", None), "\xe9 \n": (b"1", None)}) == {}
         assert store.compare_and_set({"a": (None, b"2")}) == {"a": b"2"}
 
-    def test_its_clock_if_it_has_one_of_its_own_tells_the_time(self, store: Store, task: int) -> None:
-        told = store.clock_ms(task)
-        assert told is None or abs(told - time.time() * 1_000) < 60_000
+    def test_the_clock_of_a_store_shows_the_time(self, store: Store, task: int) -> None:
+        now_ms = store.clock_ms(task)
+        assert now_ms is None or abs(now_ms - time.time() * 1_000) < 60_000
 
-    def test_it_answers(self, store: Store) -> None:
+    def test_a_ping_succeeds(self, store: Store) -> None:
         store.ping()

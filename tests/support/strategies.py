@@ -50,7 +50,7 @@ EXPERIMENTS = (
     (("layout", "wide"), ("ranker", "treatment")),
 )
 TEAMS = ("", "AB", "BA", "A", "ABC", " BA", "")
-"""The teams of a list's items, a letter each, none for a space; some lists have more items, and some fewer."""
+"""The teams of a list's items: one letter each, a space for none. Some lists have more items, some fewer."""
 SEGMENTS = ((), (("surface", "home"),), (("country", "no"), ("surface", "search")))
 RULES = tuple(
     parse_rules(text)
@@ -62,7 +62,7 @@ MIDNIGHT_MS = 1_732_233_600_000
 
 
 def seeds() -> range:
-    """The seeds of long simulations, as many as the profile has time for; see tests/conftest.py."""
+    """Return the seeds of long simulations; tests/conftest.py sets how many."""
     return range(min(100, profile().max_examples))
 
 
@@ -134,7 +134,7 @@ def tiny_session_cases(*, without: Collection[Feature] = ()) -> st.SearchStrateg
 
 @st.composite
 def interleavings(draw: st.DrawFn, case: Case) -> Case:
-    """The same arrivals in another interleaving of the inputs: each input keeps its own order. Ticks and idleness are left out."""
+    """Return the same arrivals with the inputs interleaved differently. Each input keeps its order. Ticks and idle steps are left out."""
     left = {name: [step for step in case.steps if isinstance(step, Arrival) and step.input == name] for name in case.settings.inputs}
     steps: list[Step] = []
     while any(left.values()):
@@ -144,12 +144,12 @@ def interleavings(draw: st.DrawFn, case: Case) -> Case:
 
 @st.composite
 def batches(draw: st.DrawFn, values: Sequence[T]) -> list[list[T]]:
-    """The same values cut into consecutive batches; some batches may be empty."""
+    """Cut the values into consecutive batches; some may be empty."""
     cuts = sorted(draw(st.lists(st.integers(0, len(values)), max_size=6)))
     return [list(values[start:end]) for start, end in zip([0, *cuts], [*cuts, len(values)], strict=True)]
 
 
-# What is drawn for every event: made once, since a strategy takes longer to make than to draw from.
+# Strategies that every event uses are made once: making one takes longer than drawing from it.
 _SOME_USER = st.sampled_from((USERS[0], USERS[0], USERS[1], USERS[0]))
 """Mostly one user, so that events meet."""
 _SOME_ID, _SOME_ACTION, _SOME_VALUE = st.sampled_from(IDS), st.sampled_from(ACTIONS), st.sampled_from(VALUES)
@@ -180,7 +180,7 @@ def _teams_of(letters: str, items: int) -> tuple[str, ...]:
 
 
 def _feedback(draw: st.DrawFn, ts: int, before: Sequence[Event], with_id_only: bool) -> Feedback:
-    """Mostly aimed at an item of a list that came before; else at anything."""
+    """Return feedback, mostly on an item of an earlier list."""
     items: tuple[str, ...] = ITEMS
     user_id, impression_id = draw(_SOME_USER), draw(_SOME_ID)
     lists = [event for event in before if isinstance(event, Impression)]
@@ -204,25 +204,25 @@ def _event(draw: st.DrawFn, kind: str, ts: int, before: Sequence[Event], without
 
 
 def _inputs_for(event: Event, chosen: Settings) -> st.SearchStrategy[str]:
-    """Mostly the input that such an event belongs on; sometimes any."""
+    """Return the input of such an event; sometimes any other."""
     usual = chosen.inputs[0] if isinstance(event, Impression) else chosen.inputs[-1]
     return st.sampled_from((usual, *chosen.inputs, usual, usual))
 
 
 def _record_times(ts: int, future_ms: int) -> st.SearchStrategy[int | None]:
-    """Mostly unknown; else such that the event is just not too far ahead of its record, or just too far."""
+    """Return a record timestamp: mostly unknown, or one at the limit of what counts as the future, or just beyond."""
     return st.sampled_from((*[None] * 6, *(at for at in (ts, ts - future_ms, ts - future_ms - 1) if at >= 0), *[None] * 6))
 
 
 def _again(draw: st.DrawFn, arrival: Arrival, chosen: Settings) -> Arrival:
-    """An event once more: the same or shifted in time, on the same or another input."""
+    """Repeat an event: the same or shifted in time, on the same or another input."""
     shift = draw(st.sampled_from((0, 1, chosen.attribution_ms, chosen.attribution_ms + 1, -1, 0)))
     event = msgspec.structs.replace(arrival.event, ts=max(0, arrival.event.ts + shift))
     return Arrival(draw(st.sampled_from((arrival.input, *chosen.inputs))), event)
 
 
 def _pauses(chosen: Settings, now: int) -> st.SearchStrategy[Step]:
-    """Some inputs go idle, or all do and the clock ticks, not far from where event time stands."""
+    """Make some inputs idle, or all of them with a tick near the current event time."""
     clock = now + chosen.idle_ms + chosen.out_of_orderness_ms
     ticks = st.sampled_from((-3, 0, 0, 2, chosen.gap_ms + chosen.lateness_ms + 1)).map(lambda ahead: Tick(max(0, clock + ahead)))
     return st.one_of(ticks, st.frozensets(st.sampled_from(chosen.inputs)).map(Idle))
