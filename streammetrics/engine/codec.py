@@ -110,7 +110,7 @@ def encode_user(user: User) -> bytes:
         pieces += (_SESSION_HEAD, pack(session.first), pack(session.last), pack(session.size))
         pieces += session.packed_lists()
         pieces += session.packed_feedback()
-        pieces.append(pack([(identity, *parts) for identity, parts in session.parts.items()]) if session.parts else _NO_PARTS)
+        pieces.append(pack([(identity, *parts) for identity, parts in session.fragmented.items()]) if session.fragmented else _NO_PARTS)
     return b"".join(pieces)
 
 

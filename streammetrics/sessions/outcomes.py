@@ -33,7 +33,7 @@ def count_outcomes(session: Session, attribution_ms: int, counts: Counter[tuple[
         repeated = count - (len(distinct) if len(matched) == 1 else sum(first == topic for first in distinct.values()))
         if repeated:
             counts["repeated", topic] += repeated
-    for identity, parts in session.parts.items():
+    for identity, parts in session.fragmented.items():
         if identity not in lists and not parts.whole_seen:
             for fragment in parts.fragments:
                 counts["too_many_items", fragment.topic] += 1

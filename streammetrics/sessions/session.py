@@ -41,8 +41,9 @@ _decode_feedback = msgspec.msgpack.Decoder(list[StoredFeedback]).decode
 class Session:
     """One user's events without a gap longer than `gap_ms`. `size` counts them; `first` and `last` are inclusive times.
 
-    Feedback is kept in its stored form only, because it is seldom needed again before the session closes. `orphans` is the feedback
-    whose list is missing, by the list's id. `_packed_lists` is None when the lists must be packed again.
+    Feedback is kept in its stored form only, because it is seldom needed again before the session closes. `fragmented` has the events
+    of lists with fragments, by the list's id. `orphans` is the feedback whose list is missing, by the list's id. `_packed_lists` is
+    None when the lists must be packed again.
     """
 
     __slots__ = (
@@ -51,11 +52,11 @@ class Session:
         "_packed_feedback",
         "_packed_lists",
         "first",
+        "fragmented",
         "last",
         "latest_without_id",
         "lists",
         "orphans",
-        "parts",
         "size",
     )
 
@@ -64,7 +65,7 @@ class Session:
         self.last = last
         self.size = size
         self.lists: dict[str, ShownList] = {}
-        self.parts: dict[str, Fragments] = {}
+        self.fragmented: dict[str, Fragments] = {}
         self.orphans: dict[str, list[StoredFeedback]] = {}
         self.latest_without_id = -1
         self._item_index: ItemIndex | None = None
@@ -83,7 +84,7 @@ class Session:
         impressions, answers = _decode_lists(lists), _decode_feedback(feedback)
         session = cls(first, last, size)
         session.lists = {each.impression_id: ShownList.restored(each) for each in impressions}
-        session.parts = parts
+        session.fragmented = parts
         session._packed_lists = bytearray(values_of(lists, len(impressions)))
         session._packed_feedback = bytearray(values_of(feedback, len(answers)))
         session._feedbacks = len(answers)
@@ -130,7 +131,7 @@ class Session:
         """Join one list or fragment. Returns the duplicates that it reveals, or None."""
         stored = StoredImpression.of(impression, topic)
         identity = stored.impression_id
-        if impression.positions is None and identity not in self.lists and not (self.parts and identity in self.parts):
+        if impression.positions is None and identity not in self.lists and not (self.fragmented and identity in self.fragmented):
             self._add(stored, changed)
             if self._item_index is not None:
                 self._item_index.add(stored)
@@ -156,16 +157,16 @@ class Session:
         self._feedbacks += other._feedbacks
         self._item_index = self._packed_lists = None
         duplicates: Duplicates = Counter()
-        for identity in {*other.lists, *other.parts}:
-            if identity in self.lists or identity in self.parts:
-                parts = unite(self._parts_of(identity), other._parts_of(identity), duplicates)
+        for identity in {*other.lists, *other.fragmented}:
+            if identity in self.lists or identity in self.fragmented:
+                parts = unite(self._events_of(identity), other._events_of(identity), duplicates)
                 other._remove(identity, changed)
                 self._resolve(identity, parts, duplicates, rules, changed)
             else:
                 if identity in other.lists:
                     self.lists[identity] = other.lists[identity]
-                if identity in other.parts:
-                    self.parts[identity] = other.parts[identity]
+                if identity in other.fragmented:
+                    self.fragmented[identity] = other.fragmented[identity]
         self.rejoin(rules.attribution_ms, changed)
         return duplicates
 
@@ -201,7 +202,7 @@ class Session:
         if identity is None:
             index = self._item_index
             if index is None:
-                index = self._item_index = ItemIndex([shown.impression for shown in self.lists.values()], self.parts)
+                index = self._item_index = ItemIndex([shown.impression for shown in self.lists.values()], self.fragmented)
             identity = index.latest(ts, item_id)
             if identity is None:
                 return "out_of_list" if index.earliest <= ts else "orphan"
@@ -237,8 +238,8 @@ class Session:
             mark_changed(shown, changed)
             shown.hits = None
 
-    def _parts_of(self, identity: str) -> Fragments:
-        parts = self.parts.get(identity)
+    def _events_of(self, identity: str) -> Fragments:
+        parts = self.fragmented.get(identity)
         if parts is None:
             return Fragments(self.lists[identity].impression, True, ())
         return parts
@@ -252,8 +253,8 @@ class Session:
             labels = stored.experiments, stored.segments
             fragment = Fragment(stored.ts, stored.items, impression.positions, *labels, stored.teams, stored.topic)
             arrived = Fragments(None, False, (fragment,))
-        known = identity in self.lists or identity in self.parts
-        parts = unite(self._parts_of(identity), arrived, duplicates) if known else arrived
+        known = identity in self.lists or identity in self.fragmented
+        parts = unite(self._events_of(identity), arrived, duplicates) if known else arrived
         if self._resolve(identity, parts, duplicates, rules, changed):
             self.rejoin(rules.attribution_ms, changed)
         return duplicates
@@ -262,18 +263,18 @@ class Session:
         """Update the list of one id after its copies changed. Returns False if the list and its copies are as before."""
         parts, stored = resolve(identity, parts, duplicates, rules.attribution_ms, rules.items_max)
         shown = self.lists.get(identity)
-        before: ImpressionCopies = None if shown is None else shown.impression, self.parts.get(identity)
+        before: ImpressionCopies = None if shown is None else shown.impression, self.fragmented.get(identity)
         after: ImpressionCopies = stored, parts if parts.fragments else None
         if after == before:
             return False
         if parts.fragments:
-            self.parts[identity] = parts
+            self.fragmented[identity] = parts
         else:
-            self.parts.pop(identity, None)
+            self.fragmented.pop(identity, None)
         if stored != before[0]:
             self._remove(identity, changed)
             if stored is not None:
                 self._add(stored, changed)
         if self._item_index is not None:
-            self._item_index.replace(identity, before, after, [shown.impression for shown in self.lists.values()], self.parts)
+            self._item_index.replace(identity, before, after, [shown.impression for shown in self.lists.values()], self.fragmented)
         return True

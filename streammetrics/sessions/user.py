@@ -59,15 +59,15 @@ class User:
         lists = 0
         for session in self.sessions:
             lists += len(session.lists)
-            if session.parts:
-                lists += len(session.parts.keys() - session.lists.keys())
+            if session.fragmented:
+                lists += len(session.fragmented.keys() - session.lists.keys())
         return lists >= lists_max and not any(
-            impression_id in session.lists or impression_id in session.parts for session in self._near(ts, gap_ms)
+            impression_id in session.lists or impression_id in session.fragmented for session in self._near(ts, gap_ms)
         )
 
     def fragment_items(self, impression_id: str, ts: int, gap_ms: int) -> int:
         """Return the number of items, repeated ones included, of the fragments that a fragment at `ts` would join."""
-        known = [session.parts[impression_id] for session in self._near(ts, gap_ms) if impression_id in session.parts]
+        known = [session.fragmented[impression_id] for session in self._near(ts, gap_ms) if impression_id in session.fragmented]
         return sum(len(fragment.items) for parts in known for fragment in parts.fragments)
 
     def _near(self, ts: int, gap_ms: int) -> list[Session]:

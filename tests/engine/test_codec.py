@@ -38,7 +38,7 @@ def facts_of(user: User) -> list[object]:
             session.size,
             {identity: (shown.impression, dict(hits_of(shown.hits or ()))) for identity, shown in session.lists.items()},
             session.feedback,
-            session.parts,
+            session.fragmented,
             session.orphans,
             session.latest_without_id,
         )

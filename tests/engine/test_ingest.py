@@ -88,7 +88,7 @@ def test_fragments_of_one_list_hold_no_more_items_than_ten_lists_may() -> None:
     )
     assert why == [*[""] * 10, "too_many_items", "too_many_items", "", ""]
     (session, _) = state.sessions.users["u"].sessions
-    assert (session.size, len(session.parts["x"].fragments)) == (11, 10)  # what is refused extends nothing
+    assert (session.size, len(session.fragmented["x"].fragments)) == (11, 10)  # what is refused extends nothing
 
 
 def test_a_whole_list_may_come_where_no_fragment_of_it_may() -> None:
