@@ -12,6 +12,7 @@ import socket
 import ssl
 import time
 import weakref
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -65,9 +66,12 @@ def tls_context(rules: HttpRules) -> ssl.SSLContext | None:
 
 
 class LimitedListener(socket.socket):
-    """A listening socket that accepts at most `descriptors_max` connections and closes further ones at once.
+    """A listening socket with at most `connections_max` connections.
 
-    Connections over `connections_max` get status 503. The log says once when the limit is reached, and once when it is over.
+    A further connection takes the place of the one that has waited longest for its client: for the rest of a handshake or of a
+    request, for the next request, or until the client reads. So half-open connections cannot keep out probes and scrapes. A
+    connection whose request is being handled keeps its place. Over `descriptors_max` a new connection is closed at once.
+    The log says once when the limit is reached, and once when it is over.
     """
 
     connections_max = 200
@@ -75,28 +79,55 @@ class LimitedListener(socket.socket):
     quiet_seconds = 10.0
     """Time below the limit after which it counts as over. Shorter breaks are not logged."""
     _full_at: float | None = None
+    _is_evicting = False
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._connections: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+        self.protocols: dict[int, TimedProtocol] = {}
+        """The connections after their handshake, by file descriptor."""
+        self._accepted_at: weakref.WeakKeyDictionary[socket.socket, float] = weakref.WeakKeyDictionary()
+        self._evicted: weakref.WeakSet[socket.socket] = weakref.WeakSet()
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """Accept a connection. Raises ConnectionAbortedError over the limit, which asyncio treats like a client that has left."""
+        """Accept a connection. Raises ConnectionAbortedError if it has no place; asyncio treats that like a client that has left."""
+        if self._is_evicting:  # asyncio accepts in a loop; the evicted connection must get its turn to close first
+            self._is_evicting = False
+            raise BlockingIOError
         connection, address = super().accept()
-        open_count = sum(one.fileno() >= 0 for one in self._connections)
-        self._log_limit(open_count)
-        if open_count >= self.descriptors_max:
+        existing = [one for one in self._accepted_at if one.fileno() >= 0]
+        served = [one for one in existing if one not in self._evicted]
+        self._log_limit(len(served))
+        if len(existing) >= self.descriptors_max:
             connection.close()
             raise ConnectionAbortedError("too many connections")
-        self._connections.add(connection)
+        if len(served) >= self.connections_max:
+            self._evict_one(served)
+        self._accepted_at[connection] = time.monotonic()
         return connection, address
 
-    def _log_limit(self, open_count: int) -> None:
+    def _evict_one(self, served: Iterable[socket.socket]) -> None:
+        """Close the connection that has waited longest for its client. Its transport notices the end, and closes it too."""
+        waiting = [(since, one) for one in served if (since := self._waiting_since(one)) is not None]
+        if waiting:
+            _, longest = min(waiting, key=lambda each: each[0])
+            self._evicted.add(longest)
+            self._is_evicting = True
+            with contextlib.suppress(OSError):
+                longest.shutdown(socket.SHUT_RDWR)
+
+    def _waiting_since(self, connection: socket.socket) -> float | None:
+        """Since when the server has waited for this client (monotonic seconds); None while a request is handled."""
+        protocol = self.protocols.get(connection.fileno())
+        if protocol is None:
+            return self._accepted_at[connection]
+        return None if protocol.is_server_busy else protocol.waiting_since
+
+    def _log_limit(self, served_count: int) -> None:
         now = time.monotonic()
-        if open_count >= self.connections_max:
+        if served_count >= self.connections_max:
             if self._full_at is None:
                 log.warning(
-                    "http.connections_max is reached: further connections are refused, also scrapes and probes",
+                    "http.connections_max is reached: each further connection closes the one that has waited longest for its client",
                     connections_max=self.connections_max,
                 )
             self._full_at = now
@@ -120,11 +151,22 @@ class TimedProtocol(H11Protocol):
     """One connection. The client has `request_seconds` to send each request, and as long to read the response. The server has no limit."""
 
     request_seconds = 10.0
+    protocols: dict[int, TimedProtocol]
+    """Those of the listener."""
+    waiting_since = 0.0
+    """Since when the server waits for the client, when it does (monotonic seconds)."""
     _timer: asyncio.TimerHandle | None = None
-    _waiting_since = 0.0
+    _descriptor = -1
+
+    @property
+    def is_server_busy(self) -> bool:
+        """Whether the client waits for the server, not the server for the client."""
+        return self.cycle is not None and not self.cycle.response_complete and not self.flow.write_paused
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # the signature of the base class
         super().connection_made(transport)
+        self._descriptor = transport.get_extra_info("socket").fileno()
+        self.protocols[self._descriptor] = self
         self._restart_timer()
 
     def on_response_complete(self) -> None:
@@ -133,27 +175,28 @@ class TimedProtocol(H11Protocol):
 
     def pause_writing(self) -> None:
         """The client reads more slowly than the server writes."""
-        self._waiting_since = self.loop.time()
+        self.waiting_since = self.loop.time()
         super().pause_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self.protocols.get(self._descriptor) is self:
+            del self.protocols[self._descriptor]
         super().connection_lost(exc)
 
     def _restart_timer(self) -> None:
-        self._waiting_since = self.loop.time()
+        self.waiting_since = self.loop.time()
         if self._timer is None:
             self._timer = self.loop.call_later(self.request_seconds, self._check_timeout)
 
     def _check_timeout(self) -> None:
         """Close the connection if the server has waited for the client for too long."""
         self._timer = None
-        seconds_left = self._waiting_since + self.request_seconds - self.loop.time()
-        is_server_busy = self.cycle is not None and not self.cycle.response_complete and not self.flow.write_paused
-        if is_server_busy or seconds_left > 0:
-            self._timer = self.loop.call_later(self.request_seconds if is_server_busy else seconds_left, self._check_timeout)
+        seconds_left = self.waiting_since + self.request_seconds - self.loop.time()
+        if self.is_server_busy or seconds_left > 0:
+            self._timer = self.loop.call_later(self.request_seconds if self.is_server_busy else seconds_left, self._check_timeout)
         else:
             self._close()
 

@@ -93,7 +93,7 @@ class HttpServer:
         self.url = f"http{'' if tls is None else 's'}://{f'[{host}]' if ':' in host else host}:{self.port}"
         config = uvicorn.Config(
             application(views, login),
-            http=type("Connection", (TimedProtocol,), {"request_seconds": rules.request_seconds}),
+            http=type("Connection", (TimedProtocol,), {"request_seconds": rules.request_seconds, "protocols": self._socket.protocols}),
             ws="none",
             lifespan="off",
             log_config=None,

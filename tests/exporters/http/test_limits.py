@@ -6,6 +6,7 @@ import http.client
 import logging
 import socket
 import ssl
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, closing
@@ -15,6 +16,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from streammetrics.errors import ConfigError, Problem
+from streammetrics.exporters.http.auth import Login
 from streammetrics.exporters.http.limits import HttpRules, tls_context
 from streammetrics.exporters.http.server import HttpServer
 from streammetrics.exporters.http.views import HttpViews
@@ -174,27 +176,65 @@ class TestSlowClients:
         assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
-class TestTooManyClients:
-    def test_over_the_limit_the_response_is_503(self, views: HttpViews) -> None:
-        with serving(views, HttpRules(connections_max=8)) as server, ExitStack() as held:
-            for _ in range(8):
-                inside = held.enter_context(connected(server))
-                inside.sendall(QUESTION)
-                assert inside.recv(65_536).startswith(b"HTTP/1.1 200 ")
-            outside = held.enter_context(connected(server))
-            outside.sendall(QUESTION)
-            assert outside.recv(65_536).startswith(b"HTTP/1.1 503 ")
+def is_ok(client: socket.socket) -> bool:
+    """Ask for /healthz and read the whole response."""
+    client.sendall(QUESTION)
+    response = b""
+    while not response.endswith(b"ok\n"):
+        part = client.recv(65_536)
+        if not part:
+            return False
+        response += part
+    return response.startswith(b"HTTP/1.1 200 ")
 
-    def test_connections_over_the_limit_of_descriptors_are_closed_at_once(self, views: HttpViews) -> None:
-        with serving(views, HttpRules(connections_max=8, request_seconds=600.0)) as server, ExitStack() as held:
-            silent = [held.enter_context(connected(server)) for _ in range(10)]
-            for client in silent:
-                client.sendall(b"GET")
+
+class TestTooManyClients:
+    def test_a_further_connection_replaces_the_one_that_waited_longest(self, views: HttpViews) -> None:
+        with serving(views, HttpRules(connections_max=4, request_seconds=600.0)) as server, ExitStack() as held:
+            inside = [held.enter_context(connected(server)) for _ in range(4)]
+            for client in inside:
+                assert is_ok(client)
+            assert is_ok(inside[0])
             outside = held.enter_context(connected(server))
-            assert read_until_closed(outside) == b"", "closed at once, not after the timeout of this socket"
-            silent[0].setblocking(False)
-            with pytest.raises(BlockingIOError):
-                silent[0].recv(1)
+            assert is_ok(outside)
+            assert read_until_closed(inside[1]) == b"", "closed at once, not after the timeout of this socket"
+            for client in (inside[0], inside[2], inside[3]):
+                client.setblocking(False)
+                with pytest.raises(BlockingIOError):
+                    client.recv(1)
+
+    @pytest.mark.parametrize("sent", [b"", b"GET", b"GET / HTTP/1.1\r\nHost: x\r\n"], ids=["nothing", "a word", "a line"])
+    def test_many_half_open_connections_keep_out_no_probe(self, views: HttpViews, sent: bytes) -> None:
+        with serving(views, HttpRules(connections_max=40, request_seconds=600.0)) as server, ExitStack() as held:
+            for _ in range(250):
+                held.enter_context(connected(server)).sendall(sent)
+            for _ in range(5):
+                probe = held.enter_context(connected(server))
+                assert is_ok(probe)
+
+    def test_half_open_handshakes_keep_out_no_probe(self, views: HttpViews, identity: Identity, authority: Authority) -> None:
+        rules = HttpRules(ssl_certfile=str(identity.certfile), ssl_keyfile=str(identity.keyfile), connections_max=8, request_seconds=600.0)
+        with serving(views, rules) as server, ExitStack() as held:
+            for _ in range(60):
+                held.enter_context(connected(server))
+            assert asked_by_tls(server, authority.cafile) == b"ok\n"
+
+    def test_a_connection_whose_request_is_handled_keeps_its_place(self, views: HttpViews) -> None:
+        checked = threading.Event()
+
+        def verify(password: bytes) -> bool:
+            return checked.wait(60)
+
+        login = Login("scraper", verify)
+        question = b"GET /metrics HTTP/1.1\r\nHost: x\r\nAuthorization: Basic c2NyYXBlcjp4\r\n\r\n"
+        with answering(HttpServer(views, "127.0.0.1", 0, HttpRules(connections_max=4), login)) as server, ExitStack() as held:
+            busy = held.enter_context(connected(server))
+            busy.sendall(question)
+            wait_until(lambda: any(each.is_server_busy for each in server._socket.protocols.values()), what="the request is handled")
+            for _ in range(20):
+                held.enter_context(connected(server)).sendall(b"GET")
+            checked.set()
+            assert busy.recv(65_536).startswith(b"HTTP/1.1 200 ")
 
     def test_reaching_the_limit_is_logged_once_and_so_is_its_end(self, views: HttpViews) -> None:
         """The log must show why a process cannot be scraped."""
@@ -212,26 +252,12 @@ class TestTooManyClients:
             wait_until(over, what="the log shows the end of the limit")
         assert lines == [
             {
-                "event": "http.connections_max is reached: further connections are refused, also scrapes and probes",
+                "event": "http.connections_max is reached: each further connection closes the one that has waited longest for its client",
                 "connections_max": 4,
                 "log_level": "warning",
             },
             {"event": "connections are below http.connections_max again", "log_level": "info"},
         ]
-
-    def test_closed_connections_make_room(self, views: HttpViews) -> None:
-        with serving(views, HttpRules(connections_max=4)) as server:
-
-            def answered() -> bool:
-                with connected(server) as client:
-                    client.sendall(QUESTION)
-                    return everything_or_reset(client).startswith(b"HTTP/1.1 200 ")
-
-            with ExitStack() as held:
-                for _ in range(5):
-                    held.enter_context(connected(server)).sendall(b"GET")
-                wait_until(lambda: not answered(), what="five incomplete requests fill the port")
-            wait_until(answered, what="a client gets a response again")
 
     def test_handshakes_count_and_time_out(self, views: HttpViews, identity: Identity, authority: Authority) -> None:
         rules = HttpRules(
