@@ -262,7 +262,7 @@ class HttpSettings(Section):
         "scrypt:N:r:p:SALT:DIGEST, or empty for none",
     )
     connections_max: Whole = whole(
-        200, "Maximum connections to serve. Further ones get 503; beyond a quarter more, they are closed at once.", 4, 10_000
+        200, "Maximum connections to serve. A further one replaces the one that has waited longest for its client.", 4, 10_000
     )
     request_ms: Whole = milliseconds(
         10_000,
