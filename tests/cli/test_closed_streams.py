@@ -1,5 +1,4 @@
-"""Standard input and output that whoever started a command has closed: told in a line by every command that needs them. Standard
-error that is closed, or full, stops nothing."""
+"""Tests of closed streams: commands report a closed standard input or output, and work without standard error."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ def in_shell(closing: str, *words: str | Path) -> list[str]:
 
 
 def ended(closing: str, *words: str | Path) -> tuple[int, str]:
-    """Run a command with `<&-` or `>&-`; its exit code and what it said on standard error."""
+    """Run a command with `<&-` or `>&-`; return its exit code and standard error."""
     done = subprocess.run(
         in_shell(closing, *words), stderr=subprocess.PIPE, cwd=ROOT, env=environment(), text=True, timeout=60, check=False
     )
@@ -37,9 +36,9 @@ def test_closed_standard_input_is_reported_as_an_unreadable_file(name: str) -> N
 
 
 def test_deletion_without_standard_input_requires_yes() -> None:
-    code, said = ended("<&-", "namespaces", "delete", "sm-1")
+    code, stderr = ended("<&-", "namespaces", "delete", "sm-1")
     assert code == 2
-    assert "cannot ask for confirmation without a terminal; give --yes" in said
+    assert "cannot ask for confirmation without a terminal; give --yes" in stderr
 
 
 def test_simulate_rejects_a_closed_standard_output() -> None:
@@ -74,17 +73,17 @@ def test_evaluate_names_the_closed_stream(tmp_path: Path) -> None:
     run, qrels = tmp_path / "run.txt", tmp_path / "qrels.txt"
     run.write_text("q1 Q0 a 1 0.9 mine\n")
     qrels.write_text("q1 0 a 1\n")
-    code, said = ended("<&-", "evaluate", "-", qrels)
-    assert (code, said) == (2, "streammetrics evaluate: 1 problem:\n  RUN = -: standard input is closed\n")
+    code, stderr = ended("<&-", "evaluate", "-", qrels)
+    assert (code, stderr) == (2, "streammetrics evaluate: 1 problem:\n  RUN = -: standard input is closed\n")
     assert ended(">&-", "evaluate", run, qrels) == (1, "streammetrics evaluate: standard output is closed\n")
 
 
 # -- standard error ----------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=["closed", "full", "nobody reads it"])
-def unheard(request: pytest.FixtureRequest) -> Iterator[tuple[str, int | None]]:
-    """A standard error on which nobody hears anything: how a shell gives it, or what it is."""
+@pytest.fixture(params=["closed", "full", "broken pipe"])
+def broken_stderr(request: pytest.FixtureRequest) -> Iterator[tuple[str, int | None]]:
+    """A standard error that is closed, full or a broken pipe: the shell redirection, and the file descriptor."""
     if request.param == "closed":
         yield "2>&-", None
     elif request.param == "full":
@@ -96,48 +95,48 @@ def unheard(request: pytest.FixtureRequest) -> Iterator[tuple[str, int | None]]:
         os.close(writing)
 
 
-def code_of(unheard: tuple[str, int | None], *words: str | Path) -> int:
-    closing, stderr = unheard
-    shell, told = in_shell(closing, *words), subprocess.DEVNULL
-    return subprocess.run(shell, stdout=told, stderr=stderr, cwd=ROOT, env=environment(), timeout=60, check=False).returncode
+def code_of(broken_stderr: tuple[str, int | None], *words: str | Path) -> int:
+    closing, stderr = broken_stderr
+    shell, output = in_shell(closing, *words), subprocess.DEVNULL
+    return subprocess.run(shell, stdout=output, stderr=stderr, cwd=ROOT, env=environment(), timeout=60, check=False).returncode
 
 
-def test_commands_work_without_standard_error(unheard: tuple[str, int | None], tmp_path: Path) -> None:
+def test_commands_work_without_standard_error(broken_stderr: tuple[str, int | None], tmp_path: Path) -> None:
     events, report, page = tmp_path / "events", tmp_path / "report.json", tmp_path / "page.html"
-    assert code_of(unheard, "simulate", "--out", events, "--minutes", "1", "--malformed", "0.1") == 0
-    assert code_of(unheard, "replay", events, "--report", report) == 0
-    assert code_of(unheard, "report", report, "--html", page) == 0
-    assert code_of(unheard, "demo", "--port", "0", "--seconds", "0.5") == 0
-    assert code_of(unheard, "check-config", "--set", "join.attribution_ms=3600000") == 0  # which warns
+    assert code_of(broken_stderr, "simulate", "--out", events, "--minutes", "1", "--malformed", "0.1") == 0
+    assert code_of(broken_stderr, "replay", events, "--report", report) == 0
+    assert code_of(broken_stderr, "report", report, "--html", page) == 0
+    assert code_of(broken_stderr, "demo", "--port", "0", "--seconds", "0.5") == 0
+    assert code_of(broken_stderr, "check-config", "--set", "join.attribution_ms=3600000") == 0  # prints a warning
     assert events.exists()
     assert report.exists()
     assert page.exists()
 
 
 @pytest.mark.parametrize("words", [("check-config", "--set", "join.gap_ms=-1"), ("replay",), ("nonsense",)])
-def test_exit_codes_are_the_same_without_standard_error(unheard: tuple[str, int | None], words: tuple[str, ...]) -> None:
-    assert code_of(unheard, *words) == 2
+def test_exit_codes_are_the_same_without_standard_error(broken_stderr: tuple[str, int | None], words: tuple[str, ...]) -> None:
+    assert code_of(broken_stderr, *words) == 2
 
 
-def test_evaluate_works_without_standard_error(unheard: tuple[str, int | None], tmp_path: Path) -> None:
+def test_evaluate_works_without_standard_error(broken_stderr: tuple[str, int | None], tmp_path: Path) -> None:
     run, qrels = tmp_path / "run.txt", tmp_path / "qrels.txt"
     run.write_text("q1 Q0 a 1 0.9 mine\nq2 Q0 a 1 0.9 mine\n")
     qrels.write_text("q1 0 a 1\n")
-    assert code_of(unheard, "evaluate", run, qrels) == 0  # and notes what is not judged
+    assert code_of(broken_stderr, "evaluate", run, qrels) == 0  # prints a note about the query without judgments
 
 
-def test_a_service_without_standard_error_serves_and_stops(unheard: tuple[str, int | None]) -> None:
-    port, (closing, stderr) = free_port(), unheard
+def test_a_service_without_standard_error_serves_and_stops(broken_stderr: tuple[str, int | None]) -> None:
+    port, (closing, stderr) = free_port(), broken_stderr
     away = ("--set", "redis.url=redis://127.0.0.1:1/0", "--set", "kafka.bootstrap_servers=127.0.0.1:1")
     with subprocess.Popen(in_shell(closing, "run", "--port", str(port), *away), stderr=stderr, cwd=ROOT, env=environment()) as process:
 
-        def is_told() -> bool:
+        def shows_store_down() -> bool:
             with contextlib.suppress(OSError), contextlib.closing(urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5)) as answer:
                 return b"streammetrics_store_up 0" in answer.read()
             return False
 
         try:
-            wait_until(is_told, what="it serves")
+            wait_until(shows_store_down, what="it serves")
             process.terminate()
             assert process.wait(30) == 0
         finally:

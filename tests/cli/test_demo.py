@@ -36,7 +36,7 @@ PATIENCE_SECONDS = 120.0
 
 @contextlib.contextmanager
 def running(*words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A demo that has told its addresses, and the first of them."""
+    """Start a demo, and yield it with the first address that it prints."""
     process = started("demo", "--port", "0", *words)
     try:
         assert process.stdout is not None

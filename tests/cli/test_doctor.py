@@ -1,4 +1,4 @@
-"""`doctor` without servers: what it asks in which role, and when a port cannot be listened on."""
+"""Tests of `doctor` without servers: the checks of each role, and the HTTP port."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from tests.support.command_line import called
 
 
 def examined(**given: object) -> CompletedProcess[str]:
-    """What `doctor` says where neither Kafka nor Redis answers; `http__port` stands for http.port."""
-    nobody = f"{HOST}:{free_port()}"
-    places = {"kafka.bootstrap_servers": nobody, "redis.url": f"redis://{nobody}", "http.port": free_port()}
+    """Run `doctor` without Kafka and Redis; `http__port` stands for http.port."""
+    closed = f"{HOST}:{free_port()}"
+    places = {"kafka.bootstrap_servers": closed, "redis.url": f"redis://{closed}", "http.port": free_port()}
     settings = places | {key.replace("__", "."): value for key, value in given.items()}
     return called("doctor", *[word for key, value in settings.items() for word in ("--set", f"{key}={value}")])
 
@@ -44,7 +44,7 @@ def test_an_exporter_skips_the_kafka_check() -> None:
     [
         (SourceError("no broker answers (one: refused; other: away)", "start one"), "start one"),
         (SourceError("no broker answers (one: refused; other: away)"), ""),
-        (StateError("the control record has version 9: run the version that wrote it; or begin anew"), ""),
+        (StateError("the control record has version 9: run the version that wrote it; or start again"), ""),
     ],
 )
 def test_the_fix_of_an_error_is_shown_separately(error: StreammetricsError, fix: str) -> None:
@@ -57,9 +57,9 @@ def test_the_fix_of_an_error_is_shown_separately(error: StreammetricsError, fix:
 
 
 def test_unreachable_servers_are_reported_with_a_fix() -> None:
-    told = examined().stdout
-    assert "fix: start that broker, or correct kafka.bootstrap_servers" in told
-    assert "fix: check that Redis runs, and redis.url" in told
+    output = examined().stdout
+    assert "fix: start that broker, or correct kafka.bootstrap_servers" in output
+    assert "fix: check that Redis runs, and redis.url" in output
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "no-such-host.invalid", "a..b"])

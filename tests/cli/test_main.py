@@ -1,4 +1,4 @@
-"""The command line: help, versions, exit codes, and all that is wrong with a configuration at once."""
+"""Tests of the command line: help, version, exit codes, and configuration errors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.paths import ROOT
 COMMANDS = ("run", "replay", "report", "simulate", "demo", "doctor", "namespaces list", "namespaces delete", "repartition", "check-config")
 """The commands that take a configuration."""
 NEEDED = {"replay": ["events.ndjson"], "simulate": ["--out", "events.ndjson"], "namespaces delete": ["sm-1"]}
-"""Words without which a command is wrong usage."""
+"""Required arguments of commands."""
 
 
 def invoke(*words: str, environ: dict[str, str] | None = None) -> Result:
@@ -31,7 +31,7 @@ def invoke(*words: str, environ: dict[str, str] | None = None) -> Result:
 
 
 def commands(group: click.Group = main, before: str = "") -> dict[str, click.Command]:
-    """Every command by its words; those of a group are `group command`."""
+    """Return every command by name; commands of a group are `group command`."""
     found: dict[str, click.Command] = {}
     for name, command in group.commands.items():
         found |= commands(command, f"{before}{name} ") if isinstance(command, click.Group) else {f"{before}{name}": command}
@@ -128,7 +128,7 @@ def test_wrong_usage_exits_with_2(name: str) -> None:
 
 
 def options_of(kind: type[click.ParamType]) -> list[tuple[str, str]]:
-    """Every option whose words are of this kind, with its command."""
+    """Return every option of this type, with its command."""
     return [(name, option.opts[0]) for name, command in commands().items() for option in command.params if isinstance(option.type, kind)]
 
 
@@ -183,12 +183,12 @@ def test_the_help_of_simulate_shows_the_bounds_of_traffic(option: str) -> None:
 
 
 def test_unavailable_servers_and_damaged_files_exit_with_1(tmp_path: Path) -> None:
-    nobody = f"127.0.0.1:{free_port()}"
-    places = ["--set", f"kafka.bootstrap_servers={nobody}", "--set", f"redis.url=redis://{nobody}/0"]
+    closed = f"127.0.0.1:{free_port()}"
+    places = ["--set", f"kafka.bootstrap_servers={closed}", "--set", f"redis.url=redis://{closed}/0"]
     assert invoke("doctor", *places).exit_code == 1
     result = invoke("simulate", "--kafka", "--events", "1", *places)
     assert result.exit_code == 1
-    assert nobody in result.stderr
+    assert closed in result.stderr
     for words in (["namespaces", "list"], ["report"]):
         result = invoke(*words, *places)
         assert (result.exit_code, result.stdout) == (1, "")
@@ -232,7 +232,7 @@ def test_warnings_go_to_standard_error_and_the_command_continues() -> None:
 
 
 def started(words: str, unbuffered: str) -> tuple[list[str], dict[str, str]]:
-    """A command, and the environment for it, in whatever folder it runs and however Python writes."""
+    """Return a command line and its environment, for any working directory and buffering."""
     around = environment() | {"PYTHONUNBUFFERED": unbuffered, "PYTHONPATH": str(ROOT)}
     return [sys.executable, "-m", "streammetrics", *words.split()], around
 
@@ -254,7 +254,7 @@ def test_a_closed_pipe_ends_a_command_silently(words: str, unbuffered: str, tmp_
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_a_partial_write_is_an_error(unbuffered: str, tmp_path: Path) -> None:
-    """The system takes what fits of a long text, and says so by a number that Python's unbuffered output does not look at."""
+    """A partial write returns a byte count, which Python's unbuffered output ignores."""
     command, around = started("check-config", unbuffered)
     around["PYTHONDONTWRITEBYTECODE"] = "1"  # the limit would truncate cached bytecode too
     out = tmp_path / "out"

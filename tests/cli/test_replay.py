@@ -1,4 +1,4 @@
-"""`replay`: the same numbers however its input comes, files that appear whole or not at all, and what its user sees."""
+"""Tests of `replay`: the same numbers for any form of input, complete output files, and the printed table."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.command_line import called, is_asleep, started
 
 SETTINGS = ["--set", "windows.pane_ms=10000", "--set", "windows.windows=1m,5m", "--set", "windows.segments=surface"]
 QUICK = ["--set", "join.gap_ms=120000", "--set", "join.attribution_ms=60000"]
-"""Sessions that end within the traffic, so that panes become final before the flush too."""
+"""Sessions that close within the traffic, so that some panes are final before the flush."""
 
 DAY_MS = 86_400_000
 NOON_MS = 20_000 * DAY_MS + DAY_MS // 2
@@ -44,7 +44,7 @@ def sent(traffic: Traffic, count: int = 4_000) -> list[SimulatedRecord]:
 def replayed(
     folder: Path, *files: str | Path, stdin: bytes = b"", words: Sequence[str] = ()
 ) -> tuple[bytes, dict[str, object], list[dict[str, object]]]:
-    """Panes as bytes, the report, and the dead letters of a replay that went well."""
+    """Run a replay; return its panes as bytes, its report and its dead letters."""
     panes, report, letters = folder / "panes", folder / "report", folder / "letters"
     outputs = ["--panes", panes, "--report", report, "--dead-letters", letters]
     done = called("replay", *files, *outputs, *SETTINGS, *QUICK, *words, "--quiet", stdin=stdin)
@@ -53,12 +53,12 @@ def replayed(
 
 
 def numbers(report: dict[str, object]) -> dict[str, object]:
-    """What of a report depends neither on the names of the files nor on where the replay looked."""
+    """Return the parts of a report that do not depend on file names or on snapshots."""
     return {key: value for key, value in report.items() if key not in ("inputs", "counters_by_topic", "history")}
 
 
 def differing(one: dict[str, object], other: dict[str, object]) -> list[str]:
-    """The numbers in which two reports differ, by name: to show all that is in them takes minutes."""
+    """Return the names of the differing parts of two reports; a full diff would take minutes."""
     ones, others = numbers(one), numbers(other)
     return [key for key in ones.keys() | others.keys() if ones.get(key) != others.get(key)]
 
@@ -146,20 +146,20 @@ def test_an_ended_experiment_is_not_reported_for_any_cut_of_its_log(tmp_path: Pa
 
 
 def test_the_names_of_files_do_not_change_experiments(tmp_path: Path) -> None:
-    """The feedback of a day without lists, of a file whose experiment another file knows of a later day."""
+    """One file has feedback on a day without lists; another file has the same experiment on a later day."""
     old = [
         *(shown(f"u{number}", NOON_MS + number, "exp") for number in range(20)),
         *(answered(f"u{number}", NOON_MS + 2 * DAY_MS + number) for number in range(20)),
         *(shown(f"u{number}", NOON_MS + 5 * DAY_MS + number) for number in range(20)),
     ]
     new = [shown(f"v{number}", NOON_MS + 5 * DAY_MS + 20 + number, "exp") for number in range(20)]
-    told = []
+    experiments = []
     for names in (("old1", "new2"), ("old2", "new1")):
         files = [write(tmp_path / name, records) for name, records in zip(names, (old, new), strict=True)]
         _, report, _ = replayed(tmp_path, *files)
-        told.append(report["experiments"])
-    assert told[0] == told[1]
-    assert {each["health"]["unmatched_share"] for each in told[0] if each["scope"] == "start"} == {1.0}
+        experiments.append(report["experiments"])
+    assert experiments[0] == experiments[1]
+    assert {each["health"]["unmatched_share"] for each in experiments[0] if each["scope"] == "start"} == {1.0}
 
 
 def test_the_number_of_commits_changes_no_number(tmp_path: Path) -> None:
@@ -237,8 +237,8 @@ def test_all_unreadable_files_are_reported_and_nothing_is_written(tmp_path: Path
     letters.write_text("of an earlier replay")
     done = called("replay", good, tmp_path / "none", tmp_path, good, "--panes", panes, "--dead-letters", letters)
     assert done.returncode == 2
-    for told in (f"{tmp_path / 'none'}: does not exist", f"{tmp_path}: is a folder", f"{good}: is named twice"):
-        assert told in done.stderr
+    for message in (f"{tmp_path / 'none'}: does not exist", f"{tmp_path}: is a folder", f"{good}: is named twice"):
+        assert message in done.stderr
     assert not panes.exists()
     assert letters.read_text() == "of an earlier replay"
 
@@ -268,9 +268,9 @@ def test_an_interrupted_replay_keeps_the_old_files_and_leaves_no_partial_ones(nu
         wait_until(lambda: len(list(tmp_path.glob("*.part"))) == 3, what="the replay has opened what it writes")
         wait_until(lambda: is_asleep(process), what="the replay waits for events")
         process.send_signal(number)
-        _, told = process.communicate(timeout=30)
+        _, stderr = process.communicate(timeout=30)
     assert process.returncode == 1
-    assert told.endswith("streammetrics: interrupted; no partial file was written\n")
+    assert stderr.endswith("streammetrics: interrupted; no partial file was written\n")
     assert report.read_text() == "former"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["events", "report.json"]
 
@@ -384,9 +384,9 @@ def test_names_with_direction_controls_are_sanitized_in_the_table(tmp_path: Path
     name = "new\u202eretteb"
     event = {"type": "impression", "impression_id": "a", "user_id": "u", "ts": 0, "items": ["x"], "experiments": {name: name}}
     (tmp_path / "events").write_text(json.dumps(event))
-    told = called("replay", tmp_path / "events", *SETTINGS).stdout
-    assert "\u202e" not in told
-    assert told.count("new\ufffdretteb") >= 2
+    output = called("replay", tmp_path / "events", *SETTINGS).stdout
+    assert "\u202e" not in output
+    assert output.count("new\ufffdretteb") >= 2
 
 
 def test_an_empty_file_is_allowed(tmp_path: Path) -> None:
@@ -438,14 +438,14 @@ def test_snapshots_do_not_depend_on_the_input_or_on_commits(tmp_path: Path) -> N
     times = [at for at, _ in start["looks"]["kept"]]
     assert len(times) > 4
     assert times == sorted({*times})
-    users = [look[1] for _, look in start["looks"]["kept"]]
+    users = [snapshot[1] for _, snapshot in start["looks"]["kept"]]
     assert users == sorted(users)
     assert users[0] < users[-1] <= sum(variant["users"] for variant in report["experiments"][1]["variants"])  # type: ignore[index]
     often = ["--set", "worker.commit_ms=1", "--set", "worker.commit_users_max=100"]
     _, again, _ = replayed(tmp_path, "-", stdin=path.read_bytes(), words=often)
     assert (again["experiments"], again["history"]) == (report["experiments"], report["history"])
     _, begun, _ = replayed(tmp_path, write(tmp_path / "begun.ndjson", sent(traffic, 6_000)))
-    assert [users_and_scale(each)[1] for each in (report, begun)] == [users_and_scale(begun)[1]] * 2, "frozen at the first look"
+    assert [users_and_scale(each)[1] for each in (report, begun)] == [users_and_scale(begun)[1]] * 2, "frozen at the first snapshot"
     assert users_and_scale(begun)[0] < users_and_scale(report)[0]
 
 
@@ -477,12 +477,12 @@ def test_ended_experiments_make_room_in_the_history(tmp_path: Path) -> None:
 
 
 def days_of(trail: dict[str, dict[str, list[tuple[int, object]]]]) -> list[int]:
-    """The UTC days that looks were about, counted from the first."""
+    """Return the UTC days of the snapshots, counted from the first."""
     return [(at - 1) // DAY_MS - NOON_MS // DAY_MS for at, _ in trail["looks"]["kept"]]
 
 
 def users_and_scale(report: dict[str, object]) -> tuple[int, float]:
-    """Of the variant that is compared, since the start."""
+    """Return the users and the scale of the compared variant, since it began."""
     compared = next(each for each in report["experiments"] if each["scope"] == "start")["variants"][1]  # type: ignore[attr-defined]
     return compared["users"], compared["measures"][0]["tau"]
 

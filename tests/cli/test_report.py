@@ -1,4 +1,4 @@
-"""`report` as its user runs it: from a replay's report or a pipe, for people, for programs, and as a page."""
+"""Tests of `report`: from a file or a pipe, as text, JSON and HTML page."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.command_line import called, is_asleep, started, streammetrics
 JOIN = ["--set", "join.gap_ms=600000", "--set", "join.attribution_ms=600000"]
 SETTINGS = [*JOIN, "--set", "experiments.paging=ndcg@10", "--set", "experiments.patience_ms=0"]
 TRAFFIC = Traffic(users=800, seed=3, impressions_per_second=8, regression=Regression("treatment", 0.7))
-"""Twenty minutes, so that there are looks before the end."""
+"""Twenty minutes, so that there are snapshots before the end."""
 START_MS = 1_732_183_200_000
 HOUR_MS = 3_600_000
 
@@ -50,9 +50,9 @@ def test_a_report_shows_the_verdict_first_then_the_reason(saved: Path) -> None:
 
 
 def test_characters_that_the_encoding_lacks_are_escaped(saved: Path) -> None:
-    whole, told = (streammetrics("report", saved, environ={"PYTHONIOENCODING": encoding}) for encoding in ("utf-8", "ascii"))
-    assert (told.returncode, told.stderr) == (0, "")
-    assert told.stdout.splitlines()[0] == whole.stdout.splitlines()[0].replace("·", "\\xb7")
+    utf8, ascii_only = (streammetrics("report", saved, environ={"PYTHONIOENCODING": encoding}) for encoding in ("utf-8", "ascii"))
+    assert (ascii_only.returncode, ascii_only.stderr) == (0, "")
+    assert ascii_only.stdout.splitlines()[0] == utf8.stdout.splitlines()[0].replace("·", "\\xb7")
 
 
 def test_all_shows_every_measure(saved: Path) -> None:
@@ -65,11 +65,11 @@ def test_all_shows_every_measure(saved: Path) -> None:
 def test_json_output_has_the_experiments_of_the_report(saved: Path) -> None:
     whole = json.loads(saved.read_bytes())
     done = called("report", "-", "--format", "json", stdin=saved.read_bytes())
-    told = json.loads(done.stdout)
-    assert (told["experiments"], told["history"]) != ([], [])
-    assert {each["scope"] for each in told["experiments"]} == {"start", "day"}
-    assert sorted(told["experiments"], key=str) == sorted(whole["experiments"], key=str)
-    assert told["history"] == whole["history"]
+    shown = json.loads(done.stdout)
+    assert (shown["experiments"], shown["history"]) != ([], [])
+    assert {each["scope"] for each in shown["experiments"]} == {"start", "day"}
+    assert sorted(shown["experiments"], key=str) == sorted(whole["experiments"], key=str)
+    assert shown["history"] == whole["history"]
 
 
 def test_the_page_shows_the_snapshots_of_the_replay(saved: Path, tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_the_page_shows_the_snapshots_of_the_replay(saved: Path, tmp_path: Path)
     assert content.count("<svg") == 4
     (band, *_) = [part.split('"')[0] for part in content.split('class="band" points="')[1:]]
     (start,) = [trail for trail in json.loads(saved.read_bytes())["history"] if trail["scope"] == "start"]
-    known = [at for at, look in start["looks"]["kept"] if any(point[1] == "ndcg" and point[3] is not None for point in look[2])]
+    known = [at for at, snapshot in start["looks"]["kept"] if any(point[1] == "ndcg" and point[3] is not None for point in snapshot[2])]
     assert len(known) > 1
     assert len(band.split()) == 2 * (len(known) + 1)  # and the report itself
     assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
@@ -157,12 +157,12 @@ def lists_of_forgers() -> Iterator[bytes]:
 def test_names_with_direction_controls_are_sanitized_on_the_terminal(tmp_path: Path) -> None:
     report = replayed(tmp_path, lists_of_forgers())
     assert {each["variant"] for each in whole(report)["variants"]} == {"control", FORGED}  # files hold names as they came
-    told = called("report", report, "--all").stdout
-    assert told.startswith(f"{SEEN} · since it began · ")
-    assert f"{SEEN} has 3" in told
+    output = called("report", report, "--all").stdout
+    assert output.startswith(f"{SEEN} · since it began · ")
+    assert f"{SEEN} has 3" in output
     unknown = called("report", report, "--experiment", "x").stderr
     assert SEEN in unknown
-    assert not set(told + unknown) & set(FORGED) - set(SEEN)
+    assert not set(output + unknown) & set(FORGED) - set(SEEN)
 
 
 def test_control_characters_in_a_report_are_sanitized(saved: Path) -> None:
@@ -180,7 +180,7 @@ def test_control_characters_in_a_report_are_sanitized(saved: Path) -> None:
 
 
 def replayed(folder: Path, events: Iterable[bytes], *words: str) -> Path:
-    """The report of a replay of these records."""
+    """Replay these records, and return the path of the report."""
     (folder / "events.ndjson").write_bytes(b"".join(event + b"\n" for event in events))
     done = called("replay", folder / "events.ndjson", "--report", folder / "report.json", "--quiet", *SETTINGS, *words)
     assert (done.returncode, done.stderr) == (0, "")
@@ -188,7 +188,7 @@ def replayed(folder: Path, events: Iterable[bytes], *words: str) -> Path:
 
 
 def whole(report: Path) -> dict[str, Any]:
-    """What a report says of its one experiment since it began."""
+    """Return the only experiment of a report, since it began."""
     (found,) = (each for each in json.loads(report.read_bytes())["experiments"] if each["scope"] == "start")
     assert isinstance(found, dict)
     return found
@@ -207,26 +207,26 @@ def test_interleaved_lists_show_the_preferred_ranker(quality: float, word: str, 
     assert (preference["credit_upper"] < 0) is (word == "regressed")
     (arm,) = found["variants"]
     assert (arm["variant"], arm["role"], arm["lists"]) == ("interleaved", "interleaved", preference["lists"])
-    told = called("report", report, "--html", tmp_path / "page.html").stdout
-    assert f"{preference['credit']:+.4f}" in told
-    assert "(pages)" not in told
-    assert told.startswith("ranker · since it began · ")
-    assert f"{word.upper()}  {preference['verdict']['reason'][:60]}" in told
+    output = called("report", report, "--html", tmp_path / "page.html").stdout
+    assert f"{preference['credit']:+.4f}" in output
+    assert "(pages)" not in output
+    assert output.startswith("ranker · since it began · ")
+    assert f"{word.upper()}  {preference['verdict']['reason'][:60]}" in output
     assert "Interleaved lists" in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
-def people_with_tastes() -> Iterator[bytes]:
-    """Four lists a user, two of them in the day before the experiment; how often somebody clicks is a matter of the person."""
+def users_with_click_rates() -> Iterator[bytes]:
+    """Four lists per user, two of them on the day before the experiment. Users differ in how often they click."""
     chance = Random(5)
     turns = [(START_MS + HOUR_MS * (turn - 2) * 6, user) for turn in range(4) for user in range(300)]
-    tastes = [chance.random() ** 2 for _ in range(300)]
+    click_rates = [chance.random() ** 2 for _ in range(300)]
     for ts, user in turns:
         shown = {"type": "impression", "impression_id": f"{user}-{ts}", "user_id": f"u{user}", "ts": ts, "items": list("abcdef")}
         if ts >= START_MS:
             shown["experiments"] = {"ranker": ("control", "treatment")[user % 2]}
         yield json.dumps(shown).encode()
         for item in "abcdef":
-            if chance.random() < tastes[user]:
+            if chance.random() < click_rates[user]:
                 click = {"type": "feedback", "user_id": f"u{user}", "ts": ts + 1_000, "item_id": item, "action": "click"}
                 yield json.dumps(click).encode()
 
@@ -234,24 +234,24 @@ def people_with_tastes() -> Iterator[bytes]:
 def test_lists_before_the_experiment_reduce_the_variance(tmp_path: Path) -> None:
     config = tmp_path / "streammetrics.toml"
     config.write_text("[experiments.named.ranker]\nstart = 2024-11-21T10:00:00Z\ncuped_days = 7\n")
-    found = whole(replayed(tmp_path, people_with_tastes(), "--config", str(config)))
+    found = whole(replayed(tmp_path, users_with_click_rates(), "--config", str(config)))
     (precision,) = (each for each in found["variants"][1]["measures"] if (each["metric"], each["k"]) == ("precision", 10))
     reduced = precision["reduced"]
     assert reduced["users_with_earlier"] == found["variants"][1]["users"] == 150
     assert reduced["variance_reduction"] > 0.4
     assert reduced["lift_upper"] - reduced["lift_lower"] < 0.85 * (precision["lift_upper"] - precision["lift_lower"])
-    told = called("report", tmp_path / "report.json", "--html", tmp_path / "page.html", "--all").stdout
-    assert f"{100 * reduced['variance_reduction']:.1f} %" in told
+    output = called("report", tmp_path / "report.json", "--html", tmp_path / "page.html", "--all").stdout
+    assert f"{100 * reduced['variance_reduction']:.1f} %" in output
     assert "CUPED" in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
-    ("ts", "words", "told"), [(0, ("--no-flush",), "up to 1969-12-31 "), (TS_MAX, (), "up to 10000-01-01 00:00 UTC")], ids=["first", "last"]
+    ("ts", "words", "text"), [(0, ("--no-flush",), "up to 1969-12-31 "), (TS_MAX, (), "up to 10000-01-01 00:00 UTC")], ids=["first", "last"]
 )
-def test_the_earliest_and_latest_event_times_are_shown(ts: int, words: tuple[str, ...], told: str, tmp_path: Path) -> None:
+def test_the_earliest_and_latest_event_times_are_shown(ts: int, words: tuple[str, ...], text: str, tmp_path: Path) -> None:
     shown = {"type": "impression", "user_id": "u", "items": ["a"], "experiments": {"ranker": "control"}}
     report = replayed(tmp_path, [json.dumps(shown | {"impression_id": "i", "ts": ts}).encode()], *words)
     done = called("report", report, "--html", tmp_path / "page.html")
     assert (done.returncode, done.stderr) == (0, "")
-    assert told in done.stdout
-    assert told in (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert text in done.stdout
+    assert text in (tmp_path / "page.html").read_text(encoding="utf-8")

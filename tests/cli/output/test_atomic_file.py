@@ -1,4 +1,4 @@
-"""Output files: whole or not there, with the permissions of any new file, and told by their options when there is no room."""
+"""Tests of atomic files: complete or absent, with ordinary permissions, and errors with their option."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ def test_a_failed_rename_leaves_no_partial_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size", [1, 1 << 20], ids=["at the end", "while it is written"])
 def test_a_full_device_is_reported_with_its_option(size: int) -> None:
-    told = r"^--out = /dev/full: cannot be written: No space left on device$"
-    with pytest.raises(StreammetricsError, match=told), AtomicFile("--out", Path("/dev/full")) as file:
+    message = r"^--out = /dev/full: cannot be written: No space left on device$"
+    with pytest.raises(StreammetricsError, match=message), AtomicFile("--out", Path("/dev/full")) as file:
         file.write(b"1" * size)
 
 

@@ -1,4 +1,4 @@
-"""Findings: what a report says of experiments, read back whole, or refused with the reason."""
+"""Tests of reading the experiments of a report from JSON."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def test_a_report_is_read_back_unchanged() -> None:
 
 
 def test_the_report_itself_is_the_last_snapshot() -> None:
-    looks = read_report(plain(WORSE), "here").snapshots(WORSE)
-    assert [at for at, _ in looks] == [AT_MS - 120_000, AT_MS]
-    assert looks[0][1] == looks[1][1]
+    snapshots = read_report(plain(WORSE), "here").snapshots(WORSE)
+    assert [at for at, _ in snapshots] == [AT_MS - 120_000, AT_MS]
+    assert snapshots[0][1] == snapshots[1][1]
 
 
 def test_the_last_snapshot_is_not_repeated() -> None:
@@ -53,8 +53,8 @@ def test_the_last_snapshot_is_not_repeated() -> None:
 
 
 def test_snapshots_of_an_earlier_run_are_left_out() -> None:
-    is_snapshot = replace(WORSE, known_from_ms=AT_MS - 60_000)
-    assert [at for at, _ in read_report(plain(is_snapshot), "here").snapshots(is_snapshot)] == [AT_MS]
+    later = replace(WORSE, known_from_ms=AT_MS - 60_000)
+    assert [at for at, _ in read_report(plain(later), "here").snapshots(later)] == [AT_MS]
     assert read_report(plain(replace(WORSE, known_from_ms=AT_MS - 120_000)), "here").history == read_report(plain(WORSE), "here").history
 
 
@@ -82,7 +82,7 @@ def test_experiments_can_be_chosen_by_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ([], "not a report with experiments"),
         ({"windows": []}, "not a report with experiments"),
@@ -96,13 +96,13 @@ def test_experiments_can_be_chosen_by_name() -> None:
         (plain(WORSE, history=[{"experiment": "a", "scope": "start", "looks": {"kept": [[10**18, ["safe", 1, []]]]}}]), "damaged"),
     ],
 )
-def test_a_value_that_is_not_a_report_is_rejected(given: object, said: str) -> None:
-    with pytest.raises(StreammetricsError, match=f"saved.json is .*{said}"):
+def test_a_value_that_is_not_a_report_is_rejected(given: object, message: str) -> None:
+    with pytest.raises(StreammetricsError, match=f"saved.json is .*{message}"):
         read_report(given, "saved.json")
 
 
 @pytest.mark.parametrize(
-    ("at_ms", "told"),
+    ("at_ms", "text"),
     [
         (EARLIEST_MS, "1965-12-28 00:00 UTC"),
         (-1, "1969-12-31 23:59 UTC"),
@@ -112,21 +112,21 @@ def test_a_value_that_is_not_a_report_is_rejected(given: object, said: str) -> N
         (LATEST_MS, "10000-01-01 23:59 UTC"),
     ],
 )
-def test_all_times_of_a_valid_report_can_be_formatted(at_ms: int, told: str) -> None:
+def test_all_times_of_a_valid_report_can_be_formatted(at_ms: int, text: str) -> None:
     assert read_report(plain(WORSE, experiments_entered_ms=at_ms, history=[]), "here").at_ms == at_ms
-    assert moment(at_ms) == told
+    assert moment(at_ms) == text
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "text"),
     [
         ({"experiments": {"enabled": False}}, "Experiments are switched off: experiments.enabled is false"),
         ({"experiments": {"enabled": True}}, "No experiment has final lists yet, up to 1970-01-01 00:00 UTC"),
         (["another shape"], "No experiment has final lists yet, up to 1970-01-01 00:00 UTC"),
     ],
 )
-def test_the_reason_for_no_experiments_is_shown(settings: object, told: str) -> None:
-    assert read_report({"experiments": [], "experiments_entered_ms": 0, "settings": settings}, "here").empty_text() == told
+def test_the_reason_for_no_experiments_is_shown(settings: object, text: str) -> None:
+    assert read_report({"experiments": [], "experiments_entered_ms": 0, "settings": settings}, "here").empty_text() == text
 
 
 def test_health_checks_are_described() -> None:

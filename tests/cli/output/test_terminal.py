@@ -12,9 +12,9 @@ from streammetrics.cli.output.terminal import FittingTable
 
 
 def printed(table: FittingTable, width: int) -> list[str]:
-    told = StringIO()
-    Console(file=told, width=width).print(table)
-    return [line.rstrip() for line in told.getvalue().splitlines() if line.strip()]
+    output = StringIO()
+    Console(file=output, width=width).print(table)
+    return [line.rstrip() for line in output.getvalue().splitlines() if line.strip()]
 
 
 def means() -> FittingTable:
@@ -46,6 +46,6 @@ def test_a_table_that_does_not_fit_becomes_rows() -> None:
 
 @pytest.mark.parametrize("width", range(14, 90))
 def test_no_word_or_number_is_cut_on_a_narrow_terminal(width: int) -> None:
-    told = " ".join(" ".join(printed(means(), width)).split())
+    text = " ".join(" ".join(printed(means(), width)).split())
     for whole in ("last hour", "control", "treatment of the week", "1,234", "1,301", "0.5000", "0.2500", "regressed"):
-        assert whole in told
+        assert whole in text

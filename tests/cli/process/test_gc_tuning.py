@@ -1,3 +1,5 @@
+"""Tests of the tuned garbage collection."""
+
 from __future__ import annotations
 
 import gc
@@ -37,28 +39,28 @@ def test_garbage_is_collected_with_few_objects_and_the_loop_stops() -> None:
 
 
 def test_python_does_not_collect_after_a_hundred_thousand_objects() -> None:
-    looks: list[str] = []
+    collections: list[str] = []
 
     def note(phase: str, _: dict[str, int]) -> None:
-        looks.append(phase)
+        collections.append(phase)
 
     gc.callbacks.append(note)
     try:
         kept = [[number] for number in range(100_000)]
     finally:
         gc.callbacks.remove(note)
-    assert looks == []
+    assert collections == []
     assert len(kept) == 100_000
 
 
 def test_with_many_young_objects_one_collection_in_a_dozen_runs() -> None:
     class Stop(threading.Event):
-        """Tells to stop after some waits, and after how many of them Python has looked each time."""
+        """Stops after some waits, and records the wait before each collection."""
 
         def __init__(self) -> None:
             super().__init__()
             self.waits = 0
-            self.looked_after: list[int] = []
+            self.collected_after: list[int] = []
 
         def wait(self, timeout: float | None = None) -> bool:
             self.waits += 1
@@ -66,7 +68,7 @@ def test_with_many_young_objects_one_collection_in_a_dozen_runs() -> None:
 
         def note(self, phase: str, _: dict[str, int]) -> None:
             if phase == "stop":
-                self.looked_after.append(self.waits)
+                self.collected_after.append(self.waits)
                 kept.extend([number] for number in range(2 * YOUNG_FEW))
 
     stop, kept = Stop(), [[number] for number in range(2 * YOUNG_FEW)]
@@ -75,4 +77,4 @@ def test_with_many_young_objects_one_collection_in_a_dozen_runs() -> None:
         collect_garbage(stop)
     finally:
         gc.callbacks.remove(stop.note)
-    assert stop.looked_after == [number * (SKIPPED_MAX + 1) for number in (1, 2, 3)]
+    assert stop.collected_after == [number * (SKIPPED_MAX + 1) for number in (1, 2, 3)]

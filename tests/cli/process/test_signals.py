@@ -1,4 +1,4 @@
-"""Signals: the first one is told, whatever the main thread was about, and the second one ends the process."""
+"""Tests of signals: the first one asks for a clean end at any moment, and the second one ends the process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def send():
     time.sleep(0.001)
     os.kill(os.getpid(), signal.SIGTERM)
 
-sys.setswitchinterval(1e-6)  # so that the signal meets the wait anywhere
+sys.setswitchinterval(1e-6)  # so that the signal can interrupt the wait anywhere
 for turn in range(100):
     with stop_on_signals() as stop:
         sender = threading.Thread(target=send)
@@ -33,7 +33,7 @@ for turn in range(100):
         while not stop.wait(0):
             pass
         sender.join()
-print("told")
+print("stopped")
 """
 
 
@@ -58,14 +58,14 @@ def test_a_service_that_is_stopped_during_its_imports_exits_cleanly() -> None:
     with subprocess.Popen([*COMMAND, *words], stderr=subprocess.PIPE, cwd=ROOT, env=environment(), text=True) as process:
         wait_until(lambda: catches(process.pid, signal.SIGTERM), what="it has a handler")
         process.terminate()
-        _, told = process.communicate(timeout=30)
+        _, log = process.communicate(timeout=30)
     assert process.returncode == 0
-    assert "Traceback" not in told
-    assert '"event": "stopped"' in told
+    assert "Traceback" not in log
+    assert '"event": "stopped"' in log
 
 
 def catches(pid: int, number: signal.Signals) -> bool:
-    """Whether a process handles a signal, as the kernel knows it."""
+    """Return whether a process handles a signal, according to the kernel."""
     (caught,) = [line.split()[1] for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("SigCgt")]
     return bool(int(caught, 16) >> (number - 1) & 1)
 
@@ -88,7 +88,7 @@ def test_a_first_signal_during_the_shutdown_does_not_interrupt_it() -> None:
 
 def test_a_signal_during_a_wait_sets_the_event() -> None:
     done = subprocess.run([sys.executable, "-c", WAITING], capture_output=True, text=True, cwd=ROOT, timeout=30, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "told\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "stopped\n", "")
 
 
 TWICE = """
@@ -119,7 +119,7 @@ def test_a_repeated_sighup_counts_once() -> None:
 
 @pytest.mark.parametrize("number", SIGNALS)
 def test_an_ignored_signal_stays_ignored(number: signal.Signals) -> None:
-    """As nohup wants it of a closed terminal, and a script of a Ctrl-C while something runs in its background."""
+    """nohup ignores SIGHUP, and shells ignore SIGINT for background processes."""
     before = signal.signal(number, signal.SIG_IGN)
     try:
         for block in (stop_on_signals(), interrupt_on_signals()):

@@ -1,4 +1,4 @@
-"""Threads that end as one: a failure of one stops all and is raised at its end; an end that was asked for is no failure."""
+"""Tests of threads that stop together: a failed thread stops all, and its error is raised at the end."""
 
 from __future__ import annotations
 
