@@ -10,6 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from streammetrics.connectors.redis.client import RedisConnection
+from streammetrics.connectors.redis.store import RedisStore
 from tests.servers.kafka import KafkaBroker
 from tests.servers.prometheus import PrometheusServer
 from tests.servers.redis import RedisCluster, RedisServer
@@ -89,3 +91,28 @@ def namespace() -> str:
 def redis_url(redis_server: RedisServer) -> str:
     """The URL of an empty database of the shared Redis."""
     return redis_server.fresh_url()
+
+
+@pytest.fixture
+def store(redis_url: str, namespace: str) -> Iterator[RedisStore]:
+    """A store in an empty database of the shared Redis. It gives up after 500 ms."""
+    store = RedisStore(RedisConnection(url=redis_url, namespace=namespace, socket_timeout_ms=500))
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def cluster_store(redis_cluster: RedisCluster, namespace: str) -> Iterator[RedisStore]:
+    """A store in the shared cluster. It gives up after 500 ms."""
+    store = RedisStore(RedisConnection(url=redis_cluster.url, namespace=namespace, cluster=True, socket_timeout_ms=500))
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def small_redis(namespace: str) -> Iterator[tuple[RedisServer, RedisStore]]:
+    """A separate Redis, because the test changes its settings or users."""
+    with RedisServer(append_only=False) as server:
+        store = RedisStore(RedisConnection(url=server.url, namespace=namespace))
+        yield server, store
+        store.close()

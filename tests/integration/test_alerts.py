@@ -267,9 +267,7 @@ def test_experiments_that_go_wrong_are_told_one_by_one_and_never_as_a_regression
             heard.wait_for(name)
         wait_until_fires(stack, "StreammetricsExperimentInvalid")  # a consequence, of which nobody is told
     by_experiment = {
-        (message.name, message.labels["experiment"])
-        for message in heard.alerts
-        if message.labels.get("experiment") not in (None, "ranker")
+        (message.name, message.labels["experiment"]) for message in heard.alerts if message.labels.get("experiment") not in (None, "ranker")
     }
     assert by_experiment == {("StreammetricsSampleRatioMismatch", "uneven"), ("StreammetricsMultiExposure", "leaky")}
     assert heard.of("firing") <= {*(name for name, _ in by_experiment), "StreammetricsSeriesLimit", "StreammetricsRankingRegressed"}

@@ -1,4 +1,4 @@
-"""The test servers themselves: each one serves, and keeps its data when it is killed, frozen and restarted."""
+"""Tests of the test servers: each one serves, and keeps its data when it is killed, frozen and restarted."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def send(broker: KafkaBroker, topic: str, value: bytes, partition: int = 0) -> N
 
 
 def read(broker: KafkaBroker, topic: str, count: int, partition: int = 0) -> list[bytes]:
-    """The first `count` values of a partition, or fewer if no more come for 10 s."""
+    """Return the first `count` values of a partition, or fewer if no more arrive for 10 s."""
     consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap, consumer_timeout_ms=10_000)
     try:
         where = TopicPartition(topic, partition)
@@ -75,7 +75,7 @@ class TestKafka:
         with kafka_broker.admin() as admin:
             assert topic_name in admin.list_topics()
 
-    def test_a_deleted_topic_can_be_made_anew_and_is_empty(self, kafka_broker: KafkaBroker, topic_name: str) -> None:
+    def test_a_deleted_topic_can_be_created_again_and_is_empty(self, kafka_broker: KafkaBroker, topic_name: str) -> None:
         kafka_broker.create_topic(topic_name)
         send(kafka_broker, topic_name, b"of the first topic")
         kafka_broker.delete_topic(topic_name)
@@ -92,13 +92,13 @@ class TestKafka:
 
 
 class TestRedis:
-    def test_every_test_gets_an_empty_database_of_its_own(self, redis_server: RedisServer, redis_url: str) -> None:
+    def test_every_test_gets_its_own_empty_database(self, redis_server: RedisServer, redis_url: str) -> None:
         with redis.from_url(redis_url) as mine, redis.from_url(redis_server.fresh_url()) as other:
             mine.set("key", "value")
             assert (mine.dbsize(), other.dbsize()) == (1, 0)
 
     @pytest.mark.parametrize("end", ["stop", "kill"])
-    def test_data_outlive_the_process_with_the_append_only_file(self, redis_server: RedisServer, redis_url: str, end: str) -> None:
+    def test_data_survive_the_process_with_the_append_only_file(self, redis_server: RedisServer, redis_url: str, end: str) -> None:
         with redis.from_url(redis_url, decode_responses=True) as client:
             client.set("key", "value")
         getattr(redis_server, end)()
@@ -107,7 +107,7 @@ class TestRedis:
         with redis.from_url(redis_url, decode_responses=True) as client:
             assert client.get("key") == "value"
 
-    def test_without_the_append_only_file_they_do_not(self) -> None:
+    def test_data_are_lost_without_the_append_only_file(self) -> None:
         with RedisServer(append_only=False) as server:
             with server.client() as client:
                 client.set("key", "value")
@@ -116,7 +116,7 @@ class TestRedis:
             with server.client() as client:
                 assert client.get("key") is None
 
-    def test_a_frozen_server_answers_when_it_goes_on(self, redis_server: RedisServer) -> None:
+    def test_a_frozen_server_answers_after_resume(self, redis_server: RedisServer) -> None:
         with redis_server.client(socket_timeout=0.2) as client:
             redis_server.hang()
             with pytest.raises(redis.TimeoutError):
@@ -124,13 +124,13 @@ class TestRedis:
             redis_server.resume()
             assert client.ping()
 
-    def test_the_server_is_fit_for_state_that_must_not_vanish(self, redis_server: RedisServer) -> None:
+    def test_the_server_keeps_state(self, redis_server: RedisServer) -> None:
         with redis_server.client() as client:
             assert client.config_get("maxmemory-policy", "appendonly") == {"maxmemory-policy": "noeviction", "appendonly": "yes"}
 
 
 class TestRedisCluster:
-    def test_three_masters_hold_every_slot_between_them(self, redis_cluster: RedisCluster, namespace: str) -> None:
+    def test_three_masters_serve_every_slot(self, redis_cluster: RedisCluster, namespace: str) -> None:
         keys = [f"{namespace}:{number}" for number in range(60)]
         client = redis_cluster.client()
         for key in keys:
@@ -148,7 +148,7 @@ class TestRedisCluster:
         assert client.get(namespace) == "kept"
         client.close()
 
-    def test_one_node_alone_is_a_cluster_too(self) -> None:
+    def test_one_node_can_be_a_cluster(self) -> None:
         with RedisCluster(masters=1) as cluster:
             client = cluster.client()
             client.set("key", "value")
@@ -169,16 +169,16 @@ class TestPrometheus:
         prometheus_server.forget("other")
         prometheus_server.wait_for('up{job="other"}', lambda found: not found)
 
-    def test_samples_outlive_a_kill(self, prometheus_server: PrometheusServer) -> None:
-        # The answer's time is the query's, so the first sample's own time tells what was there before the kill.
-        asked = 'min_over_time(timestamp(up{job="prometheus"})[10m:200ms])'
-        prometheus_server.wait_for(asked)
+    def test_samples_survive_a_kill(self, prometheus_server: PrometheusServer) -> None:
+        # A result has the time of the query. The first sample's own timestamp shows what was stored before the kill.
+        query = 'min_over_time(timestamp(up{job="prometheus"})[10m:200ms])'
+        prometheus_server.wait_for(query)
         killed = time.time()
         prometheus_server.kill()
         prometheus_server.start()
-        assert prometheus_server.wait_for(asked)[0].value < killed
+        assert prometheus_server.wait_for(query)[0].value < killed
 
-    def test_promtool_tells_a_good_exposition_from_a_bad_one(self, prometheus_server: PrometheusServer) -> None:
+    def test_promtool_accepts_a_valid_exposition_and_rejects_an_invalid_one(self, prometheus_server: PrometheusServer) -> None:
         with urllib.request.urlopen(f"{prometheus_server.url}/metrics", timeout=10) as answer:
             assert answer.status == 200
         good = "# HELP lists_total Lists.\n# TYPE lists_total counter\nlists_total 3\n"
@@ -187,21 +187,21 @@ class TestPrometheus:
 
 
 class TestProcess:
-    def test_a_server_that_cannot_start_says_why_with_its_log(self) -> None:
+    def test_a_server_that_cannot_start_shows_its_log(self) -> None:
         with pytest.raises(ServerError, match=r"(?s)redis exited with 1 .*no-such-setting"), RedisServer(settings={"no-such-setting": "1"}):
             pass
 
-    def test_a_program_that_is_missing_names_the_command_that_brings_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_missing_program_names_the_command_that_installs_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(tools.MissingToolError, match="make servers"):
             tools.find_tool("no-such-server")
         monkeypatch.setattr(tools, "CACHE_DIRECTORY", Path("/nonexistent"))
         with pytest.raises(tools.MissingToolError, match="make servers"):
             KafkaBroker()
 
-    def test_the_redis_of_the_system_is_taken_and_not_one_inside_the_venv(self) -> None:
+    def test_the_redis_of_the_system_is_used_and_not_one_in_the_venv(self) -> None:
         assert not tools.find_tool("redis-server").is_relative_to(sys.prefix)
 
-    def test_ports_are_handed_out_once_and_leave_room_for_the_cluster_bus(self) -> None:
+    def test_ports_are_unique_and_leave_room_for_the_cluster_bus(self) -> None:
         ports = [free_port(with_cluster_bus=True) for _ in range(50)]
         assert len(set(ports)) == 50
         assert max(ports) + CLUSTER_BUS_OFFSET < 65_536
@@ -213,24 +213,24 @@ class TestProcess:
         assert not server.alive
         assert not directory.exists()
 
-    def test_servers_end_with_the_process_that_started_them_even_if_it_is_killed(self) -> None:
+    def test_servers_end_with_their_parent_process_even_if_it_is_killed(self) -> None:
         parent = subprocess.Popen([sys.executable, "-c", START_AND_WAIT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert parent.stdin is not None
         assert parent.stdout is not None
         with parent.stdin, parent.stdout:
             pid, directory = parent.stdout.readline().split()
-            os.kill(int(pid), 0)  # it runs
+            os.kill(int(pid), 0)  # it is running
             os.kill(parent.pid, signal.SIGKILL)
             parent.wait()
-            wait_until(lambda: not running(int(pid)) and not Path(directory).exists(), what="the orphan and its directory are gone")
+            wait_until(lambda: not running(int(pid)) and not Path(directory).exists(), what="the server and its directory no longer exist")
 
-    def test_an_abstract_server_cannot_be_made(self) -> None:
+    def test_an_abstract_server_cannot_be_instantiated(self) -> None:
         with pytest.raises(TypeError, match="abstract"):
             Server()  # type: ignore[abstract]
 
 
 def running(pid: int) -> bool:
-    """Whether a process runs; one that has ended and waits to be collected by a slow init does not."""
+    """Return whether a process is running. A zombie is not."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):
