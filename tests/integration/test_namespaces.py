@@ -88,12 +88,12 @@ def all_keys(settings: RedisConnection) -> set[bytes]:
 
 
 class TestList:
-    def test_it_tells_of_each_namespace_and_of_nothing_else(self, names: tuple[RedisConnection, RedisConnection]) -> None:
+    def test_it_lists_every_namespace_and_nothing_else(self, names: tuple[RedisConnection, RedisConnection]) -> None:
         found = listed(names[0])
         assert set(found) == {names[0].namespace, names[1].namespace}
-        for tasks, keys, size, unit_and_user in found.values():
+        for tasks, keys, size, user in found.values():
             assert (tasks, keys) == (str(TASKS), str(KEYS))
-            assert unit_and_user == "nobody"
+            assert user == "-"
             number, unit = size.split()
             assert TASKS * len(USERS) * 300 < float(number) * {"kB": 1_000, "MB": 1_000_000}[unit] < TASKS * len(USERS) * 300 * 3
 
