@@ -103,18 +103,18 @@ def test_the_package_does_not_import_the_table() -> None:
 
 class TestTable:
     def test_every_queried_series_exists(self) -> None:
-        asked = {name for text in expressions() for name in re.findall(r"(?<![:\w])(?:streammetrics_\w+|up)\b(?!:)", text)}
-        assert len(asked) > 20
-        assert asked <= SERIES.keys() | OF_PROMETHEUS
+        queried = {name for text in expressions() for name in re.findall(r"(?<![:\w])(?:streammetrics_\w+|up)\b(?!:)", text)}
+        assert len(queried) > 20
+        assert queried <= SERIES.keys() | OF_PROMETHEUS
 
     def test_every_recorded_series_is_used_after_it_is_recorded(self) -> None:
         known: set[str] = set()
         used: set[str] = set()
         for recorded in RECORDED:
-            asked = set(re.findall(r"job\w*:\w+:\w+", recorded.expression)) - {recorded.name}
-            assert asked <= known
+            queried = set(re.findall(r"job\w*:\w+:\w+", recorded.expression)) - {recorded.name}
+            assert queried <= known
             known.add(recorded.name)
-            used |= asked
+            used |= queried
         used |= {name for alert in ALERTS for name in re.findall(r"job\w*:\w+:\w+", alert.expression + alert.description)}
         assert used == known
 

@@ -17,7 +17,7 @@ STEPS = {"__rate_interval": "4m11s", "__range": "4m12s", "__interval": "4m13s"}
 CHOICES = {"experiment": "ranker", "variant": ".+", "metric": "ndcg", "k": "10", "window": "1m", "segments": "()", "scope": "start"}
 
 
-class Asked(NamedTuple):
+class PanelQuery(NamedTuple):
     """One query of a panel, with its dashboard and panel."""
 
     dashboard: str
@@ -45,14 +45,14 @@ def panels(dashboard: Mapping[str, Any], *, rows: bool = False) -> Iterator[dict
         yield from panel.get("panels", ())
 
 
-def queries(name: str) -> Iterator[Asked]:
+def queries(name: str) -> Iterator[PanelQuery]:
     for panel in panels(committed(name)):
         for target in panel.get("targets", ()):
-            yield Asked(name, panel, target)
+            yield PanelQuery(name, panel, target)
 
 
-def every_query() -> list[Asked]:
-    return [asked for name in NAMES for asked in queries(name)]
+def every_query() -> list[PanelQuery]:
+    return [query for name in NAMES for query in queries(name)]
 
 
 def filled(expr: str, choices: Mapping[str, str]) -> str:

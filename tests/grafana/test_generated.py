@@ -45,14 +45,14 @@ def test_outdated_missing_and_extra_files_are_reported_and_fixed(
 
 def test_every_queried_name_is_in_the_table() -> None:
     known = set(sample_names())
-    for asked in every_query():
-        named = set(NAME.findall(parsed_form(asked.expr)))
-        assert named or "up{" in asked.expr, asked
-        assert named <= known, asked
+    for query in every_query():
+        named = set(NAME.findall(parsed_form(query.expr)))
+        assert named or "up{" in query.expr, query
+        assert named <= known, query
 
 
 def test_every_series_of_the_table_is_on_a_dashboard() -> None:
-    shown = {name.removesuffix("_bucket") for asked in every_query() for name in NAME.findall(parsed_form(asked.expr))}
+    shown = {name.removesuffix("_bucket") for query in every_query() for name in NAME.findall(parsed_form(query.expr))}
     assert {series.name for series in TABLE} <= shown
 
 

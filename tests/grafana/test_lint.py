@@ -14,7 +14,7 @@ from typing import Any
 import promql_parser
 import pytest
 
-from tests.grafana.reading import NAMES, Asked, committed, every_query, filled, panels, parsed_form, queries
+from tests.grafana.reading import NAMES, PanelQuery, committed, every_query, filled, panels, parsed_form, queries
 
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 UNITS = {"none", "short", "percentunit", "s", "bytes", "cps"}
@@ -26,7 +26,7 @@ EXPECTED_VARIABLES = {
     "pipeline": ["datasource", "job"],
 }
 each_dashboard = pytest.mark.parametrize("name", NAMES)
-each_query = pytest.mark.parametrize("asked", every_query(), ids=str)
+each_query = pytest.mark.parametrize("query", every_query(), ids=str)
 
 
 def variables(name: str) -> dict[str, dict[str, Any]]:
@@ -56,8 +56,8 @@ def may_be_zero(divisor: Any) -> bool:
 
 
 @each_query
-def test_no_divisor_can_be_zero(asked: Asked) -> None:
-    divided = (node for node in nodes(promql_parser.parse(parsed_form(asked.expr))) if isinstance(node, promql_parser.BinaryExpr))
+def test_no_divisor_can_be_zero(query: PanelQuery) -> None:
+    divided = (node for node in nodes(promql_parser.parse(parsed_form(query.expr))) if isinstance(node, promql_parser.BinaryExpr))
     assert not [node.prettify() for node in divided if str(node.op) == "/" and may_be_zero(node.rhs)], "would draw NaN or infinity"
 
 
@@ -122,9 +122,9 @@ def test_a_variable_depends_only_on_earlier_ones(name: str) -> None:
 @each_dashboard
 def test_every_variable_of_a_query_is_on_its_dashboard(name: str) -> None:
     known = {**dict.fromkeys(variables(name), "x"), "__rate_interval": "1m", "__range": "1m", "__interval": "1m"}
-    for asked in queries(name):
-        filled(asked.expr, known)
-    used = " ".join(f"{asked.expr} {asked.panel['title']}" for asked in queries(name))
+    for query in queries(name):
+        filled(query.expr, known)
+    used = " ".join(f"{query.expr} {query.panel['title']}" for query in queries(name))
     unused = [each for each in variables(name) if each != "datasource" and not re.search(rf"\$\{{?{each}\b", used)]
     assert not unused
 
@@ -196,21 +196,21 @@ def test_an_override_matches_a_query_or_a_series(name: str) -> None:
 
 
 @each_query
-def test_a_query_is_valid_promql_for_the_job(asked: Asked) -> None:
-    found = selectors(parsed_form(asked.expr))
+def test_a_query_is_valid_promql_for_the_job(query: PanelQuery) -> None:
+    found = selectors(parsed_form(query.expr))
     assert found
     for selector in found:
         assert 'job=~"$job"' in str(selector), selector
 
 
 @each_query
-def test_counters_are_queried_as_rates_over_the_interval_of_grafana(asked: Asked) -> None:
+def test_counters_are_queried_as_rates_over_the_interval_of_grafana(query: PanelQuery) -> None:
     gained, named = [], []
-    for node in nodes(promql_parser.parse(parsed_form(asked.expr))):
+    for node in nodes(promql_parser.parse(parsed_form(query.expr))):
         if isinstance(node, promql_parser.Call) and node.func.name in ("rate", "increase"):
             (matrix,) = node.args
             gained.append(matrix.vector_selector.name)
-            over_range = node.func.name == "increase" and asked.panel["title"] == "Means over the selected time range"
+            over_range = node.func.name == "increase" and query.panel["title"] == "Means over the selected time range"
             assert str(matrix.range) == ("0:04:12" if over_range else "0:04:11")
         elif isinstance(node, promql_parser.VectorSelector):
             named.append(node.name)
@@ -219,8 +219,8 @@ def test_counters_are_queried_as_rates_over_the_interval_of_grafana(asked: Asked
 
 
 @each_query
-def test_curves_have_legends_and_numbers_use_instant_queries(asked: Asked) -> None:
-    kind, target = asked.panel["type"], asked.target
+def test_curves_have_legends_and_numbers_use_instant_queries(query: PanelQuery) -> None:
+    kind, target = query.panel["type"], query.target
     assert target["instant"] is (kind in ("stat", "table"))
     assert target["range"] is not target["instant"]
     assert target["format"] == ("table" if kind == "table" else "time_series")

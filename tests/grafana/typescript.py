@@ -71,8 +71,8 @@ def compiler() -> Path:
     if not folder.is_dir():
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix="unfinished-") as scratch:
-            asked = [find_tool("npm"), "install", "--ignore-scripts", "--no-audit", "--no-fund", "--no-package-lock", "--prefix", scratch]
-            done = subprocess.run([*asked, *PACKAGES], capture_output=True, text=True, check=False)
+            command = [find_tool("npm"), "install", "--ignore-scripts", "--no-audit", "--no-fund", "--no-package-lock", "--prefix", scratch]
+            done = subprocess.run([*command, *PACKAGES], capture_output=True, text=True, check=False)
             if done.returncode != 0:
                 raise RuntimeError(f"npm could not fetch {' and '.join(PACKAGES)}:\n{done.stderr[-3000:]}")
             try:
@@ -84,7 +84,7 @@ def compiler() -> Path:
     return folder
 
 
-def complaints(dashboards: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def type_errors(dashboards: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """What the compiler says, a line each; empty when all is well."""
     packages = compiler() / "node_modules"
     with tempfile.TemporaryDirectory() as scratch:
@@ -93,12 +93,12 @@ def complaints(dashboards: Mapping[str, Mapping[str, Any]]) -> list[str]:
         (folder / "dashboards.ts").write_text(source(dashboards), encoding="utf-8")
         command = [find_tool("node"), packages / "typescript" / "bin" / "tsc", *COMPILER, "dashboards.ts"]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    said = (done.stdout + done.stderr).splitlines()
-    assert bool(said) is bool(done.returncode), f"the compiler ended with {done.returncode} and said {said}"
-    return said
+    lines = (done.stdout + done.stderr).splitlines()
+    assert bool(lines) is bool(done.returncode), f"the compiler ended with {done.returncode} with {lines}"
+    return lines
 
 
 if __name__ == "__main__":
-    found = complaints({name: committed(name) for name in NAMES})
+    found = type_errors({name: committed(name) for name in NAMES})
     print("\n".join(found) or "no complaint")
     sys.exit(bool(found))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import copy
 
 from tests.grafana.reading import NAMES, committed
-from tests.grafana.typescript import complaints
+from tests.grafana.typescript import type_errors
 
 
 def test_the_dashboards_have_valid_types() -> None:
-    assert complaints({name: committed(name) for name in NAMES}) == []
+    assert type_errors({name: committed(name) for name in NAMES}) == []
 
 
 def test_a_wrong_type_and_a_misspelt_key_are_found() -> None:
@@ -19,7 +19,7 @@ def test_a_wrong_type_and_a_misspelt_key_are_found() -> None:
     stat["gridPos"]["w"] = "3"
     stat["options"]["colorMode"] = "backgroud"
     curves["fieldConfig"]["defaults"]["custom"]["lineWidht"] = 2
-    errors = complaints({"misspelt": misspelt, "mistyped": mistyped})
+    errors = type_errors({"misspelt": misspelt, "mistyped": mistyped})
     assert len(errors) == 4, errors
     for words in ("timezones", "'string' is not assignable to type 'number'", "backgroud", "lineWidht"):
         assert any(words in line for line in errors), words

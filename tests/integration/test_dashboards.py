@@ -10,7 +10,7 @@ import pytest
 
 from streammetrics.experiments.report import ExperimentReport
 from streammetrics.metrics.names import METRIC_NAMES
-from tests.grafana.reading import CHOICES, NAMES, STEPS, Asked, committed, every_query, filled, queries
+from tests.grafana.reading import CHOICES, NAMES, STEPS, PanelQuery, committed, every_query, filled, queries
 from tests.servers.prometheus import Sample
 from tests.support.dashboards import BEHIND_SECONDS, HISTORY, Scene, scene
 
@@ -29,29 +29,29 @@ def is_data(found: list[Sample]) -> bool:
     return any(not math.isnan(sample.value) for sample in found)
 
 
-def panel(name: str, title: str) -> dict[str, Asked]:
+def panel(name: str, title: str) -> dict[str, PanelQuery]:
     """Return the queries of a panel by letter."""
-    return {asked.target["refId"]: asked for asked in queries(name) if asked.panel["title"] == title}
+    return {query.target["refId"]: query for query in queries(name) if query.panel["title"] == title}
 
 
-def answer(shown: Scene, asked: Asked, choices: Mapping[str, str] = KNOWN) -> dict[tuple[str, ...], float]:
+def answer(shown: Scene, query: PanelQuery, choices: Mapping[str, str] = KNOWN) -> dict[tuple[str, ...], float]:
     """Return values by label values, sorted by label name."""
     return {
         tuple(value for _, value in sorted(sample.labels.items())): sample.value
-        for sample in shown.prometheus.wait_for(filled(asked.expr, choices))
+        for sample in shown.prometheus.wait_for(filled(query.expr, choices))
     }
 
 
-@pytest.mark.parametrize("asked", every_query(), ids=str)
-def test_every_panel_has_data(shown: Scene, asked: Asked) -> None:
-    shown.prometheus.wait_for(filled(asked.expr, CHOSEN), is_data)
+@pytest.mark.parametrize("query", every_query(), ids=str)
+def test_every_panel_has_data(shown: Scene, query: PanelQuery) -> None:
+    shown.prometheus.wait_for(filled(query.expr, CHOSEN), is_data)
 
 
 @pytest.mark.parametrize("metric", METRIC_NAMES)
 def test_every_metric_can_be_chosen(shown: Scene, metric: str) -> None:
     for title in ("$metric, final", "$metric, live"):
-        for asked in panel("ranking", title).values():
-            assert is_data(shown.prometheus.query(filled(asked.expr, {**CHOSEN, "metric": metric})))
+        for query in panel("ranking", title).values():
+            assert is_data(shown.prometheus.query(filled(query.expr, {**CHOSEN, "metric": metric})))
 
 
 def test_a_segment_can_be_chosen(shown: Scene) -> None:
@@ -129,7 +129,7 @@ def table_of(report: ExperimentReport) -> dict[str, dict[tuple[str, ...], float]
 def test_the_verdict_table_equals_the_report(shown: Scene) -> None:
     wanted = table_of(shown.experiments["start"])
     assert len(wanted["A"]) == 10
-    found = {letter: answer(shown, asked) for letter, asked in panel("experiment", "All measures against the control").items()}
+    found = {letter: answer(shown, query) for letter, query in panel("experiment", "All measures against the control").items()}
     assert found == wanted
 
 
@@ -195,7 +195,7 @@ def test_means_over_the_time_range_cover_its_lists(shown: Scene) -> None:
     shown.prometheus.wait_for(came, lambda found: len(found) == 2 and all(sample.value > 100 for sample in found), deadline_seconds=60)
     letters = panel("ranking", "Means over the selected time range")
     means = {
-        metric: answer(shown, asked, {**CHOSEN, "__range": "1m"}) for metric, asked in zip(METRIC_NAMES, letters.values(), strict=True)
+        metric: answer(shown, query, {**CHOSEN, "__range": "1m"}) for metric, query in zip(METRIC_NAMES, letters.values(), strict=True)
     }
     arms = {("10", "control"), ("10", "treatment")}
     assert all(found.keys() == arms for found in means.values())

@@ -132,16 +132,16 @@ def test_all_wrong_credentials_get_the_same_response(still_port: Port, authoriza
 
 def test_a_wrong_user_and_a_wrong_password_cost_the_same_work(port: Port, monkeypatch: pytest.MonkeyPatch) -> None:
     """Count the slow checks, because measured time is too noisy."""
-    judged: list[bytes] = []
-    judge = PasswordHash.matches
-    monkeypatch.setattr(PasswordHash, "matches", lambda stored, password: judged.append(password) or judge(stored, password))
+    checked: list[bytes] = []
+    matches = PasswordHash.matches
+    monkeypatch.setattr(PasswordHash, "matches", lambda stored, password: checked.append(password) or matches(stored, password))
     for user, password in ((USER, "wrong"), ("other", "wrong"), ("other", PASSWORD), ("", "")):
         assert port.ask("/metrics", basic(user, password)).status == 401
-    assert judged == [b"wrong", b"wrong", PASSWORD.encode(), b""]
+    assert checked == [b"wrong", b"wrong", PASSWORD.encode(), b""]
     assert [port.ask("/metrics", basic(USER, PASSWORD)).status for _ in range(3)] == [200] * 3
-    assert len(judged) == 5, "accepted credentials skip the slow check"
+    assert len(checked) == 5, "accepted credentials skip the slow check"
     assert port.ask("/metrics", basic(USER, PASSWORD + "x")).status == 401
-    assert len(judged) == 6, "other credentials do not"
+    assert len(checked) == 6, "other credentials do not"
 
 
 @pytest.mark.parametrize("path", OPEN)
@@ -158,8 +158,8 @@ def test_probes_get_reasons_only_with_a_login(port: Port) -> None:
 
 
 def test_a_wrong_login_stays_wrong_and_keeps_others_logged_in(port: Port) -> None:
-    asked = [basic(USER, "wrong"), basic(USER, "wrong"), basic(USER, PASSWORD), basic(USER, "wrong"), basic(USER, PASSWORD)]
-    assert [port.ask("/metrics", each).status for each in asked] == [401, 401, 200, 401, 200]
+    credentials = [basic(USER, "wrong"), basic(USER, "wrong"), basic(USER, PASSWORD), basic(USER, "wrong"), basic(USER, PASSWORD)]
+    assert [port.ask("/metrics", each).status for each in credentials] == [401, 401, 200, 401, 200]
 
 
 def test_probes_with_a_wrong_login_are_rejected(still_port: Port) -> None:

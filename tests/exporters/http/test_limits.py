@@ -28,7 +28,7 @@ from tests.support.sockets import read_until_closed
 from tests.support.timing import time_bound
 
 SHORT_SECONDS = 0.3
-QUESTION = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+REQUEST = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +99,7 @@ class TestSlowClients:
 
     def test_a_slow_second_request_times_out(self, hasty: HttpServer) -> None:
         with connected(hasty) as client:
-            client.sendall(QUESTION)
+            client.sendall(REQUEST)
             first = client.recv(65_536)
             client.sendall(b"GET /metrics HT")
             assert first.startswith(b"HTTP/1.1 200 ")
@@ -111,11 +111,11 @@ class TestSlowClients:
 
     def test_an_idle_connection_is_closed(self, hasty: HttpServer) -> None:
         with connected(hasty) as client:
-            client.sendall(QUESTION)
+            client.sendall(REQUEST)
             assert read_until_closed(client).count(b"HTTP/1.1") == 1
 
     def test_a_connection_with_regular_requests_stays_open(self, views: HttpViews) -> None:
-        began, asked, sockets = time.monotonic(), 0, set()
+        began, count, sockets = time.monotonic(), 0, set()
         with (
             serving(views, HttpRules(request_seconds=1.0)) as server,
             closing(http.client.HTTPConnection(server.host, server.port, timeout=10)) as connection,
@@ -123,10 +123,10 @@ class TestSlowClients:
             while time.monotonic() - began < 1.2:
                 connection.request("GET", "/healthz")
                 assert connection.getresponse().read() == b"ok\n"
-                asked += 1
+                count += 1
                 sockets.add(connection.sock.getsockname())
                 time.sleep(0.05)
-        assert asked > 1
+        assert count > 1
         assert len(sockets) == 1, "the client had to connect again"
 
     def test_an_unread_response_is_dropped(self, hasty: HttpServer) -> None:
@@ -178,7 +178,7 @@ class TestSlowClients:
 
 def is_ok(client: socket.socket) -> bool:
     """Ask for /healthz and read the whole response."""
-    client.sendall(QUESTION)
+    client.sendall(REQUEST)
     response = b""
     while not response.endswith(b"ok\n"):
         part = client.recv(65_536)
@@ -299,7 +299,7 @@ class TestTls:
 
     def test_a_client_without_tls_gets_no_response(self, sealed: HttpServer) -> None:
         with connected(sealed) as client:
-            client.sendall(QUESTION)
+            client.sendall(REQUEST)
             assert b"HTTP" not in read_until_closed(client)
 
     def test_key_and_certificate_can_be_in_one_file(self, views: HttpViews, identity: Identity, authority: Authority) -> None:

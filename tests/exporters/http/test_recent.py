@@ -36,7 +36,7 @@ def report(end_ms: int, **lists: int) -> Report:
     return replace(BLANK, windows=windows, final_ms=end_ms - HOUR_MS, entered_ms=end_ms - HOUR_MS, watermark_ms=end_ms)
 
 
-def showing(pipeline: Pipeline) -> HttpViews:
+def views_of(pipeline: Pipeline) -> HttpViews:
     return HttpViews(pipeline.exposition(), Now())
 
 
@@ -126,18 +126,18 @@ def test_tracks_missing_from_the_report_are_dropped() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("choice", "message"),
     [
         ((60_000, "ndcg@10", "values"), r"window_ms: got 60000; allowed are 3600000"),
         ((HOUR_MS, "nonsense@3", "values"), r"metric: got 'nonsense@3'; allowed are ndcg@10, mrr@10"),
         ((HOUR_MS, "ndcg@10", "some"), r"lists: got 'some'; allowed are values, values_with_feedback"),
     ],
 )
-def test_an_unknown_choice_is_rejected_with_the_allowed_ones(asked: tuple[int, str, str], said: str) -> None:
+def test_an_unknown_choice_is_rejected_with_the_allowed_ones(choice: tuple[int, str, str], message: str) -> None:
     recent = RecentPoints(METRICS)
     recent.add_report(report(START_MS, a=10))
-    with pytest.raises(UnknownChoiceError, match=said):
-        recent.lines(*asked)
+    with pytest.raises(UnknownChoiceError, match=message):
+        recent.lines(*choice)
 
 
 @pytest.fixture(scope="module")
@@ -174,9 +174,9 @@ class TestExperiments:
 class TestPaths:
     """The paths on a real port."""
 
-    def ask(self, base: str, path: str, **asked: object) -> tuple[int, Any]:
+    def ask(self, base: str, path: str, **choice: object) -> tuple[int, Any]:
         connection = HTTPConnection(urlsplit(base).netloc, timeout=10)
-        connection.request("GET", f"{path}?{urlencode(asked)}")
+        connection.request("GET", f"{path}?{urlencode(choice)}")
         answer = connection.getresponse()
         content = json.loads(answer.read())
         connection.close()
@@ -184,7 +184,7 @@ class TestPaths:
 
     def test_points_are_served_as_json_with_null_for_missing_values(self) -> None:
         pipeline = two_variants()
-        views = showing(pipeline)
+        views = views_of(pipeline)
         views.show(pipeline.report())
         views.show(pipeline.feed("impressions", shown("u9", "late", ts=START_MS + 33 * 60_000)).move_on(START_MS + HOUR_MS).report())
         with served(views) as base:
@@ -196,7 +196,7 @@ class TestPaths:
 
     @pytest.mark.parametrize("window_ms", ["", "1h", "-1", "9" * 40, "٣"])
     def test_a_window_that_is_not_a_number_is_rejected(self, window_ms: str) -> None:
-        with served(showing(two_variants())) as base:
+        with served(views_of(two_variants())) as base:
             assert self.ask(base, "/api/curves", window_ms=window_ms, metric="ndcg@10") == (
                 400,
                 {"error": f"window_ms: got {window_ms!r}; allowed is a whole number of milliseconds"},
@@ -204,12 +204,12 @@ class TestPaths:
 
     def test_an_unknown_metric_is_rejected_with_the_known_ones(self) -> None:
         pipeline = two_variants()
-        views = showing(pipeline)
+        views = views_of(pipeline)
         views.show(pipeline.report())
         with served(views) as base:
             status, found = self.ask(base, "/api/curves", window_ms=HOUR_MS, metric="<script>")
             assert (status, found["error"].startswith("metric: got '<script>'; allowed are ndcg@2, ndcg@10")) == (400, True)
 
     def test_before_the_first_report_there_are_no_lines(self) -> None:
-        with served(showing(two_variants())) as base:
+        with served(views_of(two_variants())) as base:
             assert self.ask(base, "/api/curves", window_ms=HOUR_MS, metric="ndcg@10") == (200, {"windows": [], "experiments": []})

@@ -196,8 +196,8 @@ class TestReport:
         assert json.loads(answer.body) == json.loads(json.dumps(wanted))
 
     def test_without_a_report_the_json_gives_the_reason(self, port: Port, worker_port: Port) -> None:
-        for asked, why in ((port, "no committed state has been read yet"), (worker_port, "this process only consumes; use the exporter")):
-            answer = asked.ask("/api/report")
+        for process, why in ((port, "no committed state has been read yet"), (worker_port, "this process only consumes; use the exporter")):
+            answer = process.ask("/api/report")
             assert (answer.status, answer.headers["content-type"]) == (503, "application/json")
             assert json.loads(answer.body)["error"].startswith(why)
 
@@ -303,8 +303,8 @@ class TestTags:
             first = port.ask(path)
             assert first.status == 200
             tag = first.headers["etag"]
-            for asked in (tag, f'"other", {tag}', tag.removeprefix("W/"), "*"):
-                again = port.ask(path, headers={"If-None-Match": asked})
+            for known in (tag, f'"other", {tag}', tag.removeprefix("W/"), "*"):
+                again = port.ask(path, headers={"If-None-Match": known})
                 assert (again.status, again.body, again.headers["etag"]) == (304, b"", tag)
                 for name in ("cache-control", "content-security-policy"):
                     assert again.headers[name] == first.headers[name]
@@ -313,8 +313,8 @@ class TestTags:
     def test_other_tags_get_the_whole_content(self, port: Port) -> None:
         port.show()
         whole = port.ask("/api/report").body
-        for asked in ('"other"', "", "nonsense", "\xff", '""'):
-            assert port.ask("/api/report", headers={"If-None-Match": asked}).body == whole
+        for known in ('"other"', "", "nonsense", "\xff", '""'):
+            assert port.ask("/api/report", headers={"If-None-Match": known}).body == whole
 
     def test_equal_reports_have_equal_tags_and_others_do_not(self, port: Port) -> None:
         port.show()
