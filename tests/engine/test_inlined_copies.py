@@ -25,7 +25,7 @@ from streammetrics.sessions.session import Session
 from streammetrics.sessions.shown_list import UNCHANGED, ShownList, mark_changed, raise_grade
 from streammetrics.windows.tally_deltas import tally_deltas
 
-GAP_MS, ATTRIBUTION_MS, PANE_MS = 50, 20, 7
+GAP_MS, ATTRIBUTION_MS, PANE_MS = 25, 30, 7
 RULES = EngineRules(
     topics=("lists", "clicks"),
     grades=parse_grades("click=1"),
