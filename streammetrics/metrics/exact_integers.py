@@ -1,8 +1,7 @@
-"""Exact sums that may exceed int64, and integers of any size as bytes. No metrics and no lists here."""
+"""Exact sums that may exceed int64. No metrics and no lists here."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
@@ -69,35 +68,3 @@ def _limbs(row: Ints) -> list[Floats]:
     for shift in range(0, max(bits, 1), _LIMB_BITS):
         limbs.append(((row >> shift) & ((1 << _LIMB_BITS) - 1)).astype(np.float64))
     return limbs
-
-
-def write_numbers(numbers: Iterable[int]) -> bytes:
-    """Integers of any size as bytes: zigzag varints, seven bits per byte, lowest first.
-
-    >>> write_numbers([0, -1, 64]).hex(), read_numbers(write_numbers([0, -1, 1 << 99]), 0, 3)
-    ('00018001', ([0, -1, 633825300114114700748351602688], 17))
-    """
-    out = bytearray()
-    for number in numbers:
-        rest = number << 1 if number >= 0 else ~(number << 1)
-        while rest > 0x7F:
-            out.append(rest & 0x7F | 0x80)
-            rest >>= 7
-        out.append(rest)
-    return bytes(out)
-
-
-def read_numbers(data: bytes, start: int, count: int) -> tuple[list[int], int]:
-    """Read `count` integers from index `start`; returns them and the index after them. Raises IndexError for truncated bytes."""
-    numbers = []
-    for _ in range(count):
-        folded = shift = 0
-        while True:
-            byte = data[start]
-            start += 1
-            folded |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                break
-        numbers.append(folded >> 1 if folded & 1 == 0 else ~(folded >> 1))
-    return numbers, start

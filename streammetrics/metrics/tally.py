@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streammetrics.metrics.arrays import Ints
-from streammetrics.metrics.exact_integers import read_numbers, sum_of_products, sum_of_row, write_numbers
+from streammetrics.metrics.exact_integers import sum_of_products, sum_of_row
 from streammetrics.metrics.kernels.dispatch import KernelPart
 from streammetrics.metrics.kernels.formulas import ListFacts, columns_of_facts, defined, rows_of_family
 from streammetrics.metrics.kernels.packed import PackedLists
@@ -24,6 +24,7 @@ from streammetrics.metrics.names import Metric, MetricError, parse_metric
 from streammetrics.metrics.plan import FIRST_RANKED, Family
 from streammetrics.metrics.scorer import Scorer, UnseenItems
 from streammetrics.metrics.spec import ARITHMETIC, NoRelevant, Spec
+from streammetrics.metrics.varints import read_varints, write_varints
 
 TallyView: TypeAlias = NoRelevant | Literal["with_feedback"]
 
@@ -317,7 +318,7 @@ class Tally:
 
     def to_bytes(self) -> bytes:
         """A version byte, the header and the numbers. Equal tallies give equal bytes on every machine."""
-        return bytes([VERSION]) + write_numbers([len(self.layout.header())]) + self.layout.header() + write_numbers(self.numbers)
+        return bytes([VERSION]) + write_varints([len(self.layout.header())]) + self.layout.header() + write_varints(self.numbers)
 
     @staticmethod
     def from_bytes(data: bytes) -> Tally:
@@ -325,9 +326,9 @@ class Tally:
         if not data or data[0] != VERSION:
             raise MetricError("stored tally", f"got version {data[0] if data else 'none'}; allowed is {VERSION}")
         try:
-            (size,), start = read_numbers(data, 1, 1)
+            (size,), start = read_varints(data, 1, 1)
             layout = _layout_of(bytes(data[start : start + size]))
-            numbers, end = read_numbers(data, start + size, layout.width)
+            numbers, end = read_varints(data, start + size, layout.width)
         except (ValueError, KeyError, TypeError, IndexError) as error:
             if isinstance(error, MetricError):
                 raise

@@ -12,9 +12,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from streammetrics.metrics import ALL_METRIC_NAMES, MetricError, PackedLists, Scorer, Spec, Tally, TallyLayout
-from streammetrics.metrics.exact_integers import exact_sum, read_numbers, sum_of_products, sum_of_row, write_numbers
+from streammetrics.metrics.exact_integers import exact_sum, sum_of_products, sum_of_row
 from streammetrics.metrics.kernels.packed import CHUNK_WORDS
 from streammetrics.metrics.spec import Gain
+from streammetrics.metrics.varints import read_varints, write_varints
 from tests.metrics.lists import WHOLE, as_hits, as_padded, as_ragged, at_cutoffs, lists_of
 
 SPEC = Spec(err_grade_max=5, relevance_threshold=2)
@@ -264,5 +265,5 @@ def test_sums_of_many_doubles_are_exact(most: int) -> None:
 
 @given(st.lists(st.integers()))
 def test_numbers_are_read_back_unchanged(numbers: list[int]) -> None:
-    data = write_numbers(numbers)
-    assert read_numbers(data, 0, len(numbers)) == (numbers, len(data))
+    data = write_varints(numbers)
+    assert read_varints(data, 0, len(numbers)) == (numbers, len(data))

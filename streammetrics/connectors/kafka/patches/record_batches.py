@@ -20,6 +20,7 @@ from kafka.errors import CorruptRecordError
 from numpy.typing import NDArray
 
 from streammetrics.connectors.base import Record
+from streammetrics.metrics.varints import read_varint, read_varints_at
 
 LOG_APPEND_TIME = 1
 COLUMNS_FROM = 128
@@ -40,10 +41,10 @@ def columns(batch: Any) -> list[Record]:
     data = bytes(batch._buffer)
     starts, ends = _bounds(data, batch._pos, batch.records_count)
     held = np.frombuffer(data, np.uint8)
-    delta_ms, at = varints(held, starts + 1)
-    deltas, at = varints(held, at)
-    key_sizes, at = varints(held, at)
-    sizes, at = varints(held, at + np.clip(key_sizes, 0, len(data)))
+    delta_ms, at = read_varints_at(held, starts + 1)
+    deltas, at = read_varints_at(held, at)
+    key_sizes, at = read_varints_at(held, at)
+    sizes, at = read_varints_at(held, at + np.clip(key_sizes, 0, len(data)))
     last = at + np.clip(sizes, 0, len(data))
     if (last >= ends).any():
         raise ValueError("a record is longer than its length field")
@@ -67,49 +68,13 @@ def _bounds(data: bytes, position: int, count: int) -> tuple[NDArray[np.int64], 
             raw = raw & 0x7F | more << 7
             size, position = (raw >> 1) ^ -(raw & 1), position + 2
         else:
-            size, position = varint(data, position)
+            size, position = read_varint(data, position)
         starts.append(position)
         position += size
         ends.append(position)
     if position != len(data):
         raise ValueError("the records do not end where the batch ends")
     return np.array(starts), np.array(ends)
-
-
-def varints(held: NDArray[np.uint8], at: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Decode the zig-zag varints at many positions. Returns the numbers and the positions after them.
-
-    >>> varints(np.frombuffer(bytes([0x03, 0xAC, 0x02]), np.uint8), np.array([0, 1]))
-    (array([ -2, 150]), array([1, 3]))
-    """
-    byte = held[at].astype(np.uint64)
-    raw, goes_on, at, shift = byte & 0x7F, byte > 0x7F, at + 1, 7
-    while goes_on.any():
-        if shift > 63:
-            raise ValueError("a variable-length number has more than ten bytes")
-        byte = np.where(goes_on, held[np.where(goes_on, at, 0)], 0).astype(np.uint64)
-        raw |= (byte & 0x7F) << np.uint64(shift)
-        at = at + goes_on
-        goes_on, shift = byte > 0x7F, shift + 7
-    return (raw >> 1).astype(np.int64) ^ -(raw & 1).astype(np.int64), at
-
-
-def varint(data: bytes, position: int) -> tuple[int, int]:
-    """Decode the zig-zag varint at `position`. Returns it and the position after it. Raises IndexError when the data ends too soon.
-
-    >>> varint(bytes([0x03]), 0), varint(bytes([0xAC, 0x02]), 0)
-    ((-2, 1), (150, 2))
-    """
-    shift = raw = 0
-    while True:
-        byte = data[position]
-        position += 1
-        raw |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (raw >> 1) ^ -(raw & 1), position
-        shift += 7
-        if shift > 63:
-            raise CorruptRecordError("a variable-length number has more than ten bytes")
 
 
 def walk(batch: Any) -> Iterator[Record]:  # noqa: PLR0912, PLR0915  (a call per number doubles the time)
@@ -128,7 +93,7 @@ def walk(batch: Any) -> Iterator[Record]:  # noqa: PLR0912, PLR0915  (a call per
                 raw = raw & 0x7F | more << 7
                 length, position = (raw >> 1) ^ -(raw & 1), position + 2
             else:
-                length, position = varint(data, position)
+                length, position = read_varint(data, position)
             end = position + length
             raw = data[position + 1]
             if raw < 0x80:
@@ -137,17 +102,17 @@ def walk(batch: Any) -> Iterator[Record]:  # noqa: PLR0912, PLR0915  (a call per
                 raw = raw & 0x7F | more << 7
                 delta_ms, position = (raw >> 1) ^ -(raw & 1), position + 3
             else:
-                delta_ms, position = varint(data, position + 1)
+                delta_ms, position = read_varint(data, position + 1)
             raw = data[position]
             if raw < 0x80:
                 delta, position = (raw >> 1) ^ -(raw & 1), position + 1
             else:
-                delta, position = varint(data, position)
+                delta, position = read_varint(data, position)
             raw = data[position]
             if raw < 0x80:
                 size, position = (raw >> 1) ^ -(raw & 1), position + 1
             else:
-                size, position = varint(data, position)
+                size, position = read_varint(data, position)
             if size > 0:
                 position += size
             raw, more = data[position], data[position + 1]
@@ -155,7 +120,7 @@ def walk(batch: Any) -> Iterator[Record]:  # noqa: PLR0912, PLR0915  (a call per
                 raw = raw & 0x7F | more << 7
                 size, position = (raw >> 1) ^ -(raw & 1), position + 2
             else:
-                size, position = varint(data, position)
+                size, position = read_varint(data, position)
             if size < 0:
                 value = None
             else:
@@ -165,6 +130,8 @@ def walk(batch: Any) -> Iterator[Record]:  # noqa: PLR0912, PLR0915  (a call per
                 raise CorruptRecordError(f"a record in the batch at offset {base_offset} is longer than its length field")
             position = end
             yield make(Record, (base_offset + delta, first_ms + delta_ms if fixed_ms is None else fixed_ms, value))
+    except ValueError as error:
+        raise CorruptRecordError(str(error)) from error
     except IndexError as error:
         raise CorruptRecordError(f"the batch at offset {base_offset} ends inside a record") from error
     if position != len(data):

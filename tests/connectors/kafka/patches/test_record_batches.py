@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,19 +33,6 @@ class TestColumns:
         data[22] |= 0x08  # the attribute for broker time
         for decode in (record_batches.columns, record_batches.walk):
             assert [record.timestamp_ms for record in decode(MemoryRecords(bytes(data)).next_batch())] == [2_000, 2_000]
-
-    @given(numbers=st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1))
-    def test_varints_decodes_each_number_as_varint_does(self, numbers: list[int]) -> None:
-        data, places = b"", []
-        for number in numbers:
-            places.append(len(data))
-            raw = (number << 1) ^ (number >> 63)
-            while raw > 0x7F:
-                data, raw = data + bytes([raw & 0x7F | 0x80]), raw >> 7
-            data += bytes([raw])
-        decoded, after = record_batches.varints(np.frombuffer(data, np.uint8), np.array(places))
-        assert decoded.tolist() == numbers == [record_batches.varint(data, place)[0] for place in places]
-        assert after.tolist() == [*places[1:], len(data)]
 
     @given(damage=st.lists(st.tuples(st.integers(61, 400), st.integers(0, 255)), min_size=1, max_size=3))
     def test_damage_is_found_by_columns_and_record_by_record(self, damage: list[tuple[int, int]]) -> None:
