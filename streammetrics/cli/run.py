@@ -212,7 +212,7 @@ def _retry(
         result = retrying(action)
     except (StoreError, SourceError) as error:
         if stop.is_set():
-            log.info(f"stop requested while the {where} was unavailable")
+            log.info(f"stop requested before the {where} was reached")
             raise Stopped from error
         raise
     _update_trouble(status, where, clock, None)

@@ -399,7 +399,7 @@ class TestStartAndStop:
                 events = [line["event"] for line in map(json.loads, service.log.splitlines())]
                 changes = ["store unavailable, trying again", "source unavailable, trying again", "store available"]
                 assert [event for event in events if "available" in event] == changes
-                assert events[-2:] == ["stop requested while the source was unavailable", "stopped"]
+                assert events[-2:] == ["stop requested before the source was reached", "stopped"]
             finally:
                 service.close()
         finally:
