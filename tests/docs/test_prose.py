@@ -51,7 +51,7 @@ def sentences_of(text: str) -> list[str]:
 
 
 def words_of(sentence: str) -> int:
-    return len(re.findall(r"[\w'’%@/+.=-]+", sentence))
+    return len(re.findall(r"[\w'%@/+.=-]+", sentence))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
