@@ -26,9 +26,7 @@ def views(pipeline: Pipeline) -> HttpViews:
     return views
 
 
-def test_the_ndcg_of_a_window_equals_the_report(
-    prometheus_server: PrometheusServer, pipeline: Pipeline, views: HttpViews
-) -> None:
+def test_the_ndcg_of_a_window_equals_the_report(prometheus_server: PrometheusServer, pipeline: Pipeline, views: HttpViews) -> None:
     (window,) = [each for each in pipeline.report().windows if each.view == "final" and each.window_ms == 300_000]
     wanted = {each.group.variant: each.values["ndcg@10"] for each in window.groups if each.group.variant and not each.group.segment}
     assert wanted.keys() == {"control", "treatment"}
@@ -46,9 +44,7 @@ def test_the_ndcg_of_a_window_equals_the_report(
         prometheus_server.forget("streammetrics")
 
 
-def test_the_verdict_and_the_interval_equal_the_report(
-    prometheus_server: PrometheusServer, pipeline: Pipeline, views: HttpViews
-) -> None:
+def test_the_verdict_and_the_interval_equal_the_report(prometheus_server: PrometheusServer, pipeline: Pipeline, views: HttpViews) -> None:
     found = experiment({"control": 0.5, "treatment": 0.4})
     views.show(replace(pipeline.report(), experiments=(found,)))
     with served(views) as base:

@@ -97,9 +97,7 @@ def test_the_shipped_file_loads_and_allows_no_login(authority: Authority) -> Non
         server.settings["aclfile"] = str(path)
         server.stop()
         server.launch()
-        wait_until(
-            lambda: "Ready to accept connections" in server.log_tail(200).rpartition("SIGTERM")[2], what="the server has restarted"
-        )
+        wait_until(lambda: "Ready to accept connections" in server.log_tail(200).rpartition("SIGTERM")[2], what="the server has restarted")
         for user in ("default", *PASSWORDS):
             for password in ("", "0" * 64, user):
                 with pytest.raises(redis.AuthenticationError):
