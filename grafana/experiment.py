@@ -12,6 +12,7 @@ from grafana.panels import (
     GREEN,
     GREY,
     ORANGE,
+    PURPLE,
     RED,
     Block,
     Query,
@@ -34,6 +35,7 @@ UID = "streammetrics-experiment"
 _WORDS: dict[Word, tuple[str, str]] = {
     "regressed": ("regressed", RED),
     "invalid": ("invalid", ORANGE),
+    "mixed": ("mixed", PURPLE),
     "inconclusive": ("inconclusive", GREY),
     "safe": ("safe", BLUE),
     "improved": ("improved", GREEN),
@@ -52,6 +54,7 @@ _HOW_TO_READ = f"""\
 | **regressed** | the variant is worse than the control, by more than the margin | stop it |
 | **safe** | it is not worse than the control by more than the margin | you can ship it |
 | **improved** | it is better than the control | ship it |
+| **mixed** | one deciding measure is better and another worse | choose which one counts |
 | **inconclusive** | there are too few users for a result | wait |
 | **invalid** | the split, the assignment or the join is wrong, so no number can be trusted | fix that first |
 

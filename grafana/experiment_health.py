@@ -30,7 +30,7 @@ def health_numbers() -> tuple[Block, ...]:
             "none",
             Query(state("streammetrics_experiment_srm_p_value", **_WHOLE), "p-value"),
             decimals=4,
-            empty="unknown",
+            empty="not checked: no shares",
             steps=((None, RED), (p, GREEN)),
         ),
         number(
@@ -67,7 +67,7 @@ def health_numbers() -> tuple[Block, ...]:
 
 def health_panels() -> tuple[Block, ...]:
     """Make the panels of curves."""
-    return _users(), _shares(), _sample_ratio(), _multi_exposed(), _join(), _lists()
+    return _users(), _shares(), _effective_users(), _largest_user(), _sample_ratio(), _multi_exposed(), _join(), _lists()
 
 
 def _users() -> Block:
@@ -88,6 +88,32 @@ def _shares() -> Block:
         "Share of users of each variant. It should equal the configured share and be flat.",
         "percentunit",
         Query(f"{users} / scalar({by('sum', [], users)})", "{{variant}}"),
+        least=0,
+        most=1,
+        empty="No users in this scope",
+    )
+
+
+def _effective_users() -> Block:
+    least = POLICY.effective_users_min
+    return lines(
+        "Effective users",
+        f"Users of each variant, weighted by their lists. Below {least:g} (dashed) a few users dominate, and there is no verdict.",
+        "short",
+        Query(state("streammetrics_experiment_effective_users", **_WHOLE), "{{variant}}"),
+        least=0,
+        steps=((None, RED), (least, GREEN)),
+        limits=True,
+        empty="No users in this scope",
+    )
+
+
+def _largest_user() -> Block:
+    return lines(
+        "Largest user",
+        "Largest share of the lists of a variant that one user can have.",
+        "percentunit",
+        Query(state("streammetrics_experiment_largest_user_share_max", **_WHOLE), "{{variant}} at most"),
         least=0,
         most=1,
         empty="No users in this scope",

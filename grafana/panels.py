@@ -12,7 +12,7 @@ from grafana_foundation_sdk.models import common, dashboard, stat, statetimeline
 NARROW_COLUMNS: Final = 8
 """Panels up to this width have no room for a legend with numbers."""
 
-GREEN, YELLOW, ORANGE, RED, BLUE, GREY = "green", "yellow", "orange", "red", "blue", "#808080"
+GREEN, YELLOW, ORANGE, RED, BLUE, PURPLE, GREY = "green", "yellow", "orange", "red", "blue", "purple", "#808080"
 Steps = Sequence[tuple[float | None, str]]
 """Thresholds: pairs of a lower bound (None: no bound) and a colour."""
 Rule = tuple[dashboard.MatcherConfig, Mapping[str, object]]

@@ -250,6 +250,15 @@ ALERTS = (
         f"Counted {_SCOPE}, its verdict is invalid, and no other alert explains it. It does not page.",
         "experiment",
     ),
+    Alert(
+        "StreammetricsVerdictMixed",
+        "warning",
+        "30m",
+        "job_experiment:streammetrics_experiment_verdict:min == -3",
+        "The measures of {{ $labels.experiment }} contradict each other",
+        f"Counted {_SCOPE}, one deciding measure is better than control and another worse. It does not page as a regression.",
+        "experiment",
+    ),
     # --- input
     Alert(
         "StreammetricsJoinUnhealthy",

@@ -61,6 +61,8 @@ class NamedExperiment(Section):
     margin: Number | None = None
     min_users: Whole | None = None
     minimum_lift: Number | None = None
+    effective_users_min: Number | None = None
+    hit_users_min: Number | None = None
     paging: Listed[Text] | None = None
     sample_ratio_alpha: Number | None = None
     multi_exposed_share_max: Number | None = None
@@ -103,14 +105,33 @@ class ExperimentSettings(Section):
     )
     paging: Annotated[Listed[Text], Field(max_length=320)] = setting(
         (),
-        "The measures that decide about an experiment and may page people, such as ndcg@10. They share alpha. Empty: ndcg@10, or the first"
-        " measure if ndcg@10 is not measured.",
+        "The measures that decide about an experiment and may page people, such as ndcg@10. They share alpha. Empty: ndcg@10 and"
+        " item_hit_rate@10, or the first measure if neither is measured.",
         "a list of distinct names with @k",
     )
     alpha: Number = setting(_POLICY.alpha, "Probability that an interval is ever wrong.", "a number between 0 and 1")
-    margin: Number = setting(_POLICY.margin, "The tolerated relative drop.", "a number from 0 to below 1")
+    margin: Number = setting(
+        _POLICY.margin,
+        "The tolerated relative drop. `safe` has to detect an effect of this size. Without a difference it takes about 316,000 users at"
+        " 0.01 and 11,600 at 0.05.",
+        "a number from 0 to below 1",
+    )
     min_users: Whole = whole(_POLICY.min_users, "Users that a variant needs before its numbers are shown.", 2, 1_000_000_000)
-    minimum_lift: Number = setting(_POLICY.minimum_lift, "The relative effect to detect.", "a number above 0")
+    minimum_lift: Number = setting(
+        _POLICY.minimum_lift,
+        "The relative effect to detect. Verdicts come earliest for effects of this size. Set it before the start.",
+        "a number above 0",
+    )
+    effective_users_min: Number = setting(
+        _POLICY.effective_users_min,
+        "Effective users that each of two variants needs for an interval and a verdict. A few users with most lists count as few. 0: off.",
+        "a number of at least 0",
+    )
+    hit_users_min: Number = setting(
+        _POLICY.hit_users_min,
+        "Users with a hit that must be expected in the smaller of two variants for an interval and a verdict. 0: off.",
+        "a number of at least 0",
+    )
     cuped_verdict: bool = setting(
         _POLICY.cuped_verdict, "Whether verdicts use the interval with reduced variance, in experiments with cuped_days."
     )
@@ -133,7 +154,8 @@ class ExperimentSettings(Section):
         {},
         "Rules of single experiments, each in a table [experiments.named.NAME]: control, shares (a table of variants), start, end,"
         " cuped_days (days before the start with lists that reduce the variance, 1 to 366; needs start), and any of paging, alpha, margin,"
-        " min_users, minimum_lift, cuped_verdict, sample_ratio_alpha, multi_exposed_share_max, unmatched_share_max.",
+        " min_users, minimum_lift, effective_users_min, hit_users_min, cuped_verdict, sample_ratio_alpha, multi_exposed_share_max,"
+        " unmatched_share_max.",
         "a table of tables; in the environment or by --set, a JSON object of objects",
     )
 

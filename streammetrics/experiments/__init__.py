@@ -25,8 +25,8 @@ store them as text or bytes, because 64 bits are too few. All these are sums ove
 Only commits are visible. So it is enough, and several times faster, to apply one such change per commit for each experiment, scope
 and variant.
 
-**An experiment.** It has one frozen scale per measure, for all variants and scopes. `choose_scales` returns the scales that can be
-frozen now, from the merged moments since the start. Store each scale once; the first writer wins.
+**An experiment.** It has frozen numbers per measure, for all variants and scopes. `choose_scales` returns the numbers that can be
+frozen now, from the merged moments since the start. Store each of them once; the first writer wins.
 
 **A report.** `build_report(measures, policy, Stored(...), scales)` is the whole report of merged state. `to_json` and `rows` print it.
 Of the days, show the one that contains the time up to which everything is final in all tasks.
@@ -49,7 +49,8 @@ needs them.
 'treatment: 16.7 % fewer lists with a hit in the first 10 than control; 95 % confidence, safe to check at any time'
 """
 
-from streammetrics.experiments.building import Stored, build_report, choose_scales
+from streammetrics.experiments.building import Stored, build_report
+from streammetrics.experiments.health import Joined
 from streammetrics.experiments.interleaving import INTERLEAVED, add_credits, credit_moments, list_credit
 from streammetrics.experiments.measures import ExperimentError, Measures
 from streammetrics.experiments.moments import add, of_users, subtract, zero
@@ -64,7 +65,7 @@ from streammetrics.experiments.report import (
     PreferenceRow,
     role_of,
 )
-from streammetrics.experiments.verdict import Joined
+from streammetrics.experiments.scales import choose_scales
 
 __all__ = [
     "INTERLEAVED",

@@ -8,13 +8,16 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from streammetrics.experiments.cuped import Reduced, reduce_variances
-from streammetrics.experiments.estimates import Estimate, Interval, choose_tau, difference, estimate, lift_interval, z_value
+from streammetrics.experiments.estimates import Estimate, difference, estimate, lift_interval, variance_of, z_value
+from streammetrics.experiments.floors import effective_users, largest_user_share_max, unmet_floor
+from streammetrics.experiments.health import NO_FEEDBACK, Health, Joined, health, toml_control
 from streammetrics.experiments.interleaving import INTERLEAVED, preference, reversed_credit
 from streammetrics.experiments.measures import LISTS_AT, USERS_AT, ExperimentError, Measure, Measures
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.report import ExperimentReport, MeasureReport, PreferenceReport, ReducedReport, VariantReport, role_of
+from streammetrics.experiments.scales import Scale, scale_of
 from streammetrics.experiments.sequence import p_value
-from streammetrics.experiments.verdict import NO_FEEDBACK, Health, Joined, Verdict, health, invalid, judge, judge_preference, waiting
+from streammetrics.experiments.verdict import Comparison, Verdict, alike, combined, invalid, judge, judge_preference, severity, waiting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +27,7 @@ class Stored:
     moments: by variant, of users that saw only this variant.
     first_exposures: all users, by the variant of their first final list.
     multi_exposed_users: users that saw several variants.
-    joined: see `verdict.health`.
+    joined: see `health.health`.
     credits: moments of the credit of a pair's second team against the first, of users that saw only the interleaved variant.
     known_from_ms: see `ExperimentReport`.
     """
@@ -39,28 +42,6 @@ class Stored:
     known_from_ms: int | None = None
 
 
-def choose_scales(
-    measures: Measures, policy: Policy, moments: Mapping[str, Sequence[int]], frozen: Mapping[str, float]
-) -> dict[str, float]:
-    """Return the scales (tau) that can be frozen now, by measure name, without those in `frozen`. Store them once and never change them.
-
-    A scale is chosen at the first look at which the control and another variant have `min_users` users. All such variants
-    contribute. One scale serves all variants and scopes of the experiment.
-    """
-    enough = {variant: each for variant, each in moments.items() if each[USERS_AT] >= policy.min_users}
-    control = policy.control_of(list(moments))
-    if control not in enough or len(enough) < 2:
-        return {}
-    chosen: dict[str, float] = {}
-    for measure in measures:
-        if str(measure) not in frozen:
-            found = [each for sums in enough.values() if (each := estimate(measures, measure, sums)) is not None]
-            tau = choose_tau(found, policy.minimum_lift)
-            if tau is not None:
-                chosen[str(measure)] = tau
-    return chosen
-
-
 def build_report(measures: Measures, policy: Policy, stored: Stored, scales: Mapping[str, float]) -> ExperimentReport:
     """Return the report of one experiment in one scope. `scales` are the frozen ones; a measure without one has no interval yet.
 
@@ -72,18 +53,13 @@ def build_report(measures: Measures, policy: Policy, stored: Stored, scales: Map
             raise ExperimentError(f"moments of {variant!r}", f"got {len(sums)} numbers; the layout has {measures.moments_width}")
     policy = policy.deciding(measures)
     control = policy.control_of(list(stored.moments))
-    state = health(policy, stored.first_exposures, stored.multi_exposed_users, stored.joined)
-    enough = {variant: sums for variant, sums in stored.moments.items() if sums[USERS_AT] >= policy.min_users}
-    shown: dict[str, list[MeasureReport]] = {variant: [] for variant in enough}
-    for measure in measures:
-        found = _estimates(measures, measure, enough)
-        for variant, own in found.items():
-            report = _alone(policy, measure, own)
-            if control is not None and variant not in (control, INTERLEAVED):
-                report = _compared(policy, state, measure, report, found, (variant, control), scales.get(str(measure)))
-            shown[variant].append(report)
+    state = health(policy, stored.experiment, stored.first_exposures, stored.multi_exposed_users, stored.joined)
+    arms = _Arms(
+        measures, policy, control, scales, {name: sums for name, sums in stored.moments.items() if sums[USERS_AT] >= policy.min_users}
+    )
+    treatments = policy.treatments(control, stored.first_exposures)
     names = sorted({*stored.moments, *stored.first_exposures, *(policy.shares or {})}, key=lambda name: (name != control, name))
-    variants = tuple(_variant(stored, name, control, tuple(shown.get(name, ()))) for name in names)
+    variants = tuple(_variant(measures, stored, name, control, _measures_of(arms, state, name, treatments)) for name in names)
     preferences = tuple(_preferences(policy, state, stored.credits))
     return ExperimentReport(
         experiment=stored.experiment,
@@ -94,7 +70,7 @@ def build_report(measures: Measures, policy: Policy, stored: Stored, scales: Map
         min_users=policy.min_users,
         multi_exposed_users=stored.multi_exposed_users,
         health=state,
-        verdict=_overall(policy, state, control, variants, preferences),
+        verdict=_overall(policy, stored, state, control, variants, preferences),
         variants=variants,
         preferences=preferences,
         known_from_ms=stored.known_from_ms,
@@ -108,6 +84,20 @@ class _Found(NamedTuple):
     reduced: Reduced | None
 
 
+class _Arms:
+    """The arms with enough users: their moments and estimates, and the frozen scales."""
+
+    def __init__(
+        self, measures: Measures, policy: Policy, control: str | None, scales: Mapping[str, float], moments: Mapping[str, Sequence[int]]
+    ) -> None:
+        self.measures = measures
+        self.policy = policy
+        self.control = control
+        self.scales = scales
+        self.moments = moments
+        self.found = {measure: _estimates(measures, measure, moments) for measure in measures}
+
+
 def _estimates(measures: Measures, measure: Measure, moments: Mapping[str, Sequence[int]]) -> dict[str, _Found]:
     if measures.covariates:
         return {variant: _Found(each.plain, each) for variant, each in reduce_variances(measures, measure, moments).items()}
@@ -115,9 +105,40 @@ def _estimates(measures: Measures, measure: Measure, moments: Mapping[str, Seque
     return {variant: _Found(each, None) for variant, each in found.items() if each is not None}
 
 
-def _variant(stored: Stored, variant: str, control: str | None, shown: tuple[MeasureReport, ...]) -> VariantReport:
+def _variant(measures: Measures, stored: Stored, variant: str, control: str | None, shown: tuple[MeasureReport, ...]) -> VariantReport:
     sums = stored.moments.get(variant, (0, 0))
-    return VariantReport(variant, role_of(variant, control), sums[USERS_AT], sums[LISTS_AT], stored.first_exposures.get(variant, 0), shown)
+    by_lists = next((measure for measure in measures if measure.kind == "mean"), measures.all[0])
+    known = sums[USERS_AT] > 0
+    decided = [each.verdict for each in shown if each.paging and each.verdict]
+    return VariantReport(
+        variant=variant,
+        role=role_of(variant, control),
+        users=sums[USERS_AT],
+        lists=sums[LISTS_AT],
+        first_exposures=stored.first_exposures.get(variant, 0),
+        measures=shown,
+        effective_users=effective_users(measures, by_lists, sums) if known else 0.0,
+        largest_user_share_max=largest_user_share_max(measures, by_lists, sums) if known else 0.0,
+        verdict=combined(decided) if decided else None,
+    )
+
+
+def _measures_of(arms: _Arms, state: Health, variant: str, treatments: int) -> tuple[MeasureReport, ...]:
+    """Return what is shown of a variant's measures: alone, or compared with the control."""
+    reports, comparisons = [], []
+    compared = arms.control is not None and variant not in (arms.control, INTERLEAVED)
+    for measure, found in arms.found.items():
+        if variant in found:
+            report = _alone(arms.policy, measure, found[variant])
+            if compared:
+                report, comparison = _compared(arms, measure, report, variant)
+                comparisons += [comparison] if comparison else []
+            reports.append(report)
+    verdicts = judge(arms.policy, comparisons, treatments, arms.control or "")
+    broken = invalid(state) if state.troubles else None
+    if not compared:
+        return tuple(reports)
+    return tuple(replace(each, verdict=broken or verdicts.get(f"{each.metric}@{each.k}", each.verdict)) for each in reports)
 
 
 def _alone(policy: Policy, measure: Measure, own: _Found) -> MeasureReport:
@@ -135,58 +156,60 @@ def _reduced(own: Reduced) -> ReducedReport:
     return ReducedReport(own.adjusted.mean, math.sqrt(own.adjusted.variance), own.share, own.users_with_earlier)
 
 
-def _compared(
-    policy: Policy,
-    state: Health,
-    measure: Measure,
-    report: MeasureReport,
-    found: Mapping[str, _Found],
-    arms: tuple[str, str],
-    tau: float | None,
-) -> MeasureReport:
-    """Return the report with the comparison against the control added."""
-    broken = invalid(state) if state.troubles else None
-    variant, control = arms
-    own, against = found[variant], found.get(control)
+def _compared(arms: _Arms, measure: Measure, report: MeasureReport, variant: str) -> tuple[MeasureReport, Comparison | None]:
+    """Return the report with the comparison against the control added, and what the verdict needs; None while it cannot be judged."""
+    policy, control, found = arms.policy, arms.control or "", arms.found[measure]
+    own, against, scale = found[variant], found.get(control), scale_of(measure, arms.scales)
     if against is None:
-        return replace(report, verdict=broken or Verdict("inconclusive", f"{control} has fewer than {policy.min_users:,} users"))
-    if tau is None:
-        positive = any(each.plain.mean > 0 for each in found.values())
+        return replace(report, verdict=Verdict("inconclusive", f"{control} has fewer than {policy.min_users:,} users")), None
+    lift = own.plain.mean / against.plain.mean - 1 if against.plain.mean > 0 else None
+    reduced_lift = None
+    if own.reduced is not None and against.reduced is not None and against.reduced.adjusted.mean > 0:
+        reduced_lift = own.reduced.adjusted.mean / against.reduced.adjusted.mean - 1
+    report = replace(report, lift=lift, reduced=report.reduced and replace(report.reduced, lift=reduced_lift))
+    if scale is None and not any(each.plain.mean > 0 for each in found.values()):
+        return replace(report, verdict=Verdict("inconclusive", f"{measure} is 0 in every variant so far")), None
+    pair = [(name, arms.moments[name]) for name in (variant, control)]
+    unmet = unmet_floor(arms.measures, measure, pair[0], pair[1], policy.effective_users_min, policy.hit_users_min)
+    if unmet is None and scale is None and variance_of(own.plain, against.plain) is None:
+        return replace(report, verdict=alike(measure, lift, control)), None
+    if unmet is None and scale is None:
         users = f"{policy.min_users:,} users since the start"
-        unfrozen = f"the scale of {measure} is not frozen: an exporter freezes it once {control} and another variant have {users}"
-        return replace(
-            report, verdict=broken or Verdict("inconclusive", unfrozen if positive else f"{measure} is 0 in every variant so far")
-        )
-    alpha = policy.interval_alpha(measure)
-    apart = difference(own.plain, against.plain, tau, alpha)
-    z = z_value(own.plain, against.plain, 1.0)
-    lift, interval = _lift(own.plain, against.plain, tau, alpha)
+        unmet = f"the scale of {measure} is not frozen: an exporter freezes it once {control} and another variant have {users}"
+    if unmet is not None or scale is None:
+        return replace(report, verdict=Verdict("inconclusive", unmet or "")), None
+    return _with_intervals(policy, measure, report, (own, against), scale)
+
+
+def _with_intervals(
+    policy: Policy, measure: Measure, report: MeasureReport, arms: tuple[_Found, _Found], scale: Scale
+) -> tuple[MeasureReport, Comparison]:
+    own, against = arms
+    alpha, mixture = policy.interval_alpha(measure), scale.mixture(policy.minimum_lift)
+    apart = difference(own.plain, against.plain, mixture, alpha)
+    z, variance = z_value(own.plain, against.plain, 1.0), variance_of(own.plain, against.plain)
+    interval = lift_interval(own.plain, against.plain, mixture, alpha)
     judged = own.plain, against.plain, interval
     if own.reduced is not None and against.reduced is not None and report.reduced is not None:
         adjusted = own.reduced.adjusted, against.reduced.adjusted
-        lift_reduced, of_reduced = _lift(*adjusted, tau, alpha)
-        lower, upper = (of_reduced.lower, of_reduced.upper) if of_reduced else (None, None)
-        report = replace(report, reduced=replace(report.reduced, lift=lift_reduced, lift_lower=lower, lift_upper=upper))
-        judged = (*adjusted, of_reduced) if policy.cuped_verdict else judged
-    treatment, reference, range_ = judged
-    return replace(
+        reduced = lift_interval(*adjusted, mixture, alpha)
+        lower, upper = (reduced.lower, reduced.upper) if reduced else (None, None)
+        report = replace(report, reduced=replace(report.reduced, lift_lower=lower, lift_upper=upper))
+        judged = (*adjusted, reduced) if policy.cuped_verdict else judged
+    report = replace(
         report,
         difference=apart[0] if apart else None,
         difference_lower=apart[1] if apart else None,
         difference_upper=apart[2] if apart else None,
-        p_value=None if z is None else p_value(z, (own.plain.variance + against.plain.variance) / tau**2),
-        lift=lift,
+        p_value=None if z is None or variance is None else p_value(z, variance, mixture),
         lift_lower=interval.lower if interval else None,
         lift_upper=interval.upper if interval else None,
         alpha=alpha,
-        tau=tau,
-        judged_lift_upper=range_.upper if range_ else None,
-        verdict=broken or judge(policy, measure, treatment, reference, tau, range_, control),
+        tau=scale.tau,
+        minimum_difference=mixture.effect,
+        judged_lift_upper=judged[2].upper if judged[2] else None,
     )
-
-
-def _lift(own: Estimate, against: Estimate, tau: float, alpha: float) -> tuple[float | None, Interval | None]:
-    return own.mean / against.mean - 1 if against.mean > 0 else None, lift_interval(own, against, tau, alpha)
+    return report, Comparison(measure, judged[0], judged[1], scale, judged[2])
 
 
 def _preferences(policy: Policy, state: Health, credits: Mapping[tuple[str, str], Sequence[int]]) -> Iterator[PreferenceReport]:
@@ -202,7 +225,7 @@ def _preferences(policy: Policy, state: Health, credits: Mapping[tuple[str, str]
 
 
 def _preference(policy: Policy, state: Health, team: str, against: str, moments: Sequence[int]) -> PreferenceReport:
-    found = preference(moments, policy.alpha, policy.min_users)
+    found = preference(moments, policy.alpha, policy.min_users, policy.effective_users_min)
     assert found is not None, "moments of credit without lists"
     return PreferenceReport(
         team=team,
@@ -219,18 +242,26 @@ def _preference(policy: Policy, state: Health, team: str, against: str, moments:
 
 
 def _overall(
-    policy: Policy, state: Health, control: str | None, variants: Sequence[VariantReport], preferences: Sequence[PreferenceReport]
+    policy: Policy,
+    stored: Stored,
+    state: Health,
+    control: str | None,
+    variants: Sequence[VariantReport],
+    preferences: Sequence[PreferenceReport],
 ) -> Verdict:
-    """Return the whole experiment's verdict: invalid, or the worst of the deciding measures."""
+    """Return the whole experiment's verdict: invalid, or the worst of the variants."""
     if state.troubles:
         return invalid(state)
     if preferences and all(variant.role == INTERLEAVED for variant in variants):
-        return min((each.verdict for each in preferences), key=lambda verdict: verdict.code)
+        return min((each.verdict for each in preferences), key=severity)
     if control is None:
-        return Verdict("inconclusive", "no variant is the control: name one")
-    decided = [(variant.variant, each.verdict) for variant in variants for each in variant.measures if each.paging and each.verdict]
+        names = [each.variant for each in variants]
+        return Verdict(
+            "inconclusive", f"no variant is the control. Set {toml_control(stored.experiment, names)}" if names else "no users yet"
+        )
+    decided = [(variant.variant, variant.verdict) for variant in variants if variant.verdict]
     if not decided:
         short = {variant.variant: variant.users for variant in variants if variant.users < policy.min_users}
         return waiting(policy, short) if short else Verdict("inconclusive", "there is nothing to compare yet")
-    variant, worst = min(decided, key=lambda each: each[1].code)
+    variant, worst = min(decided, key=lambda each: severity(each[1]))
     return Verdict(worst.word, f"{variant}: {worst.reason}")

@@ -6,11 +6,11 @@ Integers in, doubles out. Sums and products are exact; one division at the end r
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from streammetrics.experiments.measures import ExperimentError, Measure, Measures
-from streammetrics.experiments.sequence import one_sided, two_sided
+from streammetrics.experiments.measures import Measure, Measures
+from streammetrics.experiments.sequence import Mixture, log_evidence_one_sided, two_sided
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,39 +67,39 @@ def z_value(treatment: Estimate, control: Estimate, ratio: float) -> float | Non
     return (treatment.mean - ratio * control.mean) / math.sqrt(variance)
 
 
-def difference(treatment: Estimate, control: Estimate, tau: float, alpha: float) -> tuple[float, float, float] | None:
+def difference(treatment: Estimate, control: Estimate, mixture: Mixture, alpha: float) -> tuple[float, float, float] | None:
     """Return (treatment - control, lower, upper): the difference with a two-sided interval, valid at all looks together.
 
-    half = sqrt(V (V + tau**2) / tau**2 (-2 ln alpha + ln((V + tau**2) / V))), V the sum of both variances. None if V is 0.
+    Returns None if the sum of both variances is 0.
     """
-    boundary = _boundary(treatment, control, tau, two_sided, alpha)
-    if boundary is None:
+    variance = variance_of(treatment, control)
+    if variance is None:
         return None
-    half = math.sqrt(_variance(treatment, control, 1.0)) * boundary
+    half = math.sqrt(variance) * two_sided(variance, mixture, alpha)
     middle = treatment.mean - control.mean
     return middle, middle - half, middle + half
 
 
-def lift_interval(treatment: Estimate, control: Estimate, tau: float, alpha: float) -> Interval | None:
+def lift_interval(treatment: Estimate, control: Estimate, mixture: Mixture, alpha: float) -> Interval | None:
     """Return the two-sided interval of the lift, treatment / control - 1, valid at all looks together, by Fieller's method.
 
     It contains each lift r for which treatment - (1 + r) control may be 0 (Fieller 1954, "Some problems in interval estimation").
     So it excludes 0 exactly when the interval of the difference does. It has no upper end (None) if the control's mean may be 0. It
     never goes below -1. Returns None without variance.
 
-    Let V(r) be the variance of treatment - (1 + r) control. The scale for r is tau sqrt(V(r) / V(0)), which is constant while both
-    arms grow in proportion. So one boundary z serves all r, and the ends are the roots of
+    Let V(r) be the variance of treatment - (1 + r) control. The mixture for r is scaled by sqrt(V(r) / V(0)), which is constant while
+    both arms grow in proportion. So one boundary z serves all r, and the ends are the roots of
     (treatment - (1 + r) control)**2 = z**2 V(r).
 
-    >>> lift_interval(Estimate(0.38, 1e-4, 1000), Estimate(0.40, 1e-4, 1000), tau=0.04, alpha=0.05)  # doctest: +ELLIPSIS
+    >>> lift_interval(Estimate(0.38, 1e-4, 1000), Estimate(0.40, 1e-4, 1000), Mixture(0.04), alpha=0.05)  # doctest: +ELLIPSIS
     Interval(lower=-0.149..., upper=0.0606...)
     """
-    boundary = _boundary(treatment, control, tau, two_sided, alpha)
-    if boundary is None:
+    variance = variance_of(treatment, control)
+    if variance is None:
         return None
     if control.mean <= 0 or treatment.mean < 0:
         return Interval(None, None)
-    square = boundary * boundary
+    square = two_sided(variance, mixture, alpha) ** 2
     below, above = (each.mean**2 - square * each.variance for each in (control, treatment))
     product = treatment.mean * control.mean
     root = math.sqrt(max(product * product - below * above, 0.0))
@@ -107,51 +107,26 @@ def lift_interval(treatment: Estimate, control: Estimate, tau: float, alpha: flo
     return Interval(lower - 1, (product + root) / below - 1 if below > 0 else None)
 
 
-def certainly_below(treatment: Estimate, control: Estimate, lift: float, tau: float, alpha: float) -> bool:
-    """Return whether the relative lift is certainly below `lift`: one-sided, with error alpha over all looks together."""
-    boundary, z = _boundary(treatment, control, tau, one_sided, alpha), z_value(treatment, control, 1 + lift)
-    return boundary is not None and z is not None and -z > boundary
+def log_evidence_below(treatment: Estimate, control: Estimate, lift: float, mixture: Mixture) -> float:
+    """Return ln E that the relative lift is below `lift`, one-sided; minus infinity without variance.
 
-
-def certainly_above(treatment: Estimate, control: Estimate, lift: float, tau: float, alpha: float) -> bool:
-    """Return whether the relative lift is certainly above `lift`: one-sided, with error alpha over all looks together."""
-    boundary, z = _boundary(treatment, control, tau, one_sided, alpha), z_value(treatment, control, 1 + lift)
-    return boundary is not None and z is not None and z > boundary
-
-
-def choose_tau(estimates: Sequence[Estimate], minimum_lift: float) -> float | None:
-    """Return the scale of effects for a measure, from the variants' estimates at the first look; None while all are 0.
-
-    It is the larger of `minimum_lift` times the mean over all users, and the standard error of a difference at that look. The
-    boundary is tightest where V is about tau**2 / 8, and an effect is found when V is about effect**2 / 9. So the best scale is the
-    effect to detect. A scale below the first standard error would miss large effects at the first looks. A scale that is too large
-    costs little, because the boundary grows with its logarithm.
-
-    The scale is chosen once and then frozen. It depends on the variants together and never on their difference, because the
-    boundary would not be valid otherwise. Raises ExperimentError unless 0 < minimum_lift.
-
-    >>> choose_tau([Estimate(0.4, 1e-4, 100), Estimate(0.5, 1e-4, 300)], 0.1)  # doctest: +ELLIPSIS
-    0.0475...
-    >>> choose_tau([Estimate(0.4, 0.002, 100), Estimate(0.4, 0.0025, 100)], 0.1)  # doctest: +ELLIPSIS
-    0.0670...
+    It is certain, with error alpha over all looks together, once E reaches 1/alpha.
     """
-    if not 0 < minimum_lift < math.inf:
-        raise ExperimentError("minimum_lift", f"got {minimum_lift!r}; must be finite and above 0")
-    users = sum(each.users for each in estimates)
-    total = math.fsum(each.mean * each.users for each in estimates)
-    variance = math.fsum(each.variance for each in estimates)
-    if not users or total <= 0 or not variance < math.inf:
-        return None
-    return max(minimum_lift * total / users, math.sqrt(2 * variance / len(estimates)))
+    variance, z = variance_of(treatment, control), z_value(treatment, control, 1 + lift)
+    return -math.inf if variance is None or z is None else log_evidence_one_sided(-z, variance, mixture)
+
+
+def log_evidence_above(treatment: Estimate, control: Estimate, lift: float, mixture: Mixture) -> float:
+    """Return ln E that the relative lift is above `lift`, as `log_evidence_below`."""
+    variance, z = variance_of(treatment, control), z_value(treatment, control, 1 + lift)
+    return -math.inf if variance is None or z is None else log_evidence_one_sided(z, variance, mixture)
+
+
+def variance_of(treatment: Estimate, control: Estimate) -> float | None:
+    """Return the variance of the difference; None unless it is finite and above 0."""
+    variance = _variance(treatment, control, 1.0)
+    return variance if 0 < variance < math.inf else None
 
 
 def _variance(treatment: Estimate, control: Estimate, ratio: float) -> float:
     return treatment.variance + ratio * ratio * control.variance
-
-
-def _boundary(treatment: Estimate, control: Estimate, tau: float, boundary: Callable[[float, float], float], alpha: float) -> float | None:
-    """Return the boundary of the comparison in standard errors; None without variance."""
-    if not 0 < tau < math.inf:
-        raise ExperimentError("tau", f"got {tau!r}; must be finite and above 0")
-    variance = _variance(treatment, control, 1.0)
-    return boundary(variance / (tau * tau), alpha) if 0 < variance < math.inf else None

@@ -15,7 +15,7 @@ from typing import Final
 
 from streammetrics.experiments.estimates import Estimate
 from streammetrics.experiments.measures import ExperimentError
-from streammetrics.experiments.sequence import one_sided, two_sided
+from streammetrics.experiments.sequence import Mixture, one_sided, two_sided
 
 CREDIT_WIDTH: Final = 6
 """Moments of the mean credit of one team: users, lists, lists squared, credit, credit squared, lists x credit."""
@@ -92,6 +92,7 @@ class Preference:
 
     users: int
     lists: int
+    effective_users: float
     mean: float
     variance: float
     lower: float | None
@@ -100,7 +101,9 @@ class Preference:
     disliked: bool
 
 
-def preference(moments: Sequence[int], alpha: float, min_users: int = 100, tau: float = MINIMUM_CREDIT) -> Preference | None:
+def preference(
+    moments: Sequence[int], alpha: float, min_users: int = 100, effective_users_min: float = 20.0, tau: float = MINIMUM_CREDIT
+) -> Preference | None:
     """Return the interval on the mean credit from summed `credit_moments`, valid at all looks together; None without lists.
 
     >>> from streammetrics.experiments.moments import add
@@ -119,8 +122,9 @@ def preference(moments: Sequence[int], alpha: float, min_users: int = 100, tau: 
     mean = y / lists
     squares = yy * lists * lists - 2 * y * yd * lists + y * y * dd
     found = Estimate(mean, users * squares / ((users - 1) * lists**4) if users > 1 else math.inf, users)
-    if users < min_users or not 0 < found.variance < math.inf:
-        return Preference(users, lists, mean, found.variance, None, None, False, False)
-    error, ratio = math.sqrt(found.variance), found.variance / (tau * tau)
-    half, alarm = error * two_sided(ratio, alpha), error * one_sided(ratio, alpha)
-    return Preference(users, lists, mean, found.variance, mean - half, mean + half, mean > alarm, -mean > alarm)
+    effective = lists * lists / dd
+    if users < min_users or effective < effective_users_min or not 0 < found.variance < math.inf:
+        return Preference(users, lists, effective, mean, found.variance, None, None, False, False)
+    error, mixture = math.sqrt(found.variance), Mixture(tau)
+    half, alarm = (error * boundary(found.variance, mixture, alpha) for boundary in (two_sided, one_sided))
+    return Preference(users, lists, effective, mean, found.variance, mean - half, mean + half, mean > alarm, -mean > alarm)

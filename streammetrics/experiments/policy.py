@@ -7,25 +7,32 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from streammetrics.experiments.interleaving import INTERLEAVED
 from streammetrics.experiments.measures import ExperimentError, Measure, Measures
 from streammetrics.experiments.sample_ratio import check_shares
 
 CONTROL_NAMES: Final = ("control", "baseline")
 """Names of the control when none is configured, in upper or lower case. The first one that is present counts."""
-MAIN_MEASURE: Final = "ndcg@10"
-"""The deciding measure when none is configured, if it is measured."""
+DECIDING_MEASURES: Final = ("ndcg@10", "item_hit_rate@10")
+"""The deciding measures when none are configured, as far as they are measured: one of order, one of reward."""
+
+
+_LABEL_SHARE_MIN: Final = 0.01
+"""A variant with a smaller share of the users is taken for a misspelt label, unless it has `min_users` users."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """The rules of one experiment.
 
-    alpha: probability that an interval is ever wrong. For verdicts it is divided by the number of `paging` measures and treatments.
-    margin: the tolerated relative drop. `regressed` means a larger drop for certain, `safe` means certainly no larger drop.
+    alpha: probability that an interval is ever wrong. For verdicts it is divided by the number of treatments. Deciding measures share it.
+    margin: the tolerated relative drop. `regressed` means a larger drop for certain, `safe` means certainly no larger drop. `safe` has to
+        detect an effect of this size, so a small margin needs many users.
     min_users: users that an arm needs before its numbers are shown.
-    minimum_lift: the relative effect to detect. It sets the scale of the boundary once.
+    minimum_lift: the relative effect to detect. Verdicts come earliest for effects of this size.
+    effective_users_min, hit_users_min: floors of `experiments.floors` before an interval or a verdict counts; 0 switches one off.
     paging: the deciding measures, such as `ndcg@10`. Their verdicts may page people. Empty: see `deciding`.
-    shares: each variant's part of the traffic; None means equal parts for the variants seen.
+    shares: each variant's part of the traffic; None means that the split is not checked.
     control: the variant that others are compared with; None means one of CONTROL_NAMES.
     cuped_verdict: whether verdicts use the interval with variance reduction, if there is one.
     sample_ratio_alpha: the experiment is invalid if the p-value of the split is below this.
@@ -39,6 +46,8 @@ class Policy:
     margin: float = 0.01
     min_users: int = 100
     minimum_lift: float = 0.1
+    effective_users_min: float = 20.0
+    hit_users_min: float = 20.0
     paging: tuple[str, ...] = ()
     shares: Mapping[str, float] | None = field(default=None, hash=False)
     control: str | None = None
@@ -53,21 +62,20 @@ class Policy:
         _check("margin", self.margin, 0 <= self.margin < 1, "at least 0 and below 1")
         _check("min_users", self.min_users, self.min_users >= 2, "2 or more")
         _check("minimum_lift", self.minimum_lift, 0 < self.minimum_lift < math.inf, "finite and above 0")
+        for name in ("effective_users_min", "hit_users_min"):
+            _check(name, getattr(self, name), 0 <= getattr(self, name) < math.inf, "finite and at least 0")
         for name in ("multi_exposed_share_max", "unmatched_share_max"):
             _check(name, getattr(self, name), 0 <= getattr(self, name) <= 1, "from 0 to 1")
         if self.shares is not None:
-            _check("shares", dict(self.shares), len(self.shares) > 1, "shares of two or more variants; leave them out for equal shares")
+            _check("shares", dict(self.shares), len(self.shares) > 1, "shares of two or more variants; leave them out to skip the check")
             check_shares(self.shares)
             if self.control is not None:
                 _check("control", self.control, self.control in self.shares, f"one of {', '.join(self.shares)}")
 
     def deciding(self, measures: Measures) -> Policy:
-        """Return the policy with a paging measure: by default MAIN_MEASURE, or the first measure if that is not measured.
-
-        The default is a single measure, which keeps all of alpha.
-        """
-        main = MAIN_MEASURE if MAIN_MEASURE in measures.names else measures.names[0]
-        return self if self.paging else replace(self, paging=(main,))
+        """Return the policy with deciding measures: by default DECIDING_MEASURES, or the first measure if none of them is measured."""
+        default = tuple(name for name in DECIDING_MEASURES if name in measures.names) or measures.names[:1]
+        return self if self.paging else replace(self, paging=default)
 
     def interval_alpha(self, measure: Measure) -> float:
         """Return the error of a measure's interval: alpha, or half of it for the share of users with a hit.
@@ -77,19 +85,19 @@ class Policy:
         """
         return self.alpha / 2 if measure.kind == "users" else self.alpha
 
-    def alarm_alpha(self, measure: Measure) -> float:
-        """Return the error of a verdict: the interval's, divided by the number of paging measures and treatments (Bonferroni).
+    def treatments(self, control: str | None, users: Mapping[str, int]) -> int:
+        """Return the number of treatments that share alpha (Bonferroni), at least 1.
 
-        Measures that do not page keep the interval's error.
+        users: users by the variant that they saw first. If shares are configured, the treatments are the variants with a share. Else they
+        are the variants seen, without labels of fewer than `min_users` users and 1 % of all users.
 
-        >>> policy = Policy(paging=("ndcg@10", "mrr@10"), shares={"control": 1, "a": 1, "b": 1})
-        >>> policy.alarm_alpha(Measure("ndcg", 10, "mean", 2, 1, 40))
-        0.0125
+        >>> Policy().treatments("control", {"control": 900, "a": 880, "b": 910, "typo": 3})
+        2
         """
-        if str(measure) not in self.paging:
-            return self.interval_alpha(measure)
-        treatments = 1 if self.shares is None else len(self.shares) - 1
-        return self.interval_alpha(measure) / (len(self.paging) * treatments)
+        known: Collection[str] = self.shares or [
+            name for name, count in users.items() if count >= min(self.min_users, _LABEL_SHARE_MIN * sum(users.values()))
+        ]
+        return max(1, len({*known} - {control, INTERLEAVED}))
 
     def control_of(self, variants: Collection[str]) -> str | None:
         """Return the variant that others are compared with: the configured one, or one of CONTROL_NAMES; None if there is none.

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from streammetrics.experiments.health import Health
 from streammetrics.experiments.interleaving import INTERLEAVED
-from streammetrics.experiments.verdict import Health, Verdict
+from streammetrics.experiments.verdict import Verdict
 
 SINCE_START, THIS_DAY = "start", "day"
 """The scopes of an experiment: since its start, and the latest UTC day with final lists."""
@@ -49,7 +50,7 @@ class MeasureReport:
     mean, error: the mean and its clustered standard error.
     difference, lift: absolute and relative, against the control, with intervals of error alpha over all looks together.
     p_value: for no difference, valid at every look.
-    tau: the frozen scale.
+    tau, minimum_difference: the frozen scale, and the difference to detect (`minimum_lift` of the control's mean when it was frozen).
     paging: whether this measure decides about the experiment.
     judged_lift_upper: the upper end of the interval that the verdict uses.
     reduced: the same with reduced variance, if the experiment has it.
@@ -68,6 +69,7 @@ class MeasureReport:
     p_value: float | None = None
     alpha: float | None = None
     tau: float | None = None
+    minimum_difference: float | None = None
     paging: bool = False
     judged_lift_upper: float | None = None
     verdict: Verdict | None = None
@@ -97,7 +99,10 @@ class PreferenceReport:
 class VariantReport:
     """One arm: its users and lists (without users that saw several variants) and its measures.
 
-    `role`: see `role_of`. An interleaved arm has lists of two rankers and is compared with no other.
+    role: see `role_of`. An interleaved arm has lists of two rankers and is compared with no other.
+    effective_users: see `floors.effective_users`, by lists.
+    largest_user_share_max: the largest share of the arm's lists that one user can have, given its users and effective users.
+    verdict: that of the deciding measures together; None for the control and while nothing is compared.
     """
 
     variant: str
@@ -106,6 +111,9 @@ class VariantReport:
     lists: int
     first_exposures: int
     measures: tuple[MeasureReport, ...]
+    effective_users: float = 0.0
+    largest_user_share_max: float = 0.0
+    verdict: Verdict | None = None
 
 
 class MeasureRow(NamedTuple):
@@ -135,8 +143,7 @@ class PreferenceRow(NamedTuple):
 class ExperimentReport:
     """One experiment in one scope.
 
-    verdict: invalid, or the worst verdict of the deciding measures (see `Policy.deciding`). If no arms are compared, the worst of
-        the `preferences` between teams.
+    verdict: invalid, or the worst of the variants' verdicts. If no arms are compared, the worst of the `preferences` between teams.
     known_from_ms: the earliest event time of a report on this run of the experiment, or on this day. An earlier report was about
         another run.
     """
@@ -169,13 +176,17 @@ class ExperimentReport:
         def row(series: str, value: float, variant: str = "", metric: str = "", k: str = "") -> MeasureRow:
             return MeasureRow(series, self.experiment, variant, metric, k, self.scope, value)
 
-        yield row("srm_p_value", self.health.sample_ratio_p)
+        if self.health.sample_ratio_p is not None:
+            yield row("srm_p_value", self.health.sample_ratio_p)
         yield row("multi_exposed_users", self.multi_exposed_users)
         yield row("verdict", self.verdict.code)
         for metric, k in dict.fromkeys((each.metric, each.k) for variant in self.variants for each in variant.measures if each.paging):
             yield row("paging", 1, metric=metric, k=str(k))
         for variant in self.variants:
             yield row("users", variant.users, variant.variant)
+            if variant.users:
+                yield row("effective_users", variant.effective_users, variant.variant)
+                yield row("largest_user_share_max", variant.largest_user_share_max, variant.variant)
             for each in variant.measures:
                 labels = (variant.variant, each.metric, str(each.k))
                 values = {"mean": each.mean, "lift": each.lift, "lift_lower": each.lift_lower, "lift_upper": each.lift_upper}

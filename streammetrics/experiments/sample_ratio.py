@@ -26,27 +26,24 @@ SHARE_MOST: Final = 1_000_000
 """Bounds of a share. Between them nothing overflows in double precision."""
 
 
-def sample_ratio_p_value(
-    first_exposures: Mapping[str, int], shares: Mapping[str, float] | None = None, concentration: float = CONCENTRATION
-) -> float:
+def sample_ratio_p_value(first_exposures: Mapping[str, int], shares: Mapping[str, float], concentration: float = CONCENTRATION) -> float:
     """Return the largest probability that the users' split is ever this far from the shares by chance; 1 without data.
 
     first_exposures: users by the variant that they saw first, 0 or more each.
-    shares: each variant's part of the traffic, above 0, in any unit (1 and 1 are halves); None means equal parts for the variants
-        seen. A configured variant without users counts as 0, so the p-value falls. A variant without a share makes the p-value 0.
+    shares: each variant's part of the traffic, above 0, in any unit (1 and 1 are halves). A configured variant without users counts
+        as 0, so the p-value falls. A variant without a share makes the p-value 0.
     Raises ExperimentError for negative counts, for shares that `check_shares` rejects, and for no shares at all.
 
-    >>> round(sample_ratio_p_value({"control": 5_000, "treatment": 5_060}), 4)
+    >>> equal = {"control": 1, "treatment": 1}
+    >>> round(sample_ratio_p_value({"control": 5_000, "treatment": 5_060}, equal), 4)
     1.0
-    >>> sample_ratio_p_value({"control": 4_500, "treatment": 5_500}) < 1e-10
+    >>> sample_ratio_p_value({"control": 4_500, "treatment": 5_500}, equal) < 1e-10
     True
-    >>> sample_ratio_p_value({"control": 500}, {"control": 1, "treatment": 1}) < 0.001
+    >>> sample_ratio_p_value({"control": 500}, equal) < 0.001
     True
     """
     counts = {variant: count for variant, count in first_exposures.items() if count}
     _check(first_exposures, shares, concentration)
-    if shares is None:
-        shares = dict.fromkeys(counts, 1.0)
     if any(variant not in shares for variant in counts):
         return 0.0
     if len(shares) < 2 or not counts:
@@ -66,13 +63,12 @@ def check_shares(shares: Mapping[str, float]) -> None:
             raise ExperimentError(f"share of {variant!r}", f"got {share!r}; must be from {SHARE_LEAST:f} to {SHARE_MOST:,}")
 
 
-def _check(counts: Mapping[str, int], shares: Mapping[str, float] | None, concentration: float) -> None:
+def _check(counts: Mapping[str, int], shares: Mapping[str, float], concentration: float) -> None:
     for variant, count in counts.items():
         if count < 0:
             raise ExperimentError(f"first exposures of {variant!r}", f"got {count}; must be 0 or more")
-    if shares is not None:
-        if not shares:
-            raise ExperimentError("shares", "got none; give one share per variant, or None for equal shares")
-        check_shares(shares)
+    if not shares:
+        raise ExperimentError("shares", "got none; give one share per variant")
+    check_shares(shares)
     if not 0 < concentration < math.inf:
         raise ExperimentError("concentration", f"got {concentration!r}; must be finite and above 0")

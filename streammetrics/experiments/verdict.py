@@ -1,40 +1,50 @@
-"""Estimates and health -> a verdict: one word for alerts, with its reason in plain words. Pure.
+"""Comparisons -> verdicts: one word for alerts, with its reason in plain words. Pure.
 
-With the tolerated drop `margin`:
+With the tolerated drop `margin`, a measure of a variant is
 
-    regressed     the variant is certainly worse than the control by more than the margin
-    safe          it is certainly not worse by more than the margin
-    improved      it is certainly better than the control (and so safe)
+    regressed     certainly worse than the control by more than the margin
+    safe          certainly not worse by more than the margin
+    improved      certainly better than the control (and so safe)
+    mixed         certain, and another measure is certain of the opposite
     inconclusive  none of these yet
     invalid       the experiment itself is broken: do not read its numbers
 
 "Certainly" is one-sided, with the policy's error over all looks together. A verdict describes the current numbers, so it can change.
+
+**Several deciding measures** share the error by a closed test with e-values. Measure i is certain when E_i, and for each number of
+other deciding measures the mean of E_i and their smallest values, reach 1/alpha. For two: E_i >= 1/alpha and (E_1 + E_2)/2 >= 1/alpha. A
+mean of e-values is an e-value under any dependence (Vovk, Wang 2021, "E-values: calibration, combination and applications"), so this is
+a closed test (Marcus, Peritz, Gabriel 1976). It is never later than Bonferroni. `safe` needs every deciding measure at the full error
+(intersection-union test; Berger 1982).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from streammetrics.experiments.estimates import Estimate, Interval, certainly_above, certainly_below
+from streammetrics.experiments.estimates import Estimate, Interval, log_evidence_above, log_evidence_below
+from streammetrics.experiments.health import Health
 from streammetrics.experiments.interleaving import Preference
 from streammetrics.experiments.measures import Measure
 from streammetrics.experiments.policy import Policy
-from streammetrics.experiments.sample_ratio import sample_ratio_p_value
+from streammetrics.experiments.scales import Scale
+from streammetrics.experiments.words import confidence, interval_words, lift_words, percent
 
-Word: TypeAlias = Literal["regressed", "safe", "improved", "inconclusive", "invalid"]
+Word: TypeAlias = Literal["regressed", "safe", "improved", "inconclusive", "mixed", "invalid"]
 
-VERDICT_CODES: Final[Mapping[Word, int]] = {"invalid": -2, "regressed": -1, "inconclusive": 0, "safe": 1, "improved": 2}
-"""Values of the verdict gauge. Alert on == -1, and separately on == -2."""
+VERDICT_CODES: Final[Mapping[Word, int]] = {"mixed": -3, "invalid": -2, "regressed": -1, "inconclusive": 0, "safe": 1, "improved": 2}
+"""Values of the verdict gauge. Alert on == -1, and separately on == -2 and == -3. Only values above 0 are good news."""
 
-_THINGS: Final = {
-    "hit_rate": ("fewer", "more", "lists with a hit in the first {k}"),
-    "user_hit_rate": ("fewer", "more", "users with a hit in the first {k}"),
-    "item_hit_rate": ("fewer", "more", "hits among the items shown in the first {k}"),
-    "precision": ("fewer", "more", "hits in the first {k}"),
-}
+WORST_FIRST: Final[tuple[Word, ...]] = ("invalid", "regressed", "mixed", "inconclusive", "safe", "improved")
+"""The order in which verdicts of several variants are combined."""
+
+GAINS: Final = {"ndcg": "dcg", "ndcg_exp": "dcg_exp"}
+"""Normalised metrics and the plain gain each is checked against. A normalised gain can fall while the gain itself rises (Jeunen,
+Potapov, Ustimenko 2024, "On (Normalised) Discounted Cumulative Gain as an Off-Policy Evaluation Metric for Top-n Recommendation")."""
+
 _ALIKE: Final = "all users have the same value, so no confidence can be given"
 """The reason when the variance is 0."""
 
@@ -51,109 +61,175 @@ class Verdict:
         return VERDICT_CODES[self.word]
 
 
-class Joined(NamedTuple):
-    """Counts of feedback that matches a list, and of feedback that matches none."""
+class Comparison(NamedTuple):
+    """One measure of a treatment against the control, with enough users. `interval` is the lift's, for the reason only."""
 
-    matched: int
-    unmatched: int
+    measure: Measure
+    treatment: Estimate
+    control: Estimate
+    scale: Scale
+    interval: Interval | None = None
 
     @property
-    def unmatched_share(self) -> float | None:
-        """Share of feedback that matches no list; None without feedback."""
-        return self.unmatched / sum(self) if any(self) else None
+    def lift(self) -> float | None:
+        return self.treatment.mean / self.control.mean - 1 if self.control.mean > 0 else None
 
 
-NO_FEEDBACK: Final = Joined(0, 0)
+class Evidence(NamedTuple):
+    """ln E of one comparison: of a drop beyond the margin, of a rise, and of no drop beyond the margin."""
+
+    drop: float
+    rise: float
+    safe: float
 
 
-@dataclass(frozen=True, slots=True)
-class Health:
-    """Whether an experiment is sound. `troubles` are sentences; any of them makes every verdict invalid."""
+def evidence(policy: Policy, each: Comparison) -> Evidence:
+    """Return the evidence of one comparison. Each direction detects its own effect.
 
-    sample_ratio_p: float
-    multi_exposed_share: float
-    unmatched_share: float | None
-    troubles: tuple[str, ...]
-
-
-def health(policy: Policy, first_exposures: Mapping[str, int], multi_exposed_users: int, joined: Joined = NO_FEEDBACK) -> Health:
-    """Check the split, the users that saw several variants, and the join of feedback.
-
-    first_exposures: users by the variant that they saw first, including users that saw several. joined: all feedback of the time.
-
-    If shares are configured, the split covers only variants with a share. Users of other variants make the experiment invalid if
-    they are more than `multi_exposed_share_max` of all. Shares of users are checked once there are `min_users` users, and the share
-    of feedback once there are as many feedback events.
-
-    >>> health(Policy(), {"control": 4500, "treatment": 5500}, 3).troubles
-    ('users are not split as configured (control 4,500, treatment 5,500; practically impossible by chance)',)
+    A drop beyond the margin detects `minimum_lift` less the margin (at least half of `minimum_lift`). `safe` detects the margin itself:
+    the true effect is 0, which is `margin` above the boundary.
     """
-    troubles = []
-    users, shares = sum(first_exposures.values()), policy.shares
-    strays = {name: count for name, count in first_exposures.items() if count and shares is not None and name not in shares}
-    p = sample_ratio_p_value({name: count for name, count in first_exposures.items() if name not in strays}, shares)
-    if p < policy.sample_ratio_alpha:
-        variants = sorted({*first_exposures, *(shares or ())} - strays.keys())
-        counts = ", ".join(f"{variant} {first_exposures.get(variant, 0):,}" for variant in variants)
-        troubles.append(f"users are not split as configured ({counts}; {_chance(p)})")
-    if users >= policy.min_users and sum(strays.values()) > policy.multi_exposed_share_max * users:
-        stray_share = percent(sum(strays.values()) / users)
-        troubles.append(f"{stray_share} of the users saw a variant without a configured share ({', '.join(sorted(strays))})")
-    share = multi_exposed_users / users if users else 0.0
-    if share > policy.multi_exposed_share_max and users >= policy.min_users:
-        troubles.append(f"{percent(share)} of the users saw more than one variant; the limit is {percent(policy.multi_exposed_share_max)}")
-    unmatched = joined.unmatched_share
-    if unmatched is not None and unmatched > policy.unmatched_share_max and sum(joined) >= policy.min_users:
-        troubles.append(f"{percent(unmatched)} of all feedback matches no list; the limit is {percent(policy.unmatched_share_max)}")
-    return Health(p, share, unmatched, tuple(troubles))
+    arms, lift, margin = (each.treatment, each.control), policy.minimum_lift, policy.margin
+    rise = log_evidence_above(*arms, 0.0, each.scale.mixture(lift))
+    return Evidence(
+        drop=log_evidence_below(*arms, -margin, each.scale.mixture(max(lift - margin, lift / 2))),
+        rise=rise,
+        safe=log_evidence_above(*arms, -margin, each.scale.mixture(margin)) if margin else rise,
+    )
 
 
-def judge(
-    policy: Policy,
-    measure: Measure,
-    treatment: Estimate,
-    control: Estimate,
-    tau: float,
-    interval: Interval | None,
-    against: str = "control",
-) -> Verdict:
-    """Return the verdict on one measure of a sound comparison with enough users. `interval` is the lift's, for the reason only.
+def judge(policy: Policy, comparisons: Sequence[Comparison], treatments: int = 1, against: str = "control") -> dict[str, Verdict]:
+    """Return the verdict on each measure of one variant, by name.
 
-    >>> from streammetrics.experiments.measures import Measure
+    comparisons: all measures that can be compared. treatments: the number of treatments that share the error of deciding measures.
+
     >>> hits = Measure("hit_rate", 10, "mean", 2, 1, 40)
-    >>> judge(Policy(), hits, Estimate(0.352, 1e-5, 9000), Estimate(0.4, 1e-5, 9000), 0.04, None).reason
+    >>> hits = Comparison(hits, Estimate(0.352, 1e-5, 9000), Estimate(0.4, 1e-5, 9000), Scale(0.02, 0.4))
+    >>> judge(Policy(), [hits])["hit_rate@10"].reason
     '12 % fewer lists with a hit in the first 10 than control; 95 % confidence, safe to check at any time'
     """
-    alpha = policy.alarm_alpha(measure)
-    lift = treatment.mean / control.mean - 1 if control.mean > 0 else None
-    lift_words = _compared(measure, lift, against)
-    confidence = _confidence(alpha)
-    if certainly_below(treatment, control, -policy.margin, tau, alpha):
-        return Verdict("regressed", f"{lift_words}; {confidence}")
-    if certainly_above(treatment, control, 0.0, tau, alpha):
-        return Verdict("improved", f"{lift_words}; {confidence}")
-    if certainly_above(treatment, control, -policy.margin, tau, alpha):
-        return Verdict("safe", f"{lift_words}; at most {percent(policy.margin)} worse; {confidence}")
-    alike = treatment.variance == control.variance == 0
-    return Verdict("inconclusive", f"{lift_words} so far; {_ALIKE if alike else _range(measure, interval)}")
+    found = {str(each.measure): evidence(policy, each) for each in comparisons}
+    levels = {str(each.measure): _level(policy, each.measure, treatments) for each in comparisons}
+    certain = {
+        "drop": _certain(policy, {name: each.drop - levels[name] for name, each in found.items()}),
+        "rise": _certain(policy, {name: each.rise - levels[name] for name, each in found.items()}),
+    }
+    verdicts = {}
+    for each in comparisons:
+        name = str(each.measure)
+        words, sure = lift_words(each.measure, each.lift, against), confidence(policy.interval_alpha(each.measure))
+        if name in certain["drop"]:
+            verdicts[name] = Verdict("regressed", f"{words}; {sure}")
+        elif name in certain["rise"]:
+            verdicts[name] = Verdict("improved", f"{words}; {sure}")
+        elif found[name].safe >= levels[name]:
+            verdicts[name] = Verdict("safe", f"{words}; at most {percent(policy.margin)} worse; {sure}")
+        else:
+            verdicts[name] = Verdict("inconclusive", f"{words} so far; {interval_words(each.measure, each.interval)}")
+    return verdicts | _contradictions(policy, comparisons, verdicts, against)
+
+
+def _level(policy: Policy, measure: Measure, treatments: int) -> float:
+    """Return the ln E at which a measure alone is certain. Treatments share the error of deciding measures only."""
+    return -math.log(policy.interval_alpha(measure)) + (math.log(treatments) if str(measure) in policy.paging else 0.0)
+
+
+def _certain(policy: Policy, excess: Mapping[str, float]) -> set[str]:
+    """Return the names that are certain, from ln E less the level of each. Deciding measures share the error by the closed test.
+
+    A deciding measure without a comparison counts as E = 0, which is never too early.
+    """
+    deciding = {name: excess.get(name, -math.inf) for name in policy.paging}
+    certain = {name for name, value in excess.items() if value >= 0 and name not in deciding}
+    for name, value in deciding.items():
+        others = sorted(other for each, other in deciding.items() if each != name)
+        if value >= 0 and all(_log_mean([value, *others[:count]]) >= 0 for count in range(len(others) + 1)):
+            certain.add(name)
+    return certain
+
+
+def _log_mean(logs: Sequence[float]) -> float:
+    high = max(logs)
+    return high + math.log(math.fsum(math.exp(each - high) for each in logs) / len(logs))
+
+
+def _contradictions(policy: Policy, comparisons: Sequence[Comparison], verdicts: Mapping[str, Verdict], against: str) -> dict[str, Verdict]:
+    """Return `mixed` for each measure that contradicts another: two deciding measures, or a deciding one and its plain gain."""
+    lifts = {str(each.measure): lift_words(each.measure, each.lift, against) for each in comparisons}
+    measures = {str(each.measure): each.measure for each in comparisons}
+    mixed: dict[str, Verdict] = {}
+    for one, other in _pairs(policy, measures):
+        if {verdicts[one].word, verdicts[other].word} == {"regressed", "improved"}:
+            down, up = (one, other) if verdicts[one].word == "regressed" else (other, one)
+            alpha = max(policy.interval_alpha(measures[name]) for name in (one, other))
+            reason = f"{lifts[down]}, but {lifts[up]}; {confidence(alpha)}; the measures contradict each other: choose which one counts"
+            mixed |= {name: Verdict("mixed", reason) for name in (one, other) if name not in mixed}
+    if mixed:  # no deciding measure of this variant may page as a regression
+        reason = next(iter(mixed.values())).reason
+        mixed |= {
+            name: Verdict("mixed", f"{lifts[name]}; also {reason}")
+            for name in policy.paging
+            if name not in mixed and name in verdicts and verdicts[name].word == "regressed"
+        }
+    return mixed
+
+
+def _pairs(policy: Policy, measures: Mapping[str, Measure]) -> Iterator[tuple[str, str]]:
+    deciding = [name for name in policy.paging if name in measures]
+    for at, one in enumerate(deciding):
+        yield from ((one, other) for other in deciding[at + 1 :])
+        gain = f"{GAINS.get(measures[one].name)}@{measures[one].k}"
+        if gain in measures and gain not in deciding:
+            yield one, gain
+
+
+def combined(verdicts: Sequence[Verdict]) -> Verdict:
+    """Return a variant's verdict from those of its deciding measures, at least one.
+
+    mixed if two contradict; else regressed if any is; improved if one is and the others are at least safe; else the worst.
+
+    >>> combined([Verdict("improved", "more clicks"), Verdict("inconclusive", "ndcg unknown so far")])
+    Verdict(word='inconclusive', reason='more clicks; but ndcg unknown so far')
+    """
+    words = {each.word for each in verdicts}
+    for word in ("invalid", "mixed", "regressed"):
+        if word in words:
+            return next(each for each in verdicts if each.word == word)
+    rises = [each for each in verdicts if each.word == "improved"]
+    if rises and words <= {"improved", "safe"}:
+        return rises[0]
+    worst = min(verdicts, key=severity)
+    return Verdict(worst.word, f"{rises[0].reason}; but {worst.reason}") if rises else worst
+
+
+def severity(verdict: Verdict) -> int:
+    """Return the place of a verdict in WORST_FIRST."""
+    return WORST_FIRST.index(verdict.word)
 
 
 def judge_preference(policy: Policy, found: Preference, team: str, against: str) -> Verdict:
     """Return the verdict on a team of a sound interleaved experiment: improved if users certainly prefer it, regressed if the other.
 
-    >>> found = Preference(900, 4_000, 0.12, 1e-4, 0.08, 0.16, True, False)
+    >>> found = Preference(900, 4_000, 810.0, 0.12, 1e-4, 0.08, 0.16, True, False)
     >>> judge_preference(Policy(), found, "new", "old").reason
     'new won 12 more lists in 100 than it lost against old; users prefer new; 95 % confidence, safe to check at any time'
     """
     if found.users < policy.min_users:
         return waiting(policy, {f"{team} against {against}": found.users})
-    won = f"{100 * abs(found.mean):.3g} {'fewer' if found.mean < 0 else 'more'} lists in 100 than it lost against {against}"
-    confidence = _confidence(policy.alpha)
+    won = f"{team} won {100 * abs(found.mean):.3g} {'fewer' if found.mean < 0 else 'more'} lists in 100 than it lost against {against}"
+    if found.effective_users < policy.effective_users_min:
+        few = f"{found.users:,} users count as {found.effective_users:.3g}, at least {policy.effective_users_min:g} are needed"
+        return Verdict("inconclusive", f"{won} so far; a few users dominate: {few}")
     if found.preferred:
-        return Verdict("improved", f"{team} won {won}; users prefer {team}; {confidence}")
+        return Verdict("improved", f"{won}; users prefer {team}; {confidence(policy.alpha)}")
     if found.disliked:
-        return Verdict("regressed", f"{team} won {won}; users prefer {against}; {confidence}")
-    return Verdict("inconclusive", f"{team} won {won} so far; {'users may prefer either' if found.variance else _ALIKE}")
+        return Verdict("regressed", f"{won}; users prefer {against}; {confidence(policy.alpha)}")
+    return Verdict("inconclusive", f"{won} so far; {'users may prefer either' if found.variance else _ALIKE}")
+
+
+def alike(measure: Measure, lift: float | None, against: str) -> Verdict:
+    """Return the verdict on a measure without variance."""
+    return Verdict("inconclusive", f"{lift_words(measure, lift, against)} so far; {_ALIKE}")
 
 
 def invalid(state: Health) -> Verdict:
@@ -165,44 +241,3 @@ def waiting(policy: Policy, users: Mapping[str, int]) -> Verdict:
     """Return the verdict while some arm has too few users."""
     short = ", ".join(f"{variant} has {count:,}" for variant, count in users.items() if count < policy.min_users)
     return Verdict("inconclusive", f"each arm needs at least {policy.min_users:,} users: {short}")
-
-
-def percent(share: float) -> str:
-    """Format a share with two digits, or three from 10 % on. It is never rounded up to 100 %.
-
-    >>> percent(0.12), percent(0.0312), percent(0.9875), percent(0.00004)
-    ('12 %', '3.1 %', '98.75 %', '0.004 %')
-    >>> percent(0.9999999), percent(1.0), percent(1.345678), percent(123.45678)
-    ('99.9999 %', '100 %', '135 %', '12,300 %')
-    """
-    value = 100 * share
-    if 95 <= value < 100:
-        return f"{math.floor(value * 10_000 + 1e-6) / 10_000:.6g} %"
-    return f"{float(f'{value:.3g}' if value >= 10 else f'{value:.2g}'):,.10g} %"
-
-
-def _confidence(alpha: float) -> str:
-    return f"{percent(1 - alpha)} confidence, safe to check at any time"
-
-
-def _compared(measure: Measure, lift: float | None, against: str) -> str:
-    less, more, thing = _THINGS.get(measure.name, ("lower", "higher", f"{measure.name}@{{k}}"))
-    thing = thing.format(k=measure.k)
-    if lift is None:
-        return f"{against} has no {thing}"
-    return f"{percent(abs(lift))} {less if lift < 0 else more} {thing} than {against}"
-
-
-def _range(measure: Measure, interval: Interval | None) -> str:
-    if interval is None or interval.lower is None:
-        return "there is too little data for an interval"
-    less, more, _ = _THINGS.get(measure.name, ("lower", "higher", ""))
-    lower, upper = (end if end is None else f"{percent(abs(end))} {less if end < 0 else more}" for end in (interval.lower, interval.upper))
-    return f"the true difference is between {lower} and {upper or 'any higher value'}"
-
-
-def _chance(p: float) -> str:
-    if p <= 1e-12:
-        return "practically impossible by chance"
-    digits = len(str(int(1 / p))) - 1
-    return f"happens by chance at most once in {int(1 / p) // 10**digits * 10**digits:,} tests"

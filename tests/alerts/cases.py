@@ -265,6 +265,27 @@ RANKING = (
         ),
     ),
     Case("StreammetricsExperimentInvalid", "not for a regression", {**verdict(-1), **verdict(-1, *NDCG)}, "60m"),
+    Case(
+        "StreammetricsVerdictMixed",
+        "for measures that contradict each other",
+        {**verdict(-3), **verdict(-3, *NDCG), **verdict(-3, *MRR)},
+        "30m",
+        (
+            fired(
+                "warning",
+                "The measures of ranker contradict each other",
+                "Counted since it began, one deciding measure is better than control and another worse. It does not page as a regression.",
+                **EXPERIMENT,
+            ),
+        ),
+    ),
+    Case("StreammetricsVerdictMixed", "not for a regression", {**verdict(-1), **verdict(-1, *NDCG)}, "60m"),
+    Case(
+        "StreammetricsRankingRegressed",
+        "not for measures that contradict each other",
+        {**verdict(-3), **verdict(-3, *NDCG), **of_experiment("judged_lift_upper", "-0.07", *NDCG), **paging()},
+        "30m",
+    ),
 )
 
 # --- all variants together: 5 minutes a step, 2,016 steps a week

@@ -43,7 +43,7 @@ def test_a_report_shows_the_verdict_first_then_the_reason(saved: Path) -> None:
     assert lines[0].startswith("ranker · since it began · up to 2024-11-21 10:")
     assert lines[1].startswith("REGRESSED  treatment: ")
     assert lines[1].endswith("lower ndcg@10 than control; 95 % confidence, safe to check at any time")
-    assert "split of users: as configured" in done.stdout
+    assert "split not checked: no shares configured. To check it, set under" in " ".join(done.stdout.split())
     measures = [line.split()[0] for line in lines if "treatment" in line and "@" in line][1:]
     assert measures == ["ndcg@10", "mrr@10", "hit_rate@10", "user_hit_rate@10"]
     assert max(map(len, lines)) <= 140

@@ -82,7 +82,7 @@ def test_experiments_in_the_environment_are_json():
         (
             "[experiments.named.x]\nshares = { a = 1 }",
             "experiments.named",
-            "x: shares: .* two or more variants; leave them out for equal shares$",
+            "x: shares: .* two or more variants; leave them out to skip the check$",
         ),
         (
             "[experiments.named.x]\nshares = { a = 1e308, b = 1e308 }",

@@ -295,7 +295,9 @@ def test_without_experiments_nothing_is_kept_of_users_but_their_sessions() -> No
 def experiment_reports(machine: Machine) -> dict[str, ExperimentReport]:
     assert machine.engine.user_totals is not None
     view = ExperimentView(
-        machine.engine.user_totals.measures, lambda name: Policy(min_users=2, control="a"), machine.state.labels.runs.idle_ms
+        machine.engine.user_totals.measures,
+        lambda name: Policy(min_users=2, effective_users_min=0, hit_users_min=0, control="a"),
+        machine.state.labels.runs.idle_ms,
     )
     rules = WindowRules(pane_ms=100, windows_ms=(100,), lateness_ms=0, attribution_ms=500)
     builder = ReportBuilder(machine.engine.layout, rules, {}, machine.engine.signature, view)
@@ -338,7 +340,7 @@ def test_how_feedback_fared_is_forgotten_with_the_experiments_and_the_panes_of_i
 def test_a_report_shows_an_experiment_since_its_start_and_today_with_a_scale_that_never_changes() -> None:
     machine = machine_of()
     lists = [shown(f"u{number}", NOON_MS + number, (("ranker", "ab"[number % 2]),)) for number in range(4)]
-    take(machine, *lists, *(clicked(f"u{number}", NOON_MS + 9) for number in range(4)), shown("clock", NOON_MS + 10_000))
+    take(machine, *lists, *(clicked(f"u{number}", NOON_MS + 9) for number in (1, 2)), shown("clock", NOON_MS + 10_000))
     before = experiment_reports(machine)
     assert {scope: [arm.users for arm in each.variants] for scope, each in before.items()} == {"start": [2, 2], "day": [2, 2]}
     tomorrow = NOON_MS + DAY_MS

@@ -66,6 +66,8 @@ def experiment(
     whole: bool = False,
 ) -> ExperimentReport:
     """The report of such an experiment at its first look."""
-    kept, policy = stored(chances, name=name, scope=scope, users=users, whole=whole), Policy(paging=paging, control=control)
+    kept = stored(chances, name=name, scope=scope, users=users, whole=whole)
+    shares = dict.fromkeys(chances, 1.0) if len(chances) > 1 and (control is None or control in chances) else None
+    policy = Policy(paging=paging, control=control, shares=shares)
     measures = WITH_COVARIATES if whole else MEASURES
     return build_report(measures, policy, kept, choose_scales(measures, policy, kept.moments, {}))

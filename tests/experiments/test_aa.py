@@ -13,8 +13,9 @@ import numpy as np
 
 from streammetrics.cli.wiring import build_engine
 from streammetrics.experiments import Stored
-from tests.bench.aa import ALPHA, BY_ENGINE, OURS, false_alarms, judge, users_to_find
+from tests.bench.aa import BY_ENGINE, false_alarms, users_to_find
 from tests.bench.aa_engine import ARMS, SETTINGS, TOPIC, arms_of, run
+from tests.bench.aa_rules import ALPHA, OURS, judge
 from tests.bench.aa_traffic import REGIMES, UNIT, Ints, Regime, Traffic, draw
 
 EXPERIMENTS = 50
@@ -75,7 +76,7 @@ def test_the_moments_of_the_engine_equal_plain_counting_at_every_look() -> None:
 
 def moments(stored: Stored) -> dict[str, list[int]]:
     """Stored users, sums and products of mrr@10 by arm."""
-    users = build_engine(SETTINGS, (TOPIC,)).users
+    users = build_engine(SETTINGS, (TOPIC,)).user_totals
     assert users is not None
     at = users.measures.places(users.measures.named("mrr@10"))
     return {arm: [each[place] for place in (at.users, at.d, at.y, at.dd, at.yy, at.yd)] for arm, each in stored.moments.items()}

@@ -11,13 +11,15 @@ import numpy as np
 import pytest
 
 from streammetrics.experiments import add_credits
-from streammetrics.experiments.building import Stored, build_report, choose_scales
+from streammetrics.experiments.building import Stored, build_report
 from streammetrics.experiments.estimates import difference, estimate
+from streammetrics.experiments.health import Joined
 from streammetrics.experiments.measures import Measures
 from streammetrics.experiments.moments import add, of_users
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.report import ExperimentReport
-from streammetrics.experiments.verdict import Joined
+from streammetrics.experiments.scales import choose_scales
+from streammetrics.experiments.sequence import Mixture
 from streammetrics.metrics import Scorer
 from tests.experiments.columns import MEASURES, ONE, WITH_COVARIATES
 from tests.experiments.samples import experiment
@@ -58,8 +60,9 @@ def test_a_drop_is_reported_as_a_regression_with_its_numbers() -> None:
     assert own is not None
     assert against is not None
     assert (ndcg.mean, ndcg.error, ndcg.lift) == (own.mean, math.sqrt(own.variance), own.mean / against.mean - 1)
-    assert ndcg.tau is not None
-    assert (ndcg.difference, ndcg.difference_lower, ndcg.difference_upper) == difference(own, against, ndcg.tau, 0.05)
+    assert (ndcg.tau, ndcg.minimum_difference) == (math.sqrt(own.variance + against.variance), 0.1 * against.mean)
+    mixture = Mixture(ndcg.tau, ndcg.minimum_difference)
+    assert (ndcg.difference, ndcg.difference_lower, ndcg.difference_upper) == difference(own, against, mixture, 0.05)
     assert ndcg.p_value is not None
     assert ndcg.p_value < 1e-6
     assert ndcg.lift_lower is not None
@@ -72,17 +75,28 @@ def test_a_drop_is_reported_as_a_regression_with_its_numbers() -> None:
 def test_scales_are_chosen_once_and_used_at_every_later_look() -> None:
     first = {"control": arm(150, 0.5, 1), "treatment": arm(150, 0.5, 2)}
     frozen = choose_scales(MEASURES, Policy(), first, {})
-    assert sorted(frozen) == sorted(MEASURES.names)
+    assert sorted(frozen) == sorted([*MEASURES.names, *(f"{name} control" for name in MEASURES.names)])
     later = {"control": arm(5_000, 0.3, 3), "treatment": arm(5_000, 0.3, 4)}
     assert choose_scales(MEASURES, Policy(), later, frozen) == {}
-    assert {
-        f"{each.metric}@{each.k}": each.tau for each in build_report(MEASURES, Policy(), stored(later), frozen).variants[1].measures
-    } == frozen
+    measures = build_report(MEASURES, Policy(), stored(later), frozen).variants[1].measures
+    assert {f"{each.metric}@{each.k}": each.tau for each in measures} == {name: frozen[name] for name in MEASURES.names}
+    assert all(each.minimum_difference == 0.1 * frozen[f"{each.metric}@{each.k} control"] for each in measures)
+
+
+def test_scales_of_an_earlier_version_keep_their_boundary() -> None:
+    moments = {"control": arm(2_000, 0.5, 1), "treatment": arm(2_000, 0.5, 2)}
+    own, against = (estimate(MEASURES, MEASURES.all[0], moments[name]) for name in ("treatment", "control"))
+    assert own is not None
+    assert against is not None
+    ndcg = build_report(MEASURES, Policy(), stored(moments), {"ndcg@10": 0.05}).variants[1].measures[0]
+    assert (ndcg.tau, ndcg.minimum_difference) == (0.05, None)
+    assert (ndcg.difference, ndcg.difference_lower, ndcg.difference_upper) == difference(own, against, Mixture(0.05), 0.05)
+    assert choose_scales(MEASURES, Policy(), moments, {"ndcg@10": 0.05}).keys().isdisjoint({"ndcg@10", "ndcg@10 control"})
 
 
 def test_min_users_are_enough_for_scales_and_numbers() -> None:
     moments = {"control": arm(100, 0.5, 1), "treatment": arm(100, 0.5, 2)}
-    assert sorted(choose_scales(MEASURES, Policy(), moments, {})) == sorted(MEASURES.names)
+    assert {*MEASURES.names} <= choose_scales(MEASURES, Policy(), moments, {}).keys()
     found = report_of(Policy(), stored(moments, credits={("control", "treatment"): credit(100, 0.5)}))
     assert [len(variant.measures) for variant in found.variants] == [len(MEASURES), len(MEASURES)]
     assert found.preferences[0].credit_lower is not None
@@ -138,7 +152,7 @@ def test_an_arm_with_too_few_users_shows_no_measures() -> None:
 
 def test_a_broken_experiment_is_invalid_at_once_in_every_verdict() -> None:
     moments = {"control": arm(900, 0.5, 1), "treatment": arm(1_100, 0.3, 2)}
-    found = report_of(Policy(), stored(moments))
+    found = report_of(Policy(shares={"control": 1, "treatment": 1}), stored(moments))
     words = {each.verdict.word for variant in found.variants for each in variant.measures if each.verdict}
     assert words == {found.verdict.word} == {"invalid"}
     assert "not split" in found.verdict.reason
@@ -152,23 +166,138 @@ def test_the_experiment_has_the_worst_verdict_of_its_deciding_measures() -> None
     found = report_of(Policy(paging=("dcg@10", "hit_rate@5")), stored(moments))
     assert found.verdict.word == "regressed"
     assert found.verdict.reason.startswith("bad: ")
+    assert [(each.variant, each.verdict and each.verdict.word) for each in found.variants] == [
+        ("control", None),
+        ("bad", "regressed"),
+        ("good", "improved"),
+    ]
     assert report_of(Policy(), stored({name: moments[name] for name in ("control", "good")})).verdict.word == "improved"
     unknown = report_of(Policy(), stored({"x": moments["control"], "y": moments["good"]}))
-    assert unknown.verdict.reason == "no variant is the control: name one"
+    assert unknown.verdict.reason == 'no variant is the control. Set under [experiments.named.ranker]: control = "x" (or one of: y)'
 
 
 def test_other_measures_do_not_decide() -> None:
     moments = {"control": arm(2_000, 0.5, 1), "treatment": arm(2_000, 0.6, 2, ndcg=0.6)}
-    for paging, word in ((("ndcg@10",), "regressed"), (("hit_rate@5",), "improved"), (("hit_rate@5", "ndcg@10"), "regressed")):
+    cases: list[tuple[tuple[str, ...], str, str, str]] = [
+        (("hit_rate@5",), "regressed", "improved", "improved"),
+        (("item_hit_rate@5", "hit_rate@5"), "regressed", "improved", "improved"),
+        (("ndcg@10",), "mixed", "improved", "mixed"),
+        (("hit_rate@5", "ndcg@10"), "mixed", "mixed", "mixed"),
+    ]
+    for paging, ndcg, hit_rate, word in cases:
         found = report_of(Policy(paging=paging), stored(moments))
         words = {f"{each.metric}@{each.k}": each.verdict and each.verdict.word for each in found.variants[1].measures}
-        assert (words["ndcg@10"], words["hit_rate@5"], found.verdict.word) == ("regressed", "improved", word)
+        assert (words["ndcg@10"], words["hit_rate@5"], found.verdict.word) == (ndcg, hit_rate, word), paging
         assert [f"{row.metric}@{row.k}" for row in found.rows() if row.series == "paging"] == sorted(paging, key=list(words).index)
 
 
-def test_one_measure_decides_by_default() -> None:
+CLICKED = Measures(Scorer(["ndcg@10", "dcg@10", "item_hit_rate@10"]).columns)
+
+
+def clicks(users: int, ranks: tuple[int, ...], seed: int) -> list[int]:
+    """Moments of users with one list of 10 items each. 60 % of the lists have a click at each of these ranks."""
+    gain = sum(1 / math.log2(1 + rank) for rank in ranks)
+    ideal = sum(1 / math.log2(1 + place) for place in range(1, len(ranks) + 1))
+    clicked = np.random.default_rng(seed).random(users) < 0.6
+    rows = [[1, int(gain / ideal * ONE), int(gain * 2**32), len(ranks), 10] if each else [1, 0, 0, 0, 10] for each in clicked]
+    return of_users(CLICKED, rows)
+
+
+def test_one_click_at_rank_1_against_three_lower_clicks_is_mixed_and_explained() -> None:
+    moments = {"control": clicks(2_000, (1,), 1), "treatment": clicks(2_000, (2, 4, 6), 2)}
+    scales = choose_scales(CLICKED, Policy(), moments, {})
+    for paging in ((), ("ndcg@10",)):
+        found = build_report(CLICKED, Policy(paging=paging), stored(moments), scales)
+        assert (found.verdict.word, found.verdict.code) == ("mixed", -3)
+        assert "lower ndcg@10 than control, but" in found.verdict.reason
+        assert found.verdict.reason.endswith("; the measures contradict each other: choose which one counts")
+        (ndcg,) = (each for each in found.variants[1].measures if each.metric == "ndcg")
+        assert ndcg.verdict is not None
+        assert ndcg.verdict.word == "mixed"
+        assert -0.45 < (ndcg.lift or 0) < -0.25
+        assert -1 not in [row.value for row in found.rows() if row.series == "verdict"]
+    assert "more hits among the items shown in the first 10" in build_report(CLICKED, Policy(), stored(moments), scales).verdict.reason
+    alone = build_report(CLICKED, Policy(paging=("item_hit_rate@10",)), stored(moments), scales)
+    assert alone.verdict.word == "improved"
+
+
+def test_a_regressed_variant_beside_a_mixed_one_still_pages() -> None:
+    moments = {"control": clicks(2_000, (1,), 1), "other": clicks(2_000, (2, 4, 6), 2), "worse": clicks(2_000, (9,), 3)}
+    found = build_report(CLICKED, Policy(paging=("ndcg@10",)), stored(moments), choose_scales(CLICKED, Policy(), moments, {}))
+    assert [each.verdict and each.verdict.word for each in found.variants] == [None, "mixed", "regressed"]
+    assert (found.verdict.word, found.verdict.reason[:7]) == ("regressed", "worse: ")
+
+
+def dominated(users: int, chance: float, seed: int, lists: int) -> list[int]:
+    """Moments of usual users and one user with `lists` lists, all hits."""
+    return add(arm(users, chance, seed), of_users(MEASURES, [[lists, lists * ONE, lists * ONE, lists, 5 * lists, lists << 33]]))
+
+
+def test_without_enough_effective_users_no_interval_and_no_verdict_counts() -> None:
+    moments = {"control": arm(600, 0.4, 1), "treatment": dominated(600, 0.4, 2, 1_600)}
+    assert choose_scales(MEASURES, Policy(), moments, {}).keys() == {"user_hit_rate@5", "user_hit_rate@5 control"}
+    blind = Policy(effective_users_min=0, hit_users_min=0)
+    scales = choose_scales(MEASURES, blind, moments, {})
+    assert build_report(MEASURES, blind, stored(moments), scales).variants[1].measures[0].lift_lower is not None
+    found = build_report(MEASURES, Policy(), stored(moments), scales)
+    treatment = found.variants[1]
+    ndcg = treatment.measures[0]
+    assert (ndcg.lift_lower, ndcg.lift_upper, ndcg.p_value, ndcg.difference, ndcg.judged_lift_upper) == (None,) * 5
+    assert ndcg.lift is not None
+    assert 1 < treatment.effective_users < 20
+    assert 0.35 < treatment.largest_user_share_max < 0.45
+    assert (found.verdict.word, treatment.verdict and treatment.verdict.word) == ("inconclusive", "inconclusive")
+    assert found.verdict.reason.startswith("treatment: a few users dominate treatment: its 601 users count as ")
+    assert found.verdict.reason.endswith(" % of its lists")
+    rows = {(row.series, row.variant): row.value for row in found.rows() if row.series.startswith(("effective", "largest"))}
+    assert rows["effective_users", "treatment"] == treatment.effective_users
+    assert rows["largest_user_share_max", "treatment"] == treatment.largest_user_share_max
+
+
+def test_rare_hits_in_a_small_arm_give_no_verdict_before_enough_are_expected() -> None:
+    """About 2 % of users have a hit, and 5 % of the users are in the treatment."""
+
+    def rare(users: int, hits: int) -> list[int]:
+        return of_users(MEASURES, [[1, ONE, ONE, 1, 5, 1 << 33]] * hits + [[1, 0, 0, 0, 5, 0]] * (users - hits))
+
+    moments = {"control": rare(4_750, 110), "treatment": rare(250, 1)}
+    assert choose_scales(MEASURES, Policy(), moments, {}) == {}
+    found = build_report(MEASURES, Policy(), stored(moments), choose_scales(MEASURES, Policy(hit_users_min=0), moments, {}))
+    expected = "treatment: hits are too rare: about 5.5 users with a hit are expected in treatment, at least 20 are needed"
+    assert (found.verdict.word, found.verdict.reason) == ("inconclusive", expected)
+    killed = {"control": rare(20_000, 400), "treatment": rare(1_500, 0)}
+    scales = choose_scales(MEASURES, Policy(), killed, {})
+    assert build_report(MEASURES, Policy(), stored(killed), scales).verdict.word == "regressed"
+
+
+def test_without_shares_the_split_is_not_checked_and_never_invalid() -> None:
+    for control, treatment in ((1_800, 200), (2_000, 110)):
+        moments = {"control": arm(control, 0.5, 1), "treatment": arm(treatment, 0.5, 2)}
+        found = report_of(Policy(), stored(moments))
+        assert found.verdict.word != "invalid"
+        assert (found.health.sample_ratio_p, found.health.troubles) == (None, ())
+        (note,) = found.health.notes
+        assert note.startswith("split not checked: no shares configured. To check it, set under [experiments.named.ranker]: shares = { ")
+        assert "srm_p_value" not in {row.series for row in found.rows()}
+
+
+def test_every_arm_shares_alpha_also_without_shares() -> None:
+    """A drop that is certain for one treatment alone is not certain for one of nine."""
+    moments = {"control": arm(3_000, 0.5, 1), "worse": arm(3_000, 0.469, 2)}
+    others = {f"other-{number}": arm(300, 0.5, 10 + number) for number in range(8)}
+    scales = choose_scales(MEASURES, Policy(), moments, {})
+    alone = build_report(MEASURES, Policy(margin=0.0), stored(moments), scales)
+    beside = build_report(MEASURES, Policy(margin=0.0), stored(moments | others), scales)
+    assert alone.verdict.word == "regressed"
+    (worse,) = (each for each in beside.variants if each.variant == "worse")
+    assert worse.verdict is not None
+    assert worse.verdict.word == "inconclusive"
+
+
+def test_two_measures_decide_by_default_if_they_are_measured() -> None:
     moments = {"control": arm(2_000, 0.5, 1), "treatment": arm(2_000, 0.4, 2)}
     assert report_of(Policy(), stored(moments)) == report_of(Policy(paging=("ndcg@10",)), stored(moments))
+    assert Policy().deciding(CLICKED).paging == ("ndcg@10", "item_hit_rate@10")
     others = Measures(Scorer(["mrr@3", "ndcg@5", "precision@5"]).columns)
     assert Policy().deciding(others).paging == ("mrr@3",)
     assert Policy(paging=("ndcg@5",)).deciding(others).paging == ("ndcg@5",)
@@ -195,7 +324,8 @@ def test_series_and_json_agree_with_the_report() -> None:
         assert math.isfinite(row.value)
         by_name.setdefault(row.series, []).append((row.variant, row.metric, row.k))
     measured = [(each.metric, str(each.k)) for each in found.variants[0].measures]
-    assert by_name["srm_p_value"] == by_name["multi_exposed_users"] == [("", "", "")]
+    assert by_name["multi_exposed_users"] == [("", "", "")]
+    assert "srm_p_value" not in by_name
     assert by_name["users"] == [("control", "", ""), ("treatment", "", "")]
     assert by_name["mean"] == [(variant, *each) for variant in ("control", "treatment") for each in measured]
     assert by_name["lift"] == by_name["lift_lower"] == by_name["lift_upper"] == [("treatment", *each) for each in measured]

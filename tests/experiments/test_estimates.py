@@ -13,17 +13,16 @@ from hypothesis import strategies as st
 from streammetrics.experiments.estimates import (
     Estimate,
     Interval,
-    certainly_above,
-    certainly_below,
-    choose_tau,
     difference,
     estimate,
     lift_interval,
+    log_evidence_above,
+    log_evidence_below,
     z_value,
 )
 from streammetrics.experiments.measures import ExperimentError
 from streammetrics.experiments.moments import of_users
-from streammetrics.experiments.sequence import two_sided
+from streammetrics.experiments.sequence import Mixture, two_sided
 from tests.experiments.columns import MEASURES, ONE, totals
 
 means = st.floats(0.01, 10)
@@ -77,17 +76,18 @@ def test_one_user_has_infinite_variance_and_no_users_have_no_mean() -> None:
     assert estimate(MEASURES, ndcg, of_users(MEASURES, [])) is None
 
 
-@given(arms, arms, st.floats(0.001, 1), st.floats(0.001, 0.3))
+@given(arms, arms, st.floats(0.001, 1), st.floats(0, 1), st.floats(0.001, 0.3))
 def test_the_interval_of_the_lift_contains_exactly_the_lifts_not_rejected(
-    treatment: Estimate, control: Estimate, tau: float, alpha: float
+    treatment: Estimate, control: Estimate, tau: float, effect: float, alpha: float
 ) -> None:
-    found = lift_interval(treatment, control, tau, alpha)
+    mixture = Mixture(tau, effect)
+    found = lift_interval(treatment, control, mixture, alpha)
     assert found is not None
     assert found.lower is not None
     lift = treatment.mean / control.mean - 1
     assert -1 <= found.lower <= lift
     assert found.upper is None or lift <= found.upper
-    boundary = two_sided((treatment.variance + control.variance) / tau**2, alpha)
+    boundary = two_sided(treatment.variance + control.variance, mixture, alpha)
     for end, outside in ((found.lower, -1e-6), (found.upper, 1e-6)):
         if end is not None and end > -1:
             for step, expected in ((0.0, None), (outside, True), (-outside, False)):
@@ -103,7 +103,8 @@ def test_the_interval_of_the_lift_contains_exactly_the_lifts_not_rejected(
 
 @given(arms, arms, st.floats(0.001, 1), st.floats(0.001, 0.3))
 def test_lift_and_difference_agree_about_zero(treatment: Estimate, control: Estimate, tau: float, alpha: float) -> None:
-    lift, apart = lift_interval(treatment, control, tau, alpha), difference(treatment, control, tau, alpha)
+    mixture = Mixture(tau, tau / 2)
+    lift, apart = lift_interval(treatment, control, mixture, alpha), difference(treatment, control, mixture, alpha)
     assert lift is not None
     assert lift.lower is not None
     assert apart is not None
@@ -117,7 +118,8 @@ def test_the_unit_of_a_metric_does_not_matter(treatment: Estimate, control: Esti
     def scaled(each: Estimate) -> Estimate:
         return Estimate(each.mean * unit, each.variance * unit**2, each.users)
 
-    one, other = lift_interval(treatment, control, tau, 0.05), lift_interval(scaled(treatment), scaled(control), tau * unit, 0.05)
+    one = lift_interval(treatment, control, Mixture(tau, tau), 0.05)
+    other = lift_interval(scaled(treatment), scaled(control), Mixture(tau * unit, tau * unit), 0.05)
     assert one is not None
     assert other is not None
     assert one.lower == pytest.approx(other.lower, rel=1e-6, abs=1e-9)
@@ -127,40 +129,34 @@ def test_the_unit_of_a_metric_does_not_matter(treatment: Estimate, control: Esti
 
 
 def test_the_lift_has_no_upper_bound_if_the_control_may_be_zero() -> None:
-    found = lift_interval(Estimate(0.4, 1e-4, 100), Estimate(0.02, 1e-4, 100), 0.05, 0.05)
+    found = lift_interval(Estimate(0.4, 1e-4, 100), Estimate(0.02, 1e-4, 100), Mixture(0.05), 0.05)
     assert found is not None
     assert found.upper is None
     assert found.lower is not None
-    assert lift_interval(Estimate(0.4, 1e-4, 100), Estimate(0.0, 1e-4, 100), 0.05, 0.05) == Interval(None, None)
+    assert lift_interval(Estimate(0.4, 1e-4, 100), Estimate(0.0, 1e-4, 100), Mixture(0.05), 0.05) == Interval(None, None)
 
 
 def test_without_variance_there_is_no_interval() -> None:
     constant = Estimate(0.5, 0.0, 100)
-    assert difference(constant, constant, 0.05, 0.05) is None
-    assert lift_interval(constant, constant, 0.05, 0.05) is None
-    assert not certainly_below(constant, Estimate(0.9, 0.0, 100), 0.0, 0.05, 0.05)
-    assert difference(Estimate(0.5, math.inf, 1), constant, 0.05, 0.05) is None
+    assert difference(constant, constant, Mixture(0.05), 0.05) is None
+    assert lift_interval(constant, constant, Mixture(0.05), 0.05) is None
+    assert log_evidence_below(constant, Estimate(0.9, 0.0, 100), 0.0, Mixture(0.05)) == -math.inf
+    assert difference(Estimate(0.5, math.inf, 1), constant, Mixture(0.05), 0.05) is None
 
 
 @given(arms, arms, st.floats(0, 0.5), st.floats(0.001, 1))
 def test_a_lift_is_never_certainly_below_and_above_the_same_value(
     treatment: Estimate, control: Estimate, margin: float, tau: float
 ) -> None:
-    assert not (certainly_below(treatment, control, -margin, tau, 0.4) and certainly_above(treatment, control, -margin, tau, 0.4))
-    if certainly_below(treatment, control, -margin, tau, 0.05):
+    mixture = Mixture(tau, tau / 3)
+    below, above = (log(treatment, control, -margin, mixture) for log in (log_evidence_below, log_evidence_above))
+    assert min(below, above) < math.log(1 / 0.4)
+    if below > math.log(20):
         assert treatment.mean < (1 - margin) * control.mean
-    if certainly_above(treatment, control, 0.0, tau, 0.05):
+    if log_evidence_above(treatment, control, 0.0, mixture) > math.log(20):
         assert treatment.mean > control.mean
 
 
-def test_the_scale_does_not_depend_on_the_difference() -> None:
-    low, high = Estimate(0.3, 1e-4, 500), Estimate(0.5, 1e-4, 500)
-    assert choose_tau([low, high], 0.1) == choose_tau([high, low], 0.1) == pytest.approx(0.04)
-    assert choose_tau([low, high], 0.001) == pytest.approx(math.sqrt(2e-4))
-    assert choose_tau([], 0.1) is None
-    assert choose_tau([Estimate(0.0, 0.0, 500), Estimate(0.0, 0.0, 500)], 0.1) is None
-    assert choose_tau([Estimate(0.4, math.inf, 1)], 0.1) is None
-    with pytest.raises(ExperimentError, match="minimum_lift"):
-        choose_tau([low], 0.0)
+def test_a_scale_of_zero_is_rejected() -> None:
     with pytest.raises(ExperimentError, match="tau: got 0"):
-        difference(low, high, 0.0, 0.05)
+        difference(Estimate(0.3, 1e-4, 500), Estimate(0.5, 1e-4, 500), Mixture(0.0), 0.05)

@@ -12,6 +12,7 @@ from streammetrics.experiments.estimates import Estimate, difference
 from streammetrics.experiments.interleaving import CREDIT_WIDTH, credit_moments, list_credit, preference
 from streammetrics.experiments.measures import ExperimentError
 from streammetrics.experiments.moments import add
+from streammetrics.experiments.sequence import Mixture
 
 users = st.lists(st.integers(1, 9).flatmap(lambda lists: st.tuples(st.just(lists), st.integers(-lists, lists))), min_size=2, max_size=12)
 
@@ -39,23 +40,23 @@ def test_the_outcome_for_one_team_is_the_opposite_of_the_other_s(items: list[tup
 
 
 @given(users, st.floats(0.01, 0.5))
-def test_the_interval_is_the_one_of_a_difference_with_the_same_variance(everyone: list[tuple[int, int]], alpha: float) -> None:
+def test_the_interval_equals_that_of_a_difference_with_the_same_variance(all_users: list[tuple[int, int]], alpha: float) -> None:
     moments = [0] * CREDIT_WIDTH
-    for lists, credit in everyone:
+    for lists, credit in all_users:
         moments = add(moments, credit_moments(lists, credit))
-    found = preference(moments, alpha, min_users=2)
+    found = preference(moments, alpha, min_users=2, effective_users_min=0)
     assert found is not None
-    shown = sum(lists for lists, _ in everyone)
-    mean = sum(credit for _, credit in everyone) / shown
-    squares = math.fsum((credit - mean * lists) ** 2 for lists, credit in everyone)
+    shown = sum(lists for lists, _ in all_users)
+    mean = sum(credit for _, credit in all_users) / shown
+    squares = math.fsum((credit - mean * lists) ** 2 for lists, credit in all_users)
     assert found.mean == mean
-    assert found.variance == pytest.approx(len(everyone) / (len(everyone) - 1) * squares / shown**2, rel=1e-9, abs=1e-18)
-    apart = difference(Estimate(found.mean, found.variance, found.users), Estimate(0.0, 0.0, found.users), 0.05, alpha)
+    assert found.variance == pytest.approx(len(all_users) / (len(all_users) - 1) * squares / shown**2, rel=1e-9, abs=1e-18)
+    apart = difference(Estimate(found.mean, found.variance, found.users), Estimate(0.0, 0.0, found.users), Mixture(0.05), alpha)
     assert (None if apart is None else apart[1:]) == (None if found.lower is None else (found.lower, found.upper))
     assert not (found.preferred and found.disliked)
 
 
-def test_nothing_is_said_before_there_are_users_enough() -> None:
+def test_there_is_no_interval_with_too_few_users() -> None:
     moments = [0] * CREDIT_WIDTH
     for user in range(99):
         moments = add(moments, credit_moments(3, 3 if user % 7 else 1))
@@ -66,6 +67,16 @@ def test_nothing_is_said_before_there_are_users_enough() -> None:
     assert found is not None
     assert found.preferred
     assert preference([0] * CREDIT_WIDTH, 0.05) is None
+
+
+def test_there_is_no_interval_while_a_few_users_dominate() -> None:
+    moments = [0] * CREDIT_WIDTH
+    for user in range(400):
+        moments = add(moments, credit_moments(2, 1 if user % 4 else -1))
+    found = preference(add(moments, credit_moments(400, 400)), 0.05)
+    assert found is not None
+    assert (found.lower, found.preferred) == (None, False)
+    assert found.effective_users == pytest.approx(1_200**2 / (400 * 4 + 400**2))
 
 
 def test_invalid_arguments_are_rejected() -> None:

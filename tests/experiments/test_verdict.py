@@ -2,25 +2,40 @@
 
 from __future__ import annotations
 
+import math
+import tomllib
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from streammetrics.experiments.estimates import Estimate, lift_interval
+from streammetrics.experiments.health import Joined, health, toml_control, toml_shares
 from streammetrics.experiments.measures import ExperimentError, Measure
 from streammetrics.experiments.policy import Policy
-from streammetrics.experiments.verdict import VERDICT_CODES, Joined, Verdict, health, judge, percent, waiting
+from streammetrics.experiments.scales import Scale
+from streammetrics.experiments.sequence import Mixture
+from streammetrics.experiments.verdict import VERDICT_CODES, WORST_FIRST, Comparison, Verdict, combined, evidence, judge, waiting
+from streammetrics.experiments.words import percent
 
 NDCG = Measure("ndcg", 10, "mean", 2, 1, 40)
 HITS = Measure("hit_rate", 10, "mean", 2, 1, 40)
+ITEM_HITS = Measure("item_hit_rate", 10, "ratio", 4, 5, 0)
 USER_HITS = Measure("user_hit_rate", 10, "users", 3, 0, 0)
-TAU = 0.04
+SCALE = Scale(0.04)
+EQUAL = Policy(shares={"control": 1, "treatment": 1})
 
 
 POLICY = Policy(margin=0.02)
 
 
-def verdict(lift: float, error: float = 0.002, policy: Policy = POLICY, measure: Measure = NDCG) -> Verdict:
+def compared(lift: float, error: float = 0.002, measure: Measure = NDCG, scale: Scale = SCALE) -> Comparison:
     control, treatment = (Estimate(0.4 * (1 + each), error**2, 5_000) for each in (0.0, lift))
-    return judge(policy, measure, treatment, control, TAU, lift_interval(treatment, control, TAU, 0.05))
+    return Comparison(measure, treatment, control, scale, lift_interval(treatment, control, Mixture(0.04), 0.05))
+
+
+def verdict(lift: float, error: float = 0.002, policy: Policy = POLICY, measure: Measure = NDCG) -> Verdict:
+    return judge(policy, [compared(lift, error, measure)])[str(measure)]
 
 
 @pytest.mark.parametrize(
@@ -57,7 +72,7 @@ def test_reasons_are_plain_sentences() -> None:
 
 def _end(lift: float, error: float, side: int) -> str:
     treatment, control = Estimate(0.4 * (1 + lift), error**2, 5_000), Estimate(0.4, error**2, 5_000)
-    found = lift_interval(treatment, control, TAU, 0.05)
+    found = lift_interval(treatment, control, Mixture(0.04), 0.05)
     assert found is not None
     end = (found.lower, found.upper)[side]
     assert end is not None
@@ -66,33 +81,82 @@ def _end(lift: float, error: float, side: int) -> str:
 
 
 def test_a_control_of_zero_and_data_without_variance() -> None:
-    nothing = judge(Policy(), NDCG, Estimate(0.4, 1e-6, 500), Estimate(0.0, 0.0, 500), TAU, None)
-    assert nothing == Verdict("improved", "control has no ndcg@10; 95 % confidence, safe to check at any time")
-    constant = judge(Policy(), NDCG, Estimate(0.4, 0.0, 500), Estimate(0.5, 0.0, 500), TAU, None)
-    assert constant == Verdict(
-        "inconclusive", "20 % lower ndcg@10 than control so far; all users have the same value, so no confidence can be given"
+    nothing = Comparison(NDCG, Estimate(0.4, 1e-6, 500), Estimate(0.0, 0.0, 500), SCALE)
+    assert judge(Policy(), [nothing])["ndcg@10"] == Verdict(
+        "improved", "control has no ndcg@10; 95 % confidence, safe to check at any time"
     )
+    constant = Comparison(NDCG, Estimate(0.4, 0.0, 500), Estimate(0.5, 0.0, 500), SCALE)
+    assert evidence(Policy(), constant) == (-math.inf, -math.inf, -math.inf)
+    assert judge(Policy(), [constant])["ndcg@10"].word == "inconclusive"
 
 
-def test_paging_measures_and_treatments_share_the_error() -> None:
-    shares = {"control": 1.0, "one": 1.0, "two": 1.0}
-    policy = Policy(alpha=0.06, paging=("ndcg@10", "hit_rate@10", "user_hit_rate@10"), shares=shares)
-    assert policy.alarm_alpha(NDCG) == 0.01
-    assert policy.alarm_alpha(USER_HITS) == 0.005
-    assert policy.alarm_alpha(Measure("mrr", 10, "mean", 2, 1, 40)) == 0.06
-    assert Policy(paging=("ndcg@10",)).alarm_alpha(NDCG) == 0.05
-    close = -0.033
-    assert verdict(close, 0.001, Policy(margin=0.02)).word == "regressed"
-    assert verdict(close, 0.001, Policy(margin=0.02, paging=tuple(f"ndcg@{k}" for k in range(1, 41)))).word == "inconclusive"
+def test_each_direction_detects_its_own_effect() -> None:
+    """With frozen means: a drop detects minimum_lift less the margin, `safe` detects the margin."""
+    each = compared(0.0, 0.0008, scale=Scale(0.04, 0.4))
+    words = {margin: judge(Policy(margin=margin), [each])["ndcg@10"].word for margin in (0.005, 0.05)}
+    assert words == {0.005: "inconclusive", 0.05: "safe"}
+    small = compared(-0.016, 0.0014, scale=Scale(0.04, 0.4))
+    found = {lift: judge(Policy(margin=0.0, minimum_lift=lift), [small])["ndcg@10"].word for lift in (0.02, 0.3)}
+    assert found == {0.02: "regressed", 0.3: "inconclusive"}
+
+
+def test_treatments_share_the_error_of_deciding_measures_only() -> None:
+    close = compared(-0.01, 0.0008)
+    policy = Policy(margin=0.0, paging=("ndcg@10",))
+    assert [judge(policy, [close], treatments)["ndcg@10"].word for treatments in (1, 20)] == ["regressed", "inconclusive"]
+    assert judge(Policy(margin=0.0), [close], 20)["ndcg@10"].word == "regressed"
+    assert judge(policy, [compared(-0.1)], 20)["ndcg@10"].reason.endswith("95 % confidence, safe to check at any time")
+
+
+def test_two_deciding_measures_are_certain_by_the_closed_test() -> None:
+    """Both E of at least 20: certain at once. One alone needs a mean of 20: 40 with nothing from the other."""
+    policy = Policy(margin=0.0, paging=("ndcg@10", "item_hit_rate@10"))
+
+    def words(ndcg: float, item_hits: float | None) -> list[str]:
+        other = [] if item_hits is None else [compared(item_hits, 0.0008, ITEM_HITS)]
+        return [each.word for each in judge(policy, [compared(ndcg, 0.0008), *other]).values()]
+
+    assert judge(Policy(margin=0.0), [compared(-0.01, 0.0008)])["ndcg@10"].word == "regressed"
+    assert words(-0.01, -0.01) == ["regressed", "regressed"]
+    assert words(-0.01, None) == ["inconclusive"]
+    assert words(-0.01, 0.0) == ["inconclusive", "inconclusive"]
+    assert words(-0.0105, None) == ["regressed"]
+    assert words(-0.01, -0.02) == ["regressed", "regressed"]
+    assert words(-0.02, 0.02) == ["mixed", "mixed"]
+
+
+@given(st.lists(st.floats(-0.03, 0.03), min_size=3, max_size=3))
+def test_the_closed_test_equals_all_intersections_and_is_never_later_than_bonferroni(lifts: list[float]) -> None:
+    names = ("ndcg@10", "hit_rate@10", "item_hit_rate@10")
+    policy = Policy(margin=0.0, paging=names)
+    comparisons = [compared(lift, 0.001, measure) for lift, measure in zip(lifts, (NDCG, HITS, ITEM_HITS), strict=True)]
+    values = [math.exp(min(evidence(policy, each).drop, 50.0)) for each in comparisons]
+    subsets = [[at for at in range(3) if mask >> at & 1] for mask in range(1, 8)]
+    found = judge(policy, comparisons)
+    for at, name in enumerate(names):
+        certain = all(sum(values[i] for i in subset) / len(subset) >= 20 for subset in subsets if at in subset)
+        assert (found[name].word in ("regressed", "mixed")) == certain or found[name].word == "mixed"
+        assert values[at] < 60 * (1 + 1e-9) or found[name].word in ("regressed", "mixed")
+
+
+def test_a_variant_is_improved_only_if_all_deciding_measures_are_at_least_safe() -> None:
+    def word(*words: str) -> str:
+        return combined([Verdict(each, each) for each in words]).word  # type: ignore[arg-type]
+
+    assert word("improved", "safe") == word("improved", "improved") == "improved"
+    assert word("safe", "safe") == "safe"
+    assert word("improved", "inconclusive") == word("safe", "inconclusive") == "inconclusive"
+    assert word("regressed", "inconclusive") == word("safe", "regressed") == "regressed"
+    assert word("mixed", "mixed") == word("regressed", "mixed", "mixed") == "mixed"
 
 
 def test_a_broken_split_multi_exposure_and_a_broken_join_are_reported() -> None:
     split = {"control": 5_000, "treatment": 5_000}
-    assert health(Policy(), split, 100, Joined(75, 25)).troubles == ()
-    assert health(Policy(), split, 101, Joined(75, 25)).troubles == ("1 % of the users saw more than one variant; the limit is 1 %",)
-    assert health(Policy(), split, 0, Joined(60, 40)).troubles == ("40 % of all feedback matches no list; the limit is 25 %",)
-    assert health(Policy(), {"control": 4_500, "treatment": 5_500}, 0).troubles[0].startswith("users are not split as configured")
-    broken = health(Policy(shares={"control": 1, "treatment": 1}), {"control": 800}, 700, Joined(100, 900))
+    assert health(EQUAL, "ranker", split, 100, Joined(75, 25)).troubles == ()
+    assert health(EQUAL, "ranker", split, 101, Joined(75, 25)).troubles == ("1 % of the users saw more than one variant; the limit is 1 %",)
+    assert health(EQUAL, "ranker", split, 0, Joined(60, 40)).troubles == ("40 % of all feedback matches no list; the limit is 25 %",)
+    assert health(EQUAL, "ranker", {"control": 4_500, "treatment": 5_500}, 0).troubles[0].startswith("users are not split as configured")
+    broken = health(EQUAL, "ranker", {"control": 800}, 700, Joined(100, 900))
     assert len(broken.troubles) == 3
     assert "control 800, treatment 0" in broken.troubles[0]
 
@@ -100,24 +164,27 @@ def test_a_broken_split_multi_exposure_and_a_broken_join_are_reported() -> None:
 def test_an_unknown_label_is_reported_once_many_users_have_it() -> None:
     policy = Policy(shares={"control": 1, "treatment": 1})
     split = {"control": 5_000, "treatment": 5_000}
-    for strays, troubles in ((1, ()), (101, ()), (102, ("1 % of the users saw a variant without a configured share (treatmnet)",))):
-        found = health(policy, {**split, "treatmnet": strays}, 0)
-        assert (found.troubles, round(found.sample_ratio_p, 6)) == (troubles, 1.0), strays
-    assert len(health(policy, {"control": 4_500, "treatment": 5_500, "treatmnet": 900}, 0).troubles) == 2
-    assert health(policy, {"control": 3, "treatment": 3, "treatmnet": 2}, 0).troubles == ()
-    assert [len(health(policy, {"control": 49, "treatment": each, "treatmnet": 2}, 0).troubles) for each in (48, 49)] == [0, 1]
+    for strays, troubles in ((1, 0), (101, 0), (102, 1)):
+        found = health(policy, "ranker", {**split, "treatmnet": strays}, 0)
+        assert (len(found.troubles), round(found.sample_ratio_p or 0, 6)) == (troubles, 1.0), strays
+    assert len(health(policy, "ranker", {"control": 4_500, "treatment": 5_500, "treatmnet": 900}, 0).troubles) == 2
+    assert health(policy, "ranker", {"control": 3, "treatment": 3, "treatmnet": 2}, 0).troubles == ()
+    assert [len(health(policy, "ranker", {"control": 49, "treatment": each, "treatmnet": 2}, 0).troubles) for each in (48, 49)] == [0, 1]
 
 
 def test_multi_exposure_is_not_checked_with_few_users() -> None:
-    assert health(Policy(), {"control": 3, "treatment": 4}, 5).troubles == ()
-    assert [len(health(Policy(), {"control": 50, "treatment": each}, 2).troubles) for each in (49, 50)] == [0, 1]
-    assert health(Policy(), {}, 0).multi_exposed_share == 0
+    assert health(Policy(), "ranker", {"control": 3, "treatment": 4}, 5).troubles == ()
+    assert [len(health(Policy(), "ranker", {"control": 50, "treatment": each}, 2).troubles) for each in (49, 50)] == [0, 1]
+    assert health(Policy(), "ranker", {}, 0).multi_exposed_share == 0
 
 
 def test_the_join_is_not_checked_with_little_feedback() -> None:
     for joined, troubles in ((Joined(0, 99), 0), (Joined(0, 100), 1), (Joined(0, 0), 0)):
-        assert len(health(Policy(), {}, 0, joined).troubles) == troubles
-    assert (health(Policy(), {}, 0, Joined(0, 99)).unmatched_share, health(Policy(), {}, 0).unmatched_share) == (1.0, None)
+        assert len(health(Policy(), "ranker", {}, 0, joined).troubles) == troubles
+    assert (health(Policy(), "ranker", {}, 0, Joined(0, 99)).unmatched_share, health(Policy(), "ranker", {}, 0).unmatched_share) == (
+        1.0,
+        None,
+    )
 
 
 def test_arms_with_too_few_users_are_named() -> None:
@@ -126,12 +193,33 @@ def test_arms_with_too_few_users_are_named() -> None:
 
 def test_each_word_has_its_own_code() -> None:
     assert Verdict("regressed", "").code == -1
-    assert VERDICT_CODES == {"invalid": -2, "regressed": -1, "inconclusive": 0, "safe": 1, "improved": 2}
+    assert VERDICT_CODES == {"mixed": -3, "invalid": -2, "regressed": -1, "inconclusive": 0, "safe": 1, "improved": 2}
+    assert sorted(WORST_FIRST) == sorted(VERDICT_CODES)
+    assert [word for word, code in VERDICT_CODES.items() if code > 0] == ["safe", "improved"]
+
+
+def test_messages_about_the_split_have_the_toml_that_settles_it() -> None:
+    seen = {"control": 9_000, "new ranker": 1_000, "typo": 300}
+    (note,) = health(Policy(), "ranker", seen, 0).notes
+    assert 'under [experiments.named.ranker]: shares = { control = 1, "new ranker" = 1, typo = 1 }' in note
+    split, stray = health(Policy(shares={"control": 1, "new ranker": 1}), "ranker", seen, 0).troubles
+    assert 'If this split is intended, set under [experiments.named.ranker]: shares = { control = 0.9, "new ranker" = 0.1 }' in split
+    assert "(typo): fix the label" in stray
+    assert 'shares = { control = 1, "new ranker" = 1, typo = 0.029 }' in stray
+
+
+@given(st.text(min_size=1), st.lists(st.text(min_size=1), min_size=2, max_size=3, unique=True))
+def test_the_printed_toml_is_valid_for_any_names(experiment: str, variants: list[str]) -> None:
+    table, _, line = toml_shares(experiment, dict.fromkeys(variants, 0.5)).removeprefix("under ").partition("]: ")
+    parsed = tomllib.loads(f"{table}]\n{line}")
+    assert parsed == {"experiments": {"named": {experiment: {"shares": dict.fromkeys(variants, 0.5)}}}}
+    table, _, line = toml_control(experiment, variants[:1]).removeprefix("under ").partition("]: ")
+    assert tomllib.loads(f"{table}]\n{line}") == {"experiments": {"named": {experiment: {"control": variants[0]}}}}
 
 
 @pytest.mark.parametrize(("moved", "tests"), [(180, "100"), (190, "200"), (230, "4,000"), (260, "60,000")])
 def test_the_chance_of_a_split_is_rounded_down(moved: int, tests: str) -> None:
-    state = health(Policy(), {"control": 5_000 - moved, "treatment": 5_000 + moved}, 0)
+    state = health(EQUAL, "ranker", {"control": 5_000 - moved, "treatment": 5_000 + moved}, 0)
     (trouble,) = state.troubles
     assert f"happens by chance at most once in {tests} tests)" in trouble
     assert int(tests.replace(",", "")) <= 1 / state.sample_ratio_p
@@ -152,6 +240,8 @@ def test_the_control_is_configured_or_has_a_conventional_name() -> None:
         ({"margin": 1.0}, "margin: got 1.0"),
         ({"min_users": 1}, "min_users: got 1"),
         ({"minimum_lift": 0.0}, "minimum_lift"),
+        ({"effective_users_min": -1.0}, "effective_users_min: got -1.0; must be finite and at least 0"),
+        ({"hit_users_min": math.inf}, "hit_users_min"),
         ({"sample_ratio_alpha": 2.0}, "sample_ratio_alpha"),
         ({"multi_exposed_share_max": -0.1}, "multi_exposed_share_max"),
         ({"unmatched_share_max": 1.1}, "unmatched_share_max"),

@@ -255,7 +255,12 @@ def test_reading_commit_by_commit_shows_the_same_as_a_new_publisher(data: st.Dat
     machine = Machine(engine_of(settings, grades_text(case), experiments=experiments, unique_users=unique_users), settings)
     machine.store.announce(1)
     assert machine.engine.user_totals is not None
-    view = ExperimentView(machine.engine.user_totals.measures, lambda name: Policy(min_users=2), experiments.idle_ms, patience_ms)
+    view = ExperimentView(
+        machine.engine.user_totals.measures,
+        lambda name: Policy(min_users=2, effective_users_min=0, hit_users_min=0),
+        experiments.idle_ms,
+        patience_ms,
+    )
     rules = WindowRules(
         pane_ms=settings.pane_ms,
         windows_ms=settings.windows_ms,

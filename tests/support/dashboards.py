@@ -22,10 +22,11 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from streammetrics.connectors.base import Input, StoreNode
-from streammetrics.experiments.building import Stored, build_report, choose_scales
+from streammetrics.experiments.building import Stored, build_report
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.report import ExperimentReport, MeasureRow, PreferenceRow
-from streammetrics.experiments.verdict import Joined
+from streammetrics.experiments.scales import choose_scales
+from streammetrics.experiments.health import Joined
 from streammetrics.exporters.http.views import HttpViews
 from streammetrics.metrics.names import METRIC_NAMES
 from streammetrics.reports.report import Report
@@ -77,8 +78,8 @@ def _families(subject: str, labels: tuple[str, ...], reports: Iterable[Iterator[
 
 def experiments() -> dict[str, ExperimentReport]:
     """Return one experiment by scope: one worse and one better variant; today all are inconclusive."""
-    policy = Policy(paging=("ndcg@10",))
     chances = {"control": 0.5, "treatment": 0.4, "candidate": 0.6}
+    policy = Policy(paging=("ndcg@10",), shares=dict.fromkeys(chances, 1.0))
     users = {"start": 1_500, "day": 120}
     moments = {
         scope: {

@@ -17,7 +17,7 @@ from streammetrics.errors import StreammetricsError
 from streammetrics.events.event_time import DAY_MS
 from streammetrics.events.model import TS_MAX
 from streammetrics.experiments import SINCE_START, THIS_DAY, ExperimentReport, PreferenceReport
-from streammetrics.experiments.verdict import percent
+from streammetrics.experiments.words import percent
 from streammetrics.reports.history import History, HistorySnapshot, snapshot_of
 from streammetrics.reports.text import fit
 
@@ -160,13 +160,14 @@ def credit_text(preference: PreferenceReport) -> str:
 
 
 def health_lines(experiment: ExperimentReport) -> list[str]:
-    """Describe the health checks of an experiment, one line each."""
+    """Return the checks of an experiment in words, one each."""
     health = experiment.health
-    split = "not as configured" if any("split" in trouble for trouble in health.troubles) else "as configured"
-    lines = [
-        f"split of users: {split} (p = {health.sample_ratio_p:.2g})",
-        f"users in several variants: {experiment.multi_exposed_users:,} ({percent(health.multi_exposed_share)}), excluded",
-    ]
+    if health.sample_ratio_p is None:
+        lines = list(health.notes) or ["split of users: not checked, no shares configured"]
+    else:
+        split = "not as configured" if any("split" in trouble for trouble in health.troubles) else "as configured"
+        lines = [f"split of users: {split} (p = {health.sample_ratio_p:.2g})"]
+    lines.append(f"users in several variants: {experiment.multi_exposed_users:,} ({percent(health.multi_exposed_share)}), excluded")
     if health.unmatched_share is not None:
         lines.append(f"feedback without a matching list: {percent(health.unmatched_share)}")
     return lines

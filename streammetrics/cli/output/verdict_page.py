@@ -22,7 +22,6 @@ from streammetrics.cli.output.report_reader import (
     share_text,
 )
 from streammetrics.experiments import ExperimentReport, MeasureReport
-from streammetrics.experiments.verdict import Verdict
 from streammetrics.reports.headline_metrics import headline_measures
 from streammetrics.reports.history import HistorySnapshot
 from streammetrics.reports.text import Name, fit, isolated, with_names
@@ -58,7 +57,7 @@ def _section(main: Element, experiment: ExperimentReport, snapshots: list[tuple[
     _text(section, "h2", [Name(experiment.experiment), f", {SCOPE_WORDS.get(experiment.scope, experiment.scope)}"])
     verdict = SubElement(section, "p", {"class": "verdict"})
     _text(verdict, "strong", experiment.verdict.word, {"class": experiment.verdict.word})
-    _add(verdict, [" ", *_reason(experiment, experiment.verdict)])
+    _add(verdict, [" ", *_named(experiment, experiment.verdict.reason)])
     _arms(section, experiment)
     _charts(section, experiment, snapshots)
     _preferences(section, experiment)
@@ -66,15 +65,17 @@ def _section(main: Element, experiment: ExperimentReport, snapshots: list[tuple[
     _reduced(section, experiment)
     checks = SubElement(section, "ul")
     for line in health_lines(experiment):
-        _text(checks, "li", line)
+        _text(checks, "li", _named(experiment, line))
     _text(section, "p", honesty(experiment), {"class": "note"})
 
 
 def _arms(section: Element, experiment: ExperimentReport) -> None:
-    rows = _table(section, "Variants", ("variant", "role"), ("users", "lists", "first exposures"))
+    rows = _table(section, "Variants", ("variant", "role"), ("users", "lists", "first exposures", "effective users", "largest user"))
     for variant in experiment.variants:
         numbers = (variant.users, variant.lists, variant.first_exposures)
-        _row(rows, (Name(variant.variant), variant.role), [f"{number:,}" for number in numbers])
+        largest = f"≤ {share_text(variant.largest_user_share_max)}" if variant.lists else "-"
+        shown = [*(f"{number:,}" for number in numbers), f"{variant.effective_users:,.0f}", largest]
+        _row(rows, (Name(variant.variant), variant.role), shown)
 
 
 def _charts(section: Element, experiment: ExperimentReport, snapshots: list[tuple[int, HistorySnapshot]]) -> None:
@@ -110,7 +111,7 @@ def _measures(section: Element, experiment: ExperimentReport) -> None:
         cell = SubElement(row, "td", {"class": "name"})
         _text(cell, "span", word, {"class": word})
         _add(cell, " (pages)" if each.paging and each.verdict else "")
-        _text(row, "td", _reason(experiment, each.verdict) if each.verdict else "", {"class": "words"})
+        _text(row, "td", _named(experiment, each.verdict.reason) if each.verdict else "", {"class": "words"})
 
 
 def _preferences(section: Element, experiment: ExperimentReport) -> None:
@@ -122,7 +123,7 @@ def _preferences(section: Element, experiment: ExperimentReport) -> None:
             rows, (Name(each.team), Name(each.against)), (f"{each.users:,}", f"{each.lists:,}", f"{each.credit:+.4f}", credit_text(each))
         )
         _text(SubElement(row, "td", {"class": "name"}), "span", each.verdict.word, {"class": each.verdict.word})
-        _text(row, "td", _reason(experiment, each.verdict), {"class": "words"})
+        _text(row, "td", _named(experiment, each.verdict.reason), {"class": "words"})
     legend = "Mean credit: lists won minus lists lost, divided by all lists. The team with more relevant items wins a list."
     _text(section, "p", legend, {"class": "note"})
 
@@ -140,11 +141,11 @@ def _reduced(section: Element, experiment: ExperimentReport) -> None:
         _row(rows, (f"{each.metric}@{each.k}", Name(variant)), (*shown, f"{reduced.users_with_earlier:,}"))
 
 
-def _reason(experiment: ExperimentReport, verdict: Verdict) -> Sequence[str]:
-    """Return the reason of a verdict, with the names in it marked."""
+def _named(experiment: ExperimentReport, text: str) -> Sequence[str]:
+    """Return the parts of a text, with the names of the experiment, its variants and its teams marked."""
     arms = [each.variant for each in experiment.variants]
     teams = [name for each in experiment.preferences for name in (each.team, each.against)]
-    return with_names(verdict.reason, [*arms, *teams, experiment.control or ""])
+    return with_names(text, [*arms, *teams, experiment.control or "", experiment.experiment])
 
 
 def _place(experiment: ExperimentReport, measure: MeasureReport) -> tuple[int, int]:

@@ -28,6 +28,7 @@ from streammetrics.reports.text import counted, fit
 STYLES: dict[Word, str] = {
     "regressed": "bold red",
     "invalid": "bold yellow",
+    "mixed": "bold magenta",
     "improved": "bold green",
     "safe": "green",
     "inconclusive": "bold",
@@ -43,7 +44,7 @@ def verdict_lines(results: ExperimentResults, all_measures: bool) -> Iterator[Re
         yield Text.assemble((fit(experiment.experiment), "bold"), f" · {fit(scope)} · up to {moment(results.at_ms)}")
         yield Text.assemble((experiment.verdict.word.upper(), STYLES[experiment.verdict.word]), f"  {fit(experiment.verdict.reason)}")
         yield from _numbers(experiment, all_measures)
-        yield Text(" · ".join(health_lines(experiment)))
+        yield Text(fit(" · ".join(health_lines(experiment))))
         yield Text(honesty(experiment) + "\n", style="dim")
 
 
@@ -61,11 +62,13 @@ def _numbers(experiment: ExperimentReport, all_measures: bool) -> Iterator[Rende
 
 
 def _arms(experiment: ExperimentReport) -> FittingTable:
-    table = FittingTable(("variant", "role"), ("users", "share of users", "lists"))
+    table = FittingTable(("variant", "role"), ("users", "share of users", "lists", "effective users", "largest user"))
     exposed = sum(variant.first_exposures for variant in experiment.variants)
     for variant in experiment.variants:
         share = share_text(variant.first_exposures / exposed) if exposed else "-"
-        table.add_row(variant.variant, variant.role, f"{variant.users:,}", share, f"{variant.lists:,}")
+        largest = f"≤ {share_text(variant.largest_user_share_max)}" if variant.lists else "-"
+        numbers = f"{variant.users:,}", share, f"{variant.lists:,}", f"{variant.effective_users:,.0f}", largest
+        table.add_row(variant.variant, variant.role, *numbers)
     return table
 
 

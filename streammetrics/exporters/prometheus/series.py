@@ -125,7 +125,8 @@ def _experiment_gauges() -> Iterator[Series]:
         "lift_lower": "Lower bound of the lift, at 95 % confidence by default. Safe to check at any time.",
         "lift_upper": "Upper bound of the lift, at 95 % confidence by default. Safe to check at any time.",
         "verdict": (
-            "Verdict: 2 improved, 1 safe, 0 inconclusive, -1 regressed, -2 invalid. The whole experiment's has no variant, metric and k."
+            "Verdict: 2 improved, 1 safe, 0 inconclusive, -1 regressed, -2 invalid, -3 mixed. "
+            "The whole experiment's has no variant, metric and k."
         ),
     }
     reduced = " With CUPED: variance reduced by the users' earlier behaviour."
@@ -139,8 +140,22 @@ def _experiment_gauges() -> Iterator[Series]:
     yield _gauge("experiment_paging", "1 for each measure that decides the verdict and may page.", "experiment", "metric", "k", "scope")
     yield _gauge("experiment_users", "Users who saw only this variant.", "experiment", "variant", "scope")
     yield _gauge(
+        "experiment_effective_users",
+        "Users of a variant, weighted by their lists: few if a few users have most lists.",
+        "experiment",
+        "variant",
+        "scope",
+    )
+    yield _gauge(
+        "experiment_largest_user_share_max",
+        "Largest share of a variant's lists that one user can have.",
+        "experiment",
+        "variant",
+        "scope",
+    )
+    yield _gauge(
         "experiment_srm_p_value",
-        "p-value of the sample ratio check: is the split of users as configured? Safe to check at any time.",
+        "p-value of the sample ratio check: is the split of users as configured? Absent without configured shares. Safe to check at any time.",
         "experiment",
         "scope",
     )

@@ -16,6 +16,7 @@ const WORDS = {
   safe: ["✓", "Safe", "not worse than the control by more than the margin"],
   improved: ["▲", "Improved", "better than the control"],
   inconclusive: ["○", "Inconclusive", "no clear result yet"],
+  mixed: ["⇅", "Mixed", "one measure is better and another worse; choose which one counts"],
   invalid: ["!", "Invalid", "the experiment is broken; do not use its numbers"],
 };
 
@@ -73,7 +74,13 @@ function verdict(view, stats) {
   const excluded = stats.multi_exposed_users ? ` ${countText(stats.multi_exposed_users)} users who saw several variants are excluded.` : "";
   return make("div", { class: `verdict ${known(stats.verdict.word)}` },
     make("p", { class: "word" }, sign(stats.verdict.word)),
-    make("div", {}, make("p", { class: "reason" }, sentence(stats)), make("p", { class: "fine" }, shared, excluded)));
+    make("div", {}, make("p", { class: "reason" }, sentence(stats)), make("p", { class: "fine" }, shared, excluded), notes(stats)));
+}
+
+/** What was not checked, such as a split without configured shares. */
+function notes(stats) {
+  const text = (stats.health?.notes ?? []).join(". ");
+  return text ? make("p", { class: "fine" }, reasonParts(stats, `${text.charAt(0).toUpperCase()}${text.slice(1)}.`)) : null;
 }
 
 function known(word) {
@@ -130,7 +137,7 @@ function sideBySide(view, experiment, variants, stats, control) {
     rows.push([["Mean ", scopeWords(stats.scope), fine(`final, to ${timeText(experimentsEnd(view.report), view.now)}`)], ...compared(meanCell)]);
     rows.push([["Against the control", fine(`${confidence(stats, selection.metric)} interval, safe to check at any time`)], ...treated(liftCell)]);
     rows.push([["Verdict on ", name], ...treated((measure) => (measure.verdict ? badge(measure.verdict) : MISSING))]);
-    rows.push([["Users ", scopeWords(stats.scope)], ...variants.map((variant) => countText(stats.variants.find((each) => each.variant === variant)?.users))]);
+    rows.push([["Users ", scopeWords(stats.scope)], ...variants.map((variant) => usersCell(stats.variants.find((each) => each.variant === variant)))]);
   }
   const heads = [fine(selection.lists === "values" ? "over all lists" : "over lists with feedback"), ...variants.map((variant, at) => variantHead(experiment, variant, at, control))];
   const reasons = variants.map((variant) => [variant, measureOf(stats, variant, selection.metric)])
@@ -183,6 +190,13 @@ function usersCell(view, users, experiment, variant) {
   const hit = group?.values[`user_hit_rate@${view.selection.k}`];
   return [make("span", { class: group ? "value" : "value missing" }, countText(group?.users)),
     group && isNumber(hit) ? fine(`${shareText(hit)} with a hit in the first ${view.selection.k}`) : null];
+}
+
+/** Users of a variant and, with dominant users in mind, how many they count as. */
+function usersCell(variant) {
+  if (!isNumber(variant?.effective_users) || !variant.users) return countText(variant?.users);
+  const share = shareText(variant.largest_user_share_max);
+  return [countText(variant.users), fine(`${roundCountText(Math.round(variant.effective_users))} effective; one user has at most ${share} of the lists`)];
 }
 
 function meanCell(measure) {

@@ -1,0 +1,94 @@
+"""Floors: what an arm needs before an interval or a verdict counts. Moments in, numbers out; no stored state of its own.
+
+The variance is clustered by user, so it needs many users. Two kinds of traffic have enough users by count and still too few:
+
+**Dominant users.** If a few users (bots, one heavy account) produce most of an arm's lists, the estimate has only a few independent
+parts. Their number is Kish's effective sample size, n_eff = (sum d)**2 / sum d**2, with d a user's lists (or items, or 1).
+
+**Rare hits in a small arm.** A small arm with few hits by chance has a small variance too, so a drop seems certain too early. The
+expected number of users with a hit in the smaller arm is (H_t + H_c) * K_min / (K_t + K_c), with H users with a hit and K users. It
+pools both arms on purpose: a floor on the arm's own hits would never pass for a ranker that kills all clicks.
+
+Both floors are empirical: README.md has the measurements.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from streammetrics.experiments.measures import USERS_AT, Measure, Measures
+
+
+def effective_users(measures: Measures, measure: Measure, moments: Sequence[int]) -> float:
+    """Return (sum d)**2 / sum d**2: the number of users of equal weight with the same spread; 0 without lists.
+
+    >>> from streammetrics.metrics import Scorer
+    >>> from streammetrics.experiments.moments import of_users
+    >>> measures = Measures(Scorer(["mrr@10"]).columns)
+    >>> effective_users(measures, measures.all[0], of_users(measures, [[1, 0]] * 60 + [[40, 0]]))  # doctest: +ELLIPSIS
+    6.02...
+    """
+    at = measures.places(measure)
+    return moments[at.d] ** 2 / moments[at.dd] if moments[at.dd] else 0.0
+
+
+def largest_user_share_max(measures: Measures, measure: Measure, moments: Sequence[int]) -> float:
+    """Return the largest share of an arm's lists (or items) that one user can have, given K and n_eff; 0 without lists.
+
+    This is Samuelson's inequality: 1/K + sqrt((1 - 1/K) (1/n_eff - 1/K)). It is exact if one user dominates and the others are alike.
+
+    >>> from streammetrics.metrics import Scorer
+    >>> from streammetrics.experiments.moments import of_users
+    >>> measures = Measures(Scorer(["mrr@10"]).columns)
+    >>> round(largest_user_share_max(measures, measures.all[0], of_users(measures, [[1, 0]] * 60 + [[40, 0]])), 12)
+    0.4
+    """
+    users, effective = moments[USERS_AT], effective_users(measures, measure, moments)
+    if not effective:
+        return 0.0
+    return 1 / users + math.sqrt((1 - 1 / users) * max(1 / effective - 1 / users, 0.0))
+
+
+def users_with_hit(measures: Measures, measure: Measure, moments: Sequence[int]) -> float:
+    """Return the number of users with a hit, or a lower bound if it is not measured.
+
+    The exact number is the numerator of `user_hit_rate` at the same cut-off. The bound is (sum y)**2 / sum y**2, which is never more
+    than the users with y > 0 (Cauchy-Schwarz).
+    """
+    at = measures.places(measure)
+    bound = moments[at.y] ** 2 / moments[at.yy] if moments[at.yy] else 0.0
+    hits = (moments[measures.places(each).y] for each in measures if each.kind == "users" and each.k == measure.k)
+    return max(bound, next(hits, 0))
+
+
+def expected_hit_users(measures: Measures, measure: Measure, treatment: Sequence[int], control: Sequence[int]) -> float:
+    """Return the expected users with a hit in the smaller of two arms if both have the same share of them; 0 without users."""
+    users = treatment[USERS_AT], control[USERS_AT]
+    hits = users_with_hit(measures, measure, treatment) + users_with_hit(measures, measure, control)
+    return hits * min(users) / sum(users) if any(users) else 0.0
+
+
+def unmet_floor(
+    measures: Measures,
+    measure: Measure,
+    treatment: tuple[str, Sequence[int]],
+    control: tuple[str, Sequence[int]],
+    effective_users_min: float,
+    hit_users_min: float,
+) -> str | None:
+    """Return why two arms, each a name with its moments, cannot be compared yet; None if they pass both floors."""
+    unit = "items" if measure.kind == "ratio" else "lists"
+    for name, moments in (treatment, control):
+        effective = effective_users(measures, measure, moments)
+        if effective < effective_users_min:
+            share = largest_user_share_max(measures, measure, moments)
+            return (
+                f"a few users dominate {name}: its {moments[USERS_AT]:,} users count as {effective:.3g}, at least {effective_users_min:g}"
+                f" are needed; one user may have up to {100 * share:.2g} % of its {unit}"
+            )
+    expected = expected_hit_users(measures, measure, treatment[1], control[1])
+    if expected < hit_users_min:
+        smaller = min((treatment, control), key=lambda arm: arm[1][USERS_AT])[0]
+        return f"hits are too rare: about {expected:.2g} users with a hit are expected in {smaller}, at least {hit_users_min:g} are needed"
+    return None

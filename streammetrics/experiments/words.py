@@ -1,0 +1,57 @@
+"""Words for numbers in reasons: shares, lifts, intervals. Pure."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from streammetrics.experiments.estimates import Interval
+from streammetrics.experiments.measures import Measure
+
+_THINGS: Final = {
+    "hit_rate": ("fewer", "more", "lists with a hit in the first {k}"),
+    "user_hit_rate": ("fewer", "more", "users with a hit in the first {k}"),
+    "item_hit_rate": ("fewer", "more", "hits among the items shown in the first {k}"),
+    "precision": ("fewer", "more", "hits in the first {k}"),
+}
+
+
+def percent(share: float) -> str:
+    """Format a share with two digits, or three from 10 % on. It is never rounded up to 100 %.
+
+    >>> percent(0.12), percent(0.0312), percent(0.9875), percent(0.00004)
+    ('12 %', '3.1 %', '98.75 %', '0.004 %')
+    >>> percent(0.9999999), percent(1.0), percent(1.345678), percent(123.45678)
+    ('99.9999 %', '100 %', '135 %', '12,300 %')
+    """
+    value = 100 * share
+    if 95 <= value < 100:
+        return f"{math.floor(value * 10_000 + 1e-6) / 10_000:.6g} %"
+    return f"{float(f'{value:.3g}' if value >= 10 else f'{value:.2g}'):,.10g} %"
+
+
+def confidence(alpha: float) -> str:
+    """Return how sure a verdict of this error is."""
+    return f"{percent(1 - alpha)} confidence, safe to check at any time"
+
+
+def lift_words(measure: Measure, lift: float | None, against: str) -> str:
+    """Describe a lift; None means that the control's mean is 0.
+
+    >>> lift_words(Measure("hit_rate", 10, "mean", 2, 1, 40), -0.12, "control")
+    '12 % fewer lists with a hit in the first 10 than control'
+    """
+    less, more, thing = _THINGS.get(measure.name, ("lower", "higher", f"{measure.name}@{{k}}"))
+    thing = thing.format(k=measure.k)
+    if lift is None:
+        return f"{against} has no {thing}"
+    return f"{percent(abs(lift))} {less if lift < 0 else more} {thing} than {against}"
+
+
+def interval_words(measure: Measure, interval: Interval | None) -> str:
+    """Describe where the true lift may be."""
+    if interval is None or interval.lower is None:
+        return "there is too little data for an interval"
+    less, more, _ = _THINGS.get(measure.name, ("lower", "higher", ""))
+    lower, upper = (end if end is None else f"{percent(abs(end))} {less if end < 0 else more}" for end in (interval.lower, interval.upper))
+    return f"the true difference is between {lower} and {upper or 'any higher value'}"
