@@ -253,7 +253,7 @@ class StoreContract:
 
     # -- due -----------------------------------------------------------------------------------------------------------
 
-    def test_due_users_come_earliest_first_with_the_next_time_and_without_tsuccessor_states(self, owner: Owner) -> None:
+    def test_due_users_come_earliest_first_with_the_next_time_and_without_their_states(self, owner: Owner) -> None:
         owner.must_commit(users={"a": b"1", "b": b"2", "c": b"3", "x": b"4"}, due={"a": 30, "b": 10, "c": 20})
         assert owner.load(["x"], due_before(25)) == LoadedUsers({"x": b"4"}, ["b", "c"], 30)
 
@@ -277,7 +277,7 @@ class StoreContract:
         assert owner.load(["b"]).users == {"b": b"2"}
         assert reply() == {"a": b"1"}
 
-    def test_several_requests_can_wait_for_tsuccessor_replies(self, store: Store, owner: Owner) -> None:
+    def test_several_requests_can_wait_for_their_replies(self, store: Store, owner: Owner) -> None:
         users = {f"u{number}": b"%d" % number for number in range(9)}
         owner.must_commit(users=users)
         replies = [store.request(owner.task, [user]) for user in users]
@@ -369,7 +369,7 @@ class StoreContract:
         owner.must_commit(totals_gone=["a", "never there"])
         assert owner.load(totals=["a", "b"]).totals == {"b": b"2"}
 
-    def test_due_users_come_with_tsuccessor_totals(self, owner: Owner) -> None:
+    def test_due_users_come_with_their_totals(self, owner: Owner) -> None:
         sums = {user: user.encode() for user in "abcd"}
         owner.must_commit(users={"a": b"1", "x": b"x"}, due={"a": 30, "b": 10, "c": 20, "x": 15}, totals=sums)
         loaded = owner.load(["x"], due_before(25, 2), totals=["d", "e"])
@@ -490,7 +490,7 @@ class StoreContract:
         assert store.claim(owner.task, "next").pane_starts == (10,)
 
     @pytest.mark.parametrize(("from_ms", "seen"), [(-FOREVER, [0, 10, 20]), (10, [10, 20]), (11, [20]), (FOREVER, [])])
-    def test_unique_users_have_tsuccessor_own_bound(self, store: Store, owner: Owner, from_ms: int, seen: list[int]) -> None:
+    def test_unique_users_have_their_own_bound(self, store: Store, owner: Owner, from_ms: int, seen: list[int]) -> None:
         parts = {0: b"a", 10: b"b", 20: b"c"}
         owner.must_commit(panes=parts, panes_from_ms=20, user_counts=parts, user_counts_from_ms=from_ms)
         claimed = store.claim(owner.task, "next")
