@@ -27,7 +27,7 @@ class Claims:
         """Return whether this worker may claim the task now.
 
         A worker that cannot reach Kafka does not learn that a task has a new owner, and each of its claims would fence
-        that owner. A fenced worker therefore waits until the group must have told it, counted from when Kafka answers again.
+        that owner. A fenced worker therefore waits until the group must have informed it, counted from when Kafka answers again.
         """
         health, claim_after = self._source.health, task.assignment.claim_after_seconds
         if not claim_after:

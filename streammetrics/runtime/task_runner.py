@@ -98,7 +98,7 @@ class TaskRunner:
         return True
 
     def has_due_users(self, task: OwnedTask) -> bool:
-        """Return whether due users must be read. False while a commit is in flight, because it changes who is due."""
+        """Return whether due users must be read. False while a commit is in flight, because it changes which users are due."""
         return task.state is not None and task.commits.in_flight is None and self.engine.needs(task.state, None).due_before_ms is not None
 
     def step(self, task: OwnedTask, chunk: Chunk | None, tick_ms: int | None = None, flush: bool = False) -> Chunk | None:
@@ -179,7 +179,7 @@ class TaskRunner:
         return None if wrong_partition is None else lambda user_id: wrong_partition(task, user_id)
 
     def _tick(self, task: OwnedTask) -> None:
-        """Tell the engine which inputs are idle, and how far time has passed on them."""
+        """Let the engine know which inputs are idle, and how far time has passed on them."""
         tick_ms = self._idle_inputs.check(task, self.tasks)
         if tick_ms is not None:
             self.step(task, None, tick_ms=tick_ms)

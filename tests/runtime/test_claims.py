@@ -1,4 +1,4 @@
-"""Who may claim a task, and which stored state is refused."""
+"""When a worker may claim a task, and which stored state it rejects."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ PLAIN = two_variants().report()
 WORSE = experiment({"control": 0.5, "treatment": 0.4})
 
 
-class Board:
+class FailingBlob:
     """A blob store in memory that cannot be reached while `unreachable` is set."""
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class Board:
 
     def read(self) -> bytes | None:
         if self.unreachable:
-            raise StoreError("the shelf is unreachable")
+            raise StoreError("the blob store is unreachable")
         return self.value
 
     def write(self, value: bytes) -> None:
@@ -46,68 +46,66 @@ def times(history: History, name: str = "ranker") -> list[int]:
 
 def test_every_report_is_shown_with_the_snapshots_so_far() -> None:
     shown: list[tuple[Report, History]] = []
-    keeper = HistoryStore(lambda report, history: shown.append((report, history)))
+    store = HistoryStore(lambda report, history: shown.append((report, history)))
     reports = [replace(PLAIN, entered_ms=None), report_at(0), report_at(0), report_at(2)]
     for report in reports:
-        keeper.take(report)
+        store.take(report)
     assert [report for report, _ in shown] == reports
     assert [times(history) for _, history in shown] == [[], [0], [0], [0, 2]]
 
 
 def test_snapshots_survive_a_restart_and_are_written_only_when_one_is_new() -> None:
-    shelf, shown = Board(), []
-    first = HistoryStore(lambda report, history: shown.append(history), shelf)
+    blob, shown = FailingBlob(), []
+    first = HistoryStore(lambda report, history: shown.append(history), blob)
     for minute in (0, 0, 1, 1):
         first.take(report_at(minute))
-    assert shelf.writes == 2
-    HistoryStore(lambda report, history: shown.append(history), shelf).take(report_at(5))
+    assert blob.writes == 2
+    HistoryStore(lambda report, history: shown.append(history), blob).take(report_at(5))
     assert times(shown[-1]) == [0, 1, 5]
 
 
 def test_two_processes_merge_their_snapshots() -> None:
-    shelf = Board()
-    one, other = (HistoryStore(lambda report, history: None, shelf) for _ in range(2))
+    blob = FailingBlob()
+    one, other = (HistoryStore(lambda report, history: None, blob) for _ in range(2))
     for minute in range(6):
         (one, other)[minute % 2].take(report_at(minute))
-    assert times(decode_history(shelf.value)) == [0, 1, 2, 3, 4, 5]
+    assert times(decode_history(blob.value)) == [0, 1, 2, 3, 4, 5]
 
 
 def test_an_ended_experiment_is_removed_from_the_blob() -> None:
-    shelf = Board()
-    HistoryStore(lambda report, history: None, shelf).take(report_at(0, "old", "ranker"))
-    HistoryStore(lambda report, history: None, shelf).take(report_at(1))
-    assert [trail.experiment for trail in decode_history(shelf.value).series] == ["ranker"]
+    blob = FailingBlob()
+    HistoryStore(lambda report, history: None, blob).take(report_at(0, "old", "ranker"))
+    HistoryStore(lambda report, history: None, blob).take(report_at(1))
+    assert [trail.experiment for trail in decode_history(blob.value).series] == ["ranker"]
 
 
 def test_snapshots_of_an_earlier_run_are_removed_even_if_no_process_saw_its_end() -> None:
-    shelf, shown = Board(), []
-    HistoryStore(lambda report, history: None, shelf).take(report_at(0))
-    is_snapshot = report_at(1_000)
-    is_snapshot = replace(
-        is_snapshot, experiments=tuple(replace(each, known_from_ms=START_MS + 900 * SNAPSHOT_MS) for each in is_snapshot.experiments)
-    )
-    HistoryStore(lambda report, history: shown.append(history), shelf).take(is_snapshot)
-    assert times(shown[-1]) == times(decode_history(shelf.value)) == [1_000]
+    blob, shown = FailingBlob(), []
+    HistoryStore(lambda report, history: None, blob).take(report_at(0))
+    later = report_at(1_000)
+    later = replace(later, experiments=tuple(replace(each, known_from_ms=START_MS + 900 * SNAPSHOT_MS) for each in later.experiments))
+    HistoryStore(lambda report, history: shown.append(history), blob).take(later)
+    assert times(shown[-1]) == times(decode_history(blob.value)) == [1_000]
 
 
 def test_an_unreachable_blob_store_stops_no_report_and_loses_no_snapshot() -> None:
-    shelf, shown = Board(), []
-    keeper = HistoryStore(lambda report, history: shown.append(history), shelf)
-    shelf.unreachable = True
-    keeper.take(report_at(0))
-    keeper.take(report_at(1))
-    assert (len(shown), shelf.value) == (2, None)
-    shelf.unreachable = False
-    keeper.take(report_at(2))
-    assert times(decode_history(shelf.value)) == [0, 1, 2]
+    blob, shown = FailingBlob(), []
+    store = HistoryStore(lambda report, history: shown.append(history), blob)
+    blob.unreachable = True
+    store.take(report_at(0))
+    store.take(report_at(1))
+    assert (len(shown), blob.value) == (2, None)
+    blob.unreachable = False
+    store.take(report_at(2))
+    assert times(decode_history(blob.value)) == [0, 1, 2]
 
 
 def test_a_history_of_another_version_is_replaced() -> None:
-    shelf = Board()
+    blob = FailingBlob()
     for left in (b"no json", b'{"version": 2}', b"[1]"):
-        shelf.value = left
-        HistoryStore(lambda report, history: None, shelf).take(report_at(0))
-        assert times(decode_history(shelf.value)) == [0]
+        blob.value = left
+        HistoryStore(lambda report, history: None, blob).take(report_at(0))
+        assert times(decode_history(blob.value)) == [0]
 
 
 def test_a_history_is_decoded_from_its_bytes() -> None:

@@ -142,10 +142,10 @@ def test_due_users_are_loaded_unless_they_are_cached(store: CountingStore) -> No
 def test_due_users_come_to_a_step_with_their_state(store: CountingStore, users: Prefetch) -> None:
     epoch = store.claim(0, "mine").epoch
     store.commit(Commit(0, epoch, "mine", 2, StateChanges(b"control", 0, due={"a": 3, "b": 4, "c": 9}, totals={"b": b"sums"})))
-    task = task_with("c", {"c": b"told"})
+    task = task_with("c", {"c": b"prefetched"})
     task.backlog.users_max = 100
     read = users.read(task, CHUNK, Needs(frozenset("a"), 9))
-    assert read == LoadedUsers({"a": STATES["a"], "b": STATES["b"], "c": b"told"}, ["a", "b"], 9, {"b": b"sums"})
+    assert read == LoadedUsers({"a": STATES["a"], "b": STATES["b"], "c": b"prefetched"}, ["a", "b"], 9, {"b": b"sums"})
     assert store.loaded == [["a"], ["b"]]
 
 

@@ -97,11 +97,11 @@ def test_nothing_is_published_before_the_number_of_tasks_is_known() -> None:
 
 @pytest.mark.parametrize("tasks", [None, 1, 3])
 def test_a_namespace_that_was_deleted_and_created_again_is_refused(tasks: int | None) -> None:
-    class Anew(MemoryStore):
+    class Recreated(MemoryStore):
         def partitions(self) -> int | None:
             return tasks if shown else super().partitions()
 
-    store, shown = Anew(), []
+    store, shown = Recreated(), []
     committed(store, tasks=2)
     publisher = publisher_of(store, shown)[0]
     publisher.publish()

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 
-NOBODYS = "#" + "0" * 64
-"""What stands in the file in place of a password's digest: nobody has a password with it."""
+NO_PASSWORD = "#" + "0" * 64
+"""The placeholder for a password digest in the shipped file. No password has this digest."""
 
 
 def with_passwords(acl: str, passwords: Mapping[str, str]) -> str:
-    """The file as an operator uses it: each user's digest in place of nobody's."""
+    """Return the file with the digest of each user's password instead of the placeholder."""
     digests = {user: hashlib.sha256(word.encode()).hexdigest() for user, word in passwords.items()}
-    lines = [line.replace(NOBODYS, f"#{digests.get(line.split()[1], NOBODYS[1:])}") for line in acl.splitlines()]
+    lines = [line.replace(NO_PASSWORD, f"#{digests.get(line.split()[1], NO_PASSWORD[1:])}") for line in acl.splitlines()]
     return "\n".join(lines) + "\n"

@@ -218,8 +218,8 @@ class StoreContract:
     def test_tens_of_thousands_of_users_are_read_at_once(self, owner: Owner) -> None:
         users = {f"user-{number}": b"%d" % number for number in range(20_000)}
         owner.must_commit(users=users)
-        assert owner.load([*users, "nobody"]).users == users
-        assert owner.load([*users, "nobody"], due_before(0)).users == users
+        assert owner.load([*users, "unknown"]).users == users
+        assert owner.load([*users, "unknown"], due_before(0)).users == users
 
     @pytest.mark.parametrize("asked", [None, due_before(0)])
     @pytest.mark.parametrize(
@@ -301,18 +301,18 @@ class StoreContract:
         sums = {user: user.encode() for user in "abc"}
         owner.must_commit(users={"a": b"1", "b": b"2", "x": b"3"}, due={"a": 30, "b": 10, "c": 20}, totals=sums)
         owner.load([], ALL_DUE)  # the server has the script from now on
-        who, state, all_of_them = (
+        due, state, all_due = (
             store.request_due(owner.task, due_before(25, 1)),
             store.request(owner.task, ["x"]),
             store.request_due(owner.task, ALL_DUE),
         )
-        assert who is not None
+        assert due is not None
         assert state is not None
-        assert all_of_them is not None
+        assert all_due is not None
         assert owner.load(["b"]).users == {"b": b"2"}
         assert state() == {"x": b"3"}
-        assert who() == LoadedUsers({}, ["b"], 20, {"b": b"b"})
-        assert all_of_them() == LoadedUsers({}, ["b", "c", "a"], None, sums)
+        assert due() == LoadedUsers({}, ["b"], 20, {"b": b"b"})
+        assert all_due() == LoadedUsers({}, ["b", "c", "a"], None, sums)
 
     @pytest.mark.parametrize(
         ("bytes_max", "slices"), [(0, 0), (1, 1), (READ_SLICE * 30, 1), (READ_SLICE * 30 + 1, 2), (READ_SLICE * 60 + 1, 3), (1 << 30, 3)]
