@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.text import Text
 
 from streammetrics.cli.output.output_paths import standard_output
-from streammetrics.cli.output.tables import VariantRow, arms_of_window, counter_lines, main_metrics, number
+from streammetrics.cli.output.tables import VariantRow, counter_lines, main_metrics, number, window_rows
 from streammetrics.cli.output.terminal import FittingTable
 from streammetrics.config import Settings
 from streammetrics.connectors.base import Clock
@@ -120,7 +120,7 @@ class Screen:
 
 
 def _pair(report: Report, window_ms: int, view: WindowView) -> tuple[VariantRow | None, VariantRow | None]:
-    arms = {arm.variant: arm for arm in arms_of_window(report, window_ms, view)}
+    arms = {arm.variant: arm for arm in window_rows(report, window_ms, view)}
     return arms.get(CONTROL), arms.get(TREATMENT)
 
 

@@ -5,24 +5,19 @@ Each command is imported when it runs, so that help and usage errors appear at o
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import click
 
 from streammetrics import __version__
+from streammetrics.cli.common_options import configured, load_settings, serving
 from streammetrics.cli.exit_codes import CommandGroup, with_exit_codes
 from streammetrics.cli.option_types import FiniteFloatRange, OutputFile
 from streammetrics.events.event_time import DAY_MS
 
-if TYPE_CHECKING:
-    from streammetrics.config import LoadedSettings
-
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
-PORT = click.IntRange(0, 65535)
-FILE = click.Path(path_type=Path, dir_okay=False)
 SEED = click.IntRange(0, 2**63 - 1)
 MINUTES_MAX = 10_000_000
 """Nineteen years of event time."""
@@ -42,44 +37,6 @@ def main() -> None:
 def command(function: Callable[..., None]) -> click.Command:
     """Register a command of `main`; its errors become messages and exit codes."""
     return main.command(context_settings=CONTEXT)(with_exit_codes(function))
-
-
-def configured(function: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that every command has: --config and --set."""
-    function = click.option(
-        "--set",
-        "settings_given",
-        multiple=True,
-        metavar="KEY=VALUE",
-        help="Override one setting, such as join.gap_ms=600000. May be repeated.",
-    )(function)
-    return click.option("--config", "config_path", type=FILE, help="TOML configuration file.  [default: $STREAMMETRICS_CONFIG]")(function)
-
-
-def _load(
-    config_path: Path | None, settings_given: tuple[str, ...], read: Callable[..., LoadedSettings] | None = None, **flags: object
-) -> LoadedSettings:
-    """Load settings from file, environment and flags. `http__port=1` sets http.port; None is not given. `read` replaces `load`."""
-    from streammetrics.config import load  # noqa: PLC0415
-
-    given = dict(map(_key_and_value, settings_given)) | {key.replace("__", "."): value for key, value in flags.items() if value is not None}
-    loaded = (read or load)(config_path, os.environ, given)
-    for warning in loaded.warnings:
-        click.echo(f"streammetrics: warning: {warning}", err=True)
-    return loaded
-
-
-def _key_and_value(given: str) -> tuple[str, object]:
-    key, equals, value = given.partition("=")
-    if not (equals and key.strip()):
-        raise click.UsageError(f"--set {given!r}: write --set KEY=VALUE, such as --set join.gap_ms=600000")
-    return key.strip(), value
-
-
-def serving(function: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of commands that serve HTTP: --host and --port."""
-    function = click.option("--host", help="Address for HTTP.  [default: 127.0.0.1]")(function)
-    return click.option("--port", type=PORT, help="Port of /metrics and the page. 0: any free port.  [default: 9464]")(function)
 
 
 def _share(name: str, description: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -118,7 +75,7 @@ def run(
     with stop_on_signals() as stop:  # before the slow imports
         from streammetrics.cli.run import run as run_service  # noqa: PLC0415
 
-        loaded = _load(
+        loaded = load_settings(
             config_path, settings_given, http__port=port, http__host=host, worker__role=role, redis__allow_eviction=allow_eviction
         )
         run_service(loaded.settings, stop)
@@ -156,7 +113,7 @@ def replay(
     from streammetrics.cli.replay import replay_and_show  # noqa: PLC0415
     from streammetrics.cli.replay_files import ReplayOutputs  # noqa: PLC0415
 
-    loaded = _load(config_path, settings_given)
+    loaded = load_settings(config_path, settings_given)
     with interrupt_on_signals():
         replay_and_show(loaded.settings, files, ReplayOutputs(**outputs), flush=flush, quiet=quiet)
 
@@ -194,7 +151,7 @@ def report(
     from streammetrics.cli.process.signals import interrupt_on_signals  # noqa: PLC0415
     from streammetrics.cli.report import show_report  # noqa: PLC0415
 
-    loaded = _load(config_path, settings_given)
+    loaded = load_settings(config_path, settings_given)
     with interrupt_on_signals():
         show_report(loaded.settings, file, form=form, html=html, names=names, all_measures=all_measures)
 
@@ -265,7 +222,7 @@ def simulate(config_path: Path | None, settings_given: tuple[str, ...], **option
     from streammetrics.cli.simulate import simulate_traffic  # noqa: PLC0415
     from streammetrics.cli.simulate_plan import SimulateOptions  # noqa: PLC0415
 
-    loaded = _load(config_path, settings_given)
+    loaded = load_settings(config_path, settings_given)
     simulate_traffic(loaded.settings, SimulateOptions(**options))
 
 
@@ -293,7 +250,7 @@ def demo(
     with stop_on_signals() as stop:
         from streammetrics.cli.demo import load_demo, run_demo  # noqa: PLC0415
 
-        loaded = _load(config_path, settings_given, load_demo, http__port=port, http__host=host)
+        loaded = load_settings(config_path, settings_given, load_demo, http__port=port, http__host=host)
         run_demo(loaded.settings, stop, seed=seed, rate=rate, seconds=seconds)
 
 
@@ -311,7 +268,7 @@ def doctor(config_path: Path | None, settings_given: tuple[str, ...]) -> None:
     """
     from streammetrics.cli.doctor import examine  # noqa: PLC0415
 
-    loaded = _load(config_path, settings_given)
+    loaded = load_settings(config_path, settings_given)
     if not examine(loaded.settings):
         raise SystemExit(1)
 
@@ -342,7 +299,7 @@ def namespaces_list(config_path: Path | None, settings_given: tuple[str, ...]) -
     """
     from streammetrics.cli.namespaces import list_namespaces  # noqa: PLC0415
 
-    list_namespaces(_load(config_path, settings_given).settings)
+    list_namespaces(load_settings(config_path, settings_given).settings)
 
 
 @namespaces.command("delete", context_settings=CONTEXT)
@@ -364,7 +321,7 @@ def namespaces_delete(config_path: Path | None, settings_given: tuple[str, ...],
     """
     from streammetrics.cli.namespaces import delete_namespace  # noqa: PLC0415
 
-    delete_namespace(_load(config_path, settings_given).settings, name, yes=yes, force=force)
+    delete_namespace(load_settings(config_path, settings_given).settings, name, yes=yes, force=force)
 
 
 @command
@@ -395,7 +352,7 @@ def repartition(
     """
     from streammetrics.cli.repartition import repartition as copy_topics  # noqa: PLC0415
 
-    settings = _load(config_path, settings_given).settings
+    settings = load_settings(config_path, settings_given).settings
     copy_topics(settings, suffix=suffix, partitions=partitions, instance=instance, until_caught_up=until_caught_up)
 
 
@@ -414,7 +371,7 @@ def check_config(config_path: Path | None, settings_given: tuple[str, ...]) -> N
     from streammetrics.cli.output.output_paths import standard_output  # noqa: PLC0415
     from streammetrics.config import render_effective  # noqa: PLC0415
 
-    click.echo(render_effective(_load(config_path, settings_given)), file=standard_output(), nl=False)
+    click.echo(render_effective(load_settings(config_path, settings_given)), file=standard_output(), nl=False)
 
 
 @main.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})

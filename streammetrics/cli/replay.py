@@ -12,7 +12,7 @@ from rich.progress import DownloadColumn, TaskProgressColumn, TimeRemainingColum
 from streammetrics.cli.output.output_paths import require_distinct
 from streammetrics.cli.output.progress import progress_bar
 from streammetrics.cli.output.report_reader import moment
-from streammetrics.cli.output.tables import VariantRow, arms_of_totals, arms_of_window, counter_lines, main_metrics, values_table
+from streammetrics.cli.output.tables import VariantRow, counter_lines, main_metrics, total_rows, values_table, window_rows
 from streammetrics.cli.output.terminal import output_console
 from streammetrics.cli.process.logs import configure_quiet_logs
 from streammetrics.cli.replay_files import ReplayOutputs, replay
@@ -66,8 +66,8 @@ def _show(console: Console, settings: Settings, report: Report, layout: TallyLay
 
 def _spans(settings: Settings, report: Report, layout: TallyLayout, flush: bool) -> Iterator[tuple[str, Sequence[VariantRow]]]:
     """Yield the rows of the table: all final lists, then each window; live values too if they can differ."""
-    yield "all final", arms_of_totals(report, layout)
+    yield "all final", total_rows(report, layout)
     for window in settings.windows.windows:
-        yield f"last {window}", arms_of_window(report, window.ms, "final")
+        yield f"last {window}", window_rows(report, window.ms, "final")
         if not flush:
-            yield f"last {window}, live", arms_of_window(report, window.ms, "live")
+            yield f"last {window}, live", window_rows(report, window.ms, "live")

@@ -38,10 +38,10 @@ def main_metrics(metrics: Iterable[Metric]) -> list[str]:
     return [str(Metric(*named)) for named in choose_headline(((metric.name, metric.k) for metric in metrics), at_most=METRICS_MAX)]
 
 
-def arms_of_window(report: Report, window_ms: int, view: WindowView) -> list[VariantRow]:
+def window_rows(report: Report, window_ms: int, view: WindowView) -> list[VariantRow]:
     """Return all traffic and each variant of one window, without segments; empty if the window is not published."""
     return [
-        _arm(values)
+        _variant_row(values)
         for window in report.windows
         if window.window_ms == window_ms and window.view == view
         for values in window.groups
@@ -49,7 +49,7 @@ def arms_of_window(report: Report, window_ms: int, view: WindowView) -> list[Var
     ]
 
 
-def arms_of_totals(report: Report, layout: TallyLayout) -> list[VariantRow]:
+def total_rows(report: Report, layout: TallyLayout) -> list[VariantRow]:
     """Return all traffic and each variant over all final lists."""
     return [
         VariantRow(
@@ -63,18 +63,18 @@ def arms_of_totals(report: Report, layout: TallyLayout) -> list[VariantRow]:
     ]
 
 
-def _arm(values: GroupValues) -> VariantRow:
+def _variant_row(values: GroupValues) -> VariantRow:
     return VariantRow(values.group.experiment, values.group.variant, values.lists, values.lists_with_feedback, values.values)
 
 
 def values_table(spans: Iterable[tuple[str, Sequence[VariantRow]]], metrics: Sequence[str]) -> FittingTable:
     """Build a table with one row per span and variant: number of lists, and metric means."""
     table = FittingTable(("span", "experiment", "variant"), ("lists", "with feedback", *metrics), grouped=True)
-    for span, arms in spans:
-        for arm in arms:
-            values = (number(arm.values.get(metric)) for metric in metrics)
-            lists = (f"{arm.lists:,}", f"{arm.lists_with_feedback:,}")
-            table.add_row(span, arm.experiment, arm.name, *lists, *values)
+    for span, rows in spans:
+        for row in rows:
+            values = (number(row.values.get(metric)) for metric in metrics)
+            lists = (f"{row.lists:,}", f"{row.lists_with_feedback:,}")
+            table.add_row(span, row.experiment, row.name, *lists, *values)
         table.add_section()
     return table
 
