@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.paths import ROOT
+from tests.support.prose import sentences_of, words_of
 
 README_WORDS_MAX = 900
 SENTENCE_WORDS_MAX = 40
@@ -17,41 +18,6 @@ PAGES = sorted([ROOT / "README.md", *(path for folder in FOLDERS for path in (RO
 WORDS_OF_A_TRANSLATION = re.compile(
     r"\b(anew|nobody|whoever|whomever|tells? of|told of|is told|are told|lets go of|at hand|he|his|him)\b", re.IGNORECASE
 )
-
-
-def prose_of(text: str) -> str:
-    """The text without code blocks, comments, link targets and inline code, which counts as one word."""
-    text = re.sub(r"<!--.*?-->|^ *```.*?^ *```", "", text, flags=re.DOTALL | re.MULTILINE)
-    text = re.sub(r"^(?: {4}|\t)(?! *[-*\d]).*$", "", text, flags=re.MULTILINE)
-    text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)
-    return re.sub(r"`[^`]*`", "Code", text)
-
-
-def sentences_of(text: str) -> list[str]:
-    """The sentences of a page. A heading, an item of a list and a cell of a table each end one.
-
-    >>> sentences_of("# Start\\n\\nRun it. Then look at\\nthe page: it is live.\\n\\n- one\\n- two\\n")
-    ['Start', 'Run it', 'Then look at the page: it is live', 'one', 'two']
-    """
-    blocks: list[str] = []
-    for line in prose_of(text).splitlines():
-        stripped = line.strip()
-        if re.match(r"\|[-| :]+\|$", stripped):
-            continue
-        if stripped.startswith("|"):
-            blocks += [cell.strip() for cell in stripped.strip("|").split("|")] + [""]
-        elif not stripped or re.match(r"(#+|[-*]|\d+\.) ", stripped):
-            blocks += ["", re.sub(r"^(#+|[-*]|\d+\.) ", "", stripped)]
-        elif blocks:
-            blocks[-1] += f" {stripped}"
-        else:
-            blocks.append(stripped)
-    found = [sentence.strip(" .*_") for block in blocks for sentence in re.split(r"(?<=[.!?])\s+(?=[^a-z])", block)]
-    return [sentence for sentence in found if re.search(r"\w", sentence)]
-
-
-def words_of(sentence: str) -> int:
-    return len(re.findall(r"[\w'%@/+.=-]+", sentence))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -1,30 +1,40 @@
-"""Split a Markdown page into sentences, to measure their length."""
+"""Split a Markdown page into sentences, to measure them."""
 
 from __future__ import annotations
 
 import re
 
 
-def sentences(markdown: str) -> list[str]:
-    """Return the sentences of a page without headings, tables and code blocks. List items are sentences of their own.
+def prose_of(text: str) -> str:
+    """The text without code blocks, comments, link targets and inline code, which counts as one word."""
+    text = re.sub(r"<!--.*?-->|^ *```.*?^ *```", "", text, flags=re.DOTALL | re.MULTILINE)
+    text = re.sub(r"^(?: {4}|\t)(?! *[-*\d]).*$", "", text, flags=re.MULTILINE)
+    text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)
+    return re.sub(r"`[^`]*`", "Code", text)
 
-    >>> sentences("# Title\\n\\nOne `a.b` two. Three\\nfour:\\n\\n    code\\n\\n- five\\n- six\\n")
-    ['One `a.b` two.', 'Three four:', 'five', 'six']
+
+def sentences_of(text: str) -> list[str]:
+    """The sentences of a page. A heading, an item of a list and a cell of a table each end one.
+
+    >>> sentences_of("# Start\\n\\nRun it. Then look at\\nthe page: it is live.\\n\\n- one\\n- two\\n")
+    ['Start', 'Run it', 'Then look at the page: it is live', 'one', 'two']
     """
-    kept = re.sub(r"^```.*?^```$", "", markdown, flags=re.MULTILINE | re.DOTALL)
-    blocks: list[str] = [""]
-    for line in kept.splitlines():
-        text = line.strip()
-        if not text or re.match(r"#|\||    (?! )(?! *[-*] )|\s{7,}", line):
-            blocks.append("")
-        elif item := re.match(r"(?:[-*]|\d+\.) (.*)", text):
-            blocks.append(item[1])
+    blocks: list[str] = []
+    for line in prose_of(text).splitlines():
+        stripped = line.strip()
+        if re.match(r"\|[-| :]+\|$", stripped):
+            continue
+        if stripped.startswith("|"):
+            blocks += [cell.strip() for cell in stripped.strip("|").split("|")] + [""]
+        elif not stripped or re.match(r"(#+|[-*]|\d+\.) ", stripped):
+            blocks += ["", re.sub(r"^(#+|[-*]|\d+\.) ", "", stripped)]
+        elif blocks:
+            blocks[-1] += f" {stripped}"
         else:
-            blocks[-1] = f"{blocks[-1]} {text}".strip()
-    return [sentence for block in blocks for sentence in re.split(r"(?<=[.!?])\s+", block) if sentence]
+            blocks.append(stripped)
+    found = [sentence.strip(" .*_") for block in blocks for sentence in re.split(r"(?<=[.!?])\s+(?=[^a-z])", block)]
+    return [sentence for sentence in found if re.search(r"\w", sentence)]
 
 
-def words(sentence: str) -> int:
-    """Count the words of a sentence. Inline code and the text of a link count as they are read."""
-    plain = re.sub(r"`[^`]*`", "code", re.sub(r"\]\([^)]*\)", "", sentence))
-    return len([word for word in plain.split() if re.search(r"\w", word)])
+def words_of(sentence: str) -> int:
+    return len(re.findall(r"[\w'%@/+.=-]+", sentence))
