@@ -7,6 +7,7 @@ from kafka.admin import NewPartitions
 
 from streammetrics.connectors.base import Input
 from streammetrics.connectors.kafka import client as kafka_client
+from streammetrics.connectors.kafka import consumer as kafka_consumer
 from streammetrics.errors import StateError
 from tests.servers.kafka import KafkaBroker
 from tests.support.kafka_member import ALL_TASKS, Clock, delete_before, numbered, running, send, settings_for, turn_forever, turn_until
@@ -83,7 +84,8 @@ def test_added_partitions_are_refused_with_both_counts(kafka_broker: KafkaBroker
             turn_forever(member)
 
 
-def test_a_deleted_topic_is_refused(kafka_broker: KafkaBroker, topics: tuple[str, str]) -> None:
+def test_a_deleted_topic_is_refused(kafka_broker: KafkaBroker, topics: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka_consumer, "REQUEST_MS", 500)  # a request for the ends of a deleted topic gets no answer
     now = Clock()
     with running(settings_for(kafka_broker, *topics), clock=now) as member:
         turn_until(lambda: member.tasks == ALL_TASKS, member)

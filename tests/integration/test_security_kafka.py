@@ -5,7 +5,12 @@ A user has only the rights that the product needs: read the input topics and its
 
 from __future__ import annotations
 
+import contextlib
+import socket
+import ssl
+import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
@@ -15,6 +20,7 @@ from kafka.admin import ACLOperation, ResourceType
 from streammetrics.cli.wiring import kafka_connection
 from streammetrics.config import Settings
 from streammetrics.connectors.base import DeadLetter, Input
+from streammetrics.connectors.kafka import client as kafka_client
 from streammetrics.connectors.kafka.dead_letters import KafkaDeadLetters
 from streammetrics.connectors.kafka.log_identity import LogIdentity
 from streammetrics.connectors.kafka.source import KafkaSource
@@ -23,7 +29,7 @@ from streammetrics.errors import ConfigError, SourceError
 from streammetrics.events.model import Impression
 from tests.servers.certificates import Authority
 from tests.servers.kafka_secure import MECHANISMS, SecureKafkaBroker
-from tests.servers.process import wait_until
+from tests.servers.process import HOST, wait_until
 from tests.servers.redis import RedisServer
 from tests.support.command_line import streammetrics
 from tests.support.native_json import native_json
@@ -63,12 +69,12 @@ def grant(
     broker: SecureKafkaBroker, user: str, topics: tuple[str, ...] = TOPICS, letters: str = LETTERS, group: str = GROUP, without: str = ""
 ) -> None:
     """Grant a user the documented rights, or all but one. The right to read or write a topic includes the right to describe it."""
-    for topic in topics:
-        if without != "describe":
-            broker.allow(user, ResourceType.TOPIC, topic, ACLOperation.DESCRIBE if without == "read" else ACLOperation.READ)
+    rights = {(ResourceType.TOPIC, letters): [ACLOperation.DESCRIBE if without == "write" else ACLOperation.WRITE]}
+    if without != "describe":
+        rights |= {(ResourceType.TOPIC, topic): [ACLOperation.DESCRIBE if without == "read" else ACLOperation.READ] for topic in topics}
     if without != "group":
-        broker.allow(user, ResourceType.GROUP, group, ACLOperation.READ)
-    broker.allow(user, ResourceType.TOPIC, letters, ACLOperation.DESCRIBE if without == "write" else ACLOperation.WRITE)
+        rights[ResourceType.GROUP, group] = [ACLOperation.READ]
+    broker.allow_all(user, rights)
 
 
 def by_certificate(broker: SecureKafkaBroker, authority: Authority) -> Given:
@@ -99,6 +105,37 @@ def by_password(mechanism: str, protocol: str = "SASL_SSL", user: str = USER) ->
         }
 
     return given
+
+
+@pytest.fixture
+def _short_bootstrap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a client give up after 2.5 s instead of 5 s. It logs the cause at its first attempt."""
+    monkeypatch.setattr(kafka_client, "BOOTSTRAP_MS", 2_500)
+
+
+@contextmanager
+def tls_server(bothfile: Path) -> Iterator[tuple[int, list[bytes]]]:
+    """Accept TLS connections with a certificate. Yields the port, and the data received after successful handshakes."""
+    received: list[bytes] = []
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(bothfile)
+    with socket.create_server((HOST, 0)) as server:
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = server.accept()
+                except OSError:  # the server was closed
+                    return
+                with connection, contextlib.suppress(OSError), context.wrap_socket(connection, server_side=True) as secured:
+                    if data := secured.recv(65_536):
+                        received.append(data)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield int(server.getsockname()[1]), received
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join()
 
 
 WAYS = {
@@ -170,6 +207,7 @@ def test_doctor_finds_no_problem_and_shows_no_password(broker: SecureKafkaBroker
     assert not [secret for secret in (PASSWORD, authority.key_password) if secret in done.stdout]
 
 
+@pytest.mark.usefixtures("_short_bootstrap")
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_a_wrong_password_is_explained_and_hidden(broker: SecureKafkaBroker, authority: Authority, mechanism: str) -> None:
     given = by_password(mechanism)(broker, authority) | {"sasl_password": WRONG}
@@ -180,23 +218,32 @@ def test_a_wrong_password_is_explained_and_hidden(broker: SecureKafkaBroker, aut
     assert WRONG not in str(caught.value)
 
 
+@pytest.mark.usefixtures("_short_bootstrap")
 def test_a_broker_with_a_certificate_of_another_ca_is_refused(broker: SecureKafkaBroker, authority: Authority, tmp_path: Path) -> None:
     given = by_password("PLAIN")(broker, authority) | {"ssl_cafile": str(Authority(tmp_path).cafile)}
     with pytest.raises(SourceError, match="CERTIFICATE_VERIFY_FAILED"):
         describe_topics(kafka_connection(settings_of(given)), TOPICS)
 
 
+@pytest.mark.usefixtures("_short_bootstrap")
 def test_a_broker_with_a_certificate_for_another_name_is_refused(tmp_path: Path) -> None:
     """Otherwise the password would be sent to any server with a certificate of the same CA."""
     elsewhere = Authority(tmp_path)
-    impostor = SecureKafkaBroker(elsewhere, {USER: PASSWORD})
-    impostor.properties["ssl.keystore.location"] = str(elsewhere.server("impostor", "elsewhere.invalid").bothfile)
-    with impostor:
-        given = by_password("PLAIN")(impostor, elsewhere)
+    with tls_server(elsewhere.server("impostor", "elsewhere.invalid").bothfile) as (port, received):
+        given = {
+            "bootstrap_servers": [f"{HOST}:{port}"],
+            "security_protocol": "SASL_SSL",
+            "sasl_mechanism": "PLAIN",
+            "sasl_username": USER,
+            "sasl_password": PASSWORD,
+            "ssl_cafile": str(elsewhere.cafile),
+        }
         with pytest.raises(SourceError, match=r"CERTIFICATE_VERIFY_FAILED.*IP address mismatch"):
             describe_topics(kafka_connection(settings_of(given)), TOPICS)
+    assert received == []
 
 
+@pytest.mark.usefixtures("_short_bootstrap")
 def test_a_missing_client_certificate_is_explained(broker: SecureKafkaBroker, authority: Authority) -> None:
     given = {key: value for key, value in by_certificate(broker, authority).items() if key not in ("ssl_certfile", "ssl_keyfile")}
     with pytest.raises(SourceError, match=r"(?i)certificate"):

@@ -63,7 +63,7 @@ def made(tmp_path: Path) -> Iterator[Made]:
     made("down")
 
 
-def test_all_of_it_serves_and_a_regression_shows_and_then_nothing_is_left(made: Made) -> None:
+def test_the_stack_serves_pages_for_a_regression_and_leaves_nothing_behind(made: Made) -> None:
     up = made("up")
     assert up.returncode == 0, up.stdout + up.stderr
     assert set(made.addresses.values()) <= set(up.stdout.split())
@@ -97,16 +97,16 @@ def test_all_of_it_serves_and_a_regression_shows_and_then_nothing_is_left(made: 
     assert not list(made.temporary.iterdir())
 
 
-def test_a_keeper_that_was_killed_leaves_nothing_either(made: Made) -> None:
+def test_a_killed_keeper_leaves_nothing_behind(made: Made) -> None:
     assert made("up").returncode == 0
     os.kill(made.keeper, signal.SIGKILL)
-    wait_until(lambda: not made.processes() and not list(made.temporary.iterdir()), what="every process and directory is gone")
+    wait_until(lambda: not made.processes() and not list(made.temporary.iterdir()), what="no process and no directory is left")
     assert made("regress").returncode == 1
     assert made("down").returncode == 0
     assert not made.home.exists()
 
 
-def test_without_a_stack_there_is_nothing_to_make_worse_or_to_end(made: Made) -> None:
+def test_without_a_stack_regress_fails_and_down_does_nothing(made: Made) -> None:
     regress = made("regress")
-    assert (regress.returncode, regress.stderr) == (1, "error: no stack runs; start one by `make stack`\n")
+    assert (regress.returncode, regress.stderr) == (1, "error: no stack is running; start one with `make stack`\n")
     assert made("down").stdout == "No stack is running.\n"

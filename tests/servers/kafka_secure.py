@@ -53,8 +53,13 @@ class SecureKafkaBroker(KafkaBroker):
 
     def allow(self, user: str, kind: ResourceType, name: str, *operations: ACLOperation) -> None:
         """Grant a user operations on one resource."""
+        self.allow_all(user, {(kind, name): operations})
+
+    def allow_all(self, user: str, rights: Mapping[tuple[ResourceType, str], Iterable[ACLOperation]]) -> None:
+        """Grant a user operations on several resources, in one request."""
+        acls = [acl for (kind, name), operations in rights.items() for acl in _acls(user, kind, name, operations)]
         with self.admin() as admin:
-            done = admin.create_acls(list(_acls(user, kind, name, operations)))
+            done = admin.create_acls(acls)
         assert not done["failed"], done
 
     def forbid(self, user: str, kind: ResourceType, name: str, *operations: ACLOperation) -> None:

@@ -38,7 +38,7 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> list[Mapping[str, Any]]:
     return entries
 
 
-def test_found_and_missing_topics_are_told_apart(broker: list[Mapping[str, Any]]) -> None:
+def test_topics_are_found_or_absent_for_a_reason(broker: list[Mapping[str, Any]]) -> None:
     broker += [entry("a"), entry("b", 0, UNKNOWN), entry("c", 0, DENIED), entry("d", 0, INVALID)]
     described = describe_topics(SETTINGS, ["a", "b", "c", "d"])
     assert described.found == {"a": Topic("a", "id-of-a", 4)}
