@@ -96,7 +96,9 @@ def _check_rules(stored: Control, rules: EngineRules, signature: Signature) -> N
     then, now = differing(f"topics={stored.topics} {stored.signature}", f"topics={list(rules.topics)} {signature}")
     differs = f"\n  stored: {then}\n  now:    {now}"
     if fit == "other" or stored.topics != list(rules.topics):
-        raise StateError(f"the store holds state of other rules, which must not be merged with these: use a new redis.namespace{differs}")
+        raise StateError(
+            f"the store holds state of other rules, and state of different rules is never merged: use a new redis.namespace{differs}"
+        )
     if fit == "measures":
         raise StateError(f"the store holds experiments that are measured by other metrics: {OTHER_MEASURES}{differs}")
 
@@ -110,6 +112,6 @@ def _check_ends(stored: Control, rules: EngineRules) -> None:
         if last >= end and is_behind(end - 1, rules.pane_ms, stored.enrolled_before):
             now = "has none" if last == EVER.last else f"ends at {last + 1}"
             raise StateError(
-                f"experiment {experiment!r} has ended at {end} (epoch ms) and now {now}: its users were let go, and would count twice",
-                "leave experiments.named its end and give what follows another name, or use a new redis.namespace",
+                f"experiment {experiment!r} has ended at {end} (epoch ms) and now {now}: its users' records are deleted, so users would count twice",
+                "keep its end in experiments.named and give the new experiment another name, or use a new redis.namespace",
             )

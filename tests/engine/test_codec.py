@@ -1,4 +1,4 @@
-"""What is stored is read back as it was, and what another version wrote is refused with the way out."""
+"""Tests of stored state: it is decoded unchanged, and state of another version is rejected with what to do."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def facts_of(user: User) -> list[object]:
 
 
 @given(st.data(), cases())
-def test_a_user_is_read_back_with_the_same_hits_and_the_same_memory_whenever_stored(data: st.DataObject, case: Case) -> None:
+def test_a_decoded_user_equals_the_encoded_one_at_any_time(data: st.DataObject, case: Case) -> None:
     machine = machine_for(case)
     for batch in data.draw(batches(case.steps)):
         machine.take(batch)
@@ -57,7 +57,7 @@ def test_a_user_is_read_back_with_the_same_hits_and_the_same_memory_whenever_sto
             assert facts_of(decode_user(encode_user(user), machine.engine.rules.join)) == facts_of(user)
 
 
-def test_tallies_beyond_64_bits_are_read_back_whole() -> None:
+def test_tallies_of_more_than_64_bits_are_decoded_unchanged() -> None:
     pane = {Group("e", "v", "s", "x"): [1, -(1 << 90), 1 << 70]}
     assert decode_pane(encode_pane(pane)) == pane
 
@@ -79,14 +79,14 @@ ENCODERS = {"a user's sessions": msgspec.msgpack, "a user's totals": msgspec.msg
 
 @pytest.mark.parametrize("what", DECODERS)
 @pytest.mark.parametrize("rest", [[], ["another shape"], [{}] * 30], ids=["shorter", "other", "longer"])
-def test_what_another_version_wrote_is_refused_whatever_its_shape_and_the_way_out_is_named(what: str, rest: list[object]) -> None:
+def test_state_of_another_version_is_rejected_with_what_to_do(what: str, rest: list[object]) -> None:
     stored = ENCODERS.get(what, msgspec.json).encode((NEWER, *rest))
     with pytest.raises(StateError, match=rf"{what} in the store has version {NEWER}.*run the version that wrote it.*redis\.namespace"):
         DECODERS[what](stored)
 
 
 @pytest.mark.parametrize("what", DECODERS)
-def test_what_this_version_would_not_have_written_is_refused_as_unreadable(what: str) -> None:
+def test_state_of_another_shape_is_rejected(what: str) -> None:
     stored = ENCODERS.get(what, msgspec.json).encode((VERSION, "another shape"))
     with pytest.raises(StateError, match=rf"{what} in the store cannot be read"):
         DECODERS[what](stored)
@@ -94,6 +94,6 @@ def test_what_this_version_would_not_have_written_is_refused_as_unreadable(what:
 
 @pytest.mark.parametrize("what", DECODERS)
 @pytest.mark.parametrize("stored", [b"", b"\xff", b"not it", b"[]", b"{}", b'["3"]', b'"3"', b"\x80", b"\x90", b"\xa13"])
-def test_bytes_that_are_no_state_are_refused(what: str, stored: bytes) -> None:
+def test_bytes_that_are_not_state_are_rejected(what: str, stored: bytes) -> None:
     with pytest.raises(StateError, match="cannot be read"):
         DECODERS[what](stored)

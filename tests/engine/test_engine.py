@@ -1,4 +1,4 @@
-"""The engine against brute force: the same stored integers, whatever the order of arrival, the batches and the crashes."""
+"""The engine against brute force: the stored integers are equal for any order of arrival, any batches and any crashes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_any_batches_and_commits_equal_brute_force(data: st.DataObject, case: Ca
 @given(st.data(), cases())
 def test_any_crash_between_commits_equals_brute_force(data: st.DataObject, case: Case) -> None:
     machine = machine_for(case)
-    machine.live_through(case.steps, data)
+    machine.take_all(case.steps, data)
     machine.finish(flush=True)
     assert_equals_brute_force(machine, case, flush=True)
 
@@ -83,7 +83,7 @@ def test_a_final_pane_never_changes_and_panes_become_final_in_order(data: st.Dat
 
 
 @given(cases())
-def test_nothing_of_a_user_stays_once_all_is_closed(case: Case) -> None:
+def test_no_user_is_left_when_all_sessions_are_closed(case: Case) -> None:
     machine = machine_for(case)
     machine.take(case.steps)
     machine.finish(flush=True)
@@ -112,7 +112,7 @@ TOO_LONG = (*GIVES_BACK[:-1], Impression("b", "u", 8, ("j", "k"), positions=(1, 
 @pytest.mark.parametrize(
     "events", [TAKES_AWAY, GIVES_BACK, TOO_LONG], ids=["takes feedback away", "gives feedback back", "is one too long with it"]
 )
-def test_a_late_part_of_one_list_cannot_change_another_that_is_final(events: tuple[Impression | Feedback, ...]) -> None:
+def test_a_late_fragment_of_one_list_does_not_change_another_final_list(events: tuple[Impression | Feedback, ...]) -> None:
     case = Case(replace(ONE_INPUT, items_max=2), arrivals(*events))
     machine = machine_for(case)
     for step in case.steps:
@@ -133,10 +133,8 @@ def test_a_late_part_of_one_list_cannot_change_another_that_is_final(events: tup
         }
     ),
 )
-def test_where_batches_are_cut_and_what_crashes_does_not_matter_at_tight_limits(
-    data: st.DataObject, case: Case, limits: dict[str, int]
-) -> None:
-    """At these limits the order of arrival decides what is one too many, but never how the same arrivals were taken."""
+def test_batches_and_crashes_do_not_matter_at_tight_limits(data: st.DataObject, case: Case, limits: dict[str, int]) -> None:
+    """At these limits the order of arrival decides what is rejected. Batches and crashes do not."""
     engine = engine_of(case.settings, grades_text(case), **limits)
     whole, cut = Machine(engine, case.settings), Machine(engine, case.settings)
     whole.take(case.steps)
@@ -152,7 +150,7 @@ def test_where_batches_are_cut_and_what_crashes_does_not_matter_at_tight_limits(
     assert cut.state.panes.totals == whole.state.panes.totals
 
 
-def test_a_list_whose_session_is_over_takes_no_room_wherever_batches_are_cut() -> None:
+def test_lists_of_ended_sessions_do_not_count_towards_the_limit() -> None:
     steps = arrivals(OLDER, Impression("clock", "v", 20, ()), Impression("b", "u", 20, ("i",)))
     for batch in (1, 3):
         machine = Machine(engine_of(ONE_INPUT, lists_open_max=1), ONE_INPUT)
@@ -163,14 +161,14 @@ def test_a_list_whose_session_is_over_takes_no_room_wherever_batches_are_cut() -
 
 
 @pytest.mark.parametrize(("clock", "final"), [(5, []), (6, [0])])
-def test_a_pane_that_ends_just_where_all_is_final_is_handed_over_at_once(clock: int, final: list[int]) -> None:
+def test_a_pane_is_final_when_it_ends_at_the_final_bound(clock: int, final: list[int]) -> None:
     machine = Machine(engine_of(ONE_INPUT), ONE_INPUT)
     machine.take(arrivals(OLDER, Impression("clock", "v", clock, ())))
     machine.commit()
     assert [pane.start_ms for pane in machine.finals] == final
 
 
-def test_a_pane_that_is_not_final_stays_though_panes_are_kept_for_less() -> None:
+def test_a_pane_that_is_not_final_is_kept_beyond_the_retention_time() -> None:
     machine = Machine(engine_of(ONE_INPUT, retention_ms=1), ONE_INPUT)
     for event in (OLDER, Impression("clock", "v", 5, ())):
         machine.take(arrivals(event))
@@ -180,7 +178,7 @@ def test_a_pane_that_is_not_final_stays_though_panes_are_kept_for_less() -> None
     assert [pane.start_ms for pane in machine.finals] == [0, 5]
 
 
-def test_what_a_group_left_behind_does_not_count_when_it_comes_back() -> None:
+def test_former_lists_of_a_forgotten_group_do_not_count_when_it_returns() -> None:
     settings = replace(ONE_INPUT, pane_ms=4, windows_ms=(4,))
     machine = Machine(engine_of(settings, groups_max=3, retention_ms=1), settings)
     shown = [("a", 0), ("c", 0), ("b", 4), ("a", 4)]
@@ -193,7 +191,7 @@ def test_what_a_group_left_behind_does_not_count_when_it_comes_back() -> None:
     }
 
 
-def test_a_group_whose_first_list_comes_late_has_it_in_its_totals() -> None:
+def test_a_late_first_list_counts_in_the_totals_of_its_group() -> None:
     settings = replace(ONE_INPUT, pane_ms=4, windows_ms=(4,), lateness_ms=20)
     machine = Machine(engine_of(settings), settings)
     shown = [("a", 100), ("b", 100 - settings.out_of_orderness_ms - settings.lateness_ms)]
@@ -206,7 +204,7 @@ def test_a_group_whose_first_list_comes_late_has_it_in_its_totals() -> None:
     }
 
 
-def test_a_user_is_let_go_only_once_he_is_saved() -> None:
+def test_a_user_is_dropped_from_memory_only_when_saved() -> None:
     machine = Machine(engine_of(ONE_INPUT), ONE_INPUT)
     machine.take(arrivals(OLDER))
     machine.engine.drop(machine.state, ["u"])
@@ -217,7 +215,7 @@ def test_a_user_is_let_go_only_once_he_is_saved() -> None:
     assert [*machine.state.sessions.users] == []
 
 
-def test_who_was_saved_again_stays_longer_than_who_was_not() -> None:
+def test_users_that_were_saved_lately_stay_longer_in_memory() -> None:
     machine = Machine(engine_of(ONE_INPUT), ONE_INPUT)
     engine, state = machine.engine, machine.state
 
@@ -228,10 +226,10 @@ def test_who_was_saved_again_stays_longer_than_who_was_not() -> None:
         engine.save(state)
 
     save(*"abcdef")
-    engine.forget(state, 5)  # all were saved just now: the first four get their second chance
+    engine.forget(state, 5)  # all were saved lately: the first four move to the end
     assert "".join(state.sessions.users) == "efabcd"
     save("b")
-    engine.forget(state, 4)  # e and f get theirs; a and c were not saved since
+    engine.forget(state, 4)  # e and f move to the end; a and c were not saved since
     assert "".join(state.sessions.users) == "defb"
     save("d", "e", "f")
     state.sessions.dirty["b"] = state.sessions.users["b"]
@@ -240,7 +238,7 @@ def test_who_was_saved_again_stays_longer_than_who_was_not() -> None:
 
 
 @given(st.lists(st.sets(st.integers(0, 30), max_size=8), max_size=60), st.integers(0, 12))
-def test_never_more_than_a_third_more_users_are_left_than_may_stay(saves: list[set[int]], users_max: int) -> None:
+def test_at_most_a_third_more_users_than_allowed_stay_in_memory(saves: list[set[int]], users_max: int) -> None:
     machine = Machine(engine_of(ONE_INPUT), ONE_INPUT)
     for users in saves:
         for user in map(str, users):
@@ -251,7 +249,7 @@ def test_never_more_than_a_third_more_users_are_left_than_may_stay(saves: list[s
         assert 3 * len(machine.state.sessions.users) <= 4 * users_max
 
 
-def test_state_of_other_topics_is_refused_though_they_are_as_many() -> None:
+def test_state_of_other_topics_is_rejected_even_if_their_number_is_equal() -> None:
     machine, other = Machine(engine_of(ONE_INPUT), ONE_INPUT), replace(ONE_INPUT, inputs=("others",))
     machine.commit()
     with pytest.raises(StateError, match="state of other rules") as refused:
@@ -259,7 +257,7 @@ def test_state_of_other_topics_is_refused_though_they_are_as_many() -> None:
     assert refused.value.message.endswith(f"\n  stored: topics={list(ONE_INPUT.inputs)}\n  now:    topics=['others']")
 
 
-def test_the_totals_of_a_group_go_with_it() -> None:
+def test_the_totals_of_a_forgotten_group_are_dropped() -> None:
     machine = Machine(engine_of(ONE_INPUT, groups_max=2, retention_ms=1), ONE_INPUT)
     found = []
     for arm, ts in (("a", 0), ("a", 10), ("b", 20), ("b", 30)):

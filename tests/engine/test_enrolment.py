@@ -1,4 +1,4 @@
-"""What users add to experiments, against brute force: the same whole numbers, whatever the order, the batches and the crashes."""
+"""Users' totals and the sums of experiments against brute force: the integers are equal for any order, batches and crashes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_any_batches_commits_and_crashes_equal_brute_force(
     data: st.DataObject, case: Case, rules: ExperimentRules, due_max: int, flush: bool
 ) -> None:
     machine = machine_for(case, rules, due_max)
-    machine.live_through(case.steps, data)
+    machine.take_all(case.steps, data)
     machine.finish(flush)
     assert found(machine) == expected(case, machine, rules, flush=flush)
     counted: Counter[str] = Counter()
@@ -70,7 +70,7 @@ def test_any_batches_commits_and_crashes_equal_brute_force(
     assert [sum(of_day[place] for of_day in machine.state.enrolments.feedback_by_day.values()) for place in (0, 1)] == joined
 
 
-def test_a_fragment_keeps_its_experiment_alive_though_its_list_turns_out_to_have_too_many_items() -> None:
+def test_a_fragment_extends_its_run_even_if_its_list_exceeds_the_item_limit() -> None:
     under = Settings(inputs=("events",), gap_ms=0, lateness_ms=2, attribution_ms=5, pane_ms=4, windows_ms=(4,), items_max=2)
     arms = (("ranker", "control"),)
     steps = (
@@ -108,7 +108,7 @@ def test_sealed_sessions_equal_brute_force_in_any_batches(data: st.DataObject, c
 
 
 @given(cases(), RULES)
-def test_after_a_flush_nothing_of_a_user_stays(case: Case, rules: ExperimentRules) -> None:
+def test_no_user_is_left_after_a_flush(case: Case, rules: ExperimentRules) -> None:
     machine = machine_for(case, rules)
     for step in case.steps:
         machine.take([step])
@@ -126,7 +126,7 @@ SPANS = st.dictionaries(
 
 
 @given(st.data(), cases(), SPANS, DUE_MAX)
-def test_only_lists_of_the_time_that_is_set_count(data: st.DataObject, case: Case, spans: dict[str, Span], due_max: int) -> None:
+def test_only_lists_within_the_configured_time_count(data: st.DataObject, case: Case, spans: dict[str, Span], due_max: int) -> None:
     rules = ExperimentRules(idle_ms=FOR_EVER_MS, spans=spans)
     machine = machine_for(case, rules, due_max)
     for batch in data.draw(batches(case.steps)):
@@ -139,7 +139,7 @@ def test_only_lists_of_the_time_that_is_set_count(data: st.DataObject, case: Cas
 
 @st.composite
 def trials(draw: st.DrawFn) -> tuple[Case, ExperimentRules]:
-    """An experiment that begins in the midst of a case and has covariates; users come again and again, and at the end all is final."""
+    """An experiment with covariates that begins in the middle of a case. Users return often, and everything is final at the end."""
     chosen = draw(settings())
     turn = st.tuples(st.sampled_from(USERS), st.sampled_from((1, 9, 0, 3)), st.sampled_from(("AB", "BCA", "")))
     usual = dict(zip(USERS, draw(st.sampled_from((("interleaved", "interleaved"), ("interleaved", "control")))), strict=True))
@@ -170,12 +170,12 @@ def test_covariates_and_credits_equal_brute_force_in_any_batches_commits_and_cra
 ) -> None:
     case, rules = trial
     machine = machine_for(case, rules, due_max)
-    machine.live_through(case.steps, data)
+    machine.take_all(case.steps, data)
     machine.finish(flush)
     assert found(machine) == expected(case, machine, rules, flush=flush)
 
 
-def test_a_list_that_entered_before_its_session_closed_does_not_enter_again() -> None:
+def test_a_list_is_not_enrolled_again_when_its_session_closes() -> None:
     machine = machine_of()
     take(machine, shown("u", NOON_MS, RANKER))
     for at in (650, 1_150, 2_500):
@@ -184,7 +184,7 @@ def test_a_list_that_entered_before_its_session_closed_does_not_enter_again() ->
     assert lists == 1
 
 
-def test_an_experiment_that_is_over_leaves_nothing_behind() -> None:
+def test_an_ended_run_leaves_nothing_in_the_store() -> None:
     machine = machine_of(due_max=1, idle_ms=DAY_MS)
     take(machine, *(shown(f"u{number}", NOON_MS + number, RANKER) for number in range(5)), shown("clock", NOON_MS + 10_000))
     users = [f"u{number}" for number in range(5)]
@@ -195,7 +195,7 @@ def test_an_experiment_that_is_over_leaves_nothing_behind() -> None:
     assert list(machine.state.labels.runs) == []
 
 
-def test_users_who_are_not_seen_again_are_kept_as_long_as_their_experiment_lives() -> None:
+def test_totals_of_users_are_kept_until_the_run_ends() -> None:
     machine = machine_of(idle_ms=DAY_MS)
     half = DAY_MS // 2
     take(machine, shown("u", NOON_MS, RANKER), *(shown("v", NOON_MS + half * turn, RANKER) for turn in range(1, 6)))
@@ -205,7 +205,7 @@ def test_users_who_are_not_seen_again_are_kept_as_long_as_their_experiment_lives
     assert (scope.first_exposures, scope.multi_exposed, {variant for variant, _ in scope.sums}) == ({"a": 2}, 1, {"a"})
 
 
-def test_an_experiment_that_comes_back_after_its_end_begins_anew() -> None:
+def test_an_experiment_that_returns_after_its_run_has_ended_starts_a_new_run() -> None:
     machine = machine_of(idle_ms=DAY_MS)
     take(
         machine,
@@ -217,7 +217,7 @@ def test_an_experiment_that_comes_back_after_its_end_begins_anew() -> None:
     assert (scope.first_exposures, scope.multi_exposed) == ({"b": 1}, 0)
 
 
-def test_after_its_set_end_an_experiment_keeps_its_result_and_no_users() -> None:
+def test_after_its_configured_end_an_experiment_keeps_its_result_and_no_users() -> None:
     machine = machine_of(idle_ms=100 * DAY_MS, spans={"ranker": Span(None, NOON_MS + 50)})
     take(
         machine,
@@ -238,13 +238,13 @@ def test_a_day_has_its_own_first_exposures_and_multi_exposed_users() -> None:
     assert scopes == {None: ({"a": 1}, 1), 20_000: ({"a": 1}, 0), 20_001: ({"b": 1}, 0)}
 
 
-def test_days_of_which_no_panes_are_kept_are_dropped() -> None:
+def test_days_without_stored_panes_are_dropped() -> None:
     machine = machine_of(retention_ms=DAY_MS)
     take(machine, *(shown("u", NOON_MS + turn * DAY_MS, RANKER) for turn in range(4)), shown("clock", NOON_MS + 3 * DAY_MS + 10_000))
     assert set(found(machine)) == {("ranker", None), ("ranker", 20_002), ("ranker", 20_003)}
 
 
-def test_variants_beyond_the_limit_are_refused_until_others_are_over() -> None:
+def test_variants_beyond_the_limit_are_rejected_until_other_runs_end() -> None:
     machine = machine_of(idle_ms=DAY_MS, variants_max=2)
     arms = [(("ranker", variant),) for variant in "abc"]
     take(machine, *(shown("u", NOON_MS + turn, labels) for turn, labels in enumerate(arms)))
@@ -257,8 +257,8 @@ def test_variants_beyond_the_limit_are_refused_until_others_are_over() -> None:
     assert machine.state.progress.counts["too_many_variants", 0] == 1
 
 
-def test_a_list_that_waits_alone_moves_the_time_at_which_its_user_is_looked_at() -> None:
-    """Lists are final long before the session can close: half a second against a second."""
+def test_a_waiting_list_sets_the_due_time_of_its_user() -> None:
+    """Lists are final half a second after they are shown. The session can close after a second."""
     machine = machine_of()
     take(
         machine,
@@ -271,7 +271,7 @@ def test_a_list_that_waits_alone_moves_the_time_at_which_its_user_is_looked_at()
     assert machine.state.enrolments.enrolled_before == NOON_MS + 3_900
 
 
-def test_lists_of_a_user_beyond_what_his_totals_can_hold_are_counted() -> None:
+def test_lists_beyond_the_limit_of_user_totals_are_counted() -> None:
     engine = Engine(engine_of(SETTINGS, experiments=ExperimentRules()).rules, engine_of(SETTINGS).layout.scorer)
     assert engine.user_totals is not None
     (best, *_) = Scorer(["dcg@1"], Spec(gain="exp2"), grade_max=18).score_list([18])
@@ -283,10 +283,10 @@ def test_lists_of_a_user_beyond_what_his_totals_can_hold_are_counted() -> None:
     machine = Machine(engine, SETTINGS)
     take(machine, *(shown("u", NOON_MS + turn, RANKER) for turn in range(3)), shown("clock", NOON_MS + 10_000))
     assert found(machine)["ranker", None].sums["a", "ndcg@1"][:3] == (1, 0, 2)
-    assert machine.state.progress.counts["experiment_lists_full", 0] == 2  # in the whole life, and on the day
+    assert machine.state.progress.counts["experiment_lists_full", 0] == 2  # for the whole run, and for the day
 
 
-def test_without_experiments_nothing_is_kept_of_users_but_their_sessions() -> None:
+def test_without_experiments_only_sessions_of_users_are_stored() -> None:
     machine = Machine(engine_of(SETTINGS), SETTINGS)
     take(machine, shown("u", NOON_MS, RANKER), shown("clock", NOON_MS + 10_000))
     assert kept(machine, "u") == ({}, ["clock"], {})
@@ -305,12 +305,12 @@ def experiment_reports(machine: Machine) -> dict[str, ExperimentReport]:
     machine.store.announce(1)
     status = ProcessStatus()
     Publisher(builder=builder, store=machine.store, publish_ms=10, clock=SystemClock(), status=status, on_report=shown.append).publish()
-    told = json.loads(json.dumps(shown[0].to_json(machine.engine.layout)))
-    assert [each["scope"] for each in told["experiments"]] == [each.scope for each in shown[0].experiments]
+    document = json.loads(json.dumps(shown[0].to_json(machine.engine.layout)))
+    assert [each["scope"] for each in document["experiments"]] == [each.scope for each in shown[0].experiments]
     return {each.scope: each for each in shown[0].experiments}
 
 
-def test_the_join_is_judged_by_the_days_of_an_experiment() -> None:
+def test_unmatched_feedback_is_counted_by_the_days_of_an_experiment() -> None:
     machine = machine_of()
     before, tomorrow = NOON_MS - 3 * DAY_MS, NOON_MS + DAY_MS
     take(machine, *(clicked("w", before + number) for number in range(9)), shown("clock", before + 10_000))
@@ -328,7 +328,7 @@ def test_the_join_is_judged_by_the_days_of_an_experiment() -> None:
     assert broken["day"].verdict.reason == "100 % of all feedback matches no list; the limit is 25 %"
 
 
-def test_how_feedback_fared_is_forgotten_with_the_experiments_and_the_panes_of_its_days() -> None:
+def test_feedback_counts_are_dropped_with_the_experiments_and_panes_of_their_days() -> None:
     machine = machine_of(idle_ms=2 * DAY_MS + DAY_MS // 2, retention_ms=DAY_MS)
     take(machine, clicked("w", NOON_MS), shown("u", NOON_MS + DAY_MS, RANKER), clicked("w", NOON_MS + DAY_MS + 5_000))
     for days, left in ((2, {1, 2}), (3, {1, 2, 3}), (4, {3, 4})):  # on the fourth day the experiment is over
@@ -371,7 +371,7 @@ def machine_with_past(due_max: int = 1_000, end_ms: int | None = None, earlier: 
     return machine_of(due_max, idle_ms=DAY_MS, spans={"ranker": Span(NOON_MS, end_ms)}, earlier=earlier)
 
 
-def test_lists_before_an_experiment_are_forgotten_when_nobody_comes_to_it() -> None:
+def test_lists_before_an_experiment_are_dropped_if_it_never_starts() -> None:
     machine = machine_with_past(due_max=1)
     take(
         machine, *(shown(f"u{number}", NOON_MS - 9_000 + number) for number in range(3)), shown("v", NOON_MS - 2 * HOUR_MS), clock(NOON_MS)
@@ -382,7 +382,7 @@ def test_lists_before_an_experiment_are_forgotten_when_nobody_comes_to_it() -> N
     assert kept(machine, *users) == ({}, ["clock"], {})
 
 
-def test_lists_before_an_experiment_are_kept_as_long_as_it_lives() -> None:
+def test_lists_before_an_experiment_are_kept_until_its_run_ends() -> None:
     machine = machine_with_past()
     half = DAY_MS // 2
     before = [shown(user, NOON_MS - 9_000 + turn, items=("i", "j")) for turn, user in enumerate("uvw")]
@@ -394,14 +394,14 @@ def test_lists_before_an_experiment_are_kept_as_long_as_it_lives() -> None:
     assert kept(machine, "u", "v", "w") == ({}, ["clock"], {})
 
 
-def test_lists_before_an_experiment_leave_with_its_set_end() -> None:
+def test_lists_before_an_experiment_are_dropped_after_its_configured_end() -> None:
     machine = machine_with_past(end_ms=NOON_MS + 5_000)
     take(machine, shown("u", NOON_MS - 9_000), shown("u", NOON_MS + 10, RANKER), *(clock(NOON_MS + 5_000 * turn) for turn in (1, 2, 3, 4)))
     assert kept(machine, "u")[:2] == ({}, ["clock"])
     assert found(machine)["ranker", None].covariates["a", "ndcg@1"][0] == 1
 
 
-def test_what_an_experiment_began_with_holds_whatever_is_set_later() -> None:
+def test_the_covariate_period_of_a_run_never_changes() -> None:
     began_with = {}
     for earlier, later in (((BEFORE,), ()), ((), (BEFORE,)), ((BEFORE,), (BEFORE._replace(from_ms=0),))):
         machine = machine_with_past(earlier=earlier)
@@ -415,7 +415,7 @@ def test_what_an_experiment_began_with_holds_whatever_is_set_later() -> None:
     assert list(began_with.values()) == [1, 0, 1]
 
 
-def test_tasks_that_began_an_experiment_with_and_without_covariates_are_added_without() -> None:
+def test_runs_with_and_without_covariates_are_merged_without() -> None:
     machines = [machine_with_past(earlier=earlier) for earlier in ((BEFORE,), ())]
     for machine in machines:
         both = shown("both", NOON_MS + 20, RANKER), drafted("both", NOON_MS + 30, ("b", "a"))
@@ -442,7 +442,7 @@ def drafted(user: str, ts: int, teams: tuple[str, ...]) -> Arrival:
     return Arrival("events", Impression(f"{user}-{ts}", user, ts, items, (("ranker", "interleaved"),), teams=teams))
 
 
-def test_a_user_of_several_variants_gives_his_credits_back() -> None:
+def test_credits_of_a_multi_exposed_user_are_withdrawn() -> None:
     machine = machine_of()
     take(machine, drafted("u", NOON_MS, ("a", "b")), drafted("v", NOON_MS, ("b", "a")), clock(NOON_MS + 5_000))
     assert found(machine)["ranker", None].credits == {("a", "b"): (2, 2, 2, 0, 0, 0)}
@@ -450,7 +450,7 @@ def test_a_user_of_several_variants_gives_his_credits_back() -> None:
     assert found(machine)["ranker", None].credits == {("a", "b"): (1, 1, 1, 0, 0, 0)}
 
 
-def test_teams_beyond_the_limits_compare_nothing_and_are_counted() -> None:
+def test_lists_with_teams_beyond_the_limits_are_counted() -> None:
     machine = machine_of()
     take(machine, drafted("u", NOON_MS, tuple("abcdefghi")), clock(NOON_MS + 5_000))
     assert machine.state.progress.counts["too_many_teams", 0] == 1
@@ -458,4 +458,4 @@ def test_teams_beyond_the_limits_compare_nothing_and_are_counted() -> None:
     pairs = [(f"a{number}", f"b{number}") for number in range(TEAM_PAIRS_MAX + 1)]
     take(machine, *(drafted("u", NOON_MS + 10_000 + turn, pair) for turn, pair in enumerate(pairs)), clock(NOON_MS + 20_000))
     assert len(found(machine)["ranker", None].credits) == TEAM_PAIRS_MAX
-    assert machine.state.progress.counts["too_many_teams", 0] == 3  # in the whole life, and on the day
+    assert machine.state.progress.counts["too_many_teams", 0] == 3  # for the whole run, and for the day

@@ -1,4 +1,4 @@
-"""What a limit refuses, and that nothing of it is held."""
+"""Tests of admission and limits: rejected events leave nothing behind."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SCORER = Scorer(["ndcg@3"])
 
 
 def stepped(rules: EngineRules, shown: Sequence[Impression]) -> tuple[TaskState, list[str]]:
-    """Why each list of a batch was refused, empty for those that were not; and the state behind it."""
+    """Take a batch of lists. Return the state, and for each list the reason why it was rejected, or an empty string."""
     engine = Engine(rules, SCORER)
     state = engine.open(None, {}, ())
     batch = Batch(0, [(offset, -1, (event,)) for offset, event in enumerate(shown)], len(shown))
@@ -30,7 +30,7 @@ def stepped(rules: EngineRules, shown: Sequence[Impression]) -> tuple[TaskState,
 
 
 def refused(rules: EngineRules, lists: Sequence[tuple[str, str, str]]) -> list[str]:
-    """Why each list was refused, of (user, experiment, variant)."""
+    """Return why each list of (user, experiment, variant) was rejected."""
     shown = [
         Impression(f"r{ts}", user, ts, ("a",), ((experiment, variant),) if experiment else ())
         for ts, (user, experiment, variant) in enumerate(lists)
@@ -38,26 +38,26 @@ def refused(rules: EngineRules, lists: Sequence[tuple[str, str, str]]) -> list[s
     return stepped(rules, shown)[1]
 
 
-def test_what_a_limit_refuses_leaves_room_for_the_labels_of_others() -> None:
+def test_rejected_lists_do_not_use_up_groups() -> None:
     rules = EngineRules(topics=("i",), grades=GRADES, groups_max=3, join=JoinRules(lists_open_max=1))
     bot = [("bot", f"e{number}", "a") for number in range(5)]
     assert refused(rules, [*bot, ("u", "real", "a")]) == ["", *["too_many_lists"] * 4, ""]
     assert refused(rules, [*bot, ("u", "real", "a"), ("v", "next", "a")])[-1] == "too_many_groups"
 
 
-def test_a_full_session_leaves_room_for_the_labels_of_others() -> None:
+def test_lists_of_full_sessions_do_not_use_up_groups() -> None:
     rules = EngineRules(topics=("i",), grades=GRADES, groups_max=3, join=JoinRules(session_events_max=1))
     bot = [("bot", f"e{number}", "a") for number in range(5)]
     assert refused(rules, [*bot, ("u", "real", "a"), ("v", "next", "a")]) == [*[""] * 6, "too_many_groups"]
 
 
-def test_variants_beyond_the_limit_leave_room_for_the_labels_of_others() -> None:
+def test_lists_with_too_many_variants_do_not_use_up_groups() -> None:
     rules = EngineRules(topics=("i",), grades=GRADES, groups_max=3, experiments=ExperimentRules(variants_max=1))
-    told = refused(rules, [("u", "e", "a"), ("u", "e", "b"), ("u", "e", "c"), ("u", "", "")])
-    assert told == ["", "too_many_variants", "too_many_variants", ""]
+    results = refused(rules, [("u", "e", "a"), ("u", "e", "b"), ("u", "e", "c"), ("u", "", "")])
+    assert results == ["", "too_many_variants", "too_many_variants", ""]
 
 
-def test_a_session_that_a_limit_has_closed_is_written_though_the_list_is_refused() -> None:
+def test_a_session_closed_by_a_limit_check_is_saved_even_if_the_list_is_rejected() -> None:
     rules = EngineRules(
         topics=("i",),
         grades=GRADES,
@@ -68,19 +68,19 @@ def test_a_session_that_a_limit_has_closed_is_written_though_the_list_is_refused
     )
     engine = Engine(rules, SCORER)
     state = engine.open(None, {}, ())
-    told = []
+    results = []
     for ts, variant in ((0, "a"), (100, "b")):
         batch = Batch(0, [(ts, -1, (Impression(f"r{ts}", "u", ts, ("i",), (("e", variant),)),))], ts + 1)
         engine.take(state, engine.needs(state, batch), {})
         refused = [each.reason for each in engine.step(state, batch).refused]
         engine.take(state, engine.needs(state, None), {})
         changes = engine.save(state).changes
-        told.append((refused, [*changes.users], [*changes.users_gone]))
-    assert told == [([], ["u"], []), (["too_many_variants"], [], ["u"])]
+        results.append((refused, [*changes.users], [*changes.users_gone]))
+    assert results == [([], ["u"], []), (["too_many_variants"], [], ["u"])]
     assert state.sessions.users == {}
 
 
-def test_fragments_of_one_list_hold_no_more_items_than_ten_lists_may() -> None:
+def test_fragments_of_one_list_hold_at_most_ten_times_the_item_limit() -> None:
     rules = EngineRules(topics=("i",), grades=GRADES, join=JoinRules(items_max=2, gap_ms=100))
     shown = [Impression("x", "u", ts, ("a", f"i{ts}"), positions=(0, ts + 1)) for ts in range(12)]
     state, why = stepped(
@@ -88,10 +88,10 @@ def test_fragments_of_one_list_hold_no_more_items_than_ten_lists_may() -> None:
     )
     assert why == [*[""] * 10, "too_many_items", "too_many_items", "", ""]
     (session, _) = state.sessions.users["u"].sessions
-    assert (session.size, len(session.fragmented["x"].fragments)) == (11, 10)  # what is refused extends nothing
+    assert (session.size, len(session.fragmented["x"].fragments)) == (11, 10)  # rejected events extend nothing
 
 
-def test_a_whole_list_may_come_where_no_fragment_of_it_may() -> None:
+def test_a_whole_list_is_accepted_when_its_fragments_are_full() -> None:
     rules = EngineRules(topics=("i",), grades=GRADES, join=JoinRules(items_max=2))
     shown = [Impression("x", "u", ts, ("a", f"i{ts}"), positions=(0, ts + 1)) for ts in range(11)]
     state, why = stepped(rules, [*shown, Impression("x", "u", 20, ("a", "b"))])
@@ -99,7 +99,7 @@ def test_a_whole_list_may_come_where_no_fragment_of_it_may() -> None:
     assert state.sessions.users["u"].sessions[0].lists["x"].items == ("a", "b")
 
 
-def test_events_count_for_the_time_of_their_input_unless_nobody_knows_it_or_it_is_yet_to_come() -> None:
+def test_malformed_and_future_events_do_not_count_as_timed() -> None:
     rules = EngineRules(topics=("i",), grades=GRADES, join=JoinRules(items_max=1), lateness_ms=0, out_of_orderness_ms=0, future_ms=5)
     engine = Engine(rules, SCORER)
     state = engine.open(None, {}, ())

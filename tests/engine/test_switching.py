@@ -1,4 +1,4 @@
-"""Experiments switched on and off: windows go on as they were, and what is counted of users misses no list in the middle."""
+"""Tests of switching experiments on and off: windows continue, and no list in between is missed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ END_MS = NOON_MS + 100_000
 
 
 def switch(machine: Machine, engine: Engine) -> None:
-    """Start again with another engine, after a last commit."""
+    """Commit, then restart with another engine."""
     machine.commit()
     machine.engine = engine
     machine.open()
@@ -39,19 +39,19 @@ def newest(machine: Machine) -> int:
 
 
 @given(st.data(), cases(), RULES, DUE_MAX, st.booleans(), st.booleans())
-def test_after_any_switches_windows_equal_brute_force_and_experiments_hold_what_came_since(
+def test_after_switches_windows_and_experiments_equal_brute_force(
     data: st.DataObject, case: Case, rules: ExperimentRules, due_max: int, was_on: bool, flush: bool
 ) -> None:
     on, off = (engine_of(case.settings, grades_text(case), experiments=each) for each in (rules, None))
     machine = Machine(on if was_on else off, case.settings, due_max=due_max)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(case.steps)), min_size=2, max_size=3)))
     for cut, engine in zip(cuts, (off, on, off) if was_on else (on, off, on), strict=False):
-        machine.live_through(case.steps[:cut], data)
+        machine.take_all(case.steps[:cut], data)
         switch(machine, engine)
     if machine.engine is off:
         switch(machine, on)
     since = newest(machine) + 1
-    machine.live_through(case.steps, data)
+    machine.take_all(case.steps, data)
     machine.finish(flush)
     assert_equals_brute_force(machine, case, flush=flush)
     spans = {name: Span(since if since > NEVER + 1 else None) for name in ("ranker", "layout")}
@@ -61,12 +61,12 @@ def test_after_any_switches_windows_equal_brute_force_and_experiments_hold_what_
         assert machine.store.load(0, (), ALL_DUE, ("u", "v")).totals == {}
 
 
-def test_lists_of_the_time_before_experiments_were_switched_on_do_not_count_whenever_they_come() -> None:
+def test_lists_from_before_experiments_were_switched_on_do_not_count() -> None:
     settings = replace(SETTINGS, lateness_ms=100)
     machine = Machine(engine_of(settings), settings)
     take(machine, shown("u", NOON_MS, RANKER))
     switch(machine, engine_of(settings, experiments=ExperimentRules(idle_ms=DAY_MS)))
-    take(machine, shown("w", NOON_MS - 1, RANKER), shown("v", NOON_MS + 1, RANKER))  # the first one is not too late
+    take(machine, shown("w", NOON_MS - 1, RANKER), shown("v", NOON_MS + 1, RANKER))  # the first one is not late
     machine.open()
     take(machine, shown("u", NOON_MS + 2, RANKER), shown("clock", NOON_MS + 10_000))
     scope = found(machine)["ranker", None]
@@ -74,8 +74,8 @@ def test_lists_of_the_time_before_experiments_were_switched_on_do_not_count_when
     assert scope.sums["a", "ndcg@1"][:3] == (2, 0, 2)
 
 
-def test_a_list_that_follows_uncounted_ones_in_its_session_enters_as_soon_as_its_pane_is_final() -> None:
-    """Its session is held open by feedback; who was shown a list before is looked at for that one only when it closes."""
+def test_a_list_after_uncounted_ones_is_enrolled_when_its_pane_is_final() -> None:
+    """Feedback keeps the session open. The uncounted list alone would make the user due only when the session closes."""
     machine = Machine(OFF, SETTINGS)
     take(machine, shown("u", NOON_MS, RANKER))
     switch(machine, ON)
@@ -85,7 +85,7 @@ def test_a_list_that_follows_uncounted_ones_in_its_session_enters_as_soon_as_its
     assert found(machine)["ranker", None].first_exposures == {"a": 1}
 
 
-def test_switched_off_experiments_leave_nothing_of_users_in_the_store() -> None:
+def test_switching_experiments_off_removes_user_totals_from_the_store() -> None:
     machine = Machine(ON, SETTINGS)
     names = [f"u{number}" for number in range(5)]
     take(machine, *(shown(name, NOON_MS + number, RANKER) for number, name in enumerate(names)), shown("clock", NOON_MS + 10_000))
@@ -98,7 +98,7 @@ def test_switched_off_experiments_leave_nothing_of_users_in_the_store() -> None:
     assert kept(machine, *names) == ({}, ["clock"], {})
 
 
-def test_what_is_counted_of_users_is_not_read_out_of_the_words_of_other_rules() -> None:
+def test_measures_are_not_read_from_the_text_of_the_rules() -> None:
     grades = "click=1, open experiments[tab=1"
     on, off = (engine_of(SETTINGS, grades, experiments=rules) for rules in (ExperimentRules(idle_ms=DAY_MS), None))
     machine = Machine(on, SETTINGS)
@@ -110,14 +110,14 @@ def test_what_is_counted_of_users_is_not_read_out_of_the_words_of_other_rules() 
         switch(machine, engine_of(replace(SETTINGS, gap_ms=SETTINGS.gap_ms + 1), grades))
 
 
-def test_experiments_that_are_measured_by_other_metrics_are_refused_and_the_ways_out_named() -> None:
+def test_experiments_with_other_metrics_are_rejected_with_what_to_do() -> None:
     machine = Machine(ON, SETTINGS)
     take(machine, shown("u", NOON_MS, RANKER))
     with pytest.raises(StateError, match=r"measured by other metrics: set experiments\.metrics back.*\n.*experiments\[.*\n.*experiments\["):
         switch(machine, engine_of(SETTINGS, experiments=ExperimentRules(idle_ms=DAY_MS, metrics=("mrr@1",))))
 
 
-def test_a_switch_is_committed_though_no_event_comes() -> None:
+def test_a_switch_is_committed_without_events() -> None:
     machine = Machine(ON, SETTINGS)
     take(machine, shown("u", NOON_MS, RANKER), shown("clock", NOON_MS + 10_000))
     switch(machine, OFF)
@@ -128,7 +128,7 @@ def test_a_switch_is_committed_though_no_event_comes() -> None:
     assert not machine.state.changed
 
 
-def test_what_users_had_before_a_pause_does_not_come_back_after_it() -> None:
+def test_totals_from_before_a_pause_are_not_restored_after_it() -> None:
     machine = Machine(ON, SETTINGS)
     take(machine, shown("u", NOON_MS, RANKER), shown("clock", NOON_MS + 10_000))
     switch(machine, OFF)
@@ -139,7 +139,7 @@ def test_what_users_had_before_a_pause_does_not_come_back_after_it() -> None:
     assert (scope.first_exposures, scope.multi_exposed) == ({"c": 1}, 0)
 
 
-def test_other_measures_are_refused_with_both_ways_out() -> None:
+def test_other_measures_are_rejected_with_both_ways_out() -> None:
     machine = Machine(ON, SETTINGS)
     take(machine, shown("u", NOON_MS, RANKER))
     other = engine_of(SETTINGS, experiments=ExperimentRules(metrics=("mrr@1",)))
@@ -157,17 +157,17 @@ def ending(end_ms: int | None) -> Engine:
 
 
 @pytest.mark.parametrize(
-    ("later", "told"), [(END_MS + 100_000, f"ends at {END_MS + 100_000}"), (END_MS + 1, f"ends at {END_MS + 1}"), (None, "has none")]
+    ("later", "message"), [(END_MS + 100_000, f"ends at {END_MS + 100_000}"), (END_MS + 1, f"ends at {END_MS + 1}"), (None, "has none")]
 )
-def test_an_experiment_that_has_ended_cannot_go_on(later: int | None, told: str) -> None:
+def test_an_ended_experiment_cannot_get_a_later_end(later: int | None, message: str) -> None:
     machine = Machine(ending(END_MS), SETTINGS)
     take(machine, shown("u", NOON_MS, RANKER), shown("clock", NOON_MS + 10_000))
-    switch(machine, ending(END_MS + 50_000))  # its time has not come yet
+    switch(machine, ending(END_MS + 50_000))  # it has not ended yet
     take(machine, shown("u", NOON_MS + 20_000, RANKER), shown("clock", NOON_MS + 30_000))
     assert found(machine)["ranker", None].first_exposures == {"a": 1}
     switch(machine, ending(END_MS))
     take(machine, shown("u", END_MS + 1_000, RANKER), shown("clock", END_MS + 10_000))
-    with pytest.raises(StateError, match=rf"'ranker' has ended at {END_MS} \(epoch ms\) and now {told}: .*another name"):
+    with pytest.raises(StateError, match=rf"'ranker' has ended at {END_MS} \(epoch ms\) and now {message}: .*another name"):
         switch(machine, ending(later))
     machine.engine = ending(END_MS - 1)
     machine.open()
@@ -175,14 +175,14 @@ def test_an_experiment_that_has_ended_cannot_go_on(later: int | None, told: str)
 
 
 @pytest.mark.parametrize("experiments", [None, ExperimentRules(idle_ms=DAY_MS)])
-def test_rules_that_change_windows_are_refused_whatever_experiments_are(experiments: ExperimentRules | None) -> None:
+def test_rules_that_change_windows_are_rejected_with_any_experiments(experiments: ExperimentRules | None) -> None:
     machine = Machine(ON, SETTINGS)
     take(machine, shown("u", NOON_MS, RANKER))
     with pytest.raises(StateError, match=r"use a new redis\.namespace"):
         switch(machine, engine_of(SETTINGS, "click=2", experiments=experiments))
 
 
-def test_while_some_tasks_are_not_switched_yet_windows_are_shown_and_experiments_are_not() -> None:
+def test_experiments_are_not_shown_until_all_tasks_are_switched() -> None:
     tasks = Tasks()
     for task in (0, 1):
         tasks.show(task, 0, f"{task}-c", f"{task}-t")
@@ -203,7 +203,7 @@ def test_while_some_tasks_are_not_switched_yet_windows_are_shown_and_experiments
 
 
 @pytest.mark.parametrize("counting", [ON, OFF])
-def test_an_exporter_shows_the_windows_of_workers_that_count_otherwise(counting: Engine) -> None:
+def test_an_exporter_shows_windows_of_workers_with_other_experiment_rules(counting: Engine) -> None:
     machine = Machine(counting, SETTINGS)
     take(machine, shown("u", NOON_MS, RANKER), shown("clock", NOON_MS + 10_000))
     shower = OFF if counting is ON else ON

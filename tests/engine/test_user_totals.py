@@ -1,4 +1,4 @@
-"""What lists add to users' totals where the tests of entering do not come: sums as large as they may be, and lists on two days."""
+"""Tests of users' totals that the tests of enrolment do not cover: the largest sums, and lists on two days."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def list_of(ts: int, labels: Labels, grade: float = 1) -> FinalList:
 
 
 def entered(layout: UserTotalsLayout, of_users: list[list[FinalList]]) -> tuple[ExperimentRuns, Counter[tuple[str, int]], list[UserRecord]]:
-    """What users have whose lists enter in one round."""
+    """Add the lists of users in one batch; return the runs, the counts and the users' records."""
     rules, lists, counts = ExperimentRules(), FinalLists(of_users), Counter[tuple[str, int]]()
     runs = ExperimentRuns(rules.idle_ms)
     for each in lists.lists:
@@ -38,7 +38,7 @@ def entered(layout: UserTotalsLayout, of_users: list[list[FinalList]]) -> tuple[
     return runs, counts, records
 
 
-def test_the_lists_of_all_users_together_may_come_to_more_than_int64_holds() -> None:
+def test_sums_over_all_users_may_exceed_int64() -> None:
     layout = UserTotalsLayout(TallyLayout(Scorer(["dcg@1"], Spec(gain="exp2"), grade_max=18), moments=False), ())
     (best,) = layout.layout.scorer.score_list([18])
     size = layout.lists_max
@@ -50,7 +50,7 @@ def test_the_lists_of_all_users_together_may_come_to_more_than_int64_holds() -> 
     assert runs.of_number[1].scopes[WHOLE].moments["a"] == of_users(layout.measures, [[size, size * best]] * 4)
 
 
-def test_lists_that_do_not_follow_each_other_add_to_the_same_and_beyond_the_limit_are_counted() -> None:
+def test_separate_lists_of_a_user_share_totals_and_are_counted_beyond_the_limit() -> None:
     layout = UserTotalsLayout(TallyLayout(Scorer(["mrr@1"]), moments=False), ())
     layout.lists_max = 3
     of_user = [list_of(NOON_MS + number, labels) for number, labels in enumerate((RANKER, BOTH, BOTH, RANKER, (), BOTH))]
@@ -62,14 +62,14 @@ def test_lists_that_do_not_follow_each_other_add_to_the_same_and_beyond_the_limi
     assert counts["experiment_lists_full", 0] == 4
 
 
-def test_lists_of_one_visit_on_two_days_count_on_their_own() -> None:
+def test_lists_of_one_visit_count_on_their_own_days() -> None:
     machine = machine_of()
     take(machine, *(shown("u", MIDNIGHT_MS + at, RANKER) for at in (-400, -200, 0)), clock(MIDNIGHT_MS + 10_000))
     lists = {day: scope.sums["a", "ndcg@1"][2] for (_, day), scope in found(machine).items()}
     assert lists == {None: 3, NOON_MS // DAY_MS: 2, NOON_MS // DAY_MS + 1: 1}
 
 
-def test_a_visit_that_begins_on_a_new_day_brings_a_user_no_second_first_exposure_in_all() -> None:
+def test_a_visit_across_midnight_is_one_first_exposure_in_all_and_one_for_each_day() -> None:
     machine = machine_of()
     take(machine, shown("u", NOON_MS, RANKER), clock(NOON_MS + 10_000))
     take(machine, *(shown("u", MIDNIGHT_MS + at, RANKER) for at in (-100, 100)), clock(MIDNIGHT_MS + 10_000))

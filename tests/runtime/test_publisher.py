@@ -280,7 +280,7 @@ def test_reading_commit_by_commit_shows_the_same_as_a_new_publisher(data: st.Dat
         if data.draw(st.booleans()):
             assert living.publish() == starting().publish()
 
-    machine.live_through(case.steps, data, after_commit=look)
+    machine.take_all(case.steps, data, after_commit=look)
     machine.finish(flush)
     assert living.publish() == starting().publish()
 

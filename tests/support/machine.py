@@ -1,4 +1,4 @@
-"""The engine and a store run by hand, step by step, so that a test decides where batches are cut, what is committed and when it crashes."""
+"""An engine and a store that a test drives step by step: it decides where batches are cut, what is committed, and when the task crashes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def engine_of(
     experiments: ExperimentRules | None = None,
     unique_users: UniqueUserRules | None = None,
 ) -> Engine:
-    """The product's engine under the oracle's settings; the limits are those that the oracle does not know."""
+    """Return an engine with the oracle's settings. The other arguments are limits that the oracle does not know."""
     rules = EngineRules(
         topics=settings.inputs,
         grades=parse_grades(grades),
@@ -68,7 +68,7 @@ def engine_of(
 
 
 class Machine:
-    """One task, driven through its steps; everything it does to the store is what the service does."""
+    """One task, driven step by step. It uses the store as a worker does."""
 
     def __init__(self, engine: Engine, settings: Settings, store: Store | None = None, due_max: int = 1_000) -> None:
         self.engine, self.settings = engine, settings
@@ -83,7 +83,7 @@ class Machine:
         self.open()
 
     def open(self) -> None:
-        """Claim the task and go back to where the last commit left it; as the steps have it, who was idle then still is."""
+        """Claim the task and restore it from the last commit. Inputs that were idle then are still idle."""
         self._generation += 1
         self._token = f"token-{self._generation}"
         claim = self.store.claim(0, self._token)
@@ -94,7 +94,7 @@ class Machine:
         self._idle = self._saved_idle
 
     def take(self, steps: Sequence[Step]) -> None:
-        """Take steps as one batch; arrivals of one input that follow each other make one engine step."""
+        """Take steps as one batch. Successive arrivals of one input are one engine step."""
         run: list[Arrival] = []
         for step in steps:
             if run and (not isinstance(step, Arrival) or step.input != run[0].input):
@@ -131,7 +131,7 @@ class Machine:
         self.engine.step(self.state, batch, due, self._idle, tick_ms, flush)
 
     def commit(self) -> None:
-        """Commit what was taken, and let go of every user, so that the next batch reads them back."""
+        """Commit, and drop every user from memory, so that the next batch loads them."""
         commit = self.prepare()
         assert self.store.commit(commit) is CommitOutcome.WRITTEN
         self.committed()
@@ -149,7 +149,7 @@ class Machine:
         self.engine.forget(self.state, 0)
 
     def finish(self, flush: bool) -> None:
-        """End the input, and close what is due until nothing is."""
+        """End the input, and process due users until none is left."""
         if flush:
             self._step(None, flush=True)
         self.commit()
@@ -157,19 +157,19 @@ class Machine:
             self._step(None)
             self.commit()
 
-    def live_through(self, steps: Sequence[Step], data: st.DataObject, after_commit: Callable[[], object] = lambda: None) -> None:
-        """Take all steps in batches of any size, with commits, crashes and lost replies between them."""
+    def take_all(self, steps: Sequence[Step], data: st.DataObject, after_commit: Callable[[], object] = lambda: None) -> None:
+        """Take all steps in batches of any size, with commits, crashes and lost replies in between."""
         crashes = data.draw(st.integers(0, 4))
         while self.position < len(steps):
             self.take(steps[self.position : self.position + data.draw(st.integers(1, 8))])
-            fate = data.draw(st.sampled_from(["go on", "commit", "crash", "lost reply"]))
-            if fate == "commit":
+            action = data.draw(st.sampled_from(["go on", "commit", "crash", "lost reply"]))
+            if action == "commit":
                 self.commit()
                 after_commit()
-            elif fate == "crash" and crashes:
+            elif action == "crash" and crashes:
                 crashes -= 1
                 self.open()
-            elif fate == "lost reply":
+            elif action == "lost reply":
                 commit = self.prepare()
                 self.store.commit(commit)
                 assert self.store.commit(commit).value == "already"
@@ -190,7 +190,7 @@ class Machine:
         return builder.report(1)
 
     def tallies(self) -> dict[tuple[int, OracleGroup], list[int]]:
-        """Every stored tally, under the oracle's names."""
+        """Return every stored tally by the oracle's keys."""
         self.report()
         return {
             (start, oracle_group(group)): tally

@@ -71,7 +71,7 @@ def test_every_published_window_equals_brute_force(
     """Batches, commits, crashes and lost replies are arbitrary. No window is published before it is complete."""
     machine = machine_for(case, patience_ms, rules, due_max)
     published: Shown = {}
-    machine.live_through(case.steps, data, after_commit=lambda: published.update(shown_now(machine)))
+    machine.take_all(case.steps, data, after_commit=lambda: published.update(shown_now(machine)))
     machine.finish(flush)
     published |= shown_now(machine)
     ends = [(window_ms, end_of(case, machine, flush=flush)) for window_ms in case.settings.windows_ms]

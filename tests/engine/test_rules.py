@@ -1,4 +1,4 @@
-"""What names the rules that state was made by."""
+"""Tests of the line that describes the rules."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def described(*segments: str) -> str:
     return EngineRules(topics=("events",), grades=parse_grades("click=1"), segments=segments).describe()
 
 
-def test_plain_names_of_segments_stand_as_they_are() -> None:
+def test_plain_segment_names_are_not_quoted() -> None:
     assert " segments[surface,app version,größe,page.kind] events[native]" in described("surface", "app version", "größe", "page.kind")
 
 
@@ -25,5 +25,5 @@ def test_plain_names_of_segments_stand_as_they_are() -> None:
         (('a"', 'b"'), ('a","b"',)),
     ],
 )
-def test_other_segments_are_other_rules_whatever_their_names(one: tuple[str, ...], other: tuple[str, ...]) -> None:
+def test_different_segments_never_read_the_same(one: tuple[str, ...], other: tuple[str, ...]) -> None:
     assert described(*one) != described(*other)

@@ -1,0 +1,60 @@
+"""Tests of the watermarks of inputs and of the task. Admission is tested against its copy in `test_inlined_copies`."""
+
+from __future__ import annotations
+
+import pytest
+
+from streammetrics.engine.input_progress import InputProgress
+from streammetrics.engine.rules import EngineRules
+from streammetrics.events.event_time import FOREVER, NEVER
+from streammetrics.events.grades import parse_grades
+
+RULES = EngineRules(topics=("lists", "clicks"), grades=parse_grades("click=1"), out_of_orderness_ms=5, lateness_ms=10)
+
+
+def progress_of(*watermarks: int) -> InputProgress:
+    progress = InputProgress(RULES)
+    progress.watermarks = list(watermarks)
+    return progress
+
+
+def test_an_event_is_judged_by_the_watermark_before_it() -> None:
+    progress = progress_of(NEVER, FOREVER)
+    assert progress.admit(0, 100, FOREVER)
+    assert (progress.watermarks[0], progress.watermark) == (95, 95)
+    assert progress.admit(0, 85, FOREVER)
+    assert not progress.admit(0, 84, FOREVER)
+    assert (progress.watermarks[0], progress.watermark) == (95, 95)
+
+
+def test_an_input_without_events_holds_the_watermark_of_the_task() -> None:
+    progress = progress_of(NEVER, NEVER)
+    assert progress.admit(0, 100, progress.least_other(0, set()))
+    assert (progress.watermarks, progress.watermark) == ([95, NEVER], NEVER)
+    assert progress.closed_before == NEVER
+
+
+@pytest.mark.parametrize(
+    ("idle", "tick_ms", "watermark"),
+    [(set(), None, 20), ({0}, None, 30), ({0, 1}, 25, 25), ({0, 1}, 3, 10), ({0, 1}, None, 10)],
+    ids=["no idle input", "one idle input", "tick", "tick that would go back", "no tick"],
+)
+def test_idle_inputs_do_not_hold_the_watermark_and_it_never_goes_back(idle: set[int], tick_ms: int | None, watermark: int) -> None:
+    progress = progress_of(20, 30)
+    progress.watermark = 10
+    progress.advance_idle(idle, tick_ms)
+    assert progress.watermark == watermark
+    assert progress.changed == (watermark > 10)
+
+
+def test_a_flush_makes_everything_final() -> None:
+    progress = progress_of(20, NEVER)
+    progress.flush()
+    assert progress.closed_before == progress.final_before(1_000) == FOREVER
+    assert progress.changed
+
+
+def test_bounds_follow_the_watermark() -> None:
+    progress = progress_of(20, 30)
+    progress.watermark = 100
+    assert (progress.closed_before, progress.final_before(7)) == (90, 83)

@@ -1,0 +1,71 @@
+"""Tests of the label index: readers see every list that was noted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from streammetrics.engine.experiment_runs import ExperimentRules
+from streammetrics.engine.label_index import LabelIndex, LabelSetEntry
+from streammetrics.engine.rules import EngineRules
+from streammetrics.events.event_time import NEVER
+from streammetrics.events.grades import parse_grades
+from streammetrics.events.model import Labels
+from streammetrics.windows.panes import Group
+
+RULES = EngineRules(
+    topics=("events",), grades=parse_grades("click=1"), experiments=ExperimentRules(idle_ms=10), retention_ms=20, groups_max=2
+)
+RANKER: Labels = (("ranker", "a"),)
+OTHER: Labels = (("ranker", "b"),)
+
+
+def index_of(rules: EngineRules, forgotten: list[Group]) -> LabelIndex:
+    return LabelIndex(rules, forgotten.append)
+
+
+def note(labels: LabelIndex, experiments: Labels, *times: int, watermark: int = NEVER) -> LabelSetEntry:
+    """Note lists of one label set."""
+    for ts in times:
+        entry = labels.entries.get((experiments, ()))
+        if entry is None:
+            entry = labels.new_entry(experiments, (), watermark)
+            assert entry is not None
+            labels.add(entry, experiments, (), ts, watermark)
+        if not entry.known_from <= ts <= entry.known_until:
+            labels.extend_runs(entry, ts)
+        labels.note(entry, ts)
+    return entry
+
+
+def test_groups_and_runs_include_every_noted_list() -> None:
+    labels = index_of(RULES, [])
+    note(labels, RANKER, 5, 9, 2)
+    assert labels.groups == {Group(): 9, Group("ranker", "a"): 9}
+    assert [(run.first, run.last) for run in labels.runs] == [(2, 9)]
+    note(labels, RANKER, 12)
+    assert [(run.first, run.last) for run in labels.runs] == [(2, 12)]
+    assert labels.stored()["groups"] == [(Group(), 12, NEVER), (Group("ranker", "a"), 12, NEVER)]
+
+
+def test_groups_with_recent_lists_are_not_forgotten_when_others_need_room() -> None:
+    forgotten: list[Group] = []
+    labels = index_of(RULES, forgotten)
+    note(labels, RANKER, 0, 100)
+    assert labels.new_entry(OTHER, (), watermark=110) is None
+    assert forgotten == []
+    note(labels, (), 130)
+    assert labels.new_entry(OTHER, (), watermark=130) is not None
+    assert forgotten == [Group("ranker", "a")]
+
+
+def test_a_new_label_set_leaves_no_group_until_it_is_added() -> None:
+    labels = index_of(RULES, [])
+    assert labels.new_entry(RANKER, (), NEVER) is not None
+    assert labels.groups == {}
+
+
+def test_without_experiments_label_sets_have_groups_and_no_runs() -> None:
+    labels = index_of(replace(RULES, experiments=None), [])
+    note(labels, RANKER, 5)
+    assert labels.groups == {Group(): 5, Group("ranker", "a"): 5}
+    assert list(labels.runs) == []
