@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Literal, NamedTuple, TypeAlias
 
 OTHER_MEASURES = (
-    "set experiments.metrics back; or run all workers once with experiments.enabled = false, which deletes users' totals and keeps windows, "
-    "and then with the new metrics; or start a new redis.namespace"
+    "set experiments.metrics back; or run all workers once with experiments.enabled = false, which deletes users' totals and keeps "
+    "windows, and then with the new metrics; or start a new redis.namespace"
 )
 """What to do about stored state that measures users by other metrics."""
 

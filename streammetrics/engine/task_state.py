@@ -112,6 +112,7 @@ def _check_ends(stored: Control, rules: EngineRules) -> None:
         if last >= end and is_behind(end - 1, rules.pane_ms, stored.enrolled_before):
             now = "has none" if last == EVER.last else f"ends at {last + 1}"
             raise StateError(
-                f"experiment {experiment!r} has ended at {end} (epoch ms) and now {now}: its users' records are deleted, so users would count twice",
+                f"experiment {experiment!r} has ended at {end} (epoch ms) and now {now}: "
+                "its users' records are deleted, and these users would count twice",
                 "keep its end in experiments.named and give the new experiment another name, or use a new redis.namespace",
             )
