@@ -27,7 +27,7 @@ PATIENCE_SECONDS = 120.0
 SECTIONS = {
     "join": {"gap_ms": 600_000, "attribution_ms": 600_000, "lateness_ms": 10_000, "idle_ms": HOUR_MS},
     "metrics": {"names": ["ndcg", "hit_rate"], "cutoffs": [10]},
-    "experiments": {"paging": ["ndcg@10"]},
+    "experiments": {"paging": ["ndcg@10"], "named": '{"ranker": {"shares": {"control": 1, "treatment": 1}}}'},
 }
 
 

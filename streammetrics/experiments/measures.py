@@ -136,6 +136,7 @@ class Measures:
         self.moments_width = len(self.pairs)
         self.pair_sides = np.array(self.pairs, dtype=np.int64).T
         self._at = {pair: index for index, pair in enumerate(self.pairs)}
+        self._places: dict[Pair, Places] = {}
 
     def __iter__(self) -> Iterator[Measure]:
         return iter(self.all)
@@ -157,7 +158,10 @@ class Measures:
     def places(self, measure: Measure) -> Places:
         """Return the indexes of a measure's moments."""
         y, d = measure.top, measure.bottom
-        return Places(*(self._place(*pair) for pair in ((USERS, USERS), (USERS, y), (USERS, d), (y, y), (d, d), (y, d))))
+        if (y, d) not in self._places:
+            pairs = ((USERS, USERS), (USERS, y), (USERS, d), (y, y), (d, d), (y, d))
+            self._places[y, d] = Places(*(self._place(*pair) for pair in pairs))
+        return self._places[y, d]
 
     def covariate_places(self, measure: Measure) -> CovariatePlaces:
         """Return the indexes of the moments of a measure's covariate. Raises ExperimentError in a layout without covariates."""

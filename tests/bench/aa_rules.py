@@ -155,15 +155,18 @@ def log_evidence_one_sided(z: Floats, variances: Floats, frozen: Mixtures) -> Fl
     """Return ln E of the package's one-sided mixture; minus infinity without variance."""
     variance, ratio, step = _terms(variances, frozen)
     q = z / np.sqrt(1 + ratio)
-    normal = np.log(2) - np.log1p(1 / ratio) / 2 + log_ndtr(q) + q * q / 2
-    return np.where(variance > 0, np.logaddexp(step * z - step * step / 2, normal) - np.log(2), -np.inf)
+    with np.errstate(over="ignore", invalid="ignore"):
+        normal = np.log(2) - np.log1p(1 / ratio) / 2 + log_ndtr(q) + q * q / 2
+        evidence = np.logaddexp(step * z - step * step / 2, normal) - np.log(2)
+    return np.where(variance > 0, evidence, -np.inf)
 
 
 def log_evidence_two_sided(z: Floats, variances: Floats, frozen: Mixtures) -> Floats:
     """Return ln E of the package's two-sided mixture; minus infinity without variance."""
     variance, ratio, step = _terms(variances, frozen)
-    point = np.logaddexp(step * z, -step * z) - np.log(2) - step * step / 2
-    normal = z * z / (2 * (1 + ratio)) - np.log1p(1 / ratio) / 2
+    with np.errstate(over="ignore"):
+        point = np.logaddexp(step * z, -step * z) - np.log(2) - step * step / 2
+        normal = z * z / (2 * (1 + ratio)) - np.log1p(1 / ratio) / 2
     return np.where(variance > 0, np.logaddexp(point, normal) - np.log(2), -np.inf)
 
 

@@ -35,6 +35,7 @@ alerts silence them."""
 SCRAPE_MS = 400
 SETTINGS: Mapping[str, str] = {
     "experiments.paging": "ndcg@10",
+    "experiments.named": '{"uneven": {"shares": {"control": 1, "treatment": 1}}}',
     "kafka.session_timeout_ms": "3000",
     "join.gap_ms": "10000",
     "join.attribution_ms": "8000",

@@ -137,7 +137,7 @@ function sideBySide(view, experiment, variants, stats, control) {
     rows.push([["Mean ", scopeWords(stats.scope), fine(`final, to ${timeText(experimentsEnd(view.report), view.now)}`)], ...compared(meanCell)]);
     rows.push([["Against the control", fine(`${confidence(stats, selection.metric)} interval, safe to check at any time`)], ...treated(liftCell)]);
     rows.push([["Verdict on ", name], ...treated((measure) => (measure.verdict ? badge(measure.verdict) : MISSING))]);
-    rows.push([["Users ", scopeWords(stats.scope)], ...variants.map((variant) => usersCell(stats.variants.find((each) => each.variant === variant)))]);
+    rows.push([["Users ", scopeWords(stats.scope)], ...variants.map((variant) => variantUsersCell(stats.variants.find((each) => each.variant === variant)))]);
   }
   const heads = [fine(selection.lists === "values" ? "over all lists" : "over lists with feedback"), ...variants.map((variant, at) => variantHead(experiment, variant, at, control))];
   const reasons = variants.map((variant) => [variant, measureOf(stats, variant, selection.metric)])
@@ -193,7 +193,7 @@ function usersCell(view, users, experiment, variant) {
 }
 
 /** Users of a variant and, with dominant users in mind, how many they count as. */
-function usersCell(variant) {
+function variantUsersCell(variant) {
   if (!isNumber(variant?.effective_users) || !variant.users) return countText(variant?.users);
   const share = shareText(variant.largest_user_share_max);
   return [countText(variant.users), fine(`${roundCountText(Math.round(variant.effective_users))} effective; one user has at most ${share} of the lists`)];
