@@ -1,23 +1,25 @@
-# `make` lists what there is. Everything is made in this folder: .venv and .cache; only `servers` installs system packages.
+# `make` lists the targets. Everything is created in this folder, in .venv and .cache. Only `servers` installs system packages.
 
 PYTHON ?= python3
 PYTEST_FLAGS ?=
 DEMO_FLAGS ?=
 # Processes for the tests that need no server.
 WORKERS ?= auto
-# Processes for the integration tests, a file in one of them, each with servers of its own: much of their time is waiting. The files come
-# in order, because the one that waits longest is an early one.
+# Processes for the integration tests. Each file runs in one of them, with servers of its own. Much of their time is waiting.
 SERVER_WORKERS ?= 2
 
 VENV := .venv
 STAMP := $(VENV)/.installed
+# The demo needs the package and nothing else, so it does not wait for the development tools.
+DEMO_VENV := .cache/demo
+DEMO_STAMP := $(DEMO_VENV)/.installed
 RUN := $(VENV)/bin/python -m
 
 SYSTEM_PATH := $(PATH)
 export PATH := $(CURDIR)/$(VENV)/bin:$(SYSTEM_PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
-# The tests start some hundred interpreters: whatever the environment says, compiled modules are kept for the next.
+# The tests start hundreds of interpreters, so compiled modules are kept.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
@@ -29,19 +31,30 @@ help: ## list the targets
 
 setup: $(STAMP) ## create .venv and install the package with its development tools
 
-# $(PYTHON) must be the system's here, not the one of the .venv that it is to make.
-$(STAMP): export PATH := $(SYSTEM_PATH)
+# Create the environment $(1) unless it works already. $(PYTHON) must be the system's here, not the one of an environment.
+define create_venv
+@command -v $(PYTHON) >/dev/null || { echo "error: $(PYTHON) was not found; install Python 3.11 or newer, or name it: make PYTHON=/path/to/python3" >&2; exit 1; }
+@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	{ echo "error: Python 3.11 or newer is needed and $(PYTHON) is $$($(PYTHON) -V 2>&1); name another: make PYTHON=python3.12" >&2; exit 1; }
+@$(1)/bin/python -c '' 2>/dev/null && $(1)/bin/python -m pip --version >/dev/null 2>&1 || { \
+	$(PYTHON) -c 'import ensurepip' 2>/dev/null || \
+		$(PYTHON) -m tests.servers.apt $$($(PYTHON) -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])') || exit 1; \
+	echo "setup: creating $(1)"; \
+	$(PYTHON) -m venv --clear $(1); }
+endef
+
+$(STAMP) $(DEMO_STAMP): export PATH := $(SYSTEM_PATH)
+
 $(STAMP): pyproject.toml
-	@command -v $(PYTHON) >/dev/null || { echo "error: $(PYTHON) was not found; install Python 3.11 or newer, or name it: make PYTHON=/path/to/python3" >&2; exit 1; }
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-		{ echo "error: Python 3.11 or newer is needed and $(PYTHON) is $$($(PYTHON) -V 2>&1); name another: make PYTHON=python3.12" >&2; exit 1; }
-	@$(VENV)/bin/python -c '' 2>/dev/null && $(VENV)/bin/python -m pip --version >/dev/null 2>&1 || { \
-		$(PYTHON) -c 'import ensurepip' 2>/dev/null || \
-			$(PYTHON) -m tests.servers.apt $$($(PYTHON) -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])') || exit 1; \
-		echo "setup: creating $(VENV)"; \
-		$(PYTHON) -m venv --clear $(VENV); }
+	$(call create_venv,$(VENV))
 	@echo "setup: installing streammetrics and its development tools"
 	@$(RUN) pip install --quiet --editable '.[dev,deploy]'
+	@touch $@
+
+$(DEMO_STAMP): pyproject.toml
+	$(call create_venv,$(DEMO_VENV))
+	@echo "demo: installing streammetrics"
+	@$(DEMO_VENV)/bin/python -m pip install --quiet --editable .
 	@touch $@
 
 servers: setup ## install what the integration tests and benchmarks run against: Redis, Prometheus, Alertmanager, Kafka, Chromium, npm
@@ -94,29 +107,29 @@ test-lowest: ## the tests that need no server with the least versions that pypro
 	uv pip install --quiet --python .cache/lowest/bin/python --resolution lowest-direct --editable '.[dev]'
 	.cache/lowest/bin/python -m pytest --numprocesses $(WORKERS) $(APART) $(PYTEST_FLAGS)
 
-dashboards: setup ## write the Grafana dashboards anew from the table of series
+dashboards: setup ## write the Grafana dashboards again from the table of series
 	@$(RUN) grafana.generate
 
-demo: setup ## simulated traffic through the whole engine: live numbers on the terminal and on /metrics
-	@$(VENV)/bin/streammetrics demo $(DEMO_FLAGS)
+demo: $(if $(wildcard $(STAMP)),setup,$(DEMO_STAMP)) ## simulated traffic through the whole engine: live numbers on the terminal and on /metrics
+	@$(if $(wildcard $(STAMP)),$(VENV),$(DEMO_VENV))/bin/streammetrics demo $(DEMO_FLAGS)
 
-stack: setup servers ## Kafka, Redis, Prometheus, Alertmanager, workers and a steady A/B test on this machine, without containers
+stack: setup servers ## Kafka, Redis, Prometheus, Alertmanager, workers and an A/B test on this machine, without containers
 	@$(RUN) tests.servers.stack_command up
 
-stack-regress: ## let the treatment of the stack get worse, and watch the alert come (a minute or two)
+stack-regress: ## make the treatment of the stack worse, and wait for the alert (a minute or two)
 	@$(RUN) tests.servers.stack_command regress
 
-stack-down: ## end the stack, and leave nothing behind
+stack-down: ## stop the stack and delete its files
 	@$(RUN) tests.servers.stack_command down
 
-story: setup servers ## three simulated experiments through real servers: a drop is found, none stays quiet, a broken split is told
+story: setup servers ## three simulated experiments through real servers: a drop is found, no effect stays quiet, a broken split is reported
 	@mkdir -p .cache/story
 	@$(RUN) tests.story .cache/story
 
 bench: setup servers ## events per second, end to end and engine alone, on this machine
 	@$(RUN) tests.bench
 
-bench-aa: setup ## how often experiments without an effect alarm, and how soon a drop is found (minutes)
+bench-aa: setup ## how often experiments without an effect raise an alarm, and how soon a drop is found (minutes)
 	@$(RUN) tests.bench.aa
 
 # RecTools asks for an older numpy than ours and works with ours, so the rivals have an environment of their own, where it comes without
@@ -127,6 +140,6 @@ bench-metrics: setup ## the metric core beside ranx, pytrec_eval, scikit-learn a
 	@.cache/rivals/bin/python -m pip install --quiet --no-deps rectools
 	@PYTHONPATH=. .cache/rivals/bin/python -m tests.bench.metrics
 
-clean: ## delete everything that make has made here, the downloaded Kafka too
+clean: ## delete everything that make created here, the downloaded Kafka too
 	rm -rf $(VENV) .cache build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage
 	find streammetrics tests grafana -type d -name __pycache__ -prune -exec rm -rf {} +
