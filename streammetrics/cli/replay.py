@@ -16,17 +16,20 @@ from streammetrics.cli.output.tables import VariantRow, counter_lines, main_metr
 from streammetrics.cli.output.terminal import output_console
 from streammetrics.cli.process.logs import configure_quiet_logs
 from streammetrics.cli.replay_files import ReplayOutputs, replay
+from streammetrics.cli.unusable_files import shown_path, unusable_files
 from streammetrics.config import Settings
-from streammetrics.connectors.files import FIRST_LINE, STDIN, FileSource
+from streammetrics.connectors.files import STDIN, FileSource
+from streammetrics.errors import StreammetricsError
 from streammetrics.events.event_time import seems_seconds
 from streammetrics.metrics import TallyLayout
 from streammetrics.reports.report import Report
 
-NO_EVENT_ADVICE = "check the file and events.format; --dead-letters FILE writes the reason for each refused line"
-
 
 def replay_and_show(settings: Settings, files: Sequence[str], outputs: ReplayOutputs, *, flush: bool, quiet: bool) -> None:
-    """Replay the files and print the results; with `quiet`, only warnings. Raises ConfigError for conflicting paths, and as `replay`."""
+    """Replay the files and print the results; with `quiet`, only warnings.
+
+    Raises ConfigError for conflicting paths, StreammetricsError if a file has lines and none of them can be used, and as `replay`.
+    """
     output_paths = {"--panes": outputs.panes, "--report": outputs.report, "--dead-letters": outputs.dead_letters}
     require_distinct((Path(file) for file in files if file != STDIN), output_paths)
     configure_quiet_logs(settings.log.level, settings.log.format)
@@ -37,20 +40,20 @@ def replay_and_show(settings: Settings, files: Sequence[str], outputs: ReplayOut
         def show_progress(source: FileSource) -> None:
             update(completed=source.bytes_read, total=source.bytes_total)
 
-        report, engine = replay(settings, files, outputs, flush=flush, progress=show_progress)
+        report, engine, samples = replay(settings, files, outputs, flush=flush, progress=show_progress)
     for warning in _warnings(report):
         click.echo(f"streammetrics: warning: {warning}", err=True)
     if console is not None:
         _show(console, settings, report, engine.layout, flush)
+    if problems := unusable_files(report, samples, settings):
+        raise StreammetricsError("\n  ".join(problems))
 
 
 def _warnings(report: Report) -> Iterator[str]:
-    """Yield warnings about inputs that are probably not event files, or have timestamps in seconds."""
+    """Yield warnings about inputs that have timestamps in seconds."""
     for each in report.inputs:
-        where = "standard input" if each.topic == STDIN else each.topic
-        if each.watermark_ms is None and (each.offset or FIRST_LINE) > FIRST_LINE:
-            yield f"no line of {where} is an event: {NO_EVENT_ADVICE}"
-        elif each.watermark_ms is not None and seems_seconds(each.watermark_ms):
+        if each.watermark_ms is not None and seems_seconds(each.watermark_ms):
+            where = shown_path(each.topic)
             yield f"the events of {where} are from {moment(each.watermark_ms)} or before; ts must be in milliseconds, not seconds"
 
 

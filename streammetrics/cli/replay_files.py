@@ -7,10 +7,11 @@ the live state.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -61,6 +62,14 @@ class ReplayOutputs:
     dead_letters: Path | None = None
 
 
+class ReplayResult(NamedTuple):
+    """The report of a replay, the engine that made it, and the start of each file by its path."""
+
+    report: Report
+    engine: Engine
+    samples: Mapping[str, bytes]
+
+
 def replay(
     settings: Settings,
     files: Sequence[str],
@@ -68,8 +77,8 @@ def replay(
     *,
     flush: bool = True,
     progress: Callable[[FileSource], None] = lambda source: None,
-) -> tuple[Report, Engine]:
-    """Read the files to their ends and return the report. `progress` is called after every batch.
+) -> ReplayResult:
+    """Read the files to their ends. `progress` is called after every batch.
 
     Raises ConfigError for files that cannot be read or written, and StreammetricsError for a damaged file.
     """
@@ -112,7 +121,7 @@ def replay(
         if report_file is not None:
             content = report.to_json(engine.layout) | {"history": history.history(builder, report).to_json()}
             report_file.write(msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n")
-    return report, engine
+    return ReplayResult(report, engine, source.samples)
 
 
 def _read_all(worker: Worker, source: FileSource, history: ReplayHistory, progress: Callable[[FileSource], None]) -> None:

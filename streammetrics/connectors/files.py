@@ -29,6 +29,7 @@ CHUNK_BYTES_MAX = 16 << 20
 LINE_BYTES_MAX = 16 << 20
 """Lines up to this length are kept whole, so that a dead letter for a long event is complete. Longer ones are cut, to limit memory."""
 SKIP_BYTES = 1 << 16
+SAMPLE_BYTES = 1 << 16
 NO_TIMESTAMP = -1
 FIRST_LINE = 1
 
@@ -57,6 +58,8 @@ class Lines:
         """The number after the last line that was returned."""
         self.cut: dict[int, int] = {}
         """Full length in bytes of each line that was cut, by line number."""
+        self.sample = b""
+        """The start of the file, decompressed, for messages about its form."""
         self.ended = False
         self._raw = standard_input() if path == STDIN else Path(path).open("rb")  # noqa: SIM115  (it stays open after this function)
         self._text: io.BufferedReader | None = None
@@ -98,6 +101,8 @@ class Lines:
             return None
         self.number += 1
         self._bytes_here += len(line)
+        if len(self.sample) < SAMPLE_BYTES:
+            self.sample += line[:SAMPLE_BYTES]
         if mark:
             line = line.removeprefix(_BYTE_ORDER_MARK)
         if line.endswith(b"\n"):
@@ -214,6 +219,11 @@ class FileSource:
     def cut(self) -> Mapping[Input, Mapping[int, int]]:
         """Full length in bytes of the lines that were cut so far, by input and line number."""
         return {place: lines.cut for place, lines in self._lines.items()}
+
+    @property
+    def samples(self) -> Mapping[str, bytes]:
+        """The start of each file by its path, decompressed: its first lines, about SAMPLE_BYTES."""
+        return {place.topic: lines.sample for place, lines in self._lines.items()}
 
     @property
     def bytes_read(self) -> int:

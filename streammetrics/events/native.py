@@ -53,6 +53,7 @@ from streammetrics.events.json_text import read_document
 from streammetrics.events.malformed import without_traceback
 from streammetrics.events.model import Event, EventLimits, Feedback, Impression
 from streammetrics.events.native_fast import fast_decoder
+from streammetrics.events.recognize import explained
 
 
 def native_decoder(limits: EventLimits) -> Callable[[bytes | None], Sequence[Event | MalformedEvent]]:
@@ -72,7 +73,7 @@ def native_decoder(limits: EventLimits) -> Callable[[bytes | None], Sequence[Eve
         try:
             return (read_event(fields.check_value(value, limits), limits),)
         except MalformedEvent as error:
-            return (without_traceback(error),)
+            return (explained(without_traceback(error), value, "native"),)
 
     return with_fallback(fast_decoder(limits), reference)
 

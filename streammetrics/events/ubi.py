@@ -41,6 +41,7 @@ from streammetrics.events.fields import Fields
 from streammetrics.events.json_text import read_document
 from streammetrics.events.malformed import malformed, without_traceback
 from streammetrics.events.model import Event, EventLimits, Feedback, Impression, Labels
+from streammetrics.events.recognize import explained
 from streammetrics.events.ubi_fast import fast_decoder
 from streammetrics.events.ubi_options import NO_ITEM, UbiSettings
 
@@ -66,7 +67,7 @@ def ubi_decoder(limits: EventLimits, settings: UbiSettings | None = None) -> Cal
         try:
             return read_event(fields.check_value(document, limits), limits, chosen)
         except MalformedEvent as error:
-            return without_traceback(error)
+            return explained(without_traceback(error), document, "ubi")
 
     read = reference if fast is None else with_fallback(fast, reference)
 

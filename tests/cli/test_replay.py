@@ -369,21 +369,39 @@ def test_an_empty_file_is_allowed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("quiet", [[], ["--quiet"]])
-def test_a_file_without_events_is_a_warning_and_the_others_count(quiet: list[str], tmp_path: Path) -> None:
-    good, other = write(tmp_path / "good", sent(CLEAN, 200)), tmp_path / "other"
-    other.write_text('{"index":{}}\nnot JSON\n')
-    done = called("replay", good, other, *quiet)
+def test_a_file_without_events_fails_and_the_others_count(quiet: list[str], tmp_path: Path) -> None:
+    good, other, report = write(tmp_path / "good", sent(CLEAN, 200)), tmp_path / "other", tmp_path / "report"
+    other.write_text("type,user_id\nimpression,u\n")
+    done = called("replay", good, other, "--report", report, *quiet)
     assert (done.returncode, done.stderr.splitlines()) == (
-        0,
+        1,
         [
-            f"streammetrics: warning: no line of {other} is an event: check the file and events.format; "
-            "--dead-letters FILE writes the reason for each refused line"
+            f"streammetrics: no line of {other} is an event. It looks like CSV with the columns type, user_id: "
+            "write one JSON object per line, with the fields of an event"
         ],
     )
-    assert "no line of standard input is" in called("replay", "-", *quiet, stdin=b"{}\n").stderr
-    other.write_text('{"application":"shop","query_id":"q","client_id":"u","user_query":"x","timestamp":"2024-11-21T10:00:00Z"}\n')
-    neither = called("replay", other, *quiet, "--set", "events.format=ubi")
-    assert f"no line of {other} is" in neither.stderr
+    assert json.loads(report.read_bytes())["counters"]["events"] == 202
+    missing = called("replay", "-", *quiet, stdin=b"\n{}\n")
+    assert missing.returncode == 1
+    assert "no line of standard input is an event. Line 2 is refused as missing_field: type is required" in missing.stderr
+
+
+def test_a_file_of_compressed_text_is_recognized_by_its_content(tmp_path: Path) -> None:
+    packed = tmp_path / "events.gz"
+    packed.write_bytes(gzip.compress(json.dumps([{"type": "impression"}]).encode()))
+    done = called("replay", packed, "--quiet")
+    assert (done.returncode, "It looks like a JSON array" in done.stderr) == (1, True)
+
+
+def test_queries_alone_hold_no_event_unless_their_hits_are_lists(tmp_path: Path) -> None:
+    path = tmp_path / "queries"
+    query = '{"application":"shop","query_id":"q","client_id":"u","user_query":"x","timestamp":"2024-11-21T10:00:00Z"%s}\n'
+    path.write_text(query % ',"query_response_hit_ids":["a"]')
+    ubi = ["--quiet", "--set", "events.format=ubi"]
+    done = called("replay", path, *ubi)
+    assert done.returncode == 1
+    assert 'It looks like UBI queries: set events.ubi_lists = "hit_ids"' in done.stderr
+    assert called("replay", path, *ubi, "--set", "events.ubi_lists=hit_ids").returncode == 0
 
 
 def test_a_file_of_late_events_is_not_a_warning(tmp_path: Path) -> None:

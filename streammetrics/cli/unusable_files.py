@@ -1,0 +1,44 @@
+"""Explains files of a replay in which no line could be used: what the file seems to be, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from streammetrics.cli.wiring import build_decoder
+from streammetrics.config import Settings
+from streammetrics.connectors.files import FIRST_LINE, STDIN
+from streammetrics.errors import MalformedEvent
+from streammetrics.events.outcomes import MALFORMED
+from streammetrics.events.recognize import recognize
+from streammetrics.reports.report import Report
+
+
+def shown_path(path: str) -> str:
+    """Return the name of a file for a message."""
+    return "standard input" if path == STDIN else path
+
+
+def unusable_files(report: Report, samples: Mapping[str, bytes], settings: Settings) -> list[str]:
+    """Return one message for each file that has lines but no valid event. `samples`: the start of each file by path."""
+    return [
+        f"no line of {shown_path(each.topic)} is an event. {_explained(samples[each.topic], settings)}"
+        for each in report.inputs
+        if (each.offset or FIRST_LINE) > FIRST_LINE and _valid_events(report, each.topic) == 0
+    ]
+
+
+def _valid_events(report: Report, path: str) -> int:
+    return report.counts.get(("events", path), 0) - sum(report.counts.get((reason, path), 0) for reason in MALFORMED)
+
+
+def _explained(sample: bytes, settings: Settings) -> str:
+    """Say what the file looks like. If it is not known, say why its first refused line is refused."""
+    recognized = recognize(sample, settings.events.format)
+    if recognized is not None:
+        return f"It looks like {recognized}"
+    decode = build_decoder(settings)
+    for number, line in enumerate(sample.splitlines(), FIRST_LINE):
+        for found in decode(line) if line.strip() else ():
+            if isinstance(found, MalformedEvent):
+                return f"Line {number} is refused as {found.reason}: {found.detail}"
+    return "Check the file and events.format; --dead-letters FILE writes the reason for each refused line"
