@@ -1,4 +1,4 @@
-"""The harness sums with numpy what the package sums with whole numbers: here both must say the same of one experiment."""
+"""Compares the numpy sums of the harness with the exact sums of the package, for one experiment."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Name:
 
 @dataclass(frozen=True)
 class Worth:
-    """The column of the harness: any whole number a list, under a name that the package takes."""
+    """A column with any integer per list, under a name that the package knows."""
 
     metric: Name
     kind: str = "sum"
@@ -36,7 +36,7 @@ MEASURES = Measures([Worth(Name("mrr")), Worth(Name("hit_rate"))], covariates=Tr
 
 @dataclass(frozen=True, slots=True)
 class Last:
-    """What the harness found at the last look, by arm: plain, by user, reduced: (mean, variance)."""
+    """The harness's (mean, variance) by arm at the last look: plain, by user, reduced."""
 
     plain: tuple[Floats, Floats]
     by_user: tuple[Floats, Floats]

@@ -1,8 +1,8 @@
-"""The A/A harness through the product itself: JSON events, decoder, worker, store, publisher, keeper; only the servers are not there.
+"""The A/A harness through the whole product without servers: JSON events, decoder, worker, store, publisher, history.
 
-Many experiments share one traffic: every list carries several, each with an assignment of its own, made of a hash of experiment and
-user as real ones are. Settings are the product's own but for the patience with sessions (0): so a look, which is a commit and a
-report, knows the lists of whole panes and no others, as a look of `tests.bench.aa` does, and both can be held against each other.
+Many experiments share one traffic. Each list carries several of them, each with its own assignment by a hash of experiment and user.
+Settings are the defaults, except that lists do not wait for their session to close. So a look (a commit and a report) has the lists of
+whole panes, as a look of `tests.bench.aa` does, and both must agree.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from tests.bench.aa_traffic import UNIT, Ints, Traffic
 
 TOPIC = "events"
 START_MS = 1_732_219_200_000
-"""20:00 UTC, so that the day changes on the way; a multiple of a pane."""
+"""20:00 UTC, so that the day changes during the traffic; a multiple of a pane."""
 CLICK_MS = 1_000
-"""From a list to the click on it."""
+"""Time from a list to its click."""
 FIXED = 1.959963984540054
 ARMS = ("control", "treatment")
 MEAN, BY_USER = ("mrr", 10), ("user_hit_rate", 10)
@@ -55,26 +55,26 @@ encode = msgspec.json.Encoder().encode
 
 @dataclass(slots=True)
 class Findings:
-    """What the reports said of one experiment: at which looks each rule was certain, and whether it was ever called invalid."""
+    """The decisions in the reports of one experiment: the looks at which each rule found a difference, and whether it was ever invalid."""
 
     certain: dict[str, set[int]] = field(default_factory=lambda: {"interval": set(), "alarm": set(), "user hits": set(), "fixed": set()})
     invalid: bool = False
 
     def take(self, look: int, report: ExperimentReport) -> None:
-        """Note one look at the experiment in the scope since its start."""
+        """Add one look at the experiment since its start."""
         self.invalid = self.invalid or report.verdict.word == "invalid"
         found = {arm.role: {(each.metric, each.k): each for each in arm.measures} for arm in report.variants}
         control, treatment = (found.get(role, {}) for role in ARMS)
         if MEAN not in control or MEAN not in treatment:
             return
         mean = treatment[MEAN]
-        said = {
+        decisions = {
             "interval": _excludes_zero(mean),
             "alarm": mean.verdict is not None and mean.verdict.word == "regressed",
             "user hits": _excludes_zero(treatment[BY_USER]),
             "fixed": mean.tau is not None and abs(mean.mean - control[MEAN].mean) > FIXED * _error(control[MEAN], mean),
         }
-        for rule, certain in said.items():
+        for rule, certain in decisions.items():
             if certain:
                 self.certain[rule].add(look)
 
@@ -89,7 +89,7 @@ def _error(*measures: MeasureReport) -> float:
 
 
 class Now:
-    """A clock that stands where the traffic is; nothing waits for it."""
+    """A clock that shows the time of the traffic."""
 
     def __init__(self) -> None:
         self.now_ms = 0
@@ -101,25 +101,25 @@ class Now:
         return self.now_ms
 
     def sleep(self, seconds: float) -> None:
-        """Nothing fails here, so nobody waits."""
+        """Do not wait: nothing fails here."""
 
 
 def arms_of(experiment: str, users: int) -> Ints:
-    """Who sees which arm: as independent of every other experiment as a hash can make it."""
+    """Return the arm of each user, by a hash of experiment and user."""
     return np.array([blake2b(f"{experiment}/{user}".encode(), digest_size=1).digest()[0] & 1 for user in range(users)])
 
 
 def look_times(looks: int) -> list[int]:
-    """When (ms) the lists of each pane have entered for certain: a list dated then moves the watermark as far as it must."""
+    """Return the time (ms) per look at which a list moves the watermark so far that the lists of the pane are final."""
     join, pane_ms = SETTINGS.join, SETTINGS.windows.pane_ms
     after = join.attribution_ms + join.lateness_ms + join.out_of_orderness_ms
     return [START_MS + (look + 1) * pane_ms + after for look in range(looks)]
 
 
 def events(traffic: Traffic, arms: Mapping[str, Ints], looks: int, tasks: int) -> Iterator[SimulatedRecord]:
-    """The traffic in order of time: a list for each of its lists, a click where it is worth something, and a clock for each task.
+    """Yield the events in order of time: each list, a click if it has a worth, and per look one list per task that moves the watermark.
 
-    A list that is worth 840 / rank has one click at that rank, so that its mrr@10 is its worth in units of 840.
+    A list of worth 840 / rank has one click at that rank, so its mrr@10 is its worth / 840.
     """
     assigned = [{name: ARMS[of_user[user]] for name, of_user in arms.items()} for user in range(len(traffic.arms))]
     pane_ms = SETTINGS.windows.pane_ms
@@ -159,9 +159,9 @@ def run(
     tasks: int = 1,
     on_look: Callable[[int, Mapping[str, Stored]], None] | None = None,
 ) -> dict[str, Findings]:
-    """All looks at one traffic that carries the experiments of `arms`, which has the arm of each user.
+    """Run one traffic with the experiments of `arms` (the arm of each user by experiment) and return the decisions of all looks.
 
-    `on_look` is given the number of the look and what is stored of each experiment since its start.
+    `on_look` receives the number of the look and the stored state of each experiment since its start.
     """
     engine = build_engine(SETTINGS, (TOPIC,))
     builder, store, clock, status = build_report_builder(SETTINGS, engine), MemoryStore(), Now(), ProcessStatus()

@@ -1,7 +1,7 @@
-"""Seeded experiments without a stream: who sees a list when, in which arm, and what it is worth. Drawn with numpy, one at a time.
+"""Draws seeded experiments with numpy: the user, time and worth of each list, and the arm of each user.
 
-A list is a hit with the user's chance of that moment, and a hit is worth 840 / rank: whole numbers, so that every sum of a
-double is exact. Times run from 0 to 1.
+A list is a hit with its user's chance at that time. A hit is worth 840 / rank. These are integers, so sums of doubles are exact. Times
+run from 0 to 1.
 """
 
 from __future__ import annotations
@@ -17,18 +17,20 @@ Ints = npt.NDArray[np.int64]
 UNIT = 840
 """Worth of a hit at rank 1; 840 / rank is whole for ranks 1 to 8."""
 RANK_CHANCE = 0.75
-"""Chance that the first relevant item stands at rank 1 given that it stands there or later: a hit is worth 0.86 on average."""
+"""Chance that the first relevant item is at rank r, given that it is not above. A hit is worth 0.86 on average."""
 EARLIER_LISTS = 4
-"""Lists of a user before the experiment, from which the covariate of variance reduction is made."""
+"""Lists of a user before the experiment, for the covariate of variance reduction."""
 
 
 @dataclass(frozen=True, slots=True)
 class Regime:
-    """How users come and what they like. `lists` is a user's mean number of lists if he is there from start to end.
+    """How users arrive and what they like.
 
-    A user hits when a standard normal number is below his score: `score` plus his taste, of spread `taste`, plus what it changes
-    by, of spread `drift` from start to end. shape: of the gamma law of activity, small where a few users make most lists. growth: how
-    much more active later users are (in e-folds from start to end).
+    lists: a user's mean number of lists from start to end.
+    score, taste, drift: a list is a hit if a standard normal number is below the user's score. The score is `score`, plus a taste with
+        standard deviation `taste`, plus a random walk with standard deviation `drift` from start to end.
+    shape: of the gamma distribution of activity; small if a few users make most lists.
+    growth: how much more active later users are, in e-folds from start to end.
     """
 
     name: str
@@ -57,12 +59,12 @@ STRESSES = (
     Regime("few users, tastes change quickly", 260, 60, taste=0.3, drift=2.0),
     Regime("most users come once", 4_000, 0.3, staggered=True, taste=0.7),
 )
-"""What a theorem about independent observations has trouble with, beside the four regimes."""
+"""Harder regimes for a theorem about independent observations."""
 
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """One experiment's lists in order of time, shape (lists,) each; `arms` and `earlier` are by user.
+    """One experiment's lists in order of time, shape (lists,) each. `arms` and `earlier` are by user.
 
     earlier: worth of the user's EARLIER_LISTS lists before the experiment.
     """
@@ -75,7 +77,7 @@ class Traffic:
 
 
 def draw(regime: Regime, seed: tuple[int, ...], drop: float = 0.0) -> Traffic:
-    """One experiment with two arms of equal chance; users of arm 1 hit less often by the factor 1 - drop."""
+    """Draw one experiment with two equal arms. Users of arm 1 hit less often, by the factor 1 - drop."""
     random = np.random.default_rng(seed)
     arrivals = random.uniform(0, 1, regime.users) if regime.staggered else random.uniform(0, 0.01, regime.users)
     rates = random.gamma(regime.shape, regime.lists / regime.shape, regime.users) * np.exp(regime.growth * arrivals)
@@ -98,7 +100,7 @@ def draw(regime: Regime, seed: tuple[int, ...], drop: float = 0.0) -> Traffic:
 
 
 def _walk(random: np.random.Generator, times: Floats, firsts: Ints, counts: Ints) -> Floats:
-    """A Brownian path for each user at the times of his lists, 0 at his first."""
+    """Draw a Brownian path per user at the times of their lists, 0 at the first."""
     gaps = np.diff(times, prepend=0.0)
     gaps[firsts] = 0.0
     path = np.cumsum(np.sqrt(gaps) * random.standard_normal(len(times)))
@@ -106,7 +108,7 @@ def _walk(random: np.random.Generator, times: Floats, firsts: Ints, counts: Ints
 
 
 def _worth(random: np.random.Generator, score: Floats, factor: Floats) -> Floats:
-    """A hit when a standard normal number is below the score, thinned by the factor."""
+    """Draw the worth of lists: hits where a standard normal number is below the score, thinned by the factor."""
     hit = (random.standard_normal(len(score)) < score) & (random.uniform(0, 1, len(score)) < factor)
     ranks = np.minimum(random.geometric(RANK_CHANCE, len(score)), 8)
     return np.where(hit, UNIT // ranks, 0).astype(np.float64)

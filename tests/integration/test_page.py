@@ -341,7 +341,9 @@ class TestNumbers:
         expect(found.cell("Against the control", "treatment")).to_have_text(f"{lift}{low} to {high}")
         expect(found.cell("Mean", "treatment").locator(".value")).to_have_text(f"{measure['mean']:.4f}")
         expect(found.sides().locator("tbody th", has_text="Mean")).to_contain_text(f"final, to {clock(report['experiments_entered_ms'])}")
-        expect(found.cell("Users since the start", "treatment")).to_have_text(f"{treatment['users']:,}")
+        users = found.cell("Users since the start", "treatment")
+        expect(users.locator(".value")).to_have_text(f"{treatment['users']:,}")
+        expect(users).to_contain_text(f"{treatment['effective_users']:,.0f} effective; one user has at most 0.05 % of the lists")
 
     def test_users_of_the_window_have_their_hit_rate_and_their_own_end(self, visit: Open, still: Served) -> None:
         found, report = visit(still.base), fetched(still.base)

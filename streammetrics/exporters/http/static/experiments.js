@@ -196,7 +196,7 @@ function usersCell(view, users, experiment, variant) {
 function variantUsersCell(variant) {
   if (!isNumber(variant?.effective_users) || !variant.users) return countText(variant?.users);
   const share = shareText(variant.largest_user_share_max);
-  return [countText(variant.users), fine(`${roundCountText(Math.round(variant.effective_users))} effective; one user has at most ${share} of the lists`)];
+  return [make("span", { class: "value" }, countText(variant.users)), fine(`${roundCountText(Math.round(variant.effective_users))} effective; one user has at most ${share} of the lists`)];
 }
 
 function meanCell(measure) {
