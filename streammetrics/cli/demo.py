@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
+from streammetrics.cli.demo_scenarios import DEFAULT_SCENARIO, EXPERIMENT, SCENARIOS, Scenario
 from streammetrics.cli.demo_screen import Screen
 from streammetrics.cli.process.logs import configure_quiet_logs
 from streammetrics.cli.process.threads import StoppableThread
@@ -19,7 +20,7 @@ from streammetrics.cli.wiring import build_decoder, build_engine, build_report_b
 from streammetrics.config import LoadedSettings, Settings, load
 from streammetrics.connectors.clock import SystemClock
 from streammetrics.connectors.memory import MemoryStore
-from streammetrics.connectors.simulated import Traffic, Variant, generate
+from streammetrics.connectors.simulated import Traffic, generate
 from streammetrics.connectors.simulated.source import SimulatedSource, time_lapse
 from streammetrics.engine.engine import Engine
 from streammetrics.errors import ConfigError
@@ -57,7 +58,6 @@ RETENTION_MS = 300_000
 """How long panes stay beyond the longest window, so that memory stays bounded in a demo that runs for days."""
 TASKS = 2
 TOPICS = ("impressions", "feedback")
-TREATMENT_QUALITY = 0.7
 REFRESH_SECONDS = 0.5
 _OPTIONS = {"http.host": "--host", "http.port": "--port"}
 """Options that set a key, for error messages."""
@@ -73,20 +73,25 @@ class DiscardedDeadLetters:
         """Do nothing."""
 
 
-def load_demo(path: Path | None, environ: Mapping[str, str], flags: Mapping[str, object]) -> LoadedSettings:
-    """Load the settings of a demo, with `DEMO_DEFAULTS` as defaults. Raises ConfigError.
+def load_demo(
+    path: Path | None, environ: Mapping[str, str], flags: Mapping[str, object], scenario: str = DEFAULT_SCENARIO
+) -> LoadedSettings:
+    """Load the settings of a demo, with `DEMO_DEFAULTS` and those of the scenario as defaults. Raises ConfigError.
 
     If the default windows do not fit panes that the operator set, the default windows of `run` apply.
     """
+    defaults = {**DEMO_DEFAULTS, **SCENARIOS[scenario].defaults}
     try:
-        return load(path, environ, flags, DEMO_DEFAULTS)
+        return load(path, environ, flags, defaults)
     except ConfigError as error:
         if all(problem.key != "windows.windows" or problem.value != DEMO_DEFAULTS["windows.windows"] for problem in error.problems):
             raise
-    return load(path, environ, flags, {key: value for key, value in DEMO_DEFAULTS.items() if key != "windows.windows"})
+    return load(path, environ, flags, {key: value for key, value in defaults.items() if key != "windows.windows"})
 
 
-def run_demo(settings: Settings, stop: threading.Event, *, seed: int, rate: float, seconds: float) -> None:
+def run_demo(
+    settings: Settings, stop: threading.Event, *, scenario: str = DEFAULT_SCENARIO, seed: int, rate: float, seconds: float
+) -> None:
     """Run until `stop` is set or `seconds` have passed (0: no limit), then stop cleanly.
 
     Raises ConfigError if the port is in use, and the error of a thread that failed.
@@ -97,7 +102,7 @@ def run_demo(settings: Settings, stop: threading.Event, *, seed: int, rate: floa
     status = ProcessStatus(started_seconds=clock.monotonic())
     engine, store = build_engine(settings, TOPICS), MemoryStore()
     views = _views(settings, engine, status, clock)
-    screen = Screen(settings, engine.layout, status, clock)
+    screen = Screen(settings, engine.layout, status, clock, SCENARIOS[scenario].treatment)
     store.announce(TASKS)
     history = HistoryStore(views.show)
 
@@ -121,7 +126,13 @@ def run_demo(settings: Settings, stop: threading.Event, *, seed: int, rate: floa
         server.start()
         publishing = stack.enter_context(StoppableThread("publisher", publisher.run, stop))
         working = stack.enter_context(
-            StoppableThread("worker", _worker(settings, engine, store, status, clock, _traffic(clock, seed, rate)).run, stop)
+            StoppableThread(
+                "worker",
+                _worker(
+                    settings, engine, store, status, clock, demo_traffic(SCENARIOS[scenario], clock.wall_ms() - HISTORY_MS, seed, rate)
+                ).run,
+                stop,
+            )
         )
         deadline = clock.monotonic() + seconds if seconds else None
         with screen.shown(server.url):
@@ -145,14 +156,15 @@ def _demo_settings(settings: Settings) -> Settings:
     )
 
 
-def _traffic(clock: SystemClock, seed: int, rate: float) -> Traffic:
-    """Traffic with a visibly worse treatment and delivery faults. `rate` is in lists per second of real time."""
+def demo_traffic(scenario: Scenario, start_ms: int, seed: int, rate: float) -> Traffic:
+    """Return the traffic of a scenario with delivery faults. `rate` is in lists per second of real time."""
     return Traffic(
         users=max(100, round(100 * rate)),
         seed=seed,
-        start_ms=clock.wall_ms() - HISTORY_MS,
+        start_ms=start_ms,
         impressions_per_second=rate / TIME_FACTOR,
-        variants=(Variant("control", 0.5), Variant("treatment", 0.5, TREATMENT_QUALITY)),
+        experiment=EXPERIMENT,
+        variants=scenario.variants,
         duplicate_rate=0.005,
         late_rate=0.002,
         malformed_rate=0.002,

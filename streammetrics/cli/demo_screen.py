@@ -1,4 +1,4 @@
-"""The terminal output of `demo`: a live table of both variants; without a terminal, one line every two seconds.
+"""The terminal output of `demo`: a live table of two variants; without a terminal, one line every two seconds.
 
 Computes only the differences and rates that it shows.
 """
@@ -12,6 +12,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
+from streammetrics.cli.demo_scenarios import CONTROL
 from streammetrics.cli.output.output_paths import standard_output
 from streammetrics.cli.output.tables import VariantRow, counter_lines, main_metrics, number, window_rows
 from streammetrics.cli.output.terminal import FittingTable
@@ -23,18 +24,21 @@ from streammetrics.runtime.status import ProcessStatus, Rate
 from streammetrics.windows.panes import WindowView
 
 TITLE = "streammetrics demo: a simulated A/B test in time-lapse; stop it with Ctrl-C"
-CONTROL, TREATMENT = "control", "treatment"
 SHOWN_VIEWS: tuple[WindowView, WindowView] = ("live", "final")
 LINE_SECONDS = 2.0
 
 
 class Screen:
-    """Shows the latest report. `take` may be called from any thread, `refresh` only from the main thread."""
+    """Shows the latest report: the control beside `treatment`.
 
-    def __init__(self, settings: Settings, layout: TallyLayout, status: ProcessStatus, clock: Clock) -> None:
+    `take` may be called from any thread, `refresh` only from the main thread.
+    """
+
+    def __init__(self, settings: Settings, layout: TallyLayout, status: ProcessStatus, clock: Clock, treatment: str) -> None:
         self._windows = settings.windows.windows
         self._metrics = main_metrics(layout.scorer.metrics)
         self._status, self._clock = status, clock
+        self._treatment = treatment
         self._console = Console(highlight=False, markup=False, emoji=False, soft_wrap=not standard_output().isatty())
         self._live: Live | None = None
         self._report: Report | None = None
@@ -98,10 +102,10 @@ class Screen:
         return " · ".join([f"{self._events:,} events", *rate, *ages])
 
     def _table(self, report: Report) -> FittingTable:
-        numbers = tuple(f"{view}\n{heading}" for view in SHOWN_VIEWS for heading in (CONTROL, TREATMENT, "change"))
+        numbers = tuple(f"{view}\n{heading}" for view in SHOWN_VIEWS for heading in (CONTROL, self._treatment, "change"))
         table = FittingTable(("window\nmetric",), numbers)
         for window in self._windows:
-            pairs = [_pair(report, window.ms, view) for view in SHOWN_VIEWS]
+            pairs = [self._pair(report, window.ms, view) for view in SHOWN_VIEWS]
             table.add_row(Text(f"last {window}", style="bold"))
             table.add_row("lists", *(cell for pair in pairs for cell in (*(f"{arm.lists:,}" if arm else "-" for arm in pair), "")))
             for metric in self._metrics:
@@ -114,14 +118,13 @@ class Screen:
         if self._report is None:
             return "starting"
         window = max(self._windows, key=lambda each: each.ms)
-        control, treatment = _pair(self._report, window.ms, "final")
+        control, treatment = self._pair(self._report, window.ms, "final")
         metrics = [f"{metric} {_value(control, metric)} / {_value(treatment, metric)}" for metric in self._metrics]
-        return " · ".join([self._status_line(), f"final, last {window}, {CONTROL} / {TREATMENT}: {', '.join(metrics)}"])
+        return " · ".join([self._status_line(), f"final, last {window}, {CONTROL} / {self._treatment}: {', '.join(metrics)}"])
 
-
-def _pair(report: Report, window_ms: int, view: WindowView) -> tuple[VariantRow | None, VariantRow | None]:
-    arms = {arm.variant: arm for arm in window_rows(report, window_ms, view)}
-    return arms.get(CONTROL), arms.get(TREATMENT)
+    def _pair(self, report: Report, window_ms: int, view: WindowView) -> tuple[VariantRow | None, VariantRow | None]:
+        arms = {arm.variant: arm for arm in window_rows(report, window_ms, view)}
+        return arms.get(CONTROL), arms.get(self._treatment)
 
 
 def _value(arm: VariantRow | None, metric: str) -> str:

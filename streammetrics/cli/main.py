@@ -6,6 +6,7 @@ Each command is imported when it runs, so that help and usage errors appear at o
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -229,11 +230,18 @@ def simulate(config_path: Path | None, settings_given: tuple[str, ...], **option
 @command
 @configured
 @serving
+@click.option(
+    "--scenario",
+    type=click.Choice(["regressed", "improved", "flat", "broken-split", "six-variants"]),
+    default="regressed",
+    show_default=True,
+    help="What the simulated A/B test shows.",
+)
 @click.option("--seconds", type=FiniteFloatRange(min=0), default=0.0, help="Stop after this time. 0: run until Ctrl-C.")
 @click.option("--seed", type=SEED, default=1, show_default=True, help="Seed of the simulated traffic.")
 @click.option("--rate", type=FiniteFloatRange(min=0.1, max=2_000), default=50.0, show_default=True, help="Lists per second.")
 def demo(
-    config_path: Path | None, settings_given: tuple[str, ...], port: int | None, host: str | None, seconds: float, seed: int, rate: float
+    config_path: Path | None, settings_given: tuple[str, ...], port: int | None, host: str | None, scenario: str, **traffic: Any
 ) -> None:
     """Show a simulated A/B test live, without Kafka or Redis.
 
@@ -242,6 +250,7 @@ def demo(
     \b
     Examples:
       streammetrics demo
+      streammetrics demo --scenario six-variants
       streammetrics demo --seconds 30 --port 0 --seed 7
       streammetrics demo --set metrics.names=ndcg,recall,map --set windows.windows=30s,2m
     """
@@ -250,8 +259,8 @@ def demo(
     with stop_on_signals() as stop:
         from streammetrics.cli.demo import load_demo, run_demo  # noqa: PLC0415
 
-        loaded = load_settings(config_path, settings_given, load_demo, http__port=port, http__host=host)
-        run_demo(loaded.settings, stop, seed=seed, rate=rate, seconds=seconds)
+        loaded = load_settings(config_path, settings_given, partial(load_demo, scenario=scenario), http__port=port, http__host=host)
+        run_demo(loaded.settings, stop, scenario=scenario, **traffic)
 
 
 @command

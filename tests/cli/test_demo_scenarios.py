@@ -1,0 +1,74 @@
+"""Tests of the scenarios of `demo`: what the report says after 200 seconds of each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import pytest
+
+from streammetrics.cli.demo import TIME_FACTOR, demo_traffic, load_demo
+from streammetrics.cli.demo_scenarios import DEFAULT_SCENARIO, EXPERIMENT, SCENARIOS
+from streammetrics.cli.main import main
+from streammetrics.cli.replay_files import ReplayOutputs, replay
+from streammetrics.connectors.simulated import generate
+from streammetrics.connectors.simulated.source import time_lapse
+from streammetrics.experiments import ExperimentReport
+
+START_MS = 1_732_183_200_000
+REAL_MS = 200_000
+"""The history of the demo, and 50 seconds more."""
+
+
+def after_200_seconds(name: str, folder: Path) -> ExperimentReport:
+    """Return the experiment of a scenario since its start, with the seed and the rate that the demo has by default."""
+    traffic = demo_traffic(SCENARIOS[name], START_MS, seed=1, rate=50)
+    records = time_lapse(generate(traffic, until_ms=START_MS + REAL_MS * TIME_FACTOR), START_MS, TIME_FACTOR)
+    events = folder / "events"
+    events.write_bytes(b"".join(record.value + b"\n" for record in records))
+    report, *_ = replay(load_demo(None, {}, {}, name).settings, [str(events)], ReplayOutputs())
+    (found,) = (each for each in report.experiments if each.scope == "start")
+    assert found.experiment == EXPERIMENT
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "word", "reason"),
+    [
+        ("regressed", "regressed", "treatment: 26.4 % lower ndcg@10 than control"),
+        ("improved", "improved", "treatment: 13.8 % higher ndcg@10 than control"),
+        ("flat", "inconclusive", "treatment: 0.25 % higher ndcg@10 than control so far"),
+        ("broken-split", "invalid", "users are not split as configured (control 969, treatment 757;"),
+    ],
+)
+def test_a_scenario_with_two_variants_gets_its_verdict(name: str, word: str, reason: str, tmp_path: Path) -> None:
+    verdict = after_200_seconds(name, tmp_path).verdict
+    assert verdict.word == word
+    assert verdict.reason.startswith(reason)
+
+
+def test_six_variants_have_three_regressions_one_improvement_and_one_undecided(tmp_path: Path) -> None:
+    found = after_200_seconds("six-variants", tmp_path)
+    assert {each.variant: each.verdict.word if each.verdict else None for each in found.variants} == {
+        "control": None,
+        "gru4rec": "regressed",
+        "item-knn": "regressed",
+        "popularity": "regressed",
+        "sasrec": "inconclusive",
+        "two-tower": "improved",
+    }
+
+
+def test_the_terminal_compares_the_control_with_the_worst_variant() -> None:
+    assert {name: each.treatment for name, each in SCENARIOS.items() if name != "six-variants"} == dict.fromkeys(
+        ("regressed", "improved", "flat", "broken-split"), "treatment"
+    )
+    assert SCENARIOS["six-variants"].treatment == "popularity"
+
+
+def test_the_option_offers_all_scenarios() -> None:
+    demo = main.commands["demo"]
+    (option,) = (each for each in demo.params if each.name == "scenario")
+    assert isinstance(option.type, click.Choice)
+    assert [*option.type.choices] == [*SCENARIOS]
+    assert option.default == DEFAULT_SCENARIO
