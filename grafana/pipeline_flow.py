@@ -134,17 +134,27 @@ def refused_panels() -> tuple[Block, ...]:
             least=0,
             rules=(dashed("B"),),
             empty=NO_STATE,
-            width=8,
+            width=6,
         ),
         lines(
-            "Wrong partition",
-            "Events per second on another partition than the one that the user id hashes to. A producer may not use the user id as key.",
-            "cps",
-            Query(state_rate("streammetrics_key_mismatch_total", ["topic"]), "{{topic}}"),
+            "Users on several partitions",
+            "Share of users with events on several partitions, in a sample. Their feedback may miss its list. "
+            "A producer does not use the user id as key, or producers use different partitioners.",
+            "percentunit",
+            Query('max (streammetrics_users_on_several_partitions_ratio{job=~"$job"})', "users"),
             least=0,
             steps=ZERO_IS_GOOD,
             empty=NO_STATE,
-            width=8,
+            width=6,
+        ),
+        lines(
+            "Not on the default partition",
+            "Events per second on another partition than Kafka's default partitioner gives the user id. No problem by itself.",
+            "cps",
+            Query(state_rate("streammetrics_key_mismatch_total", ["topic"]), "{{topic}}"),
+            least=0,
+            empty=NO_STATE,
+            width=6,
         ),
         lines(
             "Dead letters per second",
@@ -153,7 +163,7 @@ def refused_panels() -> tuple[Block, ...]:
             Query(loop_rate("streammetrics_dead_letters_total", ["instance"]), "{{instance}}"),
             least=0,
             empty=NO_WORKER,
-            width=8,
+            width=6,
         ),
     )
 

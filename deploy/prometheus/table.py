@@ -72,6 +72,7 @@ THRESHOLDS = (
     Threshold("multi_exposed_share", 0.01, "Share of users who saw several variants. The product has the same limit."),
     Threshold("unmatched_share", 0.25, "Share of feedback that counts for no list. The product has the same limit."),
     Threshold("unmatched_least", 100, "Feedback in half an hour that the share needs."),
+    Threshold("users_on_several_share", 0.01, "Share of users on several partitions. The product has the same limit."),
     Threshold("refused_share", 0.01, "Share of refused events."),
     Threshold("refused_least", 100, "Events in a quarter of an hour that the share needs."),
     Threshold("lag_seconds", 300, "Age of the newest record read.", is_seconds=True),
@@ -271,6 +272,15 @@ ALERTS = (
         f"{_rates('feedback_unmatched_total', 'reason', '30m')}.",
     ),
     Alert(
+        "StreammetricsUsersOnSeveralPartitions",
+        "warning",
+        "15m",
+        "max by (job) (streammetrics_users_on_several_partitions_ratio) > @users_on_several_share",
+        "{{ $value | humanizePercentage }} of the users have events on several partitions",
+        "Their feedback may miss its list, so lists look worse than they are. A producer does not use the user id as key, or producers "
+        "use different partitioners.",
+    ),
+    Alert(
         "StreammetricsNoTraffic",
         "critical",
         "5m",
@@ -439,6 +449,7 @@ INHIBITIONS = (
     Inhibition("StreammetricsCommitsFailing", ("StreammetricsWatermarkStalled", "StreammetricsLagGrowing")),
     Inhibition("StreammetricsNoTraffic", ("StreammetricsJoinUnhealthy", "StreammetricsAllVariantsFell")),
     Inhibition("StreammetricsEventsRefused", ("StreammetricsJoinUnhealthy",)),
+    Inhibition("StreammetricsUsersOnSeveralPartitions", ("StreammetricsJoinUnhealthy",)),
     Inhibition("StreammetricsJoinUnhealthy", ("StreammetricsAllVariantsFell", "StreammetricsExperimentInvalid")),
     Inhibition("StreammetricsRankingRegressed", ("StreammetricsAllVariantsFell",)),
     Inhibition("StreammetricsSampleRatioMismatch", ("StreammetricsExperimentInvalid",), ("job", "experiment")),

@@ -65,6 +65,7 @@ class Control(msgspec.Struct, kw_only=True, array_like=True):
     - `user_window_panes` is the length of the longest window of unique users in panes; 0: users are not counted.
     - `feedback_by_day` is (UTC day in which sessions ended, matched feedback, unmatched feedback). It is empty without experiments.
     - `ends` is (experiment, configured end), for experiments with a run and an end.
+    - `users_sampled` is (start of a period, packed hashes of users).
     """
 
     version: int = VERSION
@@ -91,6 +92,7 @@ class Control(msgspec.Struct, kw_only=True, array_like=True):
     users_counted_from: int
     feedback_by_day: list[tuple[int, int, int]] = []
     ends: list[tuple[str, int]] = []
+    users_sampled: list[tuple[int, str]] = []
 
     @property
     def signature(self) -> Signature:

@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeAlias
 
 from streammetrics.engine.rules import EngineRules
 from streammetrics.engine.task_state import TaskState
+from streammetrics.engine.user_sample import PERIOD_MS
 from streammetrics.errors import MalformedEvent
 from streammetrics.events.event_time import NEVER, pane_start
 from streammetrics.events.model import Event, Feedback, Impression
@@ -228,6 +229,8 @@ class BatchProcessor:
     def _session(self, user: User, user_id: str, ts: int, topic: int) -> Session | None:
         """Return the session that an event extends. None if it is full; the event is counted then."""
         self.dirty[user_id] = user
+        if not 0 <= ts - user.sampled_from < PERIOD_MS:
+            user.sampled_from = self.state.user_sample.add(user_id, ts)
         if user.wrong_partition:
             self.counts["key_mismatch", topic] += 1
         if user.sessions:

@@ -18,6 +18,7 @@ from streammetrics.engine.rules import EngineRules
 from streammetrics.engine.session_store import SessionStore
 from streammetrics.engine.signature import OTHER_MEASURES, Signature, differing, fit_of
 from streammetrics.engine.unique_user_panes import UniqueUserPanes
+from streammetrics.engine.user_sample import UserSample
 from streammetrics.engine.user_totals import UserTotalsLayout
 from streammetrics.errors import StateError
 from streammetrics.metrics import TallyLayout
@@ -27,7 +28,7 @@ from streammetrics.windows.unique_users import UserCountLayout
 class TaskState:
     """All that one task holds, by owner. A new state is that of a task without commits."""
 
-    __slots__ = ("_rules", "_signature", "enrolments", "labels", "panes", "progress", "sessions", "unique_users")
+    __slots__ = ("_rules", "_signature", "enrolments", "labels", "panes", "progress", "sessions", "unique_users", "user_sample")
 
     def __init__(
         self,
@@ -44,6 +45,7 @@ class TaskState:
         self.enrolments = Enrolments(rules, totals_layout, self.labels, self.progress.counts)
         self.sessions = SessionStore(rules, self.enrolments, self.progress.counts)
         self.unique_users = UniqueUserPanes(rules, user_layout)
+        self.user_sample = UserSample()
 
     @property
     def changed(self) -> bool:
@@ -67,6 +69,7 @@ class TaskState:
         self.sessions.restore(stored)
         self.enrolments.restore(stored)
         self.unique_users.restore(stored, user_counts)
+        self.user_sample.restore(stored)
         if fit_of(stored.signature, self._signature) == "switched":
             self.enrolments.restart(stored.newest, experiments)
         else:
@@ -87,6 +90,7 @@ class TaskState:
                 **self.sessions.stored(),
                 **self.enrolments.stored(),
                 **self.unique_users.stored(),
+                **self.user_sample.stored(),
             )
         )
 

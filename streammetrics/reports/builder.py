@@ -14,6 +14,7 @@ from streammetrics.engine.codec import Control, decode_control, decode_pane, dec
 from streammetrics.engine.experiment_runs import WHOLE, Scope
 from streammetrics.engine.signature import Signature, differing, fit_of
 from streammetrics.engine.stored_state import CommitMark, TaskView
+from streammetrics.engine.user_sample import decode_sample, merge_samples
 from streammetrics.errors import StateError
 from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER, final_bound
 from streammetrics.experiments import SINCE_START, THIS_DAY, ExperimentReport, Joined, Measures, Policy, Stored, build_report, choose_scales
@@ -21,6 +22,7 @@ from streammetrics.metrics import TallyLayout
 from streammetrics.reports.merged_runs import Change, FrozenScales, MergedRun, shown_runs, started_runs, times_of
 from streammetrics.reports.report import InputPosition, Report, Total
 from streammetrics.reports.scopes import scopes_of, sum_scopes
+from streammetrics.reports.user_partitions import UserPartitions
 from streammetrics.windows.panes import VIEWS, Window, WindowRules, WindowView, window_end
 from streammetrics.windows.rolling import WindowAggregator
 from streammetrics.windows.tally_deltas import add_tallies
@@ -75,6 +77,7 @@ class ReportBuilder:
         self._scopes: dict[int, dict[tuple[str, int], Scope]] = {}
         self._controls: dict[int, Control] = {}
         self._users: dict[int, int] = {}
+        self._user_samples: dict[int, list[tuple[int, list[int]]]] = {}
         self._withheld: set[tuple[int, WindowView, int]] = set()
         self._withheld_count = 0
 
@@ -107,6 +110,7 @@ class ReportBuilder:
         self._controls[task] = control
         self.marks[task] = view.mark
         self._users[task] = view.users
+        self._user_samples[task] = decode_sample(control.users_sampled)
         names = started_runs(control, view.experiments) if fit == "same" else {}
         self._started[task] = times_of(control, names)
         self._scopes[task] = dict(scopes_of(names, view.experiments))
@@ -225,7 +229,14 @@ class ReportBuilder:
             experiments=tuple(self._experiments(controls, tasks)) if whole else (),
             entered_ms=_shown(min(control.enrolled_before for control in controls)) if whole else None,
             user_windows=tuple(self._user_windows(controls, newest)) if whole else (),
+            user_partitions=self._user_partitions(tasks),
         )
+
+    def _user_partitions(self, tasks: int) -> UserPartitions | None:
+        """Return how many sampled users several tasks have seen; None if there is only one task."""
+        if tasks < 2:
+            return None
+        return UserPartitions(*merge_samples(sample for task, sample in self._user_samples.items() if task < tasks))
 
     def _user_windows(self, controls: Sequence[Control], newest: int) -> Iterator[UniqueUserWindow]:
         """Return the user windows that end where all tasks have enrolled all lists. Empty if users are not counted.

@@ -14,6 +14,7 @@ from streammetrics import __version__
 from streammetrics.events.outcomes import NOT_REFUSED
 from streammetrics.experiments import ExperimentReport
 from streammetrics.metrics import TallyLayout
+from streammetrics.reports.user_partitions import UserPartitions
 from streammetrics.windows.panes import Window
 from streammetrics.windows.unique_users import UniqueUserWindow
 
@@ -82,6 +83,8 @@ class Report:
     """Lists of panes that end at or before this time are in the experiments, and their users in user windows."""
     user_windows: tuple[UniqueUserWindow, ...] = ()
     """Empty if users are not counted in windows, or if tasks count them differently."""
+    user_partitions: UserPartitions | None = None
+    """None if there is only one task."""
 
     def to_json(self, layout: TallyLayout) -> dict[str, Any]:
         """Return the report as plain JSON values. Times are epoch milliseconds; absent ones are null."""
@@ -119,6 +122,7 @@ class Report:
             "users_open": self.users_open,
             "sessions_open": self.sessions_open,
             "windows_withheld": self.withheld,
+            "user_partitions": None if self.user_partitions is None else self.user_partitions.to_json(),
             "experiments": [each.to_json() for each in self.experiments],
             "experiments_entered_ms": self.entered_ms,
             "user_windows": [_user_window_json(window) for window in self.user_windows],

@@ -16,10 +16,13 @@ from streammetrics.errors import StateError, StoreError
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.report import Report
 from streammetrics.reports.text import counted
+from streammetrics.reports.user_partitions import FIX
 from streammetrics.runtime.committed_state import freeze_due_scales, read_committed
 from streammetrics.runtime.retry import Outage
 from streammetrics.runtime.status import ProcessStatus
 
+PARTITIONS_WARNING_SECONDS = 3_600.0
+"""Time between two warnings about users on several partitions."""
 NODES_SECONDS = 10.0
 """Time between requests for the status of the store's servers. In a cluster each server is asked several times."""
 
@@ -49,6 +52,7 @@ class Publisher:
         self._tasks: int | None = None
         self._nodes_seconds: float | None = None
         self._withheld: set[int] = set()
+        self._partitions_warned_seconds: float | None = None
 
     def publish(self) -> Report | None:
         """Read what has changed and publish a report; None while the number of tasks is not known.
@@ -69,6 +73,7 @@ class Publisher:
         freeze_due_scales(self._store, self._builder, tasks)
         report = self._builder.report(tasks)
         self._warn_withheld(report)
+        self._warn_partitions(report)
         self._on_report(report)
         return report
 
@@ -81,6 +86,18 @@ class Publisher:
                 window_ms=window_ms,
             )
         self._withheld = withheld
+
+    def _warn_partitions(self, report: Report) -> None:
+        """Warn about users on several partitions at most once per PARTITIONS_WARNING_SECONDS, and log when the problem is over."""
+        if report.user_partitions is None:
+            return
+        problem, warned_seconds, now = report.user_partitions.problem, self._partitions_warned_seconds, self._clock.monotonic()
+        if not problem and warned_seconds is not None:
+            log.info("users no longer have events on several partitions")
+            self._partitions_warned_seconds = None
+        elif problem and (warned_seconds is None or now - warned_seconds >= PARTITIONS_WARNING_SECONDS):
+            log.warning(problem, fix=FIX)
+            self._partitions_warned_seconds = now
 
     def check_nodes(self) -> None:
         """Ask the store's servers for their status, at most every NODES_SECONDS. If one fails, the status of all is unknown."""

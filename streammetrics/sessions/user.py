@@ -5,6 +5,7 @@ Sessions are more than a gap apart. An event within the gap of two sessions merg
 
 from __future__ import annotations
 
+from streammetrics.events.event_time import NEVER
 from streammetrics.sessions.fragments import Duplicates
 from streammetrics.sessions.rules import JoinRules
 from streammetrics.sessions.session import Session
@@ -16,15 +17,16 @@ class User:
 
     `wrong_partition`: the user id does not hash to the partition that its events arrive on. `enrolled_before`: lists before this time
     (ms, a pane start) are already in the totals of their experiments. `recently_saved`: the user was saved since the last eviction
-    check.
+    check. `sampled_from`: start (ms) of the period in which the user was last added to the task's sample of users.
     """
 
-    __slots__ = ("enrolled_before", "recently_saved", "sessions", "wrong_partition")
+    __slots__ = ("enrolled_before", "recently_saved", "sampled_from", "sessions", "wrong_partition")
 
     def __init__(self, wrong_partition: bool = False, enrolled_before: int = -1, sessions: tuple[Session, ...] = ()) -> None:
         self.sessions = sessions
         self.wrong_partition = wrong_partition
         self.recently_saved = False
+        self.sampled_from = NEVER
         self.enrolled_before = enrolled_before
 
     def session_at(self, ts: int, rules: JoinRules, changed: ChangedLists) -> tuple[Session | None, Duplicates | None]:

@@ -361,6 +361,7 @@ EVENTS = one("streammetrics_events_total", topic="impressions")
 MATCHED = one("streammetrics_feedback_matched_total", topic="feedback")
 ORPHANS = one("streammetrics_feedback_unmatched_total", topic="feedback", reason="orphan")
 TOO_OLD = one("streammetrics_feedback_unmatched_total", topic="feedback", reason="too_old")
+SEVERAL_RATIO = one("streammetrics_users_on_several_partitions_ratio")
 LATE = one("streammetrics_dropped_total", topic="impressions", reason="late")
 LAG = one("streammetrics_lag_records", instance="worker:9464", topic="impressions", partition="0")
 
@@ -380,6 +381,26 @@ INPUT = (
     ),
     Case("StreammetricsJoinUnhealthy", "not for a fifth", {MATCHED: "0+80x90", ORPHANS: "0+20x90"}, "90m"),
     Case("StreammetricsJoinUnhealthy", "not for a few", {MATCHED: "0+1x90", ORPHANS: "0+2x90"}, "90m"),
+    Case(
+        "StreammetricsUsersOnSeveralPartitions",
+        "when a quarter of the users is on several partitions",
+        {SEVERAL_RATIO: "0.25+0x60"},
+        "30m",
+        (
+            fired(
+                "warning",
+                "25% of the users have events on several partitions",
+                "Their feedback may miss its list, so lists look worse than they are. A producer does not use the user id as key, "
+                "or producers use different partitioners.",
+            ),
+        ),
+    ),
+    Case(
+        "StreammetricsUsersOnSeveralPartitions",
+        "not for one user in a hundred",
+        {SEVERAL_RATIO: "0.01+0x60"},
+        "60m",
+    ),
     Case(
         "StreammetricsNoTraffic",
         "for a topic without events that had traffic a week ago, and not for the other",

@@ -11,6 +11,7 @@ from streammetrics.engine.experiment_runs import ExperimentRules
 from streammetrics.errors import StateError
 from streammetrics.events.model import Impression
 from streammetrics.reports.builder import ReportBuilder
+from streammetrics.reports.user_partitions import UserPartitions
 from streammetrics.windows.panes import WindowRules
 from streammetrics.windows.unique_users import UniqueUserRules
 from tests.oracle import Arrival, Settings
@@ -25,12 +26,18 @@ def builder_of() -> ReportBuilder:
 
 
 def update_task(
-    builder: ReportBuilder, task: int, *times: int, is_snapshot: bool = False, flush: bool = False, engine: Engine = ENGINE
+    builder: ReportBuilder,
+    task: int,
+    *times: int,
+    is_snapshot: bool = False,
+    flush: bool = False,
+    engine: Engine = ENGINE,
+    user: str = "u",
 ) -> None:
     """Update a task that has read a list at each of these times and committed after each."""
     machine = Machine(engine, SETTINGS)
     for ts in times:
-        machine.take([Arrival("events", Impression(f"x{ts}", "u", ts, ("i",)))])
+        machine.take([Arrival("events", Impression(f"x{ts}", user, ts, ("i",)))])
         machine.commit()
     machine.finish(flush)
     view = machine.store.view([0], {}, {})[0]
@@ -125,3 +132,18 @@ def test_the_slowest_task_decides_up_to_when_lists_are_enrolled() -> None:
         return found
 
     assert entered_ms(100, 12) == entered_ms(12, 100) == entered_ms(12) < entered_ms(100)
+
+
+def test_users_of_several_tasks_are_found() -> None:
+    builder = builder_of()
+    update_task(builder, 0, 1, user="u")
+    update_task(builder, 1, 1, user="v")
+    assert builder.report(2).user_partitions == UserPartitions(2, 0)
+    update_task(builder, 1, 1, user="u", is_snapshot=True)
+    assert builder.report(2).user_partitions == UserPartitions(1, 1)
+
+
+def test_a_single_task_has_no_users_to_compare() -> None:
+    builder = builder_of()
+    update_task(builder, 0, 1)
+    assert builder.report(1).user_partitions is None

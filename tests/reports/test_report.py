@@ -8,6 +8,7 @@ from streammetrics import __version__
 from streammetrics.events.model import Feedback, Impression
 from streammetrics.metrics import Scorer, TallyLayout
 from streammetrics.reports.report import InputPosition, Report
+from streammetrics.reports.user_partitions import FIX, UserPartitions
 from streammetrics.windows.panes import Window
 from streammetrics.windows.unique_users import UniqueUserWindow, UserCounts
 from tests.oracle import Arrival, Settings
@@ -48,6 +49,7 @@ def test_each_value_of_a_report_has_its_own_name() -> None:
         sessions_open=15,
         withheld=16,
         entered_ms=17,
+        user_partitions=UserPartitions(22, 11),
         user_windows=(UniqueUserWindow(18, 19, True, (UserCounts(("ranker", "new"), 20, {5: 10}),)),),
     )
     of_users = {"experiment": "ranker", "variant": "new", "users": 20, "users_with_hit": {"user_hit_rate@5": 10}}
@@ -73,6 +75,13 @@ def test_each_value_of_a_report_has_its_own_name() -> None:
         "users_open": 14,
         "sessions_open": 15,
         "windows_withheld": 16,
+        "user_partitions": {
+            "users_sampled": 22,
+            "on_several": 11,
+            "share": 0.5,
+            "problem": "50.0 % of users have events on several partitions (11 of 22 sampled users), so their feedback may miss its list",
+            "fix": FIX,
+        },
         "experiments": [],
         "experiments_entered_ms": 17,
         "user_windows": [{"window_ms": 18, "end_ms": 19, "complete": True, "groups": [{**of_users, "values": {"user_hit_rate@5": 0.5}}]}],

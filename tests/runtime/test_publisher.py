@@ -20,8 +20,9 @@ from streammetrics.events.model import Feedback, Impression
 from streammetrics.experiments import Policy
 from streammetrics.reports.builder import ExperimentView, ReportBuilder
 from streammetrics.reports.report import Report
+from streammetrics.reports.user_partitions import UserPartitions
 from streammetrics.runtime.committed_state import read_committed
-from streammetrics.runtime.publisher import NODES_SECONDS, Publisher
+from streammetrics.runtime.publisher import NODES_SECONDS, PARTITIONS_WARNING_SECONDS, Publisher
 from streammetrics.runtime.status import ProcessStatus
 from streammetrics.windows.panes import WindowRules
 from streammetrics.windows.unique_users import UniqueUserRules
@@ -64,10 +65,11 @@ def publisher_of(
     signature: Signature = ENGINE.signature,
     clock: Clock | None = None,
     retry_seconds_max: float = 0,
+    builder_type: type[ReportBuilder] = ReportBuilder,
 ) -> tuple[Publisher, ProcessStatus]:
     rules = WindowRules(pane_ms=4, windows_ms=(4,), lateness_ms=2, attribution_ms=5)
     status = ProcessStatus()
-    builder = ReportBuilder(ENGINE.layout, rules, {}, signature)
+    builder = builder_type(ENGINE.layout, rules, {}, signature)
     clock = clock or SystemClock()
     publisher = Publisher(
         builder=builder,
@@ -317,3 +319,24 @@ def test_after_lost_commits_a_publisher_shows_the_same_as_a_new_one(deeds: list[
             shown = publisher.publish()
             assert shown is not None
             assert replace(shown, withheld=0) == replace(machine.report(), withheld=0)
+
+
+def test_users_on_several_partitions_are_logged_once_an_hour_until_there_are_none() -> None:
+    class Placed(ReportBuilder):
+        on_several = 0
+
+        def report(self, tasks: int) -> Report:
+            return replace(super().report(tasks), user_partitions=UserPartitions(200, self.on_several))
+
+    store, clock = MemoryStore(), HandClock(0)
+    committed(store)
+    publisher = publisher_of(store, [], clock=clock, builder_type=Placed)[0]
+    logged = []
+    for seconds, on_several in ((0, 50), (1, 50), (PARTITIONS_WARNING_SECONDS, 60), (1, 0), (1, 0), (1, 70)):
+        clock.sleep(seconds)
+        Placed.on_several = on_several
+        with capture_logs() as lines:
+            publisher.publish()
+        logged.append([(line["log_level"], line["event"].split(" % ")[0]) for line in lines])
+    problem_over = ("info", "users no longer have events on several partitions")
+    assert logged == [[("warning", "25.0")], [], [("warning", "30.0")], [problem_over], [], [("warning", "35.0")]]

@@ -111,6 +111,8 @@ class ReportRows:
         yield SampleRow("streammetrics_users_open", (), report.users_open)
         if report.watermark_ms is not None:
             yield SampleRow("streammetrics_tasks_watermark_timestamp_seconds", (), report.watermark_ms / 1_000)
+        if (placed := report.user_partitions) is not None:
+            yield SampleRow("streammetrics_users_on_several_partitions_ratio", (), placed.share)
         for window in report.windows:
             if window.complete and window.end_ms is not None:
                 labels: tuple[str, ...] = (self._window_names[window.window_ms], window.view)

@@ -212,7 +212,10 @@ TABLE: tuple[Series, ...] = (
     _counter("feedback_repeated", "Matched feedback that repeats the same list, item and action.", "topic"),
     _counter("feedback_unmatched", "Feedback that counts for no list, by reason: orphan, out_of_list or too_old.", "reason", "topic"),
     _counter("feedback_unknown_action", "Feedback with an action that has no grade.", "topic"),
-    _counter("key_mismatch", "Events on another partition than the one that the user id hashes to.", "topic"),
+    _gauge("users_on_several_partitions_ratio", "Share of sampled users with events on several partitions; 0 if fewer than 3."),
+    _counter(
+        "key_mismatch", "Events on another partition than Kafka's default partitioner gives the user id. No problem by itself.", "topic"
+    ),
     _counter(
         "experiment_lists_full", "Final lists left out of an experiment because their user has too many. Counted once per scope.", "topic"
     ),

@@ -20,6 +20,7 @@ from streammetrics.exporters.prometheus.labels import OTHER
 from streammetrics.exporters.prometheus.rows import COUNTED_ALONE
 from streammetrics.exporters.prometheus.series import SERIES, TABLE
 from streammetrics.reports.report import Report
+from streammetrics.reports.user_partitions import UserPartitions
 from streammetrics.runtime.status import ProcessStatus, Trouble
 from streammetrics.windows.panes import Group
 from streammetrics.windows.unique_users import UniqueUserWindow, UserCounts
@@ -253,7 +254,7 @@ class TestCounts:
 class TestTable:
     def test_the_metrics_contain_only_series_of_the_table(self, pipeline: Pipeline) -> None:
         exposition = pipeline.exposition(busy_status())
-        exposition.show(with_experiments(pipeline.move_on(START_MS + 45 * MINUTE_MS).report(), ranker()))
+        exposition.show(with_every_series(pipeline))
         on_page = {(series, frozenset(label for label, _ in labels)) for series, labels in samples(exposition)}
         wanted = set()
         for series in TABLE:
@@ -271,7 +272,7 @@ class TestTable:
 
     def test_help_and_kind_come_from_the_table(self, pipeline: Pipeline) -> None:
         exposition = pipeline.exposition(busy_status())
-        exposition.show(with_experiments(pipeline.move_on(START_MS + 45 * MINUTE_MS).report(), ranker()))
+        exposition.show(with_every_series(pipeline))
         page = exposition.page(OPENMETRICS)[0].decode()
         families = {family.name: family for family in parse_openmetrics(page)}  # type: ignore[no-untyped-call]  # the library's own
         for series in SERIES.values():
@@ -364,6 +365,11 @@ class TestLife:
 
     def test_the_version_is_shown(self, pipeline: Pipeline) -> None:
         assert value(samples(pipeline.exposition()), "build_info", version=__version__) == 1
+
+
+def with_every_series(pipeline: Pipeline) -> Report:
+    report = pipeline.move_on(START_MS + 45 * MINUTE_MS).report()
+    return replace(with_experiments(report, ranker()), user_partitions=UserPartitions(200, 50))
 
 
 def with_experiments(report: Report, *found: ExperimentReport) -> Report:

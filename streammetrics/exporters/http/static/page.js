@@ -92,6 +92,12 @@ function choose(event) {
 
 // State of the page
 
+/** Sentences about problems of the input, which make numbers wrong although everything runs. */
+function inputProblems(report) {
+  const partitions = report?.user_partitions;
+  return partitions?.problem ? [`${partitions.problem}.`, `Fix: ${partitions.fix}.`] : [];
+}
+
 /** Return [kind, word, sentences] for the most important state. */
 function state() {
   const { report, pulse } = now;
@@ -127,6 +133,7 @@ function slowestInput(report) {
 
 function header([kind, word, sentences]) {
   const { report, pulse } = now;
+  const problems = inputProblems(report);
   const age = isNumber(pulse?.report_age_seconds) ? `report ${spanText(pulse.report_age_seconds * 1000 + (Date.now() - now.pulseMs))} old` : null;
   const times = report && report.watermark_ms !== null
     ? [`final up to ${timeText(report.final_ms, serverNow())}`, `live up to ${timeText(report.watermark_ms, serverNow())}`, age].filter(Boolean).join(" · ")
@@ -135,7 +142,8 @@ function header([kind, word, sentences]) {
     make("p", { class: "summary" }, make("span", { class: `pill ${kind}` }, word), make("span", { class: "fine" }, times)),
     make("div", { class: `banner ${kind}`, hidden: !sentences.length }, sentences.map((text) => make("p", {}, text)),
       kind === "login" ? make("button", { type: "button", "data-action": "reload" }, "Log in again") : null),
-  ];
+    problems.length ? make("div", { class: "banner input-problem" }, problems.map((text) => make("p", {}, text))) : null,
+  ].filter(Boolean);
 }
 
 // Drawing

@@ -26,7 +26,7 @@ const REASONS = {
   too_many_variants: "more variants than the limit", matched: "counts for a list", repeated: "repeats matched feedback",
   orphan: "its list is unknown", out_of_list: "its list does not show the item", too_old: "too long after its list",
   unknown_action: "its action has no grade", duplicate: "repeats an impression of its session",
-  key_mismatch: "on another partition than its user id hashes to", experiment_lists_full: "its user has too many lists in an experiment",
+  key_mismatch: "on another partition than Kafka's default for its user id", experiment_lists_full: "its user has too many lists in an experiment",
   too_many_teams: "too many teams to compare",
 };
 const whole = new Intl.NumberFormat("en");

@@ -1,0 +1,61 @@
+"""Whether the events of a user meet in one task. If not, feedback misses its list, and every number is too low.
+
+The hash function of the producers does not matter, as long as all of them use the same. Pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+SHARE_MAX: Final = 0.01
+"""A larger share of users on several partitions is a problem. A few shared ids, such as "anonymous", are not."""
+USERS_MIN: Final = 3
+"""Fewer users than this on several partitions count as none."""
+FIX: Final = (
+    "set the user id as the record key in every producer, with the same partitioner; "
+    "or let `streammetrics repartition` copy the topics with the user id as key"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class UserPartitions:
+    """A sample of the users of all tasks: its size, and how many of them have events on several partitions."""
+
+    users: int
+    on_several: int
+
+    @property
+    def share(self) -> float:
+        """The share of users on several partitions; 0 if they are fewer than USERS_MIN.
+
+        >>> UserPartitions(200, 50).share, UserPartitions(200, 2).share
+        (0.25, 0.0)
+        """
+        return self.on_several / self.users if self.on_several >= USERS_MIN else 0.0
+
+    @property
+    def problem(self) -> str:
+        """One sentence if too many users are on several partitions, otherwise an empty string.
+
+        >>> UserPartitions(200, 50).problem
+        '25.0 % of users have events on several partitions (50 of 200 sampled users), so their feedback may miss its list'
+        >>> UserPartitions(20, 2).problem, UserPartitions(1_000, 10).problem
+        ('', '')
+        """
+        if self.share <= SHARE_MAX:
+            return ""
+        return (
+            f"{100 * self.share:.1f} % of users have events on several partitions ({self.on_several} of {self.users} sampled users), "
+            "so their feedback may miss its list"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON values. `problem` is null if there is none."""
+        return {
+            "users_sampled": self.users,
+            "on_several": self.on_several,
+            "share": self.share,
+            "problem": self.problem or None,
+            "fix": FIX if self.problem else None,
+        }
