@@ -155,7 +155,8 @@ def _experiment_gauges() -> Iterator[Series]:
     )
     yield _gauge(
         "experiment_srm_p_value",
-        "p-value of the sample ratio check: is the split of users as configured? Absent without configured shares. Safe to check at any time.",
+        "p-value of the sample ratio check: is the split of users as configured? Absent without configured shares. "
+        "Safe to check at any time.",
         "experiment",
         "scope",
     )
