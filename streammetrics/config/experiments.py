@@ -63,6 +63,7 @@ class NamedExperiment(Section):
     minimum_lift: Number | None = None
     effective_users_min: Number | None = None
     hit_users_min: Number | None = None
+    late_share_max: Number | None = None
     paging: Listed[Text] | None = None
     sample_ratio_alpha: Number | None = None
     multi_exposed_share_max: Number | None = None
@@ -132,6 +133,11 @@ class ExperimentSettings(Section):
         "Users with a hit that must be expected in the smaller of two variants for an interval and a verdict. 0: off.",
         "a number of at least 0",
     )
+    late_share_max: Number = setting(
+        _POLICY.late_share_max,
+        "A variant has no verdict if it, or the control, joined after this share of the time: their lists are of other times. 1: off.",
+        "a number from 0 to 1",
+    )
     cuped_verdict: bool = setting(
         _POLICY.cuped_verdict, "Whether verdicts use the interval with reduced variance, in experiments with cuped_days."
     )
@@ -154,8 +160,8 @@ class ExperimentSettings(Section):
         {},
         "Rules of single experiments, each in a table [experiments.named.NAME]: control, shares (a table of variants), start, end,"
         " cuped_days (days before the start with lists that reduce the variance, 1 to 366; needs start), and any of paging, alpha, margin,"
-        " min_users, minimum_lift, effective_users_min, hit_users_min, cuped_verdict, sample_ratio_alpha, multi_exposed_share_max,"
-        " unmatched_share_max.",
+        " min_users, minimum_lift, effective_users_min, hit_users_min, late_share_max, cuped_verdict, sample_ratio_alpha,"
+        " multi_exposed_share_max, unmatched_share_max.",
         "a table of tables; in the environment or by --set, a JSON object of objects",
     )
 

@@ -18,6 +18,7 @@ from streammetrics.experiments.report import ExperimentReport, MeasureReport, Pr
 from streammetrics.experiments.scales import Scale, scale_of
 from streammetrics.experiments.sequence import p_value
 from streammetrics.experiments.verdict import Comparison, Verdict, alike, combined, invalid, judge, judge_preference, severity, waiting
+from streammetrics.experiments.words import percent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +31,8 @@ class Stored:
     joined: see `health.health`.
     credits: moments of the credit of a pair's second team against the first, of users that saw only the interleaved variant.
     known_from_ms: see `ExperimentReport`.
+    variants_since_ms: event time at which each variant first appeared, or an earlier one.
+    from_ms, to_ms: the event time that the scope covers so far.
     """
 
     experiment: str
@@ -40,6 +43,14 @@ class Stored:
     joined: Joined = NO_FEEDBACK
     credits: Mapping[tuple[str, str], Sequence[int]] = field(default_factory=dict)
     known_from_ms: int | None = None
+    variants_since_ms: Mapping[str, int] = field(default_factory=dict)
+    from_ms: int = 0
+    to_ms: int = 0
+
+    def missed_share(self, variant: str) -> float:
+        """Return the share of the scope's time that had passed when a variant first appeared; 0 if that is unknown."""
+        missed = self.variants_since_ms.get(variant, self.from_ms) - self.from_ms
+        return min(1.0, missed / (self.to_ms - self.from_ms)) if missed > 0 and self.from_ms < self.to_ms else 0.0
 
 
 def build_report(measures: Measures, policy: Policy, stored: Stored, scales: Mapping[str, float]) -> ExperimentReport:
@@ -54,9 +65,7 @@ def build_report(measures: Measures, policy: Policy, stored: Stored, scales: Map
     policy = policy.deciding(measures)
     control = policy.control_of(list(stored.moments))
     state = health(policy, stored.experiment, stored.first_exposures, stored.multi_exposed_users, stored.joined)
-    arms = _Arms(
-        measures, policy, control, scales, {name: sums for name, sums in stored.moments.items() if sums[USERS_AT] >= policy.min_users}
-    )
+    arms = _Arms(measures, policy, control, scales, stored)
     treatments = policy.treatments(control, stored.first_exposures)
     names = sorted({*stored.moments, *stored.first_exposures, *(policy.shares or {})}, key=lambda name: (name != control, name))
     variants = tuple(_variant(measures, stored, name, control, _measures_of(arms, state, name, treatments)) for name in names)
@@ -87,15 +96,36 @@ class _Found(NamedTuple):
 class _Arms:
     """The arms with enough users: their moments and estimates, and the frozen scales."""
 
-    def __init__(
-        self, measures: Measures, policy: Policy, control: str | None, scales: Mapping[str, float], moments: Mapping[str, Sequence[int]]
-    ) -> None:
+    def __init__(self, measures: Measures, policy: Policy, control: str | None, scales: Mapping[str, float], stored: Stored) -> None:
         self.measures = measures
         self.policy = policy
         self.control = control
         self.scales = scales
-        self.moments = moments
-        self.found = {measure: _estimates(measures, measure, moments) for measure in measures}
+        self.stored = stored
+        self.moments = {name: sums for name, sums in stored.moments.items() if sums[USERS_AT] >= policy.min_users}
+        self.found = {measure: _estimates(measures, measure, self.moments) for measure in measures}
+
+    def unmet(self, measure: Measure, variant: str, control: str) -> str | None:
+        """Return why a variant cannot be compared with the control yet, by its start or a floor; None if it can."""
+        return self._late(variant, control) or unmet_floor(
+            self.measures,
+            measure,
+            (variant, self.moments[variant]),
+            (control, self.moments[control]),
+            self.policy.effective_users_min,
+            self.policy.hit_users_min,
+        )
+
+    def _late(self, variant: str, control: str) -> str | None:
+        shares = {name: self.stored.missed_share(name) for name in (variant, control)}
+        late = max(shares, key=lambda name: shares[name])
+        if shares[late] - min(shares.values()) <= self.policy.late_share_max:
+            return None
+        other = control if late == variant else variant
+        return (
+            f"{late} joined late, when {percent(shares[late])} of the time had passed, so {other} has lists of other times:"
+            " use the scope of the next day, or start the experiment again under another name"
+        )
 
 
 def _estimates(measures: Measures, measure: Measure, moments: Mapping[str, Sequence[int]]) -> dict[str, _Found]:
@@ -169,8 +199,7 @@ def _compared(arms: _Arms, measure: Measure, report: MeasureReport, variant: str
     report = replace(report, lift=lift, reduced=report.reduced and replace(report.reduced, lift=reduced_lift))
     if scale is None and not any(each.plain.mean > 0 for each in found.values()):
         return replace(report, verdict=Verdict("inconclusive", f"{measure} is 0 in every variant so far")), None
-    pair = [(name, arms.moments[name]) for name in (variant, control)]
-    unmet = unmet_floor(arms.measures, measure, pair[0], pair[1], policy.effective_users_min, policy.hit_users_min)
+    unmet = arms.unmet(measure, variant, control)
     if unmet is None and scale is None and variance_of(own.plain, against.plain) is None:
         return replace(report, verdict=alike(measure, lift, control)), None
     if unmet is None and scale is None:

@@ -31,6 +31,7 @@ class Policy:
     min_users: users that an arm needs before its numbers are shown.
     minimum_lift: the relative effect to detect. Verdicts come earliest for effects of this size.
     effective_users_min, hit_users_min: floors of `experiments.floors` before an interval or a verdict counts; 0 switches one off.
+    late_share_max: a variant is not compared with the control if one of them missed a larger share of the time than the other.
     paging: the deciding measures, such as `ndcg@10`. Their verdicts may page people. Empty: see `deciding`.
     shares: each variant's part of the traffic; None means that the split is not checked.
     control: the variant that others are compared with; None means one of CONTROL_NAMES.
@@ -48,6 +49,7 @@ class Policy:
     minimum_lift: float = 0.1
     effective_users_min: float = 20.0
     hit_users_min: float = 20.0
+    late_share_max: float = 0.05
     paging: tuple[str, ...] = ()
     shares: Mapping[str, float] | None = field(default=None, hash=False)
     control: str | None = None
@@ -64,7 +66,7 @@ class Policy:
         _check("minimum_lift", self.minimum_lift, 0 < self.minimum_lift < math.inf, "finite and above 0")
         for name in ("effective_users_min", "hit_users_min"):
             _check(name, getattr(self, name), 0 <= getattr(self, name) < math.inf, "finite and at least 0")
-        for name in ("multi_exposed_share_max", "unmatched_share_max"):
+        for name in ("late_share_max", "multi_exposed_share_max", "unmatched_share_max"):
             _check(name, getattr(self, name), 0 <= getattr(self, name) <= 1, "from 0 to 1")
         if self.shares is not None:
             _check("shares", dict(self.shares), len(self.shares) > 1, "shares of two or more variants; leave them out to skip the check")

@@ -139,6 +139,7 @@ class ReportBuilder:
                 name, _ = key
                 if task < tasks and name in runs and runs[name].holds(self._started[task][name].first):
                     parts.setdefault(key, []).append(scope)
+        since, enrolled = self._variants_since(tasks), self._enrolled_before(tasks)
         merged = {
             key: sum_scopes(scopes, None if self.experiments is None else self.experiments.measures.with_covariates)
             for key, scopes in parts.items()
@@ -155,9 +156,28 @@ class ReportBuilder:
                 else self._feedback_counts(tasks, day, day),
                 credits=scope.credits,
                 known_from_ms=self._first_snapshot_ms(runs[name]) if day == WHOLE else day * DAY_MS + 1,
+                variants_since_ms=since.get(name, {}),
+                from_ms=runs[name].first if day == WHOLE else max(runs[name].first, day * DAY_MS),
+                to_ms=enrolled if day == WHOLE else min(enrolled, (day + 1) * DAY_MS),
             )
             for (name, day), scope in sorted(merged.items())
         }
+
+    def _variants_since(self, tasks: int) -> dict[str, dict[str, int]]:
+        """Return the event time at which each variant first appeared in any task, or an earlier one, by experiment."""
+        since: dict[str, dict[str, int]] = {}
+        for control in self._controls_of(tasks):
+            for group, _, first in control.groups:
+                if group.experiment and not group.segment:
+                    known = since.setdefault(group.experiment, {})
+                    known[group.variant] = min(known.get(group.variant, first), first)
+        return since
+
+    def _enrolled_before(self, tasks: int) -> int:
+        """Return the event time up to which all final lists of all tasks are enrolled; the newest event's if the input has ended."""
+        controls = self._controls_of(tasks)
+        enrolled = min((control.enrolled_before for control in controls), default=NEVER)
+        return max((control.newest for control in controls), default=NEVER) if enrolled == FOREVER else enrolled
 
     def _first_snapshot_ms(self, run: MergedRun) -> int:
         """Return the least event time up to which all tasks can be complete when a run is shown. For the earlier run, that time is

@@ -109,10 +109,18 @@ def judge_hard(regime: HardRegime, users: Ints, arms: Ints, times: Floats, click
     """Return what ever came up of WORDS, and the number of looks with a verdict that counts."""
     names = ["control", *(f"treatment-{number}" for number in range(1, len(regime.shares)))]
     policy, scales, wrong, opened = Policy(margin=0.0), dict[str, float](), set[str](), 0
-    for moments in moments_at_looks(names, users, arms, times, clicks):
+    for look, moments in enumerate(moments_at_looks(names, users, arms, times, clicks)):
         scales |= choose_scales(MEASURES, policy, moments, scales)
         first = {name: sums[0] for name, sums in moments.items()}
-        kept = Stored(experiment="ranker", scope="start", moments=moments, first_exposures=first, multi_exposed_users=0)
+        kept = Stored(
+            experiment="ranker",
+            scope="start",
+            moments=moments,
+            first_exposures=first,
+            multi_exposed_users=0,
+            variants_since_ms={name: int(regime.late * 1_000) for name in names[2:]},
+            to_ms=int(1_000 * (look + 1) / HARD_LOOKS),
+        )
         report = build_report(MEASURES, policy, kept, scales)
         deciding = [each for variant in report.variants for each in variant.measures if each.paging]
         verdicts = [report.verdict, *(each.verdict for each in report.variants), *(each.verdict for each in deciding)]

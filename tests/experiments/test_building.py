@@ -460,3 +460,28 @@ def test_teams_have_no_verdict_in_a_broken_experiment_or_with_few_users() -> Non
     assert few.verdict.reason == "each arm needs at least 100 users: B against A has 60"
     broken = report_of(Policy(), stored({"interleaved": arm(400, 0.4, 1)}, credits={("A", "B"): credit(400, 0.9)}, multi_exposed_users=50))
     assert broken.preferences[0].verdict.word == broken.verdict.word == "invalid"
+
+
+def test_an_arm_that_joined_late_is_not_compared_with_lists_of_other_times() -> None:
+    moments = {"control": arm(2_000, 0.5, 1), "late": arm(2_000, 0.4, 2), "worse": arm(2_000, 0.4, 3)}
+    scales = choose_scales(MEASURES, Policy(), moments, {})
+    span = {"from_ms": 1_000, "to_ms": 11_000}
+    for since, word in ((1_000, "regressed"), (1_500, "regressed"), (1_501, "inconclusive"), (6_000, "inconclusive")):
+        kept = stored(moments, variants_since_ms={"control": -5, "late": since}, **span)
+        found = {each.variant: each for each in build_report(MEASURES, Policy(), kept, scales).variants}
+        late, worse = found["late"], found["worse"]
+        assert late.verdict is not None
+        assert worse.verdict is not None
+        assert (late.verdict.word, worse.verdict.word) == (word, "regressed")
+        assert (late.measures[0].lift_upper is None) == (word == "inconclusive")
+    assert late.verdict.reason == (
+        "late joined late, when 50 % of the time had passed, so control has lists of other times:"
+        " use the scope of the next day, or start the experiment again under another name"
+    )
+    kept = stored(moments, variants_since_ms={"control": 6_000, "late": 6_100, "worse": 0}, **span)
+    words = {each.variant: each.verdict and each.verdict.word for each in build_report(MEASURES, Policy(), kept, scales).variants}
+    assert words == {"control": None, "late": "regressed", "worse": "inconclusive"}
+    switched_off = Policy(late_share_max=1.0)
+    assert all(
+        each.verdict is None or each.verdict.word == "regressed" for each in build_report(MEASURES, switched_off, kept, scales).variants
+    )

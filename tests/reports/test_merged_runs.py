@@ -395,3 +395,20 @@ def test_a_new_exporter_keeps_the_scale_when_an_idle_task_dropped_its_part() -> 
         found.append(scale_of(published(tasks)["ranker"]))
     assert found[0] is not None
     assert set(found) == {found[0]}
+
+
+def test_a_variant_is_known_since_its_first_list_in_any_task() -> None:
+    tasks = Tasks()
+    tasks.show(0, 0, "a-c")
+    tasks.show(1, 0, "b-c")
+    for task in (0, 1):
+        tasks.pass_time(task, 0.2)
+    for task, days in ((0, 0.5), (1, 0.3)):
+        tasks.show(task, days, f"{task}-t")
+        tasks.pass_time(task, days)
+        tasks.pass_time(task, 0.6)
+    stored = read(tasks).stored(2)["ranker", WHOLE]
+    assert stored.from_ms == at(0)
+    assert at(0.1) < stored.variants_since_ms["treatment"] <= at(0.3)
+    assert stored.missed_share("control") == 0
+    assert 0.4 < stored.missed_share("treatment") < 0.6
