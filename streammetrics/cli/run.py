@@ -37,7 +37,7 @@ from streammetrics.connectors.base import Clock
 from streammetrics.connectors.clock import SystemClock
 from streammetrics.connectors.kafka.client import unreachable_reason
 from streammetrics.connectors.kafka.dead_letters import KafkaDeadLetters
-from streammetrics.connectors.kafka.partitioner import partition_of
+from streammetrics.connectors.kafka.partitioner import misplaced_keys
 from streammetrics.connectors.kafka.source import KafkaSource
 from streammetrics.connectors.redis.blob import RedisBlobStore
 from streammetrics.connectors.redis.namespaces import client_name
@@ -136,7 +136,7 @@ def _work(settings: Settings, engine: Engine, store: RedisStore, clock: Clock, s
                 clock=clock,
                 status=status,
                 commits=commits,
-                wrong_partition=lambda task, user_id: partition_of(user_id, partitions) != task,
+                misplaced=lambda task, user_ids: misplaced_keys(user_ids, task, partitions),
                 topic_ids=[source.topic_ids[topic] for topic in settings.kafka.topics],
             )
         )

@@ -7,7 +7,7 @@ checked does not matter.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from types import MappingProxyType
 from typing import NamedTuple
@@ -15,6 +15,7 @@ from typing import NamedTuple
 from streammetrics.engine.ingest import Batch, BatchProcessor, BatchResult
 from streammetrics.engine.pane_store import FinalPane
 from streammetrics.engine.rules import EngineRules
+from streammetrics.engine.session_store import FindMisplaced
 from streammetrics.engine.signature import Signature
 from streammetrics.engine.stored_state import StateChanges
 from streammetrics.engine.task_state import TaskState
@@ -88,12 +89,12 @@ class Engine:
         users: Mapping[str, bytes],
         due: Sequence[str] = (),
         next_due_ms: int | None = None,
-        wrong_partition: Callable[[str], bool] | None = None,
+        misplaced: FindMisplaced | None = None,
         totals: Mapping[str, bytes] = MappingProxyType({}),
     ) -> list[str]:
         """Add what was loaded to the state; return the users that are due. Users in memory are newer than the store and stay."""
         state.enrolments.load_records(needs.totals, due, totals)
-        state.sessions.load((*needs.users, *due), users, wrong_partition)
+        state.sessions.load((*needs.users, *due), users, misplaced)
         if needs.due_before_ms is not None:
             state.sessions.note_due(next_due_ms)
         return list(due)

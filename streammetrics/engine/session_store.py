@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import islice
-from typing import Final, NamedTuple, TypedDict
+from typing import Final, NamedTuple, TypeAlias, TypedDict
 
 from streammetrics.engine.codec import Control, decode_user, encode_user
 from streammetrics.engine.enrolment import Enrolments
@@ -17,6 +18,9 @@ from streammetrics.sessions.user import User
 CHECKED_PER_EVICTION: Final = 4
 """How many users `evict` checks for each one that is too many. This bounds the time of a call, even if all users were saved lately. Fewer
 than a third more users than allowed stay, because beyond that every user is checked."""
+
+FindMisplaced: TypeAlias = Callable[[Sequence[str]], AbstractSet[str]]
+"""Returns those of some users whose events belong on another partition."""
 
 
 class SessionChanges(NamedTuple):
@@ -69,13 +73,14 @@ class SessionStore:
         """Return the bound (ms) if users that are due before it should be loaded: at most once between two commits."""
         return bound if bound > self.next_due and not self._due_requested and bound > NEVER else None
 
-    def load(self, user_ids: Iterable[str], stored: Mapping[str, bytes], wrong_partition: Callable[[str], bool] | None) -> None:
+    def load(self, user_ids: Iterable[str], stored: Mapping[str, bytes], misplaced: FindMisplaced | None) -> None:
         """Decode users into memory. Those in memory are newer than the store and stay."""
-        for user_id in user_ids:
-            if user_id not in self.users:
-                wrong = wrong_partition is not None and wrong_partition(user_id)
-                known = stored.get(user_id)
-                self.users[user_id] = User(wrong) if known is None else decode_user(known, self._rules.join, wrong)
+        new = [user_id for user_id in user_ids if user_id not in self.users]
+        on_wrong_partition = misplaced(new) if misplaced is not None and new else frozenset()
+        for user_id in new:
+            wrong = user_id in on_wrong_partition
+            known = stored.get(user_id)
+            self.users[user_id] = User(wrong) if known is None else decode_user(known, self._rules.join, wrong)
 
     def note_due(self, next_due_ms: int | None) -> None:
         """Note that the due users were loaded. `next_due_ms` is when the next one is due, None if there is no other."""

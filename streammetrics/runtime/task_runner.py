@@ -8,6 +8,7 @@ flight at most; later events are processed meanwhile.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from concurrent.futures import Executor
 
 import structlog
@@ -15,6 +16,7 @@ import structlog
 from streammetrics.connectors.base import Clock, Commit, CommitOutcome, DeadLetterSink, Record, Source, Store
 from streammetrics.engine.engine import Engine
 from streammetrics.engine.pane_store import FinalPane
+from streammetrics.engine.session_store import FindMisplaced
 from streammetrics.errors import StoreError
 from streammetrics.events import Decoder
 from streammetrics.runtime.chunk import Chunk
@@ -53,7 +55,7 @@ class TaskRunner:
         clock: Clock,
         status: ProcessStatus,
         commits: Executor | None = None,
-        wrong_partition: Callable[[int, str], bool] | None = None,
+        misplaced: Callable[[int, Sequence[str]], AbstractSet[str]] | None = None,
         topic_ids: Sequence[str] = (),
         on_final: Callable[[list[FinalPane]], None] | None = None,
     ) -> None:
@@ -65,7 +67,7 @@ class TaskRunner:
         self._users = Prefetch(store, rules)
         self._claims = Claims(engine, source, store, clock, rules, topic_ids)
         self._idle_inputs = IdleInputs(source, store, clock, rules)
-        self._wrong_partition = wrong_partition
+        self._misplaced = misplaced
         self._on_final = on_final
 
     def advance(self, task: OwnedTask, commit_now: bool = False) -> bool:
@@ -174,9 +176,9 @@ class TaskRunner:
         rest = self.step(task, half)
         return second if rest is None else rest.joined(second)
 
-    def _placement(self, task: int) -> Callable[[str], bool] | None:
-        wrong_partition = self._wrong_partition
-        return None if wrong_partition is None else lambda user_id: wrong_partition(task, user_id)
+    def _placement(self, task: int) -> FindMisplaced | None:
+        misplaced = self._misplaced
+        return None if misplaced is None else lambda user_ids: misplaced(task, user_ids)
 
     def _tick(self, task: OwnedTask) -> None:
         """Let the engine know which inputs are idle, and how far time has passed on them."""

@@ -124,7 +124,7 @@ class TestCommits:
 
     def test_a_user_on_the_wrong_partition_is_counted(self) -> None:
         bench = Bench()
-        bench.replace_worker(wrong_partition=lambda task, user_id: user_id == "astray")
+        bench.replace_worker(misplaced=lambda task, user_ids: {"astray"}.intersection(user_ids))
         bench.show(0)
         bench.show(0, 1, user="astray")
         bench.turn()
