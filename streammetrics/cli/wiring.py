@@ -223,6 +223,7 @@ def kafka_connection(settings: Settings) -> KafkaConnection:
         session_timeout_ms=kafka.session_timeout_ms,
         poll_records_max=settings.worker.batch_events_max,
         partition_fetch_bytes_max=kafka.partition_fetch_bytes_max,
+        linger_ms=kafka.linger_ms,
         security_protocol=kafka.security_protocol,
         ssl_cafile=kafka.ssl_cafile,
         ssl_certfile=kafka.ssl_certfile,

@@ -37,6 +37,8 @@ from streammetrics.config.fields import (
 _PATH = "a path, or empty for none"
 CLUSTER_TIMEOUT_MS_MAX = 5_000
 """A cluster client waits for hanging nodes in turn: up to five times with three nodes, and /healthz fails after 30 s."""
+LINGER_MS_MAX: Final = 1_000
+"""Checks of the brokers wait behind a fetch on the same connection, and a check fails after two seconds."""
 
 _REDIS_QUERY: Final = ("db", "username", "password")
 _SET_CAFILE: Final = "set redis.ssl_cafile instead"
@@ -109,6 +111,12 @@ class KafkaSettings(Section):
         " A larger record batch is still fetched.",
         65_536,
         1_073_741_824,
+    )
+    linger_ms: Whole = milliseconds(
+        100,
+        "How long a broker collects records before it sends a worker that has caught up what there is. Larger batches cost less CPU per"
+        " event; every number is later by this time. A worker with a backlog does not wait. 0: the broker sends each record at once.",
+        most=LINGER_MS_MAX,
     )
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = setting(
         "PLAINTEXT", "Protocol for the connections to the brokers."

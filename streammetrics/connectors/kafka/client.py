@@ -32,6 +32,7 @@ class KafkaConnection:
     """How to reach Kafka and what to read. `repr` hides the passwords.
 
     `start` is where an input without a stored offset begins; a number is a record timestamp (epoch ms).
+    `linger_ms` is how long a broker collects records before it answers a fetch that has few.
     `bootstrap_servers` are `host:port`, with IPv6 hosts in brackets.
     """
 
@@ -44,6 +45,7 @@ class KafkaConnection:
     session_timeout_ms: int = 10_000
     poll_records_max: int = 20_000
     partition_fetch_bytes_max: int = 4 << 20
+    linger_ms: int = 100
     client_id: str = "streammetrics"
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
     ssl_cafile: str | None = None

@@ -18,8 +18,10 @@ from streammetrics.connectors.kafka.client import KafkaConnection, connection_op
 REQUEST_MS = 2_000
 CLOSE_MS = 1_000
 FETCH_WAIT_MS = 100
-"""How long a broker may hold a fetch for records that it does not have yet. The client sends a broker one fetch at a time. While a
-fetch waits at the end of some inputs, no other input of that broker is read."""
+"""How long a broker may hold a fetch while it has no record at all. The client sends a broker one fetch at a time. While a fetch waits at
+the end of some inputs, no other input of that broker is read."""
+FETCH_BYTES_MIN = 1 << 20
+"""A broker that has this much answers a fetch at once. A worker with a backlog therefore never lingers."""
 
 
 def new_consumer(settings: KafkaConnection) -> tuple[KafkaConsumer, Any]:
@@ -41,11 +43,22 @@ def new_consumer(settings: KafkaConnection) -> tuple[KafkaConsumer, Any]:
             heartbeat_interval_ms=max(100, min(2_000, settings.session_timeout_ms // 5)),
             max_partition_fetch_bytes=settings.partition_fetch_bytes_max,
             max_poll_records=settings.poll_records_max,
-            fetch_max_wait_ms=FETCH_WAIT_MS,
+            **fetch_waits(settings),
             allow_auto_create_topics=False,
             metrics_enabled=False,
         )
     return consumer, network.cluster
+
+
+def fetch_waits(settings: KafkaConnection) -> dict[str, int]:
+    """Return how long and for how many bytes a broker holds a fetch.
+
+    The broker waits, not the client, so a poll returns as before when partitions are reassigned or its timeout ends. No fetch can have
+    more bytes than a partition may send: without that bound a worker with one small partition would wait in a backlog.
+    """
+    if not settings.linger_ms:
+        return {"fetch_max_wait_ms": FETCH_WAIT_MS, "fetch_min_bytes": 1}
+    return {"fetch_max_wait_ms": settings.linger_ms, "fetch_min_bytes": min(FETCH_BYTES_MIN, settings.partition_fetch_bytes_max // 2)}
 
 
 def await_metadata(cluster: Any) -> None:
