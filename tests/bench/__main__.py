@@ -16,11 +16,11 @@ from rich.console import Console
 from rich.table import Table
 
 from streammetrics.runtime.rules import WorkerRules
-from tests.bench import commit, end_to_end, importing, parts
+from tests.bench import commit, end_to_end, importing, live, machine, parts
 from tests.bench.end_to_end import CommitOutcome, Size, Turns, Way
 
 COMMIT_USERS = 2_000
-PARTS = ("end-to-end", "skew", "workers", "experiments", "engine", "commit", "memory", "import")
+PARTS = ("end-to-end", "live", "skew", "workers", "experiments", "engine", "commit", "memory", "import")
 Say = Callable[[str], None]
 
 console = Console(width=None if sys.stdout.isatty() else 130, highlight=False)
@@ -79,6 +79,26 @@ def part_end_to_end(quick: bool, rounds: int, say: Say) -> None:
 def cpu_of(outcome: CommitOutcome) -> float:
     """Our process and Redis together, in seconds a million events."""
     return outcome.per_million(lambda each: each.worker["processor_seconds"] + each.redis_seconds)
+
+
+def part_live(quick: bool, rounds: int, say: Say) -> None:
+    paces = {live.Pace(2_000, 3, 6): 40} if quick else {live.Pace(2_000, 8, 20): 40, live.Pace(10_000, 8, 20): 22}
+    table = Table("events/s", "kafka.linger_ms", "worker µs", "Redis µs", "both µs", "reached events/s", "peak MB")
+    checked, goals = 0, []
+    for pace, wanted_us in paces.items():
+        found = live.measure(pace, {"0": {"kafka.linger_ms": "0"}, "100 (default)": {}}, rounds, say)
+        for linger, of_rounds in found.items():
+            checked += sum(each.checked for each in of_rounds)
+            worker, redis, reached, peak = (statistics.median(numbers) for numbers in zip(*(each[:4] for each in of_rounds), strict=True))
+            both = statistics.median(each.worker_us + each.redis_us for each in of_rounds)
+            table.add_row(
+                f"{pace.rate:,}", linger, *(f"{number:,.1f}" for number in (worker, redis, both)), f"{reached:,.0f}", f"{peak:.0f}"
+            )
+        goals.append(goal(both <= wanted_us, f"{both:.1f} µs per event at {pace.rate:,} events/s, wanted at most {wanted_us}"))
+    console.print(f"\n[bold]Live traffic[/bold] (answer checked: {checked:,} stored integers equal brute force over all events)")
+    console.print(table)
+    for line in goals:
+        console.print(line)
 
 
 def part_skew(quick: bool, rounds: int, say: Say) -> None:
@@ -215,6 +235,7 @@ def chosen(context: click.Context, parameter: click.Parameter, value: str) -> li
 def main(quick: bool, rounds: int | None, only: list[str]) -> None:
     run: dict[str, Callable[[bool, int, Say], None]] = {
         "end-to-end": part_end_to_end,
+        "live": part_live,
         "skew": part_skew,
         "workers": part_workers,
         "experiments": part_experiments,
@@ -223,6 +244,7 @@ def main(quick: bool, rounds: int | None, only: list[str]) -> None:
         "memory": part_memory,
         "import": part_import,
     }
+    console.print(machine.description())
     for name in only:
         with progress() as say:
             run[name](quick, rounds or (1 if quick else 3), say)

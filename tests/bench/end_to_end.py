@@ -250,7 +250,7 @@ def run_workers(
     """Let workers of one group commit all events; what they say of themselves, seconds and peak memory of Redis, and what is stored."""
     settings = Settings.model_validate(given)
     store = RedisStore(redis_connection(settings))
-    before = _redis_seconds(redis)
+    before = redis_seconds_of(redis)
     children = [parts.start("worker", {"settings": given}, log) for _ in range(workers)]
 
     def all_committed() -> bool:
@@ -267,7 +267,7 @@ def run_workers(
             if time.monotonic() > deadline:
                 raise WrongAnswerError(f"{SECONDS_MAX} s after the start not all records are committed")
             time.sleep(LOOK_SECONDS)
-        seconds = _redis_seconds(redis) - before
+        seconds = redis_seconds_of(redis) - before
         for child in children:
             child.send_signal(signal.SIGTERM)
         found = [parts.answer(child, "worker", log) for child in children]
@@ -276,7 +276,7 @@ def run_workers(
             child.kill()
     with redis.client() as client:
         peak_mb = int(client.info("memory")["used_memory_peak"]) / (1 << 20)
-    rows = _stored_rows(settings, store)
+    rows = stored_rows(settings, store)
     store.close()
     return _together(found), seconds, peak_mb, rows
 
@@ -294,7 +294,7 @@ def _together(found: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _stored_rows(settings: Settings, store: RedisStore) -> Rows:
+def stored_rows(settings: Settings, store: RedisStore) -> Rows:
     """Every stored tally, merged over tasks. Raises WrongAnswerError when events were refused, for all are to be admitted."""
     builder = build_report_builder(settings, build_engine(settings, settings.kafka.topics))
     for task, view in store.view(range(PARTITIONS), {}, {}).items():
@@ -307,7 +307,7 @@ def _stored_rows(settings: Settings, store: RedisStore) -> Rows:
     }
 
 
-def _redis_seconds(redis: DeployedRedis) -> float:
+def redis_seconds_of(redis: DeployedRedis) -> float:
     with redis.client() as client:
         usage = client.info("cpu")
     return sum(float(usage[f"used_cpu_{mode}{whose}"]) for mode in ("sys", "user") for whose in ("", "_children"))
