@@ -98,15 +98,20 @@ def replay(
     quiet: bool,
     **outputs: Path | None,
 ) -> None:
-    """Compute the same numbers as `run` from NDJSON files, without Kafka, Redis or a clock.
+    """Compute the same numbers as `run` from files, without Kafka, Redis or a clock.
 
-    Files may be gzipped; a file named .gz must be. - is standard input. Each file is one input with its own watermark. Files are read in
-    step by event time, so their order does not change the results. No event is refused as future, because lines have no record timestamp.
+    A FILE is a file, a folder, a pattern such as 'logs/*.gz', or - for standard input. It has lines of JSON, one JSON array, CSV, TSV,
+    Parquet or Avro. It may be compressed with gzip, bz2, xz or zstd, and it may be UTF-16. The content decides, except that a file named
+    .gz must be gzip. Parquet, Avro and zstd need the extra `files`.
+
+    Each file is one input with its own watermark. Files are read in step by event time, so their order does not change the results. No
+    event is refused as future, because files have no record timestamps.
 
     \b
     Examples:
       streammetrics replay events.ndjson
       streammetrics replay impressions.ndjson feedback.ndjson --panes panes.ndjson --report report.json
+      streammetrics replay 'exports/2026-01-*/*.parquet'
       kcat -C -t events -e | streammetrics replay - --set windows.segments=surface
       streammetrics replay ubi.ndjson --set events.format=ubi --dead-letters refused.ndjson
     """

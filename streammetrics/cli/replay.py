@@ -18,7 +18,9 @@ from streammetrics.cli.process.logs import configure_quiet_logs
 from streammetrics.cli.replay_files import ReplayOutputs, replay
 from streammetrics.cli.unusable_files import shown_path, unusable_files
 from streammetrics.config import Settings
-from streammetrics.connectors.files import STDIN, FileSource
+from streammetrics.connectors.file_formats.reader import STDIN
+from streammetrics.connectors.file_paths import expanded_paths
+from streammetrics.connectors.files import FileSource
 from streammetrics.errors import StreammetricsError
 from streammetrics.events.event_time import seems_seconds
 from streammetrics.metrics import TallyLayout
@@ -30,6 +32,7 @@ def replay_and_show(settings: Settings, files: Sequence[str], outputs: ReplayOut
 
     Raises ConfigError for conflicting paths, StreammetricsError if a file has lines and none of them can be used, and as `replay`.
     """
+    files = expanded_paths(files)
     output_paths = {"--panes": outputs.panes, "--report": outputs.report, "--dead-letters": outputs.dead_letters}
     require_distinct((Path(file) for file in files if file != STDIN), output_paths)
     configure_quiet_logs(settings.log.level, settings.log.format)

@@ -16,7 +16,7 @@ from streammetrics.cli.output.verdict_page import page
 from streammetrics.cli.output.verdict_tables import verdict_lines
 from streammetrics.cli.process.logs import configure_quiet_logs
 from streammetrics.config import Settings
-from streammetrics.connectors.files import standard_input
+from streammetrics.connectors.file_formats.reader import standard_input
 from streammetrics.errors import ConfigError, Problem, StreammetricsError
 
 STDIN = Path("-")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from streammetrics.cli.wiring import build_decoder
 from streammetrics.config import Settings
-from streammetrics.connectors.files import FIRST_LINE, STDIN
+from streammetrics.connectors.file_formats.reader import FIRST_LINE, STDIN
 from streammetrics.errors import MalformedEvent
 from streammetrics.events.outcomes import MALFORMED
 from streammetrics.events.recognize import recognize

@@ -13,10 +13,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import zstandard
 
 from streammetrics.cli.process.signals import SIGNALS
 from streammetrics.connectors.simulated import SimulatedRecord
 from streammetrics.events.outcomes import MALFORMED
+from tests.connectors.file_formats.forms import FORMS, array
 from tests.servers.process import wait_until
 from tests.support.command_line import called, is_asleep, started
 from tests.support.replays import CLEAN, DAY_MS, FAULTY, NOON_MS, QUICK, SETTINGS, replayed, sent, write
@@ -205,9 +207,11 @@ def test_all_unreadable_files_are_reported_and_nothing_is_written(tmp_path: Path
     panes = tmp_path / "panes"
     letters = tmp_path / "letters"
     letters.write_text("of an earlier replay")
-    done = called("replay", good, tmp_path / "none", tmp_path, good, "--panes", panes, "--dead-letters", letters)
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    done = called("replay", good, tmp_path / "none", empty, good, "--panes", panes, "--dead-letters", letters)
     assert done.returncode == 2
-    for message in (f"{tmp_path / 'none'}: does not exist", f"{tmp_path}: is a folder", f"{good}: is named twice"):
+    for message in (f"{tmp_path / 'none'}: does not exist", f"{empty}: is a folder without files", f"{good}: is named twice"):
         assert message in done.stderr
     assert not panes.exists()
     assert letters.read_text() == "of an earlier replay"
@@ -376,11 +380,11 @@ def test_a_file_without_events_fails_and_the_others_count(quiet: list[str], tmp_
     assert (done.returncode, done.stderr.splitlines()) == (
         1,
         [
-            f"streammetrics: no line of {other} is an event. It looks like CSV with the columns type, user_id: "
-            "write one JSON object per line, with the fields of an event"
+            f"streammetrics: no line of {other} is an event. Line 2 is refused as missing_field: impression_id is required and must not "
+            "be null; send impression_id"
         ],
     )
-    assert json.loads(report.read_bytes())["counters"]["events"] == 202
+    assert json.loads(report.read_bytes())["counters"]["events"] == 201
     missing = called("replay", "-", *quiet, stdin=b"\n{}\n")
     assert missing.returncode == 1
     assert "no line of standard input is an event. Line 2 is refused as missing_field: type is required" in missing.stderr
@@ -388,9 +392,9 @@ def test_a_file_without_events_fails_and_the_others_count(quiet: list[str], tmp_
 
 def test_a_file_of_compressed_text_is_recognized_by_its_content(tmp_path: Path) -> None:
     packed = tmp_path / "events.gz"
-    packed.write_bytes(gzip.compress(json.dumps([{"type": "impression"}]).encode()))
+    packed.write_bytes(gzip.compress(b"ORC and more"))
     done = called("replay", packed, "--quiet")
-    assert (done.returncode, "It looks like a JSON array" in done.stderr) == (1, True)
+    assert (done.returncode, "It looks like an ORC file" in done.stderr) == (1, True)
 
 
 def test_queries_alone_hold_no_event_unless_their_hits_are_lists(tmp_path: Path) -> None:
@@ -415,3 +419,37 @@ def test_times_that_look_like_seconds_are_a_warning(tmp_path: Path) -> None:
     path.write_text('{"type":"impression","impression_id":"a","user_id":"u","ts":1732183200,"items":["x"]}\n')
     warning = f"the events of {path} are from 1970-01-21 01:09 UTC or before; ts must be in milliseconds, not seconds"
     assert called("replay", path, "--quiet").stderr == f"streammetrics: warning: {warning}\n"
+
+
+def test_every_form_of_file_gives_the_numbers_of_its_lines(tmp_path: Path) -> None:
+    records = sent(CLEAN, 1_000)
+    panes, report, _ = replayed(tmp_path, write(tmp_path / "lines", records))
+    events = [json.loads(each.value) for each in records]
+    for number, (form, make) in enumerate(FORMS.items()):
+        other = tmp_path / f"file{number}"
+        other.write_bytes(make(events))
+        other_panes, other_report, letters = replayed(tmp_path, other)
+        assert (form, other_panes == panes, differing(other_report, report), letters) == (form, True, [], [])
+
+
+def test_a_folder_and_a_pattern_name_the_files_that_they_hold(tmp_path: Path) -> None:
+    records = sent(CLEAN, 1_000)
+    panes, report, _ = replayed(tmp_path, write(tmp_path / "whole", records))
+    folder = tmp_path / "day"
+    (folder / "hour").mkdir(parents=True)
+    write(folder / "a.ndjson", records[:500])
+    (folder / "hour" / "b.json.zst").write_bytes(zstandard.compress(array([json.loads(each.value) for each in records[500:]])))
+    (folder / "_SUCCESS").write_text("not an event")
+    for named in (folder, str(folder / "**" / "*.*")):
+        other_panes, other_report, _ = replayed(tmp_path, named)
+        assert (other_panes == panes, differing(other_report, report)) == (True, [])
+        inputs = other_report["inputs"]
+        assert isinstance(inputs, list)
+        assert [each["topic"] for each in inputs] == [str(folder / "a.ndjson"), str(folder / "hour" / "b.json.zst")]
+
+
+def test_a_dead_letter_names_the_row(tmp_path: Path) -> None:
+    path = tmp_path / "events.csv"
+    path.write_text("type,user_id,ts,item_id,action\nfeedback,u,1772359200000,a,click\nfeedback,,1772359200000,a,click\n")
+    _, _, (letter,) = replayed(tmp_path, path)
+    assert (letter["line"], letter["reason"], letter["key"]) == (3, "missing_field", f"{path}:0:3")

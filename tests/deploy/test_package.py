@@ -62,7 +62,7 @@ def test_the_wheel_says_what_it_is(wheel: zipfile.ZipFile) -> None:
     assert told["Name"] == "streammetrics"
     assert told["License-Expression"] == "Apache-2.0"
     assert told["Requires-Python"] == ">=3.11"
-    assert "codecs" in told.get_all("Provides-Extra", [])
+    assert {"codecs", "files"} <= set(told.get_all("Provides-Extra", []))
     entry_points = wheel.read(f"streammetrics-{__version__}.dist-info/entry_points.txt").decode()
     assert "streammetrics = streammetrics.cli.main:main" in entry_points
     assert any(name.endswith("licenses/LICENSE") for name in wheel.namelist())

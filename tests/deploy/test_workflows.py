@@ -74,7 +74,7 @@ def test_every_dependency_says_what_it_is_for() -> None:
     text = (GITHUB / "CONTRIBUTING.md").read_text(encoding="utf-8")
     told = {name for line in re.findall(r"^\| ([a-z0-9, -]+) \|", text, re.MULTILINE) for name in line.split(", ")} - {"package"}
     needed = re.search(r"^dependencies = \[(.*?)^\]", PYPROJECT, re.DOTALL | re.MULTILINE)
-    codecs = re.search(r"^codecs = \[(.*?)\]", PYPROJECT, re.MULTILINE)
+    extras = re.findall(r"^(?:codecs|files) = \[(.*?)\]", PYPROJECT, re.MULTILINE)
     assert needed
-    assert codecs
-    assert told == set(re.findall(r'"([a-z0-9-]+)', needed[1] + codecs[1]))
+    assert len(extras) == 2
+    assert told == set(re.findall(r'"([a-z0-9-]+)', needed[1] + "".join(extras)))

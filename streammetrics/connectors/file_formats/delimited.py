@@ -1,0 +1,144 @@
+"""CSV and TSV: one record per row. The header names the fields of an event.
+
+A cell is text, with these exceptions. An empty cell is an absent field.
+
+| column | cell |
+|---|---|
+| `ts`, `timestamp` | digits are a number |
+| `value` | a number |
+| `fragment` | `true` or `false` |
+| `items`, `query_response_hit_ids` | a JSON array, or ids joined by a bar: `a|b|c` |
+| `experiments`, `segments` | a JSON object, or pairs joined by a bar: `ranker=control|price=low` |
+| `event_attributes`, `query_attributes` | a JSON object |
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from streammetrics.connectors.file_formats.lines import Row
+from streammetrics.connectors.file_formats.recognize import header_of
+
+_encode = msgspec.json.Encoder().encode
+_any = msgspec.json.Decoder(msgspec.Raw).decode
+_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+
+Convert: TypeAlias = Callable[[str], Any]
+
+
+def read_rows(stream: io.BufferedReader, kept_bytes: int) -> Iterator[Row]:
+    """Yield each row after the header as JSON, numbered by the line on which it begins. A row that is no event row stays text.
+
+    Such rows have more cells than the header, are not UTF-8, or have a quote that does not end. A decoder refuses them.
+    """
+    feed = _Feed(stream, kept_bytes)
+    header = header_of(feed.first.encode("utf-8", "surrogateescape"))
+    assert header is not None, "only a file with a header is read as rows"
+    delimiter, names = header
+    converts = [_CONVERTS.get(name, _text) for name in names]
+    csv.field_size_limit(kept_bytes)
+    rows = csv.reader(feed, delimiter=delimiter)
+    while True:
+        began, taken = feed.number + 1, feed.taken
+        try:
+            cells = next(rows, None)
+        except csv.Error as error:
+            yield began, f"row cannot be read: {error}".encode(), feed.taken - taken
+            continue
+        if cells is None:
+            return
+        yield began, _json(names, converts, cells, delimiter), feed.taken - taken
+
+
+class _Feed:
+    """The lines of a file as text, for the CSV parser. `first` is the header, which is not among them. `number` is the last line read."""
+
+    def __init__(self, stream: io.BufferedReader, kept_bytes: int) -> None:
+        self._readline, self._kept = stream.readline, kept_bytes
+        self.number = self.taken = 0
+        self.first = "\n"
+        while self.first.isspace():
+            self.first = self.__next__()
+
+    def __iter__(self) -> _Feed:
+        return self
+
+    def __next__(self) -> str:
+        line = self._readline(self._kept)
+        if not line:
+            raise StopIteration
+        self.number += 1
+        self.taken += len(line)
+        return line.decode("utf-8", "surrogateescape")
+
+
+def _json(names: Sequence[str], converts: Sequence[Convert], cells: Sequence[str], delimiter: str) -> bytes:
+    """Return a row as JSON, or as text if it is no event."""
+    if not cells:
+        return b""
+    if len(cells) <= len(names):
+        try:
+            return _encode({name: convert(cell) for name, convert, cell in zip(names, converts, cells, strict=False) if cell})
+        except UnicodeEncodeError:  # not UTF-8
+            pass
+    return delimiter.join(cells).encode("utf-8", "surrogateescape")
+
+
+def _text(cell: str) -> str:
+    return cell
+
+
+def _whole(cell: str) -> int | str:
+    return int(cell) if cell.isdecimal() and cell.isascii() else cell
+
+
+def _number(cell: str) -> Any:
+    return msgspec.Raw(cell.encode()) if _NUMBER.fullmatch(cell) else cell
+
+
+def _flag(cell: str) -> bool | str:
+    return {"true": True, "false": False}.get(cell.lower(), cell)
+
+
+def _parsed(cell: str) -> Any:
+    """Return a cell with JSON as such; None if it is none."""
+    try:
+        return _any(cell.encode())
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return None
+
+
+def _json_or_text(cell: str) -> Any:
+    return cell if (parsed := _parsed(cell)) is None else parsed
+
+
+def _items(cell: str) -> Any:
+    parsed = _parsed(cell) if cell.startswith("[") else None
+    return cell.split("|") if parsed is None else parsed
+
+
+def _pairs(cell: str) -> Any:
+    if cell.startswith("{"):
+        return _json_or_text(cell)
+    pairs = [pair.partition("=") for pair in cell.split("|")]
+    return {name: value for name, _, value in pairs} if all(equals for _, equals, _ in pairs) else cell
+
+
+_CONVERTS: Final[dict[str, Convert]] = {
+    "ts": _whole,
+    "timestamp": _whole,
+    "value": _number,
+    "fragment": _flag,
+    "items": _items,
+    "query_response_hit_ids": _items,
+    "experiments": _pairs,
+    "segments": _pairs,
+    "event_attributes": _json_or_text,
+    "query_attributes": _json_or_text,
+}

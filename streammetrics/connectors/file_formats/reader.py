@@ -1,0 +1,121 @@
+"""Reads the records of one file in chunks, whatever its form."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import sys
+import zlib
+from collections.abc import Iterator
+from lzma import LZMAError
+from pathlib import Path
+from typing import cast
+
+from streammetrics.connectors.base import Record
+from streammetrics.connectors.file_formats.delimited import read_rows
+from streammetrics.connectors.file_formats.json_array import read_elements
+from streammetrics.connectors.file_formats.lines import Row, read_lines
+from streammetrics.connectors.file_formats.recognize import form_of
+from streammetrics.connectors.file_formats.streams import open_content
+from streammetrics.connectors.file_formats.tables import read_avro, read_parquet
+from streammetrics.errors import SourceError
+
+STDIN = "-"
+CHUNK_BYTES_MAX = 16 << 20
+"""A chunk of long records ends here, to limit memory."""
+SAMPLE_BYTES = 1 << 16
+NO_TIMESTAMP = -1
+FIRST_LINE = 1
+
+_DAMAGED = (OSError, EOFError, ValueError, zlib.error, LZMAError)
+"""Which one a damaged file raises depends on where the damage is."""
+
+
+def standard_input() -> io.BufferedReader:
+    """Return standard input as bytes. Raises OSError if it was closed when the process started."""
+    if sys.stdin is None:
+        raise OSError(errno.EBADF, "standard input is closed")
+    return cast(io.BufferedReader, sys.stdin.buffer)
+
+
+class FileReader:
+    """The records of one file. Of a record longer than `kept_bytes` only the first bytes are kept, to limit memory.
+
+    A record's number is that of its line (in CSV: of the line on which its row begins), of the element of a JSON array, or of the row
+    of a Parquet or Avro file. All begin at 1.
+    """
+
+    def __init__(self, path: str, kept_bytes: int) -> None:
+        self.path, self._kept = path, kept_bytes
+        self.number = 0
+        self.following = FIRST_LINE
+        """The number after the last record that was returned."""
+        self.cut: dict[int, int] = {}
+        """Full length in bytes of each record that was cut, by its number."""
+        self.sample = b""
+        """The first records, each on the line of its number and without line ends of its own. For messages about their form."""
+        self._sample_lines = FIRST_LINE
+        self.ended = False
+        self._raw = standard_input() if path == STDIN else Path(path).open("rb")  # noqa: SIM115  (it stays open after this function)
+        self._rows: Iterator[Row] | None = None
+        self.bytes_total = None if path == STDIN else os.fstat(self._raw.fileno()).st_size or None
+        self._bytes_here = 0
+        self._counts_disk = False
+        """Whether progress is the position in the file, because the content has other bytes."""
+
+    @property
+    def bytes_read(self) -> int:
+        """Bytes read so far: of the file on disk, or of the content of a pipe."""
+        if self.ended and self.bytes_total is not None:
+            return self.bytes_total
+        return self._raw.tell() if self._counts_disk and not self._raw.closed else self._bytes_here
+
+    def take(self, count: int, first: int = FIRST_LINE) -> list[Record]:
+        """Return up to `count` records that are not blank, from number `first` on. Raises SourceError, and ConfigError without an extra."""
+        records: list[Record] = []
+        chunk_ends = self._bytes_here + CHUNK_BYTES_MAX
+        try:
+            rows = self._rows = self._rows or self._open()
+            for number, value, size in rows:
+                self.number = number
+                self._bytes_here += size
+                if number >= first and value and not value.isspace():
+                    records.append(Record(number, NO_TIMESTAMP, value))
+                    self.following = number + 1
+                    if len(self.sample) < SAMPLE_BYTES:
+                        self._add_sample(number, value)
+                if len(records) >= count or self._bytes_here >= chunk_ends:
+                    return records
+            self.ended = True
+        except _DAMAGED as error:
+            raise SourceError(f"{self.path} cannot be read on after line {self.number}: {error}") from error
+        return records
+
+    def _add_sample(self, number: int, value: bytes) -> None:
+        self.sample += b"\n" * (number - self._sample_lines) + value[:SAMPLE_BYTES].replace(b"\n", b" ")
+        self._sample_lines = number
+
+    def _open(self) -> Iterator[Row]:
+        """Recognize the form of the file and begin to read it."""
+        content = open_content(self._raw, self.path)
+        form = form_of(content.head)
+        is_on_disk = self.path != STDIN and self._raw.seekable()
+        self._counts_disk = is_on_disk and (content.is_converted or form == "avro")
+        if form == "parquet":
+            if content.is_converted or not is_on_disk:
+                raise SourceError(f"{self.path} is Parquet, which cannot be read from a pipe or compressed again: name a plain file")
+            return read_parquet(self._raw, self.path, self.bytes_total or 0)
+        if form == "avro":
+            return read_avro(content.stream, self.path)
+        if form == "array":
+            return read_elements(content.stream, self._kept, self.cut)
+        if form == "delimited":
+            return read_rows(content.stream, self._kept)
+        return read_lines(content.stream, self._kept, self.cut)
+
+    def close(self) -> None:
+        if self.path != STDIN:
+            self._bytes_here = self.bytes_read
+            self._rows = None
+            self._raw.close()

@@ -1,0 +1,282 @@
+"""Every form of file gives the same events, with numbers that name the place, and in bounded memory."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import sys
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streammetrics.connectors.file_formats import extras, json_array
+from streammetrics.connectors.file_formats.reader import FileReader
+from streammetrics.errors import ConfigError, SourceError
+from streammetrics.events import EventLimits, native_decoder
+from tests.connectors.file_formats.forms import (
+    BINARY,
+    COLUMNS,
+    EVENTS,
+    FORMS,
+    PACKINGS,
+    array,
+    avro,
+    combinations,
+    delimited,
+    lines,
+    parquet,
+    pretty_array,
+    write,
+)
+
+KEPT = 1 << 20
+decode = native_decoder(EventLimits())
+
+
+def read(path: str, kept: int = KEPT, count: int = 1_000) -> list[tuple[int, bytes]]:
+    """Return the number and the bytes of every record."""
+    reader = FileReader(path, kept)
+    try:
+        records = []
+        while not reader.ended:
+            records += reader.take(count)
+        return [(record.offset, record.value or b"") for record in records]
+    finally:
+        reader.close()
+
+
+def decoded(records: list[tuple[int, bytes]]) -> list[Any]:
+    return [event for _, value in records for event in decode(value)]
+
+
+@pytest.mark.parametrize(("form", "packing"), combinations())
+def test_every_form_gives_the_same_events(form: str, packing: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "events", PACKINGS[packing](FORMS[form](EVENTS)))
+    records = read(path, count=3)
+    assert decoded(records) == [decode(json.dumps(event).encode())[0] for event in EVENTS]
+    first = 2 if "sv" in form else 1
+    assert [number for number, _ in records] == list(range(first, first + len(EVENTS)))
+
+
+@pytest.mark.parametrize("form", [form for form in FORMS if form != "parquet"])
+@pytest.mark.parametrize("packing", ["plain", "zstd"])
+def test_every_form_but_parquet_is_read_from_a_pipe(form: str, packing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = PACKINGS[packing](FORMS[form](EVENTS))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(content))))
+    assert len(decoded(read("-"))) == len(EVENTS)
+
+
+def test_parquet_is_read_only_from_a_plain_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SourceError, match=r"events is Parquet, which cannot be read from a pipe or compressed again"):
+        read(write(tmp_path / "events", gzip.compress(parquet(EVENTS))))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(parquet(EVENTS)))))
+    with pytest.raises(SourceError, match="- is Parquet"):
+        read("-")
+
+
+@pytest.mark.parametrize(("form", "packing"), combinations())
+def test_progress_grows_to_the_size_of_the_file(form: str, packing: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "events", PACKINGS[packing](FORMS[form](EVENTS * 1_000)))
+    reader = FileReader(path, KEPT)
+    seen = [reader.bytes_read]
+    while not reader.ended:
+        reader.take(500)
+        seen.append(reader.bytes_read)
+    reader.close()
+    assert (seen[0], seen[-1], reader.bytes_read) == (0, Path(path).stat().st_size, Path(path).stat().st_size)
+    assert seen == sorted(seen)
+
+
+@pytest.mark.parametrize("packing", ["gzip", "bz2", "zstd", "xz"])
+@pytest.mark.parametrize("form", ["lines", "csv", "avro"])
+def test_a_compressed_file_that_is_cut_short_is_an_error(form: str, packing: str, tmp_path: Path) -> None:
+    content = PACKINGS[packing](FORMS[form](EVENTS))
+    with pytest.raises(SourceError, match=r"broken cannot be read on after (line|row) \d"):
+        read(write(tmp_path / "broken", content[:-5]))
+
+
+@pytest.mark.parametrize("form", ["array", "pretty array", *BINARY])
+def test_a_file_that_is_cut_short_is_an_error(form: str, tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=r"broken cannot be read on after (line|row) \d"):
+        read(write(tmp_path / "broken", FORMS[form](EVENTS)[:-5]))
+
+
+@pytest.mark.parametrize(
+    ("content", "package"), [(parquet([]), "pyarrow"), (avro([]), "fastavro"), (zstandard.compress(b"{}"), "zstandard")]
+)
+def test_a_missing_package_is_named_with_its_extra(content: bytes, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_module(name: str) -> Any:
+        raise ImportError(name)
+
+    monkeypatch.setattr(extras, "import_module", no_module)
+    with pytest.raises(ConfigError, match=rf"needs the package {package}: pip install 'streammetrics\[files\]'"):
+        read(write(tmp_path / "events", content))
+
+
+def test_two_compressed_parts_are_one_file(tmp_path: Path) -> None:
+    halves = EVENTS[:2], EVENTS[2:]
+    for packing in ("gzip", "bz2", "zstd", "xz"):
+        content = b"".join(PACKINGS[packing](lines(half)) for half in halves)
+        assert len(decoded(read(write(tmp_path / packing, content)))) == len(EVENTS)
+
+
+def test_a_lone_surrogate_in_utf_16_refuses_only_its_line(tmp_path: Path) -> None:
+    content = lines(EVENTS[:1]) + b'{"a":"?"}\n' + lines(EVENTS[1:])
+    path = write(tmp_path / "events", content.decode().encode("utf-16").replace("?".encode("utf-16-le"), b"\x00\xd8"))
+    reasons = [getattr(event, "reason", "") for event in decoded(read(path))]
+    assert reasons == ["", "bad_json", "", "", ""]
+
+
+class TestArrays:
+    def test_lines_that_are_arrays_stay_lines(self, tmp_path: Path) -> None:
+        path = write(tmp_path / "events", b'[{"a":1},{"b":2}]\n[{"c":3}]\n')
+        assert read(path) == [(1, b'[{"a":1},{"b":2}]'), (2, b'[{"c":3}]')]
+
+    def test_only_elements_of_the_outer_array_are_records(self, tmp_path: Path) -> None:
+        content = b' [ {"a":[1,{"b":"],{\\"\\\\"}]} ,\n\t{"c":"\\\\"},{}, {"d":[[]]}\n]\n'
+        expected = [b'{"a":[1,{"b":"],{\\"\\\\"}]}', b'{"c":"\\\\"}', b"{}", b'{"d":[[]]}']
+        assert read(write(tmp_path / "events", content)) == list(enumerate(expected, 1))
+
+    def test_an_empty_array_has_no_record(self, tmp_path: Path) -> None:
+        assert read(write(tmp_path / "events", b"[ ]\n")) == []
+
+    def test_a_bracket_too_many_is_an_error(self, tmp_path: Path) -> None:
+        with pytest.raises(SourceError, match="closing bracket too many"):
+            read(write(tmp_path / "events", b'[{"a":1}]]'))
+
+    def test_an_element_that_is_too_long_is_cut(self, tmp_path: Path) -> None:
+        path = write(tmp_path / "events", b'[{"a":"' + b"x" * 2_000_000 + b'"},\n {"b":1}]')
+        reader = FileReader(path, 100)
+        tracemalloc.start()
+        records = reader.take(10)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        reader.close()
+        assert [len(record.value or b"") for record in records] == [100, 7]
+        assert reader.cut == {1: 2_000_008}
+        assert peak < 20 * json_array.BLOCK_BYTES
+
+    @given(
+        values=st.lists(st.dictionaries(st.text(), st.lists(st.text() | st.dictionaries(st.text(), st.text())), max_size=3), max_size=6),
+        indent=st.none() | st.integers(0, 3),
+        block=st.integers(1, 30),
+    )
+    def test_elements_come_whole_with_any_size_of_block(
+        self, tmp_path_factory: pytest.TempPathFactory, values: list[Any], indent: int | None, block: int
+    ) -> None:
+        path = write(tmp_path_factory.mktemp("array") / "events", json.dumps(values, indent=indent, ensure_ascii=False).encode())
+        before, json_array.BLOCK_BYTES = json_array.BLOCK_BYTES, block  # type: ignore[misc]  # Hypothesis forbids monkeypatch
+        try:
+            assert [json.loads(value) for _, value in read(path)] == values
+        finally:
+            json_array.BLOCK_BYTES = before  # type: ignore[misc]
+
+
+class TestDelimited:
+    def rows(self, tmp_path: Path, content: bytes) -> list[tuple[int, Any]]:
+        return [(number, json.loads(value)) for number, value in read(write(tmp_path / "events", content))]
+
+    def test_cells_become_fields_by_the_name_of_their_column(self, tmp_path: Path) -> None:
+        header = b"type,ts,items,experiments,segments,value,fragment,other\n"
+        assert self.rows(tmp_path, header + b"impression,12,a|b|c,ranker=control|price=low,s=x,2.50,true,7\n") == [
+            (
+                2,
+                {
+                    "type": "impression",
+                    "ts": 12,
+                    "items": ["a", "b", "c"],
+                    "experiments": {"ranker": "control", "price": "low"},
+                    "segments": {"s": "x"},
+                    "value": 2.5,
+                    "fragment": True,
+                    "other": "7",
+                },
+            )
+        ]
+        assert self.rows(tmp_path, header + b'impression,2026-01-01T00:00Z,"[{""id"":""a"",""position"":4}]",[,{,x,maybe\n') == [
+            (
+                2,
+                {
+                    "type": "impression",
+                    "ts": "2026-01-01T00:00Z",
+                    "items": [{"id": "a", "position": 4}],
+                    "experiments": "[",
+                    "segments": "{",
+                    "value": "x",
+                    "fragment": "maybe",
+                },
+            )
+        ]
+
+    def test_a_row_is_numbered_by_the_line_on_which_it_begins(self, tmp_path: Path) -> None:
+        content = b'\ntype,item_id\r\n\r\nfeedback,"a\nb"\nfeedback,c\n'
+        assert self.rows(tmp_path, content) == [(4, {"type": "feedback", "item_id": "a\nb"}), (6, {"type": "feedback", "item_id": "c"})]
+
+    def test_empty_and_missing_cells_are_absent_fields(self, tmp_path: Path) -> None:
+        assert self.rows(tmp_path, b"type,item_id,value\nfeedback,,\nfeedback\n") == [(2, {"type": "feedback"}), (3, {"type": "feedback"})]
+
+    @pytest.mark.parametrize("row", [b"feedback,a,b", b"feedback,\xff", b'feedback,"' + b"x" * 200])
+    def test_a_row_that_is_not_readable_is_refused_and_the_next_one_counts(self, row: bytes, tmp_path: Path) -> None:
+        path = write(tmp_path / "events", b"type,item_id\n" + row + b"\nfeedback,c\n")
+        records = read(path, kept=100)
+        assert records[-1] == (3, b'{"type":"feedback","item_id":"c"}') or row.endswith(b"x")
+        assert [event.reason for event in decode(records[0][1])] == ["bad_json"]
+        assert all(len(value) <= 210 for _, value in records)
+
+
+class TestTables:
+    def test_times_and_labels_of_parquet_types(self, tmp_path: Path) -> None:
+        table = pa.table(
+            {
+                "ts": pa.array([1_772_359_200_000_000], pa.timestamp("us", "UTC")),
+                "experiments": [{"ranker": "control", "price": None}],
+                "items": [[{"id": "a", "position": 3}, {"id": "b", "position": 1}]],
+            }
+        )
+        pq.write_table(table, tmp_path / "events")
+        assert [json.loads(value) for _, value in read(str(tmp_path / "events"))] == [
+            {
+                "ts": 1_772_359_200_000,
+                "experiments": {"ranker": "control"},
+                "items": [{"id": "a", "position": 3}, {"id": "b", "position": 1}],
+            }
+        ]
+
+    def test_whole_times_in_a_column_of_floats_are_integers(self, tmp_path: Path) -> None:
+        pq.write_table(pa.table({"ts": [1_772_359_200_000.0, None]}), tmp_path / "events")
+        assert [value for _, value in read(str(tmp_path / "events"))] == [b'{"ts":1772359200000}', b'{"ts":null}']
+
+    def test_values_of_other_types_do_not_end_the_read(self, tmp_path: Path) -> None:
+        import datetime  # noqa: PLC0415
+        import decimal  # noqa: PLC0415
+
+        columns = {"a": [decimal.Decimal("1.5")], "b": [datetime.date(2026, 1, 2)], "c": [b"\xff"], "d": [float("nan")]}
+        pq.write_table(pa.table(columns), tmp_path / "events")
+        assert read(str(tmp_path / "events")) == [(1, b'{"a":"1.5","b":"2026-01-02","c":"/w==","d":null}')]
+
+
+@pytest.mark.parametrize("make", [array, pretty_array, delimited, avro, parquet])
+def test_memory_does_not_grow_with_the_file(make: Any, tmp_path: Path) -> None:
+    peaks = []
+    for copies in (3_000, 12_000):
+        path = write(tmp_path / "events", make(EVENTS * copies))
+        reader = FileReader(path, KEPT)
+        tracemalloc.start()
+        while not reader.ended:
+            reader.take(1_000)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        reader.close()
+    assert peaks[1] < 1.5 * peaks[0] + 200_000
+
+
+def test_the_columns_of_the_tests_are_those_of_native_events() -> None:
+    assert {name for event in EVENTS for name in event} <= set(COLUMNS)
