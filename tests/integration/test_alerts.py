@@ -123,7 +123,7 @@ class TestFaults:
         message = heard.one("StreammetricsRedisDown")
         assert message.path == "page"
         assert message.labels == {"alertname": "StreammetricsRedisDown", "job": "streammetrics", "severity": "critical"}
-        assert "3 processes" in message.annotations["summary"]
+        assert "processes of streammetrics: 3" in message.annotations["summary"]
         assert stack.exporter.target in message.annotations["description"]
 
     def test_kafka_that_is_away(self, stack: Stack) -> None:
@@ -162,7 +162,7 @@ class TestFaults:
         assert heard.of("firing") == {"StreammetricsEventsRefused"}
         message = heard.one("StreammetricsEventsRefused")
         assert message.path == "ticket"
-        assert re.search(r"By reason, in events a second: bad_json \d+", message.annotations["description"])
+        assert re.search(r"Events per second by reason: bad_json \d+", message.annotations["description"])
 
     def test_lists_that_are_lost_on_their_way(self, stack: Stack) -> None:
         def lose(sent: SimulatedRecord) -> list[SimulatedRecord]:
@@ -214,7 +214,7 @@ class TestFaults:
         assert (risk.path, risk.labels["risk"], risk.labels["node"]) == ("ticket", "eviction", f"{HOST}:{stack.redis.port}")
         failing = heard.one("StreammetricsCommitsFailing")
         assert failing.path == "page"
-        assert re.search(r"in commits a second:.* conflict ", failing.annotations["description"])
+        assert re.search(r"Commits per second by status:.* conflict ", failing.annotations["description"])
 
     def test_a_stranger_who_comes_and_goes_in_our_consumer_group(self, stack: Stack) -> None:
         def come_and_go() -> None:
