@@ -17,7 +17,17 @@ from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.report import ExperimentReport, MeasureReport, PreferenceReport, ReducedReport, VariantReport, role_of
 from streammetrics.experiments.scales import Scale, scale_of
 from streammetrics.experiments.sequence import p_value
-from streammetrics.experiments.verdict import Comparison, Verdict, alike, combined, invalid, judge, judge_preference, severity, waiting
+from streammetrics.experiments.verdict import (
+    VariantComparison,
+    Verdict,
+    alike,
+    combined,
+    invalid,
+    judge,
+    judge_preference,
+    severity,
+    waiting,
+)
 from streammetrics.experiments.words import percent
 
 
@@ -186,7 +196,7 @@ def _reduced(own: Reduced) -> ReducedReport:
     return ReducedReport(own.adjusted.mean, math.sqrt(own.adjusted.variance), own.share, own.users_with_earlier)
 
 
-def _compared(arms: _Arms, measure: Measure, report: MeasureReport, variant: str) -> tuple[MeasureReport, Comparison | None]:
+def _compared(arms: _Arms, measure: Measure, report: MeasureReport, variant: str) -> tuple[MeasureReport, VariantComparison | None]:
     """Return the report with the comparison against the control added, and what the verdict needs; None while it cannot be judged."""
     policy, control, found = arms.policy, arms.control or "", arms.found[measure]
     own, against, scale = found[variant], found.get(control), scale_of(measure, arms.scales)
@@ -212,7 +222,7 @@ def _compared(arms: _Arms, measure: Measure, report: MeasureReport, variant: str
 
 def _with_intervals(
     policy: Policy, measure: Measure, report: MeasureReport, arms: tuple[_Found, _Found], scale: Scale
-) -> tuple[MeasureReport, Comparison]:
+) -> tuple[MeasureReport, VariantComparison]:
     own, against = arms
     alpha, mixture = policy.interval_alpha(measure), scale.mixture(policy.minimum_lift)
     apart = difference(own.plain, against.plain, mixture, alpha)
@@ -238,7 +248,7 @@ def _with_intervals(
         minimum_difference=mixture.effect,
         judged_lift_upper=judged[2].upper if judged[2] else None,
     )
-    return report, Comparison(measure, judged[0], judged[1], scale, judged[2])
+    return report, VariantComparison(measure, judged[0], judged[1], scale, judged[2])
 
 
 def _preferences(policy: Policy, state: Health, credits: Mapping[tuple[str, str], Sequence[int]]) -> Iterator[PreferenceReport]:

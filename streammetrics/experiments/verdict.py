@@ -61,7 +61,7 @@ class Verdict:
         return VERDICT_CODES[self.word]
 
 
-class Comparison(NamedTuple):
+class VariantComparison(NamedTuple):
     """One measure of a treatment against the control, with enough users. `interval` is the lift's, for the reason only."""
 
     measure: Measure
@@ -83,7 +83,7 @@ class Evidence(NamedTuple):
     safe: float
 
 
-def evidence(policy: Policy, each: Comparison) -> Evidence:
+def evidence(policy: Policy, each: VariantComparison) -> Evidence:
     """Return the evidence of one comparison. Each direction detects its own effect.
 
     A drop beyond the margin detects `minimum_lift` less the margin (at least half of `minimum_lift`). `safe` detects the margin itself:
@@ -98,13 +98,13 @@ def evidence(policy: Policy, each: Comparison) -> Evidence:
     )
 
 
-def judge(policy: Policy, comparisons: Sequence[Comparison], treatments: int = 1, against: str = "control") -> dict[str, Verdict]:
+def judge(policy: Policy, comparisons: Sequence[VariantComparison], treatments: int = 1, against: str = "control") -> dict[str, Verdict]:
     """Return the verdict on each measure of one variant, by name.
 
     comparisons: all measures that can be compared. treatments: the number of treatments that share the error of deciding measures.
 
     >>> hits = Measure("hit_rate", 10, "mean", 2, 1, 40)
-    >>> hits = Comparison(hits, Estimate(0.352, 1e-5, 9000), Estimate(0.4, 1e-5, 9000), Scale(0.02, 0.4))
+    >>> hits = VariantComparison(hits, Estimate(0.352, 1e-5, 9000), Estimate(0.4, 1e-5, 9000), Scale(0.02, 0.4))
     >>> judge(Policy(), [hits])["hit_rate@10"].reason
     '12 % fewer lists with a hit in the first 10 than control; 95 % confidence, safe to check at any time'
     """
@@ -153,7 +153,9 @@ def _log_mean(logs: Sequence[float]) -> float:
     return high + math.log(math.fsum(math.exp(each - high) for each in logs) / len(logs))
 
 
-def _contradictions(policy: Policy, comparisons: Sequence[Comparison], verdicts: Mapping[str, Verdict], against: str) -> dict[str, Verdict]:
+def _contradictions(
+    policy: Policy, comparisons: Sequence[VariantComparison], verdicts: Mapping[str, Verdict], against: str
+) -> dict[str, Verdict]:
     """Return `mixed` for each measure that contradicts another: two deciding measures, or a deciding one and its plain gain."""
     lifts = {str(each.measure): lift_words(each.measure, each.lift, against) for each in comparisons}
     measures = {str(each.measure): each.measure for each in comparisons}

@@ -15,7 +15,7 @@ from streammetrics.experiments.measures import ExperimentError, Measure
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.scales import Scale
 from streammetrics.experiments.sequence import Mixture
-from streammetrics.experiments.verdict import VERDICT_CODES, WORST_FIRST, Comparison, Verdict, combined, evidence, judge, waiting
+from streammetrics.experiments.verdict import VERDICT_CODES, WORST_FIRST, VariantComparison, Verdict, combined, evidence, judge, waiting
 from streammetrics.experiments.words import percent
 
 NDCG = Measure("ndcg", 10, "mean", 2, 1, 40)
@@ -29,9 +29,9 @@ EQUAL = Policy(shares={"control": 1, "treatment": 1})
 POLICY = Policy(margin=0.02)
 
 
-def compared(lift: float, error: float = 0.002, measure: Measure = NDCG, scale: Scale = SCALE) -> Comparison:
+def compared(lift: float, error: float = 0.002, measure: Measure = NDCG, scale: Scale = SCALE) -> VariantComparison:
     control, treatment = (Estimate(0.4 * (1 + each), error**2, 5_000) for each in (0.0, lift))
-    return Comparison(measure, treatment, control, scale, lift_interval(treatment, control, Mixture(0.04), 0.05))
+    return VariantComparison(measure, treatment, control, scale, lift_interval(treatment, control, Mixture(0.04), 0.05))
 
 
 def verdict(lift: float, error: float = 0.002, policy: Policy = POLICY, measure: Measure = NDCG) -> Verdict:
@@ -81,11 +81,11 @@ def _end(lift: float, error: float, side: int) -> str:
 
 
 def test_a_control_of_zero_and_data_without_variance() -> None:
-    nothing = Comparison(NDCG, Estimate(0.4, 1e-6, 500), Estimate(0.0, 0.0, 500), SCALE)
+    nothing = VariantComparison(NDCG, Estimate(0.4, 1e-6, 500), Estimate(0.0, 0.0, 500), SCALE)
     assert judge(Policy(), [nothing])["ndcg@10"] == Verdict(
         "improved", "control has no ndcg@10; 95 % confidence, safe to check at any time"
     )
-    constant = Comparison(NDCG, Estimate(0.4, 0.0, 500), Estimate(0.5, 0.0, 500), SCALE)
+    constant = VariantComparison(NDCG, Estimate(0.4, 0.0, 500), Estimate(0.5, 0.0, 500), SCALE)
     assert evidence(Policy(), constant) == (-math.inf, -math.inf, -math.inf)
     assert judge(Policy(), [constant])["ndcg@10"].word == "inconclusive"
 

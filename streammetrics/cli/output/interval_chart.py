@@ -18,7 +18,7 @@ LEFT, RIGHT, TOP, BOTTOM = 58, 12, 12, 30
 TICKS = 4
 
 
-class Scale:
+class ChartScale:
     """Maps times to x and lifts to y."""
 
     def __init__(self, first: int, last: int, low: float, high: float) -> None:
@@ -44,7 +44,7 @@ def interval_chart(points: Sequence[tuple[int, Point]], margin: float) -> Elemen
     (False, 1)
     """
     low, high = bounds([point for _, point in points], margin)
-    scale = Scale(points[0][0], points[-1][0], low, high)
+    scale = ChartScale(points[0][0], points[-1][0], low, high)
     newest = points[-1][1]
     chart = Element("svg", {"viewBox": f"0 0 {WIDTH} {HEIGHT}", "role": "img"})
     SubElement(

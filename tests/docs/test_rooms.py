@@ -1,0 +1,44 @@
+"""The package keeps its shape: few rooms, in the order of its page, and one meaning for each type's name."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from collections import defaultdict
+
+from tests.support.paths import ROOT
+
+PACKAGE = ROOT / "streammetrics"
+ENTRIES_MAX = 16
+LAYERS_MAX = 10
+
+
+def test_the_package_has_few_entries() -> None:
+    entries = [path.name for path in PACKAGE.iterdir() if path.name not in ("py.typed", "__pycache__")]
+    assert len(entries) <= ENTRIES_MAX
+
+
+def test_the_page_lists_every_room_and_no_other() -> None:
+    page = (PACKAGE / "README.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^    ([a-z]+)  +\S", page, re.MULTILINE)
+    assert sorted(listed) == sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py"))
+
+
+def test_the_import_contract_has_few_layers() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"]
+    (layers,) = [
+        contract["layers"] for contract in contracts if contract["type"] == "layers" and contract["containers"] == ["streammetrics"]
+    ]
+    assert len(layers) <= LAYERS_MAX
+
+
+def test_no_two_public_types_share_a_name() -> None:
+    places: dict[str, list[str]] = defaultdict(list)
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            is_alias = isinstance(node, ast.AnnAssign) and ast.unparse(node.annotation).endswith("TypeAlias")
+            name = node.name if isinstance(node, ast.ClassDef) else ast.unparse(node.target) if is_alias else "_"  # type: ignore[union-attr]
+            if not name.startswith("_"):
+                places[name].append(str(path.relative_to(PACKAGE)))
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
