@@ -122,7 +122,7 @@ def toml_control(experiment: str, variants: Collection[str]) -> str:
 
 
 def _observed(counts: Mapping[str, int], users: int | None = None) -> dict[str, float]:
-    """Return the shares seen, with two digits, without variants that nobody saw."""
+    """Return the shares seen, with two digits, without variants that no user saw."""
     total = sum(counts.values()) if users is None else users
     return {name: float(f"{count / total:.2g}") for name, count in counts.items() if count}
 

@@ -44,15 +44,15 @@ def declared(schema: dict[str, Any], prefix: str = "") -> Iterator[str]:
             yield f"{prefix}{name}"
 
 
-def as_told(value: Any) -> str:
+def as_documented(value: Any) -> str:
     """A default as the table shows it."""
     return f"`{json.dumps(value)}`"
 
 
 def test_the_table_in_the_readme_has_every_value_with_its_default() -> None:
-    told = {row[0].strip("`"): row[1] for row in table_rows(README, "Values")}
-    expected = {name: "see values.yaml" if name == "config" else as_told(value) for name, value in leaves(DEFAULTS)}
-    assert told == expected
+    documented = {row[0].strip("`"): row[1] for row in table_rows(README, "Values")}
+    expected = {name: "see values.yaml" if name == "config" else as_documented(value) for name, value in leaves(DEFAULTS)}
+    assert documented == expected
 
 
 def test_the_rules_ask_for_the_job_that_is_scraped() -> None:

@@ -58,11 +58,11 @@ def test_the_sdist_holds_the_package_and_what_it_is_built_from(built: Path) -> N
 
 
 def test_the_wheel_says_what_it_is(wheel: zipfile.ZipFile) -> None:
-    told = metadata(wheel)
-    assert told["Name"] == "streammetrics"
-    assert told["License-Expression"] == "Apache-2.0"
-    assert told["Requires-Python"] == ">=3.11"
-    assert {"codecs", "files"} <= set(told.get_all("Provides-Extra", []))
+    fields = metadata(wheel)
+    assert fields["Name"] == "streammetrics"
+    assert fields["License-Expression"] == "Apache-2.0"
+    assert fields["Requires-Python"] == ">=3.11"
+    assert {"codecs", "files"} <= set(fields.get_all("Provides-Extra", []))
     entry_points = wheel.read(f"streammetrics-{__version__}.dist-info/entry_points.txt").decode()
     assert "streammetrics = streammetrics.cli.main:main" in entry_points
     assert any(name.endswith("licenses/LICENSE") for name in wheel.namelist())

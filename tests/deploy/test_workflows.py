@@ -72,9 +72,9 @@ def test_every_python_that_the_package_names_is_tested_and_no_other() -> None:
 
 def test_every_dependency_says_what_it_is_for() -> None:
     text = (GITHUB / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    told = {name for line in re.findall(r"^\| ([a-z0-9, -]+) \|", text, re.MULTILINE) for name in line.split(", ")} - {"package"}
+    explained = {name for line in re.findall(r"^\| ([a-z0-9, -]+) \|", text, re.MULTILINE) for name in line.split(", ")} - {"package"}
     needed = re.search(r"^dependencies = \[(.*?)^\]", PYPROJECT, re.DOTALL | re.MULTILINE)
     extras = re.findall(r"^(?:codecs|files) = \[(.*?)\]", PYPROJECT, re.MULTILINE)
     assert needed
     assert len(extras) == 2
-    assert told == set(re.findall(r'"([a-z0-9-]+)', needed[1] + "".join(extras)))
+    assert explained == set(re.findall(r'"([a-z0-9-]+)', needed[1] + "".join(extras)))

@@ -1,4 +1,4 @@
-"""What the package imports is what it declares: whoever installs it gets all of it, in versions that were asked for."""
+"""The package declares every distribution that it imports, with a minimum version, and no other."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ def imported() -> set[str]:
     return {normal(distributions[name][0]) for name in modules - {*sys.stdlib_module_names, "_typeshed", "streammetrics"}}
 
 
-def test_what_is_imported_is_declared_and_nothing_else_is() -> None:
+def test_exactly_the_imported_distributions_are_declared() -> None:
     assert {normal(re.split(r"[\[<>=~!]", one)[0]) for one in DECLARED} == imported()
 
 
-def test_every_dependency_has_a_least_version() -> None:
+def test_every_dependency_has_a_minimum_version() -> None:
     assert [one for one in DECLARED if ">=" not in one] == []
 
 
-def test_every_dependency_is_explained_to_who_contributes() -> None:
-    told = (ROOT / ".github" / "CONTRIBUTING.md").read_text()
-    rows = {name.strip() for line in told.splitlines() if line.startswith("| ") for name in line.split("|")[1].split(",")}
+def test_contributing_explains_every_dependency() -> None:
+    text = (ROOT / ".github" / "CONTRIBUTING.md").read_text()
+    rows = {name.strip() for line in text.splitlines() if line.startswith("| ") for name in line.split("|")[1].split(",")}
     assert {re.split(r"[\[<>=~!]", one)[0] for one in DECLARED} <= rows

@@ -82,7 +82,7 @@ def again_and_again(deed: Callable[[], object]) -> Iterator[None]:
 
 
 def wait_until_fires(stack: Stack, name: str) -> None:
-    """Until Prometheus fires an alert, whether or not anybody is told."""
+    """Wait until Prometheus fires an alert, whether or not Alertmanager sends it."""
     stack.prometheus.wait_for(f'ALERTS{{alertname="{name}", alertstate="firing"}}', deadline_seconds=PATIENCE_SECONDS)
 
 
@@ -117,7 +117,7 @@ class TestFaults:
         with listening(stack) as heard:
             stack.redis.kill()
             heard.wait_for("StreammetricsRedisDown")
-            wait_until_fires(stack, "StreammetricsWatermarkStalled")  # a consequence, of which nobody is told
+            wait_until_fires(stack, "StreammetricsWatermarkStalled")  # a consequence, which Alertmanager does not send
             stack.redis.start()
         assert heard.of("firing") == {"StreammetricsRedisDown"}
         message = heard.one("StreammetricsRedisDown")
@@ -265,7 +265,7 @@ def test_experiments_that_go_wrong_are_told_one_by_one_and_never_as_a_regression
     with stack.feeder.altered(tangle):
         for name in ("StreammetricsSeriesLimit", "StreammetricsSampleRatioMismatch", "StreammetricsMultiExposure"):
             heard.wait_for(name)
-        wait_until_fires(stack, "StreammetricsExperimentInvalid")  # a consequence, of which nobody is told
+        wait_until_fires(stack, "StreammetricsExperimentInvalid")  # a consequence, which Alertmanager does not send
     by_experiment = {
         (message.name, message.labels["experiment"]) for message in heard.alerts if message.labels.get("experiment") not in (None, "ranker")
     }

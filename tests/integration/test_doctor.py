@@ -190,9 +190,9 @@ def test_hanging_servers_delay_it_by_seconds_only(
 
 @time_bound(BOUND_SECONDS)
 def test_unreachable_servers_are_reported_at_once_with_a_fix(namespace: str, seconds_max: float) -> None:
-    nobody = free_port()
+    unused_port = free_port()
     began = time.monotonic()
-    done = streammetrics("doctor", *words(f"127.0.0.1:{nobody}", f"redis://127.0.0.1:{nobody}/0", namespace, ["a", "b", "c"]))
+    done = streammetrics("doctor", *words(f"127.0.0.1:{unused_port}", f"redis://127.0.0.1:{unused_port}/0", namespace, ["a", "b", "c"]))
     assert time.monotonic() - began < seconds_max
     assert done.returncode == 1
     assert "correct kafka.bootstrap_servers" in done.stdout

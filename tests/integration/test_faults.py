@@ -338,7 +338,7 @@ def test_a_redis_that_loses_everything_stops_the_worker_with_the_reason(
         assert "another worker" not in service.log
 
 
-@pytest.mark.parametrize("name", ["users", "due"])  # one that whoever shows numbers reads, and one that he does not
+@pytest.mark.parametrize("name", ["users", "due"])  # one that the exporter reads, and one that it does not
 def test_a_redis_that_loses_a_key_stops_the_worker_with_its_name(pipeline: Pipeline, redis_of_its_own: RedisServer, name: str) -> None:
     with running(pipeline, 1) as (service,), Stream(pipeline):
         wait_for_commits(pipeline, 100)

@@ -38,19 +38,19 @@ def test_a_file_goes_through_and_what_metrics_say_is_printed(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         ('{"client_id":"c"}\n<html>\n', "line 2 is not JSON"),
         ('{"index":{}}\n[1]\n', "no line is a UBI document"),
         (None, "No such file"),
     ],
 )
-def test_what_is_no_such_file_is_told_before_a_server_starts(tmp_path: Path, content: str | None, told: str) -> None:
+def test_an_unusable_file_is_reported_before_a_server_starts(tmp_path: Path, content: str | None, message: str) -> None:
     file = tmp_path / "file"
     if content is not None:
         file.write_text(content, encoding="utf-8")
     done = walk(file)
     assert (done.returncode, done.stdout) == (2, "")
-    assert told in done.stderr
+    assert message in done.stderr
     assert str(file) in done.stderr
     assert "Traceback" not in done.stderr
