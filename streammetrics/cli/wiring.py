@@ -14,10 +14,12 @@ from pydantic import SecretStr
 
 from streammetrics.config import PasswordHash, Settings
 from streammetrics.config.fields import epoch_ms
+from streammetrics.config.results import EventSettings
 from streammetrics.engine.engine import Engine
 from streammetrics.engine.experiment_runs import CovariatePeriod, ExperimentRules, Span
 from streammetrics.engine.rules import EngineRules
 from streammetrics.events import Decoder, UbiSettings, decoder
+from streammetrics.events.envelopes import without_envelope
 from streammetrics.events.event_time import DAY_MS
 from streammetrics.events.grades import parse_grades
 from streammetrics.reports.builder import ExperimentView, ReportBuilder
@@ -93,7 +95,7 @@ def _unique_user_rules(settings: Settings) -> UniqueUserRules | None:
 
 
 def build_decoder(settings: Settings) -> Decoder:
-    """Build the decoder of the configured event format."""
+    """Build the decoder of the configured envelope and event format."""
     events = settings.events
     ubi = UbiSettings(
         lists_from=events.ubi_lists,
@@ -102,16 +104,16 @@ def build_decoder(settings: Settings) -> Decoder:
         experiment_from=events.ubi_experiment,
         value_from=events.ubi_value,
     )
-    return decoder(events.format, events.limits, ubi)
+    return without_envelope(events.envelope, decoder(events.format, events.limits, ubi))
 
 
 def decoding_settings(settings: Settings) -> dict[str, Any]:
-    """Return the settings that decide how bytes become events."""
-    return {
-        name: value
-        for name, value in settings.events.model_dump().items()
-        if settings.events.format == "ubi" or not name.startswith("ubi_")
-    }
+    """Return the settings that decide how bytes become events. Without an envelope, none is named: stored state goes on."""
+    events = settings.events
+    unused = {name for name in EventSettings.model_fields if name.startswith("ubi_") and events.format != "ubi"}
+    if events.envelope == "none":
+        unused.add("envelope")
+    return events.model_dump(exclude=unused)
 
 
 def build_report_builder(settings: Settings, engine: Engine) -> ReportBuilder:

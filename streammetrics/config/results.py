@@ -29,6 +29,7 @@ from streammetrics.config.fields import (
     shown,
     whole,
 )
+from streammetrics.events.envelopes import Envelope
 from streammetrics.events.event_time import DAY_MS
 from streammetrics.events.grades import DEFAULT_GRADES
 from streammetrics.events.model import EventLimits
@@ -52,6 +53,11 @@ _LIMITS = EventLimits()
 
 class EventSettings(Section):
     format: Literal["native", "ubi"] = setting("native", "Event format: native, or ubi for OpenSearch User Behavior Insights 1.3.")
+    envelope: Envelope = setting(
+        "none",
+        "What records wrap events in: Kafka Connect JSON with schemas, Debezium, CloudEvents, or lines of kcat -J. CloudEvents in binary "
+        "mode, which have their attributes in headers, are read too.",
+    )
     ubi_lists: Literal["impressions", "hit_ids"] = setting(
         "impressions", "With ubi: build lists from item-level impression events, or from the hit ids of query responses."
     )

@@ -2,7 +2,8 @@
 
 A value is one JSON document, or lines of documents (`_bulk` text; its action lines hold no event). If a line is a document by
 itself, the value is read line by line. Otherwise it is one document, perhaps written over several lines. Each document is
-checked separately, so a malformed line does not affect other lines. The fields of a document decide what it is:
+checked separately, so a malformed line does not affect other lines. An array of documents holds them as its elements; the official
+client sends such arrays. A search hit holds its document as `_source`. The fields of a document decide what it is:
 
 * with `action_name` or `event_attributes`: an event of `ubi_events`;
 * otherwise, with any of `user_query`, `query_attributes`, `query_response_id`, `query_response_hit_ids`: a query of `ubi_queries`.
@@ -45,8 +46,10 @@ from streammetrics.events.recognize import explained
 from streammetrics.events.ubi_fast import fast_decoder
 from streammetrics.events.ubi_options import NO_ITEM, UbiSettings
 
+_array = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _whole = msgspec.json.Decoder(int).decode
 _ACTION_LINES = frozenset({"index", "create", "update", "delete"})
+_HIT_FIELDS = frozenset({"_index", "_id"})
 _QUERY_FIELDS = frozenset({"user_query", "query_attributes", "query_response_id", "query_response_hit_ids"})
 
 
@@ -65,10 +68,18 @@ def ubi_decoder(limits: EventLimits, settings: UbiSettings | None = None) -> Cal
 
     def reference(document: bytes | None) -> Event | MalformedEvent | None:
         try:
-            return read_event(fields.check_value(document, limits), limits, chosen)
+            checked = fields.check_value(document, limits)
+            source = _source_of(checked)
+            if source is not None:
+                return of_document(source)
+            return read_event(checked, limits, chosen)
         except MalformedEvent as error:
             return explained(without_traceback(error), document, "ubi")
 
+    def of_bare(document: bytes | None) -> Event | MalformedEvent | None:
+        return read_event(fields.check_value(document, limits), limits, chosen)
+
+    of_document = of_bare if fast is None else with_fallback(fast, of_bare)
     read = reference if fast is None else with_fallback(fast, reference)
 
     def decode(value: bytes | None) -> Sequence[Event | MalformedEvent]:
@@ -80,9 +91,27 @@ def ubi_decoder(limits: EventLimits, settings: UbiSettings | None = None) -> Cal
 def _documents(value: bytes | None) -> Sequence[bytes | None]:
     """Split a value into documents: its non-blank lines if one of them is a document, unless all lines form one document.
 
-    Sizes are checked later, per document. So an oversized document is rejected once, however it is written.
+    An array of documents counts as a document here, and is then replaced by its elements. Sizes are checked later, per document. So an
+    oversized document is rejected once, however it is written.
     """
-    if value is None or b"\n" not in value:
+    if value is None or (b"\n" not in value and value[:1] == b"{"):
+        return (value,)
+    return [document for each in _lines(value) for document in _elements(each)]
+
+
+def _elements(value: bytes) -> Sequence[bytes]:
+    """Return the elements of an array; the value itself if it is no array, or an empty one."""
+    if value.lstrip()[:1] != b"[":
+        return (value,)
+    try:
+        value.decode()
+        return [bytes(element) for element in _array(value)] or (value,)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return (value,)
+
+
+def _lines(value: bytes) -> Sequence[bytes]:
+    if b"\n" not in value:
         return (value,)
     lines = [line for line in value.split(b"\n") if line.strip()]
     if lines and (_is_document(lines[0]) or (not _is_document(value) and any(map(_is_document, lines)))):
@@ -91,11 +120,22 @@ def _documents(value: bytes | None) -> Sequence[bytes | None]:
 
 
 def _is_document(value: bytes) -> bool:
+    if value.lstrip()[:1] == b"[":
+        return _elements(value) != (value,)
     try:
         read_document(value)
     except MalformedEvent:
         return False
     return True
+
+
+def _source_of(document: bytes) -> bytes | None:
+    """Return the document of a search hit; None if it is no hit."""
+    if b'"_source"' not in document:
+        return None
+    raws = read_document(document)
+    source = raws.get("_source")
+    return None if source is None or _HIT_FIELDS.isdisjoint(raws) else bytes(source)
 
 
 def read_event(document: bytes, limits: EventLimits, settings: UbiSettings) -> Event | None:

@@ -347,3 +347,46 @@ def test_both_decoders_agree(document: dict[str, Any], data: st.DataObject, sett
     except MalformedEvent as error:
         reference = error.reason
     assert of(value, settings) == ([] if reference is None else [reference])
+
+
+def documents() -> list[bytes]:
+    click = {"action_name": "click", "client_id": "c", "query_id": "q", "timestamp": 5}
+    return [json.dumps({**click, "event_attributes": {"object": {"object_id": item}}}).encode() for item in ("a", "b")]
+
+
+@pytest.mark.parametrize(
+    "form",
+    [b"[%b,%b]", b" [ %b,\n  %b ]\n", b"[%b]\n[%b]\n", b"%b\n[%b]", b'{"_index":"ubi_events","_source":%b}\n{"_id":"7","_source":%b}'],
+)
+def test_arrays_and_search_hits_hold_their_documents(form: bytes) -> None:
+    first, second = documents()
+    decode = ubi_decoder(EventLimits())
+    assert decode(form % (first, second)) == (*decode(first), *decode(second))
+
+
+def test_each_document_of_an_array_is_checked_by_itself() -> None:
+    first, second = documents()
+    decode = ubi_decoder(EventLimits(event_bytes_max=len(first)))
+    found = decode(b"[%b,7,[%b],{},%b]" % (first, first, second))
+    assert [getattr(each, "reason", each.__class__.__name__) for each in found] == [
+        "Feedback",
+        "bad_json",
+        "oversized",
+        "bad_type",
+        "Feedback",
+    ]
+
+
+@pytest.mark.parametrize(
+    "value", [b"[" * 100_000, b'[{"action_name":', b'["\xff"]', b'{"_id":"1","_source":' * 1_000 + b"1" + b"}" * 1_000]
+)
+def test_damaged_arrays_and_hits_are_malformed(value: bytes) -> None:
+    (found,) = ubi_decoder(EventLimits())(value)
+    assert isinstance(found, MalformedEvent)
+    assert found.reason == "bad_json"
+
+
+def test_a_document_that_only_has_a_field_named_source_is_read_as_itself() -> None:
+    first, _ = documents()
+    with_source = first[:-1] + b',"_source":{}}'
+    assert ubi_decoder(EventLimits())(with_source) == ubi_decoder(EventLimits())(first)

@@ -1,0 +1,118 @@
+"""Takes events out of envelopes: Kafka Connect, Debezium, CloudEvents and `kcat -J`. Runs before the decoder of a format. Pure.
+
+| envelope | record | event |
+|---|---|---|
+| `connect` | `{"schema": …, "payload": EVENT}` | `payload` |
+| `debezium` | `{"before": …, "after": EVENT, "op": …}`, or the same as the `payload` of `connect` | `after`; a deletion holds no event |
+| `cloudevents` | `{"specversion": …, "data": EVENT}` (structured), or the event itself (binary: its attributes are headers) | `data` |
+| `kcat` | `{"topic": …, "payload": EVENT}` | `payload` |
+
+An event is a JSON object, or a text that holds one. CloudEvents may have `data_base64` instead of `data`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+from streammetrics.errors import MalformedEvent
+from streammetrics.events.fields import is_text
+from streammetrics.events.json_text import read_document
+from streammetrics.events.malformed import malformed, without_traceback
+from streammetrics.events.model import Event
+
+Envelope: TypeAlias = Literal["none", "connect", "debezium", "cloudevents", "kcat"]
+Decode: TypeAlias = Callable[[bytes | None], Sequence[Event | MalformedEvent]]
+Fields: TypeAlias = Mapping[str, msgspec.Raw]
+
+_string = msgspec.json.Decoder(str).decode
+
+
+def without_envelope(envelope: Envelope, decode: Decode) -> Decode:
+    """Return a decoder of records in an envelope. `decode` decodes the event inside.
+
+    >>> decode = without_envelope("kcat", lambda event: (event,))
+    >>> decode(b'{"topic":"events","offset":7,"payload":"{\\\\"type\\\\":\\\\"feedback\\\\"}"}')
+    (b'{"type":"feedback"}',)
+    >>> decode(b'{"topic":"events"}')[0].detail
+    'payload is required in the envelope kcat; got {"topic":"events"}; send it, or change events.envelope'
+    """
+    if envelope == "none":
+        return decode
+    event_of = _READERS[envelope]
+
+    def read(value: bytes | None) -> Sequence[Event | MalformedEvent]:
+        if value is None or not value.strip():
+            return () if envelope == "debezium" else decode(value)  # Debezium sends a tombstone after each deletion
+        try:
+            found = event_of(read_document(value), value)
+        except MalformedEvent as error:
+            return (without_traceback(error),)
+        return () if found is None else decode(found)
+
+    return read
+
+
+def _connect(fields: Fields, value: bytes) -> bytes:
+    return _event(_needed(fields, "payload", "connect", value), "payload")
+
+
+def _kcat(fields: Fields, value: bytes) -> bytes:
+    return _event(_needed(fields, "payload", "kcat", value), "payload")
+
+
+def _debezium(fields: Fields, value: bytes) -> bytes | None:
+    """Return the row after the change; None for a deletion and for other changes without a row."""
+    payload = fields.get("payload")
+    if payload is not None and "op" not in fields:
+        fields = read_document(bytes(payload))
+    after = fields.get("after")
+    if after is None and "op" not in fields:
+        raise _missing("after", "debezium", value)
+    return None if after is None or is_text(after, b"null") else _event(after, "after")
+
+
+def _cloudevents(fields: Fields, value: bytes) -> bytes:
+    if "specversion" not in fields:
+        return value
+    encoded = fields.get("data_base64")
+    if encoded is None:
+        return _event(_needed(fields, "data", "cloudevents", value), "data")
+    try:
+        return base64.b64decode(_string(encoded), validate=True)
+    except (msgspec.MsgspecError, binascii.Error, ValueError):
+        raise malformed("bad_value", "data_base64 must be base64 text", encoded, "send valid base64, or the event as data") from None
+
+
+_READERS: Final[Mapping[str, Callable[[Fields, bytes], bytes | None]]] = {
+    "connect": _connect,
+    "debezium": _debezium,
+    "cloudevents": _cloudevents,
+    "kcat": _kcat,
+}
+
+
+def _event(raw: msgspec.Raw, name: str) -> bytes:
+    """Return the JSON of an event, which may be in a text. A null event is empty."""
+    found = bytes(raw)
+    if found.startswith(b'"'):
+        try:
+            return _string(found).encode()
+        except (msgspec.MsgspecError, ValueError):
+            raise malformed("bad_json", f"{name} must be valid text", raw, "send the event as a JSON object") from None
+    return b"" if found == b"null" else found
+
+
+def _needed(fields: Fields, name: str, envelope: str, value: bytes) -> msgspec.Raw:
+    raw = fields.get(name)
+    if raw is None:
+        raise _missing(name, envelope, value)
+    return raw
+
+
+def _missing(name: str, envelope: str, value: bytes) -> MalformedEvent:
+    return malformed("missing_field", f"{name} is required in the envelope {envelope}", value, "send it, or change events.envelope")
