@@ -172,11 +172,12 @@ def _lists() -> Block:
     return lines(
         "Final lists per second",
         "Lists of each variant that became final. The dashed line counts final lists left out because their user has too many, in all "
-        "experiments.",
+        "experiments. Labels are experiments and segments that a list lost because they are malformed or over a limit.",
         "cps",
         Query(state_rate("streammetrics_final_lists_total", experiment=EXPERIMENT, variant=ANY), "{{variant}}"),
         Query(state_rate("streammetrics_experiment_lists_full_total", []), "left out"),
         Query(state_rate("streammetrics_interleaving_too_many_teams_total", []), "too many teams"),
+        Query(state_rate("streammetrics_labels_dropped_total", []), "labels dropped"),
         least=0,
         rules=(dashed("B"),),
         empty="No final lists in this time range",

@@ -100,7 +100,7 @@ class ExperimentSettings(Section):
     patience_ms: Whole = milliseconds(
         600_000, "How long a final list waits for its session to close, so that all lists of a visit are added to experiments together."
     )
-    variants_max: Whole = whole(200, "Maximum number of variants of all experiments of a task together.", 1, 100_000)
+    variants_max: Whole = whole(200, "Maximum variants of all experiments of a task. A list loses a further one.", 1, 100_000)
     metrics: Annotated[Listed[Text], Field(max_length=320)] = setting(
         (), "The metrics that variants are compared by, such as ndcg@10. Empty: all computed metrics.", "a list of distinct names with @k"
     )

@@ -70,8 +70,8 @@ class EventSettings(Section):
     )
     event_bytes_max: Whole = whole(_LIMITS.event_bytes_max, "Maximum bytes of an event.", 1, 104_857_600)
     items_max: Whole = whole(_LIMITS.items_max, "Maximum items of a list. For a list in fragments, the total.", 1, 100_000)
-    experiments_max: Whole = whole(_LIMITS.experiments_max, "Maximum experiments of a list.", 0, 1_000)
-    segments_max: Whole = whole(_LIMITS.segments_max, "Maximum segments of a list.", 0, 1_000)
+    experiments_max: Whole = whole(_LIMITS.experiments_max, "Maximum experiments of a list. Further ones are dropped.", 0, 1_000)
+    segments_max: Whole = whole(_LIMITS.segments_max, "Maximum segments of a list. Further ones are dropped.", 0, 1_000)
     id_chars_max: Whole = whole(_LIMITS.id_chars_max, "Maximum characters of an id.", 1, 65_536)
     label_chars_max: Whole = whole(
         _LIMITS.label_chars_max, "Maximum characters of an action, an experiment, a variant, or a segment's name or value.", 1, 4_096
@@ -171,7 +171,11 @@ class WindowSettings(Section):
         "a list of at most 32 distinct names without =",
     )
     groups_max: Whole = whole(
-        1_000, "Maximum groups (experiment, variant, segment value) of a task within windows.retention_ms.", 1, 1_000_000
+        1_000,
+        "Maximum groups (experiment, variant, segment value) of a task within windows.retention_ms. "
+        "Further segment values count as _other.",
+        1,
+        1_000_000,
     )
 
     def conflicts(self) -> Iterator[Conflict]:

@@ -22,11 +22,12 @@ from streammetrics.engine.codec import (
     scope_name,
 )
 from streammetrics.engine.experiment_runs import WHOLE, CovariatePeriod, ExperimentRules, ExperimentRun, ExperimentRuns
-from streammetrics.engine.label_index import LabelIndex, LabelSetEntry
+from streammetrics.engine.label_index import LabelIndex
 from streammetrics.engine.rules import EngineRules
 from streammetrics.engine.unique_user_panes import UniqueUserPanes
 from streammetrics.engine.user_totals import TotalsBatch, UserRecord, UserTotalsLayout
 from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER, pane_start
+from streammetrics.events.model import Labels
 from streammetrics.sessions.session import Session
 from streammetrics.sessions.shown_list import ShownList
 from streammetrics.sessions.user import User
@@ -196,13 +197,26 @@ class Enrolments:
             lists = [shown for shown in lists if shown.impression.experiments]
         waiting += [FinalList.of(shown) for shown in lists if shown.ts >= enrolled_before]
 
-    def has_room(self, entry: LabelSetEntry, ts: int, closed_before: int) -> bool:
-        """Whether a list of these experiments stays within `variants_max`. Runs that have ended are dropped to make room."""
-        rules, labels = self._rules.experiments, self._labels
-        if rules is None or labels.variants_with(entry, ts) <= rules.variants_max:
-            return True
+    def fitting_variants(self, experiments: Labels, ts: int, closed_before: int) -> Labels:
+        """Return those variants of a list that stay within `variants_max`, the first ones by experiment.
+
+        Runs that have ended are dropped to make room.
+        """
+        rules = self._rules.experiments
+        if rules is None or not experiments:
+            return experiments
+        runs = self.runs
+        if runs.variants() + runs.new_variants(experiments, ts) <= rules.variants_max:
+            return experiments
         self.end_runs(closed_before)
-        return labels.variants_with(entry, ts) <= rules.variants_max
+        room = rules.variants_max - runs.variants()
+        fitting = []
+        for label in experiments:
+            new = runs.new_variants((label,), ts)
+            if new <= max(room, 0):
+                fitting.append(label)
+                room -= new
+        return tuple(fitting)
 
     def end_runs(self, bound: int) -> None:
         """Drop the runs that have ended, with their sums. Users' totals of these runs are dropped when the users are next due.

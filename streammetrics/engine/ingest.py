@@ -9,6 +9,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
+import msgspec
+
+from streammetrics.engine.label_index import LabelSetEntry
 from streammetrics.engine.rules import EngineRules
 from streammetrics.engine.task_state import TaskState
 from streammetrics.engine.user_sample import PERIOD_MS
@@ -153,26 +156,19 @@ class BatchProcessor:
         """Join one list or fragment. False if a limit rejects it."""
         labels, user_id, ts = self.labels, event.user_id, event.ts
         entry = known_entry = labels.entries.get((event.experiments, event.segments))
-        if entry is None:
-            entry = labels.new_entry(event.experiments, event.segments, self.progress.watermark)
-            if entry is None:
-                limit = self.rules.groups_max
-                self._refuse(topic, offset, "too_many_groups", f"its labels would make more than groups_max = {limit} groups")
-                return False
+        dropped: Sequence[str] = event.dropped_labels
+        if entry is None or not entry.known_from <= ts <= entry.known_until:
+            event, entry, known_entry, dropped = self._fitted(event)
         user = self.users[user_id]
         if (event.positions is not None or user.may_exceed_lists_max(self.lists_max)) and (exceeded := self._exceeded_limit(user, event)):
             self._refuse(topic, offset, *exceeded)
-            return False
-        in_known_runs = entry.known_from <= ts <= entry.known_until
-        if not in_known_runs and not self.state.enrolments.has_room(entry, ts, self.progress.closed_before):
-            self._refuse(topic, offset, "too_many_variants", "its experiments would make more than variants_max variants")
             return False
         session = self._session(user, user_id, ts, topic)
         if session is None:
             return False
         if known_entry is None:
             labels.add(entry, event.experiments, event.segments, ts, self.progress.watermark)
-        if not in_known_runs:
+        if not entry.known_from <= ts <= entry.known_until:
             labels.extend_runs(entry, ts)
         if ts > entry.newest:  # a copy of `LabelIndex.note`
             if entry.newest == NEVER:
@@ -183,10 +179,25 @@ class BatchProcessor:
         pane_ms = self.rules.pane_ms
         if session.last >= ts - ts % pane_ms + self.waiting_ms and self.rules.counts_users(entry.experiments):  # a copy of `pane_start`
             self._note_due(user, event)
+        for reason in dropped:
+            self.counts[reason, topic] += 1
         duplicates = session.add_impression(event, topic, self.join, self.changed_lists)
         if duplicates:
             self._count_duplicates(duplicates)
         return True
+
+    def _fitted(self, event: Impression) -> tuple[Impression, LabelSetEntry, LabelSetEntry | None, list[str]]:
+        """Return a list with labels within the limits, their entry, that entry if it is kept already, and why labels were dropped."""
+        dropped = [*event.dropped_labels]
+        variants = self.state.enrolments.fitting_variants(event.experiments, event.ts, self.progress.closed_before)
+        entry, is_known, experiments, segments = self.labels.fit(variants, event.segments, self.progress.watermark)
+        for _ in range(len(event.experiments) - len(experiments)):
+            dropped.append("too_many_variants")
+        if segments != event.segments:
+            dropped.append("too_many_groups")
+        if dropped and (experiments, segments) != (event.experiments, event.segments):
+            event = msgspec.structs.replace(event, experiments=experiments, segments=segments)
+        return event, entry, entry if is_known else None, dropped
 
     def _exceeded_limit(self, user: User, event: Impression) -> tuple[str, str] | None:
         """Return the limit of a user or a list that this one would exceed, as reason and detail. None if there is none."""

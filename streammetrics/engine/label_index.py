@@ -7,14 +7,14 @@ before anyone reads them. So nothing outside needs to call a flush.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TypedDict
+from typing import NamedTuple, TypedDict
 
 from streammetrics.engine.codec import Control
 from streammetrics.engine.experiment_runs import CovariatePeriod, ExperimentRun, ExperimentRuns
 from streammetrics.engine.rules import EngineRules
 from streammetrics.events.event_time import FOREVER, NEVER
 from streammetrics.events.model import Labels
-from streammetrics.windows.panes import Group, groups_of
+from streammetrics.windows.panes import OTHER, Group, fold_segments, groups_of
 
 LABEL_SETS_MAX = 10_000
 """How many label sets a task caches. The cache saves time only, so it may be cleared at any moment."""
@@ -35,6 +35,15 @@ class LabelSetEntry:
         self.known_from, self.known_until = (FOREVER, NEVER) if experiments else (NEVER, FOREVER)
 
 
+class FittedLabels(NamedTuple):
+    """A label set within the limits: its entry, whether the entry is kept already, and the labels."""
+
+    entry: LabelSetEntry
+    is_known: bool
+    experiments: Labels
+    segments: Labels
+
+
 class StoredLabels(TypedDict):
     """The fields of a task's control record that `LabelIndex` owns."""
 
@@ -47,14 +56,17 @@ class LabelIndex:
     """Groups and experiment runs of a task, kept up to date from its label sets.
 
     `entries` is by (experiments, segments). `unflushed` are the entries with times that groups and runs do not know yet. `since`: no list
-    of the group is older than this time, so a group that was forgotten and comes back does not count its former lists.
+    of the group is older than this time, so a group that was forgotten and comes back does not count its former lists. `_in_total`: number
+    of groups without a segment. `_none_before`: all groups have a list since this time (ms).
     """
 
-    __slots__ = ("_groups", "_on_forget", "_rules", "_runs", "entries", "since", "unflushed")
+    __slots__ = ("_groups", "_in_total", "_none_before", "_on_forget", "_rules", "_runs", "entries", "since", "unflushed")
 
     def __init__(self, rules: EngineRules, on_forget: Callable[[Group], None]) -> None:
         self._rules, self._on_forget = rules, on_forget
         self._groups: dict[Group, int] = {}
+        self._in_total = 0
+        self._none_before = NEVER
         self._runs = ExperimentRuns(0 if rules.experiments is None else rules.experiments.idle_ms)
         self.since: dict[Group, int] = {}
         self.entries: dict[tuple[Labels, Labels], LabelSetEntry] = {}
@@ -64,6 +76,7 @@ class LabelIndex:
         """Continue from the last commit. Runs are restored by `restore_runs`, unless experiments were switched on or off."""
         self._groups = {group: newest for group, newest, _ in stored.groups}
         self.since = {group: since for group, _, since in stored.groups}
+        self._in_total = sum(not group.segment for group in self._groups)
         self._runs.next_number = stored.runs_from
 
     def restore_runs(self, stored: Control) -> None:
@@ -98,18 +111,55 @@ class LabelIndex:
         entry = self.entries.get((experiments, segments))
         return groups_of(experiments, segments, self._rules.segments) if entry is None else entry.groups
 
-    def new_entry(self, experiments: Labels, segments: Labels, watermark: int) -> LabelSetEntry | None:
-        """Return an entry for a new label set, or None if its groups would exceed `groups_max`.
+    def fit(self, experiments: Labels, segments: Labels, watermark: int) -> FittedLabels:
+        """Return a label set with at most `groups_max` groups in the task, and its entry.
 
-        If there are too many groups, those without a list within `retention_ms` of the watermark are forgotten. The entry is not kept
+        Groups without a list within `retention_ms` of the watermark are forgotten first, if there are too many. Then each segment group
+        that does not fit is folded into OTHER. These folded groups, and variants, come on top of the limit; but there are at most as
+        many variants as `groups_max`, and further ones are dropped from the list. All traffic always counts. The entry is not kept
         until `add`, so a list that is rejected leaves nothing behind.
         """
         groups = groups_of(experiments, segments, self._rules.segments)
         if self._too_many(groups):
             self._forget_groups(watermark - self._rules.retention_ms)
-            if self._too_many(groups):
-                return None
-        return LabelSetEntry(groups, experiments if self._rules.experiments is not None else ())
+        if not self._too_many(groups):
+            return self._fitted(groups, experiments, segments)
+        kept = self._kept_variants(experiments)
+        if len(kept) < len(experiments):
+            groups = groups_of(kept, segments, self._rules.segments)
+        fitting = fold_segments(groups, self._beyond_limit(groups), segments)
+        return self._fitted(groups_of(kept, fitting, self._rules.segments), kept, fitting)
+
+    def _fitted(self, groups: tuple[Group, ...], experiments: Labels, segments: Labels) -> FittedLabels:
+        known = self.entries.get((experiments, segments))
+        if known is not None:
+            return FittedLabels(known, True, experiments, segments)
+        entry = LabelSetEntry(groups, experiments if self._rules.experiments is not None else ())
+        return FittedLabels(entry, False, experiments, segments)
+
+    def _kept_variants(self, experiments: Labels) -> Labels:
+        """Return the variants that have a group, or may get one."""
+        room = self._rules.groups_max - max(self._in_total, 1)  # one is for all traffic
+        kept = []
+        for label in experiments:
+            if Group(*label) not in self._groups:
+                if room <= 0:
+                    continue
+                room -= 1
+            kept.append(label)
+        return tuple(kept)
+
+    def _beyond_limit(self, groups: Iterable[Group]) -> set[Group]:
+        """Return the segment groups that do not fit, in the order of the groups."""
+        used, beyond = len(self._groups), set[Group]()
+        for group in groups:
+            if group in self._groups:
+                continue
+            if group.segment and group.value != OTHER and used >= self._rules.groups_max:
+                beyond.add(group)
+            else:
+                used += 1
+        return beyond
 
     def add(self, entry: LabelSetEntry, experiments: Labels, segments: Labels, ts: int, watermark: int) -> None:
         """Keep a new entry and its groups. `ts` is the time of its first admitted list."""
@@ -117,6 +167,8 @@ class LabelIndex:
         for group in entry.groups:
             if group not in groups:
                 groups[group] = ts
+                self._in_total += not group.segment
+                self._none_before = min(self._none_before, ts)
                 self.since[group] = NEVER if watermark == NEVER else watermark - self._rules.lateness_ms
         if len(self.entries) >= LABEL_SETS_MAX:
             self._flush()
@@ -135,13 +187,10 @@ class LabelIndex:
         entry.known_from = max(run.first for run in extended) - self._runs.idle_ms
         entry.known_until = min(run.last for run in extended) + self._runs.idle_ms
 
-    def variants_with(self, entry: LabelSetEntry, ts: int) -> int:
-        """Return how many variants all runs would have with one more list of this label set."""
-        runs = self.runs
-        return runs.variants() + runs.new_variants(entry.experiments, ts)
-
     def _too_many(self, groups: Iterable[Group]) -> bool:
-        return len(self._groups) + sum(group not in self._groups for group in groups) > self._rules.groups_max
+        """Whether the groups include new ones that exceed the limit. Known groups never do, so a cached entry need not ask."""
+        new = sum(group not in self._groups for group in groups)
+        return new > 0 and len(self._groups) + new > self._rules.groups_max
 
     def _flush(self) -> None:
         """Pass the noted times on to groups and runs."""
@@ -157,7 +206,12 @@ class LabelIndex:
         self.unflushed.clear()
 
     def _forget_groups(self, before: int) -> None:
+        """Forget the groups without a list since `before` (ms). Nothing is searched while there can be none."""
+        if before <= self._none_before:
+            return
         for group in [group for group, newest in self.groups.items() if newest < before]:
             del self._groups[group], self.since[group]
+            self._in_total -= not group.segment
             self._on_forget(group)
+        self._none_before = min(self._groups.values(), default=before)
         self.entries.clear()

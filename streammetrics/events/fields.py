@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
 from streammetrics.events.json_text import has_control, iso_ms
-from streammetrics.events.malformed import excerpt, malformed
+from streammetrics.events.malformed import malformed
 from streammetrics.events.model import TS_MAX, EventLimits, Labels
 
 POSITION_MAX: Final = 2**63 - 1
@@ -120,7 +120,7 @@ def read_id(name: str, raw: msgspec.Raw, limits: EventLimits) -> str:
 
 
 def read_label(name: str, raw: msgspec.Raw, limits: EventLimits, chars_min: int = 1) -> str:
-    """Read a label: an action, or the name or value of an experiment or segment. It has chars_min … label_chars_max characters."""
+    """Read a required label, such as an action or a team. It has chars_min … label_chars_max characters."""
     text = _decoded(_string, raw, "bad_label", f"{name} must be a string", "send labels as strings")
     return check_label(name, text, limits, chars_min)
 
@@ -133,14 +133,6 @@ def check_label(name: str, text: str, limits: EventLimits, chars_min: int = 1) -
     return text
 
 
-def read_labels(name: str, raw: msgspec.Raw, limits: EventLimits, value_chars_min: int) -> dict[str, str]:
-    """Read an object of labels. Names have at least one character, values at least value_chars_min."""
-    labels = read_object(name, raw, "bad_label")
-    for label in labels:
-        check_label(f"each name in {name}", label, limits)
-    return {label: read_label(f"{name}.{excerpt(label)}", value, limits, value_chars_min) for label, value in labels.items()}
-
-
 def sorted_labels(labels: Mapping[str, str] | None) -> Labels:
     """Return labels as (name, value) pairs, sorted by name."""
     if not labels:
@@ -148,22 +140,72 @@ def sorted_labels(labels: Mapping[str, str] | None) -> Labels:
     return tuple(labels.items()) if len(labels) == 1 else tuple(sorted(labels.items()))
 
 
-def read_experiments(name: str, raw: msgspec.Raw, limits: EventLimits) -> Labels:
-    """Read an object experiment -> variant with at most experiments_max entries, as sorted pairs."""
-    variants = read_labels(name, raw, limits, value_chars_min=1)
-    if len(variants) > limits.experiments_max:
-        rule = f"{name} may have at most {limits.experiments_max} entries, but this one has {len(variants)}"
-        raise malformed("too_many_experiments", rule, None, "send only running experiments, or raise experiments_max")
-    return sorted_labels(variants)
+class UsableLabels(NamedTuple):
+    """The labels of a list that can be used, sorted by name, and the reason for each one that was dropped."""
+
+    labels: Labels
+    dropped: tuple[str, ...] = ()
 
 
-def read_segments(name: str, raw: msgspec.Raw, limits: EventLimits) -> Labels:
-    """Read an object segment -> value with at most segments_max entries, as sorted pairs. An empty value equals an absent one."""
-    values = read_labels(name, raw, limits, value_chars_min=0)
-    if len(values) > limits.segments_max:
-        rule = f"{name} may have at most {limits.segments_max} entries, but this one has {len(values)}"
-        raise malformed("too_many_segments", rule, None, "send fewer segments or raise segments_max")
-    return sorted_labels(values)
+def read_experiments(raw: msgspec.Raw | None, limits: EventLimits) -> UsableLabels:
+    """Read an object experiment -> variant. A null variant means that the list is not in that experiment."""
+    return usable_experiments(_labels_object(raw), limits)
+
+
+def usable_experiments(raws: Mapping[str, msgspec.Raw] | None, limits: EventLimits) -> UsableLabels:
+    """Return the variants that can be used; at most experiments_max, the first ones by name. None: the labels are not an object."""
+    labels, dropped = _usable(raws, limits, value_chars_min=1)
+    if len(labels) > limits.experiments_max:
+        for _ in labels[limits.experiments_max :]:
+            dropped.append("too_many_experiments")
+    return UsableLabels(labels[: limits.experiments_max], tuple(sorted(dropped)))
+
+
+def read_segments(raw: msgspec.Raw | None, limits: EventLimits) -> UsableLabels:
+    """Read an object segment -> value. An empty or null value equals an absent one."""
+    return usable_segments(_labels_object(raw), limits)
+
+
+def usable_segments(raws: Mapping[str, msgspec.Raw] | None, limits: EventLimits) -> UsableLabels:
+    """Return the segment values that can be used; at most segments_max, the first ones by name. None: the labels are not an object."""
+    labels, dropped = _usable(raws, limits, value_chars_min=0)
+    if len(labels) > limits.segments_max:
+        for _ in labels[limits.segments_max :]:
+            dropped.append("too_many_segments")
+    return UsableLabels(labels[: limits.segments_max], tuple(sorted(dropped)))
+
+
+def _labels_object(raw: msgspec.Raw | None) -> dict[str, msgspec.Raw] | None:
+    """Return the unparsed labels of an object; none if it is absent or null. None for any other value."""
+    try:
+        return {} if raw is None or is_text(raw, b"null") else _object(raw)
+    except msgspec.ValidationError:
+        return None
+
+
+def _usable(raws: Mapping[str, msgspec.Raw] | None, limits: EventLimits, value_chars_min: int) -> tuple[Labels, list[str]]:
+    """Drop each label that breaks a rule, so that a bad label costs only itself. Null values are absent, not dropped."""
+    labels: dict[str, str] = {}
+    dropped: list[str] = []
+    if raws is None:
+        dropped.append("label_bad_type")
+    for name, raw in (raws or {}).items():
+        if is_text(raw, b"null"):
+            continue
+        try:
+            value = _string(raw)
+        except msgspec.ValidationError:
+            dropped.append("label_bad_type")
+            continue
+        if not name or len(value) < value_chars_min:
+            dropped.append("label_empty")
+        elif len(name) > limits.label_chars_max or len(value) > limits.label_chars_max:
+            dropped.append("label_too_long")
+        elif has_control(name) or has_control(value):
+            dropped.append("label_bad_text")
+        else:
+            labels[name] = value
+    return sorted_labels(labels), dropped
 
 
 def read_ts(name: str, raw: msgspec.Raw) -> int:

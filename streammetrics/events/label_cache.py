@@ -6,21 +6,21 @@ fast.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias, cast
 
 import msgspec
 from msgspec import Meta
 
-from streammetrics.events.fields import sorted_labels
-from streammetrics.events.json_text import has_control, may_hold_control
+from streammetrics.events.fields import read_experiments, read_segments, sorted_labels
+from streammetrics.events.json_text import may_hold_control
 from streammetrics.events.model import EventLimits, Labels
 
 SETS_MAX: Final = 10_000
 BYTES_MAX: Final = 2_097_152
 """Most label sets, and most bytes of their JSON, before the cache is cleared."""
 
-LabelSet: TypeAlias = tuple[Labels, Labels]
-"""Experiments and segments of one list."""
+LabelSet: TypeAlias = tuple[Labels, Labels, tuple[str, ...]]
+"""Experiments and segments of one list, and the reasons for labels that were dropped."""
 
 ABSENT: Final = msgspec.Raw(b"null")
 """The JSON of absent labels."""
@@ -39,18 +39,19 @@ class LabelSets:
 
     >>> sets = LabelSets(EventLimits())
     >>> sets.of(msgspec.Raw(b'{"ranker":"new"}'), ABSENT)
-    ((('ranker', 'new'),), ())
+    ((('ranker', 'new'),), (), ())
     >>> sets.of(msgspec.Raw(b'{"ranker":"new"}'), ABSENT) is sets.of(msgspec.Raw(b'{ "ranker": "new" }'), msgspec.Raw(b"{}"))
     True
     """
 
-    __slots__ = ("_bytes", "_experiments", "_segments", "_shared", "cached")
+    __slots__ = ("_bytes", "_experiments", "_limits", "_segments", "_shared", "cached")
 
     def __init__(self, limits: EventLimits) -> None:
         label: Any = Annotated[str, Meta(min_length=1, max_length=limits.label_chars_max)]
         value: Any = Annotated[str, Meta(max_length=limits.label_chars_max)]
-        experiments: Any = Annotated[dict[label, label], Meta(max_length=limits.experiments_max)] | None
-        segments: Any = Annotated[dict[label, value], Meta(max_length=limits.segments_max)] | None
+        experiments: Any = Annotated[dict[label, label | None], Meta(max_length=limits.experiments_max)] | None
+        segments: Any = Annotated[dict[label, value | None], Meta(max_length=limits.segments_max)] | None
+        self._limits = limits
         self._experiments = msgspec.json.Decoder(experiments).decode
         self._segments = msgspec.json.Decoder(segments).decode
         self.cached: dict[bytes, LabelSet] = {}
@@ -62,11 +63,16 @@ class LabelSets:
         return self.cached.get(as_sent((experiments, segments))) or self.read(experiments, segments)
 
     def read(self, experiments: msgspec.Raw, segments: msgspec.Raw) -> LabelSet:
-        """Parse and cache a label set. Raises ValueError or msgspec.ValidationError for JSON that is not clearly valid."""
+        """Parse and cache a label set. Raises ValueError or msgspec.MsgspecError for text that is not valid JSON in UTF-8."""
         key = as_sent((experiments, segments))
-        found = sorted_labels(self._experiments(experiments)), sorted_labels(self._segments(segments))
-        if may_hold_control(key) and has_control("".join(text for labels in found for pair in labels for text in pair)):
-            raise ValueError("a control character")
+        is_plain = not may_hold_control(key)
+        try:
+            found: LabelSet = _present(self._experiments(experiments)), _present(self._segments(segments)), ()
+        except msgspec.ValidationError:
+            is_plain = False
+        if not is_plain:
+            variants, values = read_experiments(experiments, self._limits), read_segments(segments, self._limits)
+            found = variants.labels, values.labels, variants.dropped + values.dropped
         if len(self.cached) >= SETS_MAX or self._bytes + len(key) > BYTES_MAX:
             self.cached.clear()
             self._shared.clear()
@@ -74,3 +80,10 @@ class LabelSets:
         self._bytes += len(key)
         found = self.cached[key] = self._shared.setdefault(found, found)
         return found
+
+
+def _present(labels: dict[str, str | None] | None) -> Labels:
+    """Return labels without those that are null."""
+    if labels and None in labels.values():
+        labels = {name: value for name, value in labels.items() if value is not None}
+    return sorted_labels(cast("dict[str, str] | None", labels))

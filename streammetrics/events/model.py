@@ -24,7 +24,8 @@ class Impression(msgspec.Struct, frozen=True, gc=False):
     """One ranked list, or a fragment of one, shown to one user at one time.
 
     `items` are in rank order (best first). `positions` is None for a whole list. For a fragment it has each item's position, ascending.
-    `teams` has the team that drafted each item, or the empty string. It is empty for a list without teams.
+    `teams` has the team that drafted each item, or the empty string. It is empty for a list without teams. `dropped_labels` has a reason
+    for each label that could not be used. The list counts without these labels.
     """
 
     impression_id: str
@@ -35,6 +36,7 @@ class Impression(msgspec.Struct, frozen=True, gc=False):
     segments: Labels = ()
     positions: tuple[int, ...] | None = None
     teams: tuple[str, ...] = ()
+    dropped_labels: tuple[str, ...] = ()
 
 
 @final
@@ -56,7 +58,7 @@ Event: TypeAlias = Impression | Feedback
 
 
 class EventLimits(msgspec.Struct, frozen=True):
-    """Limits of one event. An event beyond a limit is rejected as a whole and counted, never cut."""
+    """Limits of one event. An event beyond a limit is rejected as a whole and counted, never cut. Labels are dropped one by one."""
 
     event_bytes_max: int = 262_144
     items_max: int = 1_000

@@ -11,7 +11,7 @@ Both kinds have `type` (`"impression"` or `"feedback"`), `user_id` (an id) and `
 |---|---|---|
 | `impression_id` | required | id of the list; scoped to the user's session |
 | `items` | required | the list, best first: ids, or objects `{"id": …, "position": …, "team": …}`; may be empty |
-| `experiments` | optional | object: experiment -> variant, both labels |
+| `experiments` | optional | object: experiment -> variant, both labels; a null variant means "not in this experiment" |
 | `segments` | optional | object: segment (a label) -> value (a label; an empty value equals an absent one) |
 | `fragment` | optional | `true`: the event has only a part of the list; then every item needs a position |
 
@@ -26,7 +26,8 @@ Rules:
 
 * An **id** is a string of 1 to `id_chars_max` code points. It may have any Unicode text. Ids are compared exactly and not
   normalised. Numbers and control characters (C0, DEL, C1) are rejected.
-* A **label** follows the same rule with `label_chars_max`.
+* A **label** follows the same rule with `label_chars_max`. An experiment or segment that breaks it is dropped and counted; the list
+  counts without it. So are labels beyond `experiments_max` and `segments_max`: the first ones by name stay.
 * **ts** is an integer of epoch milliseconds in 0 … 253402300799999, or a string with an ISO-8601 date, time and zone. `1.0`,
   `1e3` and `true` are rejected. Digits finer than a millisecond are cut off, not rounded.
 * **Positions give the order only**: ranks are 1, 2, 3 … whatever the gaps. Either all items have a position or none. Positions
@@ -90,16 +91,18 @@ def _read_impression(event: Fields) -> Impression:
     fields.check_count(len(elements), limits)
     read = [_read_item(f"items[{index}]", raw, limits) for index, raw in enumerate(elements)]
     items, positions, teams = ranked(read, event.flag("fragment"))
-    experiments, segments = event.get("experiments"), event.get("segments")
+    experiments = fields.read_experiments(event.get("experiments"), limits)
+    segments = fields.read_segments(event.get("segments"), limits)
     return Impression(
         impression_id=impression_id,
         user_id=user_id,
         ts=ts,
         items=items,
-        experiments=() if experiments is None else fields.read_experiments("experiments", experiments, limits),
-        segments=() if segments is None else fields.read_segments("segments", segments, limits),
+        experiments=experiments.labels,
+        segments=segments.labels,
         positions=positions,
         teams=teams,
+        dropped_labels=experiments.dropped + segments.dropped,
     )
 
 

@@ -86,7 +86,9 @@ def fast_decoder(limits: EventLimits) -> Callable[[bytes], Sequence[Event]]:
             return (sent,)
         if sent.fragment:
             raise ValueError("an item without a position")
-        experiments, segments = cached(as_sent((sent.experiments, sent.segments))) or read_labels(sent.experiments, sent.segments)
+        experiments, segments, dropped = cached(as_sent((sent.experiments, sent.segments))) or read_labels(sent.experiments, sent.segments)
+        if dropped:
+            return (Impression(sent.impression_id, sent.user_id, sent.ts, sent.items, experiments, segments, dropped_labels=dropped),)
         return (Impression(sent.impression_id, sent.user_id, sent.ts, sent.items, experiments, segments),)
 
     return decode
@@ -118,11 +120,11 @@ def _any_reader(limits: EventLimits, label_sets: LabelSets) -> Callable[[bytes],
         ts = sent.ts if in_ms else _time(sent.ts)
         if type(sent) is _Feedback:
             return Feedback(sent.user_id, ts, sent.item_id, sent.action, sent.value, sent.impression_id), in_ms
-        experiments, segments = label_sets.of(sent.experiments, sent.segments)
+        experiments, segments, dropped = label_sets.of(sent.experiments, sent.segments)
         if not (sent.fragment or Item in map(type, sent.items)):
-            return Impression(sent.impression_id, sent.user_id, ts, sent.items, experiments, segments), in_ms
+            return Impression(sent.impression_id, sent.user_id, ts, sent.items, experiments, segments, dropped_labels=dropped), in_ms
         items, positions, teams = ranked(sent.items, bool(sent.fragment))
-        return Impression(sent.impression_id, sent.user_id, ts, items, experiments, segments, positions, teams), False
+        return Impression(sent.impression_id, sent.user_id, ts, items, experiments, segments, positions, teams, dropped), False
 
     return read
 

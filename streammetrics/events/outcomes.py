@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-OutcomeKind: TypeAlias = Literal["read", "malformed", "refused", "feedback", "unmatched", "marked"]
+OutcomeKind: TypeAlias = Literal["read", "malformed", "refused", "feedback", "unmatched", "marked", "label"]
 """What an outcome says about its event.
 
     read        it was read: every event has this outcome
@@ -17,6 +17,7 @@ OutcomeKind: TypeAlias = Literal["read", "malformed", "refused", "feedback", "un
     feedback    it is feedback: matched, repeated, or with an unknown action
     unmatched   it is feedback that belongs to no list
     marked      it is used, or repeats a used event, and is counted for another reason
+    label       it is a list that is used without one of its labels; counted once per label, or per list with folded groups
 """
 
 
@@ -24,8 +25,8 @@ class Outcome(NamedTuple):
     """One outcome. Its name is a label value, a key of reports, and stored: it is never renamed.
 
     `series` is its own counter, without `streammetrics_` and `_total`; empty for none. Malformed and refused events are also in
-    `dropped`, unmatched ones in `feedback_unmatched`, with the name as the reason. `is_dead_lettered`: each such event is written to
-    the dead letters.
+    `dropped`, unmatched ones in `feedback_unmatched`, labels in `labels_dropped`, with the name as the reason. `is_dead_lettered`: each
+    such event is written to the dead letters.
     """
 
     name: str
@@ -46,8 +47,16 @@ _MALFORMED = (
     "bad_position",
     "bad_label",
     "too_many_items",  # fragments that exceed the limit only together are not all dead-lettered
+)
+_LABELS = (
+    "label_empty",
+    "label_too_long",
+    "label_bad_type",
+    "label_bad_text",
     "too_many_experiments",
     "too_many_segments",
+    "too_many_variants",
+    "too_many_groups",
 )
 OUTCOMES: Final = (
     Outcome("events", "read", "events"),
@@ -55,9 +64,7 @@ OUTCOMES: Final = (
     Outcome("future", "refused", is_dead_lettered=True),
     Outcome("late", "refused", "late", is_dead_lettered=True),
     Outcome("session_full", "refused"),  # a robot's events would fill the dead letters
-    Outcome("too_many_groups", "refused", is_dead_lettered=True),
     Outcome("too_many_lists", "refused", is_dead_lettered=True),
-    Outcome("too_many_variants", "refused", is_dead_lettered=True),
     Outcome("matched", "feedback", "feedback_matched"),
     Outcome("repeated", "feedback", "feedback_repeated"),
     Outcome("orphan", "unmatched"),
@@ -68,6 +75,7 @@ OUTCOMES: Final = (
     Outcome("key_mismatch", "marked", "key_mismatch"),
     Outcome("experiment_lists_full", "marked", "experiment_lists_full"),
     Outcome("too_many_teams", "marked", "interleaving_too_many_teams"),
+    *(Outcome(name, "label") for name in _LABELS),
 )
 """All outcomes, in display order."""
 
@@ -85,5 +93,7 @@ MALFORMED: Final = names_of("malformed")
 """Reasons for malformed events."""
 UNMATCHED: Final = names_of("unmatched")
 """Reasons for unmatched feedback."""
-NOT_REFUSED: Final = frozenset(names_of("read", "feedback", "unmatched", "marked"))
+LABELS: Final = names_of("label")
+"""Reasons for labels that were dropped or folded."""
+NOT_REFUSED: Final = frozenset(names_of("read", "feedback", "unmatched", "marked", "label"))
 """Counters of used events. All other counters, in the table or not, are reasons for refusal."""

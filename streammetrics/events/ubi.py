@@ -38,10 +38,10 @@ import msgspec
 from streammetrics.errors import MalformedEvent
 from streammetrics.events import fields
 from streammetrics.events.fallback import with_fallback
-from streammetrics.events.fields import Fields
+from streammetrics.events.fields import Fields, UsableLabels
 from streammetrics.events.json_text import read_document
 from streammetrics.events.malformed import malformed, without_traceback
-from streammetrics.events.model import Event, EventLimits, Feedback, Impression, Labels
+from streammetrics.events.model import Event, EventLimits, Feedback, Impression
 from streammetrics.events.recognize import explained
 from streammetrics.events.ubi_fast import fast_decoder
 from streammetrics.events.ubi_options import NO_ITEM, UbiSettings
@@ -183,14 +183,16 @@ class _Reader:
         return self._impression((self._shown(*item),), (position,))
 
     def _impression(self, items: tuple[str, ...], positions: tuple[int, ...] | None) -> Impression:
+        experiments, segments = self._experiments(), self._segments()
         return Impression(
             impression_id=self._identity("query_id", _given(self.top, "query_id")),
             user_id=self._user(),
             ts=self.top.time("timestamp"),
             items=items,
-            experiments=self._experiments(),
-            segments=self._segments(),
+            experiments=experiments.labels,
+            segments=segments.labels,
             positions=positions,
+            dropped_labels=experiments.dropped + segments.dropped,
         )
 
     def _feedback(self, action: str, item_id: str) -> Feedback:
@@ -214,18 +216,18 @@ class _Reader:
             raise malformed("missing_field", f"{name} is required and must not be null or empty", None, f"send {name}")
         return fields.read_id(*found, self.limits)
 
-    def _experiments(self) -> Labels:
+    def _experiments(self) -> UsableLabels:
         name = self.settings.experiment_from
         found = None if name is None else self._found(name)
         if name is None or found is None:
-            return ()
+            return UsableLabels(())
         if bytes(found[1]).startswith(b"{"):
-            return fields.read_experiments(*found, self.limits)
-        return ((fields.check_label("experiment_from", name, self.limits), fields.read_label(*found, self.limits)),)
+            return fields.read_experiments(found[1], self.limits)
+        return fields.usable_experiments({name: found[1]}, self.limits)
 
-    def _segments(self) -> Labels:
+    def _segments(self) -> UsableLabels:
         found = {name: self._found(name) for name in self.settings.segments}
-        return fields.sorted_labels({name: fields.read_label(*raw, self.limits) for name, raw in found.items() if raw is not None})
+        return fields.usable_segments({name: raw[1] for name, raw in found.items() if raw is not None}, self.limits)
 
     def _shown(self, name: str, raw: msgspec.Raw) -> str:
         item = read_item(name, raw, self.limits)

@@ -29,10 +29,12 @@ class _Position(Struct, gc=False):
 def fast_decoder(limits: EventLimits, settings: UbiSettings) -> Callable[[bytes], Event | None] | None:
     """Return the fast decoder of one document (its result None: no event). It raises NOT_ACCEPTED (see `fallback`) otherwise.
 
-    Return None if the settings use one field twice; only the reference decoder supports that.
+    Return None for settings that only the reference decoder supports: a field used twice, or more labels than the limits allow.
     """
     named = [settings.user_field, *settings.segments, *filter(None, (settings.experiment_from, settings.value_from))]
     if len({*named, *_FIXED}) < len(named) + len(_FIXED) or not all(0 < len(name) <= limits.label_chars_max for name in named):
+        return None
+    if len(settings.segments) > limits.segments_max or limits.experiments_max == 0:  # the reference decoder drops some of them
         return None
     parse, nothing = _parser(limits, settings)
     from_impressions = settings.lists_from == "impressions"
@@ -68,7 +70,7 @@ def _parser(limits: EventLimits, settings: UbiSettings) -> tuple[Callable[[bytes
     identity: Any = Annotated[str, Meta(max_length=limits.id_chars_max)] | None
     label: Any = Annotated[str, Meta(max_length=limits.label_chars_max)] | None
     full: Any = Annotated[str, Meta(min_length=1, max_length=limits.label_chars_max)]
-    variants: Any = Annotated[dict[full, full], Meta(max_length=limits.experiments_max)] | label
+    variants: Any = Annotated[dict[full, full | None], Meta(max_length=limits.experiments_max)] | label
     time: Any = Annotated[int, Meta(ge=0, le=TS_MAX)] | str | None
     named = [("user", settings.user_field, identity), ("experiments", settings.experiment_from, variants)]
     named += [("value", settings.value_from, float | None)]
@@ -92,6 +94,8 @@ def _labels_reader(settings: UbiSettings) -> Callable[[Any, Any], tuple[Labels, 
         variants = {} if experiment is None else inner.experiments if sent.experiments in (None, "") else sent.experiments
         if isinstance(variants, str):
             variants = {experiment: variants} if variants else {}
+        elif variants and None in variants.values():
+            variants = {name: variant for name, variant in variants.items() if variant is not None}
         values = {name: getattr(sent, field) or getattr(inner, field) for name, field in named}
         return sorted_labels(variants), sorted_labels({name: value for name, value in values.items() if value})
 

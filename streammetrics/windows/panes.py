@@ -5,9 +5,10 @@ Panes of several tasks merge by addition. `rolling` reads windows from them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from streammetrics.events.event_time import FOREVER, NEVER, pane_start
 from streammetrics.events.model import Labels
@@ -35,6 +36,12 @@ Pane: TypeAlias = dict[Group, list[int]]
 Panes: TypeAlias = dict[int, Pane]
 
 
+OTHER: Final = "_other"
+"""The segment value of all lists that are folded, because their own group exceeds the limit on groups."""
+FOLD_MARK: Final = "="
+"""Starts the name of a label that says for which variants a segment is folded. No tallied segment has a name with this character."""
+
+
 def groups_of(experiments: Labels, segments: Labels, tallied: Iterable[str]) -> tuple[Group, ...]:
     """Return the groups of a list: all traffic and each variant, each in total and per tallied segment, one at a time.
 
@@ -45,11 +52,39 @@ def groups_of(experiments: Labels, segments: Labels, tallied: Iterable[str]) -> 
      Group(experiment='ranker', variant='new', segment='surface', value='home'))
     """
     values = dict(segments)
+
+    def value(index: int, segment: str) -> str:
+        if not segment:
+            return ""
+        return OTHER if str(index) in values.get(FOLD_MARK + segment, "").split() else values.get(segment, "")
+
     return tuple(
-        Group(experiment, variant, segment, values.get(segment, "") if segment else "")
-        for experiment, variant in (("", ""), *experiments)
+        Group(experiment, variant, segment, value(index, segment))
+        for index, (experiment, variant) in enumerate((("", ""), *experiments))
         for segment in ("", *tallied)
     )
+
+
+def fold_segments(groups: Sequence[Group], folded: AbstractSet[Group], segments: Labels) -> Labels:
+    """Return the segments of a list with some of its groups folded into OTHER. `groups` are those of `groups_of`, in its order.
+
+    The result is stored with the list, so its groups never change later. If all groups of a segment are folded, its value is OTHER.
+
+    >>> groups = groups_of((("ranker", "new"),), (("surface", "home"),), ["surface"])
+    >>> fold_segments(groups, {groups[3]}, (("surface", "home"),))
+    (('=surface', '1'), ('surface', 'home'))
+    >>> fold_segments(groups, {groups[1], groups[3]}, (("surface", "home"),))
+    (('surface', '_other'),)
+    """
+    values = dict(segments)
+    for segment in dict.fromkeys(group.segment for group in groups if group.segment):
+        own = [group for group in groups if group.segment == segment]
+        indices = [index for index, group in enumerate(own) if group in folded]
+        if len(indices) == len(own):
+            values[segment] = OTHER
+        elif indices:
+            values[FOLD_MARK + segment] = " ".join(map(str, indices))
+    return tuple(sorted(values.items()))
 
 
 def window_end(bound_ms: int, newest_ms: int, pane_ms: int) -> int | None:

@@ -29,54 +29,66 @@ def stepped(rules: EngineRules, shown: Sequence[Impression]) -> tuple[TaskState,
     return state, [why.get(offset, "") for offset in range(len(shown))]
 
 
-def refused(rules: EngineRules, lists: Sequence[tuple[str, str, str]]) -> list[str]:
-    """Return why each list of (user, experiment, variant) was rejected."""
+def taken(rules: EngineRules, lists: Sequence[tuple[str, str, str]]) -> tuple[list[str], list[str], int]:
+    """Take lists of (user, experiment, variant). Return why each was rejected, the kept experiments, and the dropped variants."""
     shown = [
         Impression(f"r{ts}", user, ts, ("a",), ((experiment, variant),) if experiment else ())
         for ts, (user, experiment, variant) in enumerate(lists)
     ]
-    return stepped(rules, shown)[1]
+    state, why = stepped(rules, shown)
+    return why, sorted(group.experiment for group in state.labels.groups), state.progress.counts["too_many_variants", 0]
 
 
 def test_rejected_lists_do_not_use_up_groups() -> None:
     rules = EngineRules(topics=("i",), grades=GRADES, groups_max=3, join=JoinRules(lists_open_max=1))
     bot = [("bot", f"e{number}", "a") for number in range(5)]
-    assert refused(rules, [*bot, ("u", "real", "a")]) == ["", *["too_many_lists"] * 4, ""]
-    assert refused(rules, [*bot, ("u", "real", "a"), ("v", "next", "a")])[-1] == "too_many_groups"
+    assert taken(rules, [*bot, ("u", "real", "a")]) == (["", *["too_many_lists"] * 4, ""], ["", "e0", "real"], 0)
+    assert taken(rules, [*bot, ("u", "real", "a"), ("v", "next", "a")])[1:] == (["", "e0", "real"], 1)
 
 
 def test_lists_of_full_sessions_do_not_use_up_groups() -> None:
     rules = EngineRules(topics=("i",), grades=GRADES, groups_max=3, join=JoinRules(session_events_max=1))
     bot = [("bot", f"e{number}", "a") for number in range(5)]
-    assert refused(rules, [*bot, ("u", "real", "a"), ("v", "next", "a")]) == [*[""] * 6, "too_many_groups"]
+    assert taken(rules, [*bot, ("u", "real", "a"), ("v", "next", "a")])[1:] == (["", "e0", "real"], 1)
 
 
-def test_lists_with_too_many_variants_do_not_use_up_groups() -> None:
+def test_a_list_loses_the_variant_that_is_too_many_and_stays() -> None:
     rules = EngineRules(topics=("i",), grades=GRADES, groups_max=3, experiments=ExperimentRules(variants_max=1))
-    results = refused(rules, [("u", "e", "a"), ("u", "e", "b"), ("u", "e", "c"), ("u", "", "")])
-    assert results == ["", "too_many_variants", "too_many_variants", ""]
+    why, experiments, dropped = taken(rules, [("u", "e", "a"), ("u", "e", "b"), ("u", "f", "c"), ("u", "", "")])
+    assert (why, experiments, dropped) == ([""] * 4, ["", "e"], 2)
+
+
+def test_of_variants_without_room_the_first_by_experiment_stays() -> None:
+    rules = EngineRules(topics=("i",), grades=GRADES, experiments=ExperimentRules(variants_max=2))
+    both = (("e", "a"), ("f", "a"), ("g", "a"))
+    state, why = stepped(rules, [Impression(f"r{ts}", "u", ts, ("a",), labels) for ts, labels in enumerate((both, both[1:], both[2:]))])
+    assert why == ["", "", ""]
+    assert [shown.impression.experiments for shown in state.sessions.users["u"].sessions[0].lists.values()] == [both[:2], both[1:2], ()]
+    assert state.progress.counts["too_many_variants", 0] == 3
+
+
+def test_dropped_labels_are_counted_for_lists_that_are_used() -> None:
+    rules = EngineRules(topics=("i",), grades=GRADES, join=JoinRules(lists_open_max=1))
+    shown = [Impression(f"r{ts}", "u", ts, ("a",), dropped_labels=("label_empty", "label_empty")) for ts in range(2)]
+    state, why = stepped(rules, shown)
+    assert why == ["", "too_many_lists"]
+    assert state.progress.counts["label_empty", 0] == 2
 
 
 def test_a_session_closed_by_a_limit_check_is_saved_even_if_the_list_is_rejected() -> None:
-    rules = EngineRules(
-        topics=("i",),
-        grades=GRADES,
-        join=JoinRules(lists_open_max=1, gap_ms=5),
-        lateness_ms=0,
-        out_of_orderness_ms=0,
-        experiments=ExperimentRules(variants_max=1),
-    )
-    engine = Engine(rules, SCORER)
+    join = JoinRules(lists_open_max=1, items_max=1, gap_ms=5)
+    engine = Engine(EngineRules(topics=("i",), grades=GRADES, join=join, lateness_ms=0, out_of_orderness_ms=0), SCORER)
     state = engine.open(None, {}, ())
     results = []
-    for ts, variant in ((0, "a"), (100, "b")):
-        batch = Batch(0, [(ts, -1, (Impression(f"r{ts}", "u", ts, ("i",), (("e", variant),)),))], ts + 1)
+    for ts, items in ((0, 1), (100, 11)):
+        event = Impression(f"r{ts}", "u", ts, tuple(f"i{number}" for number in range(items)), positions=tuple(range(items)))
+        batch = Batch(0, [(ts, -1, (event,))], ts + 1)
         engine.take(state, engine.needs(state, batch), {})
         refused = [each.reason for each in engine.step(state, batch).refused]
         engine.take(state, engine.needs(state, None), {})
         changes = engine.save(state).changes
         results.append((refused, [*changes.users], [*changes.users_gone]))
-    assert results == [([], ["u"], []), (["too_many_variants"], [], ["u"])]
+    assert results == [([], ["u"], []), (["too_many_items"], [], ["u"])]
     assert state.sessions.users == {}
 
 

@@ -69,8 +69,7 @@ def test_times_of_label_sets(batches: list[list[tuple[int, int]]]) -> None:
         events = [shown(ts, experiments) for ts, experiments in batch]
         rejected = step(state, 0, *events)
         for event in [event for number, event in enumerate(events) if number not in rejected]:
-            entry = labels.entries.get((event.experiments, ())) or labels.new_entry(event.experiments, (), 0)
-            assert entry is not None
+            entry = labels.fit(event.experiments, (), 0).entry
             if (event.experiments, ()) not in labels.entries:
                 labels.add(entry, event.experiments, (), event.ts, 0)
             if not entry.known_from <= event.ts <= entry.known_until:

@@ -8,7 +8,7 @@ from pathlib import Path
 from hypothesis import given
 
 from streammetrics.engine.experiment_runs import ExperimentRules
-from streammetrics.events.outcomes import NOT_REFUSED, OUTCOMES, UNMATCHED, names_of
+from streammetrics.events.outcomes import LABELS, NOT_REFUSED, OUTCOMES, UNMATCHED, names_of
 from streammetrics.exporters.prometheus.series import SERIES
 from tests.oracle import REASONS
 from tests.support.machine import Machine, engine_of
@@ -72,3 +72,6 @@ def test_the_page_has_words_for_every_outcome() -> None:
     assert feedback is not None
     assert set(re.findall(r"(\w+): \"", words[1])) == NAMES
     assert set(re.findall(r"\"(\w+)\"", feedback[1])) == set(names_of("feedback", "unmatched")) - {"repeated"}
+    labels = re.search(r"const LABELS = \[(.*?)\];", text("streammetrics", "exporters", "http", "static", "pipeline.js"))
+    assert labels is not None
+    assert tuple(re.findall(r"\"(\w+)\"", labels[1])) == LABELS

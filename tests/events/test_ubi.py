@@ -167,8 +167,21 @@ def test_experiments_and_segments_come_from_the_named_fields(document: dict[str,
     assert labels("B") == ((("ranker", "B"),), segments)
     assert labels({"z": "1", "a": "2"}) == ((("a", "2"), ("z", "1")), segments)
     assert labels(None) == labels("") == labels({}) == ((), segments)
-    assert labels(7) == labels(["B"]) == labels({"a": ""}) == "bad_label"
-    assert labels({f"e{index}": "x" for index in range(17)}) == "too_many_experiments"
+    assert labels(7) == labels(["B"]) == labels({"a": ""}) == labels({"a": None}) == ((), segments)
+    variants, _ = labels({f"e{index:02}": "x" for index in range(17)})
+    assert variants == tuple((f"e{index:02}", "x") for index in range(16))
+
+
+def test_a_bad_label_costs_only_that_label():
+    settings = UbiSettings(segments=("application", "page"), experiment_from="ranker")
+
+    def found(**attributes: object) -> Any:
+        event = only(sent(SHOWN, application=7, event_attributes=SHOWN["event_attributes"] | attributes), settings)
+        return (event.experiments, event.segments, event.dropped_labels) if isinstance(event, Impression) else event
+
+    assert found(ranker="B", page="home") == ((("ranker", "B"),), (("page", "home"),), ("label_bad_type",))
+    assert found(ranker="x" * 129, page="home") == ((), (("page", "home"),), ("label_too_long", "label_bad_type"))
+    assert found(ranker={"a": "", "b": "x"}) == ((("b", "x"),), (), ("label_empty", "label_bad_type"))
 
 
 def test_a_value_comes_from_the_named_field():
@@ -281,8 +294,6 @@ def test_absent_and_blank_values_are_empty(value: bytes | None):
         (sent(SHOWN, event_attributes={"object": {"object_id": "B07"}, "position": {"ordinal": -1}}), "bad_position"),
         (sent(SHOWN, event_attributes={"object": {"object_id": "B07"}, "position": {"ordinal": 1.0}}), "bad_position"),
         (sent(SHOWN, event_attributes={"object": {"object_id": "B07"}, "position": 4}), "bad_value"),
-        (sent(SHOWN, application=7), "bad_label"),
-        (sent(SHOWN, application="x" * 129), "bad_label"),
     ],
 )
 def test_each_broken_rule_has_its_reason(value: bytes, expected: str):

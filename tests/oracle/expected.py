@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from streammetrics.events.model import Impression
 from tests.oracle.admission import Admission, admit
 from tests.oracle.join import List, Resolved, resolve, sessionize
 from tests.oracle.tallies import merge_panes, tally_panes, window_end, window_over
@@ -99,6 +100,9 @@ def _count(
     """Count by (reason, input). Outcomes of feedback count only if the session has closed."""
     counters: Counter[tuple[str, str]] = Counter(("events", arrival.input) for arrival in arrivals)
     counters.update((reason, arrivals[number].input) for number, reason in admission.refused.items())
+    for one in admission.admitted:
+        if isinstance(one.event, Impression):
+            counters.update((reason, one.input) for reason in one.event.dropped_labels)
     for joined, is_closed in zip(resolved, closed, strict=True):
         for number, outcome in joined.outcomes.items():
             if outcome != "shown" and (is_closed or outcome not in OUTCOMES_AT_CLOSE):

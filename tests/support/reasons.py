@@ -26,7 +26,8 @@ def refused_reasons() -> frozenset[str]:
 @cache
 def counted_reasons() -> frozenset[str]:
     """All of them: those, the keys of `counts`, and what `Session.find` says of feedback that finds no list."""
-    return refused_reasons() | {reason for tree in _trees() for reason in (*_keys_of_counts(tree), *_returned(tree, "find"))}
+    others = (reason for tree in _trees() for reason in (*_keys_of_counts(tree), *_returned(tree, "find"), *_dropped(tree)))
+    return refused_reasons() | {*others}
 
 
 @cache
@@ -41,6 +42,13 @@ def _refused(tree: ast.Module) -> Iterator[str]:
         if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in REFUSING:
             yield from _words(node.args)
     yield from _returned(tree, "_exceeded_limit")
+
+
+def _dropped(tree: ast.Module) -> Iterator[str]:
+    """Reasons for labels that are left out of a list."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "dropped.append":
+            yield from _words(node.args)
 
 
 def _keys_of_counts(tree: ast.Module) -> Iterator[str]:

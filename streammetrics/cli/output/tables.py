@@ -15,7 +15,7 @@ from streammetrics.windows.panes import GroupValues, WindowView
 METRICS_MAX = 3
 UNLABELLED = "all"
 
-_FEEDBACK, _OTHERWISE = names_of("feedback", "unmatched"), names_of("marked")
+_FEEDBACK, _OTHERWISE, _LABELS = names_of("feedback", "unmatched"), names_of("marked"), names_of("label")
 
 
 class VariantRow(NamedTuple):
@@ -80,10 +80,11 @@ def values_table(spans: Iterable[tuple[str, Sequence[VariantRow]]], metrics: Seq
 
 
 def counter_lines(counts: Mapping[tuple[str, str], int]) -> Iterator[str]:
-    """Yield the counts of events by outcome, in at most four lines; empty lines are left out."""
+    """Yield the counts of events by outcome, in at most five lines; empty lines are left out."""
     sums = counts_by_reason(counts)
     yield f"events    {sums['events']:,}"
-    for heading, reasons in (("refused", refused_counts(sums)), ("feedback", _FEEDBACK), ("counted", _OTHERWISE)):
+    lines = (("refused", refused_counts(sums)), ("feedback", _FEEDBACK), ("counted", _OTHERWISE), ("labels", _LABELS))
+    for heading, reasons in lines:
         if parts := [f"{reason} {sums[reason]:,}" for reason in reasons if sums[reason]]:
             total = f"{sum(sums[reason] for reason in reasons):,}: " if heading == "refused" else ""
             yield f"{heading:<10}{total}{', '.join(parts)}"

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from streammetrics import __version__
 from streammetrics.connectors.base import CommitOutcome
-from streammetrics.events.outcomes import NOT_REFUSED, OUTCOMES, UNMATCHED
+from streammetrics.events.outcomes import LABELS, NOT_REFUSED, OUTCOMES, UNMATCHED
 from streammetrics.exporters.prometheus.experiments import (
     ControlOf,
     control_by_convention,
@@ -205,6 +205,8 @@ def _event_counts(report: Report) -> Iterator[tuple[ScaledCounter, int]]:
                 yield ScaledCounter(COUNTED_ALONE[reason], (topic,)), count
             if reason in UNMATCHED:
                 yield ScaledCounter("streammetrics_feedback_unmatched_total", (reason, topic)), count
+            elif reason in LABELS:
+                yield ScaledCounter("streammetrics_labels_dropped_total", (reason, topic)), count
             elif reason not in NOT_REFUSED:
                 yield ScaledCounter("streammetrics_dropped_total", (reason, topic)), count
 

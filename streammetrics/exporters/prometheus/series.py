@@ -207,6 +207,12 @@ TABLE: tuple[Series, ...] = (
     *_experiment_gauges(),
     _counter("events", "Events read, including refused ones.", "topic"),
     _counter("dropped", "Events refused, by reason: malformed, future, late (also in _late_total) or over a limit.", "reason", "topic"),
+    _counter(
+        "labels_dropped",
+        "Experiments and segments left out of a list, by reason; too_many_groups counts lists with a segment folded into _other.",
+        "reason",
+        "topic",
+    ),
     _counter("late", "Events older than the watermark minus the allowed lateness.", "topic"),
     _counter("duplicates", "Impressions that repeat an earlier one of their session.", "topic"),
     _counter("feedback_matched", "Feedback that counts for a list, repeats included.", "topic"),

@@ -194,7 +194,8 @@ class TestCounts:
         report = replace(pipeline.report(), windows=(), user_windows=(), totals=())  # parsed for each reason
         exposition.show(report)
         before = samples(exposition)
-        shown_reasons = {labels["reason"] for name in ("dropped_total", "feedback_unmatched_total") for labels, _ in named(before, name)}
+        by_reason = ("dropped_total", "feedback_unmatched_total", "labels_dropped_total")
+        shown_reasons = {labels["reason"] for name in by_reason for labels, _ in named(before, name)}
         counted = counted_reasons()
         assert {"late", "session_full", "too_many_items", "orphan", "matched", "experiment_lists_full"} <= counted
         assert counted - shown_reasons == {*COUNTED_ALONE} - {"late"}
@@ -458,7 +459,7 @@ class TestExperiments:
         assert {name for name, labels in samples(exposition) if "scope" in dict(labels)} == set()
 
     def test_the_limit_cuts_measures_before_verdicts(self, pipeline: Pipeline) -> None:
-        exposition = pipeline.exposition(series_max=112)
+        exposition = pipeline.exposition(series_max=120)
         exposition.show(with_experiments(pipeline.report(), ranker()))
         on_page = samples(exposition)
         assert value(on_page, "experiment_verdict", experiment="ranker", variant="", metric="", k="", scope="start") == -1
@@ -550,7 +551,7 @@ class TestBounds:
             assert value(found, "series") + value(found, "series_left_out") == series + folded
 
     def test_the_same_series_are_left_out_each_time_and_totals_last(self, pipeline: Pipeline) -> None:
-        exposition = pipeline.exposition(series_max=200)
+        exposition = pipeline.exposition(series_max=216)
         pages = []
         for _ in range(2):
             exposition.show(pipeline.report())

@@ -4,6 +4,7 @@ import { fine, folded, make, table } from "./elements.js";
 import { MISSING, countText, countedText, isNumber, reasonText, roundCountText, shareText, spanText, timeText } from "./text.js";
 
 const FEEDBACK = ["matched", "orphan", "out_of_list", "too_old", "unknown_action"];
+const LABELS = ["label_empty", "label_too_long", "label_bad_type", "label_bad_text", "too_many_experiments", "too_many_segments", "too_many_variants", "too_many_groups"];
 export const LAG_LONG_SECONDS = 60;
 
 /** Make the section. `view` has report, pulse (or null) and now. */
@@ -11,6 +12,7 @@ export function pipeline(view) {
   const { report, pulse } = view;
   const counters = report.counters;
   const dropped = Object.entries(report.refused);
+  const labels = LABELS.map((reason) => [reason, counters[reason] ?? 0]).filter(([, count]) => count);
   return make("section", { id: "pipeline", "aria-labelledby": "pipeline-title" },
     make("h2", { id: "pipeline-title" }, "Pipeline"),
     make("dl", { class: "tiles" },
@@ -24,7 +26,8 @@ export function pipeline(view) {
       processTile(pulse)),
     make("div", { class: "pair" },
       reasons("Feedback by outcome", FEEDBACK.map((reason) => [reason, counters[reason] ?? 0]), "of feedback"),
-      dropped.length ? reasons("Refused, by reason", dropped, "of events", counters.events) : make("p", { class: "note" }, "No events were refused.")),
+      dropped.length ? reasons("Refused, by reason", dropped, "of events", counters.events) : make("p", { class: "note" }, "No events were refused."),
+      labels.length ? reasons("Labels left out of lists, by reason", labels, "of labels") : null),
     folded("inputs", `Inputs (${countText(report.inputs.length)})`, () => inputs(view)),
     folded("by-topic", "All counters by topic", () => table("Counters by topic", ["counter", "topic", "events"],
       report.counters_by_topic.map((each) => [[reasonText(each.reason), fine(each.reason)], each.topic, countText(each.count)]))));

@@ -19,15 +19,16 @@ const REASONS = {
   events: "read", empty: "empty record", oversized: "larger than the limit", bad_json: "not JSON",
   bad_type: "neither impression nor feedback", missing_field: "a field is missing", bad_id: "an id is not usable",
   bad_ts: "the time is not usable", bad_value: "the value is not a number", bad_position: "the positions contradict each other",
-  bad_label: "a label is not usable", too_many_items: "more items than the limit", too_many_experiments: "more experiments than the limit",
-  too_many_segments: "more segments than the limit",
+  bad_label: "a label is not usable", too_many_items: "more items than the limit",
   future: "dated in the future", late: "older than the allowed lateness", session_full: "its session has too many events",
-  too_many_groups: "more groups than the limit", too_many_lists: "more open lists than the limit",
-  too_many_variants: "more variants than the limit", matched: "counts for a list", repeated: "repeats matched feedback",
+  too_many_lists: "more open lists than the limit", matched: "counts for a list", repeated: "repeats matched feedback",
   orphan: "its list is unknown", out_of_list: "its list does not show the item", too_old: "too long after its list",
   unknown_action: "its action has no grade", duplicate: "repeats an impression of its session",
   key_mismatch: "on another partition than Kafka's default for its user id", experiment_lists_full: "its user has too many lists in an experiment",
-  too_many_teams: "too many teams to compare",
+  too_many_teams: "too many teams to compare", label_empty: "an empty label", label_too_long: "a label that is too long",
+  label_bad_type: "a label that is not a string", label_bad_text: "a label with control characters",
+  too_many_experiments: "more experiments than the limit", too_many_segments: "more segments than the limit",
+  too_many_variants: "more variants than the limit", too_many_groups: "more groups than the limit; counted under _other",
 };
 const whole = new Intl.NumberFormat("en");
 const compact = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
