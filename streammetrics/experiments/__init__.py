@@ -49,7 +49,7 @@ needs them.
 'treatment: 16.7 % fewer lists with a hit in the first 10 than control; 95 % confidence, safe to check at any time'
 """
 
-from streammetrics.experiments.building import Stored, build_report
+from streammetrics.experiments.building import build_report
 from streammetrics.experiments.health import Joined
 from streammetrics.experiments.interleaving import INTERLEAVED, add_credits, credit_moments, list_credit
 from streammetrics.experiments.measures import ExperimentError, Measures
@@ -66,6 +66,7 @@ from streammetrics.experiments.report import (
     role_of,
 )
 from streammetrics.experiments.scales import choose_scales
+from streammetrics.experiments.stored import Stored
 
 __all__ = [
     "INTERLEAVED",

@@ -19,7 +19,7 @@ from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.sequence import Mixture
 
 
-class Scale(NamedTuple):
+class MeasureScale(NamedTuple):
     """The frozen numbers of one measure.
 
     tau: the standard error of the difference at the freezing look. control_mean: the control's mean then; None in runs that an earlier
@@ -34,14 +34,14 @@ class Scale(NamedTuple):
         return Mixture(self.tau, None if self.control_mean is None else lift * self.control_mean)
 
 
-def scale_of(measure: Measure, frozen: Mapping[str, float]) -> Scale | None:
+def scale_of(measure: Measure, frozen: Mapping[str, float]) -> MeasureScale | None:
     """Return a measure's scale among the frozen numbers; None if it is not frozen yet.
 
     >>> scale_of(Measure("ndcg", 10, "mean", 2, 1, 40), {"ndcg@10": 0.02, "ndcg@10 control": 0.4}).mixture(0.1)
     Mixture(tau=0.02, effect=0.04000000000000001)
     """
     tau = frozen.get(str(measure))
-    return None if tau is None else Scale(tau, frozen.get(f"{measure} control"))
+    return None if tau is None else MeasureScale(tau, frozen.get(f"{measure} control"))
 
 
 def choose_scales(
@@ -69,18 +69,18 @@ def choose_scales(
     return chosen
 
 
-def choose_scale(estimates: Sequence[Estimate]) -> Scale | None:
+def choose_scale(estimates: Sequence[Estimate]) -> MeasureScale | None:
     """Return the scale from the estimates of the control (first) and the treatments; None while all means or variances are 0.
 
     tau is the standard error of a difference, with the mean variance of all arms.
 
     >>> choose_scale([Estimate(0.4, 0.002, 100), Estimate(0.5, 0.0025, 100)])  # doctest: +ELLIPSIS
-    Scale(tau=0.0670..., control_mean=0.4)
+    MeasureScale(tau=0.0670..., control_mean=0.4)
     """
     variance = math.fsum(each.variance for each in estimates)
     if not any(each.mean > 0 for each in estimates) or not 0 < variance < math.inf:
         return None
-    return Scale(math.sqrt(2 * variance / len(estimates)), estimates[0].mean)
+    return MeasureScale(math.sqrt(2 * variance / len(estimates)), estimates[0].mean)
 
 
 def _passes(

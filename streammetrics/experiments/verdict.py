@@ -30,7 +30,7 @@ from streammetrics.experiments.health import Health
 from streammetrics.experiments.interleaving import Preference
 from streammetrics.experiments.measures import Measure
 from streammetrics.experiments.policy import Policy
-from streammetrics.experiments.scales import Scale
+from streammetrics.experiments.scales import MeasureScale
 from streammetrics.experiments.words import confidence, interval_words, lift_words, percent
 
 Word: TypeAlias = Literal["regressed", "safe", "improved", "inconclusive", "mixed", "invalid"]
@@ -61,13 +61,13 @@ class Verdict:
         return VERDICT_CODES[self.word]
 
 
-class VariantComparison(NamedTuple):
+class MeasureComparison(NamedTuple):
     """One measure of a treatment against the control, with enough users. `interval` is the lift's, for the reason only."""
 
     measure: Measure
     treatment: Estimate
     control: Estimate
-    scale: Scale
+    scale: MeasureScale
     interval: Interval | None = None
 
     @property
@@ -83,7 +83,7 @@ class Evidence(NamedTuple):
     safe: float
 
 
-def evidence(policy: Policy, each: VariantComparison) -> Evidence:
+def evidence(policy: Policy, each: MeasureComparison) -> Evidence:
     """Return the evidence of one comparison. Each direction detects its own effect.
 
     A drop beyond the margin detects `minimum_lift` less the margin (at least half of `minimum_lift`). `safe` detects the margin itself:
@@ -98,13 +98,13 @@ def evidence(policy: Policy, each: VariantComparison) -> Evidence:
     )
 
 
-def judge(policy: Policy, comparisons: Sequence[VariantComparison], treatments: int = 1, against: str = "control") -> dict[str, Verdict]:
+def judge(policy: Policy, comparisons: Sequence[MeasureComparison], treatments: int = 1, against: str = "control") -> dict[str, Verdict]:
     """Return the verdict on each measure of one variant, by name.
 
     comparisons: all measures that can be compared. treatments: the number of treatments that share the error of deciding measures.
 
     >>> hits = Measure("hit_rate", 10, "mean", 2, 1, 40)
-    >>> hits = VariantComparison(hits, Estimate(0.352, 1e-5, 9000), Estimate(0.4, 1e-5, 9000), Scale(0.02, 0.4))
+    >>> hits = MeasureComparison(hits, Estimate(0.352, 1e-5, 9000), Estimate(0.4, 1e-5, 9000), MeasureScale(0.02, 0.4))
     >>> judge(Policy(), [hits])["hit_rate@10"].reason
     '12 % fewer lists with a hit in the first 10 than control; 95 % confidence, safe to check at any time'
     """
@@ -154,7 +154,7 @@ def _log_mean(logs: Sequence[float]) -> float:
 
 
 def _contradictions(
-    policy: Policy, comparisons: Sequence[VariantComparison], verdicts: Mapping[str, Verdict], against: str
+    policy: Policy, comparisons: Sequence[MeasureComparison], verdicts: Mapping[str, Verdict], against: str
 ) -> dict[str, Verdict]:
     """Return `mixed` for each measure that contradicts another: two deciding measures, or a deciding one and its plain gain."""
     lifts = {str(each.measure): lift_words(each.measure, each.lift, against) for each in comparisons}

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from streammetrics.experiments import add_credits
-from streammetrics.experiments.building import Stored, build_report
+from streammetrics.experiments.building import build_report
 from streammetrics.experiments.estimates import difference, estimate
 from streammetrics.experiments.health import Joined
 from streammetrics.experiments.measures import Measures
@@ -20,6 +20,7 @@ from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.report import ExperimentReport
 from streammetrics.experiments.scales import choose_scales
 from streammetrics.experiments.sequence import Mixture
+from streammetrics.experiments.stored import Stored
 from streammetrics.metrics import Scorer
 from tests.experiments.columns import MEASURES, ONE, WITH_COVARIATES
 from tests.experiments.samples import experiment

@@ -13,25 +13,25 @@ from streammetrics.experiments.estimates import Estimate, lift_interval
 from streammetrics.experiments.health import Joined, health, toml_control, toml_shares
 from streammetrics.experiments.measures import ExperimentError, Measure
 from streammetrics.experiments.policy import Policy
-from streammetrics.experiments.scales import Scale
+from streammetrics.experiments.scales import MeasureScale
 from streammetrics.experiments.sequence import Mixture
-from streammetrics.experiments.verdict import VERDICT_CODES, WORST_FIRST, VariantComparison, Verdict, combined, evidence, judge, waiting
+from streammetrics.experiments.verdict import VERDICT_CODES, WORST_FIRST, MeasureComparison, Verdict, combined, evidence, judge, waiting
 from streammetrics.experiments.words import percent
 
 NDCG = Measure("ndcg", 10, "mean", 2, 1, 40)
 HITS = Measure("hit_rate", 10, "mean", 2, 1, 40)
 ITEM_HITS = Measure("item_hit_rate", 10, "ratio", 4, 5, 0)
 USER_HITS = Measure("user_hit_rate", 10, "users", 3, 0, 0)
-SCALE = Scale(0.04)
+SCALE = MeasureScale(0.04)
 EQUAL = Policy(shares={"control": 1, "treatment": 1})
 
 
 POLICY = Policy(margin=0.02)
 
 
-def compared(lift: float, error: float = 0.002, measure: Measure = NDCG, scale: Scale = SCALE) -> VariantComparison:
+def compared(lift: float, error: float = 0.002, measure: Measure = NDCG, scale: MeasureScale = SCALE) -> MeasureComparison:
     control, treatment = (Estimate(0.4 * (1 + each), error**2, 5_000) for each in (0.0, lift))
-    return VariantComparison(measure, treatment, control, scale, lift_interval(treatment, control, Mixture(0.04), 0.05))
+    return MeasureComparison(measure, treatment, control, scale, lift_interval(treatment, control, Mixture(0.04), 0.05))
 
 
 def verdict(lift: float, error: float = 0.002, policy: Policy = POLICY, measure: Measure = NDCG) -> Verdict:
@@ -81,21 +81,21 @@ def _end(lift: float, error: float, side: int) -> str:
 
 
 def test_a_control_of_zero_and_data_without_variance() -> None:
-    nothing = VariantComparison(NDCG, Estimate(0.4, 1e-6, 500), Estimate(0.0, 0.0, 500), SCALE)
+    nothing = MeasureComparison(NDCG, Estimate(0.4, 1e-6, 500), Estimate(0.0, 0.0, 500), SCALE)
     assert judge(Policy(), [nothing])["ndcg@10"] == Verdict(
         "improved", "control has no ndcg@10; 95 % confidence, safe to check at any time"
     )
-    constant = VariantComparison(NDCG, Estimate(0.4, 0.0, 500), Estimate(0.5, 0.0, 500), SCALE)
+    constant = MeasureComparison(NDCG, Estimate(0.4, 0.0, 500), Estimate(0.5, 0.0, 500), SCALE)
     assert evidence(Policy(), constant) == (-math.inf, -math.inf, -math.inf)
     assert judge(Policy(), [constant])["ndcg@10"].word == "inconclusive"
 
 
 def test_each_direction_detects_its_own_effect() -> None:
     """With frozen means: a drop detects minimum_lift less the margin, `safe` detects the margin."""
-    each = compared(0.0, 0.0008, scale=Scale(0.04, 0.4))
+    each = compared(0.0, 0.0008, scale=MeasureScale(0.04, 0.4))
     words = {margin: judge(Policy(margin=margin), [each])["ndcg@10"].word for margin in (0.005, 0.05)}
     assert words == {0.005: "inconclusive", 0.05: "safe"}
-    small = compared(-0.016, 0.0014, scale=Scale(0.04, 0.4))
+    small = compared(-0.016, 0.0014, scale=MeasureScale(0.04, 0.4))
     found = {lift: judge(Policy(margin=0.0, minimum_lift=lift), [small])["ndcg@10"].word for lift in (0.02, 0.3)}
     assert found == {0.02: "regressed", 0.3: "inconclusive"}
 

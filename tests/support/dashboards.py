@@ -22,11 +22,12 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from streammetrics.connectors.base import Input, StoreNode
-from streammetrics.experiments.building import Stored, build_report
+from streammetrics.experiments.building import build_report
 from streammetrics.experiments.health import Joined
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.report import ExperimentReport, MeasureRow, PreferenceRow
 from streammetrics.experiments.scales import choose_scales
+from streammetrics.experiments.stored import Stored
 from streammetrics.exporters.http.views import HttpViews
 from streammetrics.metrics.names import METRIC_NAMES
 from streammetrics.reports.report import Report

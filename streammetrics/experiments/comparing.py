@@ -1,0 +1,159 @@
+"""Compares the arms of an experiment with the control, measure by measure: estimates, intervals and verdicts. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from streammetrics.experiments.cuped import Reduced, reduce_variances
+from streammetrics.experiments.estimates import Estimate, difference, estimate, lift_interval, variance_of, z_value
+from streammetrics.experiments.floors import unmet_floor
+from streammetrics.experiments.health import Health
+from streammetrics.experiments.interleaving import INTERLEAVED
+from streammetrics.experiments.measures import USERS_AT, Measure, Measures
+from streammetrics.experiments.policy import Policy
+from streammetrics.experiments.report import MeasureReport, ReducedReport
+from streammetrics.experiments.scales import MeasureScale, scale_of
+from streammetrics.experiments.sequence import p_value
+from streammetrics.experiments.stored import Stored
+from streammetrics.experiments.verdict import MeasureComparison, Verdict, alike, invalid, judge
+from streammetrics.experiments.words import percent
+
+
+class _Found(NamedTuple):
+    """A variant's estimate, and the one with reduced variance if the layout has covariates."""
+
+    plain: Estimate
+    reduced: Reduced | None
+
+
+class Arms:
+    """The arms with enough users: their moments and estimates, and the frozen scales."""
+
+    def __init__(self, measures: Measures, policy: Policy, control: str | None, scales: Mapping[str, float], stored: Stored) -> None:
+        self.measures = measures
+        self.policy = policy
+        self.control = control
+        self.scales = scales
+        self.stored = stored
+        self.moments = {name: sums for name, sums in stored.moments.items() if sums[USERS_AT] >= policy.min_users}
+        self.found = {measure: _estimates(measures, measure, self.moments) for measure in measures}
+
+    def unmet(self, measure: Measure, variant: str, control: str) -> str | None:
+        """Return why a variant cannot be compared with the control yet, by its start or a floor; None if it can."""
+        return self._late(variant, control) or unmet_floor(
+            self.measures,
+            measure,
+            (variant, self.moments[variant]),
+            (control, self.moments[control]),
+            self.policy.effective_users_min,
+            self.policy.hit_users_min,
+        )
+
+    def _late(self, variant: str, control: str) -> str | None:
+        shares = {name: self.stored.missed_share(name) for name in (variant, control)}
+        late = max(shares, key=lambda name: shares[name])
+        if shares[late] - min(shares.values()) <= self.policy.late_share_max:
+            return None
+        other = control if late == variant else variant
+        return (
+            f"{late} joined late, when {percent(shares[late])} of the time had passed, so {other} has lists of other times:"
+            " use the scope of the next day, or start the experiment again under another name"
+        )
+
+
+def _estimates(measures: Measures, measure: Measure, moments: Mapping[str, Sequence[int]]) -> dict[str, _Found]:
+    if measures.covariates:
+        return {variant: _Found(each.plain, each) for variant, each in reduce_variances(measures, measure, moments).items()}
+    found = {variant: estimate(measures, measure, sums) for variant, sums in moments.items()}
+    return {variant: _Found(each, None) for variant, each in found.items() if each is not None}
+
+
+def measures_of(arms: Arms, state: Health, variant: str, treatments: int) -> tuple[MeasureReport, ...]:
+    """Return what is shown of a variant's measures: alone, or compared with the control."""
+    reports, comparisons = [], []
+    compared = arms.control is not None and variant not in (arms.control, INTERLEAVED)
+    for measure, found in arms.found.items():
+        if variant in found:
+            report = _alone(arms.policy, measure, found[variant])
+            if compared:
+                report, comparison = _compared(arms, measure, report, variant)
+                comparisons += [comparison] if comparison else []
+            reports.append(report)
+    verdicts = judge(arms.policy, comparisons, treatments, arms.control or "")
+    broken = invalid(state) if state.troubles else None
+    if not compared:
+        return tuple(reports)
+    return tuple(replace(each, verdict=broken or verdicts.get(f"{each.metric}@{each.k}", each.verdict)) for each in reports)
+
+
+def _alone(policy: Policy, measure: Measure, own: _Found) -> MeasureReport:
+    return MeasureReport(
+        measure.name,
+        measure.k,
+        own.plain.mean,
+        math.sqrt(own.plain.variance),
+        paging=str(measure) in policy.paging,
+        reduced=None if own.reduced is None else _reduced(own.reduced),
+    )
+
+
+def _reduced(own: Reduced) -> ReducedReport:
+    return ReducedReport(own.adjusted.mean, math.sqrt(own.adjusted.variance), own.share, own.users_with_earlier)
+
+
+def _compared(arms: Arms, measure: Measure, report: MeasureReport, variant: str) -> tuple[MeasureReport, MeasureComparison | None]:
+    """Return the report with the comparison against the control added, and what the verdict needs; None while it cannot be judged."""
+    policy, control, found = arms.policy, arms.control or "", arms.found[measure]
+    own, against, scale = found[variant], found.get(control), scale_of(measure, arms.scales)
+    if against is None:
+        return replace(report, verdict=Verdict("inconclusive", f"{control} has fewer than {policy.min_users:,} users")), None
+    lift = own.plain.mean / against.plain.mean - 1 if against.plain.mean > 0 else None
+    reduced_lift = None
+    if own.reduced is not None and against.reduced is not None and against.reduced.adjusted.mean > 0:
+        reduced_lift = own.reduced.adjusted.mean / against.reduced.adjusted.mean - 1
+    report = replace(report, lift=lift, reduced=report.reduced and replace(report.reduced, lift=reduced_lift))
+    if scale is None and not any(each.plain.mean > 0 for each in found.values()):
+        return replace(report, verdict=Verdict("inconclusive", f"{measure} is 0 in every variant so far")), None
+    unmet = arms.unmet(measure, variant, control)
+    if unmet is None and scale is None and variance_of(own.plain, against.plain) is None:
+        return replace(report, verdict=alike(measure, lift, control)), None
+    if unmet is None and scale is None:
+        users = f"{policy.min_users:,} users since the start"
+        unmet = f"the scale of {measure} is not frozen: an exporter freezes it once {control} and another variant have {users}"
+    if unmet is not None or scale is None:
+        return replace(report, verdict=Verdict("inconclusive", unmet or "")), None
+    return _with_intervals(policy, measure, report, (own, against), scale)
+
+
+def _with_intervals(
+    policy: Policy, measure: Measure, report: MeasureReport, arms: tuple[_Found, _Found], scale: MeasureScale
+) -> tuple[MeasureReport, MeasureComparison]:
+    own, against = arms
+    alpha, mixture = policy.interval_alpha(measure), scale.mixture(policy.minimum_lift)
+    apart = difference(own.plain, against.plain, mixture, alpha)
+    z, variance = z_value(own.plain, against.plain, 1.0), variance_of(own.plain, against.plain)
+    interval = lift_interval(own.plain, against.plain, mixture, alpha)
+    judged = own.plain, against.plain, interval
+    if own.reduced is not None and against.reduced is not None and report.reduced is not None:
+        adjusted = own.reduced.adjusted, against.reduced.adjusted
+        reduced = lift_interval(*adjusted, mixture, alpha)
+        lower, upper = (reduced.lower, reduced.upper) if reduced else (None, None)
+        report = replace(report, reduced=replace(report.reduced, lift_lower=lower, lift_upper=upper))
+        judged = (*adjusted, reduced) if policy.cuped_verdict else judged
+    report = replace(
+        report,
+        difference=apart[0] if apart else None,
+        difference_lower=apart[1] if apart else None,
+        difference_upper=apart[2] if apart else None,
+        p_value=None if z is None or variance is None else p_value(z, variance, mixture),
+        lift_lower=interval.lower if interval else None,
+        lift_upper=interval.upper if interval else None,
+        alpha=alpha,
+        tau=scale.tau,
+        minimum_difference=mixture.effect,
+        judged_lift_upper=judged[2].upper if judged[2] else None,
+    )
+    return report, MeasureComparison(measure, judged[0], judged[1], scale, judged[2])
