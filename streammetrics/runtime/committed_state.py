@@ -10,17 +10,27 @@ from streammetrics.connectors.base import Store
 from streammetrics.reports.builder import ReportBuilder
 
 
-def read_committed(store: Store, builder: ReportBuilder, tasks: int) -> None:
-    """Read what was committed since the last call. Raises StoreError, and StateError if other rules made the state."""
+def read_committed(store: Store, builder: ReportBuilder, tasks: int) -> bool:
+    """Read what was committed since the last call, and return whether anything was.
+
+    Raises StoreError, and StateError if other rules made the state.
+    """
     if not builder.has_scales:
         builder.update_scales(store.compare_and_set({}))
     every = range(tasks)
     wanted = ({task: builder.panes_from(task) for task in every}, {task: builder.user_counts_from(task) for task in every})
-    for task, view in store.view(every, builder.marks, *wanted).items():
+    views = store.view(every, builder.marks, *wanted)
+    for task, view in views.items():
         builder.update(task, view)
+    return bool(views)
 
 
-def freeze_due_scales(store: Store, builder: ReportBuilder, tasks: int) -> None:
-    """Freeze the scales that are due by the state that was read, and update the builder from the store. Raises StoreError."""
-    if changes := builder.scale_changes(tasks):
+def freeze_due_scales(store: Store, builder: ReportBuilder, tasks: int) -> bool:
+    """Freeze the scales that are due by the state that was read, and update the builder from the store. Raises StoreError.
+
+    Returns whether any were due.
+    """
+    changes = builder.scale_changes(tasks)
+    if changes:
         builder.update_scales(store.compare_and_set(changes))
+    return bool(changes)

@@ -50,6 +50,8 @@ class Publisher:
         self._publish_seconds, self._retry_seconds_max = publish_ms / 1_000, retry_seconds_max
         self._outage = Outage("committed state")
         self._tasks: int | None = None
+        self._last: Report | None = None
+        """The report of the last read, which stays the same object while nothing is committed."""
         self._nodes_seconds: float | None = None
         self._withheld: set[int] = set()
         self._partitions_warned_seconds: float | None = None
@@ -57,6 +59,7 @@ class Publisher:
     def publish(self) -> Report | None:
         """Read what has changed and publish a report; None while the number of tasks is not known.
 
+        While nothing is committed, the report is the same object, so that its readers need not render it again.
         Raises StateError if state that was shown before is gone: the rest would be shown as if it were everything.
         """
         tasks = self._store.partitions()
@@ -69,9 +72,11 @@ class Publisher:
         if tasks is None:
             return None
         self._tasks = tasks
-        read_committed(self._store, self._builder, tasks)
-        freeze_due_scales(self._store, self._builder, tasks)
-        report = self._builder.report(tasks)
+        last, self._last = self._last, None  # an error may come after a part was read
+        has_news = read_committed(self._store, self._builder, tasks)
+        has_news = freeze_due_scales(self._store, self._builder, tasks) or has_news
+        report = self._builder.report(tasks) if has_news or last is None else last
+        self._last = report
         self._warn_withheld(report)
         self._warn_partitions(report)
         self._on_report(report)

@@ -7,7 +7,8 @@ costs only the panes that enter and leave it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence
+from typing import Literal
 
 from streammetrics.events.event_time import FOREVER, NEVER, final_bound
 from streammetrics.metrics import TallyLayout
@@ -33,6 +34,39 @@ class _Sums:
     def subtract(self, pane: Pane) -> None:
         for group, tally in pane.items():
             add_to(self.tallies, group, [-number for number in tally])
+
+
+class LazyMeans(Mapping[str, float]):
+    """The means of a tally by metric, computed when they are first read: many reports are never shown.
+
+    Every mean is one correctly rounded division of integers.
+    """
+
+    __slots__ = ("_layout", "_means", "_tally", "_view")
+
+    def __init__(self, layout: TallyLayout, tally: Sequence[int], view: Literal["zero", "with_feedback"]) -> None:
+        self._layout, self._tally, self._view = layout, tally, view
+        self._means: dict[str, float] | None = None
+
+    def _all(self) -> dict[str, float]:
+        if self._means is None:
+            self._means = self._layout.means(self._tally, self._view)
+        return self._means
+
+    def __getitem__(self, metric: str) -> float:
+        return self._all()[metric]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all())
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def items(self) -> ItemsView[str, float]:
+        return self._all().items()
+
+    def __repr__(self) -> str:
+        return repr(self._all())
 
 
 class WindowAggregator:
@@ -154,7 +188,7 @@ class WindowAggregator:
         return window_end(bound, newest_ms, self.rules.pane_ms)
 
     def values(self, group: Group, tally: list[int]) -> GroupValues:
-        """Return the values of a tally. Every mean is one correctly rounded division of integers."""
+        """Return the values of a tally, which must not change any more."""
         layout = self.layout
-        lists, with_feedback = layout.lists(tally), layout.lists_with_feedback(tally)
-        return GroupValues(group, lists, with_feedback, layout.means(tally, "zero"), layout.means(tally, "with_feedback"))
+        values, values_with_feedback = LazyMeans(layout, tally, "zero"), LazyMeans(layout, tally, "with_feedback")
+        return GroupValues(group, layout.lists(tally), layout.lists_with_feedback(tally), values, values_with_feedback)

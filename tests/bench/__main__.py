@@ -20,7 +20,7 @@ from tests.bench import commit, end_to_end, importing, live, machine, parts
 from tests.bench.end_to_end import CommitOutcome, Size, Turns, Way
 
 COMMIT_USERS = 2_000
-PARTS = ("end-to-end", "live", "skew", "workers", "experiments", "engine", "commit", "memory", "import")
+PARTS = ("end-to-end", "live", "skew", "workers", "experiments", "engine", "commit", "exporter", "memory", "import")
 Say = Callable[[str], None]
 
 console = Console(width=None if sys.stdout.isatty() else 130, highlight=False)
@@ -194,6 +194,21 @@ def part_commit(quick: bool, rounds: int, say: Say) -> None:
     console.print(goal(p50_ms[COMMIT_USERS] <= 25, f"{p50_ms[COMMIT_USERS]:.1f} ms for {COMMIT_USERS:,} users, wanted at most 25"))
 
 
+def part_exporter(quick: bool, rounds: int, say: Say) -> None:
+    say("exporter")
+    with tempfile.TemporaryDirectory(prefix="streammetrics-bench-") as directory:
+        found = parts.measure("exporter", {"series_max": 50_000, "seconds": 5 if quick else 20}, Path(directory) / "log")
+    table = Table(
+        "series", "page MB", "a second without clients, ms", "new scrape, ms", "scrape of the same report, ms", "new /api/report, ms"
+    )
+    milliseconds = [f"{found[name] * 1e3:.1f}" for name in ("calm", "scrape", "repeat", "report")]
+    table.add_row(f"{found['series']:,}", f"{found['page_bytes'] / 1e6:.1f}", *milliseconds)
+    console.print(f"\n[bold]Exporter[/bold], processor time (answer checked: {found['checked']:,} values equal the report)")
+    console.print(table)
+    console.print(goal(found["calm"] <= 0.05, f"{found['calm'] * 1e3:.0f} ms per second without clients, wanted at most 50"))
+    console.print(goal(found["scrape"] <= 1.2, f"{found['scrape']:.2f} s per scrape, wanted at most 1.2"))
+
+
 def part_memory(quick: bool, rounds: int, say: Say) -> None:
     users = 50_000 if quick else 1_000_000
     say(f"memory: {users:,} users come and go")
@@ -241,6 +256,7 @@ def main(quick: bool, rounds: int | None, only: list[str]) -> None:
         "experiments": part_experiments,
         "engine": part_engine,
         "commit": part_commit,
+        "exporter": part_exporter,
         "memory": part_memory,
         "import": part_import,
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -19,6 +20,7 @@ from streammetrics.errors import StateError, StoreError
 from streammetrics.events.model import Feedback, Impression
 from streammetrics.experiments import Policy
 from streammetrics.reports.builder import ExperimentView, ReportBuilder
+from streammetrics.reports.merged_runs import Change
 from streammetrics.reports.report import Report
 from streammetrics.reports.user_partitions import UserPartitions
 from streammetrics.runtime.committed_state import read_committed
@@ -110,6 +112,48 @@ def test_a_namespace_that_was_deleted_and_created_again_is_refused(tasks: int | 
     with pytest.raises(StateError, match=r"for 2 tasks, and now .*deleted or flushed"):
         publisher.publish()
     assert len(shown) == 1
+
+
+def test_the_report_stays_the_same_object_until_something_is_committed() -> None:
+    store = MemoryStore()
+    machine = committed(store)
+    publisher = publisher_of(store, [])[0]
+    first = publisher.publish()
+    assert publisher.publish() is first
+    machine.take([Arrival("events", Impression("z", "u", 31, ("a",)))])
+    machine.commit()
+    later = publisher.publish()
+    assert later is not None
+    assert later is not first
+    assert later.counts["events", "events"] == 3
+
+
+def test_a_read_that_failed_halfway_is_seen_in_the_next_report() -> None:
+    class Interrupted(MemoryStore):
+        fails = False
+
+        def compare_and_set(self, changes: Mapping[str, tuple[bytes | None, bytes | None]]) -> Mapping[str, bytes]:
+            if self.fails:
+                raise StoreError("the store is unreachable")
+            return super().compare_and_set(changes)
+
+    class Due(ReportBuilder):
+        def scale_changes(self, tasks: int) -> dict[str, Change]:
+            return {"scale": (None, b"1")} if Interrupted.fails else {}
+
+    store = Interrupted()
+    machine = committed(store)
+    publisher = publisher_of(store, [], builder_type=Due)[0]
+    publisher.publish()
+    machine.take([Arrival("events", Impression("z", "u", 31, ("a",)))])
+    machine.commit()
+    Interrupted.fails = True
+    with pytest.raises(StoreError):
+        publisher.publish()
+    Interrupted.fails = False
+    report = publisher.publish()
+    assert report is not None
+    assert report.counts["events", "events"] == 3
 
 
 def test_windows_wait_for_the_tasks_that_have_not_committed() -> None:
@@ -329,12 +373,13 @@ def test_users_on_several_partitions_are_logged_once_an_hour_until_there_are_non
             return replace(super().report(tasks), user_partitions=UserPartitions(200, self.on_several))
 
     store, clock = MemoryStore(), HandClock(0)
-    committed(store)
+    machine = committed(store)
     publisher = publisher_of(store, [], clock=clock, builder_type=Placed)[0]
     logged = []
     for seconds, on_several in ((0, 50), (1, 50), (PARTITIONS_WARNING_SECONDS, 60), (1, 0), (1, 0), (1, 70)):
         clock.sleep(seconds)
         Placed.on_several = on_several
+        machine.commit()
         with capture_logs() as lines:
             publisher.publish()
         logged.append([(line["log_level"], line["event"].split(" % ")[0]) for line in lines])

@@ -77,23 +77,39 @@ class RecentPoints:
         self._lock = threading.Lock()
         self._tracks: dict[_Track, deque[_Point]] = {}
         self._numbers = 0
+        self._last: Report | None = None
+        """The last report, while its points are not added."""
 
     @property
     def numbers(self) -> int:
         """The number of stored numbers."""
-        return self._numbers
+        with self._lock:
+            self._add_last()
+            return self._numbers
 
     def add_report(self, report: Report) -> None:
-        """Add the points of a report. Windows and experiments that are not in it are dropped."""
-        found = {**self._window_points(report), **_experiment_points(report)}
+        """Add the points of a report. Windows and experiments that are not in it are dropped.
+
+        The points of a report are made when a client asks, or when a later report has other ends. Until then a report with the same ends
+        replaces it, as its points would.
+        """
         with self._lock:
-            for track in [track for track in self._tracks if track not in found]:
-                self._numbers -= sum(point.numbers for point in self._tracks.pop(track))
-            for track, point in found.items():
-                points = self._tracks.setdefault(track, deque())
-                if point is not None:
-                    self._add(points, point, report.settings["pane_ms"] if isinstance(track, _ExperimentTrack) else 1)
-            self._shrink()
+            if self._last is not None and _ends(self._last) != _ends(report):
+                self._add_last()
+            self._last = report
+
+    def _add_last(self) -> None:
+        report, self._last = self._last, None
+        if report is None:
+            return
+        found = {**self._window_points(report), **_experiment_points(report)}
+        for track in [track for track in self._tracks if track not in found]:
+            self._numbers -= sum(point.numbers for point in self._tracks.pop(track))
+        for track, point in found.items():
+            points = self._tracks.setdefault(track, deque())
+            if point is not None:
+                self._add(points, point, _grain_ms(track, report))
+        self._shrink()
 
     def lines(self, window_ms: int, metric: str, lists: str) -> dict[str, Any]:
         """Return both views of a window and all experiments, for one metric, as plain JSON values. Missing values are NaN.
@@ -101,6 +117,7 @@ class RecentPoints:
         Raises UnknownChoiceError if no report has such a window, metric or choice of lists. Before the first report all are allowed.
         """
         with self._lock:
+            self._add_last()
             tracks = {track: tuple(points) for track, points in self._tracks.items()}
         self._check(tracks, window_ms, metric, lists)
         return {
@@ -176,11 +193,33 @@ class RecentPoints:
             self._numbers -= longest.popleft().numbers
 
 
+def _grain_ms(track: _Track, report: Report) -> int:
+    """Return the interval of which a track keeps one point: a window one per end, an experiment one per pane."""
+    return int(report.settings["pane_ms"]) if isinstance(track, _ExperimentTrack) else 1
+
+
+def _ends(report: Report) -> dict[_Track, int | None]:
+    """Return where each track of a report ends, in intervals of its points; None: it has no point."""
+    ends: dict[_Track, int | None] = {
+        _WindowTrack(window.window_ms, window.view): window.end_ms if window.complete else None for window in report.windows
+    }
+    end_ms = _experiments_end(report)
+    for each in report.experiments:
+        track = _ExperimentTrack(each.experiment, each.scope)
+        ends[track] = None if end_ms is None or end_ms == FOREVER else end_ms // _grain_ms(track, report)
+    return ends
+
+
+def _experiments_end(report: Report) -> int | None:
+    """Return the event time of experiments: where all final lists count, or after a flush the end of the windows."""
+    if report.entered_ms is None and report.ended:
+        return max((window.end_ms for window in report.windows if window.end_ms is not None), default=FOREVER)
+    return report.entered_ms
+
+
 def _experiment_points(report: Report) -> dict[_Track, _Point | None]:
-    """Return the points of experiments. They end where all final lists count, or after a flush at the end of the windows."""
-    end_ms = report.entered_ms
-    if end_ms is None and report.ended:
-        end_ms = max((window.end_ms for window in report.windows if window.end_ms is not None), default=FOREVER)
+    """Return the points of experiments."""
+    end_ms = _experiments_end(report)
     found: dict[_Track, _Point | None] = {}
     for each in report.experiments:
         lines: dict[Hashable, array[float]] = dict(list(_measure_lines(each))[:LINES_MAX])

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from importlib import resources
 
 import msgspec
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -32,7 +33,8 @@ def page_routes(views: HttpViews) -> list[Route]:
     async def curves(request: Request) -> Response:
         query = request.query_params
         try:
-            lines = views.recent.lines(_milliseconds(query.get("window_ms", "")), query.get("metric", ""), query.get("lists", LISTS[0]))
+            window_ms, metric, lists = _milliseconds(query.get("window_ms", "")), query.get("metric", ""), query.get("lists", LISTS[0])
+            lines = await run_in_threadpool(views.recent.lines, window_ms, metric, lists)
         except UnknownChoiceError as error:
             return _json({"error": str(error)}, 400)
         return tagged(request, msgspec.json.encode(lines), "application/json")

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 import uvicorn
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
@@ -133,14 +134,17 @@ class HttpServer:
 
 
 def application(views: HttpViews, login: Login | None = None) -> ASGIApp:
-    """Return the ASGI application with all paths. With a login, clients must log in."""
+    """Return the ASGI application with all paths. With a login, clients must log in.
+
+    Content that takes long to make is made in a thread of its own, so that probes get their answer meanwhile.
+    """
 
     async def metrics(request: Request) -> Response:
-        content, content_type = views.metrics(request.headers.get("accept", ""))
+        content, content_type = await run_in_threadpool(views.metrics, request.headers.get("accept", ""))
         return Response(content, headers={"content-type": content_type})
 
     async def report(request: Request) -> Response:
-        content = views.report_json()
+        content = await run_in_threadpool(views.report_json)
         if content is None:
             return JSONResponse({"error": views.why_no_report}, 503)
         return tagged(request, content, "application/json")

@@ -5,6 +5,7 @@ Does no I/O: reads the report and the process status, and returns bytes.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -40,7 +41,8 @@ class HttpViews:
         self._exposition, self._monotonic, self._publishes = exposition, monotonic, publishes
         self._status = exposition.status
         self._report: tuple[Report, History] | None = None
-        self._report_json: tuple[Report, bytes] | None = None
+        self._report_json: tuple[tuple[Report, History], bytes] | None = None
+        self._encoding = threading.Lock()
         self._shown_seconds: float | None = None
         self._gap_seconds: float | None = None
         self._rate = Rate()
@@ -61,15 +63,16 @@ class HttpViews:
         return self._exposition.page(accept)
 
     def report_json(self) -> bytes | None:
-        """Return the newest report as JSON; None before the first report. Each report is encoded once."""
-        shown, made = self._report, self._report_json
-        if shown is None:
-            return None
-        report, history = shown
-        if made is None or made[0] is not report:
-            plain = report.to_json(self._exposition.layout) | {"history": history.to_json()}
-            made = self._report_json = (report, msgspec.json.encode(plain))
-        return made[1]
+        """Return the newest report as JSON; None before the first report. A report is encoded once, when a client first asks for it."""
+        with self._encoding:
+            shown, made = self._report, self._report_json
+            if shown is None:
+                return None
+            report, history = shown
+            if made is None or made[0][0] is not report or made[0][1] is not history:
+                plain = report.to_json(self._exposition.layout) | {"history": history.to_json()}
+                made = self._report_json = (shown, msgspec.json.encode(plain))
+            return made[1]
 
     @property
     def why_no_report(self) -> str:

@@ -1,7 +1,7 @@
 """Render the series for Prometheus, in both text formats.
 
-The publisher's thread renders the series of a report once. A scrape adds a few dozen series of the process and sends the bytes. It
-does no I/O to the store or the source.
+A report is rendered when a client first asks for it, once per format. Further scrapes of the same report send the same bytes. Every scrape
+adds the current few dozen series of the process. It does no I/O to the store or the source.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -87,7 +87,7 @@ class Exposition:
     """The series of one process as text. `window_names` maps window lengths in ms to label values.
 
     `loop` says if the process consumes; without it the series of the loop are absent. `control_of` returns the control of an
-    experiment without a report. `show` and `page` may run in different threads. The client library adds `process_...` series.
+    experiment without a report. All methods may run in any thread. The client library adds `process_...` series.
     """
 
     def __init__(
@@ -109,42 +109,40 @@ class Exposition:
         self._state.register(self._state_collector)
         self._process.register(self._process_collector)
         ProcessCollector(registry=self._process)
-        self._shown = _RenderedReport({}, 0)
-        self._formats: set[ExpositionFormat] = set()
+        self._report: Report | None = None
+        self._rendered = _RenderedReport(None, 0)
         self._left_out = 0
         self._left_out_total = 0
         self._rendering = threading.Lock()
 
     def show(self, report: Report) -> None:
-        """Show this report from now on. Renders it in every format requested so far."""
-        process_series = len(self._process_rows(0))
-        room = self._limits.series_max - process_series
-        kept, left_out = self._report_rows.update(report, max(0, room))
-        left_out += max(0, -room)
-        self._left_out_total += max(0, left_out - self._left_out)
-        self._left_out = left_out
-        with self._rendering:
-            self._state_collector.rows = kept
-            self._shown = _RenderedReport({format_: _RENDER[format_](self._state) for format_ in sorted(self._formats)}, len(kept))
+        """Show this report from now on. Costs nothing until a client asks."""
+        self._report = report
 
     def page(self, accept: str) -> tuple[bytes, str]:
         """Return the text and its content type: OpenMetrics if the client accepts it, else the older text format.
 
-        The first request for a format renders it. Later reports are rendered in it at once.
+        Rendering tens of thousands of series takes the time of many requests. So one client renders, and others wait for its bytes.
         """
         format_ = _preferred(accept)
-        shown = self._shown
-        if format_ not in shown.rendered:
-            shown = self._render_first(format_)
-        self._process_collector.rows = self._process_rows(shown.series)[: self._limits.series_max]
-        return shown.rendered[format_].removesuffix(_END) + _RENDER[format_](self._process), CONTENT_TYPES[format_]
-
-    def _render_first(self, format_: ExpositionFormat) -> _RenderedReport:
         with self._rendering:
-            self._formats.add(format_)
-            rendered = {**self._shown.rendered, format_: _RENDER[format_](self._state)}
-            self._shown = _RenderedReport(rendered, self._shown.series)
-            return self._shown
+            report, rendered = self._report, self._rendered
+            if rendered.report is not report and report is not None:
+                rendered = self._rendered = self._collect(report)
+            if format_ not in rendered.pages:
+                rendered.pages[format_] = _RENDER[format_](self._state)
+            self._process_collector.rows = self._process_rows(rendered.series)[: self._limits.series_max]
+            return rendered.pages[format_].removesuffix(_END) + _RENDER[format_](self._process), CONTENT_TYPES[format_]
+
+    def _collect(self, report: Report) -> _RenderedReport:
+        """Make the rows of a report."""
+        room = self._limits.series_max - len(self._process_rows(0))
+        kept, left_out = self._report_rows.update(report, max(0, room))
+        left_out += max(0, -room)
+        self._left_out_total += max(0, left_out - self._left_out)
+        self._left_out = left_out
+        self._state_collector.rows = kept
+        return _RenderedReport(report, len(kept))
 
     def _process_rows(self, others: int) -> list[SampleRow]:
         """Return the rows of the process. `others` is the number of series of the report."""
@@ -159,10 +157,11 @@ class Exposition:
 
 @dataclass(frozen=True, slots=True)
 class _RenderedReport:
-    """A report as bytes in each format, and its number of series."""
+    """A report, its number of series, and its bytes in each format that a client has asked for."""
 
-    rendered: Mapping[ExpositionFormat, bytes]
+    report: Report | None
     series: int
+    pages: dict[ExpositionFormat, bytes] = field(default_factory=dict)
 
 
 def _preferred(accept: str) -> ExpositionFormat:

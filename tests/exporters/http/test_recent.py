@@ -76,6 +76,25 @@ def test_a_repeated_end_replaces_the_point() -> None:
     assert recent.numbers == once
 
 
+def test_points_are_made_when_they_are_requested_or_when_an_end_moves(monkeypatch: pytest.MonkeyPatch) -> None:
+    recent = RecentPoints(METRICS)
+    made: list[int] = []
+    points = RecentPoints._window_point
+
+    def counted(self: RecentPoints, window: Window) -> object:
+        made.append(window.end_ms or 0)
+        return points(self, window)
+
+    monkeypatch.setattr(RecentPoints, "_window_point", counted)
+    for _ in range(3):
+        recent.add_report(report(START_MS, a=10))
+    assert made == []
+    recent.add_report(report(START_MS + 1, a=20))
+    assert max(made) == START_MS
+    assert live(recent)["ends_ms"] == [START_MS, START_MS + 1]
+    assert max(made) == START_MS + 1
+
+
 def test_later_ends_are_dropped_when_event_time_goes_back() -> None:
     recent = RecentPoints(METRICS)
     for end in (1, 2, 3, 2):

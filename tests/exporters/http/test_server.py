@@ -21,6 +21,7 @@ from streammetrics.errors import ConfigError
 from streammetrics.exporters.http.routes import SCRIPTS
 from streammetrics.exporters.http.server import HEADER_BYTES_MAX, HttpServer
 from streammetrics.exporters.http.views import STUCK_SECONDS, HttpViews
+from streammetrics.exporters.prometheus.exposition import Exposition
 from streammetrics.reports.history import History
 from streammetrics.runtime.status import ProcessStatus, Trouble
 from tests.experiments.samples import experiment
@@ -315,6 +316,34 @@ class TestTags:
         whole = port.ask("/api/report").body
         for known in ('"other"', "", "nonsense", "\xff", '""'):
             assert port.ask("/api/report", headers={"If-None-Match": known}).body == whole
+
+    def test_a_new_history_of_the_same_report_is_served(self, port: Port) -> None:
+        report = port.pipeline.report()
+        port.views.show(report)
+        assert json.loads(port.ask("/api/report").body)["history"] == []
+        history = History().add(START_MS, (experiment({"control": 0.5, "treatment": 0.4}),))
+        port.views.show(report, history)
+        assert len(json.loads(port.ask("/api/report").body)["history"]) == 1
+
+    def test_probes_are_served_while_metrics_are_rendered(self, port: Port, monkeypatch: pytest.MonkeyPatch) -> None:
+        asked, go_on = threading.Event(), threading.Event()
+        page = Exposition.page
+
+        def slowly(exposition: Exposition, accept: str) -> tuple[bytes, str]:
+            asked.set()
+            go_on.wait(30)
+            return page(exposition, accept)
+
+        monkeypatch.setattr(Exposition, "page", slowly)
+        scraped: list[int] = []
+        scrape = threading.Thread(target=lambda: scraped.append(port.ask("/metrics").status))
+        scrape.start()
+        assert asked.wait(30)
+        assert port.ask("/healthz").status == 200
+        assert scraped == []
+        go_on.set()
+        scrape.join()
+        assert scraped == [200]
 
     def test_equal_reports_have_equal_tags_and_others_do_not(self, port: Port) -> None:
         port.show()

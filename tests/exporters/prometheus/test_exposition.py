@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
+from prometheus_client.registry import Collector
 
 from streammetrics import __version__
 from streammetrics.cli.output.tables import counter_lines
 from streammetrics.connectors.base import Input, StoreNode
 from streammetrics.errors import MalformedEvent
 from streammetrics.experiments import ExperimentReport
+from streammetrics.exporters.prometheus import exposition as exposition_module
 from streammetrics.exporters.prometheus.exposition import CONTENT_TYPES, Exposition
 from streammetrics.exporters.prometheus.labels import OTHER
 from streammetrics.exporters.prometheus.rows import COUNTED_ALONE
@@ -318,6 +321,57 @@ class TestLife:
         exposition.show(pipeline.move_on(START_MS + 300 * MINUTE_MS).report())
         for accept in ("", OPENMETRICS):
             assert {labels["variant"] for labels, _ in named(samples(exposition, accept), "ndcg")} <= {""}
+
+    def test_a_report_is_rendered_when_it_is_requested_and_once_per_format(
+        self, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        exposition = pipeline.exposition()
+        rendered: list[str] = []
+        for format_, render in [*exposition_module._RENDER.items()]:
+
+            def counted(collector: Collector, format_: str = format_, render: Callable[[Collector], bytes] = render) -> bytes:
+                if collector is exposition._state:
+                    rendered.append(format_)
+                return render(collector)
+
+            monkeypatch.setitem(exposition_module._RENDER, format_, counted)  # type: ignore[arg-type]  # read only for the product
+        for _ in range(3):
+            exposition.show(pipeline.report())
+        assert rendered == []
+        for accept in ("", OPENMETRICS, "", OPENMETRICS):
+            assert named(samples(exposition, accept), "ndcg")
+        assert rendered == ["text", "openmetrics"]
+        exposition.show(report := pipeline.report())
+        samples(exposition)
+        exposition.show(report)
+        samples(exposition)
+        assert rendered == ["text", "openmetrics", "text"]
+
+    def test_clients_that_ask_at_the_same_time_share_one_rendering(self, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+        exposition, report = pipeline.exposition(), pipeline.report()
+        collected, all_ask = [], threading.Barrier(4)
+        collect = exposition._collect
+
+        def counted(shown: Report) -> object:
+            collected.append(shown)
+            return collect(shown)
+
+        monkeypatch.setattr(exposition, "_collect", counted)
+        exposition.show(report)
+        found: list[Samples] = []
+
+        def ask() -> None:
+            all_ask.wait()
+            found.append(samples(exposition))
+
+        threads = [threading.Thread(target=ask) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert collected == [report]
+        assert len(found) == 4
+        assert all(each == found[0] for each in found)
 
     def test_the_process_status_is_current_without_a_new_report(self, pipeline: Pipeline) -> None:
         status = ProcessStatus()
