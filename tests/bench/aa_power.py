@@ -1,4 +1,4 @@
-"""How many users a verdict takes, on Brownian paths: a difference of two means whose variance falls with the users.
+"""How many users a verdict takes, on Brownian paths: a difference of two means. Its variance falls with the users.
 
 A user's coefficient of variation is 0.85 and both arms have the same size, so the lift has variance (2 * 0.85)**2 / users. Looks grow
 by a constant factor from 200 users. The evidence is the package's mixture, as in `aa_rules`.
@@ -6,7 +6,8 @@ by a constant factor from 200 users. The evidence is the package's mixture, as i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
@@ -16,7 +17,9 @@ from tests.bench.aa_traffic import Floats
 
 CV = 0.85
 FIRST_USERS = 200
-CASES = (
+Case: TypeAlias = tuple[str, float, float, float]
+"""(verdict, minimum_lift, margin, true lift)"""
+CASES: tuple[Case, ...] = (
     ("regressed", 0.1, 0.0, -0.2),
     ("regressed", 0.1, 0.0, -0.1),
     ("regressed", 0.1, 0.01, -0.1),
@@ -27,16 +30,15 @@ CASES = (
     ("safe", 0.1, 0.02, 0.0),
     ("safe", 0.1, 0.05, 0.0),
 )
-"""(verdict, minimum_lift, margin, true lift)"""
 
 
-def planned_users(paths: int, seed: int) -> Iterator[tuple[str, ...]]:
+def planned_users(paths: int, seed: int, cases: Sequence[Case] = CASES) -> Iterator[tuple[str, ...]]:
     """Yield one row per case, as text: the case, the users in 50 % and 80 % of the paths, and the share of wrong verdicts.
 
     The last is the share of paths that ever find a drop without one, or `safe` at a true drop of exactly the margin.
     """
     users = np.unique(np.round(np.geomspace(FIRST_USERS, 2_000_000, 700)).astype(np.int64)).astype(np.float64)
-    for number, (word, minimum_lift, margin, lift) in enumerate(CASES):
+    for number, (word, minimum_lift, margin, lift) in enumerate(cases):
         effect = margin if word == "safe" else max(minimum_lift - margin, minimum_lift / 2)
         sign = 1.0 if word == "safe" else -1.0
         random = np.random.default_rng((seed, number))

@@ -171,7 +171,7 @@ def log_evidence_two_sided(z: Floats, variances: Floats, frozen: Mixtures) -> Fl
 
 
 def _terms(variances: Floats, frozen: Mixtures) -> tuple[Floats, Floats, Floats]:
-    """Return V, V / tau**2 and effect / sqrt(V) at every look; 1 stands for a V that is unknown or 0."""
+    """Return V, V / tau**2 and effect / sqrt(V) at every look, with 1 for a V that is unknown or 0."""
     variance = np.nan_to_num(variances.sum(axis=1), nan=0.0, posinf=0.0)
     usable = np.where(variance > 0, variance, 1.0)
     return variance, usable / frozen.tau**2, frozen.effect / np.sqrt(usable)

@@ -12,9 +12,11 @@ from dataclasses import replace
 import numpy as np
 
 from streammetrics.cli.wiring import build_engine
-from streammetrics.experiments import Stored
+from streammetrics.experiments import Stored, of_users
 from tests.bench.aa import BY_ENGINE, false_alarms, users_to_find
 from tests.bench.aa_engine import ARMS, SETTINGS, TOPIC, arms_of, run
+from tests.bench.aa_hard import BITS, HARD, HARD_LOOKS, MEASURES, draw_hard, ever_wrong, moments_at_looks
+from tests.bench.aa_power import CASES, planned_users
 from tests.bench.aa_rules import ALPHA, OURS, judge
 from tests.bench.aa_traffic import REGIMES, UNIT, Ints, Regime, Traffic, draw
 
@@ -96,3 +98,40 @@ def counted(traffic: Traffic, arms: Ints, look: int, looks: int) -> dict[str, li
         of_arm = sums.setdefault(ARMS[arms[user]], [0] * len(row))
         of_arm[:] = [total + each for total, each in zip(of_arm, row, strict=True)]
     return sums
+
+
+def test_the_moments_of_hard_traffic_equal_those_of_its_users() -> None:
+    regime = HARD[4]
+    users, arms, times, clicks = draw_hard(replace(regime, users=200), np.random.default_rng(16))
+    names = ["control", *(f"treatment-{number}" for number in range(1, 5))]
+    found = moments_at_looks(names, users, arms, times, clicks)
+    ideal = np.concatenate([[1.0], np.cumsum(1 / np.log2(np.arange(2, 12)))])
+    look = 40
+    totals = {user: [0] * (1 + len(MEASURES.columns)) for user in range(200)}
+    for user, time, clicked in zip(users.tolist(), times.tolist(), clicks, strict=True):
+        if int(time * HARD_LOOKS) <= look:
+            hits = int(clicked.sum())
+            value = round(float(clicked @ (1 / np.log2(np.arange(2, 12))) / ideal[hits]) * (1 << BITS)) << (40 - BITS)
+            changes = (1, value, int(hits > 0) << 40, hits, 10)
+            totals[user] = [total + change for total, change in zip(totals[user], changes, strict=True)]
+    for number, name in enumerate(names):
+        expected = of_users(MEASURES, [totals[user] for user in range(200) if arms[user] == number and totals[user][0]])
+        assert found[look][name] == expected
+
+
+def test_dominant_users_and_late_arms_get_no_wrong_verdict() -> None:
+    for regime in HARD[:4]:
+        found = ever_wrong(regime, 3, 17, lambda count: None)
+        assert found.wrong <= 1, regime.name
+
+
+def test_a_verdict_takes_as_many_users_as_documented() -> None:
+    rows = {
+        row[:4]: (float(row[4].replace(",", "")), float(row[5].replace(",", "")))
+        for row in planned_users(150, 18, [CASES[1], *CASES[3:5], CASES[8]])
+    }
+    half, most = rows["regressed", "10%", "0%", "-10%"]
+    assert 1_200 < half < 2_000
+    assert 2_200 < most < 3_800
+    assert rows["regressed", "5%", "0%", "-5%"][1] < rows["regressed", "10%", "0%", "-5%"][1]
+    assert 8_000 < rows["safe", "10%", "5%", "0%"][1] < 16_000
