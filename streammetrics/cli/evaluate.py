@@ -240,12 +240,10 @@ def _evaluated(
     progress: Progress | None,
 ) -> Evaluation:
     run = read_run(path, progress)
-    files = {"grade": given.qrels, "score": path}
+    files = {"grade": given.qrels, "score": path, "list ids": path, "item ids": path}
     with _errors_name_options(files):
         judged = from_run(run, qrels, ties=given.ties, complete=given.complete, negative="zero")
     _log_left_out(path, judged)
-    if not len(judged):
-        raise MetricError(path, f"got no query that {given.qrels} judges; allowed are files about the same queries")
     if users is not None:
         judged = replace(judged, users=_users_of(judged, users, given.by_user))
     with _errors_name_options(files):

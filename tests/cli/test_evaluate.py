@@ -242,7 +242,17 @@ def test_files_without_a_common_query_are_an_error(command: Folder) -> None:
     (command.path / "qrels").write_text("q77 0 d1 1\n")
     result = command("run", "qrels")
     assert result.code == 1
-    assert "got no query that" in result.err
+    assert result.err.startswith(
+        f"evaluate: {command.path / 'run'}: list ids: got 'q1' (str) in the ranking and 'q77' (str) in the judgments"
+    )
+
+
+def test_documents_that_are_written_differently_are_an_error(command: Folder) -> None:
+    (command.path / "run").write_text("q1 Q0 doc_7 1 3 r\nq1 Q0 doc_8 2 2 r\n")
+    (command.path / "qrels").write_text("q1 0 8 1\n")
+    result = command("run", "qrels")
+    assert (result.code, result.out) == (1, "")
+    assert "item ids: got 'doc_8' (str) in the ranking and '8' (str) in the judgments; allowed are ids of one form" in result.err
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from streammetrics.metrics.arrays import AnyArray, Ints, Numbers
 from streammetrics.metrics.inputs.arrow import ArrowStreamError, read_columns
 from streammetrics.metrics.inputs.judged import Judged, Users, from_padded, from_ragged, judge
 from streammetrics.metrics.inputs.numbers import comparable, format_number, is_missing, require_in_range, require_not_rounded
+from streammetrics.metrics.inputs.overlap import require_common_lists
 from streammetrics.metrics.inputs.ranking import ItemLists, NegativeGrades, TieRule
 from streammetrics.metrics.names import MetricError
 
@@ -85,6 +86,7 @@ def from_frames(  # noqa: PLR0913 (one name for each column)
     grouped = _Grouped(_ids(list_id, columns[list_id]), *_ranks(columns, rank))
     scores = None if score is None else _numbers(score, columns[score])
     judgments = _judgments(_ids(list_id, judged[list_id]), _ids(item, judged[item]), _numbers(grade, judged[grade]))
+    require_common_lists(set(grouped.lists), judgments.keys())
     shown, left_out = _shown(grouped, _ids(item, columns[item]), scores, judgments, complete)
     users: Users | None = None
     if user is not None:

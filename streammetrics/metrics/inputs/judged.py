@@ -13,6 +13,7 @@ import numpy.typing as npt
 from streammetrics.metrics import checks
 from streammetrics.metrics.arrays import Floats, Ints, Numbers
 from streammetrics.metrics.inputs.numbers import GRADE_END, GRADES_ALLOWED, comparable, is_missing, of_values, require_not_rounded
+from streammetrics.metrics.inputs.overlap import require_common_lists, require_matching_items
 from streammetrics.metrics.inputs.ranking import Found, ItemLists, NegativeGrades, Ranked, TieGroups, TieRule, find, rank
 from streammetrics.metrics.names import MetricError
 
@@ -76,7 +77,8 @@ def from_run(
     negative: `zero` counts negative grades as 0, as trec_eval does; `error` rejects them.
     users: list id -> user id, or one user per kept list in the order of `run`. Standard errors are then clustered by user.
 
-    Raises MetricError that names the list and the item.
+    Raises MetricError that names the list and the item. Ids that cannot match are rejected with one id of each side: no list id is in
+    both, or no item matches because ids are text on one side and numbers on the other, or are written differently.
 
     >>> judged = from_run({"q1": {"a": 0.9, "b": 0.7}, "q2": {"a": 1.0}}, {"q1": {"b": 1, "c": 2}})
     >>> judged.lists, judged.positions, judged.grades, judged.unseen_grades, judged.only_ranked
@@ -84,6 +86,7 @@ def from_run(
     """
     kept = [name for name in run if name in qrels]
     only_judged = [name for name in qrels if name not in run]
+    require_common_lists(run.keys(), qrels.keys())
     lists = [*kept, *only_judged] if complete else kept
     shown = ItemLists(lists, *_flattened([run.get(name, {}) for name in lists], lists))
     judgments = [_mapping(qrels[name], name) for name in lists]
@@ -116,6 +119,7 @@ def from_lists(
         raise MetricError("lists", f"got {len(by_list)} rankings and {len(judgments)} sets of relevant items; allowed are as many")
     kept = [name for name in by_list if name in judgments]
     only_judged = [name for name in judgments if name not in by_list]
+    require_common_lists(by_list.keys(), judgments.keys())
     lists = [*kept, *only_judged] if complete else kept
     items = [_items_in_order(by_list.get(name, ()), name) for name in lists]
     shown = ItemLists(lists, _offsets(map(len, items)), list(chain.from_iterable(items)), None)
@@ -247,7 +251,10 @@ def judge(
     if negative not in ("error", "zero"):
         raise MetricError("negative", f"got {negative!r}; allowed are error, zero")
     ranked = rank(shown, ties)
-    return _judged(shown, ranked, find(shown, ranked.positions, judgments, negative), users, left_out)
+    found = find(shown, ranked.positions, judgments, negative)
+    if not found.rows.size:
+        require_matching_items(shown, judgments)
+    return _judged(shown, ranked, found, users, left_out)
 
 
 def _judged(

@@ -119,7 +119,7 @@ def _read(path: str | Path, columns: tuple[str, ...], others: tuple[str, ...], e
     count, at = len(columns), columns.index("score" if "score" in columns else "grade")
     for number, words in _lines(path, progress):
         if len(words) != count:
-            raise _wrong(path, number, _columns_message(len(words), columns, others))
+            raise _wrong(path, number, _columns_message(words, columns, others))
         try:
             if words[0] != before:
                 before = words[0]
@@ -157,7 +157,19 @@ def _shown(word: bytes) -> str:
     return repr(word.decode("utf-8", "backslashreplace"))
 
 
-def _columns_message(got: int, columns: tuple[str, ...], others: tuple[str, ...]) -> str:
+def _columns_message(words: list[bytes], columns: tuple[str, ...], others: tuple[str, ...]) -> str:
+    """What is wrong with the number of columns; for well-known other forms, how to convert them."""
+    got = len(words)
+    if columns == QRELS_COLUMNS and got == 3:
+        header = "NR>1 " if words[2].lower() in (b"score", b"grade", b"relevance") else ""
+        form = "judgments as in BEIR and MTEB (query document grade)"
+        return f"got 3 columns, as {form}; convert them: awk '{header}{{print $1, 0, $2, $3}}'"
+    if columns == RUN_COLUMNS and got == 3:
+        form = "a run as in MS MARCO (query document rank)"
+        return f'got 3 columns, as {form}; convert it: awk \'{{print $1, "Q0", $2, $3, -$3, "run"}}\''
+    if got == 1 and (b"," in words[0] or words[0][:1] in (b"{", b"[")):
+        form = "JSON" if words[0][:1] in (b"{", b"[") else "CSV"
+        return f"got {form}; allowed are {len(columns)} columns separated by blanks: {' '.join(columns)}"
     swapped = f" (with {got} it may be a {'qrels' if others is QRELS_COLUMNS else 'run'} file: have the two been swapped?)"
     return f"got {got} columns; allowed are {len(columns)}: {' '.join(columns)}{swapped if got == len(others) else ''}"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import pytrec_eval
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from streammetrics.metrics.inputs.judged import from_run
@@ -56,6 +56,7 @@ def assert_same(run: Run, truth: Qrels) -> None:
 
 @given(runs, truths)
 def test_small_runs_with_many_ties_have_the_values_of_trec_eval(run: Run, truth: Qrels) -> None:
+    assume(not run or not truth or run.keys() & truth.keys())
     assert_same(run, truth)
 
 

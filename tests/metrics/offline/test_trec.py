@@ -81,6 +81,12 @@ def test_progress_is_reported_for_long_files(tmp_path: Path, monkeypatch: pytest
 @pytest.mark.parametrize(
     ("content", "message"),
     [
+        (
+            "q1\td1\t1\n",
+            'line 1: got 3 columns, as a run as in MS MARCO (query document rank); convert it: awk \'{print $1, "Q0", $2, $3, -$3',
+        ),
+        ("query,doc,score\n", "line 1: got CSV; allowed are 6 columns separated by blanks: query Q0"),
+        ('{"q1":{"d1":1}}\n', "line 1: got JSON; allowed are 6 columns"),
         ("q Q0 d 1 1 tag\nq Q0 d 1 1\n", "line 2: got 5 columns; allowed are 6: query Q0 document rank score tag"),
         (
             "q 0 d 1\n",
@@ -108,6 +114,11 @@ def test_invalid_runs_are_rejected_with_the_line(tmp_path: Path, content: str | 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
+        (
+            "query-id\tcorpus-id\tscore\nq\td\t1\n",
+            "line 1: got 3 columns, as judgments as in BEIR and MTEB (query document grade); convert them: awk 'NR>1",
+        ),
+        ("q d 1\n", "awk '{print $1, 0, $2, $3}'"),
         ("q Q0 d 1 1 tag\n", "line 1: got 6 columns; allowed are 4: query iteration document grade (with 6 it may be a run file"),
         ("q 0 d inf\n", "line 1: got grade 'inf'; allowed are finite numbers < 2**53"),
         ("q 0 d x\n", "line 1: got grade 'x'; allowed are finite numbers < 2**53"),
