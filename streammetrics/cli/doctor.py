@@ -18,13 +18,12 @@ from streammetrics import __version__
 from streammetrics.cli.doctor_checks import (
     DoctorCheck,
     DoctorContext,
-    DoctorFinding,
-    Level,
     agreement_findings,
     kafka_findings,
     port_findings,
     redis_findings,
 )
+from streammetrics.cli.doctor_findings import DoctorFinding, Level
 from streammetrics.cli.process.logs import configure_logs
 from streammetrics.config import Settings
 from streammetrics.errors import ConfigError, StreammetricsError

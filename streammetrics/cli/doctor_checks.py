@@ -11,8 +11,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple, TypeAlias
+from typing import TypeAlias
 
+from streammetrics.cli.doctor_data import data_findings
+from streammetrics.cli.doctor_findings import DoctorFinding
 from streammetrics.cli.wiring import build_engine, http_rules, kafka_connection, redis_connection
 from streammetrics.config import Settings
 from streammetrics.connectors.kafka.client import require_files, unreachable_reason
@@ -23,10 +25,12 @@ from streammetrics.connectors.redis.errors import explaining_errors
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.engine.codec import decode_control
 from streammetrics.engine.signature import OTHER_MEASURES, Signature, differing, fit_of
+from streammetrics.engine.user_sample import decode_sample, merge_samples
 from streammetrics.errors import ConfigError
 from streammetrics.exporters.http.limits import tls_context
 from streammetrics.exporters.http.server import resolved, why_not_listened_on
 from streammetrics.reports.text import counted
+from streammetrics.reports.user_partitions import FIX, UserPartitions
 
 REDIS_ANSWER_MS = 2_000
 CONNECT_SECONDS = 2.0
@@ -34,16 +38,6 @@ CLOCK_SECONDS_MAX = 1.0
 OTHER_RULES = "restore the settings, or start a new redis.namespace: results of different settings are never merged"
 NO_PANES_FROM_MS = 1 << 52
 """Later than any pane, so that no tallies are read."""
-
-Level: TypeAlias = Literal["ok", "warn", "fail"]
-
-
-class DoctorFinding(NamedTuple):
-    """One result of a check, and how to fix it if it is a problem."""
-
-    level: Level
-    text: str
-    fix: str = ""
 
 
 @dataclass(slots=True)
@@ -59,7 +53,7 @@ DoctorCheck: TypeAlias = Callable[[Settings, DoctorContext], Iterator[DoctorFind
 
 
 def kafka_findings(settings: Settings, context: DoctorContext) -> Iterator[DoctorFinding]:
-    """Check each bootstrap server, the cluster, the input topics and the dead-letter topic. Skipped for an exporter."""
+    """Check each bootstrap server, the cluster, the input topics, recent records, and the dead-letter topic. Skipped for an exporter."""
     if settings.worker.role == "exporter":
         yield DoctorFinding("ok", "skipped, because worker.role is exporter: an exporter does not use Kafka")
         return
@@ -95,6 +89,7 @@ def kafka_findings(settings: Settings, context: DoctorContext) -> Iterator[Docto
     else:
         message, fix = absent[letters].message, absent[letters].fix
         yield DoctorFinding("fail", f"dead-letter topic {letters} {message}", f"{fix}, or set kafka.dead_letter_topic to an empty value")
+    yield from data_findings(settings, connection, {name: found[name].partitions for name in kafka.topics if name in found})
 
 
 def redis_findings(settings: Settings, context: DoctorContext) -> Iterator[DoctorFinding]:
@@ -151,6 +146,9 @@ def _namespace_findings(store: RedisStore, settings: Settings, context: DoctorCo
     )
     signature = build_engine(settings, settings.kafka.topics).signature
     controls = [decode_control(view.control) for view in views.values()]
+    placed = UserPartitions(*merge_samples(decode_sample(control.users_sampled) for control in controls))
+    if placed.problem:
+        yield DoctorFinding("fail", placed.problem, FIX)
     yield from _rules_findings({control.signature for control in controls}, signature, "on" if settings.experiments.enabled else "off")
     if any(control.topics != list(settings.kafka.topics) for control in controls):
         yield DoctorFinding(

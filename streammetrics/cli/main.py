@@ -271,8 +271,9 @@ def demo(
 @command
 @configured
 def doctor(config_path: Path | None, settings_given: tuple[str, ...]) -> None:
-    """Check Kafka, Redis, the stored state and the HTTP port, and say how to fix each problem.
+    """Check Kafka, Redis, the stored state, recent records and the HTTP port, and say how to fix each problem.
 
+    Reads about 100 recent records of each input topic, without joining the consumer group: their form, events, actions, times and keys.
     Changes nothing. Exit code 1 if a check fails.
 
     \b

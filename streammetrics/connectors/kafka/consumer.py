@@ -24,16 +24,17 @@ FETCH_BYTES_MIN = 1 << 20
 """A broker that has this much answers a fetch at once. A worker with a backlog therefore never lingers."""
 
 
-def new_consumer(settings: KafkaConnection) -> tuple[KafkaConsumer, Any]:
+def new_consumer(settings: KafkaConnection, in_group: bool = True) -> tuple[KafkaConsumer, Any]:
     """Build a consumer that has not subscribed. Returns it and its metadata of topics and brokers, which it keeps up to date.
 
-    The consumer never commits by itself and never chooses a start offset. Raises SourceError. A failed start leaves nothing behind.
+    The consumer never commits by itself and never chooses a start offset. Without `in_group` it needs no rights for the group. Raises
+    SourceError. A failed start leaves nothing behind.
     """
     with starting("the Kafka consumer", settings) as network:
         consumer = KafkaConsumer(
             **connection_options(settings),
             kafka_client=network,
-            group_id=settings.group_id,
+            group_id=settings.group_id if in_group else None,
             group_instance_id=settings.group_instance_id,
             partition_assignment_strategy=[RangePartitionAssignor],
             enable_auto_commit=False,

@@ -23,12 +23,17 @@ BATCH_KEY_BYTES_MAX: Final = 64
 
 
 def partition_of(user_id: str, partitions: int) -> int:
-    """Return the partition that Kafka's default partitioner chooses for this key.
+    """Return the partition that Kafka's default partitioner chooses if the key is this user id.
 
     >>> partition_of("foobar", 12)
     6
     """
-    return (_murmur2(user_id.encode()) & _POSITIVE) % partitions
+    return partition_of_key(user_id.encode(), partitions)
+
+
+def partition_of_key(key: bytes, partitions: int) -> int:
+    """Return the partition that Kafka's default partitioner chooses for this key."""
+    return (_murmur2(key) & _POSITIVE) % partitions
 
 
 def partitions_of(user_ids: Sequence[str], partitions: int) -> list[int]:

@@ -1,0 +1,32 @@
+"""The check of `doctor` that reads the input topics: their settings, and some recent records. Joins no consumer group."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+
+from streammetrics.cli.doctor_findings import DoctorFinding
+from streammetrics.cli.doctor_keys import key_findings
+from streammetrics.cli.doctor_records import decoded_topic, record_findings, settings_findings
+from streammetrics.cli.wiring import build_decoder
+from streammetrics.config import Settings
+from streammetrics.connectors.kafka.client import KafkaConnection
+from streammetrics.connectors.kafka.recent_records import recent_records
+from streammetrics.connectors.kafka.topic_settings import topic_settings
+
+
+def data_findings(settings: Settings, connection: KafkaConnection, partitions: Mapping[str, int]) -> Iterator[DoctorFinding]:
+    """Check the topics that exist. `partitions` are their partition counts."""
+    found = topic_settings(connection, list(partitions))
+    for topic in partitions:
+        if topic in found:
+            yield from settings_findings(topic, found[topic], settings)
+        else:
+            yield DoctorFinding("ok", f"topic {topic}: this user may not read its settings, so cleanup.policy and retention are unknown")
+    decode = build_decoder(settings)
+    decoded = [decoded_topic(topic, records, decode) for topic, records in recent_records(connection, partitions).items()]
+    now_ms = time.time_ns() // 1_000_000
+    for each in decoded:
+        yield from record_findings(each, settings, now_ms)
+    if len(set(partitions.values())) == 1:
+        yield from key_findings(decoded, next(iter(partitions.values())))

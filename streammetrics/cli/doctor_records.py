@@ -1,0 +1,211 @@
+"""What `doctor` says about recent records of an input topic: form, events, actions, times, and the settings of the topic. Pure.
+
+The checks of keys are in `doctor_keys`. A finding says what is wrong, how often, and what to do.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from streammetrics.cli.doctor_findings import DoctorFinding, Level
+from streammetrics.config import Settings
+from streammetrics.connectors.kafka.recent_records import RecentRecord
+from streammetrics.connectors.kafka.topic_settings import TopicSettings
+from streammetrics.errors import MalformedEvent
+from streammetrics.events import Decoder, Event, Feedback
+from streammetrics.events.event_time import NEVER
+from streammetrics.events.grades import parse_grades
+from streammetrics.events.recognize import recognize
+from streammetrics.events.recognized import Recognized
+from streammetrics.reports.text import counted, fit
+
+USABLE_SHARE_MIN: Final = 0.5
+"""With a smaller share of usable records, the topic is not what the configuration expects."""
+LATE_SHARE_MAX: Final = 0.01
+AHEAD_MS_MAX: Final = 60_000
+NAMES_SHOWN_MAX: Final = 5
+OLD_MS: Final = 86_400_000
+
+
+@dataclass(slots=True)
+class DecodedTopic:
+    """Recent records of one topic, decoded: the usable ones with their events, and the others."""
+
+    topic: str
+    usable: list[tuple[RecentRecord, list[Event]]] = field(default_factory=list)
+    malformed: list[tuple[RecentRecord, MalformedEvent]] = field(default_factory=list)
+    without_event: int = 0
+    """Records that are valid and hold no event."""
+
+    @property
+    def records(self) -> int:
+        return len(self.usable) + len(self.malformed) + self.without_event
+
+    def events(self) -> Iterator[tuple[RecentRecord, Event]]:
+        for record, events in self.usable:
+            for event in events:
+                yield record, event
+
+
+def decoded_topic(topic: str, records: Iterable[RecentRecord], decode: Decoder) -> DecodedTopic:
+    """Decode records as a worker would. A record with a usable event is usable, even if other events of it are malformed."""
+    decoded = DecodedTopic(topic)
+    for record in records:
+        found = decode(record.value)
+        errors = [each for each in found if isinstance(each, MalformedEvent)]
+        events = [each for each in found if not isinstance(each, MalformedEvent)]
+        if errors:
+            decoded.malformed.append((record, errors[0]))
+        elif events:
+            decoded.usable.append((record, events))
+        else:
+            decoded.without_event += 1
+    return decoded
+
+
+def record_findings(decoded: DecodedTopic, settings: Settings, now_ms: int) -> Iterator[DoctorFinding]:
+    """Check the form, the events, the actions and the times of a topic's recent records."""
+    if not decoded.records:
+        yield DoctorFinding("ok", f"topic {decoded.topic}: no records yet, so its data was not checked")
+        return
+    yield from _form_findings(decoded, settings)
+    if decoded.usable:
+        yield from _action_findings(decoded, settings)
+        yield from _time_findings(decoded, settings, now_ms)
+
+
+def _form_findings(decoded: DecodedTopic, settings: Settings) -> Iterator[DoctorFinding]:
+    topic, records, refused = decoded.topic, decoded.records, len(decoded.malformed)
+    if refused:
+        reasons = Counter(error.reason for _, error in decoded.malformed)
+        first, error = decoded.malformed[0]
+        seems = _recognized([record for record, _ in decoded.malformed], settings)
+        level: Level = "fail" if len(decoded.usable) < USABLE_SHARE_MIN * records else "warn"
+        named = ", ".join(f"{reason} {count}" for reason, count in reasons.most_common())
+        yield DoctorFinding(
+            level,
+            f"topic {topic}: {refused} of {counted(records, 'recent record')} {'is' if refused == 1 else 'are'} refused ({named})"
+            + (f"; they look like {seems.what}" if seems else ""),
+            seems.advice if seems else f"correct the sender; partition {first.partition} offset {first.offset}: {fit(error.detail)}",
+        )
+    if decoded.usable:
+        kinds = Counter("feedback" if isinstance(event, Feedback) else "lists" for _, event in decoded.events())
+        held = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items(), reverse=True))
+        yield DoctorFinding("ok", f"topic {topic}: {len(decoded.usable)} of {counted(records, 'recent record')} usable: {held}")
+    elif not refused:
+        yield DoctorFinding(
+            "fail",
+            f"topic {topic}: none of {counted(records, 'recent record')} holds an event",
+            "remove the topic from kafka.topics, or check events.format and the events.ubi_ settings",
+        )
+
+
+def _recognized(records: Sequence[RecentRecord], settings: Settings) -> Recognized | None:
+    """Return what most of these records seem to be, if they can be recognized."""
+    found = [seems for record in records if record.value and (seems := recognize(record.value, settings.events.format))]
+    most = Counter(seems.what for seems in found).most_common(1)
+    if not most or 2 * most[0][1] < len(records):
+        return None
+    return next(seems for seems in found if seems.what == most[0][0])
+
+
+def _action_findings(decoded: DecodedTopic, settings: Settings) -> Iterator[DoctorFinding]:
+    known = parse_grades(settings.join.grades).table
+    actions = Counter(event.action for _, event in decoded.events() if isinstance(event, Feedback))
+    unknown = [(action, count) for action, count in actions.most_common() if action not in known]
+    if not unknown:
+        return
+    named = []
+    for action, count in unknown[:NAMES_SHOWN_MAX]:
+        near = difflib.get_close_matches(action, known, 1)
+        named.append(f"{fit(action)!r} ({count}{f'; nearest is {near[0]!r}' if near else ''})")
+    more = f" and {len(unknown) - NAMES_SHOWN_MAX} more" if len(unknown) > NAMES_SHOWN_MAX else ""
+    yield DoctorFinding(
+        "warn",
+        f"topic {decoded.topic}: actions without a grade: {', '.join(named)}{more}",
+        "add them to join.grades, with grade 0 if they say nothing about the item",
+    )
+
+
+def _time_findings(decoded: DecodedTopic, settings: Settings, now_ms: int) -> Iterator[DoctorFinding]:
+    topic, join = decoded.topic, settings.join
+    events = list(decoded.events())
+    ahead = [event.ts - now_ms for _, event in events if event.ts > now_ms + AHEAD_MS_MAX]
+    if ahead:
+        yield DoctorFinding(
+            "warn",
+            f"topic {topic}: {len(ahead)} of {counted(len(events), 'event')} dated in the future, by up to {span(max(ahead))}",
+            "correct the clock of the sender, or this machine's",
+        )
+    stamped = [(record.ts, event.ts) for record, event in events if record.ts >= 0]
+    early = [] if join.future_ms is None else [event - record for record, event in stamped if event > record + join.future_ms]
+    if early and not ahead:
+        yield DoctorFinding(
+            "warn",
+            f"topic {topic}: {len(early)} of {counted(len(events), 'event')} dated after their record, by up to {span(max(early))}; "
+            "such events are refused as future",
+            "let the sender use one clock for events and records, or raise join.future_ms",
+        )
+    late = _late_events(events, join.out_of_orderness_ms + join.lateness_ms)
+    if len(late) > LATE_SHARE_MAX * len(events):
+        yield DoctorFinding(
+            "warn",
+            f"topic {topic}: {len(late)} of {counted(len(events), 'event')} would be late, by up to {span(max(late))}",
+            "raise join.lateness_ms, or let the sender keep the order of events",
+        )
+    if not (ahead or early or late):
+        newest = max(event.ts for _, event in events)
+        delays = sorted(record_ts - event_ts for record_ts, event_ts in stamped)
+        delay = f"; records are written {span(delays[len(delays) // 2])} after their events (median)" if delays else ""
+        old = ", which is long ago" if now_ms - newest > OLD_MS else ""
+        yield DoctorFinding("ok", f"topic {topic}: the newest event is {span(now_ms - newest)} old{old}{delay}")
+
+
+def _late_events(events: Iterable[tuple[RecentRecord, Event]], allowed_ms: int) -> list[int]:
+    """Return by how much (ms) events are late, each against the events before it on its partition."""
+    newest: dict[int, int] = {}
+    late = []
+    for record, event in events:
+        before = newest.get(record.partition, NEVER)
+        if event.ts < before - allowed_ms:
+            late.append(before - allowed_ms - event.ts)
+        newest[record.partition] = max(before, event.ts)
+    return late
+
+
+def settings_findings(topic: str, found: TopicSettings, settings: Settings) -> Iterator[DoctorFinding]:
+    """Check how long a topic keeps its records, and whether it drops some of them."""
+    join = settings.join
+    needed_ms = join.gap_ms + join.lateness_ms + join.out_of_orderness_ms
+    if "compact" in found.cleanup_policy:
+        yield DoctorFinding(
+            "warn",
+            f"topic {topic}: cleanup.policy is {found.cleanup_policy}, so Kafka deletes all events of a user but the newest",
+            "set cleanup.policy=delete",
+        )
+    if 0 <= found.retention_ms < needed_ms:
+        yield DoctorFinding(
+            "warn",
+            f"topic {topic}: retention.ms is {found.retention_ms:,}, so records are gone after {span(found.retention_ms)}; "
+            f"a session may last {span(needed_ms)} and longer",
+            "set retention.ms to a day or more: after an outage, workers read on only if the records are still there",
+        )
+    if "compact" not in found.cleanup_policy and not 0 <= found.retention_ms < needed_ms:
+        kept = "for ever" if found.retention_ms < 0 else f"for {span(found.retention_ms)}"
+        yield DoctorFinding("ok", f"topic {topic}: records are kept {kept}, timestamps are {found.timestamp_type}")
+
+
+def span(ms: int) -> str:
+    """Return a duration with one unit.
+
+    >>> span(300), span(4_000), span(-90_000), span(7_200_000), span(31_536_000_000)
+    ('0.3 s', '4 s', '-90 s', '120 min', '365 d')
+    """
+    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000)):
+        if abs(ms) >= 2 * size + size // 2 or (unit == "s" and abs(ms) >= size):
+            return f"{ms / size:,.0f} {unit}"
+    return f"{ms / 1_000:.1f} s"

@@ -1,0 +1,93 @@
+"""Reads some recent records of topics for `doctor`. Joins no consumer group and commits nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from kafka.errors import KafkaError
+from kafka.structs import TopicPartition
+
+from streammetrics.connectors.base import Input
+from streammetrics.connectors.kafka.client import KafkaConnection, describe_error
+from streammetrics.connectors.kafka.consumer import bounds_of, close_consumer, new_consumer, position_of
+from streammetrics.errors import SourceError
+
+RECORDS_PER_TOPIC = 100
+PARTITIONS_PER_TOPIC_MAX = 20
+"""Of a topic with more partitions, every second, third … one is read."""
+BYTES_MAX = 32 << 20
+READ_SECONDS_MAX = 3.0
+POLL_MS = 200
+
+
+class RecentRecord(NamedTuple):
+    """One record. `ts` is its own timestamp (epoch ms, -1 if it has none)."""
+
+    partition: int
+    offset: int
+    ts: int
+    key: bytes | None
+    value: bytes | None
+
+
+def chosen_partitions(partitions: int) -> list[int]:
+    """Return the partitions of a topic to read, spread evenly.
+
+    >>> chosen_partitions(3), chosen_partitions(50)[:4], len(chosen_partitions(50))
+    ([0, 1, 2], [0, 2, 5, 7], 20)
+    """
+    count = min(partitions, PARTITIONS_PER_TOPIC_MAX)
+    return [index * partitions // count for index in range(count)]
+
+
+def recent_records(settings: KafkaConnection, partitions: Mapping[str, int]) -> dict[str, list[RecentRecord]]:
+    """Return up to RECORDS_PER_TOPIC recent records of each topic, by partition and offset. `partitions` are the counts by topic.
+
+    It stops at BYTES_MAX and READ_SECONDS_MAX. Then it returns what it has. Raises SourceError when the broker does not answer.
+    """
+    settings = replace(settings, group_instance_id=None, topics=tuple(partitions), partition_fetch_bytes_max=1 << 20)
+    consumer, _ = new_consumer(settings, in_group=False)
+    try:
+        ends = _seek(consumer, partitions)
+        found = _read(consumer, ends)
+    except KafkaError as error:
+        raise SourceError(
+            f"recent records cannot be read: {describe_error(error)}", "check the rights of this user, and the brokers"
+        ) from error
+    finally:
+        close_consumer(consumer)
+    records: dict[str, list[RecentRecord]] = {topic: [] for topic in partitions}
+    for place, read in sorted(found.items()):
+        records[place.topic] += read
+    return records
+
+
+def _seek(consumer: Any, partitions: Mapping[str, int]) -> dict[Input, int]:
+    """Assign the chosen partitions that have records, and seek before their last ones. Returns their end offsets."""
+    inputs = [Input(topic, partition) for topic, count in partitions.items() for partition in chosen_partitions(count)]
+    bounds = {place: bound for place, bound in bounds_of(consumer, inputs).items() if bound[0] < bound[1]}
+    consumer.assign([TopicPartition(*place) for place in bounds])
+    for place, (beginning, end) in bounds.items():
+        per_partition = -(-RECORDS_PER_TOPIC // min(partitions[place.topic], PARTITIONS_PER_TOPIC_MAX))
+        consumer.seek(TopicPartition(*place), max(beginning, end - per_partition))
+    return {place: end for place, (_, end) in bounds.items()}
+
+
+def _read(consumer: Any, ends: Mapping[Input, int]) -> dict[Input, list[RecentRecord]]:
+    found: dict[Input, list[RecentRecord]] = {place: [] for place in ends}
+    bytes_read, deadline = 0, time.monotonic() + READ_SECONDS_MAX
+    waiting = set(ends)
+    while waiting and bytes_read < BYTES_MAX and time.monotonic() < deadline:
+        for partition, records in consumer.poll(timeout_ms=POLL_MS).items():
+            place = Input(*partition)
+            found[place] += [
+                RecentRecord(place.partition, each.offset, each.timestamp, each.key, each.value)
+                for each in records
+                if each.offset < ends[place]
+            ]
+            bytes_read += sum(len(each.value or b"") for each in records)
+        waiting = {place for place in waiting if (position_of(consumer, place) or 0) < ends[place]}
+    return found

@@ -1,0 +1,35 @@
+"""Reads the settings of topics that matter for streammetrics. For `doctor`; changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from kafka.admin import ConfigResource, ConfigResourceType
+
+from streammetrics.connectors.kafka.client import KafkaConnection, asking
+
+NAMES = ("cleanup.policy", "message.timestamp.type", "retention.ms")
+
+
+class TopicSettings(NamedTuple):
+    """How a topic deletes records, for how long it keeps them (ms; -1: for ever), and who sets the timestamp of a record."""
+
+    cleanup_policy: str
+    timestamp_type: str
+    retention_ms: int
+
+
+def topic_settings(settings: KafkaConnection, topics: Sequence[str]) -> Mapping[str, TopicSettings]:
+    """Return the settings of those topics whose settings this user may read. Raises SourceError when the broker does not answer."""
+    with asking(settings, "the settings of its topics") as admin:
+        resources = [ConfigResource(ConfigResourceType.TOPIC, topic, dict.fromkeys(NAMES)) for topic in topics]
+        described = admin.describe_configs(resources, config_filter="all")
+    return {topic: _settings_of(found) for topic, found in described.get("topic", {}).items() if found}
+
+
+def _settings_of(found: Mapping[str, Any]) -> TopicSettings:
+    values = {name: str(entry["value"]) for name, entry in found.items()}
+    return TopicSettings(
+        values.get("cleanup.policy", "delete"), values.get("message.timestamp.type", "CreateTime"), int(values.get("retention.ms", "-1"))
+    )

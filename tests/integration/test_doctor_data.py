@@ -1,0 +1,176 @@
+"""`doctor` reads recent records and settings of real topics, and joins no consumer group."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import pytest
+from kafka import KafkaProducer
+
+from streammetrics.events.model import Feedback, Impression
+from tests.servers.kafka import KafkaBroker
+from tests.support.command_line import streammetrics
+from tests.support.native_json import native_json
+
+Send = Callable[[KafkaProducer, str, str], None]
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def send_events(producer: KafkaProducer, shown: str, clicked: str, action: str = "click", ts: int | None = None, users: int = 60) -> None:
+    ts = now_ms() if ts is None else ts
+    for number in range(users):
+        user = f"u{number}"
+        producer.send(shown, native_json(Impression(f"r{number}", user, ts, ("a", "b"))), key=user.encode())
+        producer.send(clicked, native_json(Feedback(user, ts, "b", action, impression_id=f"r{number}")), key=user.encode())
+
+
+def examined(
+    broker: KafkaBroker,
+    redis_url: str,
+    name: str,
+    send: Send,
+    configs: Mapping[str, str] | None = None,
+    settings: Mapping[str, str] | None = None,
+    partitions: int = 3,
+) -> tuple[int, str]:
+    """Create topics, send records, and run `doctor`. Returns its exit code and output."""
+    topics = [f"{name}-{part}" for part in ("shown", "clicked")]
+    for topic in topics:
+        broker.create_topic(topic, partitions, configs)
+    broker.create_topic(f"{name}-refused")
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap, acks="all")
+    send(producer, *topics)
+    producer.flush()
+    producer.close()
+    given = {
+        "kafka.bootstrap_servers": broker.bootstrap,
+        "kafka.topics": ",".join(topics),
+        "kafka.dead_letter_topic": f"{name}-refused",
+        "kafka.group_id": name,
+        "redis.url": redis_url,
+        "redis.namespace": name,
+        "http.port": "0",
+        **(settings or {}),
+    }
+    done = streammetrics("doctor", *[word for key, value in given.items() for word in ("--set", f"{key}={value}")])
+    return done.returncode, done.stdout
+
+
+def problem_lines(output: str) -> Sequence[str]:
+    return [line.split(maxsplit=1)[1] for line in output.splitlines() if line.strip().startswith(("warn ", "fail "))]
+
+
+def test_sound_topics_have_only_ok_findings_and_no_group_is_joined(kafka_broker: KafkaBroker, redis_url: str, topic_name: str) -> None:
+    code, output = examined(kafka_broker, redis_url, topic_name, send_events)
+    assert (code, problem_lines(output)) == (0, []), output
+    assert f"topic {topic_name}-shown: 60 of 60 recent records usable: 60 lists" in output
+    assert f"topic {topic_name}-clicked: 60 of 60 recent records usable: 60 feedback" in output
+    assert f"topic {topic_name}-clicked: the key is the user id" in output
+    assert f"topic {topic_name}-shown: records are kept for 7 d, timestamps are CreateTime" in output
+    with kafka_broker.admin() as admin:
+        assert topic_name not in [group["group_id"] for group in admin.list_groups()]
+
+
+def test_only_recent_records_are_read(kafka_broker: KafkaBroker, redis_url: str, topic_name: str) -> None:
+    def send(producer: KafkaProducer, shown: str, clicked: str) -> None:
+        for _ in range(500):
+            producer.send(shown, b"old and malformed", partition=0)
+        producer.flush()
+        for number in range(100):
+            producer.send(shown, native_json(Impression(f"r{number}", "u", now_ms(), ("a",))), key=b"u", partition=0)
+
+    code, output = examined(kafka_broker, redis_url, topic_name, send, partitions=1)
+    assert code == 0, output
+    assert f"topic {topic_name}-shown: 100 of 100 recent records usable: 100 lists" in output
+    assert f"topic {topic_name}-clicked: no records yet" in output
+
+
+def test_avro_behind_a_schema_registry_is_named_and_fails(kafka_broker: KafkaBroker, redis_url: str, topic_name: str) -> None:
+    def send(producer: KafkaProducer, shown: str, clicked: str) -> None:
+        for number in range(200):
+            producer.send(shown, b"\x00\x00\x00\x00\x02\x06abc\x02\x04r%d" % number, key=b"u%d" % number)
+            producer.send(clicked, b"\x00\x00\x00\x00\x03\x06abd\x02\x04r%d" % number, key=b"u%d" % number)
+
+    code, output = examined(kafka_broker, redis_url, topic_name, send)
+    assert code == 1, output
+    for topic in ("shown", "clicked"):
+        [line] = [line for line in problem_lines(output) if f"topic {topic_name}-{topic}:" in line]
+        assert "schema registry" in line
+        assert "recent records are refused" in line
+
+
+def test_an_envelope_is_named(kafka_broker: KafkaBroker, redis_url: str, topic_name: str) -> None:
+    def send(producer: KafkaProducer, shown: str, clicked: str) -> None:
+        event = {"type": "impression", "impression_id": "r", "user_id": "u", "ts": now_ms(), "items": ["a"]}
+        for _ in range(30):
+            producer.send(shown, json.dumps({"schema": {}, "payload": event}).encode(), key=b"u")
+
+    code, output = examined(kafka_broker, redis_url, topic_name, send)
+    assert code == 1, output
+    assert "Kafka Connect envelopes" in output
+
+
+def test_a_few_malformed_records_are_a_warning(kafka_broker: KafkaBroker, redis_url: str, topic_name: str) -> None:
+    def send(producer: KafkaProducer, shown: str, clicked: str) -> None:
+        send_events(producer, shown, clicked)
+        producer.send(shown, native_json(Impression("r", "u1", 1, ("a",))).replace(b'"ts":1', b'"ts":"soon"'), key=b"u1")
+
+    code, output = examined(kafka_broker, redis_url, topic_name, send)
+    assert code == 0, output
+    [line] = problem_lines(output)
+    assert f"topic {topic_name}-shown: 1 of 61 recent records is refused (bad_ts 1)" in line
+
+
+def test_unknown_actions_are_named_with_the_nearest_known_one(kafka_broker: KafkaBroker, redis_url: str, topic_name: str) -> None:
+    code, output = examined(kafka_broker, redis_url, topic_name, lambda *to: send_events(*to, action="purchased"))
+    assert code == 0, output
+    assert problem_lines(output) == [f"topic {topic_name}-clicked: actions without a grade: 'purchased' (60; nearest is 'purchase')"]
+
+
+def test_a_wrong_sender_clock_is_reported(kafka_broker: KafkaBroker, redis_url: str, topic_name: str) -> None:
+    code, output = examined(kafka_broker, redis_url, topic_name, lambda *to: send_events(*to, ts=now_ms() + 5 * 86_400_000))
+    assert code == 0, output
+    assert [line.split(": ", 1)[1] for line in problem_lines(output)] == ["60 of 60 events dated in the future, by up to 5 d"] * 2
+
+
+@pytest.mark.parametrize(
+    ("configs", "text"),
+    [
+        ({"cleanup.policy": "compact"}, "cleanup.policy is compact"),
+        ({"retention.ms": "600000"}, "retention.ms is 600,000, so records are gone after 10 min"),
+    ],
+)
+def test_topic_settings_that_lose_records_are_a_warning(
+    kafka_broker: KafkaBroker, redis_url: str, topic_name: str, configs: Mapping[str, str], text: str
+) -> None:
+    code, output = examined(kafka_broker, redis_url, topic_name, send_events, configs)
+    assert code == 0, output
+    assert [text in line for line in problem_lines(output)] == [True, True], output
+
+
+def test_the_timestamp_type_is_shown(kafka_broker: KafkaBroker, redis_url: str, topic_name: str) -> None:
+    code, output = examined(kafka_broker, redis_url, topic_name, send_events, {"message.timestamp.type": "LogAppendTime"})
+    assert code == 0, output
+    assert f"topic {topic_name}-shown: records are kept for 7 d, timestamps are LogAppendTime" in output
+
+
+def test_records_of_aborted_transactions_are_not_read(kafka_broker: KafkaBroker, redis_url: str, topic_name: str) -> None:
+    def send(producer: KafkaProducer, shown: str, clicked: str) -> None:
+        send_events(producer, shown, clicked, users=10)
+        producer.flush()
+        aborting = KafkaProducer(bootstrap_servers=kafka_broker.bootstrap, transactional_id=topic_name)
+        aborting.init_transactions()
+        aborting.begin_transaction()
+        aborting.send(shown, b"malformed", key=b"u1")
+        aborting.flush()
+        aborting.abort_transaction()
+        aborting.close()
+
+    code, output = examined(kafka_broker, redis_url, topic_name, send)
+    assert (code, problem_lines(output)) == (0, []), output
+    assert f"topic {topic_name}-shown: 10 of 10 recent records usable: 10 lists" in output

@@ -1,0 +1,144 @@
+"""Records that miss their user's partition, on a real broker: found in the log, the report, the series and by `doctor`.
+
+Each case sends the same lists and clicks. Only the keys and the partitioner differ.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+from streammetrics.connectors.kafka.partitioner import partition_of
+from streammetrics.events.model import Feedback, Impression
+from tests.servers.kafka import KafkaBroker
+from tests.servers.process import wait_until
+from tests.servers.redis import RedisServer
+from tests.support.command_line import streammetrics
+from tests.support.native_json import native_json
+from tests.support.real_pipeline import PARTITIONS, Pipeline, start_ms
+
+USERS = 150
+PROBLEM = "of users have events on several partitions"
+WAY_OUT = "streammetrics repartition"
+
+Place = Callable[[str], int]
+
+
+def murmur2(user: str) -> int:
+    return partition_of(user, PARTITIONS)
+
+
+def crc32(user: str) -> int:
+    return zlib.crc32(user.encode()) % PARTITIONS
+
+
+RANDOM = random.Random(5)
+
+
+def anywhere(user: str) -> int:
+    return RANDOM.randrange(PARTITIONS)
+
+
+@dataclass(frozen=True)
+class Keys:
+    """How a case sends: the partition of lists and of clicks, whether records have keys, and whether users meet."""
+
+    name: str
+    lists: Place
+    clicks: Place
+    has_keys: bool
+    is_sound: bool
+
+
+CASES = (
+    Keys("default", murmur2, murmur2, has_keys=True, is_sound=True),
+    Keys("crc32", crc32, crc32, has_keys=True, is_sound=True),
+    Keys("none", anywhere, anywhere, has_keys=False, is_sound=False),
+    Keys("mixed", murmur2, crc32, has_keys=True, is_sound=False),
+)
+
+
+@dataclass(frozen=True)
+class Result:
+    keys: Keys
+    report: dict[str, object]
+    metrics: str
+    log: str
+    doctor: str
+    doctor_code: int
+
+
+@pytest.fixture(scope="module", params=CASES, ids=lambda keys: keys.name)
+def result(request: pytest.FixtureRequest, kafka_broker: KafkaBroker, redis_server: RedisServer) -> Result:
+    keys: Keys = request.param
+    pipeline = Pipeline(kafka_broker, redis_server.fresh_url(), f"keys-{keys.name}", ["impressions", "feedback"])
+    ts = start_ms()
+    with pipeline.producer() as producer:
+        for number in range(USERS):
+            user = f"user-{number}"
+            key = user.encode() if keys.has_keys else None
+            shown = Impression(f"r{number}", user, ts + number, ("a", "b"))
+            clicked = Feedback(user, ts + number + 300, "b", "click", impression_id=f"r{number}")
+            producer.send(pipeline.topics[0], native_json(shown), key=key, partition=keys.lists(user), timestamp_ms=shown.ts)
+            producer.send(pipeline.topics[1], native_json(clicked), key=key, partition=keys.clicks(user), timestamp_ms=clicked.ts)
+    with pipeline.service() as service:
+        wait_until(lambda: service.report().get("counters", {}).get("events") == 2 * USERS, what="all events are counted")
+        report, metrics, log = service.report(), service.get("/metrics").text, service.log_path.read_text(encoding="utf-8")
+    done = streammetrics("doctor", *pipeline_flags(pipeline))
+    return Result(keys, report, metrics, log, done.stdout, done.returncode)
+
+
+def pipeline_flags(pipeline: Pipeline) -> list[str]:
+    settings = {
+        "kafka.bootstrap_servers": pipeline.broker.bootstrap,
+        "kafka.topics": ",".join(pipeline.topics),
+        "kafka.dead_letter_topic": pipeline.dead_letters,
+        "kafka.group_id": pipeline.name,
+        "redis.url": pipeline.sections["redis"]["url"],
+        "redis.namespace": pipeline.name,
+        "metrics.cutoffs": "3,10",
+        "windows.windows": "5m,1h,12h",
+        "http.port": 0,
+    }
+    return [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+
+
+def test_the_report_shows_users_on_several_partitions(result: Result) -> None:
+    found = result.report["user_partitions"]
+    assert isinstance(found, dict)
+    assert found["users_sampled"] == USERS
+    if result.keys.is_sound:
+        assert (found["share"], found["problem"], found["fix"]) == (0, None, None)
+    else:
+        assert found["share"] > 0.4
+        assert PROBLEM in found["problem"]
+        assert WAY_OUT in found["fix"]
+
+
+def test_the_series_has_the_share(result: Result) -> None:
+    line = next(line for line in result.metrics.splitlines() if line.startswith("streammetrics_users_on_several_partitions_ratio"))
+    assert (float(line.split()[1]) == 0) == result.keys.is_sound
+
+
+def test_the_log_warns_once(result: Result) -> None:
+    warnings = [json.loads(line) for line in result.log.splitlines() if PROBLEM in line]
+    assert [line["level"] for line in warnings] == ([] if result.keys.is_sound else ["warning"])
+    assert all(WAY_OUT in line["fix"] for line in warnings)
+
+
+def test_doctor_fails_with_the_way_out_only_if_users_do_not_meet(result: Result) -> None:
+    assert result.doctor_code == (0 if result.keys.is_sound else 1), result.doctor
+    assert (PROBLEM in result.doctor) == (WAY_OUT in result.doctor) == (not result.keys.is_sound), result.doctor
+    expected = {
+        "default": "all topics are partitioned by murmur2",
+        "crc32": "all topics are partitioned by CRC32 (librdkafka)",
+        "none": "usable records have no key",
+        "mixed": "the topics are partitioned by different partitioners",
+    }
+    assert expected[result.keys.name] in result.doctor
+    assert "are users" not in result.doctor
