@@ -16,6 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from streammetrics.cli.output.atomic_file import AtomicFile
+from streammetrics.cli.process.gc_tuning import rare_garbage_collection
 from streammetrics.cli.replay_history import ReplayHistory
 from streammetrics.cli.wiring import build_decoder, build_engine, build_report_builder, build_worker_rules
 from streammetrics.config import Settings
@@ -32,8 +33,14 @@ from streammetrics.reports.pane_lines import pane_lines
 from streammetrics.reports.report import Report
 from streammetrics.runtime.committed_state import freeze_due_scales, read_committed
 from streammetrics.runtime.consumer import Worker
+from streammetrics.runtime.rules import WorkerRules
 from streammetrics.runtime.status import ProcessStatus
 from streammetrics.runtime.task_runner import TaskRunner
+
+COMMIT_MS = 3_600_000
+COMMIT_USERS_MAX = 50_000
+COMMIT_BYTES_MAX = 64 << 20
+"""A commit of a replay makes nothing durable, so it comes only when it must, to limit memory."""
 
 
 class LogicalClock(SystemClock):
@@ -85,6 +92,7 @@ def replay(
     engine = build_engine(settings, files)
     store, status = MemoryStore(), ProcessStatus()
     with ExitStack() as stack:
+        stack.enter_context(rare_garbage_collection())
         source = ReplayFileSource(files, event_bytes_max=settings.events.event_bytes_max)
         stack.callback(source.close)
         panes = stack.enter_context(AtomicFile("--panes", outputs.panes)) if outputs.panes else None
@@ -103,13 +111,13 @@ def replay(
                 source=source,
                 store=store,
                 letters=FileDeadLetters(letters_file, source.cut),
-                rules=dataclasses.replace(build_worker_rules(settings), idle_ms=None, skew_ms_max=FOREVER),
+                rules=_worker_rules(settings),
                 clock=LogicalClock(),
                 status=status,
                 on_final=write_final,
             )
         )
-        history = ReplayHistory(build_report_builder(settings, engine), store)
+        history = None if report_file is None else ReplayHistory(build_report_builder(settings, engine), store)
         _read_all(worker, source, history, progress)
         worker.drain(flush)
         if panes is not None:
@@ -118,18 +126,33 @@ def replay(
         worker.finish()
         builder = _builder(settings, engine, store)
         report = builder.report(1)
-        if report_file is not None:
+        if report_file is not None and history is not None:
             content = report.to_json(engine.layout) | {"history": history.history(builder, report).to_json()}
             report_file.write(msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n")
     return ReplayResult(report, engine, source.samples)
 
 
-def _read_all(worker: Worker, source: FileSource, history: ReplayHistory, progress: Callable[[FileSource], None]) -> None:
+def _worker_rules(settings: Settings) -> WorkerRules:
+    """Return the rules of the settings, less what only a stream needs."""
+    rules = build_worker_rules(settings)
+    return dataclasses.replace(
+        rules,
+        idle_ms=None,
+        skew_ms_max=FOREVER,
+        commit_ms=COMMIT_MS,
+        commit_behind_ms=COMMIT_MS,
+        commit_users_max=max(COMMIT_USERS_MAX, rules.commit_users_max),
+        commit_bytes_max=max(COMMIT_BYTES_MAX, rules.commit_bytes_max),
+    )
+
+
+def _read_all(worker: Worker, source: FileSource, history: ReplayHistory | None, progress: Callable[[FileSource], None]) -> None:
     """Read the files in step: the input furthest behind in event time is next, so that few sessions are open at once."""
     while not source.exhausted:
         worker.turn(timeout_s=0)
         worker.ignore_ended(source.ended)
-        history.after_turn(worker)
+        if history is not None:
+            history.after_turn(worker)
         source.prefer(worker.inputs_by_event_time())
         progress(source)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 YOUNG_MAX: Final = 1_000_000
@@ -21,6 +23,18 @@ def tune_garbage_collection() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG_MAX, 50, 100)
+
+
+@contextmanager
+def rare_garbage_collection() -> Iterator[None]:
+    """Make automatic collections rare for a while, as in a command that reads files and makes few cycles."""
+    thresholds = gc.get_threshold()
+    tune_garbage_collection()
+    try:
+        yield
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.unfreeze()
 
 
 def collect_garbage(stop: threading.Event, every_seconds: float = COLLECT_SECONDS) -> None:

@@ -78,3 +78,10 @@ def test_with_many_young_objects_one_collection_in_a_dozen_runs() -> None:
     finally:
         gc.callbacks.remove(stop.note)
     assert stop.collected_after == [number * (SKIPPED_MAX + 1) for number in (1, 2, 3)]
+
+
+def test_collections_are_rare_only_for_a_while() -> None:
+    before = gc.get_threshold()
+    with rare_garbage_collection():
+        assert gc.get_threshold()[0] == YOUNG_MAX
+    assert (gc.get_threshold(), gc.get_freeze_count()) == (before, 0)
