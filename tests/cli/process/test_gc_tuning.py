@@ -9,7 +9,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from streammetrics.cli.process.gc_tuning import SKIPPED_MAX, YOUNG_FEW, collect_garbage, tune_garbage_collection
+from streammetrics.cli.process.gc_tuning import (
+    SKIPPED_MAX,
+    YOUNG_FEW,
+    YOUNG_MAX,
+    collect_garbage,
+    rare_garbage_collection,
+    tune_garbage_collection,
+)
 from tests.servers.process import wait_until
 
 
@@ -81,7 +88,7 @@ def test_with_many_young_objects_one_collection_in_a_dozen_runs() -> None:
 
 
 def test_collections_are_rare_only_for_a_while() -> None:
-    before = gc.get_threshold()
+    gc.set_threshold(700, 10, 10)
     with rare_garbage_collection():
         assert gc.get_threshold()[0] == YOUNG_MAX
-    assert (gc.get_threshold(), gc.get_freeze_count()) == (before, 0)
+    assert (gc.get_threshold(), gc.get_freeze_count()) == ((700, 10, 10), 0)
