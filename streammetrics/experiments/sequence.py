@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple
 
 from streammetrics.experiments.measures import ExperimentError
@@ -64,6 +65,7 @@ def one_sided(variance: float, mixture: Mixture, alpha: float) -> float:
     return _boundary(_one_sided, variance, mixture, alpha)
 
 
+@lru_cache(maxsize=8)  # the difference and the lift of a comparison need the same boundary
 def two_sided(variance: float, mixture: Mixture, alpha: float) -> float:
     """Return the two-sided boundary in standard errors: half the interval's width / sqrt(V). Arguments as in `one_sided`.
 
