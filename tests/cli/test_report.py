@@ -209,7 +209,7 @@ def test_interleaved_lists_show_the_preferred_ranker(quality: float, word: str, 
     assert (arm["variant"], arm["role"], arm["lists"]) == ("interleaved", "interleaved", preference["lists"])
     output = called("report", report, "--html", tmp_path / "page.html").stdout
     assert f"{preference['credit']:+.4f}" in output
-    assert "(pages)" not in output
+    assert "(decides)" not in output
     assert output.startswith("ranker · since it began · ")
     assert f"{word.upper()}  {preference['verdict']['reason'][:60]}" in output
     assert "Interleaved lists" in (tmp_path / "page.html").read_text(encoding="utf-8")

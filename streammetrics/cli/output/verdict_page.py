@@ -110,7 +110,7 @@ def _measures(section: Element, experiment: ExperimentReport) -> None:
         word = each.verdict.word if each.verdict else "control" if variant == experiment.control else "-"
         cell = SubElement(row, "td", {"class": "name"})
         _text(cell, "span", word, {"class": word})
-        _add(cell, " (pages)" if each.paging and each.verdict else "")
+        _add(cell, " (decides)" if each.paging and each.verdict else "")
         _text(row, "td", _named(experiment, each.verdict.reason) if each.verdict else "", {"class": "words"})
 
 

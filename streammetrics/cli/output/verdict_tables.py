@@ -84,7 +84,7 @@ def _measures(experiment: ExperimentReport, shown: tuple[tuple[str, int], ...] |
     for variant, each in _compared(experiment, shown):
         verdict = Text(each.verdict.word, style=STYLES[each.verdict.word]) if each.verdict else Text("-")
         if each.paging and each.verdict:
-            verdict.append(" (pages)", style="dim")
+            verdict.append(" (decides)", style="dim")
         interval = interval_text(each.lift_lower, each.lift_upper)
         mean = number(of_control.get((each.metric, each.k)))
         table.add_row(f"{each.metric}@{each.k}", variant, mean, number(each.mean), lift_text(each.lift), interval, verdict)
