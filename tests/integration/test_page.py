@@ -21,16 +21,30 @@ from playwright.sync_api import Browser, Locator, Page, Route, expect, sync_play
 
 from streammetrics.connectors.base import Input
 from streammetrics.events.model import Feedback, Impression
+from streammetrics.experiments import ExperimentReport
 from streammetrics.exporters.http.server import HttpServer
 from streammetrics.exporters.http.views import HttpViews
+from streammetrics.reports.history import History
 from streammetrics.reports.report import Report
 from streammetrics.reports.text import counted, fit
 from streammetrics.runtime.status import Trouble
 from tests.experiments.samples import experiment
+from tests.servers.chart_library import originals
+from tests.servers.npm import fetched as fetched_by_npm
 from tests.servers.tools import find_chromium
 from tests.support.command_line import started
 from tests.support.committed_state import HOUR_MS, MINUTE_MS, Pipeline
-from tests.support.page_story import EXPERIMENT, SimulatedUsers, Story, make_story, with_experiments
+from tests.support.page_story import (
+    EXPERIMENT,
+    SIX,
+    SimulatedUsers,
+    Story,
+    make_story,
+    many_experiments,
+    many_variants,
+    mixed_experiment,
+    with_experiments,
+)
 
 WIDE, NARROW = {"width": 1280, "height": 900}, {"width": 360, "height": 740}
 SECONDS = 10_000
@@ -73,24 +87,21 @@ class Visit:
         """Advance the clock of the page to its next poll."""
         self.page.clock.fast_forward(EVERY_MS)
 
-    def cell(self, row: str, variant: str, *, section: str = EXPERIMENT) -> Locator:
-        """Return a cell of the table of variants by its row and column."""
-        heads = self.sides(section).locator("thead th")
-        expect(heads.filter(has_text=variant)).to_have_count(1)
-        at = next(index for index, text in enumerate(heads.all_text_contents()) if variant in text)
-        return (
-            self.sides(section)
-            .locator("tbody tr")
-            .filter(has=self.page.locator("th", has_text=re.compile(f"^{row}")))
-            .locator("td")
-            .nth(at - 1)
-        )
+    def cell(self, head: str, variant: str, *, section: str = EXPERIMENT) -> Locator:
+        """Return a cell of a table of variants by the head of its column and its variant."""
+        with_head = self.page.locator("thead th", has_text=re.compile(f"^{head}"))
+        found = self.section(section).locator(".rows table").filter(has=with_head)
+        heads = found.locator("thead th")
+        expect(heads.first).to_be_attached()
+        at = next(index for index, text in enumerate(heads.all_text_contents()) if re.match(head, text))
+        return found.locator("tbody tr").filter(has=self.page.locator("th", has_text=variant)).locator("td").nth(at - 1)
 
-    def sides(self, section: str = EXPERIMENT) -> Locator:
-        return self.section(section).locator(".sides table")
+    def head(self, text: str, *, section: str = EXPERIMENT) -> Locator:
+        """Return the head of a column in the tables of variants."""
+        return self.section(section).locator(".rows thead th", has_text=re.compile(f"^{text}"))
 
     def section(self, name: str) -> Locator:
-        return self.page.locator("section").filter(has=self.page.locator("h2", has_text=name))
+        return self.page.locator("section:not(#overview)").filter(has=self.page.locator("h2", has_text=name))
 
     def choose(self, label: str, option: str) -> None:
         self.page.get_by_label(label, exact=True).select_option(label=option)
@@ -98,18 +109,26 @@ class Visit:
 
 Open = Callable[..., Visit]
 
-CROSSINGS = """async (values) => {
-    const { chart } = await import("/chart.js");
-    const points = (value) => Array.from({ length: 40 }, (_, at) => ({ end: at * 1000, value }));
-    const lines = values.map((value, color) => ({ label: `${value}`, color, live: false, points: points(value) }));
-    const figure = chart({ id: "drawn", title: "", note: "", lines, changing: 20000, format: String, width: () => 800 });
-    document.body.append(figure);
-    const words = figure.querySelector(".changing text").getBBox();
-    const crosses = (path) => Array.from({ length: Math.ceil(path.getTotalLength()) }, (_, along) => path.getPointAtLength(along))
-        .some(({ x, y }) => x > words.x && x < words.x + words.width && y > words.y && y < words.y + words.height);
-    return [...figure.querySelectorAll("path.line")].filter(crosses).length;
+FOCUSED = """(() => {
+  const e = document.activeElement;
+  return e.getAttribute("aria-label") || (e.localName === "select" ? e.name : e.textContent);
+})()"""
+"""Return the name of the focused element."""
+WRITTEN = """async (id) => {
+  const texts = [];
+  const own = CanvasRenderingContext2D.prototype.fillText;
+  CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
+    const at = this.getTransform().transformPoint({ x, y });
+    if (this.canvas.closest(`#${CSS.escape(id)}`)) texts.push([text, at.x / devicePixelRatio, at.y / devicePixelRatio]);
+    return own.apply(this, arguments);
+  };
+  document.getElementById(id).querySelector("button[name=zoom]").click();
+  await new Promise((done) => queueMicrotask(done));
+  return texts;
 }"""
-"""Draw a chart with flat curves at these values, and count those that cross its text."""
+"""Draw a chart again, and return the texts that it writes with their places in CSS pixels."""
+DRAWN = """async (id) => (await import("/plot.js")).drawn(id)"""
+"""Return what a chart shows: its data by series, its scales, and the area of its curves."""
 
 
 @pytest.fixture(scope="module")
@@ -286,7 +305,7 @@ class TestDemo:
             control, treatment = found.cell("Final", "control", section="ranker"), found.cell("Final", "treatment", section="ranker")
             expect(control.locator(".value")).to_have_text(re.compile(r"^0\.\d{4}$"))
             expect(treatment.locator(".value")).to_have_text(re.compile(r"^0\.\d{4}$"))
-            head = found.sides("ranker").locator("tbody th").first
+            head = found.head("Final", section="ranker")
             before = head.text_content()
             assert before
             expect(head).not_to_have_text(before, timeout=SECONDS)
@@ -323,7 +342,7 @@ class TestNumbers:
         found, report = visit(still.base), fetched(still.base)
         for view, head in (("final", "Final"), ("live", "Live")):
             ends = next(each["end_ms"] for each in report["windows"] if (each["window_ms"], each["view"]) == (HOUR_MS, view))
-            expect(found.sides().locator("tbody th", has_text=re.compile(f"^{head}"))).to_have_text(f"{head} last 1 hourto {clock(ends)}")
+            expect(found.head(head)).to_have_text(f"{head} last 1 hourto {clock(ends)}")
             for variant in ("control", "treatment"):
                 values = group(report, view, variant)
                 expect(found.cell(head, variant)).to_have_text(f"{values['values']['ndcg@10']:.4f}{values['lists']} lists")
@@ -340,7 +359,7 @@ class TestNumbers:
         lift, low, high = (f"{MINUS}{-100 * measure[name]:.1f}\u00a0%" for name in ("lift", "lift_lower", "lift_upper"))
         expect(found.cell("Against the control", "treatment")).to_have_text(f"{lift}{low} to {high}")
         expect(found.cell("Mean", "treatment").locator(".value")).to_have_text(f"{measure['mean']:.4f}")
-        expect(found.sides().locator("tbody th", has_text="Mean")).to_contain_text(f"final, to {clock(report['experiments_entered_ms'])}")
+        expect(found.head("Mean")).to_contain_text(f"final, to {clock(report['experiments_entered_ms'])}")
         users = found.cell("Users since the start", "treatment")
         expect(users.locator(".value")).to_have_text(f"{treatment['users']:,}")
         expect(users).to_contain_text(f"{treatment['effective_users']:,.0f} effective; one user has at most 0.05 % of the lists")
@@ -352,7 +371,7 @@ class TestNumbers:
             each["end_ms"] for each in report["windows"] if (each["window_ms"], each["view"]) == (HOUR_MS, "final")
         )
         for section, name, heads in ((EXPERIMENT, EXPERIMENT, ("control", "treatment")), ("All traffic", "", ("All traffic",))):
-            head = found.sides(section).locator("tbody th", has_text="Users of")
+            head = found.head("Users of", section=section)
             expect(head).to_have_text(f"Users of 1 hourto {clock(hour['end_ms'])}")
             for variant in heads:
                 (reached,) = (each for each in hour["groups"] if (each["experiment"], each["variant"]) == (name, variant if name else ""))
@@ -372,7 +391,7 @@ class TestNumbers:
             port = serve(story.views(), replace(reports[-1], user_windows=windows))
             found = visit(port.base)
             expect(found.cell("Final", "treatment").locator(".value")).to_be_visible()
-            head = found.sides().locator("tbody th", has_text="Users of")
+            head = found.head("Users of")
             if words is None:
                 expect(head).to_have_count(0)
             else:
@@ -426,8 +445,10 @@ class TestNumbers:
         count = lifts(still.base)
         expect(figure.locator("tbody tr")).to_have_count(count)
         assert count > 30
-        assert (figure.locator("path.line").first.get_attribute("d") or "").count("L") == count - 1
-        assert figure.locator("path.band.color-1").count() == 1
+        shown = found.page.evaluate(DRAWN, f"experiment-{EXPERIMENT}-lift")
+        value, lower, upper = shown["series"]
+        assert [len([each for each in column if each is not None]) for column in (value, lower, upper)] == [count] * 3
+        assert all(low < middle < high for low, middle, high in zip(lower, value, upper, strict=True))
         expect(figure.locator("tbody tr").first.locator("th")).to_have_text(clock(known["ends_ms"][-1]))
 
     def test_a_page_loads_missed_points_after_a_pause(self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]) -> None:
@@ -449,17 +470,26 @@ class TestNumbers:
     def test_final_and_live_differ_in_text_and_curves(self, visit: Open, still: Served) -> None:
         found = visit(still.base)
         figure = found.section(EXPERIMENT).locator("figure").filter(has_text="over the last 1 hour")
-        expect(figure.locator(".legend li")).to_have_text(["control, final", "control, live", "treatment, final", "treatment, live"])
+        names = ["control, final", "control, live", "treatment, final", "treatment, live", "still changing"]
+        expect(figure.locator(".legend li")).to_have_text(names)
         dashes = [
-            figure.locator(f"path.line{kind}").first.evaluate("e => getComputedStyle(e).strokeDasharray")
+            figure.locator(f".key.line{kind} path").first.evaluate("e => getComputedStyle(e).strokeDasharray")
             for kind in (":not(.live)", ".live")
         ]
         assert dashes == ["none", "4px, 4px"]
-        expect(figure.locator(".changing text")).to_have_text("still changing")
 
-    @pytest.mark.parametrize("values", [(0.31, 0.45), (0.31, 0.33, 0.45), (0.31, 0.325, 0.34, 0.42, 0.45)])
-    def test_no_curve_crosses_the_text(self, visit: Open, still: Served, values: tuple[float, ...]) -> None:
-        assert visit(still.base).page.evaluate(CROSSINGS, values) == 0
+    def test_no_text_is_drawn_over_the_curves(self, visit: Open, still: Served) -> None:
+        found = visit(still.base)
+        live(found.page)
+        written = found.page.evaluate(WRITTEN, f"experiment-{EXPERIMENT}-lift")
+        box = found.page.evaluate(DRAWN, f"experiment-{EXPERIMENT}-lift")["box"]
+        assert len(written) >= 6, "labels of both axes"
+        inside = [
+            text
+            for text, x, y in written
+            if box["left"] < x < box["left"] + box["width"] and box["top"] < y < box["top"] + box["height"] - 1
+        ]
+        assert inside == []
 
     def test_missing_values_are_not_shown_as_zero(self, visit: Open, still: Served) -> None:
         found = visit(still.base, "?segment=surface%3Dsearch")  # this segment has no control
@@ -567,7 +597,7 @@ class TestChoices:
         fresh.views.show(with_experiments(history[1][-1], first, *history[1][-1].experiments))
         found.ask_again()
         expect(found.section("Experiment")).to_have_count(2)
-        expect(found.section("Experiment").first).to_contain_text("a-first")
+        expect(found.section("Experiment").last).to_contain_text("a-first")  # it is undecided, so the other one comes first
         expect(part).to_have_attribute("open", "")
         expect(part.locator("tbody tr")).not_to_have_count(0)
         expect(part.locator("summary")).to_be_focused()
@@ -629,7 +659,7 @@ class TestStates:
         found = visit(port.base)
         expect(found.page.locator(".pill")).to_have_text("No data yet")
         expect(found.page.locator(".banner")).to_contain_text("1 of 1 tasks have committed. No events yet on feedback 0.")
-        expect(found.section("All traffic").locator("tbody th").first).to_have_text("Final last 1 hournot started")
+        expect(found.head("Final", section="All traffic")).to_have_text("Final last 1 hournot started")
         expect(found.cell("Final", "All traffic", section="All traffic")).to_have_text(f"{MISSING}no lists")
 
     def test_numbers_stay_while_the_server_is_away_and_update_afterwards(
@@ -746,7 +776,7 @@ class TestNames:
     def test_names_from_events_are_never_markup(self, visit: Open, hostile: Served) -> None:
         name = HOSTILE
         found = visit(hostile.base, "?window=5m")
-        expect(found.section(EXPERIMENT).locator(".variant", has_text="<script>")).to_have_text(name)
+        expect(found.section(EXPERIMENT).locator(".variant", has_text="<script>").first).to_have_text(name)
         expect(found.page.locator("h2", has_text="<script>")).to_have_text(f"Experiment {name}")
         found.choose("Segment", f"surface={name}")
         expect(found.cell("Live", "<script>").locator(".value")).to_have_text(re.compile(r"^\d\.\d{4}$"))
@@ -754,7 +784,7 @@ class TestNames:
         assert found.page.evaluate(
             "[document.querySelectorAll('script').length, document.images.length, document.body.dataset.ran ?? null]"
         ) == [
-            1,
+            2,
             0,
             None,
         ]
@@ -763,7 +793,7 @@ class TestNames:
         found = visit(hebrew.base, "?window=5m")
         verdict = found.section(HEBREW_7).locator(".verdict")
         expect(verdict.locator(".fine")).to_contain_text(f"Users: control 2,000, {HEBREW} 2,000, {HEBREW_7} 2,000. 3 users who saw")
-        expect(verdict.locator(".reason")).to_contain_text(f"{HEBREW_7}: ")
+        expect(verdict.locator(".reason")).to_contain_text(f"1 of 2 regressed ({HEBREW_7} {MINUS}20.8\u00a0% NDCG@10)")
         assert verdict.locator("p").evaluate_all(OUT_OF_ORDER) == []
 
     def test_names_are_isolated_from_the_text_around_them(self, visit: Open, hebrew: Served) -> None:
@@ -771,7 +801,7 @@ class TestNames:
         found.choose("Segment", f"surface=\u2068{HEBREW}\u2069")
         assert parse_qs(urlsplit(found.page.url).query)["segment"] == [f"surface={HEBREW}"]
         expect(found.cell("Live", HEBREW_7, section=HEBREW_7).locator(".value")).to_have_text(re.compile(r"^\d\.\d{4}$"))
-        expect(found.page.locator("svg.chart").first).to_be_visible()
+        expect(found.page.locator(".plot canvas").first).to_be_visible()
         open_all(found)
         texts = found.page.evaluate(READ)
         assert len([text for kind, text in texts if HEBREW in text or HEBREW_7 in text]) > 20
@@ -867,7 +897,7 @@ CONTRASTS = (
 EDGES = (
     f"() => {{ {CONTRAST}"
     + """
-  return [...document.querySelectorAll("select, button")].flatMap((element) => {
+  return [...document.querySelectorAll("select, button:not(.fold, .switch)")].flatMap((element) => {
     const edge = parse(getComputedStyle(element).borderTopColor);
     return [[contrast(edge, ground(element)), element.localName], [contrast(edge, ground(element.parentElement)), element.localName]];
   });
@@ -918,17 +948,16 @@ class TestAppearance:
             summary.click()
         expect(found.page.locator("details:not([open])")).to_have_count(0)
         assert found.page.evaluate("[document.documentElement.scrollWidth, window.innerWidth]") == [360, 360]
-        assert all(svg.bounding_box()["width"] <= 340 for svg in found.page.locator("svg.chart").all())  # type: ignore[index]
-        beyond = "e => e.scrollWidth > e.clientWidth"
-        assert not found.sides().locator("xpath=..").evaluate(beyond)  # both variants are visible
+        assert all(plot.bounding_box()["width"] <= 340 for plot in found.page.locator(".uplot").all())  # type: ignore[index]
+        assert not any(found.page.locator(".rows").evaluate_all("found => found.map((e) => e.scrollWidth > e.clientWidth)"))
 
     def test_a_chart_follows_the_width_of_the_window(self, visit: Open, still: Served) -> None:
         found = visit(still.base)
-        svg = found.section(EXPERIMENT).locator("svg.chart").last
-        expect(svg).to_be_visible()
-        wide = svg.bounding_box()
+        canvas = found.section("All traffic").locator(".plot canvas")
+        expect(canvas).to_be_visible()
+        wide = canvas.bounding_box()
         found.page.set_viewport_size(NARROW)  # type: ignore[arg-type]
-        expect(svg).to_have_attribute("width", re.compile(r"^(2[89]\d|3[0-3]\d)$"))
+        found.page.wait_for_function("document.querySelector('#all-traffic .plot canvas').clientWidth < 340")
         assert wide is not None
         assert wide["width"] > 1_000
 
@@ -939,7 +968,7 @@ class TestPointer:
         figure = found.section(EXPERIMENT).locator("figure").filter(has_text="Lift of")
         newest, readout = clock(fetched(fresh.base)["experiments_entered_ms"]), figure.locator(".readout")
         expect(readout).to_contain_text(f"To {newest}: treatment {MINUS}")
-        figure.locator("svg.chart").hover(position={"x": 62, "y": 100})
+        figure.locator(".u-over").hover(position={"x": 3, "y": 100})
         expect(readout).to_contain_text(f"To {clock(fetched(fresh.base)['experiments_entered_ms'] - 4 * MINUTE_MS)}: treatment {MINUS}")
         found.page.locator("h1").hover()
         expect(readout).to_contain_text(f"To {newest}: treatment {MINUS}")
@@ -949,26 +978,39 @@ class TestWithoutAMouse:
     def test_the_keyboard_reaches_all_controls_in_page_order(self, visit: Open, still: Served) -> None:
         page = visit(still.base).page
         live(page)
-        expect(page.locator("svg.chart")).to_have_count(3)
+        expect(page.locator(".plot canvas")).to_have_count(3)
         reached = []
-        for _ in range(14):
+        for _ in range(24):
             page.keyboard.press("Tab")
-            reached.append(page.evaluate("(e => e.getAttribute('aria-label') || e.name || e.textContent)(document.activeElement)"))
+            reached.append(
+                page.evaluate(FOCUSED))
+
+            )
         assert reached == [
             "Skip to the numbers",
+            EXPERIMENT,
             "window",
             "metric",
             "k",
             "lists",
             "segment",
             "scope",
+            f"Experiment {EXPERIMENT}",
             "NDCG@10: variants side by side",
+            "treatment",
             "Lift of NDCG@10 against control, since the start, by time",
+            "Zoom in",
             "Curves as numbers",
+            "control, final",
+            "control, live",
+            "treatment, final",
+            "treatment, live",
             "NDCG@10 over the last 1 hour, by time",
+            "Zoom in",
             "Curves as numbers",
+            "NDCG@10 over the last 1 hour",
             "All metrics",
-            "NDCG@10",
+            "All traffic",
         ]
         assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
 
@@ -998,7 +1040,7 @@ class TestWithoutAMouse:
     def test_all_parts_have_accessible_names(self, visit: Open, still: Served) -> None:
         page = visit(still.base).page
         live(page)
-        expect(page.locator("svg.chart")).to_have_count(3)
+        expect(page.locator(".plot canvas")).to_have_count(3)
         tree = page.locator("body").aria_snapshot()
         for line in (
             'heading "streammetrics" [level=1]',
@@ -1006,7 +1048,7 @@ class TestWithoutAMouse:
             'combobox "Window"',
             'combobox "Cut-off"',
             'table "NDCG@10: variants side by side"',
-            'columnheader "treatment"',
+            'rowheader "treatment"',
             'slider "NDCG@10 over the last 1 hour, by time"',
             'figure "NDCG@10 over the last 1 hour"',
             'heading "Pipeline" [level=2]',
@@ -1039,3 +1081,198 @@ class TestWithoutAMouse:
         found.ask_again()
         expect(spoken).to_contain_text("Invalid. 12.5 % of the users saw more than one variant")
         expect(found.section(EXPERIMENT)).to_contain_text("500 users who saw several variants are excluded.")
+
+
+class TestManyVariants:
+    @pytest.fixture
+    def show(self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]) -> Callable[..., Visit]:
+        """Open the page with these experiments."""
+        story, reports = history
+
+        def shown(*experiments: ExperimentReport, path: str = "", **options: Any) -> Visit:
+            port = serve(story.views(), *reports[:-1], with_experiments(reports[-1], *experiments))
+            found = visit(port.base, path, **options)
+            live(found.page)
+            return found
+
+        return shown
+
+    def test_six_variants_have_one_row_each_and_the_banner_sums_up(self, show: Callable[..., Visit]) -> None:
+        six = experiment(SIX, name="six")
+        found = show(six)
+        lifts = {each.variant: one.lift or 0 for each in six.variants for one in each.measures if (one.metric, one.k) == ("ndcg", 10)}
+        fall, rise = f"{MINUS}{-100 * lifts['popularity']:.1f}\u00a0%", f"+{100 * lifts['two-tower']:.1f}\u00a0%"
+        banner = f"3 of 5 regressed (worst: popularity {fall} NDCG@10), 1 improved (two-tower {rise} NDCG@10), 1 undecided."
+        expect(found.section("six").locator(".verdict .reason")).to_have_text(banner)
+        expect(found.page.locator("#overview li", has_text="six").locator(".line-text")).to_have_text(banner)
+        rows = found.section("six").locator(".rows").first.locator("tbody tr")
+        expect(rows.locator("th .variant")).to_have_text(["control", "popularity", "item-knn", "gru4rec", "sasrec", "two-tower"])
+        expect(rows.locator("td:last-child")).to_have_text(
+            ["", "▼ Regressed", "▼ Regressed", "▼ Regressed", "○ Inconclusive", "▲ Improved"]
+        )
+
+    def test_intervals_are_bars_on_one_axis(self, show: Callable[..., Visit]) -> None:
+        six = experiment(SIX, name="six")
+        found = show(six)
+        bars = (
+            found.section("six")
+            .locator(".interval")
+            .evaluate_all(
+                """(bars) => bars.map((bar) => ["rect", "circle", ".zero"].map((part) => {
+                 const box = bar.querySelector(part).getBoundingClientRect();
+                 return [box.left, box.right];
+               }))"""
+            )
+        )
+        assert len(bars) == 5
+        zeros = {round(zero[0]) for _, _, zero in bars}
+        assert len(zeros) == 1, "no difference is at the same place in each row"
+        [zero] = zeros
+        popularity, two_tower = bars[0], bars[-1]
+        assert popularity[0][1] < zero < two_tower[0][0], "certain drops are left of no difference, certain gains right of it"
+        (worst,) = (each for each in six.variants if each.variant == "popularity")
+        measure = worst.measures[0]
+        assert measure.lift is not None
+        assert measure.lift_lower is not None
+        pixels = (zero - (popularity[1][0] + popularity[1][1]) / 2) / -measure.lift
+        assert abs((zero - popularity[0][0]) / -measure.lift_lower / pixels - 1) < 0.05, "the bounds and the lift have one scale"
+
+    def test_a_mixed_variant_comes_first_and_is_explained(self, show: Callable[..., Visit]) -> None:
+        found = show(mixed_experiment())
+        section = found.section(EXPERIMENT)
+        expect(section.locator(".verdict .reason")).to_have_text(re.compile(r"^1 of 3 mixed \(deep-list .*\), 1 regressed \(popularity "))
+        expect(section.locator(".verdict")).to_contain_text("Mixed means that one measure is better and another is worse.")
+        expect(section.locator(".rows").first.locator("tbody th .variant")).to_have_text(
+            ["control", "deep-list", "popularity", "two-tower", "treatment"]
+        )
+
+    def test_experiments_are_listed_worst_first_before_the_controls_and_their_cards_fold(self, show: Callable[..., Visit]) -> None:
+        found = show(*many_experiments())
+        page = found.page
+        words = page.locator("#overview .badge").all_text_contents()
+        order = ["! Invalid", "▼ Regressed", "No verdict yet", "○ Inconclusive", "▲ Improved"]
+        assert words == sorted(words, key=lambda word: order.index(word) if word != "No verdict yet" else order.index("○ Inconclusive"))
+        assert len(words) == 11
+        assert words[0] == "! Invalid"
+        heights = page.locator("#overview li").evaluate_all("lines => lines.map((line) => line.getBoundingClientRect().height)")
+        assert max(heights) < 40, "one line each"
+        overview, controls = page.locator("#overview").bounding_box(), page.locator("#choices").bounding_box()
+        assert overview is not None
+        assert controls is not None
+        assert overview["y"] + overview["height"] <= controls["y"]
+        folded = page.locator(".fold[aria-expanded=false]")
+        expect(page.locator(".fold[aria-expanded=true]")).to_have_count(1)
+        expect(folded).to_have_count(11)
+        page.locator("#overview a", has_text="six-variants").click()
+        expect(found.section("six-variants").locator(".rows").first).to_be_visible()
+        expect(folded).to_have_count(10)
+        found.section("six-variants").locator(".fold").click()
+        expect(found.section("six-variants").locator(".rows")).to_have_count(0)
+        expect(found.section("six-variants").locator(".verdict")).to_be_visible()
+
+    @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+    @pytest.mark.parametrize("case", ["two", "six", "twenty", "ten experiments", "mixed"])
+    def test_axe_finds_no_violation_and_nothing_is_wider_than_the_screen(
+        self, show: Callable[..., Visit], history: tuple[Story, list[Report]], case: str, width: int, scheme: str
+    ) -> None:
+        experiments = {
+            "two": lambda: history[1][-1].experiments,
+            "six": lambda: [experiment(SIX, name=EXPERIMENT)],
+            "twenty": lambda: [many_variants()],
+            "ten experiments": many_experiments,
+            "mixed": lambda: [mixed_experiment()],
+        }[case]()
+        found = show(*experiments, viewport={"width": width, "height": 900}, color_scheme=scheme, fake_clock=False)
+        open_all(found)
+        assert found.page.evaluate("document.documentElement.scrollWidth") <= width
+        violations = found.page.evaluate(f"async () => {{ {axe()}; return (await axe.run()).violations; }}")
+        assert [(each["id"], [node["html"] for node in each["nodes"]][:3]) for each in violations] == []
+
+
+def axe() -> str:
+    """Return the script of axe-core, which checks accessibility."""
+    return (fetched_by_npm("axe", "axe-core@4.10.3") / "axe-core" / "axe.min.js").read_text(encoding="utf-8")
+
+
+class TestCurves:
+    def test_since_the_start_begins_at_the_start_after_a_restart(
+        self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]
+    ) -> None:
+        story, reports = history
+        stored = History()
+        for report in reports:
+            stored = stored.add(report.entered_ms or 0, report.experiments) if report.entered_ms else stored
+        port = serve(story.views())
+        port.views.show(reports[-1], stored)  # a new process has one report, and the stored history
+        found = visit(port.base)
+        live(found.page)
+        shown = found.page.evaluate(DRAWN, f"experiment-{EXPERIMENT}-lift")
+        series = stored.of(EXPERIMENT, "start").snapshots.kept
+        first = next(at for at, snapshot in series if any(point.lift is not None for point in snapshot.points))
+        assert shown["ends"][0] == shown["x"][0] == first
+        assert shown["x"][1] == reports[-1].entered_ms
+        assert len(shown["ends"]) > 30
+
+    def test_axes_stay_within_the_range_of_the_metric(self, visit: Open, still: Served) -> None:
+        found = visit(still.base, "?metric=hit_rate&window=5m")
+        live(found.page)
+        low, high = found.page.evaluate(DRAWN, f"experiment-{EXPERIMENT}-window")["y"]
+        assert 0 <= low < high <= 1
+        ranges = found.page.evaluate(
+            """async () => {
+                 const { range } = await import("/plot.js");
+                 const of = (values, bounds) => range({ bounds, lines: [{ drawn: values.map((value, end) => ({ end, value })) }] }, 0, 9);
+                 return [of([0.0, 0.9], [0, 1]), of([0.2, 1.0], [0, 1]), of([0.1, 4.0], [0, null]), of([-0.99, 0.5], [-1, null])];
+               }"""
+        )
+        assert [(low >= floor, high <= ceiling) for (low, high), (floor, ceiling) in zip(
+            ranges, [(0, 1), (0, 1), (0, 9), (-1, 9)], strict=True
+        )] == [(True, True)] * 4  # fmt: skip
+
+    def test_the_legend_switches_a_curve_off_and_on(self, visit: Open, still: Served) -> None:
+        found = visit(still.base)
+        figure = found.section(EXPERIMENT).locator("figure").filter(has_text="over the last 1 hour")
+        switch = figure.get_by_role("button", name="control, live")
+        expect(switch).to_have_attribute("aria-pressed", "true")
+        expect(figure.locator(".readout")).to_contain_text("control, live")
+        switch.click()
+        expect(switch).to_have_attribute("aria-pressed", "false")
+        expect(figure.locator(".readout")).not_to_contain_text("control, live")
+        found.page.keyboard.press("Enter")
+        expect(switch).to_have_attribute("aria-pressed", "true")
+        expect(figure.locator(".readout")).to_contain_text("control, live")
+
+    def test_a_chart_zooms_by_dragging_by_buttons_and_by_keys(self, visit: Open, still: Served) -> None:
+        found = visit(still.base)
+        figure = found.section(EXPERIMENT).locator("figure").filter(has_text="Lift of")
+        name = f"experiment-{EXPERIMENT}-lift"
+        expect(figure.locator("canvas")).to_be_visible()
+        first, last = found.page.evaluate(DRAWN, name)["x"]
+        whole = figure.get_by_role("button", name="Whole time")
+        expect(whole).to_have_count(0)
+        figure.get_by_role("button", name="Zoom in").click()
+        expect(whole).to_be_visible()
+        assert found.page.evaluate(DRAWN, name)["x"] == [(first + last) / 2, last]
+        whole.click()
+        expect(whole).to_have_count(0)
+        assert found.page.evaluate(DRAWN, name)["x"] == [first, last]
+        figure.locator(".plot").focus()
+        found.page.keyboard.press("+")
+        expect(whole).to_be_visible()
+        found.page.keyboard.press("0")
+        expect(whole).to_have_count(0)
+        box = figure.locator(".u-over").bounding_box()
+        assert box is not None
+        found.page.mouse.move(box["x"] + box["width"] / 4, box["y"] + 50)
+        found.page.mouse.down()
+        found.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 50, steps=4)
+        found.page.mouse.up()
+        expect(whole).to_be_visible()
+        low, high = found.page.evaluate(DRAWN, name)["x"]
+        assert abs((low - first) / (last - first) - 0.25) < 0.02
+        assert abs((high - first) / (last - first) - 0.5) < 0.02
+
+    def test_the_chart_library_is_that_of_its_package(self) -> None:
+        assert {copy.name: copy.read_bytes() for copy in originals()} == {
+            copy.name: original.read_bytes() for copy, original in originals().items()
+        }

@@ -20,12 +20,13 @@ from streammetrics.events.model import Impression
 from streammetrics.exporters.http.server import HttpServer
 from streammetrics.exporters.http.views import HttpViews
 from streammetrics.reports.report import Report
+from tests.experiments.samples import experiment
 from tests.servers.tools import find_chromium
 from tests.support.command_line import started
 from tests.support.committed_state import MINUTE_MS, Pipeline, served
-from tests.support.page_story import Story, make_story
+from tests.support.page_story import EXPERIMENT, SIX, Story, make_story, many_experiments, many_variants, mixed_experiment, with_experiments
 
-WIDTHS = {"wide": 1280, "narrow": 360}
+WIDTHS = {"wide": 1280, "narrow": 390}
 DEMO_SECONDS = 100
 """How long the demo runs before its picture, so that curves are long and the statistics have enough users."""
 
@@ -38,6 +39,14 @@ def main() -> int:
         browser = driver.chromium.launch(executable_path=find_chromium(), args=["--no-sandbox", "--disable-dev-shm-usage"])
         with _live(story, reports) as base:
             _all(browser, base, folder, "live", "Live")
+        for name, experiments in (
+            ("six-variants", [experiment(SIX, name=EXPERIMENT)]),
+            ("twenty-variants", [many_variants()]),
+            ("ten-experiments", many_experiments()),
+            ("mixed", [mixed_experiment()]),
+        ):
+            with _live(story, [*reports, with_experiments(reports[-1], *experiments)]) as base:
+                _all(browser, base, folder, name, "Live")
         with _stale(story, reports) as (base, server):
             _all(browser, base, folder, "stale", "Live", server)
         with served(story.views()) as base:
@@ -109,7 +118,7 @@ def _demo(browser: Browser, path: Path) -> None:
         page = browser.new_context(viewport={"width": 1080, "height": 780}, color_scheme="light").new_page()
         page.goto(address[0])
         page.locator(".pill", has_text="Live").wait_for()
-        page.locator("svg.chart").first.wait_for()
+        page.locator(".plot canvas").first.wait_for()
         page.screenshot(path=path)
     finally:
         process.kill()

@@ -15,10 +15,12 @@ import numpy as np
 
 from streammetrics.events.model import Feedback, Impression
 from streammetrics.experiments import ExperimentReport, Measures, Policy, Stored, add, build_report, choose_scales, of_users, zero
+from streammetrics.experiments.verdict import Verdict
 from streammetrics.exporters.http.views import HttpViews
 from streammetrics.metrics import TallyLayout
 from streammetrics.reports.report import Report
 from streammetrics.runtime.status import ProcessStatus
+from tests.experiments.samples import experiment
 from tests.support.committed_state import MINUTE_MS, Now, Pipeline
 
 EXPERIMENT = "ranker-v7"
@@ -127,3 +129,39 @@ def make_story(ends_ms: int, *, minutes: int = MINUTES, treatment: float = 0.78)
 def _reports(story: Story, minutes: int) -> Iterator[Report]:
     for _ in range(minutes):
         yield story.minute()
+
+
+SIX = {"control": 0.5, "popularity": 0.31, "item-knn": 0.42, "gru4rec": 0.45, "sasrec": 0.5, "two-tower": 0.55}
+"""Hit chances of six variants: three are worse than the control, one is better, and one is the same."""
+LONG_NAME = "two-tower-with-hard-negatives-and-a-calibrated-head-" * 2 + "v12"
+
+
+def many_variants(count: int = 20) -> ExperimentReport:
+    """Return an experiment with a control and `count` - 1 treatments, from much worse to better. The last one has a long name."""
+    names = ["control", *(f"ranker-{number:02}" for number in range(1, count - 1)), LONG_NAME]
+    chances = [0.5, *(0.35 + 0.25 * at / (count - 1) for at in range(1, count))]
+    return experiment(dict(zip(names, chances, strict=True)), name=EXPERIMENT, users=1_500)
+
+
+def many_experiments(count: int = 10) -> list[ExperimentReport]:
+    """Return experiments of different sizes and verdicts. One has a broken split and one a long name."""
+    found = [
+        experiment({"control": 0.5, "treatment": 0.38 + 0.02 * number}, name=f"surface-{number:02}", users=800 + 200 * number)
+        for number in range(1, count - 2)
+    ]
+    broken = experiment({"control": 0.5, "treatment": 0.5}, name="broken-split", users={"control": 1_000, "treatment": 2_000})
+    return [*found, experiment(SIX, name="six-variants"), broken, experiment({"control": 0.5, "treatment": 0.5}, name=LONG_NAME)]
+
+
+def mixed_experiment() -> ExperimentReport:
+    """Return an experiment with a mixed variant, a worse one and a better one."""
+    found = experiment({"control": 0.5, "deep-list": 0.44, "popularity": 0.35, "two-tower": 0.58}, name=EXPERIMENT)
+    reason = "12 % lower ndcg@10 than control, but 9 % higher dcg@10; the measures contradict each other: choose which one counts"
+    mixed = Verdict("mixed", reason)
+    variants = tuple(
+        replace(each, verdict=mixed, measures=tuple(replace(one, verdict=mixed) if one.paging else one for one in each.measures))
+        if each.variant == "deep-list"
+        else each
+        for each in found.variants
+    )
+    return replace(found, variants=variants)

@@ -1,7 +1,7 @@
 """Routes of the live page: its files, the recent points for its charts, and the status of the process. `HttpViews` has the content.
 
-The page is `page.html`, `page.css` and the scripts in `static/`. They are served unchanged: there is no build step, no third-party
-code and nothing inline.
+The page is `page.html`, `page.css` and the scripts in `static/`. They are served unchanged, and nothing is inline. `uplot.js` and
+`uplot.css` draw the charts. They come from npm, see `tests/servers/chart_library.py`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,26 @@ from streammetrics.exporters.http.etag import REVALIDATE, tagged
 from streammetrics.exporters.http.recent import LISTS, UnknownChoiceError
 from streammetrics.exporters.http.views import HttpViews
 
-SCRIPTS = ("page.js", "chart.js", "elements.js", "experiments.js", "history.js", "pipeline.js", "text.js")
+SCRIPTS = (
+    "text.js",
+    "elements.js",
+    "history.js",
+    "lookup.js",
+    "intervals.js",
+    "verdicts.js",
+    "plot.js",
+    "chart.js",
+    "curves.js",
+    "experiments.js",
+    "pipeline.js",
+    "page.js",
+)
+"""The modules of the page. Each imports only from those before it."""
 _FILES = {
     "/": ("page.html", "text/html"),
     "/page.css": ("page.css", "text/css"),
-    **{f"/{name}": (name, "text/javascript") for name in SCRIPTS},
+    "/uplot.css": ("uplot.css", "text/css"),
+    **{f"/{name}": (name, "text/javascript") for name in ("uplot.js", *SCRIPTS)},
 }
 
 

@@ -7,7 +7,8 @@ const SVG = "http://www.w3.org/2000/svg";
 const SVG_TAGS = new Set(["svg", "g", "path", "line", "text", "rect", "circle", "title"]);
 const ATTRIBUTES = new Set([
   "id", "class", "role", "tabindex", "hidden", "scope", "colspan", "datetime", "title", "lang", "for", "name", "value", "selected", "type",
-  "viewBox", "width", "height", "x", "y", "x1", "x2", "y1", "y2", "cx", "cy", "r", "d", "text-anchor", "data-action",
+  "viewBox", "width", "height", "x", "y", "x1", "x2", "y1", "y2", "cx", "cy", "r", "d", "text-anchor", "stroke-dasharray", "data-label",
+  "data-action",
 ]);
 const TEXT_ONLY = new Set(["option", "text", "title"]); // these cannot contain elements
 const KEPT = new Set(["open"]); // attributes that the reader changes
@@ -16,7 +17,8 @@ const KEPT = new Set(["open"]); // attributes that the reader changes
 export function make(tag, attributes = {}, ...children) {
   const element = SVG_TAGS.has(tag) ? document.createElementNS(SVG, tag) : document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
-    if (!ATTRIBUTES.has(name) && !name.startsWith("aria-")) throw new Error(`attribute ${name} is not in ATTRIBUTES`);
+    const isLink = name === "href" && String(value).startsWith("#"); // to a part of this page
+    if (!ATTRIBUTES.has(name) && !name.startsWith("aria-") && !isLink) throw new Error(`attribute ${name} is not in ATTRIBUTES`);
     if (value !== null && value !== undefined && value !== false) element.setAttribute(name, value === true ? "" : isText(name) ? plain(value) : String(value));
   }
   element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false).map((child) => asNode(tag, child)));
@@ -32,7 +34,7 @@ function asNode(tag, child) {
   return child instanceof Name && !TEXT_ONLY.has(tag) ? make("bdi", {}, child.text) : plain(child);
 }
 
-/** Update `old` to equal `fresh` with few changes, so that focus, selection, scrolling and open details stay. */
+/** Update `old` to equal `fresh` with few changes, so that focus, selection, scrolling and open details stay. The content of a plot stays too. */
 export function patch(old, fresh) {
   if (old.nodeName !== fresh.nodeName || old.id !== fresh.id) {
     old.replaceWith(fresh);
@@ -41,7 +43,7 @@ export function patch(old, fresh) {
   } else {
     for (const { name } of [...old.attributes]) if (!fresh.hasAttribute(name) && !KEPT.has(name)) old.removeAttribute(name);
     for (const { name, value } of fresh.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
-    patchChildren(old, [...fresh.childNodes]);
+    if (!old.classList.contains("plot")) patchChildren(old, [...fresh.childNodes]);
   }
 }
 
@@ -72,12 +74,15 @@ export function folded(id, summary, content) {
   return make("details", { id }, make("summary", {}, summary), isOpen(id) ? content() : []);
 }
 
-/** Make a table that scrolls sideways when it is too wide. Heads and cells are text, elements or lists of both. The first cell of a row is its head. */
-export function table(caption, heads, rows, kind = "") {
-  const head = make("tr", {}, heads.map((each) => make("th", { scope: "col" }, each)));
-  const body = rows.map((cells) => make("tr", {}, cells.map((cell, at) => make(at ? "td" : "th", at ? {} : { scope: "row" }, cell))));
-  return make("div", { class: `wide ${kind}`.trim(), tabindex: "0", role: "region", "aria-label": caption },
-    make("table", {}, make("caption", {}, caption), make("thead", {}, head), make("tbody", {}, body)));
+/** Make a table that scrolls sideways when it is too wide. Heads and cells are text, elements or lists of both. The first cell of a row is
+ * its head. `labels` name the cells where the style sheet lays out rows as blocks, without heads. */
+export function table(caption, heads, rows, kind = "", labels = []) {
+  // The roles keep the table a table where the style sheet lays out its rows as blocks.
+  const head = make("tr", { role: "row" }, heads.map((each) => make("th", { scope: "col", role: "columnheader" }, each)));
+  const body = rows.map((cells) => make("tr", { role: "row" }, cells.map((cell, at) =>
+    make(at ? "td" : "th", at ? { role: "cell", "data-label": labels[at] } : { scope: "row", role: "rowheader" }, cell))));
+  return make("div", { class: `wide ${kind}`.trim(), tabindex: "0", role: "group", "aria-label": caption },
+    make("table", { role: "table" }, make("caption", {}, caption), make("thead", { role: "rowgroup" }, head), make("tbody", { role: "rowgroup" }, body)));
 }
 
 export function fine(...children) {

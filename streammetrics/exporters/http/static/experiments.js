@@ -1,60 +1,85 @@
-// The sections of experiments and of all traffic: verdict, variants side by side, charts, all metrics.
+// The cards of experiments and of all traffic: verdict, one row per variant, windows, charts, all metrics.
 
-import { chart } from "./chart.js";
-import { experimentsEnd, groupName, segmentName, trackName } from "./history.js";
+import { headlineCharts, liftChart, windowChart } from "./curves.js";
+import { experimentsEnd } from "./history.js";
 import { fine, folded, make, table } from "./elements.js";
+import { axisOf, bar, scale } from "./intervals.js";
+import { color, confidence, experimentNames, groupOf, measureOf, statistics, windowOf } from "./lookup.js";
 import {
-  MISSING, Name, countText, inOrder, isNumber, joined, liftText, metricText, named, roundCountText, scopeWords, segmentWords, shareText, timeText, valueText,
-  windowWords, withNames,
+  MISSING, countText, inOrder, isNumber, joined, liftText, metricText, named, roundCountText, scopeWords, segmentWords, shareText, timeText, valueText,
+  windowWords,
 } from "./text.js";
+import { badge, banner, explanation, judged, known, overview, place, reasonParts, sign } from "./verdicts.js";
 
-const SECTIONS_MAX = 8;
-const COLORS = 6;
+const CARDS_OPEN = 3; // with more experiments, only the first card is open
+const NAMES_SHOWN = 6; // with more variants, the verdict has the sum of their users
 const CONTROLS = ["control", "baseline"];
-const WORDS = {
-  regressed: ["▼", "Regressed", "worse than the control by more than the margin"],
-  safe: ["✓", "Safe", "not worse than the control by more than the margin"],
-  improved: ["▲", "Improved", "better than the control"],
-  inconclusive: ["○", "Inconclusive", "no clear result yet"],
-  mixed: ["⇅", "Mixed", "one measure is better and another worse; choose which one counts"],
-  invalid: ["!", "Invalid", "the experiment is broken; do not use its numbers"],
-};
+const unfolded = new Map(); // id of a card -> whether the reader opened it
 
-/** Names of all experiments in the windows and statistics of a report. */
-export function experimentNames(report) {
-  const grouped = report.windows.flatMap((window) => window.groups.map((group) => group.experiment)).filter(Boolean);
-  return [...new Set([...grouped, ...(report.experiments ?? []).map((each) => each.experiment)])].sort();
+/** The statistics of all experiments: [[name, statistics or undefined, id of its card]]. What matters most comes first. */
+function ranked(view) {
+  return experimentNames(view.report).filter((name) => !view.selection.experiment || name === view.selection.experiment)
+    .map((name) => [name, statistics(view.report, name, view.selection.scope), cardId(name)])
+    .sort(([one, stats], [other, others]) => place(stats?.verdict.word ?? "") - place(others?.verdict.word ?? "") || (one < other ? -1 : 1));
 }
 
-/** The statistics of an experiment in the chosen scope: since the start, or of the newest day. */
-export function statistics(report, experiment, scope) {
-  const scopes = (report.experiments ?? []).filter((each) => each.experiment === experiment);
-  const days = scopes.filter((each) => each.scope !== "start").sort((one, other) => (one.scope < other.scope ? 1 : -1));
-  return scope === "day" ? days[0] : scopes.find((each) => each.scope === "start") ?? days[0];
+/** The overview of experiments; null without one. */
+export function summary(view) {
+  return overview(ranked(view));
 }
 
-/** Make all sections. `view` has report, selection, tracks (of the history), width and now. */
+/** Make all cards. `view` has report, selection, tracks (of the history) and now. */
 export function sections(view) {
-  const names = experimentNames(view.report).filter((name) => !view.selection.experiment || name === view.selection.experiment);
-  const shown = names.slice(0, SECTIONS_MAX).map((name) => section(view, name));
-  const more = names.length > SECTIONS_MAX ? make("p", { class: "note" }, `${names.length - SECTIONS_MAX} more experiments. Choose one above.`) : null;
-  return [...shown, more, view.selection.experiment ? null : section(view, "")].filter(Boolean);
+  const found = ranked(view);
+  const cards = found.map(([name, stats], at) => card(view, name, stats, found.length <= CARDS_OPEN || at === 0));
+  const everything = view.report.windows.length > 0 && !view.selection.experiment;
+  return [...cards, everything ? card(view, "", undefined, found.length <= CARDS_OPEN) : null].filter(Boolean);
 }
 
-function section(view, experiment) {
-  const id = experiment ? `experiment-${encodeURIComponent(experiment)}` : "all-traffic";
-  const stats = experiment ? statistics(view.report, experiment, view.selection.scope) : undefined;
+function cardId(experiment) {
+  return experiment ? `experiment-${encodeURIComponent(experiment)}` : "all-traffic";
+}
+
+/** Open or fold the card of a button, or open the card that a link leads to. Return true when the page must be drawn again. */
+export function unfold(event) {
+  const button = event.target.closest?.("button[name=card]");
+  if (button) unfolded.set(button.value, button.getAttribute("aria-expanded") !== "true");
+  const link = event.target.closest?.("#overview a");
+  if (link) unfolded.set(link.getAttribute("href").slice(1), true);
+  return Boolean(button || link);
+}
+
+function card(view, experiment, stats, isOpen) {
+  const id = cardId(experiment);
+  const open = unfolded.get(id) ?? isOpen;
+  const title = experiment ? [make("span", { class: "kind" }, "Experiment "), named(experiment)] : "All traffic";
+  return make("section", { id, "aria-labelledby": `${id}-title`, class: open ? "card" : "card closed" },
+    make("h2", { id: `${id}-title` }, make("button", { type: "button", class: "fold", name: "card", value: id, "aria-expanded": String(open) }, title)),
+    experiment ? verdict(view, stats) : null,
+    open ? body(view, id, experiment, stats) : null);
+}
+
+function body(view, id, experiment, stats) {
   const control = stats?.control ?? null;
   const variants = variantsOf(view, experiment, stats, control);
-  const title = experiment ? [make("span", { class: "kind" }, "Experiment "), named(experiment)] : "All traffic";
-  return make("section", { id, "aria-labelledby": `${id}-title` },
-    make("h2", { id: `${id}-title` }, title),
-    experiment ? verdict(view, stats) : null,
-    make("div", { class: "body" },
-      make("div", { class: "numbers" }, sideBySide(view, experiment, variants, stats, control), preferences(stats)),
-      stats ? liftChart(view, id, stats, variants) : null,
-      windowChart(view, id, experiment, variants)),
-    folded(`${id}-every`, "All metrics", () => everyMetric(view, experiment, variants, stats, control)));
+  const order = byWeight(variants, stats, control);
+  return [
+    stats ? comparison(view, experiment, variants, order, stats, control) : null,
+    preferences(stats),
+    make("div", { class: "charts" },
+      stats ? liftChart(view, id, stats, variants, order) : null,
+      view.report.windows.length ? windowChart(view, id, experiment, variants, order) : null),
+    view.report.windows.length || view.report.user_windows.length ? windows(view, experiment, variants, order, stats, control) : null,
+    stats && view.wholeHistory ? headlineCharts(view, id, stats, variants, order) : null,
+    folded(`${id}-every`, "All metrics", () => everyMetric(view, experiment, order, stats, control)),
+  ];
+}
+
+/** Variants in the order of what matters: the control, then by verdict and effect, then those without a verdict. */
+function byWeight(variants, stats, control) {
+  const weights = judged(stats).map((each) => each.variant);
+  const rest = variants.filter((variant) => variant !== control && !weights.includes(variant));
+  return [...variants.filter((variant) => variant === control), ...weights.filter((variant) => variants.includes(variant)), ...rest];
 }
 
 function variantsOf(view, experiment, stats, control) {
@@ -70,11 +95,13 @@ function verdict(view, stats) {
   }
   const end = experimentsEnd(view.report);
   const arms = joined(stats.variants.map((each) => [named(each.variant), ` ${roundCountText(each.users)}`]), ", ");
-  const shared = [`Final lists ${scopeWords(stats.scope)}${isNumber(end) ? `, up to ${timeText(end, view.now)}` : ""}. Users: `, arms, "."];
+  const users = stats.variants.length > NAMES_SHOWN ? roundCountText(stats.variants.reduce((sum, each) => sum + each.users, 0)) : arms;
+  const shared = [`Final lists ${scopeWords(stats.scope)}${isNumber(end) ? `, up to ${timeText(end, view.now)}` : ""}. Users: `, users, "."];
   const excluded = stats.multi_exposed_users ? ` ${countText(stats.multi_exposed_users)} users who saw several variants are excluded.` : "";
   return make("div", { class: `verdict ${known(stats.verdict.word)}` },
     make("p", { class: "word" }, sign(stats.verdict.word)),
-    make("div", {}, make("p", { class: "reason" }, sentence(stats)), make("p", { class: "fine" }, shared, excluded), notes(stats)));
+    make("div", {}, make("p", { class: "reason" }, banner(stats)),
+      explanation(stats) ? make("p", {}, explanation(stats)) : null, make("p", { class: "fine" }, shared, excluded), notes(stats)));
 }
 
 /** What was not checked, such as a split without configured shares. */
@@ -83,83 +110,61 @@ function notes(stats) {
   return text ? make("p", { class: "fine" }, reasonParts(stats, `${text.charAt(0).toUpperCase()}${text.slice(1)}.`)) : null;
 }
 
-function known(word) {
-  return word in WORDS ? word : "inconclusive";
-}
-
-function sign(word) {
-  const [mark, text] = WORDS[word] ?? ["?", word];
-  return [make("span", { class: "mark", "aria-hidden": "true" }, mark), " ", text];
-}
-
-/** The announcement for a new verdict, as parts of text. */
-export function spoken(stats) {
-  return ["Experiment ", named(stats.experiment), `: ${WORDS[stats.verdict.word]?.[1] ?? stats.verdict.word}. `, sentence(stats)];
-}
-
-/** The verdict's reason as a sentence. A name at its start keeps its case. */
-function sentence(stats) {
-  const { reason } = stats.verdict;
-  const [first = "", ...rest] = reasonParts(stats, reason);
-  const start = first instanceof Name ? first : `${first.charAt(0).toUpperCase()}${first.slice(1)}`;
-  return [start, ...rest, reason === "" || /[.!?]$/.test(reason) ? "" : "."];
-}
-
-/** The reason from the server, split so that names of variants and teams are Name objects. */
-function reasonParts(stats, reason) {
-  const teams = (stats.preferences ?? []).flatMap((each) => [each.team, each.against]);
-  return withNames(reason, [...stats.variants.map((each) => each.variant), ...teams, stats.control]);
-}
-
-function windowOf(view, name) {
-  return view.report.windows.find((each) => each.window_ms === view.selection.windowMs && each.view === name);
-}
-
-function groupOf(view, window, experiment, variant) {
-  return window?.groups.find((each) => each.experiment === experiment && each.variant === variant && segmentName(each.segments) === view.selection.segment);
-}
-
-function measureOf(stats, variant, metric) {
-  return stats?.variants.find((each) => each.variant === variant)?.measures.find((each) => `${each.metric}@${each.k}` === metric);
-}
-
-function sideBySide(view, experiment, variants, stats, control) {
-  const { selection } = view;
-  const name = metricText(selection.name, selection.k);
-  const rows = ["final", "live"].map((kind) => [windowHead(view, kind), ...variants.map((variant) => windowCell(view, kind, experiment, variant))]);
-  const users = view.report.user_windows.find((each) => each.window_ms === selection.windowMs);
-  if (users) rows.push([usersHead(view, users), ...variants.map((variant) => usersCell(view, users, experiment, variant))]);
-  if (stats) {
-    const compared = (shown) => variants.map((variant) => shown(measureOf(stats, variant, selection.metric), variant));
-    const interleaved = new Set(stats.variants.filter((each) => each.role === "interleaved").map((each) => each.variant));
-    const treated = (shown) => compared((measure, variant) => (
-      variant === control ? fine("the control") : interleaved.has(variant) ? fine("both rankers in one list") : measure ? shown(measure) : MISSING));
-    rows.push([["Mean ", scopeWords(stats.scope), fine(`final, to ${timeText(experimentsEnd(view.report), view.now)}`)], ...compared(meanCell)]);
-    rows.push([["Against the control", fine(`${confidence(stats, selection.metric)} interval, safe to check at any time`)], ...treated(liftCell)]);
-    rows.push([["Verdict on ", name], ...treated((measure) => (measure.verdict ? badge(measure.verdict) : MISSING))]);
-    rows.push([["Users ", scopeWords(stats.scope)], ...variants.map((variant) => variantUsersCell(stats.variants.find((each) => each.variant === variant)))]);
-  }
-  const heads = [fine(selection.lists === "values" ? "over all lists" : "over lists with feedback"), ...variants.map((variant, at) => variantHead(experiment, variant, at, control))];
-  const reasons = variants.map((variant) => [variant, measureOf(stats, variant, selection.metric)])
-    .filter(([variant, measure]) => measure?.verdict && stats.verdict.reason !== `${variant}: ${measure.verdict.reason}`);
-  return [
-    table(experiment ? `${name}: variants side by side` : name, heads, rows, "sides"),
-    reasons.length && stats.verdict.word !== "invalid"
-      ? make("ul", { class: "reasons" }, reasons.map(([variant, measure]) => make("li", {}, make("strong", {}, named(variant)), ": ", reasonParts(stats, measure.verdict.reason), ".")))
-      : null,
-    selection.segment && (stats || users)
-      ? make("p", { class: "note" }, `${stats ? "Verdicts, means and users cover" : "Users cover"} all lists, not only `, segmentWords(selection.segment), ".")
-      : null,
+/** One row per variant: name, mean, lift, interval on a common axis, users and verdict. */
+function comparison(view, experiment, variants, order, stats, control) {
+  const { metric, name, k, segment } = view.selection;
+  const measures = new Map(stats.variants.map((each) => [each.variant, measureOf(stats, each.variant, metric)]));
+  const compared = order.filter((variant) => variant !== control).map((variant) => measures.get(variant)).filter(Boolean);
+  const axis = axisOf(compared, stats.margin);
+  const interleaved = new Set(stats.variants.filter((each) => each.role === "interleaved").map((each) => each.variant));
+  const end = fine(`final, to ${timeText(experimentsEnd(view.report), view.now)}`);
+  const heads = [
+    ["Variant"], [["Mean ", scopeWords(stats.scope)], end], ["Against the control"],
+    [[`${confidence(stats, metric)} interval`, fine("safe to check at any time")], compared.length ? scale(axis) : null],
+    [["Users ", scopeWords(stats.scope)]], [["Verdict on ", metricText(name, k)]],
   ];
+  const rows = order.map((variant) => {
+    const measure = measures.get(variant);
+    const own = stats.variants.find((each) => each.variant === variant);
+    const word = variant === control ? "the control" : interleaved.has(variant) ? "both rankers in one list" : null;
+    return [
+      variantHead(experiment, variant, variants.indexOf(variant), control), meanCell(measure), word ? fine(word) : measure ? liftCell(measure) : MISSING,
+      word || !measure ? "" : bar(axis, measure, stats.margin, known(measure.verdict?.word)),
+      variantUsersCell(own), word ? "" : measure?.verdict ? badge(measure.verdict) : MISSING,
+    ];
+  });
+  const reasons = order.map((variant) => [variant, measureOf(stats, variant, metric)])
+    .filter(([variant, measure]) => measure?.verdict && stats.verdict.reason !== `${variant}: ${measure.verdict.reason}`);
+  const list = () => make("ul", { class: "reasons" }, reasons.map(([variant, measure]) =>
+    make("li", {}, make("strong", {}, named(variant)), ": ", reasonParts(stats, measure.verdict.reason), ".")));
+  const shown = reasons.length && stats.verdict.word !== "invalid";
+  return make("div", { class: "numbers" },
+    table(experiment ? `${metricText(name, k)}: variants side by side` : metricText(name, k), heads, rows, "rows", [null, "Mean", "Against the control", null, "Users", null]),
+    !shown ? null : reasons.length > 2 ? folded(`${cardId(experiment)}-reasons`, "Reasons of the verdicts", list) : list(),
+    segment ? make("p", { class: "note" }, "Verdicts, means and users cover all lists, not only ", segmentWords(segment), ".") : null);
+}
+
+/** One row per variant: the chosen window, final and live, and its users. */
+function windows(view, experiment, variants, order, stats, control) {
+  const { selection } = view;
+  const users = view.report.user_windows.find((each) => each.window_ms === selection.windowMs);
+  const heads = [
+    [selection.lists === "values" ? "Over all lists" : "Over lists with feedback"],
+    ...["final", "live"].map((kind) => windowHead(view, kind)), ...(users ? [usersHead(view, users)] : []),
+  ];
+  const rows = order.map((variant) => [
+    variantHead(experiment, variant, variants.indexOf(variant), control),
+    ...["final", "live"].map((kind) => windowCell(view, kind, experiment, variant)),
+    ...(users ? [usersCell(view, users, experiment, variant)] : []),
+  ]);
+  return make("div", { class: "numbers" },
+    table(`${metricText(selection.name, selection.k)} over the last ${windowWords(selection.windowMs)}`, heads, rows, "rows", [null, "Final", "Live", "Users"]),
+    selection.segment && users && !stats ? make("p", { class: "note" }, "Users cover all lists, not only ", segmentWords(selection.segment), ".") : null);
 }
 
 function variantHead(experiment, variant, at, control) {
   if (!experiment) return "All traffic";
   return [make("span", { class: "variant" }, make("span", { class: `swatch color-${color(at)}`, "aria-hidden": "true" }), named(variant)), variant === control && variant !== "control" ? fine("control") : null];
-}
-
-function color(at) {
-  return at < COLORS ? at : COLORS - 1;
 }
 
 function windowHead(view, kind) {
@@ -236,57 +241,10 @@ function intervalText(measure) {
   return ends.map((end) => (isNumber(end) ? liftText(end) : "no bound")).join(" to ");
 }
 
-/** The confidence of the intervals of a metric. Some metrics use a higher one than the experiment. */
-function confidence(stats, metric) {
-  const alphas = stats.variants.map((each) => measureOf(stats, each.variant, metric)?.alpha).filter(isNumber);
-  return `${Number((100 * (1 - Math.min(stats.alpha, ...alphas))).toFixed(4))} %`;
-}
-
-function badge({ word }) {
-  return make("span", { class: `badge ${known(word)}`, title: WORDS[word]?.[2] }, sign(word));
-}
-
-function windowChart(view, id, experiment, variants) {
-  const { selection } = view;
-  const lines = variants.flatMap((variant, at) => ["final", "live"].map((kind) => {
-    const name = JSON.stringify([experiment, variant, selection.segment]);
-    const points = (view.tracks.get(kind)?.points ?? []).map((point) => ({ end: point.end, value: point.lines.get(name)?.value }));
-    return { label: experiment ? [named(variant), `, ${kind}`] : kind === "final" ? "Final" : "Live", color: color(at), live: kind === "live", points };
-  }));
-  return chart({
-    id: `${id}-window`,
-    title: `${metricText(selection.name, selection.k)} over the last ${windowWords(selection.windowMs)}`,
-    note: "Each point is one whole window, drawn at its end. Solid: final. Dashed: live, which still changes when feedback arrives. Values of windows are exact, so they have no band.",
-    lines: lines.filter((line) => line.points.some((point) => isNumber(point.value))),
-    changing: windowOf(view, "final")?.end_ms,
-    format: (value, step) => (step === undefined ? valueText(value) : value.toFixed(step < 0.001 ? 4 : step < 0.01 ? 3 : 2)),
-    width: view.width,
-  });
-}
-
-function liftChart(view, id, stats, variants) {
-  const track = view.tracks.get(trackName(stats.experiment, stats.scope));
-  const lines = variants.map((variant, at) => ({
-    label: named(variant),
-    color: color(at),
-    live: false,
-    points: (track?.points ?? []).map((point) => ({ end: point.end, ...(point.lines.get(variant) ?? { value: null }) })),
-  }));
-  return chart({
-    id: `${id}-lift`,
-    title: [`Lift of ${metricText(view.selection.name, view.selection.k)} against `, stats.control === null ? "the control" : named(stats.control), `, ${scopeWords(stats.scope)}`],
-    note: `Final lists only. The band is the interval of the lift: ${confidence(stats, view.selection.metric)} confidence, safe to check at any time. The chart cuts off wide bands.`,
-    lines: lines.filter((line) => line.points.some((point) => isNumber(point.value))),
-    references: [{ value: 0, label: "no difference" }, { value: -stats.margin, label: "margin", below: true }],
-    format: (value, step) => (step === undefined ? liftText(value) : `${value < 0 ? "−" : ""}${Math.abs(value * 100).toFixed(step < 0.01 ? 1 : 0)}\u00a0%`),
-    width: view.width,
-  });
-}
-
 function everyMetric(view, experiment, variants, stats, control) {
   const [final, live] = [windowOf(view, "final"), windowOf(view, "live")];
   const measured = (stats?.variants ?? []).flatMap((each) => each.measures.map((one) => `${one.metric}@${one.k}`));
-  const metrics = [...new Set([...view.report.settings.metrics, ...measured])];
+  const metrics = [...new Set([...(view.report.settings?.metrics ?? []), ...measured])];
   const of = (window, variant, metric) => valueText(groupOf(view, window, experiment, variant)?.[view.selection.lists][metric]);
   const end = timeText(experimentsEnd(view.report), view.now);
   const heads = ["Metric", ...variants.flatMap((variant) => {

@@ -61,7 +61,7 @@ export class History {
         const measure = variant.measures.find((one) => `${one.metric}@${one.k}` === metric);
         if (measure) lines.set(variant.variant, { value: measure.lift, low: measure.lift_lower, high: measure.lift_upper });
       }
-      this.track(choice, trackName(each.experiment, each.scope)).add({ end, lines }, report.settings.pane_ms);
+      this.track(choice, trackName(each.experiment, each.scope)).add({ end, lines }, report.settings?.pane_ms ?? 1);
     }
   }
 

@@ -1,11 +1,14 @@
-// The live page. It polls the report, keeps the choices of the reader in the address, and shows how current the numbers are.
+// The page. It polls the report, keeps the choices of the reader in the address, and shows how current the numbers are.
+// With a report inside, as `streammetrics report --html` writes it, it shows that report and asks no server.
 
-import { act } from "./chart.js";
-import { experimentNames, sections, spoken, statistics } from "./experiments.js";
+import { act, drawCharts } from "./chart.js";
+import { sections, summary, unfold } from "./experiments.js";
 import { History, segmentName } from "./history.js";
 import { make, patchChildren } from "./elements.js";
+import { experimentNames, statistics } from "./lookup.js";
 import { pipeline } from "./pipeline.js";
 import { isNumber, metricName, named, plain, segmentWords, spanText, timeText, windowText, windowWords } from "./text.js";
+import { spoken } from "./verdicts.js";
 
 const POLL_MS = 2000;
 const TIMEOUT_MS = 10000;
@@ -23,15 +26,16 @@ const cached = new Map(); // path -> last response and its tag, for the paths th
 let timer = null;
 let frame = null; // the animation frame that a pointer event requested
 let polling = false;
+let query = new URLSearchParams(location.search); // the choices of the reader
 let filled = null; // the choice with loaded recent points; null to load them again
 
 const find = (id) => document.getElementById(id);
+const inside = find("report"); // the report of a file; null for the live page
 const serverNow = () => Date.now() + now.skewMs;
 
 // Choices of the reader
 
 function chosen() {
-  const query = new URLSearchParams(location.search);
   const { report } = now;
   const metrics = measured(report).map((text) => text.split("@"));
   const windows = [...new Set(report.windows.map((each) => each.window_ms))];
@@ -40,7 +44,7 @@ function chosen() {
   const cutoffs = metrics.filter(([each]) => each === name).map(([, k]) => k);
   const k = pick("k", cutoffs, cutoffs.includes("10") ? "10" : cutoffs[0]);
   const defaultMs = windows.filter((ms) => ms <= 3600000).at(-1) ?? windows[0];
-  const windowMs = windows.find((ms) => windowText(ms) === query.get("window")) ?? defaultMs;
+  const windowMs = windows.find((ms) => windowText(ms) === query.get("window")) ?? defaultMs ?? null;
   const segment = pick("segment", segments(report), "");
   return {
     name, k, metric: `${name}@${k}`, windowMs, segment,
@@ -52,7 +56,7 @@ function chosen() {
 
 function measured(report) {
   const more = (report.experiments ?? []).flatMap((each) => each.variants.flatMap((variant) => variant.measures.map((one) => `${one.metric}@${one.k}`)));
-  return [...new Set([...report.settings.metrics, ...more])];
+  return [...new Set([...(report.settings?.metrics ?? []), ...more])];
 }
 
 function segments(report) {
@@ -66,10 +70,10 @@ function choices(selection) {
   const names = experimentNames(report);
   const days = (report.experiments ?? []).some((each) => each.scope !== "start");
   return [
-    choice("window", "Window", unique(report.windows.map((each) => each.window_ms)).map((ms) => [windowText(ms), windowWords(ms)]), windowText(selection.windowMs)),
+    !report.windows.length ? null : choice("window", "Window", unique(report.windows.map((each) => each.window_ms)).map((ms) => [windowText(ms), windowWords(ms)]), windowText(selection.windowMs)),
     choice("metric", "Metric", unique(metrics.map(([name]) => name)).map((name) => [name, metricName(name)]), selection.name),
     choice("k", "Cut-off", metrics.filter(([name]) => name === selection.name).map(([, k]) => [k, `first ${k}`]), selection.k),
-    choice("lists", "Lists", [["all", "all"], ["with_feedback", "with feedback"]], selection.lists === "values" ? "all" : "with_feedback"),
+    !report.windows.length ? null : choice("lists", "Lists", [["all", "all"], ["with_feedback", "with feedback"]], selection.lists === "values" ? "all" : "with_feedback"),
     segments(report).length > 1 ? choice("segment", "Segment", segments(report).map((name) => [name, name ? segmentWords(name) : "all"]), selection.segment) : null,
     days ? choice("scope", "Statistics", [["start", "since the start"], ["day", "this day (UTC)"]], selection.scope) : null,
     names.length > 1 ? choice("experiment", "Experiment", [["", "all"], ...names.map((name) => [name, named(name)])], selection.experiment) : null,
@@ -83,9 +87,8 @@ function choice(name, label, options, value) {
 }
 
 function choose(event) {
-  const query = new URLSearchParams(location.search);
   query.set(event.target.name, event.target.value);
-  globalThis.history.replaceState(null, "", `${location.pathname}?${query}`);
+  if (inside === null) globalThis.history.replaceState(null, "", `${location.pathname}?${query}${location.hash}`);
   draw();
   fill();
 }
@@ -104,6 +107,7 @@ function state() {
   const last = now.answeredMs === null ? "" : ` The numbers below are from ${timeText(now.answeredMs, serverNow())}.`;
   if (now.needsLogin) return ["login", "Log in", [`The server needs your login.${last}`]];
   if (now.problem !== null) return ["stale", "Stale", [`The server does not respond (${now.problem}). The page retries every ${spanText(POLL_MS)}.${last}`]];
+  if (inside !== null) return ["file", "Report", []];
   if (report === null && pulse === null) return ["waiting", "Starting", []];
   if (report === null && !pulse.publishes) return ["waiting", "No numbers here", ["This process only consumes events. Open the page of the exporter of this namespace.", ...now.missing]];
   if (now.unready) return ["unready", "Not ready", [`The server has not read committed state yet.${last}`, ...now.missing.filter((line) => line !== UNREAD)]];
@@ -151,7 +155,7 @@ function header([kind, word, sentences]) {
 function draw() {
   frame = null;
   const found = state();
-  document.title = found[0] === "live" ? "streammetrics" : `${found[1]} · streammetrics`;
+  if (inside === null) document.title = found[0] === "live" ? "streammetrics" : `${found[1]} · streammetrics`;
   document.documentElement.className = `state-${found[0]}`;
   patchChildren(find("state"), header(found));
   announce("state", found[0], found[0] === "live" ? "The numbers are live." : [`${found[1]}. `, found[2][0] ?? ""]);
@@ -160,13 +164,13 @@ function draw() {
     return;
   }
   const selection = chosen();
+  const view = { report: now.report, pulse: now.pulse, now: serverNow(), selection, tracks: history.tracks(choiceName(selection)), wholeHistory: inside !== null };
+  patchChildren(find("summary"), [summary(view)].filter(Boolean));
   find("choices").hidden = false;
   patchChildren(find("choices"), choices(selection));
   for (const select of find("choices").elements) select.value = select.querySelector("[selected]")?.value ?? select.value;
-  const view = { report: now.report, pulse: now.pulse, now: serverNow(), selection, tracks: history.tracks(choiceName(selection)), width: chartWidth };
-  const content = () => [...sections(view), pipeline(view)];
-  patchChildren(find("content"), content());
-  if ([...document.querySelectorAll(".plot")].some((plot) => plot.firstChild.clientWidth !== plot.clientWidth)) patchChildren(find("content"), content());
+  patchChildren(find("cards"), [...sections(view), now.report.counters ? pipeline(view) : null].filter(Boolean));
+  drawCharts(later);
   for (const name of experimentNames(now.report)) {
     const stats = statistics(now.report, name, selection.scope);
     if (stats) announce(`experiment ${name} ${selection.scope}`, stats.verdict.word, spoken(stats));
@@ -175,16 +179,16 @@ function draw() {
 }
 
 function showWaiting(text) {
-  patchChildren(find("content"), [make("p", { class: "waiting" }, text)]);
+  patchChildren(find("cards"), [make("p", { class: "waiting" }, text)]);
 }
 
 function choiceName(selection) {
   return JSON.stringify([selection.windowMs, selection.metric, selection.lists, selection.segment]);
 }
 
-/** The width for a chart: that of its place, or of the page before the place exists. */
-function chartWidth(id) {
-  return document.querySelector(`#${CSS.escape(id)} .plot`)?.clientWidth ?? find("content").clientWidth - 2;
+/** Draw with the next frame, once for all events until then. */
+function later() {
+  frame ??= requestAnimationFrame(draw);
 }
 
 /** Announce a change to screen readers, once. The first value of a subject is not a change. */
@@ -246,7 +250,7 @@ function take(report) {
 
 /** Load the recent points of this choice: once per choice, and again after an error or a pause. */
 async function fill() {
-  if (now.report === null || now.problem !== null || now.needsLogin || !now.report.windows.length) return;
+  if (inside !== null || now.report === null || now.problem !== null || now.needsLogin || !now.report.windows.length) return;
   const selection = chosen();
   const choice = choiceName(selection);
   if (filled === choice) return;
@@ -266,14 +270,21 @@ async function fill() {
 
 find("choices").addEventListener("change", choose);
 find("choices").addEventListener("submit", (event) => event.preventDefault());
-addEventListener("popstate", () => now.report && draw());
+addEventListener("popstate", () => {
+  query = new URLSearchParams(location.search);
+  if (now.report) draw();
+});
 document.addEventListener("click", (event) => event.target.closest?.("[data-action=reload]") && location.reload());
 document.addEventListener("toggle", () => now.report && draw(), true);
 document.addEventListener("visibilitychange", () => !document.hidden && refresh());
 find("content").addEventListener("keydown", (event) => act(event) && draw());
-for (const name of ["pointermove", "pointerdown", "pointerleave"]) {
-  find("content").addEventListener(name, (event) => act(event) && (frame ??= requestAnimationFrame(() => draw())), true);
-}
+find("content").addEventListener("click", (event) => (unfold(event) || act(event)) && draw());
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => now.report && later());
 new ResizeObserver(() => now.report && draw()).observe(find("content"));
-showWaiting(READING);
-refresh();
+if (inside === null) {
+  showWaiting(READING);
+  refresh();
+} else {
+  take({ windows: [], user_windows: [], inputs: [], ...JSON.parse(inside.textContent) });
+  draw();
+}

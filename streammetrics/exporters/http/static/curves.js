@@ -1,0 +1,78 @@
+// The charts of an experiment: lifts since the start or of the day, and values of the chosen window.
+
+import { chart } from "./chart.js";
+import { folded } from "./elements.js";
+import { experimentsEnd, trackName } from "./history.js";
+import { color, confidence, measureOf, windowOf } from "./lookup.js";
+import { isNumber, liftText, metricText, named, scopeWords, valueText, windowWords } from "./text.js";
+
+const LINES_SHOWN = 6; // variants with a curve; the legend switches on the others
+const BOUNDED = ["ndcg", "ndcg_exp", "mrr", "map", "recall", "precision", "hit_rate", "item_hit_rate", "user_hit_rate"];
+
+/** The values that a metric can have; null for no bound. */
+function boundsOf(name) {
+  return [0, BOUNDED.includes(name) ? 1 : null];
+}
+
+export function windowChart(view, id, experiment, variants, order) {
+  const { selection } = view;
+  const lines = order.flatMap((variant, weight) => ["final", "live"].map((kind) => {
+    const name = JSON.stringify([experiment, variant, selection.segment]);
+    const points = (view.tracks.get(kind)?.points ?? []).map((point) => ({ end: point.end, value: point.lines.get(name)?.value }));
+    const label = experiment ? [named(variant), `, ${kind}`] : kind === "final" ? "Final" : "Live";
+    return { key: JSON.stringify([variant, kind]), label, color: color(variants.indexOf(variant)), live: kind === "live", off: weight >= LINES_SHOWN, points };
+  }));
+  return chart({
+    id: `${id}-window`,
+    title: `${metricText(selection.name, selection.k)} over the last ${windowWords(selection.windowMs)}`,
+    note: "Each point is one whole window, drawn at its end. Solid: final. Dashed: live, which still changes when feedback arrives. Values of windows are exact, so they have no band.",
+    lines: lines.filter((line) => line.points.some((point) => isNumber(point.value))),
+    changing: windowOf(view, "final")?.end_ms,
+    bounds: boundsOf(selection.name),
+    format: (value, step) => (step === undefined ? valueText(value) : value.toFixed(step < 0.001 ? 4 : step < 0.01 ? 3 : 2)),
+  });
+}
+
+export function liftChart(view, id, stats, variants, order) {
+  return chartOfLifts(view, `${id}-lift`, stats, variants, order, [view.selection.name, view.selection.k]);
+}
+
+/** The lifts of the other deciding measures, for a report that is read as a file. */
+export function headlineCharts(view, id, stats, variants, order) {
+  const paging = new Set(stats.variants.flatMap((each) => each.measures.filter((one) => one.paging).map((one) => `${one.metric}@${one.k}`)));
+  paging.delete(view.selection.metric);
+  return paging.size ? folded(`${id}-headlines`, "Lifts of the other deciding measures", () =>
+    [...paging].map((metric) => chartOfLifts(view, `${id}-lift-${metric}`, stats, variants, order, metric.split("@")))) : null;
+}
+
+function chartOfLifts(view, id, stats, variants, order, [name, k]) {
+  const metric = `${name}@${k}`;
+  const recent = metric === view.selection.metric ? view.tracks.get(trackName(stats.experiment, stats.scope))?.points ?? [] : [];
+  const lines = order.filter((variant) => variant !== stats.control).map((variant, weight) => {
+    const newer = recent.map((point) => ({ end: point.end, ...(point.lines.get(variant) ?? { value: null }) }));
+    const first = newer.find((point) => isNumber(point.value))?.end ?? Infinity;
+    const stored = storedLifts(view.report, stats, variant, metric).filter((point) => point.end < first);
+    const own = measureOf(stats, variant, metric);
+    const last = isFinite(first) || !own ? [] : [{ end: experimentsEnd(view.report), value: own.lift, low: own.lift_lower, high: own.lift_upper, stored: true }];
+    const points = [...stored, ...newer.filter((point) => point.end >= first), ...last.filter((point) => isNumber(point.end) && !(point.end <= stored.at(-1)?.end))];
+    return { key: variant, label: named(variant), color: color(variants.indexOf(variant)), live: false, off: weight >= LINES_SHOWN - 1, points };
+  });
+  return chart({
+    id,
+    title: [`Lift of ${metricText(name, k)} against `, stats.control === null ? "the control" : named(stats.control), `, ${scopeWords(stats.scope)}`],
+    note: `Final lists only. The band is the interval of the lift: ${confidence(stats, metric)} confidence, safe to check at any time. The chart cuts off wide bands.`,
+    lines: lines.filter((line) => line.points.some((point) => isNumber(point.value))),
+    references: [{ value: 0, label: "no difference", dash: [1, 3] }, { value: -stats.margin, label: `margin ${liftText(-stats.margin)}`, dash: [6, 4] }],
+    bounds: [-1, null],
+    format: (value, step) => (step === undefined ? liftText(value) : `${value < 0 ? "−" : ""}${Math.abs(value * 100).toFixed(step < 0.01 ? 1 : 0)}\u00a0%`),
+  });
+}
+
+/** The stored history of a variant's lift, since the start of the experiment. It is thinned. */
+function storedLifts(report, stats, variant, metric) {
+  const series = (report.history ?? []).find((each) => each.experiment === stats.experiment && each.scope === stats.scope);
+  return (series?.looks.kept ?? []).flatMap(([end, [, , points]]) => {
+    const found = points.find(([name, measure, k]) => name === variant && `${measure}@${k}` === metric);
+    return found ? [{ end, value: found[3], low: found[4], high: found[5], stored: true }] : [];
+  });
+}

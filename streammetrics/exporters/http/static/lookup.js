@@ -1,0 +1,42 @@
+// Finds things in a report: experiments and their statistics, measures, windows and groups.
+
+import { segmentName } from "./history.js";
+import { isNumber } from "./text.js";
+
+const COLORS = 6;
+
+/** Names of all experiments in the windows and statistics of a report. */
+export function experimentNames(report) {
+  const grouped = report.windows.flatMap((window) => window.groups.map((group) => group.experiment)).filter(Boolean);
+  return [...new Set([...grouped, ...(report.experiments ?? []).map((each) => each.experiment)])].sort();
+}
+
+/** The statistics of an experiment in the chosen scope: since the start, or of the newest day. */
+export function statistics(report, experiment, scope) {
+  const scopes = (report.experiments ?? []).filter((each) => each.experiment === experiment);
+  const days = scopes.filter((each) => each.scope !== "start").sort((one, other) => (one.scope < other.scope ? 1 : -1));
+  return scope === "day" ? days[0] : scopes.find((each) => each.scope === "start") ?? days[0];
+}
+
+export function windowOf(view, name) {
+  return view.report.windows.find((each) => each.window_ms === view.selection.windowMs && each.view === name);
+}
+
+export function groupOf(view, window, experiment, variant) {
+  return window?.groups.find((each) => each.experiment === experiment && each.variant === variant && segmentName(each.segments) === view.selection.segment);
+}
+
+export function measureOf(stats, variant, metric) {
+  return stats?.variants.find((each) => each.variant === variant)?.measures.find((each) => `${each.metric}@${each.k}` === metric);
+}
+
+/** The number of the color of a variant. The control has its own. */
+export function color(at) {
+  return at < 1 ? 0 : 1 + ((at - 1) % (COLORS - 1));
+}
+
+/** The confidence of the intervals of a metric. Some metrics use a higher one than the experiment. */
+export function confidence(stats, metric) {
+  const alphas = stats.variants.map((each) => measureOf(stats, each.variant, metric)?.alpha).filter(isNumber);
+  return `${Number((100 * (1 - Math.min(stats.alpha, ...alphas))).toFixed(4))} %`;
+}

@@ -1,0 +1,108 @@
+// Verdicts in words: of a measure, of a variant, and of an experiment with many variants. What matters most comes first.
+
+import { make } from "./elements.js";
+import { Name, countedText, isNumber, joined, liftText, metricText, named, withNames } from "./text.js";
+
+const WORDS = {
+  invalid: ["!", "Invalid", "the experiment is broken; do not use its numbers"],
+  mixed: ["⇅", "Mixed", "one measure is better and another worse; choose which one counts"],
+  regressed: ["▼", "Regressed", "worse than the control by more than the margin"],
+  inconclusive: ["○", "Inconclusive", "no clear result yet"],
+  safe: ["✓", "Safe", "not worse than the control by more than the margin"],
+  improved: ["▲", "Improved", "better than the control"],
+};
+const ORDER = Object.keys(WORDS);
+const COUNTED = { invalid: "invalid", mixed: "mixed", regressed: "regressed", improved: "improved", safe: "safe", inconclusive: "undecided" };
+const WHOLE_LINES = 3; // with more experiments, each has one line in the overview
+const MIXED = "Mixed means that one measure is better and another is worse. Choose which one counts, with experiments.paging.";
+
+export const known = (word) => (word in WORDS ? word : "inconclusive");
+export const meaning = (word) => WORDS[word]?.[2];
+export const wordText = (word) => WORDS[word]?.[1] ?? word;
+/** The place of a word in the order of what matters; unknown words count as undecided. */
+export const place = (word) => ORDER.indexOf(known(word));
+
+/** A word with its sign, as children of an element. */
+export function sign(word) {
+  const [mark, text] = WORDS[word] ?? ["?", word];
+  return [make("span", { class: "mark", "aria-hidden": "true" }, mark), " ", text];
+}
+
+export function badge({ word }) {
+  return make("span", { class: `badge ${known(word)}`, title: meaning(word) }, sign(word));
+}
+
+/** The variants that have a verdict, with the measure that decides: worst first, and within a word the largest effect first. */
+export function judged(stats) {
+  return (stats?.variants ?? []).filter((each) => each.variant !== stats.control && wordOf(each) !== null)
+    .map((each) => ({ variant: each.variant, word: wordOf(each), measure: deciding(each) }))
+    .sort((one, other) => place(one.word) - place(other.word) || strength(other) - strength(one) || (one.variant < other.variant ? -1 : 1));
+}
+
+function wordOf(variant) {
+  return variant.verdict?.word ?? variant.measures.find((one) => one.paging && one.verdict)?.verdict.word ?? null;
+}
+
+/** The measure that a variant's verdict is about: the first deciding one with the same word. */
+function deciding(variant) {
+  const deciders = variant.measures.filter((one) => one.paging && one.verdict);
+  return deciders.find((one) => one.verdict.word === wordOf(variant)) ?? deciders[0] ?? null;
+}
+
+function strength({ measure }) {
+  return isNumber(measure?.lift) ? Math.abs(measure.lift) : -1;
+}
+
+/** The banner of an experiment, as parts of text: the reason with one treatment, and counts by verdict with several. */
+export function banner(stats) {
+  const variants = judged(stats);
+  if (stats.verdict.word === "invalid" || variants.length < 2) return sentence(stats);
+  const counts = ["mixed", "regressed", "improved", "safe", "inconclusive"].map((word) => [word, variants.filter((each) => each.word === word)]).filter(([, found]) => found.length);
+  return [...joined(counts.map(([word, found], at) => [
+    `${found.length}${at ? "" : ` of ${variants.length}`} ${COUNTED[word]}`, example(word, found),
+  ]), ", "), "."];
+}
+
+/** The variant that stands for a count, with its lift: the worst of those that fell, the best of those that rose. */
+function example(word, found) {
+  const [{ variant, measure }] = found;
+  if (!["mixed", "regressed", "improved"].includes(word)) return "";
+  const which = found.length === 1 ? "" : { regressed: "worst: ", improved: "best: ", mixed: "first: " }[word];
+  return [` (${which}`, named(variant), measure && isNumber(measure.lift) ? ` ${liftText(measure.lift)} ${metricText(measure.metric, measure.k)}` : "", ")"];
+}
+
+/** What a reader must know about the words of the banner; null if they are clear. */
+export function explanation(stats) {
+  return [stats.verdict.word, ...judged(stats).map((each) => each.word)].includes("mixed") ? MIXED : null;
+}
+
+/** The announcement for a new verdict, as parts of text. */
+export function spoken(stats) {
+  return ["Experiment ", named(stats.experiment), `: ${wordText(stats.verdict.word)}. `, banner(stats)];
+}
+
+/** The verdict's reason as a sentence. A name at its start keeps its case. */
+function sentence(stats) {
+  const { reason } = stats.verdict;
+  const [first = "", ...rest] = reasonParts(stats, reason);
+  const start = first instanceof Name ? first : `${first.charAt(0).toUpperCase()}${first.slice(1)}`;
+  return [start, ...rest, reason === "" || /[.!?]$/.test(reason) ? "" : "."];
+}
+
+/** A reason from the server, split so that names of variants and teams are Name objects. */
+export function reasonParts(stats, reason) {
+  const teams = (stats.preferences ?? []).flatMap((each) => [each.team, each.against]);
+  return withNames(reason, [...stats.variants.map((each) => each.variant), ...teams, stats.control]);
+}
+
+/** The overview: one line for each experiment, worst first. `experiments` is [[name, statistics or undefined, id of its card]]. */
+export function overview(experiments) {
+  if (!experiments.length) return null;
+  const lines = experiments.map(([name, stats, id]) => make("li", { class: stats ? known(stats.verdict.word) : "inconclusive" },
+    stats ? badge(stats.verdict) : make("span", { class: "badge" }, "No verdict yet"),
+    make("a", { href: `#${id}` }, named(name)),
+    make("span", { class: "line-text" }, stats ? banner(stats) : "No user of this experiment has a final list.")));
+  return make("section", { id: "overview", "aria-labelledby": "overview-title" },
+    make("h2", { id: "overview-title" }, "Overview", make("span", { class: "kind" }, ` ${countedText(experiments.length, "experiment")}`)),
+    make("ul", { class: experiments.length > WHOLE_LINES ? "lines many" : "lines" }, lines));
+}
