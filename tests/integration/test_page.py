@@ -982,10 +982,7 @@ class TestWithoutAMouse:
         reached = []
         for _ in range(24):
             page.keyboard.press("Tab")
-            reached.append(
-                page.evaluate(FOCUSED))
-
-            )
+            reached.append(page.evaluate(FOCUSED))
         assert reached == [
             "Skip to the numbers",
             EXPERIMENT,
