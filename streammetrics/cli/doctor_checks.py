@@ -31,6 +31,7 @@ from streammetrics.exporters.http.limits import tls_context
 from streammetrics.exporters.http.server import resolved, why_not_listened_on
 from streammetrics.reports.text import counted
 from streammetrics.reports.user_partitions import FIX, UserPartitions
+from streammetrics.runtime.rival_groups import group_of_token
 
 REDIS_ANSWER_MS = 2_000
 CONNECT_SECONDS = 2.0
@@ -146,6 +147,14 @@ def _namespace_findings(store: RedisStore, settings: Settings, context: DoctorCo
     )
     signature = build_engine(settings, settings.kafka.topics).signature
     controls = [decode_control(view.control) for view in views.values()]
+    groups = {group for view in views.values() if (group := group_of_token(view.mark.token)) is not None}
+    if others := sorted(groups - {settings.kafka.group_id}):
+        yield DoctorFinding(
+            "warn",
+            f"tasks were last claimed by workers of consumer group {', '.join(map(repr, others))}, and kafka.group_id is "
+            f"{settings.kafka.group_id!r}",
+            "stop those workers first: two groups on one namespace take each task from the other",
+        )
     placed = UserPartitions(*merge_samples(decode_sample(control.users_sampled) for control in controls))
     if placed.problem:
         yield DoctorFinding("fail", placed.problem, FIX)

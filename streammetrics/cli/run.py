@@ -137,6 +137,7 @@ def _work(settings: Settings, engine: Engine, store: RedisStore, clock: Clock, s
                 status=status,
                 commits=commits,
                 misplaced=lambda task, user_ids: misplaced_keys(user_ids, task, partitions),
+                group_id=settings.kafka.group_id,
                 topic_ids=[source.topic_ids[topic] for topic in settings.kafka.topics],
             )
         )

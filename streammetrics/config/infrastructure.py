@@ -80,7 +80,11 @@ class KafkaSettings(Section):
         "Input topics. All of them need the same number of partitions, and records keyed by user id.",
         "a list of 1 to 64 distinct topic names",
     )
-    group_id: Text = setting("streammetrics", "Consumer group. Workers with the same id share the partitions.", "1 to 512 characters")
+    group_id: Text = setting(
+        "streammetrics",
+        "Consumer group. Workers with the same id share the partitions. All workers of a namespace need the same id.",
+        "1 to 512 characters",
+    )
     group_instance_id: OptionalText = setting(
         None,
         "Static member id, different for every worker. A restart within session_timeout_ms then moves no partition.",

@@ -251,6 +251,10 @@ class Store(Protocol):
         """Raise the task's epoch, set its owner token, and return the state of the last commit."""
         ...
 
+    def owner(self, task: int) -> str | None:
+        """Return the token of the task's last claim; None if it was never claimed."""
+        ...
+
     def load(
         self,
         task: int,

@@ -147,6 +147,10 @@ class MemoryStore:
             user_counts = _since(own.user_counts, own.user_counts_from_ms) if committed else {}
             return Claim(own.epoch, own.seq, own.control, panes, tuple(own.panes), dict(own.experiments), user_counts)
 
+    def owner(self, task: int) -> str | None:
+        with self._lock:
+            return self._tasks.get(task, _Task()).token
+
     def load(
         self,
         task: int,

@@ -17,11 +17,16 @@ log = structlog.get_logger("streammetrics.runtime.claims")
 
 
 class Claims:
-    """Claims the tasks of one worker. `topic_ids` are the broker's ids of the topics now, empty where it gives none."""
+    """Claims the tasks of one worker. `topic_ids` are the broker's ids of the topics now, empty where it gives none.
 
-    def __init__(self, engine: Engine, source: Source, store: Store, clock: Clock, rules: WorkerRules, topic_ids: Sequence[str]) -> None:
+    `group_id` is the consumer group of this worker; it is stored with each claim.
+    """
+
+    def __init__(
+        self, engine: Engine, source: Source, store: Store, clock: Clock, rules: WorkerRules, topic_ids: Sequence[str], group_id: str = ""
+    ) -> None:
         self._engine, self._source, self._store, self._clock, self._rules = engine, source, store, clock, rules
-        self._topic_ids = list(topic_ids)
+        self._topic_ids, self._group_id = list(topic_ids), group_id
 
     def is_allowed(self, task: OwnedTask) -> bool:
         """Return whether this worker may claim the task now.
@@ -41,7 +46,7 @@ class Claims:
         Raises StoreError and SourceError, and StateError if the stored state does not belong to these topics or rules.
         """
         assignment = task.assignment
-        claim = self._store.claim(task.number, assignment.new_token())
+        claim = self._store.claim(task.number, assignment.new_token(self._group_id))
         if claim.control is None and assignment.seq:
             raise StateError(
                 f"the store has lost all state of task {task.number}, after {assignment.seq} written commits",

@@ -13,6 +13,7 @@ from streammetrics.runtime.backlog import Backlog
 from streammetrics.runtime.commits import CommitProgress
 from streammetrics.runtime.pending_letters import PendingLetters
 from streammetrics.runtime.retry import RetryState
+from streammetrics.runtime.rival_groups import new_claim_token
 
 
 @dataclass(slots=True)
@@ -28,9 +29,9 @@ class Assignment:
     claim_after_seconds: float = 0.0
     """Monotonic time before which a fenced task is not claimed again; 0 if it was not fenced."""
 
-    def new_token(self) -> str:
-        """Make the token for the next claim."""
-        self.token = secrets.token_hex(8)
+    def new_token(self, group_id: str) -> str:
+        """Make the token for the next claim, by a worker of this consumer group."""
+        self.token = new_claim_token(secrets.token_hex(8), group_id)
         return self.token
 
     def claimed(self, claim: Claim) -> None:

@@ -74,6 +74,8 @@ class ProcessStatus:
     source_trouble: Trouble | None = None
     store_trouble: Trouble | None = None
     publish_trouble: Trouble | None = None
+    group_conflict: str = ""
+    """What is wrong while workers of another consumer group take tasks of this namespace."""
     store_nodes: tuple[StoreNode, ...] = ()
     """Last known status of the store's servers; empty while they do not answer."""
     commit_times: CommitTimes = field(default_factory=CommitTimes)

@@ -25,6 +25,7 @@ from streammetrics.runtime.commits import CommitReply, InFlightCommit, InlineExe
 from streammetrics.runtime.idle_inputs import IdleInputs
 from streammetrics.runtime.owned_task import OwnedTask
 from streammetrics.runtime.prefetch import Prefetch
+from streammetrics.runtime.rival_groups import RivalGroups
 from streammetrics.runtime.rules import WorkerRules
 from streammetrics.runtime.status import ProcessStatus
 
@@ -57,15 +58,17 @@ class TaskRunner:
         commits: Executor | None = None,
         misplaced: Callable[[int, Sequence[str]], AbstractSet[str]] | None = None,
         topic_ids: Sequence[str] = (),
+        group_id: str = "",
         on_final: Callable[[list[FinalPane]], None] | None = None,
     ) -> None:
         self.engine, self.decode, self.source, self.store, self.letters = engine, decode, source, store, letters
         self.rules, self.clock, self.status = rules, clock, status
         self.tasks: dict[int, OwnedTask] = {}
         """The owned tasks by number. The worker adds and removes them."""
+        self.rivals = RivalGroups(group_id)
         self._commits = commits or InlineExecutor()
         self._users = Prefetch(store, rules)
-        self._claims = Claims(engine, source, store, clock, rules, topic_ids)
+        self._claims = Claims(engine, source, store, clock, rules, topic_ids, group_id)
         self._idle_inputs = IdleInputs(source, store, clock, rules)
         self._misplaced = misplaced
         self._on_final = on_final
@@ -269,9 +272,11 @@ class TaskRunner:
     def _give_up(self, task: OwnedTask, outcome: CommitOutcome) -> None:
         """Drop the task's uncommitted state after a refused commit."""
         assignment = task.assignment
+        other = self._note_rival(task) if outcome is CommitOutcome.FENCED else None
         log.warning(
             f"commit refused: {WHY_REFUSED[outcome]}",
             task=task.number,
+            **({"group_of_owner": other} if other else {}),
             outcome=outcome.value,
             seq=assignment.seq,
             epoch=assignment.epoch,
@@ -279,3 +284,16 @@ class TaskRunner:
         task.drop_uncommitted()
         if outcome is CommitOutcome.FENCED:
             assignment.claim_after_seconds = self.clock.monotonic() + self.rules.fenced_wait_seconds
+
+    def _note_rival(self, task: OwnedTask) -> str | None:
+        """Return the consumer group that has taken the task, if it is another one. An error is ignored: the next fencing shows it too."""
+        try:
+            owner_token = self.store.owner(task.number)
+        except StoreError:
+            return None
+        now = self.clock.monotonic()
+        had_conflict = bool(self.rivals.conflict(now))
+        group = self.rivals.task_taken(owner_token, now)
+        if not had_conflict and (conflict := self.rivals.conflict(now)):
+            log.error(conflict)
+        return group

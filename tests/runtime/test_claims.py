@@ -8,6 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from streammetrics.errors import StateError
+from streammetrics.runtime.rival_groups import RECENT_SECONDS
 from tests.support.worker_bench import Bench, assert_exact
 
 
@@ -32,6 +33,32 @@ class TestClaims:
         assert bench.source.paused == set(bench.source.inputs_of(0))
         bench.turn(2, seconds=2.0)
         assert bench.offsets == [2, 0]
+        assert_exact(bench.store, bench.logs, bench.engine)
+
+    def test_a_task_taken_twice_by_another_consumer_group_is_a_conflict_until_it_stops(self) -> None:
+        bench = Bench(fenced_wait_seconds=5.0)
+        bench.replace_worker(group_id="one")
+        logged = []
+        for number, owner in enumerate(("a:one", "b", "c:two", "d:two", "e:two")):
+            bench.show(10 * number)
+            bench.turn(3)
+            bench.store.steal(0, owner)
+            bench.show(10 * number + 1)
+            with capture_logs() as lines:
+                bench.turn()
+            logged.append([(line["log_level"], line.get("group_of_owner")) for line in lines])
+            bench.turn(3, seconds=3.0)
+        assert logged == [
+            [("warning", None)],
+            [("warning", None)],
+            [("warning", "two")],
+            [("error", None), ("warning", "two")],
+            [("warning", "two")],
+        ]
+        assert bench.worker.status.group_conflict.startswith("consumer groups 'one' and 'two' use the same redis.namespace")
+        bench.turn(seconds=RECENT_SECONDS)
+        assert bench.worker.status.group_conflict == ""
+        bench.worker.finish()
         assert_exact(bench.store, bench.logs, bench.engine)
 
     def test_a_worker_that_cannot_reach_kafka_does_not_take_a_task_from_its_new_owner(self) -> None:

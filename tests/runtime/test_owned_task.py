@@ -46,7 +46,7 @@ def test_a_task_is_behind_while_an_end_is_beyond_its_offset(task: OwnedTask) -> 
 
 def test_each_claim_has_a_new_token() -> None:
     assignment = Assignment(3, INPUTS)
-    assert assignment.new_token() != assignment.new_token()
+    assert assignment.new_token("g") != assignment.new_token("g")
 
 
 def test_pausing_returns_only_what_changes() -> None:

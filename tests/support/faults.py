@@ -214,6 +214,9 @@ class FaultyStore:
         with self._network(task):
             return self.steal(task, token)
 
+    def owner(self, task: int) -> str | None:
+        return self._inner.owner(task)
+
     def steal(self, task: int, token: str) -> Claim:
         """Claim a task without network faults."""
         self._done.setdefault(task, []).append(token)

@@ -88,6 +88,12 @@ class StoreContract:
     def test_every_new_owner_raises_the_epoch(self, store: Store, task: int) -> None:
         assert [store.claim(task, token).epoch for token in ("a", "b", "c", "a")] == [1, 2, 3, 4]
 
+    def test_the_owner_is_the_token_of_the_last_claim(self, store: Store, task: int) -> None:
+        assert store.owner(task) is None
+        for token in ("a", "b:group \u00e9:1"):
+            store.claim(task, token)
+            assert store.owner(task) == token
+
     def test_a_claim_sent_twice_counts_once(self, store: Store, task: int) -> None:
         store.claim(task, "a")
         assert store.claim(task, "b") == store.claim(task, "b")

@@ -84,6 +84,10 @@ class RedisStore:
         panes, user_counts = panes_of(fields_read, values)
         return Claim(int(epoch), int(seq), control, panes, tuple(map(int, starts)), cells_of(cells), user_counts)
 
+    def owner(self, task: int) -> str | None:
+        token = self._call(lambda client: send(client, "HGET", self._keys(task).ctl, "token"))
+        return None if token is None else token.decode()
+
     def load(
         self,
         task: int,

@@ -126,6 +126,8 @@ class HttpViews:
                 yield f"{where}: {self._problem_text(trouble)}"
         if self._exposition.loop and not status.ready and status.source_trouble is None and status.store_trouble is None:
             yield "worker: source and store have not both answered yet, or an assigned task is not claimed yet"
+        if status.group_conflict:
+            yield f"worker: {status.group_conflict}"
         if self._publishes:
             if (trouble := status.publish_trouble) is not None:
                 yield f"publisher: {self._problem_text(trouble)}"

@@ -172,6 +172,12 @@ class TestReadiness:
             "publisher: timeout (for 0 s, 1 try)",
         ]
 
+    def test_a_conflict_of_consumer_groups_makes_a_worker_not_ready(self, worker_port: Port) -> None:
+        worker_port.status.ready = True
+        worker_port.status.group_conflict = "two groups use the namespace"
+        answer = worker_port.ask("/readyz")
+        assert (answer.status, answer.text) == (503, "worker: two groups use the namespace\n")
+
     def test_an_exporter_needs_no_source(self, exporter_port: Port) -> None:
         assert exporter_port.ask("/readyz").status == 503
         exporter_port.show()
