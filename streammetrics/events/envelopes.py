@@ -27,7 +27,7 @@ from streammetrics.events.model import Event
 
 Envelope: TypeAlias = Literal["none", "connect", "debezium", "cloudevents", "kcat"]
 Decode: TypeAlias = Callable[[bytes | None], Sequence[Event | MalformedEvent]]
-Fields: TypeAlias = Mapping[str, msgspec.Raw]
+EnvelopeFields: TypeAlias = Mapping[str, msgspec.Raw]
 
 _string = msgspec.json.Decoder(str).decode
 
@@ -57,15 +57,15 @@ def without_envelope(envelope: Envelope, decode: Decode) -> Decode:
     return read
 
 
-def _connect(fields: Fields, value: bytes) -> bytes:
+def _connect(fields: EnvelopeFields, value: bytes) -> bytes:
     return _event(_needed(fields, "payload", "connect", value), "payload")
 
 
-def _kcat(fields: Fields, value: bytes) -> bytes:
+def _kcat(fields: EnvelopeFields, value: bytes) -> bytes:
     return _event(_needed(fields, "payload", "kcat", value), "payload")
 
 
-def _debezium(fields: Fields, value: bytes) -> bytes | None:
+def _debezium(fields: EnvelopeFields, value: bytes) -> bytes | None:
     """Return the row after the change; None for a deletion and for other changes without a row."""
     payload = fields.get("payload")
     if payload is not None and "op" not in fields:
@@ -76,7 +76,7 @@ def _debezium(fields: Fields, value: bytes) -> bytes | None:
     return None if after is None or is_text(after, b"null") else _event(after, "after")
 
 
-def _cloudevents(fields: Fields, value: bytes) -> bytes:
+def _cloudevents(fields: EnvelopeFields, value: bytes) -> bytes:
     if "specversion" not in fields:
         return value
     encoded = fields.get("data_base64")
@@ -88,7 +88,7 @@ def _cloudevents(fields: Fields, value: bytes) -> bytes:
         raise malformed("bad_value", "data_base64 must be base64 text", encoded, "send valid base64, or the event as data") from None
 
 
-_READERS: Final[Mapping[str, Callable[[Fields, bytes], bytes | None]]] = {
+_READERS: Final[Mapping[str, Callable[[EnvelopeFields, bytes], bytes | None]]] = {
     "connect": _connect,
     "debezium": _debezium,
     "cloudevents": _cloudevents,
@@ -107,7 +107,7 @@ def _event(raw: msgspec.Raw, name: str) -> bytes:
     return b"" if found == b"null" else found
 
 
-def _needed(fields: Fields, name: str, envelope: str, value: bytes) -> msgspec.Raw:
+def _needed(fields: EnvelopeFields, name: str, envelope: str, value: bytes) -> msgspec.Raw:
     raw = fields.get(name)
     if raw is None:
         raise _missing(name, envelope, value)
