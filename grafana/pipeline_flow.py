@@ -126,11 +126,13 @@ def refused_panels() -> tuple[Block, ...]:
             empty="No records in this time range",
         ),
         lines(
-            "Late and duplicate",
-            "Late events, and impressions that repeat an earlier one of their session (dashed), per second.",
+            "Late, ahead and duplicate",
+            "Per second: late events, events that were ahead of all others of their input, and impressions that repeat an earlier one of "
+            "their session (dashed).",
             "cps",
             Query(state_rate("streammetrics_late_total", ["topic"]), "late, {{topic}}"),
             Query(state_rate("streammetrics_duplicates_total", ["topic"]), "duplicate, {{topic}}"),
+            Query(state_rate("streammetrics_events_ahead_total", ["topic"]), "ahead, {{topic}}"),
             least=0,
             rules=(dashed("B"),),
             empty=NO_STATE,

@@ -24,6 +24,7 @@ from streammetrics.connectors.files import FileSource
 from streammetrics.errors import StreammetricsError
 from streammetrics.events.event_time import seems_seconds
 from streammetrics.metrics import TallyLayout
+from streammetrics.reports.late_events import late_sentences
 from streammetrics.reports.report import Report
 
 
@@ -53,11 +54,12 @@ def replay_and_show(settings: Settings, files: Sequence[str], outputs: ReplayOut
 
 
 def _warnings(report: Report) -> Iterator[str]:
-    """Yield warnings about inputs that have timestamps in seconds."""
+    """Yield warnings about inputs with many late events, and about those that have timestamps in seconds."""
+    yield from late_sentences(report.late_inputs)
     for each in report.inputs:
-        if each.watermark_ms is not None and seems_seconds(each.watermark_ms):
+        if each.known_ms is not None and seems_seconds(each.known_ms):
             where = shown_path(each.topic)
-            yield f"the events of {where} are from {moment(each.watermark_ms)} or before; ts must be in milliseconds, not seconds"
+            yield f"the events of {where} are from {moment(each.known_ms)} or before; ts must be in milliseconds, not seconds"
 
 
 def _show(console: Console, settings: Settings, report: Report, layout: TallyLayout, flush: bool) -> None:

@@ -18,6 +18,7 @@ from streammetrics.cli.process.logs import configure_quiet_logs
 from streammetrics.config import Settings
 from streammetrics.connectors.file_formats.reader import standard_input
 from streammetrics.errors import ConfigError, Problem, StreammetricsError
+from streammetrics.reports.text import fit
 
 STDIN = Path("-")
 
@@ -85,5 +86,7 @@ def _read(file: Path, where: str) -> object:
 
 def _print(results: ExperimentResults, all_measures: bool) -> None:
     console = output_console()
+    for warning in results.warnings:
+        console.print(f"warning: {fit(warning)}", markup=False, highlight=False, soft_wrap=True)
     for line in verdict_lines(results, all_measures):
         console.print(line)

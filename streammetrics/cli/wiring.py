@@ -18,6 +18,7 @@ from streammetrics.config.results import EventSettings
 from streammetrics.engine.engine import Engine
 from streammetrics.engine.experiment_runs import CovariatePeriod, ExperimentRules, Span
 from streammetrics.engine.rules import EngineRules
+from streammetrics.engine.supported_time import SupportRules
 from streammetrics.events import Decoder, UbiSettings, decoder
 from streammetrics.events.envelopes import without_envelope
 from streammetrics.events.event_time import DAY_MS
@@ -53,6 +54,9 @@ def build_engine(settings: Settings, topics: Sequence[str]) -> Engine:
         out_of_orderness_ms=join.out_of_orderness_ms,
         lateness_ms=join.lateness_ms,
         future_ms=join.future_ms,
+        support=SupportRules(
+            jump_ms=join.support_jump_ms, users=join.support_users, events=join.support_events, far_ms=join.support_far_ms
+        ),
         pane_ms=windows.pane_ms,
         retention_ms=windows.retention_ms,
         segments=tuple(windows.segments),
@@ -163,6 +167,10 @@ def result_settings(settings: Settings, engine: Engine) -> dict[str, Any]:
         "lateness_ms": join.lateness_ms,
         "idle_ms": join.idle_ms,
         "future_ms": join.future_ms,
+        "support_jump_ms": join.support_jump_ms,
+        "support_users": join.support_users,
+        "support_events": join.support_events,
+        "support_far_ms": join.support_far_ms,
         "session_events_max": join.session_events_max,
         "lists_open_max": join.lists_open_max,
         "pane_ms": windows.pane_ms,

@@ -95,13 +95,17 @@ class Source(Protocol):
 
 
 class DeadLetter(NamedTuple):
-    """A rejected event or record that can be read back: the reason, where it came from, and its raw bytes."""
+    """A rejected event or record that can be read back: the reason, where it came from, its raw bytes, and the record's own timestamp.
+
+    `timestamp_ms` is -1 if it is unknown.
+    """
 
     reason: str
     detail: str
     input: Input
     offset: int
     value: bytes | None
+    timestamp_ms: int = -1
 
     @property
     def key(self) -> str:

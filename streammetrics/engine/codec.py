@@ -13,7 +13,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from streammetrics.engine.experiment_runs import WHOLE, CovariatePeriod, Scope
+from streammetrics.engine.lateness import StoredLateness, TimeSetter
 from streammetrics.engine.signature import Signature
+from streammetrics.engine.supported_time import StoredSupport
 from streammetrics.errors import StateError
 from streammetrics.events.event_time import NEVER
 from streammetrics.sessions.fragments import Fragment, Fragments, StoredImpression
@@ -66,6 +68,8 @@ class Control(msgspec.Struct, kw_only=True, array_like=True):
     - `feedback_by_day` is (UTC day in which sessions ended, matched feedback, unmatched feedback). It is empty without experiments.
     - `ends` is (experiment, configured end), for experiments with a run and an end.
     - `users_sampled` is (start of a period, packed hashes of users).
+    - `support`, `setters` and `lateness` are by topic index. They are empty in state of earlier versions: no row, and no late events.
+    - `newest_supported` is the greatest supported time of any input, where windows end after a flush. NEVER: unknown.
     """
 
     version: int = VERSION
@@ -93,6 +97,10 @@ class Control(msgspec.Struct, kw_only=True, array_like=True):
     feedback_by_day: list[tuple[int, int, int]] = []
     ends: list[tuple[str, int]] = []
     users_sampled: list[tuple[int, str]] = []
+    support: list[StoredSupport] = []
+    setters: list[TimeSetter | None] = []
+    lateness: list[StoredLateness] = []
+    newest_supported: int = NEVER
 
     @property
     def signature(self) -> Signature:

@@ -124,7 +124,7 @@ class Engine:
             state.enrolments.end_runs(state.progress.closed_before)
             state.progress.flush()
         state.sessions.close_due(due, state.progress.closed_before)
-        return BatchResult(processor.refused, processor.timed)
+        return BatchResult(processor.refused, processor.timed, processor.outlier, tuple(processor.moves))
 
     def save(self, state: TaskState) -> SaveResult:
         """Return what to commit. The state counts as saved from now on; if the commit is rejected, drop the state.

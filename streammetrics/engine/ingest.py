@@ -12,7 +12,9 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 from streammetrics.engine.label_index import LabelSetEntry
+from streammetrics.engine.lateness import TimeSetter
 from streammetrics.engine.rules import EngineRules
+from streammetrics.engine.supported_time import SupportedTime
 from streammetrics.engine.task_state import TaskState
 from streammetrics.engine.user_sample import PERIOD_MS
 from streammetrics.errors import MalformedEvent
@@ -54,11 +56,33 @@ class Rejected(NamedTuple):
     detail: str
 
 
+class TimeMove(NamedTuple):
+    """A move of an input's time by a row of events. `start` is NEVER if the time begins."""
+
+    start: int
+    end: int
+    events: int
+    users: int
+
+
+class Outlier(NamedTuple):
+    """An event that was ahead (ms) of the time that other events of its input support. Long user ids are hashed."""
+
+    user: str
+    ts: int
+    ahead_ms: int
+
+
 class BatchResult(NamedTuple):
-    """The rejected events of a batch, and the number of its events that advanced the watermark or could have."""
+    """The rejected events of a batch, and the number of its events that advanced the watermark or could have.
+
+    `outlier` is the last event of the first row that ended without a move. `moves` are the moves by a row.
+    """
 
     refused: list[Rejected]
     timed: int
+    outlier: Outlier | None = None
+    moves: tuple[TimeMove, ...] = ()
 
 
 class BatchProcessor:
@@ -72,6 +96,8 @@ class BatchProcessor:
         "join",
         "labels",
         "lists_max",
+        "moves",
+        "outlier",
         "progress",
         "refused",
         "rules",
@@ -94,19 +120,24 @@ class BatchProcessor:
         self.changed_lists = state.panes.changed_lists
         self.refused: list[Rejected] = []
         self.timed = 0
+        self.outlier: Outlier | None = None
+        self.moves: list[TimeMove] = []
         self.waiting_ms = rules.pane_ms + rules.enrolment_wait_ms - rules.join.gap_ms
         """A list is enrolled before its session closes if the session's last event is this long after the start of the list's pane."""
 
-    def input(self, batch: Batch, idle: frozenset[int]) -> None:
+    def input(self, batch: Batch, idle: frozenset[int]) -> None:  # noqa: PLR0912, PLR0915  calls cost too much here
         """Take the records of one input. Each event is judged by the watermark before it, and then advances the watermark."""
         progress, topic = self.progress, batch.topic
         progress.offsets[topic] = batch.next_offset
         progress.changed = True
-        least_other = progress.least_other(topic, idle)
+        least_other, supported = progress.least_other(topic, idle), progress.supported[topic]
         disorder_ms, lateness_ms, future_ms = self.rules.out_of_orderness_ms, self.rules.lateness_ms, self.rules.future_ms
+        jump_ms = self.rules.support.jump_ms
         own, task, newest = progress.watermarks[topic], progress.watermark, progress.newest
         oldest_admitted = max(own, task) - lateness_ms
-        events_seen = untimed = 0
+        time, ahead_from, in_row = supported.time, supported.ahead_from, supported.row > 0
+        moved_by: Event | None = None
+        moved_at = events_seen = untimed = 0
         for offset, record_ts, events in batch.records:
             events_seen += len(events)
             for event in events:
@@ -119,24 +150,78 @@ class BatchProcessor:
                     untimed += 1
                     self._refuse(topic, offset, "future", f"ts {ts} is {ts - record_ts} ms after its record's own time")
                     continue
-                admitted = ts >= oldest_admitted  # from here on a copy of `InputProgress.admit`
-                if ts - disorder_ms > own:
-                    own = ts - disorder_ms
-                    least = own if own < least_other else least_other
-                    if least > task:
-                        task = progress.watermark = least
-                    oldest_admitted = (own if own > task else task) - lateness_ms
-                if not admitted:
-                    self._refuse(
-                        topic, offset, "late", f"ts {ts} is older than the watermark less the allowed lateness of {lateness_ms} ms"
-                    )
+                late_ms = oldest_admitted - ts  # from here on a copy of `InputProgress.admit` and `SupportedTime.take`
+                too_far = False
+                if ts > time or in_row:
+                    moved_to = ts
+                    if ts > ahead_from or in_row:
+                        supported.time = time
+                        if self._take_time(supported, topic, event):
+                            untimed += 1
+                            too_far = time != NEVER and ts > supported.refused_from
+                        moved_to, in_row = supported.time, supported.row > 0
+                    if moved_to > time:
+                        time, ahead_from, moved_by, moved_at = moved_to, moved_to + jump_ms, event, offset
+                        own = moved_to - disorder_ms
+                        least = own if own < least_other else least_other
+                        if least > task:
+                            task = progress.watermark = least
+                        oldest_admitted = (own if own > task else task) - lateness_ms
+                if late_ms > 0 or too_far:
+                    if moved_by is not None:
+                        progress.setters[topic], moved_by = TimeSetter(moved_at, moved_by.user_id, moved_by.ts), None
+                    if too_far:
+                        far_ms = self.rules.support.far_ms
+                        supported_text = f"{ts - time} ms ahead of what other events of its input support"
+                        self._refuse(topic, offset, "future", f"ts {ts} is {supported_text}; join.support_far_ms allows {far_ms} ms")
+                    else:
+                        self._refuse_late(topic, offset, ts, late_ms, own >= task)
                     continue
                 joined = self._feedback(event, topic) if type(event) is Feedback else self._impression(event, topic, offset)
                 if joined and ts > newest:
                     newest = progress.newest = ts
-        progress.watermarks[topic] = own
+        progress.watermarks[topic], supported.time = own, time
+        if moved_by is not None:
+            progress.setters[topic] = TimeSetter(moved_at, moved_by.user_id, moved_by.ts)
         self.timed = events_seen - untimed
         self.counts["events", topic] += events_seen
+
+    def _take_time(self, supported: SupportedTime, topic: int, event: Event) -> bool:
+        """Let an event that is ahead, or that comes during a row, move the time. Returns whether it is still ahead afterwards.
+
+        The events of a row that ends without a move are counted as `ahead`.
+        """
+        before, row, ts = supported.time, supported.row, event.ts
+        if before != NEVER and ts <= supported.ahead_from:
+            last = supported.recent[-1] if row else None
+            supported.take(event.user_id, ts)
+            if last is not None and not supported.row:
+                self.counts["ahead", topic] += row
+                if self.outlier is None:
+                    self.outlier = Outlier(last[0], last[1], last[1] - before)
+            return False
+        users = supported.users
+        supported.take(event.user_id, ts)
+        if supported.time > before and row:
+            self.moves.append(TimeMove(before, supported.time, row + 1, users))
+        return supported.time == NEVER or ts > supported.ahead_from
+
+    def _refuse_late(self, topic: int, offset: int, ts: int, late_ms: int, by_own: bool) -> None:
+        """Refuse a late event, and note how late it is and which event made it late."""
+        lateness_ms = self.rules.lateness_ms
+        setter = self.progress.setters[topic] if by_own else None
+        self.progress.lateness[topic].add(late_ms, setter)
+        if setter is not None:
+            cause = f"set by the event of user {setter.user!r} at offset {setter.offset} with ts {setter.ts}"
+        else:
+            cause = "set by the other inputs or by the clock, while this input was idle"
+        self._refuse(
+            topic,
+            offset,
+            "late",
+            f"ts {ts} is {late_ms} ms older than the watermark {ts + late_ms + lateness_ms} less the allowed lateness of {lateness_ms} ms;"
+            f" the watermark was {cause}",
+        )
 
     def _feedback(self, event: Feedback, topic: int) -> bool:
         """Join one feedback. False if its session is full."""

@@ -10,7 +10,9 @@ from collections.abc import Set as AbstractSet
 from typing import TypedDict
 
 from streammetrics.engine.codec import Control
+from streammetrics.engine.lateness import Lateness, StoredLateness, TimeSetter
 from streammetrics.engine.rules import EngineRules
+from streammetrics.engine.supported_time import StoredSupport, SupportedTime
 from streammetrics.events.event_time import FOREVER, NEVER, close_bound, final_bound
 
 
@@ -23,23 +25,45 @@ class StoredProgress(TypedDict):
     watermark: int
     newest: int
     counts: list[tuple[str, int, int]]
+    support: list[StoredSupport]
+    setters: list[TimeSetter | None]
+    lateness: list[StoredLateness]
+    newest_supported: int
 
 
 class InputProgress:
     """Offsets and watermarks of a task's inputs, by topic index, and the watermark of the task itself.
 
-    `watermarks` are those of the inputs, NEVER before the first event. `watermark` is the task's: the least one of its live inputs. It
-    never goes back. `newest` is the time of the newest event that a session took. `counts` is by (reason, topic index). `changed`
-    tells that a commit has something to write.
+    `supported` are the supported times of the inputs. `watermarks` follow them: NEVER before the first supported time, then that time
+    less the allowed disorder. `watermark` is the task's: the least one of its live inputs. It never goes back. `newest` is the time of
+    the newest event that a session took. `counts` is by (reason, topic index). `changed` says that a commit has something to write.
+    `setters` are the events that last moved the times, and `lateness` says how late the late events were.
     """
 
-    __slots__ = ("_rules", "changed", "counts", "newest", "offsets", "topic_ids", "watermark", "watermarks")
+    __slots__ = (
+        "_rules",
+        "changed",
+        "counts",
+        "lateness",
+        "newest",
+        "offsets",
+        "setters",
+        "supported",
+        "topic_ids",
+        "watermark",
+        "watermarks",
+    )
 
     def __init__(self, rules: EngineRules) -> None:
         self._rules = rules
         self.offsets: list[int | None] = [None] * len(rules.topics)
         self.topic_ids = [""] * len(rules.topics)
         self.watermarks = [NEVER] * len(rules.topics)
+        self.supported = [
+            SupportedTime(rules.support, out_of_orderness_ms=rules.out_of_orderness_ms, lateness_ms=rules.lateness_ms) for _ in rules.topics
+        ]
+        self.setters: list[TimeSetter | None] = [None] * len(rules.topics)
+        self.lateness = [Lateness() for _ in rules.topics]
         self.watermark = NEVER
         self.newest = NEVER
         self.counts: Counter[tuple[str, int]] = Counter()
@@ -49,6 +73,12 @@ class InputProgress:
         """Continue from the last commit."""
         self.topic_ids, self.offsets, self.watermarks = stored.topic_ids, stored.offsets, stored.watermarks
         self.watermark, self.newest = stored.watermark, stored.newest
+        for supported, watermark in zip(self.supported, self.watermarks, strict=True):
+            supported.time = NEVER if watermark == NEVER else watermark + self._rules.out_of_orderness_ms
+        for topic, support in enumerate(stored.support):  # an earlier version stored none
+            self.supported[topic].restore(support)
+            self.setters[topic] = stored.setters[topic]
+            self.lateness[topic].restore(stored.lateness[topic])
         self.counts.update({(reason, topic): count for reason, topic, count in stored.counts})
 
     def stored(self) -> StoredProgress:
@@ -60,6 +90,10 @@ class InputProgress:
             "watermark": self.watermark,
             "newest": self.newest,
             "counts": [(reason, topic, count) for (reason, topic), count in sorted(self.counts.items())],
+            "support": [supported.stored() for supported in self.supported],
+            "setters": self.setters,
+            "lateness": [lateness.stored() for lateness in self.lateness],
+            "newest_supported": self.newest_supported(),
         }
 
     @property
@@ -76,16 +110,34 @@ class InputProgress:
         others = [watermark for other, watermark in enumerate(self.watermarks) if other != topic and other not in idle]
         return min(others, default=FOREVER)
 
-    def admit(self, topic: int, ts: int, least_other: int) -> bool:
-        """Return whether an event is admitted, then let it advance the watermarks.
+    def admit(self, topic: int, user: str, ts: int, least_other: int) -> bool:
+        """Return whether an event is admitted, then let it advance the times of its input and of the task.
 
         `BatchProcessor.input` contains a copy of this, because a call for each event costs too much. A test compares the two.
         """
-        rules, own = self._rules, self.watermarks[topic]
+        rules, own, supported = self._rules, self.watermarks[topic], self.supported[topic]
         admitted = ts >= max(own, self.watermark) - rules.lateness_ms
-        own = self.watermarks[topic] = max(own, ts - rules.out_of_orderness_ms)
+        had_time = supported.time != NEVER
+        supported.take(user, ts)
+        if supported.time != NEVER:
+            own = self.watermarks[topic] = supported.time - rules.out_of_orderness_ms
         self.watermark = max(self.watermark, min(own, least_other))
-        return admitted
+        return admitted and not (had_time and ts > supported.refused_from)
+
+    def positions(self) -> list[int]:
+        """Return how far each input is in event time, as a watermark. Before the first supported time its least event counts."""
+        known = [supported.known for supported in self.supported]
+        return [time if time == NEVER else time - self._rules.out_of_orderness_ms for time in known]
+
+    def ended_at(self) -> int:
+        """Return the watermark when no input has more events: that of the furthest input, settled as far as its events allow."""
+        ends = [supported.at_end() for supported in self.supported]
+        newest = max((end for end in ends if end != NEVER), default=NEVER)
+        return newest if newest == NEVER else newest - self._rules.out_of_orderness_ms
+
+    def newest_supported(self) -> int:
+        """Return the greatest time of any input at its end; NEVER without events."""
+        return max((supported.at_end() for supported in self.supported), default=NEVER)
 
     def advance_idle(self, idle: AbstractSet[int], tick_ms: int | None) -> None:
         """Advance the task's watermark past idle inputs. If all inputs are idle, advance it to `tick_ms`."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from streammetrics.engine.experiment_runs import ExperimentRules
+from streammetrics.engine.supported_time import SupportRules
 from streammetrics.events.grades import GradeRules
 from streammetrics.events.model import Labels
 from streammetrics.sessions.rules import JoinRules
@@ -17,9 +18,9 @@ from streammetrics.windows.unique_users import UniqueUserRules
 class EngineRules:
     """Every setting that changes numbers. Times are in milliseconds.
 
-    `future_ms`: None switches the check off. `experiments`: None means that no users are counted in experiments; experiments still
-    have windows and totals, as every group does. `unique_users`: None means that no unique users are counted. `decoding` describes how
-    bytes become events; state made with another decoding does not match.
+    `support` says when the times of events move a watermark. `future_ms`: None switches the check off. `experiments`: None means that
+    no users are counted in experiments; experiments still have windows and totals, as every group does. `unique_users`: None means that
+    no unique users are counted. `decoding` describes how bytes become events; state made with another decoding does not match.
     """
 
     topics: tuple[str, ...]
@@ -28,6 +29,7 @@ class EngineRules:
     out_of_orderness_ms: int = 5_000
     lateness_ms: int = 60_000
     future_ms: int | None = None
+    support: SupportRules = field(default_factory=SupportRules)
     pane_ms: int = 60_000
     retention_ms: int = 90_000_000
     segments: tuple[str, ...] = ()
@@ -58,8 +60,8 @@ class EngineRules:
         return (
             f"grades[{self.grades.text}] gap={join.gap_ms} attribution={join.attribution_ms} session_events={join.session_events_max} "
             f"lists_open={join.lists_open_max} items={join.items_max} out_of_orderness={self.out_of_orderness_ms} "
-            f"lateness={self.lateness_ms} future={self.future_ms} pane={self.pane_ms} segments[{listed(self.segments)}] "
-            f"events[{self.decoding}]"
+            f"lateness={self.lateness_ms} future={self.future_ms} {self.support.describe()} pane={self.pane_ms} "
+            f"segments[{listed(self.segments)}] events[{self.decoding}]"
         )
 
 

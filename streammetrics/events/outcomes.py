@@ -72,6 +72,7 @@ OUTCOMES: Final = (
     Outcome("too_old", "unmatched"),
     Outcome("unknown_action", "feedback", "feedback_unknown_action"),
     Outcome("duplicate", "marked", "duplicates"),
+    Outcome("ahead", "marked", "events_ahead"),
     Outcome("key_mismatch", "marked", "key_mismatch"),
     Outcome("experiment_lists_full", "marked", "experiment_lists_full"),
     Outcome("too_many_teams", "marked", "interleaving_too_many_teams"),

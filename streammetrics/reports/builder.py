@@ -19,6 +19,7 @@ from streammetrics.errors import StateError
 from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER, final_bound
 from streammetrics.experiments import SINCE_START, THIS_DAY, ExperimentReport, Joined, Measures, Policy, Stored, build_report, choose_scales
 from streammetrics.metrics import TallyLayout
+from streammetrics.reports.late_events import late_inputs
 from streammetrics.reports.merged_runs import Change, FrozenScales, MergedRun, shown_runs, started_runs, times_of
 from streammetrics.reports.report import InputPosition, Report, Total
 from streammetrics.reports.scopes import scopes_of, sum_scopes
@@ -120,7 +121,7 @@ class ReportBuilder:
 
     def _have_same_rules(self, tasks: int) -> bool:
         """Return whether experiments are configured alike in all tasks and here. Otherwise their numbers are incomplete."""
-        return all(control.signature == self.signature for control in self._controls_of(tasks))
+        return all(fit_of(control.signature, self.signature) == "same" for control in self._controls_of(tasks))
 
     def _runs(self, tasks: int) -> dict[str, MergedRun]:
         """Return the shown run of each experiment."""
@@ -220,7 +221,7 @@ class ReportBuilder:
         missing = len(controls) < tasks or not controls
         whole = not missing and self._have_same_rules(tasks)
         watermark = NEVER if missing else min(control.watermark for control in controls)
-        newest = max((control.newest for control in controls), default=NEVER)
+        newest = newest_shown(controls)
         oldest_kept = max((control.oldest_kept for control in controls), default=NEVER)
         windows = tuple(
             self.aggregator.window(window_ms, view, watermark, oldest_kept, newest) for window_ms in self.rules.windows_ms for view in VIEWS
@@ -240,6 +241,7 @@ class ReportBuilder:
             final_ms=_shown(final),
             ended=watermark == FOREVER,
             inputs=tuple(self._inputs()),
+            late_inputs=tuple(late_inputs((task, control) for task, control in sorted(self._controls.items()) if task < tasks)),
             windows=windows,
             totals=self._totals(controls),
             counts=dict(counts),
@@ -275,12 +277,12 @@ class ReportBuilder:
             else:
                 yield self.user_windows.window(window_ms, end, max(counted))
 
-    def _experiments(self, controls: Iterable[Control], tasks: int) -> Iterator[ExperimentReport]:
+    def _experiments(self, controls: Sequence[Control], tasks: int) -> Iterator[ExperimentReport]:
         """Return each experiment since its start and on the latest day that all tasks have enrolled."""
         if self.experiments is None:
             return
         enrolled = min(control.enrolled_before for control in controls)
-        newest = max(control.newest for control in controls)
+        newest = newest_shown(controls)
         today = (newest if enrolled == FOREVER else enrolled - 1) // DAY_MS
         dropped = any((today + 1) * DAY_MS <= control.oldest_kept for control in controls)
         scales = self.scales(tasks)
@@ -295,8 +297,9 @@ class ReportBuilder:
 
     def _inputs(self) -> Iterable[InputPosition]:
         for task, control in sorted(self._controls.items()):
-            for topic, offset, watermark in zip(control.topics, control.offsets, control.watermarks, strict=True):
-                yield InputPosition(topic, task, offset, _shown(watermark))
+            for index, (topic, offset, watermark) in enumerate(zip(control.topics, control.offsets, control.watermarks, strict=True)):
+                least = control.support[index].least if control.support else FOREVER
+                yield InputPosition(topic, task, offset, _shown(watermark), _shown(least if watermark == NEVER else watermark))
 
     def _totals(self, controls: Iterable[Control]) -> tuple[Total, ...]:
         merged: dict[tuple[str, str], list[int]] = {}
@@ -311,6 +314,13 @@ class ReportBuilder:
         withheld = {(window.window_ms, window.view, window.end_ms or 0) for window in windows if not window.complete}
         self._withheld_count += len(withheld - self._withheld)
         self._withheld = withheld
+
+
+def newest_shown(controls: Sequence[Control]) -> int:
+    """Return where windows end after a flush: the newest admitted event, unless no other events of any input support its time."""
+    newest = max((control.newest for control in controls), default=NEVER)
+    supported = max((control.newest_supported for control in controls), default=NEVER)
+    return newest if supported == NEVER else min(newest, supported)
 
 
 def _shown(watermark: int) -> int | None:

@@ -14,6 +14,7 @@ from streammetrics import __version__
 from streammetrics.events.outcomes import NOT_REFUSED
 from streammetrics.experiments import ExperimentReport
 from streammetrics.metrics import TallyLayout
+from streammetrics.reports.late_events import LateInput, late_sentences
 from streammetrics.reports.user_partitions import UserPartitions
 from streammetrics.windows.panes import Window
 from streammetrics.windows.unique_users import UniqueUserWindow
@@ -39,12 +40,16 @@ def refused_counts(reasons: Mapping[str, int]) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class InputPosition:
-    """The position of one input in the committed state. `watermark_ms` is None before its first event."""
+    """The position of one input in the committed state.
+
+    `watermark_ms` is None before its first supported time. `known_ms` is that time, or before it the least time of its events.
+    """
 
     topic: str
     partition: int
     offset: int | None
     watermark_ms: int | None
+    known_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +90,14 @@ class Report:
     """Empty if users are not counted in windows, or if tasks count them differently."""
     user_partitions: UserPartitions | None = None
     """None if there is only one task."""
+    late_inputs: tuple[LateInput, ...] = ()
+    """The inputs of which more than a few percent of the events are late."""
 
     def to_json(self, layout: TallyLayout) -> dict[str, Any]:
         """Return the report as plain JSON values. Times are epoch milliseconds; absent ones are null."""
         reasons = counts_by_reason(self.counts)
         return {
+            "warnings": late_sentences(self.late_inputs),
             "version": __version__,
             "settings": dict(self.settings),
             "rules": self.rules,
@@ -98,6 +106,7 @@ class Report:
             "watermark_ms": self.watermark_ms,
             "final_ms": self.final_ms,
             "ended": self.ended,
+            "late_inputs": [each.to_json() for each in self.late_inputs],
             "inputs": [
                 {"topic": each.topic, "partition": each.partition, "offset": each.offset, "watermark_ms": each.watermark_ms}
                 for each in self.inputs

@@ -85,7 +85,7 @@ class Worker:
             idle = frozenset(index for index, origin in enumerate(task.inputs) if origin in ended)
             if task.state is not None and idle != task.activity.idle:
                 task.activity.idle = idle
-                self.runner.step(task, None, tick_ms=max(task.state.progress.watermarks))
+                self.runner.step(task, None, tick_ms=task.state.progress.ended_at())
 
     def drain(self, flush: bool) -> None:
         """Commit all that was processed and close all sessions that are due. `flush` makes everything final."""
@@ -107,7 +107,7 @@ class Worker:
             (watermark, origin)
             for task in self.tasks.values()
             if task.state is not None
-            for origin, watermark in zip(task.inputs, task.state.progress.watermarks, strict=True)
+            for origin, watermark in zip(task.inputs, task.state.progress.positions(), strict=True)
         ]
         return [origin for _, origin in sorted(watermarks)]
 

@@ -9,9 +9,13 @@ import structlog
 from streammetrics.connectors.base import Clock, Source, Store
 from streammetrics.engine.task_state import TaskState
 from streammetrics.events.event_time import NEVER, seems_seconds
+from streammetrics.runtime.event_clock import EventClock
 from streammetrics.runtime.owned_task import OwnedTask
 from streammetrics.runtime.rules import WorkerRules
 from streammetrics.runtime.store_clock import StoreClock
+
+BEHIND_MS = 10_000
+"""If the events of a worker are further behind the clocks, it reads the times of other workers."""
 
 log = structlog.get_logger("streammetrics.runtime.idle_inputs")
 
@@ -25,6 +29,7 @@ class IdleInputs:
     def __init__(self, source: Source, store: Store, clock: Clock, rules: WorkerRules) -> None:
         self._source, self._clock, self._rules = source, clock, rules
         self._store_clock = StoreClock(store, clock)
+        self._event_clock = EventClock(store)
         self._ends_asked: tuple[float, int] | None = None
         """When the source last asked for the ends of the inputs: monotonic seconds, and the wall clock at that time (ms)."""
         self._warned_untimed: set[str] = set()
@@ -49,6 +54,7 @@ class IdleInputs:
         if idle_ms is None or state is None or (now - activity.ticked_seconds) * 1_000 < self._rules.commit_ms:
             return None
         activity.ticked_seconds = now
+        self._event_clock.note(state.progress.newest_supported(), now)
         health = self._source.health
         ends = self._source.ends() if health.reachable else {}
         asked = now if health.ends_asked is None else health.ends_asked  # later records are not known yet
@@ -67,11 +73,20 @@ class IdleInputs:
         silent_until_ms = self._clock.wall_ms() if self._ends_asked is None else self._ends_asked[1]
         if len(activity.idle) == len(task.inputs):  # then time alone moves the watermark
             silent_until_ms = min(silent_until_ms, self._store_clock.wall_ms(task.number, asked, tasks))
+            silent_until_ms = self._as_far_as_events_show(silent_until_ms, asked, tasks)
+            if silent_until_ms == NEVER:
+                return None
         return silent_until_ms - idle_ms - self._rules.out_of_orderness_ms
 
+    def _as_far_as_events_show(self, clock_ms: int, asked: float, tasks: Collection[int]) -> int:
+        """Return the time that the clocks show, or the one that events show if it is earlier; NEVER without any event."""
+        if self._event_clock.at(asked) < clock_ms - BEHIND_MS:
+            self._event_clock.read_others(tasks, asked)
+        return min(clock_ms, self._event_clock.at(asked))
+
     def _warn_untimed(self, task: OwnedTask, state: TaskState) -> None:
-        activity = task.activity
-        untimed = {task.inputs[index].topic for index in activity.idle & activity.untimed if state.progress.watermarks[index] == NEVER}
+        activity, positions = task.activity, state.progress.positions()
+        untimed = {task.inputs[index].topic for index in activity.idle & activity.untimed if positions[index] == NEVER}
         for topic in sorted(untimed - self._warned_untimed):
             self._warned_untimed.add(topic)
             log.warning(
@@ -82,7 +97,7 @@ class IdleInputs:
 
     def _warn_seconds(self, task: OwnedTask, state: TaskState) -> None:
         seconds = {
-            origin.topic for origin, watermark in zip(task.inputs, state.progress.watermarks, strict=True) if seems_seconds(watermark)
+            origin.topic for origin, position in zip(task.inputs, state.progress.positions(), strict=True) if seems_seconds(position)
         }
         for topic in sorted(seconds - self._warned_seconds):
             self._warned_seconds.add(topic)

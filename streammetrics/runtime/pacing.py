@@ -17,10 +17,12 @@ def inputs_to_pause(task: OwnedTask, skew_ms_max: int) -> frozenset[Input]:
 def _too_far_ahead(task: OwnedTask, state: TaskState, skew_ms_max: int) -> list[Input]:
     """Return the inputs that are more than `skew_ms_max` of event time ahead of the slowest one that is not idle.
 
-    An input without any event yet is the slowest. One that is behind the watermark holds back nothing: that time has passed.
+    An input without any event yet is the slowest. One without a supported time is where its least event is. One that is behind the
+    watermark holds back nothing: that time has passed.
     """
-    live = [watermark for index, watermark in enumerate(state.progress.watermarks) if index not in task.activity.idle]
+    positions = state.progress.positions()
+    live = [position for index, position in enumerate(positions) if index not in task.activity.idle]
     if not live:
         return []
     slowest = max(min(live), state.progress.watermark)
-    return [origin for origin, watermark in zip(task.inputs, state.progress.watermarks, strict=True) if watermark - slowest > skew_ms_max]
+    return [origin for origin, position in zip(task.inputs, positions, strict=True) if position - slowest > skew_ms_max]

@@ -29,12 +29,12 @@ class PendingLetters:
         """Add the rejected events of a chunk: one letter per record and reason, however many events the record holds."""
         if not rejected:
             return
-        values = {record.offset: record.value for record in chunk.records}
+        records = {record.offset: record for record in chunk.records}
         first_events = {(event.offset, event.reason): event for event in reversed(rejected)}
         for event in reversed(first_events.values()):
-            value = values[event.offset]
-            self.letters.append(DeadLetter(event.reason, event.detail, origin, event.offset, value))
-            self.total_bytes += len(value or b"")
+            record = records[event.offset]
+            self.letters.append(DeadLetter(event.reason, event.detail, origin, event.offset, record.value, record.timestamp_ms))
+            self.total_bytes += len(record.value or b"")
 
     @property
     def is_full(self) -> bool:

@@ -28,6 +28,7 @@ from streammetrics.runtime.prefetch import Prefetch
 from streammetrics.runtime.rival_groups import RivalGroups
 from streammetrics.runtime.rules import WorkerRules
 from streammetrics.runtime.status import ProcessStatus
+from streammetrics.runtime.time_log import TimeLog
 
 PREFETCH_CHUNKS_MAX = 8
 """Chunks after the current one whose users are requested: a commit may keep Redis busy for as long as several chunks take."""
@@ -71,6 +72,7 @@ class TaskRunner:
         self._claims = Claims(engine, source, store, clock, rules, topic_ids, group_id)
         self._idle_inputs = IdleInputs(source, store, clock, rules)
         self._misplaced = misplaced
+        self._time_log = TimeLog()
         self._on_final = on_final
 
     def advance(self, task: OwnedTask, commit_now: bool = False) -> bool:
@@ -127,11 +129,12 @@ class TaskRunner:
             chunk, rest = task.backlog.split_to_fit(chunk, state.sessions.dirty.keys(), self.rules.commit_bytes_max)
             batch = None if chunk is None else chunk.batch
         idle = task.activity.idle
-        rejected, timed = engine.step(state, batch, due, idle - {batch.topic} if batch else idle, tick_ms, flush)
+        result = engine.step(state, batch, due, idle - {batch.topic} if batch else idle, tick_ms, flush)
         if chunk is not None:
             topic = chunk.batch.topic
-            task.activity.batch_processed(topic, timed, self.clock.monotonic())
-            task.letters.add(chunk, task.inputs[topic], rejected)
+            task.activity.batch_processed(topic, result.timed, self.clock.monotonic())
+            task.letters.add(chunk, task.inputs[topic], result.refused)
+            self._time_log.note(task.inputs[topic], result)
         return rest
 
     def _claim(self, task: OwnedTask) -> None:

@@ -107,11 +107,14 @@ def test_cutting_a_log_into_files_changes_no_number(tmp_path: Path) -> None:
             assert cut_panes == panes
 
 
+ONE_EVENT_SETS_THE_TIME = ["--set", "join.support_users=1", "--set", "join.support_events=1"]
+
+
 def test_an_ended_experiment_is_not_reported_for_any_cut_of_its_log(tmp_path: Path) -> None:
     old = [shown("a", NOON_MS + number, "old") for number in range(10)]
     new = [shown("b", NOON_MS + 40 * DAY_MS + number, "new") for number in range(10)]
     for files in ((write(tmp_path / "whole", [*old, *new]),), (write(tmp_path / "1", old), write(tmp_path / "2", new))):
-        _, report, _ = replayed(tmp_path, *files)
+        _, report, _ = replayed(tmp_path, *files, words=ONE_EVENT_SETS_THE_TIME)
         experiments = report["experiments"]
         assert isinstance(experiments, list)
         assert {each["experiment"] for each in experiments} == {"new"}

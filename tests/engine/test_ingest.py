@@ -8,6 +8,7 @@ from streammetrics.engine.engine import Engine
 from streammetrics.engine.experiment_runs import ExperimentRules
 from streammetrics.engine.ingest import Batch
 from streammetrics.engine.rules import EngineRules
+from streammetrics.engine.supported_time import SupportRules
 from streammetrics.engine.task_state import TaskState
 from streammetrics.errors import MalformedEvent
 from streammetrics.events.grades import parse_grades
@@ -16,6 +17,7 @@ from streammetrics.metrics import Scorer
 from streammetrics.sessions.rules import JoinRules
 
 GRADES = parse_grades("click=1")
+ONE_EVENT = SupportRules(users=1, events=1)
 SCORER = Scorer(["ndcg@3"])
 
 
@@ -77,7 +79,8 @@ def test_dropped_labels_are_counted_for_lists_that_are_used() -> None:
 
 def test_a_session_closed_by_a_limit_check_is_saved_even_if_the_list_is_rejected() -> None:
     join = JoinRules(lists_open_max=1, items_max=1, gap_ms=5)
-    engine = Engine(EngineRules(topics=("i",), grades=GRADES, join=join, lateness_ms=0, out_of_orderness_ms=0), SCORER)
+    rules = EngineRules(topics=("i",), grades=GRADES, join=join, lateness_ms=0, out_of_orderness_ms=0, support=ONE_EVENT)
+    engine = Engine(rules, SCORER)
     state = engine.open(None, {}, ())
     results = []
     for ts, items in ((0, 1), (100, 11)):
@@ -112,7 +115,9 @@ def test_a_whole_list_is_accepted_when_its_fragments_are_full() -> None:
 
 
 def test_malformed_and_future_events_do_not_count_as_timed() -> None:
-    rules = EngineRules(topics=("i",), grades=GRADES, join=JoinRules(items_max=1), lateness_ms=0, out_of_orderness_ms=0, future_ms=5)
+    rules = EngineRules(
+        topics=("i",), grades=GRADES, join=JoinRules(items_max=1), lateness_ms=0, out_of_orderness_ms=0, future_ms=5, support=ONE_EVENT
+    )
     engine = Engine(rules, SCORER)
     state = engine.open(None, {}, ())
 
@@ -122,8 +127,8 @@ def test_malformed_and_future_events_do_not_count_as_timed() -> None:
     def timed(*events: Impression | MalformedEvent) -> tuple[list[str], int]:
         batch = Batch(0, [(0, 100, events)], 1)
         engine.take(state, engine.needs(state, batch), {})
-        refused, timed = engine.step(state, batch)
-        return [each.reason for each in refused], timed
+        result = engine.step(state, batch)
+        return [each.reason for each in result.refused], result.timed
 
     assert timed(MalformedEvent("bad_id", ""), fragment(106, "a")) == (["bad_id", "future"], 0)
     assert timed(fragment(105, "a"), fragment(106, "a")) == (["future"], 1)

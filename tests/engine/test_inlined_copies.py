@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -14,6 +15,7 @@ from streammetrics.engine.ingest import Batch, BatchProcessor
 from streammetrics.engine.input_progress import InputProgress
 from streammetrics.engine.label_index import LabelIndex
 from streammetrics.engine.rules import EngineRules
+from streammetrics.engine.supported_time import SupportRules
 from streammetrics.engine.task_state import TaskState
 from streammetrics.events.event_time import pane_start
 from streammetrics.events.grades import parse_grades
@@ -32,10 +34,13 @@ RULES = EngineRules(
     join=JoinRules(gap_ms=GAP_MS, attribution_ms=ATTRIBUTION_MS),
     out_of_orderness_ms=5,
     lateness_ms=8,
+    support=SupportRules(users=1, events=1),
     pane_ms=PANE_MS,
     experiments=ExperimentRules(),
 )
 ENGINE = Engine(RULES, Scorer(["mrr@3"]))
+ROW_RULES = replace(RULES, support=SupportRules(jump_ms=6, users=2, events=3, far_ms=20))
+ROW_ENGINE = Engine(ROW_RULES, Scorer(["mrr@3"]))
 TIMES = st.integers(0, 60)
 EXPERIMENTS = ((("ranker", "a"),), (("ranker", "b"),), ())
 
@@ -44,22 +49,23 @@ def shown(ts: int, experiments: int = 0, name: str = "") -> Impression:
     return Impression(name or f"r{ts}", "u", ts, ("i",), EXPERIMENTS[experiments])
 
 
-def step(state: TaskState, topic: int, *events: Event) -> list[int]:
+def step(state: TaskState, topic: int, *events: Event, engine: Engine = ENGINE) -> list[int]:
     """Take events as one batch; return the numbers of those that are rejected."""
     batch = Batch(topic, [(offset, -1, (event,)) for offset, event in enumerate(events)], len(events))
-    ENGINE.take(state, ENGINE.needs(state, batch), {})
-    return [rejected.offset for rejected in ENGINE.step(state, batch).refused]
+    engine.take(state, engine.needs(state, batch), {})
+    return [rejected.offset for rejected in engine.step(state, batch).refused]
 
 
-@given(st.lists(st.tuples(st.integers(0, 1), st.lists(TIMES, max_size=6)), max_size=6))
-def test_admission(batches: list[tuple[int, list[int]]]) -> None:
-    state, progress = ENGINE.open(None, {}, ()), InputProgress(RULES)
-    for topic, times in batches:
-        rejected = step(state, topic, *[Feedback("u", ts, "i", "click") for ts in times])
+@given(st.lists(st.tuples(st.integers(0, 1), st.lists(st.tuples(st.sampled_from("uv"), TIMES), max_size=6)), max_size=6))
+def test_admission(batches: list[tuple[int, list[tuple[str, int]]]]) -> None:
+    state, progress = ROW_ENGINE.open(None, {}, ()), InputProgress(ROW_RULES)
+    for topic, events in batches:
+        rejected = step(state, topic, *[Feedback(user, ts, "i", "click") for user, ts in events], engine=ROW_ENGINE)
         least_other = progress.least_other(topic, set())
-        admitted = [progress.admit(topic, ts, least_other) for ts in times]
+        admitted = [progress.admit(topic, user, ts, least_other) for user, ts in events]
         assert rejected == [number for number, each in enumerate(admitted) if not each]
         assert (state.progress.watermarks, state.progress.watermark) == (progress.watermarks, progress.watermark)
+        assert [each.stored() for each in state.progress.supported] == [each.stored() for each in progress.supported]
 
 
 @given(st.lists(st.lists(st.tuples(TIMES, st.integers(0, 2)), min_size=1, max_size=6), max_size=4))

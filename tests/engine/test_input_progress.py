@@ -6,10 +6,12 @@ import pytest
 
 from streammetrics.engine.input_progress import InputProgress
 from streammetrics.engine.rules import EngineRules
+from streammetrics.engine.supported_time import SupportRules
 from streammetrics.events.event_time import FOREVER, NEVER
 from streammetrics.events.grades import parse_grades
 
-RULES = EngineRules(topics=("lists", "clicks"), grades=parse_grades("click=1"), out_of_orderness_ms=5, lateness_ms=10)
+ONE_EVENT = SupportRules(users=1, events=1)
+RULES = EngineRules(topics=("lists", "clicks"), grades=parse_grades("click=1"), out_of_orderness_ms=5, lateness_ms=10, support=ONE_EVENT)
 
 
 def progress_of(*watermarks: int) -> InputProgress:
@@ -20,16 +22,16 @@ def progress_of(*watermarks: int) -> InputProgress:
 
 def test_an_event_is_judged_by_the_watermark_before_it() -> None:
     progress = progress_of(NEVER, FOREVER)
-    assert progress.admit(0, 100, FOREVER)
+    assert progress.admit(0, "u", 100, FOREVER)
     assert (progress.watermarks[0], progress.watermark) == (95, 95)
-    assert progress.admit(0, 85, FOREVER)
-    assert not progress.admit(0, 84, FOREVER)
+    assert progress.admit(0, "u", 85, FOREVER)
+    assert not progress.admit(0, "u", 84, FOREVER)
     assert (progress.watermarks[0], progress.watermark) == (95, 95)
 
 
 def test_an_input_without_events_holds_the_watermark_of_the_task() -> None:
     progress = progress_of(NEVER, NEVER)
-    assert progress.admit(0, 100, progress.least_other(0, set()))
+    assert progress.admit(0, "u", 100, progress.least_other(0, set()))
     assert (progress.watermarks, progress.watermark) == ([95, NEVER], NEVER)
     assert progress.closed_before == NEVER
 

@@ -3,13 +3,13 @@
 It shares only the two event types with the product, so both can only agree if both are right. The steps of a task go through
 four stages, one module each:
 
-    admission   which events are admitted, and the watermark W (the only stage that works step by step)
+    admission   which events are admitted, and the watermark W, from the supported time of each input (works step by step)
     join        the sessions of the admitted events; their lists, grades and event outcomes
     tallies     groups, panes, windows
     pane_lines  the panes in the form that a replay writes
 
-`expected` runs the stages. `grades` has the grade rules, `scores` the list metrics, `values` the inputs and outputs, `users` the
-distinct users of windows and `experiments` the sums over users.
+`expected` runs the stages. `supported_time` has the time of one input. `grades` has the grade rules, `scores` the list metrics,
+`values` the inputs and outputs, `users` the distinct users of windows and `experiments` the sums over users.
 
 Not modelled: bytes and malformed events, limits other than `session_events_max` and `items_max`, retention, and sums of squares.
 Other tests cover them.
@@ -32,8 +32,11 @@ Where the written semantics leave room, these are the choices made:
 7. A fragment without items counts if it is the first of its list. The list may be empty.
 8. "Greatest id" compares strings by code point.
 9. `unknown_action` and `duplicate` are counted at once, for the sessions as they are then.
-10. After a flush W and F are infinite, and the windows of both views end with the pane of the newest admitted event. Without an
-    admitted event, or with W at minus infinity, a window has no end (None) and no groups.
+10. After a flush W and F are infinite. The windows of both views end with the pane of the newest admitted event, or of the greatest
+    time of any input if that is earlier. The time of an input at its end is its supported time. If its row has enough users, it is
+    the time that the row would support. An input without a supported time has that of its newest remembered event which no gap of
+    more than `support_far_ms` separates from the lower median of its users. Without an admitted event, or with W at minus infinity,
+    a window has no end (None) and no groups.
 11. Fragments with more than `items_max` items together form no list. Each that counts is `too_many_items`.
 12. Feedback without an id finds its list among the lists as events dated at or before it form them. Then the chosen list, as all
     events form it, must show the item and be recent enough. Otherwise a later fragment or whole copy could move such feedback

@@ -8,25 +8,33 @@ from dataclasses import dataclass
 
 from streammetrics.events.model import Event
 from tests.oracle.join import sessionize
+from tests.oracle.supported_time import SupportedTime
 from tests.oracle.values import Admitted, Arrival, Idle, Settings, Step, Tick
 
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """The admitted events in order of arrival, the reason of every refused arrival by its number, and the final W."""
+    """The admitted events in order of arrival, the reason of every refused arrival by its number, and the final W.
+
+    `ahead` are the numbers of the arrivals that ended a row, once for each event of the row. `supported_ts` is the greatest time of any
+    input at its end.
+    """
 
     admitted: tuple[Admitted, ...]
     refused: dict[int, str]
+    ahead: tuple[int, ...]
     w_ms: float
+    supported_ts: float
 
 
 def admit(steps: Sequence[Step], settings: Settings) -> Admission:
     """Process the steps of a task. Each decision uses the watermarks before the step."""
-    w_of = dict.fromkeys(settings.inputs, -math.inf)
+    times = {name: SupportedTime(settings) for name in settings.inputs}
     w_task = -math.inf
     idle: set[str] = set()
     admitted: list[Admitted] = []
     refused: dict[int, str] = {}
+    ahead: list[int] = []
     for step in steps:
         if isinstance(step, Tick):
             idle = set(settings.inputs)
@@ -34,26 +42,34 @@ def admit(steps: Sequence[Step], settings: Settings) -> Admission:
         elif isinstance(step, Idle):
             idle = set(step.inputs)
         else:
-            number = len(admitted) + len(refused)
-            reason = _refusal_reason(step, w_of[step.input], w_task, admitted, settings)
+            number, time = len(admitted) + len(refused), times[step.input]
+            w_input = time.t_ms - settings.out_of_orderness_ms
+            reason = "future" if _is_after_its_record(step, settings) else None
+            if reason is None:
+                had_begun, contradicted = time.begun, time.contradicted
+                time.take(step.event.user_id, step.event.ts)
+                ahead.extend([number] * (time.contradicted - contradicted))
+                if had_begun and step.event.ts > time.t_ms + settings.support_far_ms:
+                    reason = "future"
+            reason = reason or _refusal_reason(step, w_input, w_task, admitted, settings)
             if reason is None:
                 admitted.append(Admitted(number, step.input, step.event))
             else:
                 refused[number] = reason
             idle.discard(step.input)
-            if reason != "future":
-                w_of[step.input] = max(w_of[step.input], step.event.ts - settings.out_of_orderness_ms)
-        live = [w_of[name] for name in settings.inputs if name not in idle]
+        live = [times[name].t_ms - settings.out_of_orderness_ms for name in settings.inputs if name not in idle]
         if live:
             w_task = max(w_task, min(live))
-    return Admission(tuple(admitted), refused, w_task)
+    return Admission(tuple(admitted), refused, tuple(ahead), w_task, max(time.at_end() for time in times.values()))
+
+
+def _is_after_its_record(arrival: Arrival, settings: Settings) -> bool:
+    """Return whether an event is too far ahead of its record. Such an event says nothing about time."""
+    return arrival.record_ts is not None and arrival.event.ts > arrival.record_ts + settings.future_ms
 
 
 def _refusal_reason(arrival: Arrival, w_input: float, w_task: float, admitted: Sequence[Admitted], settings: Settings) -> str | None:
-    ts = arrival.event.ts
-    if arrival.record_ts is not None and ts > arrival.record_ts + settings.future_ms:
-        return "future"
-    if ts < max(w_input, w_task) - settings.lateness_ms:
+    if arrival.event.ts < max(w_input, w_task) - settings.lateness_ms:
         return "late"
     if _is_near_a_full_session(arrival.event, admitted, settings):
         return "session_full"

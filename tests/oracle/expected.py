@@ -33,6 +33,9 @@ def expected_result(
     w_ms = min((task.w_ms for task in tasks.values()), default=-math.inf)
     f_ms = min((task.f_ms for task in tasks.values()), default=-math.inf)
     newest_ts = max((task.newest_ts for task in tasks.values() if task.newest_ts is not None), default=None)
+    if newest_ts is not None:  # after a flush, windows end where other events agree with the newest one
+        supported_ts = max(task.supported_ts for task in tasks.values())
+        newest_ts = newest_ts if supported_ts == -math.inf else int(min(newest_ts, supported_ts))
     panes = merge_panes(task.panes for task in tasks.values())
     ends = {view: window_end(bound, newest_ts, settings.pane_ms) for view, bound in (("final", f_ms), ("live", w_ms))}
     counters: Counter[tuple[str, str]] = Counter()
@@ -72,6 +75,7 @@ def _task_result(steps: Sequence[Step], settings: Settings, flush: bool) -> Task
         w_ms=w_ms,
         f_ms=w_ms - settings.lateness_ms - settings.attribution_ms,
         newest_ts=max((one.event.ts for one in admission.admitted), default=None),
+        supported_ts=admission.supported_ts,
         outcomes=tuple(outcomes[number] for number in range(len(arrivals))),
         counters=_count(arrivals, admission, resolved, closed),
         sessions=tuple(_summary(session, is_closed) for session, is_closed in zip(sessions, closed, strict=True)),
@@ -103,6 +107,7 @@ def _count(
     for one in admission.admitted:
         if isinstance(one.event, Impression):
             counters.update((reason, one.input) for reason in one.event.dropped_labels)
+    counters.update(("ahead", arrivals[number].input) for number in admission.ahead)
     for joined, is_closed in zip(resolved, closed, strict=True):
         for number, outcome in joined.outcomes.items():
             if outcome != "shown" and (is_closed or outcome not in OUTCOMES_AT_CLOSE):

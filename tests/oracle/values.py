@@ -12,15 +12,16 @@ from tests.oracle.grades import Rule, parse_rules
 OUTCOMES_AT_CLOSE = ("orphan", "out_of_list", "too_old", "matched", "too_many_items")
 """Outcomes that are counted when the session closes, like `repeated`."""
 
-REASONS = ("events", "future", "late", "session_full", "duplicate", "unknown_action", *OUTCOMES_AT_CLOSE, "repeated")
-"""All counters. `events` counts all arrivals, and `repeated` is counted on top of `matched`. Each event has at most one of the others."""
+REASONS = ("events", "ahead", "future", "late", "session_full", "duplicate", "unknown_action", *OUTCOMES_AT_CLOSE, "repeated")
+"""All counters. `events` counts all arrivals. `ahead` and `repeated` are counted on top. Each event has at most one of the others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """The settings that change numbers, durations in milliseconds, `inputs` in configuration order.
 
-    `items_max` limits the items of all fragments of a list. Larger single events are refused earlier.
+    `items_max` limits the items of all fragments of a list. Larger single events are refused earlier. With one supporting user and
+    event, every event sets the time of its input, as most traces expect.
     """
 
     inputs: tuple[str, ...] = ("impressions", "feedback")
@@ -30,6 +31,10 @@ class Settings:
     out_of_orderness_ms: int = 0
     idle_ms: int = 6
     future_ms: int = 20
+    support_jump_ms: int = 0
+    support_users: int = 1
+    support_events: int = 1
+    support_far_ms: int = 100
     pane_ms: int = 4
     windows_ms: tuple[int, ...] = (4, 12)
     session_events_max: int = 1_000
@@ -140,12 +145,15 @@ class Window:
 class TaskResult:
     """The result of one task. W and F are integers, or plus or minus infinity. `outcomes[i]` is that of arrival i.
 
+    `supported_ts` is the greatest time of any input at its end, minus infinity if there is none.
+
     The outcome of an impression that counts is `shown`. Counters are by (reason, input), without zeros.
     """
 
     w_ms: float
     f_ms: float
     newest_ts: int | None
+    supported_ts: float
     outcomes: tuple[str, ...]
     counters: Mapping[tuple[str, str], int]
     sessions: tuple[Session, ...]

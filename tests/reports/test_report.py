@@ -54,6 +54,8 @@ def test_each_value_of_a_report_has_its_own_name() -> None:
     )
     of_users = {"experiment": "ranker", "variant": "new", "users": 20, "users_with_hit": {"user_hit_rate@5": 10}}
     assert report.to_json(TallyLayout(Scorer(["mrr@5"]), moments=False)) == {
+        "warnings": [],
+        "late_inputs": [],
         "version": __version__,
         "settings": {"gap_ms": 1},
         "rules": "by rule",

@@ -48,7 +48,8 @@ class Pipeline:
 
     def __init__(self, segments: tuple[str, ...] = ()) -> None:
         metrics = {"names": METRIC_NAMES, "cutoffs": (2, 10)}
-        self.settings = Settings.model_validate({"metrics": metrics, "windows": {"segments": segments}})
+        join = {"support_users": 1, "support_events": 1}  # a single event sets the time: see `move_on`
+        self.settings = Settings.model_validate({"join": join, "metrics": metrics, "windows": {"segments": segments}})
         self.engine = build_engine(self.settings, TOPICS)
         self.builder = build_report_builder(self.settings, self.engine)
         self._state = self.engine.open(None, {}, ())

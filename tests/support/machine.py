@@ -15,6 +15,7 @@ from streammetrics.engine.experiment_runs import ExperimentRules
 from streammetrics.engine.ingest import Batch
 from streammetrics.engine.pane_store import FinalPane
 from streammetrics.engine.rules import EngineRules
+from streammetrics.engine.supported_time import SupportRules
 from streammetrics.events.grades import parse_grades
 from streammetrics.metrics import Scorer, Spec
 from streammetrics.reports.builder import ReportBuilder
@@ -56,6 +57,12 @@ def engine_of(
         out_of_orderness_ms=settings.out_of_orderness_ms,
         lateness_ms=settings.lateness_ms,
         future_ms=settings.future_ms,
+        support=SupportRules(
+            jump_ms=settings.support_jump_ms,
+            users=settings.support_users,
+            events=settings.support_events,
+            far_ms=settings.support_far_ms,
+        ),
         pane_ms=settings.pane_ms,
         retention_ms=retention_ms,
         groups_max=groups_max,

@@ -61,7 +61,8 @@ def end_of(case: Case, machine: Machine, *, flush: bool) -> int | None:
     """Return the end of windows once all users have been checked."""
     task = expected_result(case.steps, case.settings, flush=flush).tasks[0]
     rules = machine.engine.rules
-    return window_end(task.f_ms - (rules.enrolment_wait_ms - rules.join.attribution_ms), task.newest_ts, case.settings.pane_ms)
+    newest_ts = None if task.newest_ts is None else int(min(task.newest_ts, task.supported_ts))
+    return window_end(task.f_ms - (rules.enrolment_wait_ms - rules.join.attribution_ms), newest_ts, case.settings.pane_ms)
 
 
 @given(st.data(), cases(), PATIENCE, RULES, DUE_MAX, st.booleans())

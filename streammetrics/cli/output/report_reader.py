@@ -37,6 +37,7 @@ class ExperimentResults:
     """All experiments of a report, by name and scope, with their history.
 
     `at_ms` is the event time up to which they are complete; None: unknown. `enabled` is False if experiments are switched off.
+    `warnings` are sentences about the whole report, to be shown first.
     """
 
     experiments: tuple[ExperimentReport, ...]
@@ -44,6 +45,7 @@ class ExperimentResults:
     at_ms: int | None
     version: str
     enabled: bool = True
+    warnings: tuple[str, ...] = ()
 
     def empty_text(self) -> str:
         """Say why there is no experiment to show."""
@@ -81,6 +83,7 @@ def read_report(plain: object, where: str) -> ExperimentResults:
         experiments = msgspec.convert(plain["experiments"], tuple[ExperimentReport, ...])
         history = History.from_json(plain.get("history", []))
         at_ms = msgspec.convert(plain.get("experiments_entered_ms"), int | None)
+        warnings = msgspec.convert(plain.get("warnings", []), tuple[str, ...])
     except msgspec.ValidationError as error:
         raise StreammetricsError(f"{where} is a damaged report, or of another version: {error}") from error
     at_ms = _newest_end(plain) if at_ms is None else at_ms
@@ -90,7 +93,7 @@ def read_report(plain: object, where: str) -> ExperimentResults:
     order = list(SCOPE_WORDS)
     ordered = sorted(experiments, key=lambda each: (each.experiment, order.index(each.scope) if each.scope in order else len(order)))
     enabled = not _switched_off(plain.get("settings"))
-    return ExperimentResults(tuple(ordered), history.matching(experiments), at_ms, str(plain.get("version", "")), enabled)
+    return ExperimentResults(tuple(ordered), history.matching(experiments), at_ms, str(plain.get("version", "")), enabled, warnings)
 
 
 def _switched_off(settings: object) -> bool:
@@ -101,6 +104,7 @@ def _switched_off(settings: object) -> bool:
 def to_json(results: ExperimentResults) -> dict[str, Any]:
     """Convert to plain JSON values, with the field names of the report."""
     return {
+        "warnings": list(results.warnings),
         "version": results.version,
         "experiments_entered_ms": results.at_ms,
         "experiments": [each.to_json() for each in results.experiments],

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 from kafka import KafkaProducer
-from kafka.errors import KafkaError, MessageSizeTooLargeError, RecordListTooLargeError
+from kafka.errors import InvalidTimestampError, KafkaError, MessageSizeTooLargeError, RecordListTooLargeError
 
 from streammetrics.connectors.base import DeadLetter
 from streammetrics.connectors.kafka.client import KafkaConnection, connection_options, describe_error, require_reachable, starting
@@ -28,12 +28,45 @@ CUT_VALUE_BYTES = 16_384
 """The length to which a value is cut that is too large for the topic. The input topic still has the whole record."""
 
 
+UNKNOWN_TIME = -1
+"""The client then takes the time of this machine."""
+
+
+SENT_TOGETHER = "part of a batch"
+"""The client says this of valid records that were sent together with an invalid one."""
+
+
+class _Part(NamedTuple):
+    """A letter as it is sent."""
+
+    letter: DeadLetter
+    headers: Mapping[str, str]
+    value: bytes | None
+    timestamp_ms: int
+
+    def cut(self) -> _Part:
+        """Cut the value. A header has its full length."""
+        full_bytes = str(len(self.letter.value or b""))
+        return self._replace(headers={**self.headers, "value_bytes": full_bytes}, value=(self.letter.value or b"")[:CUT_VALUE_BYTES])
+
+    def at(self, timestamp_ms: int) -> _Part:
+        return self._replace(timestamp_ms=timestamp_ms)
+
+
+class _Refused(NamedTuple):
+    """Letters that the topic refuses."""
+
+    too_large: list[_Part]
+    wrong_time: list[_Part]
+
+
 class KafkaDeadLetters:
     """A `DeadLetterSink` that writes to a topic. With an empty topic name it writes nothing.
 
     A letter's key is `topic:partition:offset` and its value is the raw bytes. Its headers are `reason`, `detail`, `topic`, `partition`
-    and `offset` as UTF-8 text. A value that is too large for the topic is cut, so that one record cannot stop the stream. The header
-    `value_bytes` then gives its full length. The constructor raises SourceError, or ConfigError when the topic is missing.
+    and `offset` as UTF-8 text. It has the timestamp of its record, unless the topic refuses that one. A value that is too large for the
+    topic is cut, so that one record cannot stop the stream. The header `value_bytes` then gives its full length. The constructor raises
+    SourceError, or ConfigError when the topic is missing.
     """
 
     def __init__(self, settings: KafkaConnection, topic: str) -> None:
@@ -69,42 +102,58 @@ class KafkaDeadLetters:
         if self._producer is None:
             return
         for batch in _batches(letters):
-            too_large = self._write_batch([(letter, _headers(letter), letter.value) for letter in batch])
-            if too_large:
-                log.warning("dead letters that are too large for their topic were cut", letters=len(too_large), topic=self._topic)
-                cut = [
-                    (letter, _headers(letter) | {"value_bytes": str(len(letter.value or b""))}, (letter.value or b"")[:CUT_VALUE_BYTES])
-                    for letter in too_large
-                ]
-                if self._write_batch(cut):
+            refused = self._send([_Part(letter, _headers(letter), letter.value, letter.timestamp_ms) for letter in batch])
+            if refused.too_large:
+                log.warning("dead letters that are too large for their topic were cut", letters=len(refused.too_large), topic=self._topic)
+                cut = self._send([part.cut() for part in refused.too_large])
+                if cut.too_large:
                     raise SourceError(
                         f"topic {self._topic!r} does not accept dead letters of {CUT_VALUE_BYTES} bytes", "raise its max.message.bytes"
                     )
+                refused.wrong_time.extend(cut.wrong_time)
+            if refused.wrong_time:
+                self._send_at_other_times(refused.wrong_time)
 
-    def _write_batch(self, parts: Iterable[tuple[DeadLetter, Mapping[str, str], bytes | None]]) -> list[DeadLetter]:
-        """Write letters. Returns those that are too large for the topic."""
-        sent = []
-        try:
-            for letter, headers, value in parts:
-                packed = [(name, text.encode("utf-8", "backslashreplace")) for name, text in headers.items()]
-                sent.append(
-                    (
-                        letter,
-                        self._producer.send(self._topic, key=letter.key.encode("utf-8", "backslashreplace"), value=value, headers=packed),
-                    )
+    def _send_at_other_times(self, parts: Iterable[_Part]) -> None:
+        """Write letters with timestamps that the topic refuses. One of them makes the topic refuse all that were sent with it.
+
+        So each is sent alone: with its record's own time, then with the time of this machine, then with 0.
+        """
+        for part in parts:
+            for timestamp_ms in (part.timestamp_ms, UNKNOWN_TIME, 0):
+                refused = self._send([part.at(timestamp_ms)])
+                if refused.too_large:
+                    refused = self._send([part.cut().at(timestamp_ms)])
+                if not (refused.too_large or refused.wrong_time):
+                    break
+            else:
+                raise SourceError(
+                    f"topic {self._topic!r} accepts no timestamp of a dead letter",
+                    "raise its message.timestamp.before.max.ms and message.timestamp.after.max.ms",
                 )
+
+    def _send(self, parts: Iterable[_Part]) -> _Refused:
+        """Send letters and wait for the acknowledgements. Returns those that the topic refuses."""
+        sent, refused = [], _Refused([], [])
+        try:
+            for part in parts:
+                packed = [(name, text.encode("utf-8", "backslashreplace")) for name, text in part.headers.items()]
+                key = part.letter.key.encode("utf-8", "backslashreplace")
+                timestamp_ms = None if part.timestamp_ms < 0 else part.timestamp_ms
+                sent.append((part, self._producer.send(self._topic, key=key, value=part.value, headers=packed, timestamp_ms=timestamp_ms)))
             self._producer.flush(timeout=WRITE_MS_MAX / 1_000)
-            return [letter for letter, future in sent if not self._was_accepted(future)]
+            for part, future in sent:
+                try:
+                    future.get(timeout=WRITE_MS_MAX / 1_000)
+                except (MessageSizeTooLargeError, RecordListTooLargeError):
+                    refused.too_large.append(part)
+                except KafkaError as error:
+                    if not isinstance(error, InvalidTimestampError) and SENT_TOGETHER not in str(error):
+                        raise
+                    refused.wrong_time.append(part)
         except (KafkaError, AssertionError) as error:
             raise SourceError(f"dead letters cannot be written to topic {self._topic!r}: {describe_error(error)}") from error
-
-    @staticmethod
-    def _was_accepted(future: Any) -> bool:
-        try:
-            future.get(timeout=WRITE_MS_MAX / 1_000)
-        except (MessageSizeTooLargeError, RecordListTooLargeError):
-            return False
-        return True
+        return refused
 
     def close(self) -> None:
         producer, self._producer = self._producer, None

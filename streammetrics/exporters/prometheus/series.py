@@ -219,6 +219,7 @@ TABLE: tuple[Series, ...] = (
     _counter("feedback_repeated", "Matched feedback that repeats the same list, item and action.", "topic"),
     _counter("feedback_unmatched", "Feedback that counts for no list, by reason: orphan, out_of_list or too_old.", "reason", "topic"),
     _counter("feedback_unknown_action", "Feedback with an action that has no grade.", "topic"),
+    _counter("events_ahead", "Events that were ahead of the other events of their input and moved no watermark.", "topic"),
     _gauge("users_on_several_partitions_ratio", "Share of sampled users with events on several partitions; 0 if fewer than 3."),
     _counter(
         "key_mismatch", "Events on another partition than Kafka's default partitioner gives the user id. No problem by itself.", "topic"

@@ -98,7 +98,7 @@ function choose(event) {
 /** Sentences about problems of the input, which make numbers wrong although everything runs. */
 function inputProblems(report) {
   const partitions = report?.user_partitions;
-  return partitions?.problem ? [`${partitions.problem}.`, `Fix: ${partitions.fix}.`] : [];
+  return [...(report?.warnings ?? []), ...(partitions?.problem ? [`${partitions.problem}.`, `Fix: ${partitions.fix}.`] : [])];
 }
 
 /** Return [kind, word, sentences] for the most important state. */

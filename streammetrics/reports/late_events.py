@@ -1,0 +1,117 @@
+"""Inputs with so many late events that their numbers are wrong: the share, how late they are, and the event that made them late."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from streammetrics.engine.codec import Control
+from streammetrics.engine.lateness import TimeSetter, median_ms
+from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER
+from streammetrics.reports.text import counted, isolated
+
+LATE_SHARE_MAX = 0.05
+"""An input with a greater share of late events is reported first."""
+SENTENCES_MAX = 3
+
+
+@dataclass(frozen=True, slots=True)
+class LateInput:
+    """The late events of one input. `median_ms` and `greatest_ms` are how much too old they were.
+
+    `setter` is the event that had moved the watermark for the latest of them; None: other inputs or the clock had moved it.
+    """
+
+    topic: str
+    partition: int
+    events: int
+    late: int
+    watermark_ms: int | None
+    median_ms: int
+    greatest_ms: int
+    setter: TimeSetter | None
+
+    @property
+    def share(self) -> float:
+        return self.late / self.events
+
+    def to_json(self) -> dict[str, Any]:
+        setter = self.setter
+        return {
+            "topic": self.topic,
+            "partition": self.partition,
+            "events": self.events,
+            "late": self.late,
+            "watermark_ms": self.watermark_ms,
+            "late_by_median_ms": self.median_ms,
+            "late_by_max_ms": self.greatest_ms,
+            "watermark_set_by": None if setter is None else {"offset": setter.offset, "user_id": setter.user, "ts": setter.ts},
+        }
+
+    def sentence(self) -> str:
+        """Describe the late events, their cause and what to do."""
+        setter = self.setter
+        where = f"{isolated(self.topic)} (partition {self.partition})"
+        cause = (
+            "the other inputs or the clock had moved the watermark while this input was idle"
+            if setter is None
+            else f"the event of user {isolated(setter.user)} at offset {setter.offset}, dated {date_text(setter.ts)}, had moved the"
+            " watermark"
+        )
+        return (
+            f"{100 * self.share:.0f} % of the events of {where} are late and refused, {self.late:,} of {self.events:,}."
+            f" They are {span_text(self.median_ms)} too old (median), at most {span_text(self.greatest_ms)}: {cause}."
+            f" The watermark is {'unknown' if self.watermark_ms is None else date_text(self.watermark_ms)}."
+            " Check the clock of that sender, or raise join.lateness_ms if the events are right."
+        )
+
+
+def late_inputs(controls: Iterable[tuple[int, Control]]) -> Iterator[LateInput]:
+    """Yield the inputs of committed tasks with more than `LATE_SHARE_MAX` late events."""
+    for task, control in controls:
+        counts = {(reason, topic): count for reason, topic, count in control.counts}
+        for topic, lateness in enumerate(control.lateness):
+            events, late = counts.get(("events", topic), 0), counts.get(("late", topic), 0)
+            if late > LATE_SHARE_MAX * events:
+                watermark = max(control.watermarks[topic], NEVER if control.watermark == FOREVER else control.watermark)
+                yield LateInput(
+                    control.topics[topic],
+                    task,
+                    events,
+                    late,
+                    None if watermark == NEVER else watermark,
+                    median_ms(dict(lateness.delays)),
+                    lateness.greatest_ms,
+                    lateness.setter,
+                )
+
+
+def late_sentences(inputs: Sequence[LateInput]) -> list[str]:
+    """Describe the inputs with the most late events, and count the others."""
+    worst = sorted(inputs, key=lambda each: -each.late)
+    more = len(worst) - SENTENCES_MAX
+    sentences = [each.sentence() for each in worst[:SENTENCES_MAX]]
+    return sentences if more <= 0 else [*sentences, f"The same holds for {counted(more, 'more input')}."]
+
+
+def date_text(at_ms: int) -> str:
+    """Format a time to the second.
+
+    >>> date_text(1_732_183_200_123)
+    '2024-11-21 10:00:00 UTC'
+    """
+    return f"{datetime.fromtimestamp(at_ms // 1_000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def span_text(ms: int) -> str:
+    """Format a duration in its largest unit.
+
+    >>> [span_text(ms) for ms in (12, 4_200, 150_000, 30_000_000, 31_536_000_000)]
+    ['12 ms', '4.2 s', '2.5 min', '8.3 h', '365 days']
+    """
+    for unit_ms, unit in ((DAY_MS, "days"), (3_600_000, "h"), (60_000, "min"), (1_000, "s")):
+        if ms >= unit_ms * (2 if unit == "days" else 1):
+            return f"{ms / unit_ms:.{0 if unit == 'days' else 1}f} {unit}"
+    return f"{ms} ms"
