@@ -52,6 +52,7 @@ def _share(name: str, description: str) -> Callable[[Callable[..., None]], Calla
     type=click.Choice(["all", "worker", "exporter"]),
     help="worker consumes events, exporter serves results, all does both.  [default: all]",
 )
+@click.option("--workers", type=click.IntRange(1, 64), help="Worker processes under this one, with one HTTP port.  [default: 1]")
 @click.option("--allow-eviction", is_flag=True, default=None, help="Run even if Redis may evict keys. Evicted keys are lost state.")
 def run(
     config_path: Path | None,
@@ -59,6 +60,7 @@ def run(
     port: int | None,
     host: str | None,
     role: str | None,
+    workers: int | None,
     allow_eviction: bool | None,
 ) -> None:
     """Consume events from Kafka, keep state in Redis, and serve the results.
@@ -68,6 +70,7 @@ def run(
       streammetrics run --config streammetrics.toml
       streammetrics run --set kafka.bootstrap_servers=broker:9092 --set redis.url=redis://cache:6379/0
       STREAMMETRICS_KAFKA_TOPICS=impressions,feedback streammetrics run --port 9464
+      streammetrics run --config streammetrics.toml --workers 4
 
     On SIGTERM, Ctrl-C or a closed terminal, it finishes the batch, commits, and leaves the consumer group. A second signal exits at once.
     """
@@ -77,7 +80,13 @@ def run(
         from streammetrics.cli.run import run as run_service  # noqa: PLC0415
 
         loaded = load_settings(
-            config_path, settings_given, http__port=port, http__host=host, worker__role=role, redis__allow_eviction=allow_eviction
+            config_path,
+            settings_given,
+            http__port=port,
+            http__host=host,
+            worker__role=role,
+            worker__processes=workers,
+            redis__allow_eviction=allow_eviction,
         )
         run_service(loaded.settings, stop)
 

@@ -32,6 +32,7 @@ from streammetrics.cli.wiring import (
     redis_connection,
     window_names,
 )
+from streammetrics.cli.worker_pool import WorkerPool
 from streammetrics.config import Settings
 from streammetrics.connectors.base import Clock
 from streammetrics.connectors.clock import SystemClock
@@ -46,6 +47,8 @@ from streammetrics.engine.engine import Engine
 from streammetrics.errors import ConfigError, Problem, SourceError, StateError, StoreError
 from streammetrics.exporters.http.views import HttpViews
 from streammetrics.exporters.prometheus.exposition import Exposition, ExpositionLimits
+from streammetrics.reports.history import History
+from streammetrics.reports.report import Report
 from streammetrics.runtime.consumer import Worker
 from streammetrics.runtime.history_store import HISTORY_KEY, HistoryStore
 from streammetrics.runtime.publisher import Publisher
@@ -73,19 +76,37 @@ def run(settings: Settings, stop: threading.Event) -> None:
     engine = build_engine(settings, settings.kafka.topics)
     role = settings.worker.role
     limits = ExpositionLimits(label_values_max=settings.exporter.label_values_max, series_max=settings.exporter.series_max)
-    exposition = Exposition(engine.layout, window_names(settings), status, limits, loop=role != "exporter", control_of=control_of(settings))
+    pool = WorkerPool(settings, clock, status) if role != "exporter" and settings.worker.processes > 1 else None
+    exposition = Exposition(
+        engine.layout,
+        window_names(settings),
+        status,
+        limits,
+        loop=role != "exporter",
+        control_of=control_of(settings),
+        worker_pids=tuple if pool is None else pool.pids,
+    )
     views = HttpViews(exposition, clock.monotonic, publishes=role != "worker")
     server = http_server(views, settings.http)
     server.start()
     log.info("started", version=__version__, role=role, http=server.url, topics=settings.kafka.topics)
     try:
-        _serve(settings, engine, views, clock, status, stop)
+        serve(settings, engine, clock, status, stop, views.show, pool)
     finally:
         server.stop()
     log.info("stopped")
 
 
-def _serve(settings: Settings, engine: Engine, views: HttpViews, clock: Clock, status: ProcessStatus, stop: threading.Event) -> None:
+def serve(
+    settings: Settings,
+    engine: Engine,
+    clock: Clock,
+    status: ProcessStatus,
+    stop: threading.Event,
+    show: Callable[[Report, History], None],
+    pool: WorkerPool | None = None,
+) -> None:
+    """Publish and consume, as the role says, until `stop` is set. With a pool, its processes consume."""
     connection = replace(redis_connection(settings), client_name=client_name(settings.worker.role, settings.redis.namespace))
     with contextlib.ExitStack() as stack:
         store, history_blob = RedisStore(connection), RedisBlobStore(connection, HISTORY_KEY)
@@ -102,12 +123,14 @@ def _serve(settings: Settings, engine: Engine, views: HttpViews, clock: Clock, s
                     publish_ms=settings.exporter.publish_ms,
                     clock=clock,
                     status=status,
-                    on_report=HistoryStore(views.show, history_blob).take,
+                    on_report=HistoryStore(show, history_blob).take,
                     retry_seconds_max=settings.worker.retry_seconds_max,
                 )
                 stack.enter_context(StoppableThread("publisher", publisher.run, stop))
             if settings.worker.role == "exporter":
                 stop.wait()
+            elif pool is not None:
+                pool.run(stop)
             else:
                 _work(settings, engine, store, clock, status, stop)
 

@@ -209,6 +209,13 @@ class WorkerSettings(Section):
     role: Literal["all", "worker", "exporter"] = setting(
         "all", "worker consumes events, exporter serves results, all does both in one process."
     )
+    processes: Whole = whole(
+        1,
+        "Worker processes under one parent. The parent has the HTTP port and, with role all, reads committed state. Every limit of this"
+        " section is per process. A process that dies is started again. With kafka.group_instance_id, process n is member <id>-<n>.",
+        1,
+        64,
+    )
     batch_events_max: Whole = whole(20_000, "Maximum records per poll.", 1, 1_000_000)
     commit_ms: Whole = milliseconds(
         1_000, "Time between commits while events arrive. A user with many events is written once per commit.", most=60_000

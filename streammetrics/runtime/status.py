@@ -76,6 +76,8 @@ class ProcessStatus:
     publish_trouble: Trouble | None = None
     group_conflict: str = ""
     """What is wrong while workers of another consumer group take tasks of this namespace."""
+    down: dict[str, Trouble] = field(default_factory=dict)
+    """Worker processes that do not run, by name, with the reason; always empty for a single process."""
     store_nodes: tuple[StoreNode, ...] = ()
     """Last known status of the store's servers; empty while they do not answer."""
     commit_times: CommitTimes = field(default_factory=CommitTimes)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Mapping
 
 import structlog
 
 
-def configure_logs(level: str, form: str) -> None:
-    """Configure logging for the process. `form` is auto, console or json."""
+def configure_logs(level: str, form: str, **fields: str) -> None:
+    """Configure logging for the process. `form` is auto, console or json. `fields` are added to every line."""
     console = form == "console" or (form == "auto" and sys.stderr.isatty())
     renderer: structlog.typing.Processor = (
         structlog.dev.ConsoleRenderer() if console else structlog.processors.JSONRenderer(sort_keys=False, ensure_ascii=False)
@@ -17,6 +18,7 @@ def configure_logs(level: str, form: str) -> None:
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
+            _adding(fields),
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
@@ -26,6 +28,13 @@ def configure_logs(level: str, form: str) -> None:
         logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
         cache_logger_on_first_use=False,
     )
+
+
+def _adding(fields: Mapping[str, str]) -> structlog.typing.Processor:
+    def add(logger: object, method: str, line: structlog.typing.EventDict) -> structlog.typing.EventDict:
+        return {**line, **fields}
+
+    return add
 
 
 def configure_quiet_logs(level: str, form: str) -> None:

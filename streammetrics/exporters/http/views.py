@@ -124,7 +124,15 @@ class HttpViews:
         for where, trouble in (("source", status.source_trouble), ("store", status.store_trouble)):
             if trouble is not None:
                 yield f"{where}: {self._problem_text(trouble)}"
-        if self._exposition.loop and not status.ready and status.source_trouble is None and status.store_trouble is None:
+        for name, trouble in sorted(dict(status.down).items()):
+            yield f"{name}: {self._problem_text(trouble)}"
+        if (
+            self._exposition.loop
+            and not status.ready
+            and not status.down
+            and status.source_trouble is None
+            and status.store_trouble is None
+        ):
             yield "worker: source and store have not both answered yet, or an assigned task is not claimed yet"
         if status.group_conflict:
             yield f"worker: {status.group_conflict}"

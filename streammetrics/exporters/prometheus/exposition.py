@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.exposition import generate_latest as render_text
@@ -20,6 +20,7 @@ from prometheus_client.openmetrics.exposition import generate_latest as render_o
 from prometheus_client.registry import Collector
 
 from streammetrics.exporters.prometheus.experiments import ControlOf, control_by_convention
+from streammetrics.exporters.prometheus.processes import ProcessGroupCollector
 from streammetrics.exporters.prometheus.rows import ReportRows, SampleRow, status_rows
 from streammetrics.exporters.prometheus.series import TABLE, Series
 from streammetrics.metrics import TallyLayout
@@ -87,7 +88,8 @@ class Exposition:
     """The series of one process as text. `window_names` maps window lengths in ms to label values.
 
     `loop` says if the process consumes; without it the series of the loop are absent. `control_of` returns the control of an
-    experiment without a report. All methods may run in any thread. The client library adds `process_...` series.
+    experiment without a report. All methods may run in any thread. The
+    `process_...` series include the processes of `worker_pids`.
     """
 
     def __init__(
@@ -99,6 +101,7 @@ class Exposition:
         *,
         loop: bool = True,
         control_of: ControlOf = control_by_convention,
+        worker_pids: Callable[[], Sequence[int]] = tuple,
     ) -> None:
         self._limits = limits or ExpositionLimits()
         self.layout, self.status, self.loop = layout, status, loop
@@ -108,7 +111,7 @@ class Exposition:
         self._state, self._process = CollectorRegistry(), CollectorRegistry()
         self._state.register(self._state_collector)
         self._process.register(self._process_collector)
-        ProcessCollector(registry=self._process)
+        self._process.register(ProcessGroupCollector(worker_pids))
         self._report: Report | None = None
         self._rendered = _RenderedReport(None, 0)
         self._left_out = 0
