@@ -43,12 +43,14 @@ class MalformedEvent(StreammetricsError):
     """A record without a usable event. It is counted by `reason` and written to the dead letters; it never stops the process.
 
     `reason` is one of the names in `streammetrics.events.outcomes.MALFORMED`, because it becomes a label. `detail` is text for people.
+    `unknown_type` is the type of an event that is neither impression nor feedback, if that is what is wrong.
     """
 
-    def __init__(self, reason: str, detail: str) -> None:
+    def __init__(self, reason: str, detail: str, unknown_type: str | None = None) -> None:
         super().__init__(f"{reason}: {detail}")
         self.reason = reason
         self.detail = detail
+        self.unknown_type = unknown_type
 
 
 @dataclass(frozen=True, slots=True)

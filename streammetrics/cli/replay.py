@@ -12,7 +12,7 @@ from rich.progress import DownloadColumn, TaskProgressColumn, TimeRemainingColum
 from streammetrics.cli.output.output_paths import require_distinct
 from streammetrics.cli.output.progress import progress_bar
 from streammetrics.cli.output.report_reader import moment
-from streammetrics.cli.output.tables import VariantRow, counter_lines, main_metrics, total_rows, values_table, window_rows
+from streammetrics.cli.output.tables import VariantRow, counter_lines, main_metrics, name_lines, total_rows, values_table, window_rows
 from streammetrics.cli.output.terminal import output_console
 from streammetrics.cli.process.logs import configure_quiet_logs
 from streammetrics.cli.replay_files import ReplayOutputs, replay
@@ -63,7 +63,7 @@ def _warnings(report: Report) -> Iterator[str]:
 
 
 def _show(console: Console, settings: Settings, report: Report, layout: TallyLayout, flush: bool) -> None:
-    for line in counter_lines(report.counts):
+    for line in (*counter_lines(report.counts), *name_lines(report.unknown_names)):
         console.print(line, soft_wrap=True)
     spans = [span for span in _spans(settings, report, layout, flush) if span[1]]
     if spans:

@@ -23,6 +23,7 @@ from streammetrics.events import Decoder, UbiSettings, decoder
 from streammetrics.events.envelopes import without_envelope
 from streammetrics.events.event_time import DAY_MS
 from streammetrics.events.grades import parse_grades
+from streammetrics.events.unknown_names import ACTION, TYPE
 from streammetrics.reports.builder import ExperimentView, ReportBuilder
 from streammetrics.runtime.rules import WorkerRules
 from streammetrics.sessions.rules import JoinRules
@@ -132,7 +133,9 @@ def build_report_builder(settings: Settings, engine: Engine) -> ReportBuilder:
     if engine.user_totals is not None:
         experiments = settings.experiments
         view = ExperimentView(engine.user_totals.measures, experiments.policy, experiments.idle_days * DAY_MS, experiments.patience_ms)
-    return ReportBuilder(engine.layout, rules, result_settings(settings, engine), engine.signature, view)
+    lists = ("impression",) if settings.events.format == "ubi" else ()  # here the name of an action makes an event a list
+    known = {ACTION: (*engine.rules.grades.table, *lists), TYPE: ("impression", "feedback")}
+    return ReportBuilder(engine.layout, rules, result_settings(settings, engine), engine.signature, view, known)
 
 
 def build_worker_rules(settings: Settings) -> WorkerRules:

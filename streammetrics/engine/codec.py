@@ -67,6 +67,7 @@ class Control(msgspec.Struct, kw_only=True, array_like=True):
     - `user_window_panes` is the length of the longest window of unique users in panes; 0: users are not counted.
     - `feedback_by_day` is (UTC day in which sessions ended, matched feedback, unmatched feedback). It is empty without experiments.
     - `ends` is (experiment, configured end), for experiments with a run and an end.
+    - `unknown_names` is (kind, name or empty for all others, count).
     - `users_sampled` is (start of a period, packed hashes of users).
     - `support`, `setters` and `lateness` are by topic index. They are empty in state of earlier versions: no row, and no late events.
     - `newest_supported` is the greatest supported time of any input, where windows end after a flush. NEVER: unknown.
@@ -101,6 +102,7 @@ class Control(msgspec.Struct, kw_only=True, array_like=True):
     setters: list[TimeSetter | None] = []
     lateness: list[StoredLateness] = []
     newest_supported: int = NEVER
+    unknown_names: list[tuple[str, str, int]] = []
 
     @property
     def signature(self) -> Signature:

@@ -20,6 +20,7 @@ from streammetrics.engine.user_sample import PERIOD_MS
 from streammetrics.errors import MalformedEvent
 from streammetrics.events.event_time import NEVER, pane_start
 from streammetrics.events.model import Event, Feedback, Impression
+from streammetrics.events.unknown_names import ACTION, TYPE
 from streammetrics.sessions.fragments import Duplicates
 from streammetrics.sessions.rules import FRAGMENT_ITEMS_FACTOR
 from streammetrics.sessions.session import Session, StoredFeedback
@@ -144,6 +145,8 @@ class BatchProcessor:
                 if type(event) is MalformedEvent:
                     untimed += 1
                     self._refuse(topic, offset, event.reason, event.detail)
+                    if event.unknown_type is not None:
+                        self.state.unknown_names.add(TYPE, event.unknown_type)
                     continue
                 ts = event.ts
                 if future_ms is not None and 0 <= record_ts < ts - future_ms:
@@ -232,6 +235,7 @@ class BatchProcessor:
         grade = self.rules.grades.grade(action, event.value)
         if grade is None:
             self.counts["unknown_action", topic] += 1
+            self.state.unknown_names.add(ACTION, action)
             return True
         feedback = StoredFeedback(ts, event.impression_id, event.item_id, action, grade, topic)
         session.add_feedback(feedback, self.join.attribution_ms, self.changed_lists)

@@ -18,6 +18,7 @@ from streammetrics.engine.rules import EngineRules
 from streammetrics.engine.session_store import SessionStore
 from streammetrics.engine.signature import OTHER_MEASURES, Signature, differing, fit_of
 from streammetrics.engine.unique_user_panes import UniqueUserPanes
+from streammetrics.engine.unknown_names import UnknownNames
 from streammetrics.engine.user_sample import UserSample
 from streammetrics.engine.user_totals import UserTotalsLayout
 from streammetrics.errors import StateError
@@ -28,7 +29,18 @@ from streammetrics.windows.unique_users import UserCountLayout
 class TaskState:
     """All that one task holds, by owner. A new state is that of a task without commits."""
 
-    __slots__ = ("_rules", "_signature", "enrolments", "labels", "panes", "progress", "sessions", "unique_users", "user_sample")
+    __slots__ = (
+        "_rules",
+        "_signature",
+        "enrolments",
+        "labels",
+        "panes",
+        "progress",
+        "sessions",
+        "unique_users",
+        "unknown_names",
+        "user_sample",
+    )
 
     def __init__(
         self,
@@ -46,6 +58,7 @@ class TaskState:
         self.sessions = SessionStore(rules, self.enrolments, self.progress.counts)
         self.unique_users = UniqueUserPanes(rules, user_layout)
         self.user_sample = UserSample()
+        self.unknown_names = UnknownNames()
 
     @property
     def changed(self) -> bool:
@@ -70,6 +83,7 @@ class TaskState:
         self.enrolments.restore(stored)
         self.unique_users.restore(stored, user_counts)
         self.user_sample.restore(stored)
+        self.unknown_names.restore(stored)
         if fit_of(stored.signature, self._signature) == "switched":
             self.enrolments.restart(stored.newest, experiments)
         else:
@@ -91,6 +105,7 @@ class TaskState:
                 **self.enrolments.stored(),
                 **self.unique_users.stored(),
                 **self.user_sample.stored(),
+                **self.unknown_names.stored(),
             )
         )
 

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
+from streammetrics.errors import MalformedEvent
 from streammetrics.events.json_text import has_control, iso_ms
 from streammetrics.events.malformed import malformed
 from streammetrics.events.model import TS_MAX, EventLimits, Labels
@@ -57,7 +58,7 @@ class Fields:
         rule, advice = f"{self.within}{name} must be {' or '.join(kinds)}", "send other events to another topic"
         found = _decoded(_string, raw, "bad_type", rule, advice)
         if found not in kinds:
-            raise malformed("bad_type", rule, raw, advice)
+            raise MalformedEvent("bad_type", malformed("bad_type", rule, raw, advice).detail, found)
         return found
 
     def identity(self, name: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from streammetrics.events.recognized import Recognized
 
-Fields = Mapping[str, Any]
+JsonObject = Mapping[str, Any]
 
 
 class _Schema(NamedTuple):
@@ -16,27 +16,27 @@ class _Schema(NamedTuple):
 
     name: str
     what: str
-    matches: Callable[[Fields], bool]
+    matches: Callable[[JsonObject], bool]
 
 
-def _has(*names: str) -> Callable[[Fields], bool]:
+def _has(*names: str) -> Callable[[JsonObject], bool]:
     return lambda fields: all(name in fields for name in names)
 
 
-def _is_one_of(name: str, *values: str) -> Callable[[Fields], bool]:
+def _is_one_of(name: str, *values: str) -> Callable[[JsonObject], bool]:
     return lambda fields: isinstance(fields.get(name), str) and fields[name] in values
 
 
-def is_native(fields: Fields) -> bool:
+def is_native(fields: JsonObject) -> bool:
     """Return whether an object looks like an event of the native schema."""
     return _is_one_of("type", "impression", "feedback")(fields) and not fields.keys().isdisjoint(("user_id", "ts", "items", "item_id"))
 
 
-def is_ubi_event(fields: Fields) -> bool:
+def is_ubi_event(fields: JsonObject) -> bool:
     return "action_name" in fields and not fields.keys().isdisjoint(("client_id", "event_attributes", "query_id", "timestamp"))
 
 
-def is_ubi_query(fields: Fields) -> bool:
+def is_ubi_query(fields: JsonObject) -> bool:
     return "query_response_id" in fields or ("user_query" in fields and "query_id" in fields)
 
 
@@ -92,10 +92,10 @@ _PATHS = (
     "fields",
     "doc",
 )
-"""Fields in which envelopes carry an event."""
+"""JsonObject in which envelopes carry an event."""
 
 
-def describe_object(fields: Fields, schema: str) -> Recognized | None:
+def describe_object(fields: JsonObject, schema: str) -> Recognized | None:
     """Return what a JSON object seems to be; None if it may be an event of the schema.
 
     >>> print(describe_object({"_index": "ubi_events", "_source": {"action_name": "click", "client_id": "c"}}, "ubi"))
@@ -114,14 +114,14 @@ def describe_object(fields: Fields, schema: str) -> Recognized | None:
     return _envelope(fields) or _other_schema(fields) or _nested_event(fields)
 
 
-def _other_schema(fields: Fields) -> Recognized | None:
+def _other_schema(fields: JsonObject) -> Recognized | None:
     for each in _SCHEMAS:
         if each.matches(fields):
             return Recognized(each.name, each.what, _MAPPING_ADVICE)
     return None
 
 
-def _envelope(fields: Fields) -> Recognized | None:
+def _envelope(fields: JsonObject) -> Recognized | None:
     """Recognize well-known envelopes."""
     if "specversion" in fields:
         return _in_envelope("cloudevents", "CloudEvents envelopes", "data_base64" if "data_base64" in fields else "data", fields)
@@ -144,7 +144,7 @@ def _envelope(fields: Fields) -> Recognized | None:
     return None
 
 
-def _in_envelope(name: str, what: str, path: str, fields: Fields) -> Recognized:
+def _in_envelope(name: str, what: str, path: str, fields: JsonObject) -> Recognized:
     where = f"{what}, with the event in {path}"
     if path == "data_base64":
         return Recognized(name, where, "write only that, decoded (jq -c '.data_base64 | @base64d | fromjson')")
@@ -153,7 +153,7 @@ def _in_envelope(name: str, what: str, path: str, fields: Fields) -> Recognized:
     return Recognized(name, where, f"write only that (jq -c .{path})")
 
 
-def _nested_event(fields: Fields) -> Recognized | None:
+def _nested_event(fields: JsonObject) -> Recognized | None:
     """Recognize any other object that carries an event of a known schema in one of its fields."""
     for path, inner in _nested(fields):
         found = inner if isinstance(inner, dict | list) else _json_text(inner)
@@ -164,7 +164,7 @@ def _nested_event(fields: Fields) -> Recognized | None:
     return None
 
 
-def _nested(fields: Fields) -> Iterator[tuple[str, Any]]:
+def _nested(fields: JsonObject) -> Iterator[tuple[str, Any]]:
     """Yield the fields of an object, then those of the objects in fields that usually carry an event."""
     yield from fields.items()
     for name in _PATHS:
@@ -173,7 +173,7 @@ def _nested(fields: Fields) -> Iterator[tuple[str, Any]]:
             yield from ((f"{name}.{key}", value) for key, value in inner.items())
 
 
-def _at(fields: Fields, path: str) -> Any:
+def _at(fields: JsonObject, path: str) -> Any:
     found: Any = fields
     for name in path.split("."):
         found = found.get(name) if isinstance(found, dict) else None

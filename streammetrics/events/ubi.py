@@ -13,7 +13,7 @@ The result:
 | document | `lists_from = "impressions"` | `lists_from = "hit_ids"` |
 |---|---|---|
 | event `impression` with an object | a fragment of one item: `query_id`, `object_id`, `position.ordinal` | no event |
-| query with `query_response_hit_ids` | no event | a whole list of them |
+| query with `query_response_hit_ids` (before 1.3: `query_response_object_ids`) | no event | a whole list of them |
 | query with none, or an empty array | no event | no event |
 | any other event | feedback | feedback |
 
@@ -50,7 +50,9 @@ _array = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _whole = msgspec.json.Decoder(int).decode
 _ACTION_LINES = frozenset({"index", "create", "update", "delete"})
 _HIT_FIELDS = frozenset({"_index", "_id"})
-_QUERY_FIELDS = frozenset({"user_query", "query_attributes", "query_response_id", "query_response_hit_ids"})
+_HITS = ("query_response_hit_ids", "query_response_object_ids")
+"""The field with the hits of a query. The second name was used before version 1.3."""
+_QUERY_FIELDS = frozenset({"user_query", "query_attributes", "query_response_id", *_HITS})
 
 
 def ubi_decoder(limits: EventLimits, settings: UbiSettings | None = None) -> Callable[[bytes | None], Sequence[Event | MalformedEvent]]:
@@ -160,13 +162,14 @@ class _Reader:
         self.top, self.attributes, self.settings, self.limits = top, attributes, settings, top.limits
 
     def query(self) -> Event | None:
-        if self.settings.lists_from != "hit_ids" or self.top.get("query_response_hit_ids") is None:
+        name = next((name for name in _HITS if self.top.get(name) is not None), None)
+        if self.settings.lists_from != "hit_ids" or name is None:
             return None
-        hits = self.top.array("query_response_hit_ids")
+        hits = self.top.array(name)
         if not hits:
             return None
         fields.check_count(len(hits), self.limits)
-        items = tuple(self._shown(f"query_response_hit_ids[{index}]", raw) for index, raw in enumerate(hits))
+        items = tuple(self._shown(f"{name}[{index}]", raw) for index, raw in enumerate(hits))
         return self._impression(items, None)
 
     def event(self) -> Event | None:

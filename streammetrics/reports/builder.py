@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from streammetrics.engine.codec import Control, decode_control, decode_pane, decode_user_counts
@@ -23,6 +24,7 @@ from streammetrics.reports.late_events import late_inputs
 from streammetrics.reports.merged_runs import Change, FrozenScales, MergedRun, shown_runs, started_runs, times_of
 from streammetrics.reports.report import InputPosition, Report, Total
 from streammetrics.reports.scopes import scopes_of, sum_scopes
+from streammetrics.reports.unknown_names import merge_names
 from streammetrics.reports.user_partitions import UserPartitions
 from streammetrics.windows.panes import VIEWS, Window, WindowRules, WindowView, window_end
 from streammetrics.windows.rolling import WindowAggregator
@@ -49,7 +51,8 @@ class ReportBuilder:
     """Collects the committed state of all tasks and builds reports from it.
 
     `signature` is the engine's. State of other rules is rejected with StateError, because its columns differ. If experiments are on in
-    some tasks and off in others, or here, windows are shown but experiments are not.
+    some tasks and off in others, or here, windows are shown but experiments are not. `known_names` has the known names by kind (see
+    `events.unknown_names`), to suggest one for an unknown name.
     """
 
     def __init__(
@@ -59,7 +62,9 @@ class ReportBuilder:
         settings: Mapping[str, Any],
         signature: Signature,
         experiments: ExperimentView | None = None,
+        known_names: Mapping[str, Sequence[str]] = MappingProxyType({}),
     ) -> None:
+        self._known_names = known_names
         self.layout = layout
         self.signature = signature
         self.rules = rules
@@ -252,6 +257,7 @@ class ReportBuilder:
             entered_ms=_shown(min(control.enrolled_before for control in controls)) if whole else None,
             user_windows=tuple(self._user_windows(controls, newest)) if whole else (),
             user_partitions=self._user_partitions(tasks),
+            unknown_names=merge_names((each for control in controls for each in control.unknown_names), self._known_names),
         )
 
     def _user_partitions(self, tasks: int) -> UserPartitions | None:

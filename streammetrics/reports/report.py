@@ -15,6 +15,7 @@ from streammetrics.events.outcomes import NOT_REFUSED
 from streammetrics.experiments import ExperimentReport
 from streammetrics.metrics import TallyLayout
 from streammetrics.reports.late_events import LateInput, late_sentences
+from streammetrics.reports.unknown_names import UnknownName
 from streammetrics.reports.user_partitions import UserPartitions
 from streammetrics.windows.panes import Window
 from streammetrics.windows.unique_users import UniqueUserWindow
@@ -89,6 +90,8 @@ class Report:
     user_windows: tuple[UniqueUserWindow, ...] = ()
     """Empty if users are not counted in windows, or if tasks count them differently."""
     user_partitions: UserPartitions | None = None
+    unknown_names: tuple[UnknownName, ...] = ()
+    """Actions without a grade and types that are no event, most frequent first."""
     """None if there is only one task."""
     late_inputs: tuple[LateInput, ...] = ()
     """The inputs of which more than a few percent of the events are late."""
@@ -131,6 +134,7 @@ class Report:
             "users_open": self.users_open,
             "sessions_open": self.sessions_open,
             "windows_withheld": self.withheld,
+            "unknown_names": [each.to_json() for each in self.unknown_names],
             "user_partitions": None if self.user_partitions is None else self.user_partitions.to_json(),
             "experiments": [each.to_json() for each in self.experiments],
             "experiments_entered_ms": self.entered_ms,

@@ -21,6 +21,8 @@ from streammetrics.runtime.committed_state import freeze_due_scales, read_commit
 from streammetrics.runtime.retry import Outage
 from streammetrics.runtime.status import ProcessStatus
 
+NAMES_WARNING_SECONDS = 60.0
+"""Time between two warnings about unknown names."""
 PARTITIONS_WARNING_SECONDS = 3_600.0
 """Time between two warnings about users on several partitions."""
 NODES_SECONDS = 10.0
@@ -55,6 +57,8 @@ class Publisher:
         self._nodes_seconds: float | None = None
         self._withheld: set[int] = set()
         self._partitions_warned_seconds: float | None = None
+        self._names_warned: set[tuple[str, str | None]] = set()
+        self._names_warned_seconds: float | None = None
 
     def publish(self) -> Report | None:
         """Read what has changed and publish a report; None while the number of tasks is not known.
@@ -79,6 +83,7 @@ class Publisher:
         self._last = report
         self._warn_withheld(report)
         self._warn_partitions(report)
+        self._warn_unknown_names(report)
         self._on_report(report)
         return report
 
@@ -103,6 +108,19 @@ class Publisher:
         elif problem and (warned_seconds is None or now - warned_seconds >= PARTITIONS_WARNING_SECONDS):
             log.warning(problem, fix=FIX)
             self._partitions_warned_seconds = now
+
+    def _warn_unknown_names(self, report: Report) -> None:
+        """Warn about unknown actions and event types: each name once, and at most one line per NAMES_WARNING_SECONDS."""
+        new = [each for each in report.unknown_names if (each.kind, each.name) not in self._names_warned]
+        now, warned_seconds = self._clock.monotonic(), self._names_warned_seconds
+        if not new or (warned_seconds is not None and now - warned_seconds < NAMES_WARNING_SECONDS):
+            return
+        self._names_warned.update((each.kind, each.name) for each in new)
+        self._names_warned_seconds = now
+        log.warning(
+            "events with an unknown action or type are not used: are the names in join.grades and events.format right?",
+            names=[f"{each.kind} {each}" for each in new],
+        )
 
     def check_nodes(self) -> None:
         """Ask the store's servers for their status, at most every NODES_SECONDS. If one fails, the status of all is unknown."""

@@ -366,6 +366,20 @@ def test_names_with_direction_controls_are_sanitized_in_the_table(tmp_path: Path
     assert output.count("new\ufffdretteb") >= 2
 
 
+def test_unknown_actions_and_types_are_shown_by_name(tmp_path: Path) -> None:
+    path, report = tmp_path / "events", tmp_path / "report"
+    shown = {"type": "impression", "impression_id": "r", "user_id": "u", "ts": 0, "items": ["a"]}
+    clicked = {"type": "feedback", "user_id": "u", "ts": 1, "item_id": "a", "action": "Product Clicked"}
+    path.write_text("\n".join(map(json.dumps, [shown, clicked, clicked, {"type": "Impression"}])))
+    done = called("replay", path, "--report", report)
+    assert "unknown   action: Product Clicked 2 (did you mean click?)\n" in done.stdout
+    assert "unknown   type: Impression 1 (did you mean impression?)\n" in done.stdout
+    assert json.loads(report.read_bytes())["unknown_names"] == [
+        {"kind": "action", "name": "Product Clicked", "events": 2, "meant": "click"},
+        {"kind": "type", "name": "Impression", "events": 1, "meant": "impression"},
+    ]
+
+
 def test_an_empty_file_is_allowed(tmp_path: Path) -> None:
     path = tmp_path / "events"
     for content in (b"", b"\n\n"):

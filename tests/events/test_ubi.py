@@ -172,6 +172,13 @@ def test_experiments_and_segments_come_from_the_named_fields(document: dict[str,
     assert variants == tuple((f"e{index:02}", "x") for index in range(16))
 
 
+def test_hits_are_read_under_their_former_name():
+    former = {name: value for name, value in QUERY.items() if name != "query_response_hit_ids"}
+    assert only(sent(former, query_response_object_ids=["a", "b"]), BY_HITS) == only(
+        sent(QUERY, query_response_hit_ids=["a", "b"]), BY_HITS
+    )
+
+
 def test_a_bad_label_costs_only_that_label():
     settings = UbiSettings(segments=("application", "page"), experiment_from="ranker")
 

@@ -8,6 +8,7 @@ from streammetrics import __version__
 from streammetrics.events.model import Feedback, Impression
 from streammetrics.metrics import Scorer, TallyLayout
 from streammetrics.reports.report import InputPosition, Report
+from streammetrics.reports.unknown_names import UnknownName
 from streammetrics.reports.user_partitions import FIX, UserPartitions
 from streammetrics.windows.panes import Window
 from streammetrics.windows.unique_users import UniqueUserWindow, UserCounts
@@ -50,6 +51,7 @@ def test_each_value_of_a_report_has_its_own_name() -> None:
         withheld=16,
         entered_ms=17,
         user_partitions=UserPartitions(22, 11),
+        unknown_names=(UnknownName("action", "tap", 23, "click"),),
         user_windows=(UniqueUserWindow(18, 19, True, (UserCounts(("ranker", "new"), 20, {5: 10}),)),),
     )
     of_users = {"experiment": "ranker", "variant": "new", "users": 20, "users_with_hit": {"user_hit_rate@5": 10}}
@@ -58,6 +60,7 @@ def test_each_value_of_a_report_has_its_own_name() -> None:
         "late_inputs": [],
         "version": __version__,
         "settings": {"gap_ms": 1},
+        "unknown_names": [{"kind": "action", "name": "tap", "events": 23, "meant": "click"}],
         "rules": "by rule",
         "tasks": 2,
         "tasks_committed": 3,

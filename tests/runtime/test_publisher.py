@@ -22,9 +22,10 @@ from streammetrics.experiments import Policy
 from streammetrics.reports.builder import ExperimentView, ReportBuilder
 from streammetrics.reports.merged_runs import Change
 from streammetrics.reports.report import Report
+from streammetrics.reports.unknown_names import UnknownName
 from streammetrics.reports.user_partitions import UserPartitions
 from streammetrics.runtime.committed_state import read_committed
-from streammetrics.runtime.publisher import NODES_SECONDS, PARTITIONS_WARNING_SECONDS, Publisher
+from streammetrics.runtime.publisher import NAMES_WARNING_SECONDS, NODES_SECONDS, PARTITIONS_WARNING_SECONDS, Publisher
 from streammetrics.runtime.status import ProcessStatus
 from streammetrics.windows.panes import WindowRules
 from streammetrics.windows.unique_users import UniqueUserRules
@@ -385,3 +386,24 @@ def test_users_on_several_partitions_are_logged_once_an_hour_until_there_are_non
         logged.append([(line["log_level"], line["event"].split(" % ")[0]) for line in lines])
     problem_over = ("info", "users no longer have events on several partitions")
     assert logged == [[("warning", "25.0")], [], [("warning", "30.0")], [problem_over], [], [("warning", "35.0")]]
+
+
+def test_each_unknown_name_is_logged_once_and_at_most_one_line_a_minute() -> None:
+    class Named(ReportBuilder):
+        names: tuple[str, ...] = ()
+
+        def report(self, tasks: int) -> Report:
+            return replace(super().report(tasks), unknown_names=tuple(UnknownName("action", name, 1) for name in self.names))
+
+    store, clock = MemoryStore(), HandClock(0)
+    machine = committed(store)
+    publisher = publisher_of(store, [], clock=clock, builder_type=Named)[0]
+    logged = []
+    for seconds, names in ((0, ()), (0, ("CLICK",)), (1, ("CLICK", "tap")), (NAMES_WARNING_SECONDS, ("CLICK", "tap")), (100, ("tap",))):
+        clock.sleep(seconds)
+        Named.names = names
+        machine.commit()
+        with capture_logs() as lines:
+            publisher.publish()
+        logged.append([line["names"] for line in lines])
+    assert logged == [[], [["action CLICK 1"]], [], [["action tap 1"]], []]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 from streammetrics.cli.output.terminal import FittingTable
@@ -10,6 +11,7 @@ from streammetrics.events.outcomes import names_of
 from streammetrics.metrics import Metric, TallyLayout
 from streammetrics.reports.headline_metrics import choose_headline
 from streammetrics.reports.report import Report, counts_by_reason, refused_counts
+from streammetrics.reports.unknown_names import UnknownName
 from streammetrics.windows.panes import GroupValues, WindowView
 
 METRICS_MAX = 3
@@ -88,6 +90,17 @@ def counter_lines(counts: Mapping[tuple[str, str], int]) -> Iterator[str]:
         if parts := [f"{reason} {sums[reason]:,}" for reason in reasons if sums[reason]]:
             total = f"{sum(sums[reason] for reason in reasons):,}: " if heading == "refused" else ""
             yield f"{heading:<10}{total}{', '.join(parts)}"
+
+
+def name_lines(names: Iterable[UnknownName]) -> Iterator[str]:
+    """Yield a line with the unknown names of each kind.
+
+    >>> print(*name_lines([UnknownName("action", "CLICK", 2, "click"), UnknownName("type", "page", 1)]), sep="\\n")
+    unknown   action: CLICK 2 (did you mean click?)
+    unknown   type: page 1
+    """
+    for kind, of_kind in groupby(names, key=lambda each: each.kind):
+        yield f"{'unknown':<10}{kind}: {', '.join(map(str, of_kind))}"
 
 
 def number(value: float | None) -> str:

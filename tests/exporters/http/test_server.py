@@ -284,7 +284,9 @@ class TestPage:
         scripts = {name: folder.joinpath(name).read_text("utf-8") for name in SCRIPTS}
         assert {path.name for path in folder.iterdir() if path.name.endswith(".js")} == {*SCRIPTS, "uplot.js"}
         library = folder.joinpath("uplot.js").read_text("utf-8")
-        assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|\beval\b|Function\(|setAttribute|fetch\(|XMLHttp", library)
+        assert not re.search(
+            r"innerHTML|outerHTML|insertAdjacent|document\.write|\beval\b|Function\(|setAttribute|fetch\(|XMLHttp", library
+        )
         for script in scripts.values():
             assert not re.search(
                 r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\b|Function\(|https?:(?!//www\.w3\.org/2000/svg)|\.style\b", script

@@ -64,7 +64,7 @@ def test_files_of_different_queries_are_an_error(tmp_path: Path) -> None:
     run, qrels = tmp_path / "run", tmp_path / "qrels"
     run.write_text("q01 Q0 d1 1 1 tag\n")
     qrels.write_text("q1 0 d1 1\nq2 0 d1 1\n")
-    with pytest.raises(MetricError, match="list ids: got 'q01' .str. in the ranking and 'q1' .str. in the judgments"):
+    with pytest.raises(MetricError, match=r"list ids: got 'q01' .str. in the ranking and 'q1' .str. in the judgments"):
         from_trec(run, qrels)
 
 

@@ -1,7 +1,7 @@
 // The pipeline section: lag, watermarks, refused events and reasons. Counters come from committed state, lag from this process.
 
 import { fine, folded, make, table } from "./elements.js";
-import { MISSING, countText, countedText, isNumber, reasonText, roundCountText, shareText, spanText, timeText } from "./text.js";
+import { MISSING, Name, countText, countedText, isNumber, reasonText, roundCountText, shareText, spanText, timeText } from "./text.js";
 
 const FEEDBACK = ["matched", "orphan", "out_of_list", "too_old", "unknown_action"];
 const LABELS = ["label_empty", "label_too_long", "label_bad_type", "label_bad_text", "too_many_experiments", "too_many_segments", "too_many_variants", "too_many_groups"];
@@ -28,6 +28,7 @@ export function pipeline(view) {
       reasons("Feedback by outcome", FEEDBACK.map((reason) => [reason, counters[reason] ?? 0]), "of feedback"),
       dropped.length ? reasons("Refused, by reason", dropped, "of events", counters.events) : make("p", { class: "note" }, "No events were refused."),
       labels.length ? reasons("Labels left out of lists, by reason", labels, "of labels") : null),
+    report.unknown_names?.length ? unknownNames(report.unknown_names) : null,
     folded("inputs", `Inputs (${countText(report.inputs.length)})`, () => inputs(view)),
     folded("by-topic", "All counters by topic", () => table("Counters by topic", ["counter", "topic", "events"],
       report.counters_by_topic.map((each) => [[reasonText(each.reason), fine(each.reason)], each.topic, countText(each.count)]))));
@@ -69,6 +70,12 @@ function reasons(caption, counts, of, all = total(counts)) {
   const rows = counts.toSorted((one, other) => other[1] - one[1]).map(([reason, count]) =>
     [[reasonText(reason), fine(reason)], countText(count), all ? shareText(count / all) : MISSING]);
   return table(caption, ["reason", "events", of], rows);
+}
+
+/** Actions and types that no rule knows. Events with these names are not used. */
+function unknownNames(names) {
+  const rows = names.map((each) => [each.kind, each.name === null ? "others" : new Name(each.name), countText(each.events), each.meant ? new Name(each.meant) : MISSING]);
+  return table("Unknown names: events that are not used", ["field", "name", "events", "did you mean"], rows);
 }
 
 function inputs({ report, pulse, now }) {

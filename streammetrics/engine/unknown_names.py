@@ -1,0 +1,47 @@
+"""Counts the names of events that a task cannot use: actions without a grade, and types that are no event."""
+
+from __future__ import annotations
+
+from typing import Final, TypedDict
+
+from streammetrics.engine.codec import Control
+from streammetrics.events.unknown_names import NAME_CHARS_MAX
+
+NAMES_MAX: Final = 20
+"""Names kept per kind and task: the first ones to arrive. All further ones are counted together under the empty name."""
+OTHERS: Final = ""
+
+
+class StoredNames(TypedDict):
+    """The field of a task's control record that `UnknownNames` owns."""
+
+    unknown_names: list[tuple[str, str, int]]
+
+
+class UnknownNames:
+    """Number of events by kind (`action` or `type`) and name. Which names are kept depends on the order of arrival; their sum does not."""
+
+    __slots__ = ("_counts",)
+
+    def __init__(self) -> None:
+        self._counts: dict[str, dict[str, int]] = {}
+
+    def restore(self, stored: Control) -> None:
+        """Continue from the last commit."""
+        self._counts = {}
+        for kind, name, count in stored.unknown_names:
+            self._counts.setdefault(kind, {})[name] = count
+
+    def stored(self) -> StoredNames:
+        """Return what the next commit writes."""
+        return {
+            "unknown_names": [(kind, name, count) for kind, names in sorted(self._counts.items()) for name, count in sorted(names.items())]
+        }
+
+    def add(self, kind: str, name: str) -> None:
+        """Count an event."""
+        names = self._counts.setdefault(kind, {})
+        name = name[:NAME_CHARS_MAX]
+        if name not in names and len(names) - (OTHERS in names) >= NAMES_MAX:
+            name = OTHERS
+        names[name] = names.get(name, 0) + 1
