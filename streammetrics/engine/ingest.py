@@ -194,17 +194,17 @@ class BatchProcessor:
 
         The events of a row that ends without a move are counted as `ahead`.
         """
-        before, row, ts = supported.time, supported.row, event.ts
-        if before != NEVER and ts <= supported.ahead_from:
-            last = supported.recent[-1] if row else None
-            supported.take(event.user_id, ts)
-            if last is not None and not supported.row:
-                self.counts["ahead", topic] += row
-                if self.outlier is None:
-                    self.outlier = Outlier(last[0], last[1], last[1] - before)
-            return False
-        users = supported.users
+        before, row, users, ts = supported.time, supported.row, supported.users, event.ts
+        was_near = before != NEVER and ts <= supported.ahead_from
         supported.take(event.user_id, ts)
+        if supported.outlier is not None:
+            self.counts["ahead", topic] += supported.outliers
+            if self.outlier is None:
+                user, time, _ = supported.outlier
+                self.outlier = Outlier(user, time, time - supported.time)
+            supported.outliers, supported.outlier = 0, None
+        if was_near:
+            return False
         if supported.time > before and row:
             self.moves.append(TimeMove(before, supported.time, row + 1, users))
         return supported.time == NEVER or ts > supported.ahead_from

@@ -65,16 +65,32 @@ class SupportedTime:
     """The supported time of one input and the row of events ahead of it.
 
     `time` is NEVER before the first supported time; until then every event is in the row. `row` is its length, `least` its least time.
-    `recent` are its last events. `enders` are the last users that ended a row at the time `enders_at`.
+    `recent` are its last events. `enders` are the last users that ended a row at the time `enders_at`. `outliers` counts the events of
+    rows that ended without a move, and `outlier` is the last of them. They are not stored.
     """
 
-    __slots__ = ("_in_order_ms", "_rules", "_still_ms", "enders", "enders_at", "least", "recent", "row", "seen", "time")
+    __slots__ = (
+        "_in_order_ms",
+        "_rules",
+        "_still_ms",
+        "enders",
+        "enders_at",
+        "least",
+        "outlier",
+        "outliers",
+        "recent",
+        "row",
+        "seen",
+        "time",
+    )
 
     def __init__(self, rules: SupportRules, *, out_of_orderness_ms: int, lateness_ms: int) -> None:
         self._rules = rules
         self._in_order_ms = out_of_orderness_ms
         self._still_ms = out_of_orderness_ms + lateness_ms
         self.time = NEVER
+        self.outliers = 0
+        self.outlier: Seen | None = None
         self.restore(StoredSupport())
 
     def restore(self, stored: StoredSupport) -> None:
@@ -135,6 +151,9 @@ class SupportedTime:
                 self._end_row()
 
     def _end_row(self) -> None:
+        if self.row:
+            self.outliers += self.row
+            self.outlier = self.recent[-1]
         self.row, self.least, self.seen = 0, FOREVER, 0
         self.recent.clear()
 
@@ -157,8 +176,16 @@ class SupportedTime:
             del self.recent[0]
 
     def _move_to(self, time: int) -> None:
-        """Set the time. Only events ahead of it stay in the row."""
+        """Set the time. Only events ahead of it stay in the row.
+
+        At the start, events far ahead that leave the row count as outliers: they were not refused.
+        """
         self.time = time
+        remembered, kept_from = self.recent, self.seen - self._rules.remembered
+        for each in remembered:
+            if each[2] <= kept_from and each[1] > self.refused_from:
+                self.outliers += 1
+                self.outlier = each
         self._forget(self._rules.remembered)
         self.recent = [each for each in self.recent if each[1] > self.ahead_from]
         self.row = len(self.recent)

@@ -470,3 +470,23 @@ def test_a_dead_letter_names_the_row(tmp_path: Path) -> None:
     path.write_text("type,user_id,ts,item_id,action\nfeedback,u,1772359200000,a,click\nfeedback,,1772359200000,a,click\n")
     _, _, (letter,) = replayed(tmp_path, path)
     assert (letter["line"], letter["reason"], letter["key"]) == (3, "missing_field", f"{path}:0:3")
+
+
+def test_one_wrong_clock_in_a_file_makes_no_other_event_late(tmp_path: Path) -> None:
+    good = [shown(f"u{number}", NOON_MS + number * 60_000) for number in range(90)]
+    wrong = shown("phone", NOON_MS + 365 * DAY_MS)
+    path, output, letters = write(tmp_path / "events", [good[0], wrong, *good[1:]]), tmp_path / "report.json", tmp_path / "letters"
+    done = called("replay", path, "--report", output, "--dead-letters", letters)
+    assert (done.returncode, letters.read_bytes()) == (0, b"")
+    assert "an event was ahead of the other events of its input and moved no watermark" in done.stderr
+    report = json.loads(output.read_text())
+    assert report["counters"] == {"ahead": 1, "events": 91}
+    hour = next(each for each in report["windows"] if each["window_ms"] == 3_600_000)
+    assert hour["groups"][0]["lists"] == 60
+
+
+def test_a_replay_with_many_late_events_warns_first(tmp_path: Path) -> None:
+    events = [shown("fast", NOON_MS + 3_600_000), *(shown(f"u{number}", NOON_MS + number) for number in range(9))]
+    path = write(tmp_path / "events", events)
+    found = called("replay", path, *ONE_EVENT_SETS_THE_TIME)
+    assert found.stderr.startswith(f"streammetrics: warning: 90 % of the events of {path} (partition 0) are late and refused, 9 of 10.")

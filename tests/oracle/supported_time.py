@@ -31,7 +31,7 @@ class SupportedTime:
     row: list[RowEvent] = field(default_factory=list)
     numbers: int = 0
     contradicted: int = 0
-    """How many events were in rows that ended without a move."""
+    """How many events were in rows that ended without a move, or far ahead when T began and no longer in the row."""
     enders: list[tuple[str, float]] = field(default_factory=list)
     """The user of each event that ended a row without moving T, with T at that time."""
 
@@ -79,6 +79,9 @@ class SupportedTime:
             self.t_ms = times[(len(times) - 1) // 2]
         else:
             return
+        last = self._last(2 * settings.support_users)
+        remembered = self._last(max(2 * settings.support_users, settings.support_events))
+        self.contradicted += sum(event.ts > self.t_ms + settings.support_far_ms for event in remembered if event not in last)
         self._drop_passed()
 
     def _follow_row(self) -> None:
