@@ -121,3 +121,24 @@ def merge_samples(tasks: Iterable[Iterable[tuple[int, list[int]]]]) -> SampledUs
     for task in recent:
         seen.update({hashed for hashes in task for hashed in hashes if hashed <= bound})
     return SampledUsers(len(seen), sum(tasks_seen > 1 for tasks_seen in seen.values()))
+
+
+class SampledTasks:
+    """The samples of all tasks. They are merged again only if one has changed."""
+
+    def __init__(self) -> None:
+        self._stored: dict[int, list[tuple[int, str]]] = {}
+        self._merged: tuple[int, SampledUsers] | None = None
+
+    def update(self, task: int, stored: list[tuple[int, str]]) -> None:
+        """Set the stored sample of a task."""
+        if self._stored.get(task) != stored:
+            self._stored[task] = stored
+            self._merged = None
+
+    def merged(self, tasks: int) -> SampledUsers:
+        """Return the sampled users of the first `tasks` tasks."""
+        if self._merged is None or self._merged[0] != tasks:
+            users = merge_samples(decode_sample(stored) for task, stored in self._stored.items() if task < tasks)
+            self._merged = tasks, users
+        return self._merged[1]

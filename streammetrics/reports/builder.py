@@ -15,7 +15,7 @@ from streammetrics.engine.codec import Control, decode_control, decode_pane, dec
 from streammetrics.engine.experiment_runs import WHOLE, Scope
 from streammetrics.engine.signature import Signature, differing, fit_of
 from streammetrics.engine.stored_state import CommitMark, TaskView
-from streammetrics.engine.user_sample import decode_sample, merge_samples
+from streammetrics.engine.user_sample import SampledTasks
 from streammetrics.errors import StateError
 from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER, final_bound
 from streammetrics.experiments import SINCE_START, THIS_DAY, ExperimentReport, Joined, Measures, Policy, Stored, build_report, choose_scales
@@ -83,7 +83,7 @@ class ReportBuilder:
         self._scopes: dict[int, dict[tuple[str, int], Scope]] = {}
         self._controls: dict[int, Control] = {}
         self._users: dict[int, int] = {}
-        self._user_samples: dict[int, list[tuple[int, list[int]]]] = {}
+        self._user_samples = SampledTasks()
         self._withheld: set[tuple[int, WindowView, int]] = set()
         self._withheld_count = 0
 
@@ -116,7 +116,7 @@ class ReportBuilder:
         self._controls[task] = control
         self.marks[task] = view.mark
         self._users[task] = view.users
-        self._user_samples[task] = decode_sample(control.users_sampled)
+        self._user_samples.update(task, control.users_sampled)
         names = started_runs(control, view.experiments) if fit == "same" else {}
         self._started[task] = times_of(control, names)
         self._scopes[task] = dict(scopes_of(names, view.experiments))
@@ -262,9 +262,7 @@ class ReportBuilder:
 
     def _user_partitions(self, tasks: int) -> UserPartitions | None:
         """Return how many sampled users several tasks have seen; None if there is only one task."""
-        if tasks < 2:
-            return None
-        return UserPartitions(*merge_samples(sample for task, sample in self._user_samples.items() if task < tasks))
+        return None if tasks < 2 else UserPartitions(*self._user_samples.merged(tasks))
 
     def _user_windows(self, controls: Sequence[Control], newest: int) -> Iterator[UniqueUserWindow]:
         """Return the user windows that end where all tasks have enrolled all lists. Empty if users are not counted.

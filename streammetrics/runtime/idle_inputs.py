@@ -86,13 +86,15 @@ class IdleInputs:
 
     def _warn_untimed(self, task: OwnedTask, state: TaskState) -> None:
         activity, positions = task.activity, state.progress.positions()
-        untimed = {task.inputs[index].topic for index in activity.idle & activity.untimed if positions[index] == NEVER}
-        for topic in sorted(untimed - self._warned_untimed):
+        indexes = sorted(index for index in activity.idle & activity.untimed if positions[index] == NEVER)
+        untimed = {task.inputs[index].topic: activity.last_refusals.get(index, "") for index in indexes}
+        for topic in sorted(untimed.keys() - self._warned_untimed):
             self._warned_untimed.add(topic)
             log.warning(
                 "an input has records but no valid event, so it counts as idle: does the topic hold events, and is events.format right?",
                 topic=topic,
                 task=task.number,
+                last_refused=untimed[topic],
             )
 
     def _warn_seconds(self, task: OwnedTask, state: TaskState) -> None:

@@ -47,6 +47,8 @@ class InputActivity:
     paused: frozenset[Input] = frozenset()
     untimed: set[int] = field(default_factory=set)
     """Inputs that have records, but no event among the last ones that moves the watermark."""
+    last_refusals: dict[int, str] = field(default_factory=dict)
+    """Why the last refused event of each input in `untimed` was refused."""
     last_event_seconds: list[float] = field(default_factory=list)
     """Monotonic time of the last event of each input that moved the watermark, or of the claim."""
     ticked_seconds: float = 0.0
@@ -56,19 +58,25 @@ class InputActivity:
         """Begin again, after a claim. The source has resumed all inputs, and their records may be read again."""
         self.idle, self.paused = frozenset(), frozenset()
         self.untimed.clear()
+        self.last_refusals.clear()
         self.last_event_seconds = [now_seconds] * inputs
 
     def records_came(self, topic: int) -> None:
         """An input with unread records is not idle."""
         self.idle -= {topic}
 
-    def batch_processed(self, topic: int, timed: int, now_seconds: float) -> None:
-        """Note how many events of a batch can move the watermark. Without any, the input counts as silent."""
+    def batch_processed(self, topic: int, timed: int, now_seconds: float, last_refusal: str = "") -> None:
+        """Note how many events of a batch can move the watermark, and why its last refused event was refused.
+
+        Without an event that can, the input counts as silent.
+        """
         if timed:
             self.last_event_seconds[topic] = now_seconds
             self.untimed.discard(topic)
+            self.last_refusals.pop(topic, None)
         else:
             self.untimed.add(topic)
+            self.last_refusals[topic] = last_refusal
 
     def pause(self, paused: frozenset[Input]) -> tuple[AbstractSet[Input], AbstractSet[Input]]:
         """Set the paused inputs; returns which ones to pause and which ones to resume."""

@@ -132,7 +132,8 @@ class TaskRunner:
         result = engine.step(state, batch, due, idle - {batch.topic} if batch else idle, tick_ms, flush)
         if chunk is not None:
             topic = chunk.batch.topic
-            task.activity.batch_processed(topic, result.timed, self.clock.monotonic())
+            last_refusal = result.refused[-1].detail if result.refused else ""
+            task.activity.batch_processed(topic, result.timed, self.clock.monotonic(), last_refusal)
             task.letters.add(chunk, task.inputs[topic], result.refused)
             self._time_log.note(task.inputs[topic], result)
         return rest

@@ -27,6 +27,7 @@ from streammetrics.exporters.http.views import HttpViews
 from streammetrics.reports.history import History
 from streammetrics.reports.report import Report
 from streammetrics.reports.text import counted, fit
+from streammetrics.reports.user_partitions import UserPartitions
 from streammetrics.runtime.status import Trouble
 from tests.experiments.samples import experiment
 from tests.servers.chart_library import originals
@@ -706,6 +707,20 @@ class TestStates:
         found = visit(port.base)
         expect(found.page.locator(".pill")).to_have_text("Behind")
         expect(found.page.locator(".banner")).to_contain_text(re.compile(r", 1[123] min ago\. The slowest input is \w+ 0\."))
+
+    def test_users_on_several_partitions_are_shown_with_the_way_out(
+        self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]
+    ) -> None:
+        story, reports = history
+        port = serve(story.views(), replace(reports[-1], user_partitions=UserPartitions(200, 50)))
+        banner = visit(port.base).page.locator(".banner.input-problem")
+        expect(banner).to_contain_text("25.0 % of users have events on several partitions (50 of 200 sampled users)")
+        expect(banner).to_contain_text("streammetrics repartition")
+
+    def test_without_such_users_there_is_no_banner(self, visit: Open, still: Served) -> None:
+        page = visit(still.base).page
+        expect(page.locator(".pill")).to_have_text("Live")
+        expect(page.locator(".banner.input-problem")).to_have_count(0)
 
     def test_a_worker_points_to_the_exporter(self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]) -> None:
         port = serve(history[0].views(publishes=False))

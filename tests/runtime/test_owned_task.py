@@ -63,7 +63,9 @@ def test_records_end_the_idle_time_and_only_timed_events_count_as_activity() -> 
     activity.idle = frozenset({0, 1})
     activity.records_came(1)
     assert activity.idle == {0}
-    activity.batch_processed(1, timed=0, now_seconds=20.0)
+    activity.batch_processed(1, timed=0, now_seconds=20.0, last_refusal="not JSON")
+    assert activity.last_refusals == {1: "not JSON"}
     assert (activity.last_event_seconds, activity.untimed) == ([10.0, 10.0], {1})
     activity.batch_processed(1, timed=2, now_seconds=30.0)
+    assert activity.last_refusals == {}
     assert (activity.last_event_seconds, activity.untimed) == ([10.0, 30.0], set())
