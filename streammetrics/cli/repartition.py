@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from functools import partial
 
 from streammetrics.cli.process.logs import configure_quiet_logs
 from streammetrics.cli.process.signals import stop_on_signals
@@ -24,7 +25,7 @@ def repartition(settings: Settings, *, suffix: str, partitions: int | None, inst
     with stop_on_signals() as stop:
         plan = prepare_outputs(connection, suffix, partitions, instance)
         _say(f"copying {', '.join(f'{source} to {output}' for source, output in plan.outputs.items())}")
-        with Repartitioner(connection, plan, build_decoder(settings)) as copier:
+        with Repartitioner(connection, plan, partial(build_decoder, settings)) as copier:
             _copy(copier, stop, until_caught_up)
     _say(f"{counted(copier.records, 'record')} copied, {copier.unreadable:,} without a readable user")
     _say(f'set kafka.topics = {_toml(plan)} with a new redis.namespace, and isolation_level = "read_committed" (the default)')

@@ -18,7 +18,7 @@ import msgspec
 from streammetrics.cli.output.atomic_file import AtomicFile
 from streammetrics.cli.process.gc_tuning import rare_garbage_collection
 from streammetrics.cli.replay_history import ReplayHistory
-from streammetrics.cli.wiring import build_decoder, build_engine, build_report_builder, build_worker_rules
+from streammetrics.cli.wiring import build_decoder, build_engine, build_report_builder, build_topic_decoders, build_worker_rules
 from streammetrics.config import Settings
 from streammetrics.connectors.base import PollResult
 from streammetrics.connectors.clock import SystemClock
@@ -108,6 +108,7 @@ def replay(
             TaskRunner(
                 engine=engine,
                 decode=build_decoder(settings),
+                topic_decoders=build_topic_decoders(settings, files),
                 source=source,
                 store=store,
                 letters=FileDeadLetters(letters_file, source.cut),

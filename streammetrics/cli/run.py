@@ -25,6 +25,7 @@ from streammetrics.cli.wiring import (
     build_decoder,
     build_engine,
     build_report_builder,
+    build_topic_decoders,
     build_worker_rules,
     control_of,
     http_server,
@@ -152,6 +153,7 @@ def _work(settings: Settings, engine: Engine, store: RedisStore, clock: Clock, s
             TaskRunner(
                 engine=engine,
                 decode=build_decoder(settings),
+                topic_decoders=build_topic_decoders(settings, settings.kafka.topics),
                 source=source,
                 store=store,
                 letters=letters,

@@ -7,7 +7,7 @@ Kafka or Redis does not load theirs.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pydantic import SecretStr
@@ -19,10 +19,12 @@ from streammetrics.engine.engine import Engine
 from streammetrics.engine.experiment_runs import CovariatePeriod, ExperimentRules, Span
 from streammetrics.engine.rules import EngineRules
 from streammetrics.engine.supported_time import SupportRules
-from streammetrics.events import Decoder, UbiSettings, decoder
+from streammetrics.events import Decoder, UbiSettings, topic_decoder
 from streammetrics.events.envelopes import without_envelope
 from streammetrics.events.event_time import DAY_MS
 from streammetrics.events.grades import parse_grades
+from streammetrics.events.mappings.presets import preset_digest
+from streammetrics.events.mappings.rules import parse_mappings
 from streammetrics.events.unknown_names import ACTION, TYPE
 from streammetrics.reports.builder import ExperimentView, ReportBuilder
 from streammetrics.runtime.rules import WorkerRules
@@ -99,8 +101,8 @@ def _unique_user_rules(settings: Settings) -> UniqueUserRules | None:
     )
 
 
-def build_decoder(settings: Settings) -> Decoder:
-    """Build the decoder of the configured envelope and event format."""
+def build_decoder(settings: Settings, topic: str = "") -> Decoder:
+    """Build the decoder of a topic, or of a file by its path. Without a topic, mappings that name topics do not apply."""
     events = settings.events
     ubi = UbiSettings(
         lists_from=events.ubi_lists,
@@ -108,17 +110,29 @@ def build_decoder(settings: Settings) -> Decoder:
         segments=tuple(settings.windows.segments),
         experiment_from=events.ubi_experiment,
         value_from=events.ubi_value,
+        exposure=events.ubi_exposure,
     )
-    return without_envelope(events.envelope, decoder(events.format, events.limits, ubi))
+    return without_envelope(events.envelope, topic_decoder(topic, events.format, parse_mappings(events.mappings), events.limits, ubi))
+
+
+def build_topic_decoders(settings: Settings, topics: Iterable[str]) -> dict[str, Decoder]:
+    """Build one decoder for each topic or file. Empty if no mapping names topics: `build_decoder` then decodes them all."""
+    if any(rule.topics for rule in parse_mappings(settings.events.mappings)):
+        return {topic: build_decoder(settings, topic) for topic in topics}
+    return {}
+
+
+_LATER_SETTINGS = ("envelope", "mappings", "numeric_ids", "ubi_exposure")
+"""Settings that stored state names only where they are set: state of versions without them fits."""
 
 
 def decoding_settings(settings: Settings) -> dict[str, Any]:
-    """Return the settings that decide how bytes become events. Without an envelope, none is named: stored state goes on."""
+    """Return the settings that decide how bytes become events. Settings that stored state may lack are left out at their default."""
     events = settings.events
     unused = {name for name in EventSettings.model_fields if name.startswith("ubi_") and events.format != "ubi"}
-    if events.envelope == "none":
-        unused.add("envelope")
-    return events.model_dump(exclude=unused)
+    unused |= {name for name in _LATER_SETTINGS if getattr(events, name) == EventSettings.model_fields[name].default}
+    shown = events.model_dump(exclude=unused)
+    return shown if events.format in ("native", "ubi") else shown | {"preset": preset_digest(events.format)}
 
 
 def build_report_builder(settings: Settings, engine: Engine) -> ReportBuilder:

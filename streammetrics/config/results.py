@@ -5,10 +5,11 @@ Two runs over the same events give the same numbers if these settings are equal.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from streammetrics.config.fields import (
     MS_MAX,
@@ -21,6 +22,7 @@ from streammetrics.config.fields import (
     OptionalText,
     Section,
     Segment,
+    Text,
     Whole,
     WholeOrOff,
     milliseconds,
@@ -32,6 +34,7 @@ from streammetrics.config.fields import (
 from streammetrics.events.envelopes import Envelope
 from streammetrics.events.event_time import DAY_MS
 from streammetrics.events.grades import DEFAULT_GRADES
+from streammetrics.events.mappings.rules import FORMATS, Format, parse_mappings
 from streammetrics.events.model import EventLimits
 from streammetrics.metrics import METRIC_NAMES
 
@@ -46,13 +49,44 @@ def _metric(name: str) -> str:
     return name
 
 
+def _mappings(given: object) -> tuple[Any, ...]:
+    """Return the tables of mappings, checked. Raises ValueError with all problems."""
+    if isinstance(given, str):
+        try:
+            given = json.loads(given) if given.strip() else []
+        except (json.JSONDecodeError, RecursionError):
+            raise ValueError("not a JSON array") from None
+    parse_mappings(given)
+    tables: tuple[Any, ...] = _frozen(given)
+    return tables
+
+
+def _frozen(given: Any) -> Any:
+    if isinstance(given, list | tuple):
+        return tuple(_frozen(each) for each in given)
+    return {name: _frozen(value) for name, value in given.items()} if isinstance(given, dict) else given
+
+
+Mappings = Annotated[tuple[Any, ...], BeforeValidator(_mappings)]
 MetricName = Annotated[str, AfterValidator(_metric)]
 
 _LIMITS = EventLimits()
 
 
 class EventSettings(Section):
-    format: Literal["native", "ubi"] = setting("native", "Event format: native, or ubi for OpenSearch User Behavior Insights 1.3.")
+    format: Format = setting(
+        "native",
+        "Event format: native, ubi (OpenSearch User Behavior Insights 1.3), or a set of mappings that ships with streammetrics: segment"
+        " (RudderStack too), ga4, metarank, algolia, snowplow or personalize.",
+        "one of " + ", ".join(FORMATS),
+    )
+    mappings: Mappings = setting(
+        (),
+        "Mappings from other formats, each in a table [[events.mappings]]. They apply to the topics that they name, or to all. Topics"
+        " without a mapping have the format above.",
+        "an array of tables [[events.mappings]]; in the environment or by --set, a JSON array of objects",
+    )
+    numeric_ids: bool = setting(False, "With native: read whole numbers as ids, such as 42, by their decimal text.")
     envelope: Envelope = setting(
         "none",
         "What records wrap events in: Kafka Connect JSON with schemas, Debezium, CloudEvents, or lines of kcat -J. CloudEvents in binary "
@@ -62,6 +96,7 @@ class EventSettings(Section):
         "impressions", "With ubi: build lists from item-level impression events, or from the hit ids of query responses."
     )
     ubi_user: Literal["client_id", "session_id", "user_id"] = setting("client_id", "With ubi: the field that holds the user id.")
+    ubi_exposure: Text = setting("impression", "With ubi: the action_name of events that show an item, such as view.", "an action name")
     ubi_experiment: OptionalText = setting(
         None, "With ubi: name of the experiment that the events' variant belongs to.", "a name, or empty for none"
     )

@@ -20,6 +20,7 @@ from streammetrics.engine.user_sample import PERIOD_MS
 from streammetrics.errors import MalformedEvent
 from streammetrics.events.event_time import NEVER, pane_start
 from streammetrics.events.model import Event, Feedback, Impression
+from streammetrics.events.outcomes import IGNORED
 from streammetrics.events.unknown_names import ACTION, TYPE
 from streammetrics.sessions.fragments import Duplicates
 from streammetrics.sessions.rules import FRAGMENT_ITEMS_FACTOR
@@ -144,6 +145,9 @@ class BatchProcessor:
             for event in events:
                 if type(event) is MalformedEvent:
                     untimed += 1
+                    if event.reason == IGNORED:
+                        self.counts["ignored", topic] += 1
+                        continue
                     self._refuse(topic, offset, event.reason, event.detail)
                     if event.unknown_type is not None:
                         self.state.unknown_names.add(TYPE, event.unknown_type)

@@ -7,9 +7,12 @@ also holds the grade rules, the table of event outcomes and arithmetic on event 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import Protocol
 
 from streammetrics.errors import MalformedEvent
+from streammetrics.events.mappings.decoder import mapped_decoder
+from streammetrics.events.mappings.presets import preset_rules
+from streammetrics.events.mappings.rules import FORMATS, Format, MappingRule
 from streammetrics.events.model import TS_MAX, Event, EventLimits, Feedback, Impression
 from streammetrics.events.native import native_decoder
 from streammetrics.events.ubi import ubi_decoder
@@ -27,6 +30,7 @@ __all__ = [
     "UbiSettings",
     "decoder",
     "native_decoder",
+    "topic_decoder",
     "ubi_decoder",
 ]
 
@@ -40,10 +44,29 @@ class Decoder(Protocol):
     def __call__(self, value: bytes | None, /) -> Sequence[Event | MalformedEvent]: ...
 
 
-def decoder(format: Literal["native", "ubi"], limits: EventLimits, ubi: UbiSettings | None = None) -> Decoder:
-    """Return the decoder of a format. `ubi` configures the UBI decoder; the native decoder ignores it.
+def topic_decoder(topic: str, format: Format, rules: Sequence[MappingRule], limits: EventLimits, ubi: UbiSettings | None = None) -> Decoder:
+    """Return the decoder of a topic: by the mappings that apply to it, or else by the format.
+
+    A mapping applies to the topics that it names, or to all. A file has the topic that its name begins with, up to the first dot.
+
+    >>> from streammetrics.events.mappings.rules import parse_mappings
+    >>> topic_decoder("logs/clicks.ndjson.gz", "native", parse_mappings([{"kind": "ignore", "topics": ["clicks"]}]), EventLimits())(b"{}")
+    (MalformedEvent('ignored: a mapping with kind = ignore applies'),)
+    """
+    names = {topic, topic.rpartition("/")[2].partition(".")[0]}
+    applied = [rule for rule in rules if not rule.topics or not names.isdisjoint(rule.topics)]
+    if not applied:
+        return decoder(format, limits, ubi)
+    used = {rule.kind for rule in applied}
+    return mapped_decoder(applied, limits, {name: decoder(name, limits, ubi) for name in FORMATS if name in used})
+
+
+def decoder(format: Format, limits: EventLimits, ubi: UbiSettings | None = None) -> Decoder:
+    """Return the decoder of a format. `ubi` configures the UBI decoder; the others ignore it.
 
     >>> decoder("native", EventLimits())(None)[0].reason
     'empty'
     """
-    return ubi_decoder(limits, ubi) if format == "ubi" else native_decoder(limits)
+    if format == "native":
+        return native_decoder(limits)
+    return ubi_decoder(limits, ubi) if format == "ubi" else mapped_decoder(preset_rules(format), limits, {})

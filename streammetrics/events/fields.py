@@ -26,7 +26,7 @@ _array = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _string = msgspec.json.Decoder(str).decode
 _whole = msgspec.json.Decoder(int).decode
 _number = msgspec.json.Decoder(float).decode
-_time: Callable[[msgspec.Raw], int | str] = msgspec.json.Decoder(int | str).decode
+_text_or_whole: Callable[[msgspec.Raw], int | str] = msgspec.json.Decoder(int | str).decode
 _boolean = msgspec.json.Decoder(bool).decode
 
 
@@ -112,12 +112,32 @@ def read_object(name: str, raw: msgspec.Raw, reason: str) -> dict[str, msgspec.R
 
 
 def read_id(name: str, raw: msgspec.Raw, limits: EventLimits) -> str:
-    """Read an id: a string of 1 … id_chars_max characters without control characters. Numbers are rejected."""
-    text = _decoded(_string, raw, "bad_id", f"{name} must be a string", "send ids as strings")
+    """Read an id: a string of 1 … id_chars_max characters without control characters.
+
+    Numbers are rejected, unless `numeric_ids` is on.
+    """
+    if limits.numeric_ids:
+        return read_numeric_id(name, raw, limits)
+    return _sized_id(name, _decoded(_string, raw, "bad_id", f"{name} must be a string", _id_advice(raw)), raw, limits)
+
+
+def read_numeric_id(name: str, raw: msgspec.Raw, limits: EventLimits) -> str:
+    """Read an id that may also be a whole number. Its decimal text is the id."""
+    rule = f"{name} must be a string or a whole number"
+    found = _decoded(_text_or_whole, raw, "bad_id", rule, "send ids as strings or whole numbers")
+    return _sized_id(name, str(found), raw, limits)
+
+
+def _sized_id(name: str, text: str, raw: msgspec.Raw, limits: EventLimits) -> str:
     if not 0 < len(text) <= limits.id_chars_max or has_control(text):
         rule = f"{name} must have 1 to {limits.id_chars_max} characters and no control characters"
         raise malformed("bad_id", rule, raw, "shorten the id or remove control characters")
     return text
+
+
+def _id_advice(raw: msgspec.Raw) -> str:
+    is_number = bytes(memoryview(raw)[:1]) in b"-0123456789"
+    return "send ids as strings, or set events.numeric_ids = true for whole numbers" if is_number else "send ids as strings"
 
 
 def read_label(name: str, raw: msgspec.Raw, limits: EventLimits, chars_min: int = 1) -> str:
@@ -213,7 +233,7 @@ def read_ts(name: str, raw: msgspec.Raw) -> int:
     """Read an event time: an integer of epoch milliseconds in 0 … TS_MAX, or ISO-8601 with a zone (see `iso_ms`)."""
     rule = f"{name} must be an integer of epoch milliseconds in 0 … {TS_MAX}, or ISO-8601 with a zone"
     advice = "send milliseconds without a fraction or exponent"
-    found = _decoded(_time, raw, "bad_ts", rule, advice)
+    found = _decoded(_text_or_whole, raw, "bad_ts", rule, advice)
     ts = ts_of(found)
     if ts is None:
         as_text = "send a number, or a time such as 2026-01-31T09:00:00Z"

@@ -66,3 +66,4 @@ class EventLimits(msgspec.Struct, frozen=True):
     segments_max: int = 32
     id_chars_max: int = 512
     label_chars_max: int = 128
+    numeric_ids: bool = False

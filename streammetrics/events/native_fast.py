@@ -104,7 +104,8 @@ def _common_parser(limits: EventLimits) -> Callable[[bytes], Any]:
 
 def _any_reader(limits: EventLimits, label_sets: LabelSets) -> Callable[[bytes], tuple[Event, bool]]:
     """Return a reader of any valid form: the event, and whether the common parser would have accepted it."""
-    identity: Any = _text(limits.id_chars_max)
+    numeric = limits.numeric_ids
+    identity: Any = _text(limits.id_chars_max) | _generic(int) if numeric else _text(limits.id_chars_max)
     label: Any = _text(limits.label_chars_max)
     item: Any = identity | _generic(Item)[identity, label]
     items: Any = Annotated[tuple[item, ...], Meta(max_length=limits.items_max)]
@@ -113,11 +114,12 @@ def _any_reader(limits: EventLimits, label_sets: LabelSets) -> Callable[[bytes],
 
     def read(value: bytes) -> tuple[Event, bool]:
         sent = parse(value)
+        had_numbers = numeric and _to_text(sent, limits.id_chars_max)
         _reject_control(sent, value)
         if len(value) > FLAT_BYTES_MAX and not is_shallow(value):
             _reject_deep(sent, value)
-        in_ms = type(sent.ts) is int
-        ts = sent.ts if in_ms else _time(sent.ts)
+        in_ms = type(sent.ts) is int and not had_numbers
+        ts = sent.ts if type(sent.ts) is int else _time(sent.ts)
         if type(sent) is _Feedback:
             return Feedback(sent.user_id, ts, sent.item_id, sent.action, sent.value, sent.impression_id), in_ms
         experiments, segments, dropped = label_sets.of(sent.experiments, sent.segments)
@@ -127,6 +129,34 @@ def _any_reader(limits: EventLimits, label_sets: LabelSets) -> Callable[[bytes],
         return Impression(sent.impression_id, sent.user_id, ts, items, experiments, segments, positions, teams, dropped), False
 
     return read
+
+
+def _to_text(sent: Any, chars_max: int) -> bool:
+    """Replace ids that are numbers by their decimal text. Return whether there were any."""
+    had_numbers = False
+    names = ("user_id", "impression_id") if type(sent) is _Impression else ("user_id", "impression_id", "item_id")
+    for name in names:
+        if type(found := getattr(sent, name)) is int:
+            setattr(sent, name, _decimal(found, chars_max))
+            had_numbers = True
+    if type(sent) is _Impression and any(type(item) is int or (type(item) is Item and type(item.id) is int) for item in sent.items):
+        sent.items = tuple(
+            _decimal(item, chars_max)
+            if type(item) is int
+            else Item(_decimal(item.id, chars_max), item.position, item.team)
+            if type(item) is Item and type(item.id) is int
+            else item
+            for item in sent.items
+        )
+        had_numbers = True
+    return had_numbers
+
+
+def _decimal(number: int, chars_max: int) -> str:
+    text = str(number)
+    if len(text) > chars_max:
+        raise ValueError("an id too long")
+    return text
 
 
 def _text(chars_max: int) -> Any:

@@ -16,7 +16,7 @@ OutcomeKind: TypeAlias = Literal["read", "malformed", "refused", "feedback", "un
     refused     it is valid, but its time or a limit excludes it; it counts in no metric
     feedback    it is feedback: matched, repeated, or with an unknown action
     unmatched   it is feedback that belongs to no list
-    marked      it is used, or repeats a used event, and is counted for another reason
+    marked      it is used, repeats a used event, or is ignored by a mapping, and is counted for that reason
     label       it is a list that is used without one of its labels; counted once per label, or per list with folded groups
 """
 
@@ -58,6 +58,8 @@ _LABELS = (
     "too_many_variants",
     "too_many_groups",
 )
+IGNORED: Final = "ignored"
+"""The outcome of a record that a mapping leaves out."""
 OUTCOMES: Final = (
     Outcome("events", "read", "events"),
     *(Outcome(name, "malformed", is_dead_lettered=True) for name in _MALFORMED),
@@ -72,6 +74,7 @@ OUTCOMES: Final = (
     Outcome("too_old", "unmatched"),
     Outcome("unknown_action", "feedback", "feedback_unknown_action"),
     Outcome("duplicate", "marked", "duplicates"),
+    Outcome(IGNORED, "marked", "ignored"),
     Outcome("ahead", "marked", "events_ahead"),
     Outcome("key_mismatch", "marked", "key_mismatch"),
     Outcome("experiment_lists_full", "marked", "experiment_lists_full"),

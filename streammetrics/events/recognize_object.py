@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from streammetrics.events.mappings.rules import PRESETS
 from streammetrics.events.recognized import Recognized
 
 JsonObject = Mapping[str, Any]
@@ -75,7 +76,7 @@ _SCHEMAS: Final = (
     ),
     _Schema("ecs", "events of a log shipper (Elastic)", _has("@timestamp", "message")),
 )
-_MAPPING_ADVICE = "map them to impressions (impression_id, user_id, ts, items) and feedback (user_id, ts, item_id, action) first"
+_MAPPING_ADVICE = "map them with [[events.mappings]]; streammetrics decode --suggest FILE proposes mappings"
 _PATHS = (
     "data",
     "payload",
@@ -117,7 +118,7 @@ def describe_object(fields: JsonObject, schema: str) -> Recognized | None:
 def _other_schema(fields: JsonObject) -> Recognized | None:
     for each in _SCHEMAS:
         if each.matches(fields):
-            return Recognized(each.name, each.what, _MAPPING_ADVICE)
+            return Recognized(each.name, each.what, f'set events.format = "{each.name}"' if each.name in PRESETS else _MAPPING_ADVICE)
     return None
 
 

@@ -8,11 +8,13 @@ client sends such arrays. A search hit holds its document as `_source`. The fiel
 * with `action_name` or `event_attributes`: an event of `ubi_events`;
 * otherwise, with any of `user_query`, `query_attributes`, `query_response_id`, `query_response_hit_ids`: a query of `ubi_queries`.
 
+The place of an item is its `position.ordinal`, or else its `rank`, as earlier versions of UBI have it.
+
 The result:
 
 | document | `lists_from = "impressions"` | `lists_from = "hit_ids"` |
 |---|---|---|
-| event `impression` with an object | a fragment of one item: `query_id`, `object_id`, `position.ordinal` | no event |
+| event `impression` (see `exposure`) with an object | a fragment of one item: `query_id`, `object_id`, its place | no event |
 | query with `query_response_hit_ids` (before 1.3: `query_response_object_ids`) | no event | a whole list of them |
 | query with none, or an empty array | no event | no event |
 | any other event | feedback | feedback |
@@ -23,7 +25,7 @@ the hits. The others ask for facets or suggestions. The first of them would othe
 A feedback takes its action from `action_name`, its list from `query_id` (null or empty: none) and its item from
 `event_attributes.object.object_id`. Without an object (a search, a page view) the item is NO_ITEM, which no list shows. Such
 an event moves the watermark and matches nothing. Ordinals give the order only, so 0-based and 1-based trackers may be mixed.
-An `object_id` or hit id may be an integer, as the specification allows; it is read as its decimal text. Times, ids, labels
+An id may be an integer; it is read as its decimal text. Times, ids, labels
 and limits follow the rules of the native schema. Null and "" count as absent.
 
 A field named in the settings is looked up in the document, then in its `event_attributes` or `query_attributes`.
@@ -47,7 +49,6 @@ from streammetrics.events.ubi_fast import fast_decoder
 from streammetrics.events.ubi_options import NO_ITEM, UbiSettings
 
 _array = msgspec.json.Decoder(list[msgspec.Raw]).decode
-_whole = msgspec.json.Decoder(int).decode
 _ACTION_LINES = frozenset({"index", "create", "update", "delete"})
 _HIT_FIELDS = frozenset({"_index", "_id"})
 _HITS = ("query_response_hit_ids", "query_response_object_ids")
@@ -176,13 +177,16 @@ class _Reader:
         action = self.top.label("action_name")
         shown = self.attributes.object("object")
         item = _given(shown, "object_id")
-        if action != "impression" or item is None:
-            return self._feedback(action, NO_ITEM if item is None else read_item(*item, self.limits))
+        if action != self.settings.exposure or item is None:
+            return self._feedback(action, NO_ITEM if item is None else fields.read_numeric_id(*item, self.limits))
         if self.settings.lists_from != "impressions":
             return None
         position = self.attributes.object("position").position("ordinal")
         if position is None:
-            raise malformed("bad_position", "an impression must have a position.ordinal", None, "send the item's position in the list")
+            position = self.attributes.position("rank")
+        if position is None:
+            rule = "an impression must have a position.ordinal or a rank"
+            raise malformed("bad_position", rule, None, "send the item's position in the list")
         return self._impression((self._shown(*item),), (position,))
 
     def _impression(self, items: tuple[str, ...], positions: tuple[int, ...] | None) -> Impression:
@@ -207,7 +211,7 @@ class _Reader:
             item_id=item_id,
             action=action,
             value=None if value is None else fields.read_number(*value),
-            impression_id=None if query is None else fields.read_id(*query, self.limits),
+            impression_id=None if query is None else fields.read_numeric_id(*query, self.limits),
         )
 
     def _user(self) -> str:
@@ -217,7 +221,7 @@ class _Reader:
     def _identity(self, name: str, found: tuple[str, msgspec.Raw] | None) -> str:
         if found is None:
             raise malformed("missing_field", f"{name} is required and must not be null or empty", None, f"send {name}")
-        return fields.read_id(*found, self.limits)
+        return fields.read_numeric_id(*found, self.limits)
 
     def _experiments(self) -> UsableLabels:
         name = self.settings.experiment_from
@@ -233,7 +237,7 @@ class _Reader:
         return fields.usable_segments({name: raw[1] for name, raw in found.items() if raw is not None}, self.limits)
 
     def _shown(self, name: str, raw: msgspec.Raw) -> str:
-        item = read_item(name, raw, self.limits)
+        item = fields.read_numeric_id(name, raw, self.limits)
         if item == NO_ITEM:
             raise malformed("bad_id", f"item id {NO_ITEM} is reserved for feedback without an item", raw, "send the item's id")
         return item
@@ -241,14 +245,6 @@ class _Reader:
     def _found(self, name: str) -> tuple[str, msgspec.Raw] | None:
         """Return a field of the document or of its attributes, with its full name."""
         return _given(self.top, name) or _given(self.attributes, name)
-
-
-def read_item(name: str, raw: msgspec.Raw, limits: EventLimits) -> str:
-    """Return the id of an item: a string, or the decimal text of an integer."""
-    try:
-        return fields.read_id(name, msgspec.Raw(msgspec.json.encode(str(_whole(raw)))), limits)
-    except msgspec.ValidationError:
-        return fields.read_id(name, raw, limits)
 
 
 def _given(document: Fields, name: str) -> tuple[str, msgspec.Raw] | None:

@@ -7,9 +7,10 @@ flight at most; later events are processed meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from concurrent.futures import Executor
+from types import MappingProxyType
 
 import structlog
 
@@ -61,7 +62,9 @@ class TaskRunner:
         topic_ids: Sequence[str] = (),
         group_id: str = "",
         on_final: Callable[[list[FinalPane]], None] | None = None,
+        topic_decoders: Mapping[str, Decoder] = MappingProxyType({}),
     ) -> None:
+        """Take the parts of a worker. `topic_decoders` decode their topics; `decode` decodes all others."""
         self.engine, self.decode, self.source, self.store, self.letters = engine, decode, source, store, letters
         self.rules, self.clock, self.status = rules, clock, status
         self.tasks: dict[int, OwnedTask] = {}
@@ -74,6 +77,7 @@ class TaskRunner:
         self._misplaced = misplaced
         self._time_log = TimeLog()
         self._on_final = on_final
+        self._topic_decoders = {index: topic_decoders[name] for index, name in enumerate(engine.rules.topics) if name in topic_decoders}
 
     def advance(self, task: OwnedTask, commit_now: bool = False) -> bool:
         """Claim the task, or process its backlog and commit if a commit is due. `commit_now` also waits for the reply.
@@ -155,7 +159,7 @@ class TaskRunner:
 
     def _decode(self, topic: int, records: Sequence[Record]) -> Chunk:
         """Decode records just before they are needed: raw bytes take less memory than events, and events stay in the CPU cache."""
-        decode = self.decode
+        decode = self._topic_decoders.get(topic, self.decode)
         return Chunk.of(topic, records, [(offset, stamp, decode(value)) for offset, stamp, value in records])
 
     def _prefetch(self, task: OwnedTask) -> None:

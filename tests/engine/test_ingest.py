@@ -12,6 +12,7 @@ from streammetrics.engine.supported_time import SupportRules
 from streammetrics.engine.task_state import TaskState
 from streammetrics.errors import MalformedEvent
 from streammetrics.events.grades import parse_grades
+from streammetrics.events.mappings.decoder import IGNORED_RECORD
 from streammetrics.events.model import Impression
 from streammetrics.metrics import Scorer
 from streammetrics.sessions.rules import JoinRules
@@ -134,3 +135,13 @@ def test_malformed_and_future_events_do_not_count_as_timed() -> None:
     assert timed(fragment(105, "a"), fragment(106, "a")) == (["future"], 1)
     assert timed(fragment(104, "a"), fragment(105, *"abcdefghijk")) == (["late", "too_many_items"], 2)
     assert timed() == ([], 0)
+
+
+def test_ignored_records_are_counted_and_neither_refused_nor_timed() -> None:
+    engine = Engine(EngineRules(topics=("i",), grades=GRADES), SCORER)
+    state = engine.open(None, {}, ())
+    batch = Batch(0, [(0, -1, IGNORED_RECORD), (1, -1, IGNORED_RECORD)], 2)
+    engine.take(state, engine.needs(state, batch), {})
+    refused, timed = engine.step(state, batch)
+    assert (refused, timed) == ([], 0)
+    assert dict(state.progress.counts) == {("events", 0): 2, ("ignored", 0): 2}

@@ -526,3 +526,40 @@ def test_valid_impressions_are_decoded(event: dict[str, Any]):
 def test_valid_feedback_is_decoded(event: dict[str, Any]):
     expected = Feedback(event["user_id"], event["ts"], event["item_id"], event["action"], event.get("value"), event.get("impression_id"))
     assert only(json.dumps(event).encode()) == only(json.dumps(event, ensure_ascii=False).encode()) == expected
+
+
+NUMERIC = EventLimits(numeric_ids=True)
+
+
+@pytest.mark.parametrize(
+    ("event", "changes"),
+    [
+        (IMPRESSION, {"impression_id": 1, "user_id": 42, "items": [7, 8, 9]}),
+        (IMPRESSION, {"user_id": 0, "items": [{"id": 7, "position": 2}, {"id": "x", "position": 1}]}),
+        (FEEDBACK, {"user_id": 42, "item_id": -8, "impression_id": 1}),
+        (FEEDBACK, {"user_id": 10**30}),
+    ],
+)
+def test_with_numeric_ids_a_whole_number_is_its_decimal_text(event: dict[str, Any], changes: dict[str, Any]) -> None:
+    def as_text(found: Any) -> Any:
+        if isinstance(found, list):
+            return [as_text(each) if not isinstance(each, dict) else each | {"id": str(each["id"])} for each in found]
+        return str(found)
+
+    texts = {name: as_text(found) for name, found in changes.items()}
+    decode = native_decoder(NUMERIC)
+    assert decode(sent(event, **changes)) == decode(sent(event, **texts)) == native_decoder(EventLimits())(sent(event, **texts))
+    assert decode(sent(event, **changes)) == (read_event(sent(event, **changes), NUMERIC),)
+
+
+@pytest.mark.parametrize("found", [1.5, True, [], {}, 10**600])
+def test_with_numeric_ids_other_values_are_rejected(found: object) -> None:
+    (error,) = native_decoder(NUMERIC)(sent(FEEDBACK, user_id=found))
+    assert isinstance(error, MalformedEvent)
+    assert error.reason == "bad_id"
+
+
+def test_a_numeric_id_is_rejected_with_the_setting_that_allows_it() -> None:
+    error = only(sent(FEEDBACK, user_id=7))
+    assert isinstance(error, MalformedEvent)
+    assert error.detail == "user_id must be a string; got 7; send ids as strings, or set events.numeric_ids = true for whole numbers"

@@ -289,9 +289,9 @@ def test_absent_and_blank_values_are_empty(value: bytes | None):
         (sent(CLICKED, timestamp=...), "missing_field"),
         (sent(CLICKED, timestamp=1.5), "bad_ts"),
         (sent(CLICKED, client_id=...), "missing_field"),
-        (sent(CLICKED, client_id=7), "bad_id"),
+        (sent(CLICKED, client_id=7.5), "bad_id"),
         (sent(CLICKED, client_id="c\n"), "bad_id"),
-        (sent(CLICKED, query_id=7), "bad_id"),
+        (sent(CLICKED, query_id=True), "bad_id"),
         (sent(CLICKED, event_attributes=[]), "bad_value"),
         (sent(CLICKED, event_attributes={"object": "B07"}), "bad_value"),
         (sent(CLICKED, event_attributes={"object": {"object_id": 1.5}}), "bad_id"),
@@ -408,3 +408,28 @@ def test_a_document_that_only_has_a_field_named_source_is_read_as_itself() -> No
     first, _ = documents()
     with_source = first[:-1] + b',"_source":{}}'
     assert ubi_decoder(EventLimits())(with_source) == ubi_decoder(EventLimits())(first)
+
+
+def test_the_exposure_event_may_have_another_name() -> None:
+    viewed = UbiSettings(exposure="view")
+    assert isinstance(only(sent(SHOWN, action_name="view"), viewed), Impression)
+    assert isinstance(only(sent(SHOWN), viewed), Feedback)
+
+
+def test_a_rank_is_the_position_of_an_item_without_an_ordinal() -> None:
+    attributes = {"object": {"object_id": "B07"}, "rank": 0}
+    assert only(sent(SHOWN, event_attributes=attributes)) == only(spliced(SHOWN, "event_attributes", json.dumps(attributes, indent=1)))
+    found = [only(sent(SHOWN, event_attributes=attributes | extra)) for extra in ({}, {"position": {}}, {"position": {"ordinal": 4}})]
+    assert [event.positions for event in found if isinstance(event, Impression)] == [(0,), (0,), (4,)]
+
+
+def test_hits_may_have_the_name_of_earlier_versions() -> None:
+    older = sent(QUERY, query_response_hit_ids=..., query_response_object_ids=["B09", "B07"])
+    assert only(older, BY_HITS) == only(sent(QUERY), BY_HITS)
+
+
+@pytest.mark.parametrize("number", [0, 17, -3, 10**30])
+def test_numeric_users_and_queries_are_read_as_decimal_text(number: int) -> None:
+    event = only(sent(SHOWN, client_id=number, query_id=number))
+    assert event == only(sent(SHOWN, client_id=str(number), query_id=str(number)))
+    assert event == read_event(sent(SHOWN, client_id=number, query_id=number), LIMITS, UbiSettings())

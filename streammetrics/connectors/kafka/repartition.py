@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Self
 
@@ -97,9 +97,9 @@ class Repartitioner:
     the output dead-letters them.
     """
 
-    def __init__(self, settings: KafkaConnection, plan: RepartitionPlan, decode: Decoder) -> None:
+    def __init__(self, settings: KafkaConnection, plan: RepartitionPlan, decoder_of: Callable[[str], Decoder]) -> None:
         client_log()
-        self._plan, self._decode = plan, decode
+        self._plan, self._decoders = plan, {topic: decoder_of(topic) for topic in plan.outputs}
         self._settings = replace(settings, group_id=plan.group_id, group_instance_id=None, isolation_level="read_committed")
         self.records = self.unreadable = 0
         self._merge = StepMerge()
@@ -232,7 +232,7 @@ class Repartitioner:
         )
 
     def _keyed(self, origin: Input, record: Any) -> KeyedRecord:
-        events = [event for event in self._decode(record.value) if not isinstance(event, MalformedEvent)]
+        events = [event for event in self._decoders[origin.topic](record.value) if not isinstance(event, MalformedEvent)]
         users = {event.user_id for event in events}
         if len(users) > 1:
             raise SourceError(

@@ -215,6 +215,7 @@ TABLE: tuple[Series, ...] = (
     ),
     _counter("late", "Events older than the watermark minus the allowed lateness.", "topic"),
     _counter("duplicates", "Impressions that repeat an earlier one of their session.", "topic"),
+    _counter("ignored", "Records that a mapping with kind = ignore leaves out.", "topic"),
     _counter("feedback_matched", "Feedback that counts for a list, repeats included.", "topic"),
     _counter("feedback_repeated", "Matched feedback that repeats the same list, item and action.", "topic"),
     _counter("feedback_unmatched", "Feedback that counts for no list, by reason: orphan, out_of_list or too_old.", "reason", "topic"),

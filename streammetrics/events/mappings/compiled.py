@@ -1,0 +1,251 @@
+"""Mappings -> functions. Each mapping is compiled once, for records of one kind of access (see `paths`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+from streammetrics.errors import MalformedEvent
+from streammetrics.events import fields
+from streammetrics.events.items import Item, ranked
+from streammetrics.events.malformed import malformed
+from streammetrics.events.mappings.labels import NO_LABELS, labels_reader
+from streammetrics.events.mappings.paths import Access, Get, Path
+from streammetrics.events.mappings.rules import Condition, MappingRule, Source
+from streammetrics.events.mappings.values import (
+    checked_position,
+    checked_text,
+    missing,
+    number_reader,
+    reader_of,
+    shown,
+    text_reader,
+    time_reader,
+)
+from streammetrics.events.model import Event, EventLimits, Feedback, Impression
+
+Whole: TypeAlias = Callable[[bytes], Sequence[Event | MalformedEvent]]
+"""A decoder of a whole record in another format."""
+Build: TypeAlias = Callable[[Any, bytes], Sequence[Event | MalformedEvent]]
+"""Returns the events of a parsed record. The bytes are the record as sent."""
+ItemIds: TypeAlias = Callable[[Any], tuple[Sequence[Any], list[str]]]
+"""Returns the elements of a list in a record, and their ids."""
+
+
+class Compiled(NamedTuple):
+    """A compiled mapping. `matches` is None if it applies to every record; `build` is None if it ignores the record."""
+
+    name: str
+    matches: Get | None
+    build: Build | None
+
+
+def compile_rule(rule: MappingRule, access: Access, limits: EventLimits, formats: Mapping[str, Whole]) -> Compiled:
+    """Compile one mapping. `formats` decodes records of the kinds native and ubi."""
+    matches = _all_of([_condition(condition, access, rule.absent) for condition in rule.when])
+    if rule.kind == "impression":
+        return Compiled(rule.name, matches, _impression(rule, access, limits))
+    if rule.kind == "feedback":
+        return Compiled(rule.name, matches, _feedback(rule, access, limits))
+    if rule.kind == "ignore":
+        return Compiled(rule.name, matches, None)
+    decode = formats[rule.kind]
+    return Compiled(rule.name, matches, lambda record, value: decode(value))
+
+
+def _all_of(conditions: list[Get]) -> Get | None:
+    if len(conditions) < 2:
+        return conditions[0] if conditions else None
+    return lambda record: all(holds(record) for holds in conditions)
+
+
+def _condition(condition: Condition, access: Access, absent: frozenset[str]) -> Get:
+    values, wanted = condition.values, condition.holds_if_found
+    get = access.array(condition.path) if values is None else access.get(condition.path)
+    if values is None:
+
+        def is_present(record: Any) -> bool:
+            found = get(record)
+            return (found is not None and not (type(found) is str and found in absent)) is wanted
+
+        return is_present
+    if wanted and all(type(value) is str for value in values):
+        texts = frozenset(values)
+
+        def is_one_of_texts(record: Any) -> bool:
+            found = get(record)
+            return type(found) is str and found in texts
+
+        return is_one_of_texts
+
+    def is_one_of(record: Any) -> bool:
+        found = get(record)
+        return any(type(found) is type(value) and found == value for value in values) is wanted
+
+    return is_one_of
+
+
+def _impression(rule: MappingRule, access: Access, limits: EventLimits) -> Build:
+    assert rule.user_id is not None
+    assert rule.ts is not None
+    assert rule.impression_id is not None
+    ids_max, absent = limits.id_chars_max, rule.absent
+    user_of = text_reader("user_id", rule.user_id, access, ids_max, absent)
+    list_of = text_reader("impression_id", rule.impression_id, access, ids_max, absent)
+    time_of = time_reader("ts", rule.ts, access, absent, rule.ts_unit)
+    inside = _element_access(rule, access)
+    items_of = _items(rule, access, inside, limits)
+    rank = _ranker(rule, inside, limits)
+    experiments_of, segments_of = labels_reader("experiments", rule, access, limits), labels_reader("segments", rule, access, limits)
+
+    def build(record: Any, value: bytes) -> Sequence[Event]:
+        impression_id, user_id = list_of(record), user_of(record)
+        if impression_id is None or user_id is None:
+            missing(f"impression_id ({rule.impression_id})" if impression_id is None else f"user_id ({rule.user_id})")
+        ts = time_of(record)
+        elements, ids = items_of(record)
+        items, positions, teams = (tuple(ids), None, ()) if rank is None else rank(elements, ids)
+        experiments, dropped = NO_LABELS if experiments_of is None else experiments_of(record)
+        segments, also_dropped = NO_LABELS if segments_of is None else segments_of(record)
+        return (Impression(impression_id, user_id, ts, items, experiments, segments, positions, teams, dropped + also_dropped),)
+
+    return build
+
+
+def _feedback(rule: MappingRule, access: Access, limits: EventLimits) -> Build:
+    assert rule.user_id is not None
+    assert rule.ts is not None
+    ids_max, labels_max, absent = limits.id_chars_max, limits.label_chars_max, rule.absent
+    user_of = text_reader("user_id", rule.user_id, access, ids_max, absent)
+    time_of = time_reader("ts", rule.ts, access, absent, rule.ts_unit)
+    inside = _element_access(rule, access)
+    items_of = _items(rule, access, inside, limits)
+    list_of = None if rule.impression_id is None else text_reader("impression_id", rule.impression_id, access, ids_max, absent)
+
+    def label(name: str, source: Source | None, place: Access) -> Get | None:
+        return None if source is None else text_reader(name, source, place, labels_max, absent, "bad_label")
+
+    def number(name: str, source: Source | None, place: Access) -> Get | None:
+        return None if source is None else number_reader(name, source, place, absent)
+
+    action_of, value_of = label("action", rule.action, access), number("value", rule.value, access)
+    own_action, own_value = label("item_action", rule.item_action, inside), number("item_value", rule.item_value, inside)
+    action_name = f"action ({rule.item_action or rule.action})"
+
+    def build(record: Any, value: bytes) -> Sequence[Event]:
+        user_id = user_of(record)
+        if user_id is None:
+            missing(f"user_id ({rule.user_id})")
+        ts = time_of(record)
+        impression_id = None if list_of is None else list_of(record)
+        shared_action = None if action_of is None else action_of(record)
+        shared_value = None if value_of is None else value_of(record)
+        elements, ids = items_of(record)
+        events = []
+        for element, item_id in zip(elements, ids, strict=True):
+            action = shared_action if own_action is None else own_action(element) or shared_action
+            if action is None:
+                missing(action_name)
+            amount = shared_value if own_value is None else own_value(element)
+            events.append(Feedback(user_id, ts, item_id, action, shared_value if amount is None else amount, impression_id))
+        return events
+
+    return build
+
+
+def _element_access(rule: MappingRule, access: Access) -> Access:
+    """Return the access to one item: an element of the array, or the record itself."""
+    return access if rule.items is None else access.elements(_path(rule.items))
+
+
+def _path(source: Source) -> Path:
+    (path,) = source.alternatives
+    assert isinstance(path, Path)
+    return path
+
+
+def _items(rule: MappingRule, access: Access, inside: Access, limits: EventLimits) -> ItemIds:
+    ids_max, absent = limits.id_chars_max, rule.absent
+    id_of = None if rule.item_id is None else reader_of(rule.item_id, inside, absent)
+    if rule.items is None:
+        assert rule.item_id is not None
+        one_of, name = text_reader("item_id", rule.item_id, access, ids_max, absent), f"item_id ({rule.item_id})"
+
+        def single(record: Any) -> tuple[Sequence[Any], list[str]]:
+            item = one_of(record)
+            if item is None:
+                missing(name)
+            return (record,), [item]
+
+        return single
+    path, separator = _path(rule.items), rule.item_separator
+    get = access.array(path)
+    suffix = "" if rule.item_id is None else f".{rule.item_id}"
+
+    def several(record: Any) -> tuple[Sequence[Any], list[str]]:
+        elements = get(record)
+        if type(elements) is not list:
+            elements = _split(path.text, elements, separator, absent)
+        if len(elements) > limits.items_max:
+            fields.check_count(len(elements), limits)
+        ids = elements if id_of is None else [id_of(element) for element in elements]
+        if ids and not (set(map(type, ids)) == _TEXT and _are_usable(ids, ids_max, absent)):
+            ids = [_item(f"items ({path.text}[{at}]{suffix})", found, ids_max, absent) for at, found in enumerate(ids)]
+        return elements, ids
+
+    return several
+
+
+_TEXT, _WHOLE = {str}, {int}
+
+
+def _are_ascending(positions: list[Any]) -> bool:
+    """Return whether items are in the order of their positions already, the common case."""
+    if set(map(type, positions)) != _WHOLE or positions[0] < 0 or positions[-1] > fields.POSITION_MAX:
+        return False
+    return positions == sorted(positions) and len(set(positions)) == len(positions)
+
+
+def _are_usable(ids: Sequence[str], chars_max: int, absent: frozenset[str]) -> bool:
+    return "".join(ids).isprintable() and max(map(len, ids)) <= chars_max and absent.isdisjoint(ids)
+
+
+def _split(path: str, found: object, separator: str | None, absent: frozenset[str]) -> list[str]:
+    if found is None or (type(found) is str and found in absent):
+        missing(f"items ({path})")
+    if type(found) is str and separator is not None:
+        return [piece for piece in map(str.strip, found.split(separator)) if piece]
+    advice = "correct the path in the mapping, or set item_separator for ids in one text"
+    raise malformed("bad_value", f"items ({path}) must be an array", shown(found), advice)
+
+
+def _item(where: str, found: object, chars_max: int, absent: frozenset[str]) -> str:
+    text = checked_text(where, found, chars_max, absent)
+    if text is None:
+        missing(where)
+    return text
+
+
+def _ranker(rule: MappingRule, inside: Access, limits: EventLimits) -> Callable[[Sequence[Any], list[str]], Any] | None:
+    """Return a function that puts items in the order of their positions, or None if the mapping has neither positions nor teams."""
+    if rule.item_position is None and rule.item_team is None:
+        return None
+    absent, is_fragment = rule.absent, rule.fragment
+    position_of = None if rule.item_position is None else reader_of(rule.item_position, inside, absent)
+    team_of = (
+        None if rule.item_team is None else text_reader("item_team", rule.item_team, inside, limits.label_chars_max, absent, "bad_label")
+    )
+    where = f"item_position ({rule.item_position})"
+
+    def rank(elements: Sequence[Any], ids: list[str]) -> tuple[tuple[str, ...], tuple[int, ...] | None, tuple[str, ...]]:
+        positions: list[Any] = [None] * len(ids) if position_of is None else [position_of(element) for element in elements]
+        if team_of is None and not is_fragment and _are_ascending(positions):
+            return tuple(ids), None, ()
+        checked = [checked_position(where, position, absent) for position in positions]
+        teams = [None] * len(ids) if team_of is None else [team_of(element) for element in elements]
+        try:
+            return ranked([Item(*each) for each in zip(ids, checked, teams, strict=True)], is_fragment)
+        except MalformedEvent as error:
+            raise malformed(error.reason, f"{where}: {error.detail}", shown(checked), "correct the path in the mapping") from None
+
+    return rank

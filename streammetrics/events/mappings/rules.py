@@ -1,0 +1,304 @@
+"""Mappings as values: read from tables of the configuration, with all problems at once. Nothing is decoded here."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, Literal, TypeAlias, get_args
+
+import msgspec
+
+from streammetrics.events.mappings.paths import Path, parse_path
+
+Preset: TypeAlias = Literal["segment", "ga4", "metarank", "algolia", "snowplow", "personalize"]
+Format: TypeAlias = Literal["native", "ubi", "segment", "ga4", "metarank", "algolia", "snowplow", "personalize"]
+Kind: TypeAlias = Literal["impression", "feedback", "ignore"] | Format
+"""What a mapping makes of a record: one kind of event, nothing, or what a format makes of it."""
+Unit: TypeAlias = Literal["ms", "s", "us", "ns", "utc"]
+PRESETS: Final[tuple[Preset, ...]] = get_args(Preset)
+FORMATS: Final[tuple[Format, ...]] = get_args(Format)
+KINDS: Final = ("impression", "feedback", "ignore", *FORMATS)
+UNITS: Final[tuple[str, ...]] = get_args(Unit)
+MAPPINGS_MAX: Final = 100
+_BRACES = re.compile(r"\{([^{}]*)\}")
+_COMMON = ("name", "kind", "topics", "when", "absent")
+_FIELDS = ("user_id", "ts", "ts_unit", "impression_id", "items", "item_separator", "item_id")
+_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
+    "impression": (*_COMMON, *_FIELDS, "item_position", "item_team", "fragment", "experiments", "segments"),
+    "feedback": (*_COMMON, *_FIELDS, "action", "value", "item_action", "item_value"),
+    "ignore": _COMMON,
+    **dict.fromkeys(FORMATS, _COMMON),
+}
+_ALL_KEYS: Final = tuple(dict.fromkeys(key for keys in _KEYS.values() for key in keys))
+
+
+class Template(msgspec.Struct, frozen=True):
+    """A text with paths in braces, such as `{user}/{session}`."""
+
+    text: str
+    parts: tuple[str | Path, ...]
+
+
+class Constant(msgspec.Struct, frozen=True):
+    text: str
+
+
+class Source(msgspec.Struct, frozen=True):
+    """Where a value comes from: the first alternative that is present. `rename` replaces some texts by others."""
+
+    alternatives: tuple[Path | Template | Constant, ...]
+    rename: Mapping[str, str] = msgspec.field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return ", ".join(alternative.text for alternative in self.alternatives)
+
+
+class Condition(msgspec.Struct, frozen=True):
+    """A condition on the value at a path: one of `values`, or (if `values` is None) that the value is present or absent."""
+
+    path: Path
+    values: tuple[str | int | bool, ...] | None
+    holds_if_found: bool = True
+
+
+class MappingRule(msgspec.Struct, frozen=True, kw_only=True):
+    """One mapping. Fields that the kind does not use are None."""
+
+    kind: Kind
+    name: str
+    topics: tuple[str, ...] = ()
+    when: tuple[Condition, ...] = ()
+    absent: frozenset[str] = frozenset({""})
+    user_id: Source | None = None
+    ts: Source | None = None
+    ts_unit: Unit = "ms"
+    impression_id: Source | None = None
+    items: Source | None = None
+    item_separator: str | None = None
+    item_id: Source | None = None
+    item_position: Source | None = None
+    item_team: Source | None = None
+    fragment: bool = False
+    action: Source | None = None
+    value: Source | None = None
+    item_action: Source | None = None
+    item_value: Source | None = None
+    experiments: Source | Mapping[str, Source] | None = None
+    segments: Source | Mapping[str, Source] | None = None
+
+
+class MappingError(ValueError):
+    """Mappings with problems. `problems` has one message for each, with its place."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = tuple(problems)
+
+
+def parse_mappings(tables: object) -> tuple[MappingRule, ...]:
+    """Read mappings from the tables of a configuration. Raises MappingError with all problems.
+
+    >>> parse_mappings([{"kind": "ignore", "when": {"event": "page"}}])[0].when[0].values
+    ('page',)
+    >>> parse_mappings([{"kind": "feedback", "ts": "t", "item_id": "a..b"}])  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    streammetrics.events.mappings.rules.MappingError: mapping 1: item_id: 'a..b' is not a path; mapping 1: user_id is required; ...
+    """
+    if not isinstance(tables, Sequence) or isinstance(tables, str | bytes):
+        raise MappingError(["mappings must be an array of tables: write [[events.mappings]]"])
+    if len(tables) > MAPPINGS_MAX:
+        raise MappingError([f"at most {MAPPINGS_MAX} mappings are allowed, and these are {len(tables)}"])
+    problems: list[str] = []
+    rules = []
+    for number, table in enumerate(tables, 1):
+        reader = _TableReader(table, number)
+        rules.append(reader.rule())
+        problems += reader.problems
+    if problems:
+        raise MappingError(problems)
+    return tuple(rule for rule in rules if rule is not None)
+
+
+class _TableReader:
+    """Reads one table and collects its problems."""
+
+    def __init__(self, table: object, number: int) -> None:
+        self.table: Mapping[str, Any] = table if isinstance(table, Mapping) else {}
+        name = self.table.get("name")
+        self.where = f"mapping {number}" + (f" ({name})" if isinstance(name, str) and name else "")
+        self.problems: list[str] = [] if isinstance(table, Mapping) else [f"{self.where}: must be a table"]
+
+    def add(self, problem: str) -> None:
+        self.problems.append(f"{self.where}: {problem}")
+
+    def rule(self) -> MappingRule | None:
+        if self.problems:
+            return None
+        kind = self.table.get("kind")
+        if kind not in KINDS:
+            self.add(f"kind must be one of {', '.join(KINDS)}")
+            return None
+        self._check_keys(kind)
+        rule = MappingRule(
+            kind=kind,
+            name=self._text("name") or self.where,
+            topics=self._texts("topics"),
+            when=tuple(self._conditions()),
+            absent=frozenset({"", *self._texts("absent")}),
+            ts_unit=self._unit(),
+            item_separator=self._text("item_separator"),
+            fragment=self._flag("fragment"),
+            experiments=self._labels("experiments"),
+            segments=self._labels("segments"),
+            **{key: self._source(key, self.table.get(key)) for key in _SOURCES},
+        )
+        if rule.items is not None and not (len(rule.items.alternatives) == 1 and isinstance(rule.items.alternatives[0], Path)):
+            self.add("items must be one path to an array")
+        self._check_needs(rule)
+        return None if self.problems else rule
+
+    def _check_keys(self, kind: str) -> None:
+        for key in self.table:
+            if key not in _KEYS[kind]:
+                near = difflib.get_close_matches(str(key), _KEYS[kind], 1, 0.6)
+                known = f" for kind = {kind}" if key in _ALL_KEYS else ""
+                self.add(f"unknown key {key}{known}" + (f"; did you mean {near[0]}?" if near and not known else ""))
+
+    def _check_needs(self, rule: MappingRule) -> None:
+        """Report fields that the kind needs and that no key gives."""
+        given = self.table.keys()
+        if rule.kind in ("impression", "feedback"):
+            needed = ["user_id", "ts", *(["impression_id"] if rule.kind == "impression" else [])]
+            for key in needed:
+                if key not in given:
+                    self.add(f"{key} is required")
+            if "items" not in given and "item_id" not in given:
+                self.add("items or item_id is required")
+        if rule.kind == "feedback" and "action" not in given and "item_action" not in given:
+            self.add("action is required")
+        if rule.kind == "impression" and "items" not in given and not rule.fragment:
+            self.add("a list of one item from each record is a list in parts: set fragment = true, or give items")
+        if rule.kind == "impression" and rule.fragment and "item_position" not in given:
+            self.add("fragment = true needs item_position")
+        if "items" not in given:
+            for key in ("item_action", "item_value", "item_separator"):
+                if key in given:
+                    self.add(f"{key} needs items; without items, use {key.removeprefix('item_')}")
+
+    def _text(self, key: str) -> str | None:
+        found = self.table.get(key)
+        if found is None or (isinstance(found, str) and found and len(found) <= 128 and found.isprintable()):
+            return found
+        self.add(f"{key} must be a text of 1 to 128 characters")
+        return None
+
+    def _texts(self, key: str) -> tuple[str, ...]:
+        found = self.table.get(key, ())
+        if isinstance(found, str):
+            found = (found,)
+        if isinstance(found, Sequence) and all(isinstance(text, str) for text in found):
+            return tuple(found)
+        self.add(f"{key} must be an array of texts")
+        return ()
+
+    def _flag(self, key: str) -> bool:
+        found = self.table.get(key, False)
+        if not isinstance(found, bool):
+            self.add(f"{key} must be true or false")
+        return found is True
+
+    def _unit(self) -> Any:
+        found = self.table.get("ts_unit", "ms")
+        if found not in UNITS:
+            self.add(f"ts_unit must be one of {', '.join(UNITS)}")
+            return "ms"
+        return found
+
+    def _conditions(self) -> Iterator[Condition]:
+        found = self.table.get("when", {})
+        if not isinstance(found, Mapping):
+            self.add('when must be a table such as { event = "Product Clicked" }')
+            return
+        for text, wanted in found.items():
+            try:
+                path = parse_path(str(text))
+            except ValueError as error:
+                self.add(f"when: {error}")
+                continue
+            if isinstance(wanted, Mapping) and wanted.keys() == {"present"} and isinstance(wanted["present"], bool):
+                yield Condition(path, None, wanted["present"])
+            elif isinstance(wanted, Mapping) and wanted.keys() == {"not"} and (values := _scalars(wanted["not"])):
+                yield Condition(path, values, False)
+            elif values := _scalars(wanted):
+                yield Condition(path, values)
+            else:
+                self.add(
+                    f"when: {text} must be a text, a whole number, true or false, an array of these, {{ not = … }} or {{ present = true }}"
+                )
+
+    def _labels(self, key: str) -> Any:
+        found = self.table.get(key)
+        if not isinstance(found, Mapping):
+            return self._source(key, found)
+        labels = {name: self._source(f"{key}.{name}", source) for name, source in found.items()}
+        if "" in labels:
+            self.add(f"{key}: a name must not be empty")
+        return labels
+
+    def _source(self, key: str, given: object) -> Source | None:
+        if given is None:
+            return None
+        try:
+            return _parse_source(given)
+        except ValueError as error:
+            self.add(f"{key}: {error}")
+            return None
+
+
+_SOURCES = (
+    "user_id",
+    "ts",
+    "impression_id",
+    "items",
+    "item_id",
+    "item_position",
+    "item_team",
+    "action",
+    "value",
+    "item_action",
+    "item_value",
+)
+
+
+def _scalars(wanted: object) -> tuple[str | int | bool, ...]:
+    values = tuple(wanted) if isinstance(wanted, list | tuple) else (wanted,)
+    return values if all(isinstance(value, str | int) for value in values) else ()
+
+
+def _parse_source(given: object) -> Source:
+    """Read a path, a template, a table with a constant or with a path and its renamings, or an array of alternatives."""
+    if isinstance(given, str):
+        return Source((_parse_text(given),))
+    if isinstance(given, list | tuple) and given:
+        sources = [_parse_source(each) for each in given]
+        return Source(
+            tuple(each for source in sources for each in source.alternatives), {k: v for s in sources for k, v in s.rename.items()}
+        )
+    if isinstance(given, Mapping) and given.keys() == {"value"} and isinstance(given["value"], str) and given["value"]:
+        return Source((Constant(given["value"]),))
+    if isinstance(given, Mapping) and given.keys() == {"path", "rename"}:
+        rename = given["rename"]
+        if isinstance(rename, Mapping) and all(isinstance(text, str) for text in rename.values()):
+            return Source(_parse_source(given["path"]).alternatives, dict(rename))
+    raise ValueError('must be a path, an array of paths, { value = "a constant" }, or { path = …, rename = { from = "to" } }')
+
+
+def _parse_text(text: str) -> Path | Template:
+    if "{" not in text:
+        return parse_path(text)
+    pieces = _BRACES.split(text)
+    if any("{" in piece or "}" in piece for piece in pieces[::2]):
+        raise ValueError(f"{text!r}: each brace needs its partner")
+    parts = (piece if index % 2 == 0 else parse_path(piece) for index, piece in enumerate(pieces))
+    return Template(text, tuple(part for part in parts if part))

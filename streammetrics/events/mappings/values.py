@@ -1,0 +1,212 @@
+"""Values at paths -> fields of events: ids, labels, times, numbers and positions. Each function names the path and the value it refuses."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any, Final, NoReturn
+
+import msgspec
+
+from streammetrics.errors import MalformedEvent
+from streammetrics.events.fields import POSITION_MAX
+from streammetrics.events.json_text import has_control, iso_ms
+from streammetrics.events.malformed import malformed
+from streammetrics.events.mappings.paths import Access, Get, Path
+from streammetrics.events.mappings.rules import Constant, Source, Template, Unit
+from streammetrics.events.model import TS_MAX
+
+_NUMBER = re.compile(r"[+-]?[0-9]{1,30}(\.[0-9]{1,30})?", re.ASCII)
+_EXPONENT_MAX = 30
+"""Larger numbers are neither times nor values. The limit keeps exact arithmetic cheap."""
+
+_FACTORS: Final[dict[Unit, tuple[int, int]]] = {"ms": (1, 1), "s": (1_000, 1), "us": (1, 1_000), "ns": (1, 1_000_000), "utc": (1, 1)}
+_UNIT_NAMES: Final = {"ms": "milliseconds", "s": "seconds", "us": "microseconds", "ns": "nanoseconds", "utc": "milliseconds"}
+
+
+def reader_of(source: Source, access: Access, absent: frozenset[str]) -> Get:
+    """Return a function from a record to the first value that is present, or None. Nothing is checked yet."""
+    gets = [_alternative(alternative, access, absent) for alternative in source.alternatives]
+    first = gets[0] if len(gets) == 1 else _first_of(gets, absent)
+    if not source.rename:
+        return first
+    renamed = source.rename
+
+    def read(record: Any) -> Any:
+        found = first(record)
+        return renamed.get(found, found) if type(found) is str else found
+
+    return read
+
+
+def _first_of(gets: list[Get], absent: frozenset[str]) -> Get:
+    def read(record: Any) -> Any:
+        for get in gets:
+            found = get(record)
+            if found is not None and not (type(found) is str and found in absent):
+                return found
+        return None
+
+    return read
+
+
+def _alternative(alternative: Path | Template | Constant, access: Access, absent: frozenset[str]) -> Get:
+    if isinstance(alternative, Path):
+        return access.get(alternative)
+    if isinstance(alternative, Constant):
+        text = alternative.text
+        return lambda record: text
+    parts = [part if isinstance(part, str) else access.get(part) for part in alternative.parts]
+
+    def compose(record: Any) -> Any:
+        texts = []
+        for part in parts:
+            found = part if isinstance(part, str) else part(record)
+            if type(found) is int:
+                found = str(found)
+            if type(found) is not str or (found in absent and not isinstance(part, str)):
+                return None
+            texts.append(found)
+        return "".join(texts)
+
+    return compose
+
+
+def text_reader(name: str, source: Source, access: Access, chars_max: int, absent: frozenset[str], reason: str = "bad_id") -> Get:
+    """Return a function from a record to a checked text: an id or a label. None if it is absent. Whole numbers become decimal text."""
+    get = reader_of(source, access, absent)
+    where = f"{name} ({source})"
+
+    def read(record: Any) -> str | None:
+        found = get(record)
+        if type(found) is str and 0 < len(found) <= chars_max and found.isprintable() and found not in absent:
+            return found
+        return checked_text(where, found, chars_max, absent, reason)
+
+    return read
+
+
+def checked_text(where: str, found: object, chars_max: int, absent: frozenset[str], reason: str = "bad_id") -> str | None:
+    """Return a text under its limit. None if it is absent. Raises MalformedEvent."""
+    if found is None or (type(found) is str and found in absent):
+        return None
+    text = str(found) if type(found) is int else found
+    if type(text) is not str:
+        raise malformed(reason, f"{where} must be a text or a whole number", shown(found), "correct the path in the mapping")
+    if not 0 < len(text) <= chars_max or has_control(text):
+        rule = f"{where} must have 1 to {chars_max} characters and no control characters"
+        raise malformed(reason, rule, text, "shorten it or remove control characters")
+    return text
+
+
+def time_reader(name: str, source: Source, access: Access, absent: frozenset[str], unit: Unit) -> Callable[[Any], int]:
+    """Return a function from a record to its time in epoch milliseconds."""
+    get = reader_of(source, access, absent)
+    where = f"{name} ({source})"
+    factor, divisor = _FACTORS[unit]
+
+    def read(record: Any) -> int:
+        found = get(record)
+        if type(found) is int:
+            ts = found * factor // divisor
+            if 0 <= ts <= TS_MAX:
+                return ts
+        return _checked_time(where, found, unit)
+
+    return read
+
+
+def _checked_time(where: str, found: object, unit: Unit) -> int:
+    if found is None:
+        missing(where)
+    ts = time_ms(found, unit)
+    if ts is None or not 0 <= ts <= TS_MAX:
+        rule = f"{where} must be {_UNIT_NAMES[unit]} since 1970 up to the year 9999, or ISO-8601 with a zone"
+        raise malformed("bad_ts", rule, shown(found), "correct the path or ts_unit in the mapping (utc: times without a zone)")
+    return ts
+
+
+def time_ms(found: object, unit: Unit) -> int | None:
+    """Return the epoch milliseconds of a number, of digits in a text, or of ISO-8601 text. Finer digits are cut off. None: not a time.
+
+    >>> time_ms(1772359200, "s"), time_ms("1772359200000123", "us"), time_ms("2026-03-01 10:00:00", "utc")
+    (1772359200000, 1772359200000, 1772359200000)
+    """
+    number = exact_number(found)
+    if number is not None:
+        factor, divisor = _FACTORS[unit]
+        return int(number * factor // divisor)
+    if type(found) is not str:
+        return None
+    ts = iso_ms(found)
+    return iso_ms(found + "Z") if ts is None and unit == "utc" else ts
+
+
+def exact_number(found: object) -> int | Decimal | None:
+    """Return a number, or the number that a text holds. None if there is none, or an absurdly large one."""
+    if type(found) is int:
+        return found
+    if type(found) is str and _NUMBER.fullmatch(found):
+        found = Decimal(found)
+    if type(found) is not Decimal or not found.is_finite() or found.adjusted() > _EXPONENT_MAX:
+        return None
+    return found
+
+
+def number_reader(name: str, source: Source, access: Access, absent: frozenset[str]) -> Callable[[Any], float | None]:
+    """Return a function from a record to a finite number. None if it is absent."""
+    get = reader_of(source, access, absent)
+    where = f"{name} ({source})"
+
+    def read(record: Any) -> float | None:
+        found = get(record)
+        if found is None or (type(found) is str and found in absent):
+            return None
+        number = exact_number(found)
+        if number is None or not math.isfinite(as_double := _double(number)):
+            raise malformed("bad_value", f"{where} must be a finite number", shown(found), "correct the path in the mapping")
+        return as_double
+
+    return read
+
+
+def _double(number: int | Decimal) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf
+
+
+def checked_position(where: str, found: object, absent: frozenset[str]) -> int | None:
+    """Return a position: a whole number, also as text. None if it is absent."""
+    if found is None or (type(found) is str and found in absent):
+        return None
+    number = exact_number(found)
+    if number is None or number != int(number) or not 0 <= number <= POSITION_MAX:
+        raise malformed(
+            "bad_position", f"{where} must be a whole number in 0 … {POSITION_MAX}", shown(found), "correct the path in the mapping"
+        )
+    return int(number)
+
+
+def missing(where: str) -> NoReturn:
+    raise malformed(
+        "missing_field", f"{where} is required and must not be null or empty", None, "send it, or correct the path in the mapping"
+    )
+
+
+def shown(found: object) -> str:
+    """Return a value as text for a message."""
+    if type(found) is Decimal:
+        return str(found)
+    try:
+        return msgspec.json.encode(found).decode()
+    except (TypeError, ValueError, msgspec.MsgspecError, RecursionError):
+        return str(found)
+
+
+def named(rule_name: str, error: MalformedEvent) -> MalformedEvent:
+    """Return an error with the name of the mapping that found it."""
+    return MalformedEvent(error.reason, f"{rule_name}: {error.detail}")

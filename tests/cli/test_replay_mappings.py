@@ -1,0 +1,104 @@
+"""Tests of `replay` with mappings: files of several formats in one replay, and what is ignored or not mapped."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.command_line import called
+
+CONFIG = """
+[[events.mappings]]
+topics = ["searches"]
+kind = "impression"
+user_id = "visitor"
+ts = "time"
+ts_unit = "s"
+impression_id = "search"
+items = "results"
+
+[[events.mappings]]
+topics = ["shop"]
+kind = "feedback"
+when = { event = "click" }
+user_id = "visitor"
+ts = "at"
+item_id = "sku"
+action = "event"
+
+[[events.mappings]]
+topics = ["shop"]
+kind = "ignore"
+when = { event = "page" }
+"""
+NOON = 1772366400
+SEARCH = {"visitor": 7, "time": NOON, "search": "q1", "results": ["a", "b", "c"]}
+CLICK = {"visitor": 7, "at": NOON * 1_000 + 5_000, "event": "click", "sku": "b"}
+NATIVE = {"type": "impression", "user_id": "u", "ts": NOON * 1_000, "impression_id": "r", "items": ["a"]}
+
+
+def lines(path: Path, *records: dict[str, Any]) -> Path:
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return path
+
+
+def test_files_of_different_formats_are_read_in_one_replay(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text(CONFIG)
+    searches = lines(tmp_path / "searches.ndjson", SEARCH)
+    shop = lines(tmp_path / "shop.2026-03-01.ndjson", CLICK, {"event": "page"}, {"event": "cart"})
+    other = lines(tmp_path / "native.ndjson", NATIVE)
+    report, letters = tmp_path / "report.json", tmp_path / "letters.ndjson"
+    done = called(
+        "replay", "--config", tmp_path / "config.toml", searches, shop, other, "--report", report, "--dead-letters", letters
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = json.loads(report.read_bytes())
+    assert found["counters"] == {"events": 5, "matched": 1, "ignored": 1, "bad_type": 1}
+    (letter,) = letters.read_text().splitlines()
+    assert 'event is "cart"' in json.loads(letter)["detail"]
+
+
+def test_a_preset_reads_a_file_without_further_settings(tmp_path: Path) -> None:
+    path = lines(tmp_path / "events", {"event": "ranking", "id": "r", "user": "u", "timestamp": str(NOON * 1_000), "items": [{"id": "a"}]})
+    done = called("replay", path, "--set", "events.format=metarank")
+    assert done.returncode == 0, done.stderr
+    assert "1.0000" not in done.stdout
+    assert "events    1" in done.stdout
+
+
+def test_a_file_of_a_known_format_names_the_setting(tmp_path: Path) -> None:
+    path = lines(tmp_path / "events", {"event": "ranking", "id": "r", "user": "u", "timestamp": str(NOON), "items": [{"id": "a"}]})
+    done = called("replay", path)
+    assert done.returncode == 1
+    assert 'set events.format = "metarank"' in done.stderr
+
+
+def test_a_file_that_no_mapping_applies_to_fails_with_the_values(tmp_path: Path) -> None:
+    path = lines(tmp_path / "events", {"event": "feedback"})
+    done = called("replay", path, "--set", "events.format=metarank")
+    assert done.returncode == 1
+    assert 'no mapping applies to this record: event is "feedback"' in done.stderr
+
+
+@pytest.mark.parametrize("command", ["check-config", "replay"])
+def test_all_problems_of_mappings_are_reported(tmp_path: Path, command: str) -> None:
+    (tmp_path / "config.toml").write_text('[[events.mappings]]\nkind = "feedback"\nuser = "x"\n[[events.mappings]]\nkind = "lists"\n')
+    files = [lines(tmp_path / "events", NATIVE)] if command == "replay" else []
+    done = called(command, *files, "--config", tmp_path / "config.toml")
+    assert done.returncode == 2
+    for problem in ("mapping 1: unknown key user; did you mean user_id?", "mapping 1: ts is required", "mapping 2: kind must be one of"):
+        assert problem in done.stderr
+
+
+def test_effective_settings_with_mappings_can_be_loaded_again(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text(CONFIG)
+    first = called("check-config", "--config", tmp_path / "config.toml")
+    (tmp_path / "again.toml").write_text(first.stdout)
+    again = called("check-config", "--config", tmp_path / "again.toml")
+    assert first.returncode == again.returncode == 0
+    assert [line.partition("  #")[0] for line in first.stdout.splitlines()] == [
+        line.partition("  #")[0] for line in again.stdout.splitlines()
+    ]

@@ -1,0 +1,185 @@
+"""Each preset reads a sample of the documented shape, and ugly variants of it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from streammetrics.events import Event, EventLimits, Feedback, Impression, MalformedEvent, decoder
+from streammetrics.events.mappings.presets import preset_digest, preset_rules, preset_text
+from streammetrics.events.mappings.rules import PRESETS, Preset
+
+NOON = 1772366400000
+IGNORED = ["ignored"]
+
+
+def read(preset: Preset, record: dict[str, Any]) -> list[Event | str]:
+    found = decoder(preset, EventLimits())(json.dumps(record).encode())
+    return [event.reason if isinstance(event, MalformedEvent) else event for event in found]
+
+
+SEGMENT_LIST: dict[str, Any] = {
+    "type": "track",
+    "event": "Product List Viewed",
+    "messageId": "m1",
+    "anonymousId": "an1",
+    "userId": None,
+    "timestamp": "2026-03-01T12:00:00.000Z",
+    "properties": {
+        "list_id": "deals",
+        "category": "Lamps",
+        "products": [{"product_id": "b", "position": 2, "price": 9.5}, {"product_id": "a", "position": 1}],
+    },
+    "context": {"library": {"name": "analytics.js"}},
+}
+SEGMENT_CLICK = SEGMENT_LIST | {"event": "Product Clicked", "messageId": "m2", "properties": {"product_id": "a", "position": 1}}
+
+
+def test_segment_lists_and_clicks() -> None:
+    segments = (("category", "Lamps"), ("list", "deals"))
+    assert read("segment", SEGMENT_LIST) == [Impression("m1", "an1", NOON, ("a", "b"), segments=segments)]
+    assert read("segment", SEGMENT_CLICK) == [Feedback("an1", NOON, "a", "click")]
+
+
+def test_segment_variants() -> None:
+    bare = {"products": [{"sku": 7}, {"product_id": "b"}], "list_id": "", "category": None}
+    assert read("segment", SEGMENT_LIST | {"properties": bare, "anonymousId": None, "userId": 42}) == [
+        Impression("m1", "42", NOON, ("7", "b"))
+    ]
+    order = {"event": "Order Completed", "properties": {"products": [{"product_id": "a", "price": "9.90"}, {"product_id": "b"}]}}
+    assert read("segment", SEGMENT_LIST | order) == [Feedback("an1", NOON, "a", "purchase", 9.9), Feedback("an1", NOON, "b", "purchase")]
+    assert read("segment", SEGMENT_LIST | {"properties": {"products": []}}) == [Impression("m1", "an1", NOON, ())]
+    assert read("segment", SEGMENT_LIST | {"properties": None}) == ["missing_field"]
+    assert read("segment", {"type": "page", "anonymousId": "an1"}) == IGNORED
+    assert read("segment", {"type": "track", "event": "Signed Up"}) == IGNORED
+    assert read("segment", {"type": "impression"}) == ["bad_type"]
+
+
+GA4_LIST: dict[str, Any] = {
+    "event_date": "20260301",
+    "event_timestamp": "1772366400000123",
+    "event_name": "view_item_list",
+    "user_pseudo_id": "11.22",
+    "device": {"category": "mobile"},
+    "event_params": [{"key": "ga_session_id", "value": {"int_value": "1"}}],
+    "items": [{"item_id": "b", "item_list_index": "2"}, {"item_id": "a", "item_list_index": "1"}],
+}
+
+
+def test_ga4_lists_and_selections() -> None:
+    name = "11.22/1772366400000123/view_item_list"
+    assert read("ga4", GA4_LIST) == [Impression(name, "11.22", NOON, ("a", "b"), segments=(("device", "mobile"),))]
+    click = GA4_LIST | {"event_name": "select_item", "items": [{"item_id": "b", "price": 5.5}]}
+    assert read("ga4", click) == [Feedback("11.22", NOON, "b", "click", 5.5)]
+
+
+def test_ga4_variants() -> None:
+    unset = [{"item_id": "(not set)", "item_name": "Lamp", "item_list_index": "(not set)"}]
+    (found,) = read("ga4", GA4_LIST | {"items": unset, "device": None})
+    assert isinstance(found, Impression)
+    assert (found.items, found.segments) == (("Lamp",), ())
+    assert read("ga4", GA4_LIST | {"event_name": "page_view", "items": []}) == IGNORED
+    assert read("ga4", GA4_LIST | {"items": None}) == IGNORED
+    assert read("ga4", GA4_LIST | {"event_timestamp": "yesterday"}) == ["bad_ts"]
+
+
+RANKING: dict[str, Any] = {
+    "event": "ranking",
+    "id": "r1",
+    "timestamp": str(NOON),
+    "user": "u1",
+    "session": "s1",
+    "fields": [{"name": "query", "value": "cat"}],
+    "items": [{"id": "a", "relevancy": 2.0, "fields": []}, {"id": "b"}],
+}
+
+
+def test_metarank_rankings_interactions_and_metadata() -> None:
+    assert read("metarank", RANKING) == [Impression("r1", "u1", NOON, ("a", "b"))]
+    click = {
+        "event": "interaction",
+        "id": "i1",
+        "ranking": "r1",
+        "timestamp": NOON,
+        "user": None,
+        "session": "s1",
+        "type": "click",
+        "item": "b",
+    }
+    assert read("metarank", click) == [Feedback("s1", NOON, "b", "click", None, "r1")]
+    assert read("metarank", {"event": "item", "id": "x", "item": "a"}) == IGNORED
+    assert read("metarank", {"event": "feedback"}) == ["bad_type"]
+
+
+VIEW: dict[str, Any] = {
+    "eventType": "view",
+    "eventName": "Hits Viewed",
+    "index": "products",
+    "userToken": "u1",
+    "queryID": "q1",
+    "timestamp": NOON,
+    "objectIDs": ["a", "b", "c"],
+}
+
+
+def test_algolia_views_clicks_and_conversions() -> None:
+    assert read("algolia", VIEW) == [Impression("q1", "u1", NOON, ("a", "b", "c"), segments=(("index", "products"),))]
+    click = VIEW | {"eventType": "click", "objectIDs": ["b", "c"], "positions": [2, 3]}
+    assert read("algolia", click) == [Feedback("u1", NOON, item, "click", None, "q1") for item in "bc"]
+    bought = VIEW | {"eventType": "conversion", "eventSubtype": "purchase", "queryID": None, "objectIDs": [7]}
+    assert read("algolia", bought) == [Feedback("u1", NOON, "7", "purchase")]
+    assert read("algolia", VIEW | {"eventType": "conversion", "eventSubtype": "addToCart", "objectIDs": ["a"]}) == [
+        Feedback("u1", NOON, "a", "add_to_cart", None, "q1")
+    ]
+    assert read("algolia", VIEW | {"eventType": "click", "objectIDs": None, "filters": ["brand:x"]}) == IGNORED
+    assert read("algolia", VIEW | {"queryID": ""}) == IGNORED
+
+
+ECOMMERCE = "unstruct_event_com_snowplowanalytics_snowplow_ecommerce_snowplow_ecommerce_action_1"
+PRODUCTS = "contexts_com_snowplowanalytics_snowplow_ecommerce_product_1"
+SNOWPLOW: dict[str, Any] = {
+    "event": "unstruct",
+    "event_name": "snowplow_ecommerce_action",
+    "event_id": "e1",
+    "domain_userid": "d1",
+    "collector_tstamp": "2026-03-01 12:00:01.000",
+    "derived_tstamp": "2026-03-01T12:00:00.000Z",
+    ECOMMERCE: {"type": "list_view", "name": "deals"},
+    PRODUCTS: [{"id": "a", "price": 3.5, "position": 1}, {"id": "b", "position": 2}],
+}
+
+
+def test_snowplow_lists_and_clicks() -> None:
+    assert read("snowplow", SNOWPLOW) == [Impression("e1", "d1", NOON, ("a", "b"), segments=(("list", "deals"),))]
+    click = SNOWPLOW | {ECOMMERCE: {"type": "list_click"}, PRODUCTS: [{"id": "a", "price": 3.5}], "derived_tstamp": None}
+    assert read("snowplow", click) == [Feedback("d1", NOON + 1_000, "a", "click", 3.5)]
+    assert read("snowplow", {"event": "page_view", "event_name": "page_view"}) == IGNORED
+    assert read("snowplow", SNOWPLOW | {PRODUCTS: None}) == ["missing_field"]
+
+
+ROW: dict[str, Any] = {
+    "USER_ID": "u1",
+    "ITEM_ID": "b",
+    "TIMESTAMP": "1772366400",
+    "EVENT_TYPE": "watch",
+    "EVENT_VALUE": "31",
+    "IMPRESSION": "a|b",
+}
+
+
+def test_personalize_rows_have_a_list_and_its_feedback() -> None:
+    name = "u1/1772366400"
+    assert read("personalize", ROW) == [Impression(name, "u1", NOON, ("a", "b")), Feedback("u1", NOON, "b", "watch", 31.0, name)]
+    named = ROW | {"RECOMMENDATION_ID": "r1", "IMPRESSION": ["a", "b"], "TIMESTAMP": 1772366400}
+    assert [event.impression_id for event in read("personalize", named) if not isinstance(event, str)] == ["r1", "r1"]
+    alone = ROW | {"IMPRESSION": "", "EVENT_TYPE": "", "EVENT_VALUE": ""}
+    assert read("personalize", alone) == [Feedback("u1", NOON, "b", "click")]
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_preset_is_readable_and_has_names_for_its_mappings(preset: Preset) -> None:
+    assert preset_text(preset).startswith("# ")
+    assert all(rule.name and not rule.name.startswith("mapping ") for rule in preset_rules(preset))
+    assert len(preset_digest(preset)) == 12
