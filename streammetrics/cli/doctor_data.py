@@ -23,8 +23,9 @@ def data_findings(settings: Settings, connection: KafkaConnection, partitions: M
             yield from settings_findings(topic, found[topic], settings)
         else:
             yield DoctorFinding("ok", f"topic {topic}: this user may not read its settings, so cleanup.policy and retention are unknown")
-    decode = build_decoder(settings)
-    decoded = [decoded_topic(topic, records, decode) for topic, records in recent_records(connection, partitions).items()]
+    decoded = [
+        decoded_topic(topic, records, build_decoder(settings, topic)) for topic, records in recent_records(connection, partitions).items()
+    ]
     now_ms = time.time_ns() // 1_000_000
     for each in decoded:
         yield from record_findings(each, settings, now_ms)

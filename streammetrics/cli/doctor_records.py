@@ -19,6 +19,7 @@ from streammetrics.errors import MalformedEvent
 from streammetrics.events import Decoder, Event, Feedback
 from streammetrics.events.event_time import NEVER
 from streammetrics.events.grades import parse_grades
+from streammetrics.events.outcomes import IGNORED
 from streammetrics.events.recognize import recognize
 from streammetrics.events.recognized import Recognized
 from streammetrics.reports.text import counted, fit
@@ -39,7 +40,7 @@ class DecodedTopic:
     usable: list[tuple[RecentRecord, list[Event]]] = field(default_factory=list)
     malformed: list[tuple[RecentRecord, MalformedEvent]] = field(default_factory=list)
     without_event: int = 0
-    """Records that are valid and hold no event."""
+    """Records that are valid and hold no event, or that a mapping ignores."""
 
     @property
     def records(self) -> int:
@@ -56,7 +57,7 @@ def decoded_topic(topic: str, records: Iterable[RecentRecord], decode: Decoder) 
     decoded = DecodedTopic(topic)
     for record in records:
         found = decode(record.value)
-        errors = [each for each in found if isinstance(each, MalformedEvent)]
+        errors = [each for each in found if isinstance(each, MalformedEvent) and each.reason != IGNORED]
         events = [each for each in found if not isinstance(each, MalformedEvent)]
         if errors:
             decoded.malformed.append((record, errors[0]))

@@ -10,12 +10,13 @@ import binascii
 import json
 import re
 from collections.abc import Iterator
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
 from streammetrics.errors import MalformedEvent
 from streammetrics.events.malformed import excerpt
+from streammetrics.events.mappings.rules import Format
 from streammetrics.events.recognize_object import describe_object
 from streammetrics.events.recognized import Recognized
 
@@ -25,7 +26,7 @@ RECORD_BYTES: Final = 1 << 12
 """How many bytes of a malformed record `explained` checks. This limits the work for each malformed record."""
 LINES_MAX: Final = 20
 
-Schema: TypeAlias = Literal["native", "ubi"]
+Schema: TypeAlias = Format
 
 
 class _Signature(NamedTuple):

@@ -112,12 +112,14 @@ def describe_object(fields: JsonObject, schema: str) -> Recognized | None:
         if schema == "ubi":
             return Recognized("ubi_queries", "UBI queries", 'set events.ubi_lists = "hit_ids" to read lists from the hits of queries')
         return Recognized("ubi", "OpenSearch UBI queries", 'set events.format = "ubi"')
-    return _envelope(fields) or _other_schema(fields) or _nested_event(fields)
+    return _envelope(fields) or _other_schema(fields, schema) or _nested_event(fields)
 
 
-def _other_schema(fields: JsonObject) -> Recognized | None:
+def _other_schema(fields: JsonObject, schema: str) -> Recognized | None:
     for each in _SCHEMAS:
         if each.matches(fields):
+            if each.name == schema:
+                return None
             return Recognized(each.name, each.what, f'set events.format = "{each.name}"' if each.name in PRESETS else _MAPPING_ADVICE)
     return None
 
