@@ -142,6 +142,6 @@ def test_ignored_records_are_counted_and_neither_refused_nor_timed() -> None:
     state = engine.open(None, {}, ())
     batch = Batch(0, [(0, -1, IGNORED_RECORD), (1, -1, IGNORED_RECORD)], 2)
     engine.take(state, engine.needs(state, batch), {})
-    refused, timed = engine.step(state, batch)
-    assert (refused, timed) == ([], 0)
+    result = engine.step(state, batch)
+    assert (result.refused, result.timed) == ([], 0)
     assert dict(state.progress.counts) == {("events", 0): 2, ("ignored", 0): 2}

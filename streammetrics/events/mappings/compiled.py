@@ -11,7 +11,7 @@ from streammetrics.events.items import Item, ranked
 from streammetrics.events.malformed import malformed
 from streammetrics.events.mappings.labels import NO_LABELS, labels_reader
 from streammetrics.events.mappings.paths import Access, Get, Path
-from streammetrics.events.mappings.rules import Condition, MappingRule, Source
+from streammetrics.events.mappings.rules import Condition, FieldSource, MappingRule
 from streammetrics.events.mappings.values import (
     checked_position,
     checked_text,
@@ -122,10 +122,10 @@ def _feedback(rule: MappingRule, access: Access, limits: EventLimits) -> Build:
     items_of = _items(rule, access, inside, limits)
     list_of = None if rule.impression_id is None else text_reader("impression_id", rule.impression_id, access, ids_max, absent)
 
-    def label(name: str, source: Source | None, place: Access) -> Get | None:
+    def label(name: str, source: FieldSource | None, place: Access) -> Get | None:
         return None if source is None else text_reader(name, source, place, labels_max, absent, "bad_label")
 
-    def number(name: str, source: Source | None, place: Access) -> Get | None:
+    def number(name: str, source: FieldSource | None, place: Access) -> Get | None:
         return None if source is None else number_reader(name, source, place, absent)
 
     action_of, value_of = label("action", rule.action, access), number("value", rule.value, access)
@@ -158,7 +158,7 @@ def _element_access(rule: MappingRule, access: Access) -> Access:
     return access if rule.items is None else access.elements(_path(rule.items))
 
 
-def _path(source: Source) -> Path:
+def _path(source: FieldSource) -> Path:
     (path,) = source.alternatives
     assert isinstance(path, Path)
     return path

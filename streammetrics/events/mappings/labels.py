@@ -14,7 +14,7 @@ import msgspec
 
 from streammetrics.events.fields import UsableLabels, usable_experiments, usable_segments
 from streammetrics.events.mappings.paths import Access, Get
-from streammetrics.events.mappings.rules import MappingRule, Source
+from streammetrics.events.mappings.rules import FieldSource, MappingRule
 from streammetrics.events.mappings.values import reader_of
 from streammetrics.events.model import EventLimits
 
@@ -38,7 +38,7 @@ def labels_reader(
         return None
     absent = rule.absent
     usable = usable_experiments if key == "experiments" else usable_segments
-    values_of = _object(source, access, absent) if isinstance(source, Source) else _named(source, access, absent)
+    values_of = _object(source, access, absent) if isinstance(source, FieldSource) else _named(source, access, absent)
     cache: dict[Values, UsableLabels] = {}
 
     def read(record: Any) -> UsableLabels:
@@ -58,12 +58,12 @@ def labels_reader(
     return read
 
 
-def _named(sources: Mapping[str, Source], access: Access, absent: frozenset[str]) -> Get:
+def _named(sources: Mapping[str, FieldSource], access: Access, absent: frozenset[str]) -> Get:
     gets = [(name, reader_of(source, access, absent)) for name, source in sources.items()]
     return lambda record: tuple([(name, get(record)) for name, get in gets])
 
 
-def _object(source: Source, access: Access, absent: frozenset[str]) -> Get:
+def _object(source: FieldSource, access: Access, absent: frozenset[str]) -> Get:
     get = reader_of(source, access, absent)
 
     def read(record: Any) -> Values:

@@ -15,11 +15,11 @@ Preset: TypeAlias = Literal["segment", "ga4", "metarank", "algolia", "snowplow",
 Format: TypeAlias = Literal["native", "ubi", "segment", "ga4", "metarank", "algolia", "snowplow", "personalize"]
 Kind: TypeAlias = Literal["impression", "feedback", "ignore"] | Format
 """What a mapping makes of a record: one kind of event, nothing, or what a format makes of it."""
-Unit: TypeAlias = Literal["ms", "s", "us", "ns", "utc"]
+TimeUnit: TypeAlias = Literal["ms", "s", "us", "ns", "utc"]
 PRESETS: Final[tuple[Preset, ...]] = get_args(Preset)
 FORMATS: Final[tuple[Format, ...]] = get_args(Format)
 KINDS: Final = ("impression", "feedback", "ignore", *FORMATS)
-UNITS: Final[tuple[str, ...]] = get_args(Unit)
+UNITS: Final[tuple[str, ...]] = get_args(TimeUnit)
 MAPPINGS_MAX: Final = 100
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _COMMON = ("name", "kind", "topics", "when", "absent")
@@ -44,7 +44,7 @@ class Constant(msgspec.Struct, frozen=True):
     text: str
 
 
-class Source(msgspec.Struct, frozen=True):
+class FieldSource(msgspec.Struct, frozen=True):
     """Where a value comes from: the first alternative that is present. `rename` replaces some texts by others."""
 
     alternatives: tuple[Path | Template | Constant, ...]
@@ -70,22 +70,22 @@ class MappingRule(msgspec.Struct, frozen=True, kw_only=True):
     topics: tuple[str, ...] = ()
     when: tuple[Condition, ...] = ()
     absent: frozenset[str] = frozenset({""})
-    user_id: Source | None = None
-    ts: Source | None = None
-    ts_unit: Unit = "ms"
-    impression_id: Source | None = None
-    items: Source | None = None
+    user_id: FieldSource | None = None
+    ts: FieldSource | None = None
+    ts_unit: TimeUnit = "ms"
+    impression_id: FieldSource | None = None
+    items: FieldSource | None = None
     item_separator: str | None = None
-    item_id: Source | None = None
-    item_position: Source | None = None
-    item_team: Source | None = None
+    item_id: FieldSource | None = None
+    item_position: FieldSource | None = None
+    item_team: FieldSource | None = None
     fragment: bool = False
-    action: Source | None = None
-    value: Source | None = None
-    item_action: Source | None = None
-    item_value: Source | None = None
-    experiments: Source | Mapping[str, Source] | None = None
-    segments: Source | Mapping[str, Source] | None = None
+    action: FieldSource | None = None
+    value: FieldSource | None = None
+    item_action: FieldSource | None = None
+    item_value: FieldSource | None = None
+    experiments: FieldSource | Mapping[str, FieldSource] | None = None
+    segments: FieldSource | Mapping[str, FieldSource] | None = None
 
 
 class MappingError(ValueError):
@@ -246,7 +246,7 @@ class _TableReader:
             self.add(f"{key}: a name must not be empty")
         return labels
 
-    def _source(self, key: str, given: object) -> Source | None:
+    def _source(self, key: str, given: object) -> FieldSource | None:
         if given is None:
             return None
         try:
@@ -276,21 +276,21 @@ def _scalars(wanted: object) -> tuple[str | int | bool, ...]:
     return values if all(isinstance(value, str | int) for value in values) else ()
 
 
-def _parse_source(given: object) -> Source:
+def _parse_source(given: object) -> FieldSource:
     """Read a path, a template, a table with a constant or with a path and its renamings, or an array of alternatives."""
     if isinstance(given, str):
-        return Source((_parse_text(given),))
+        return FieldSource((_parse_text(given),))
     if isinstance(given, list | tuple) and given:
         sources = [_parse_source(each) for each in given]
-        return Source(
+        return FieldSource(
             tuple(each for source in sources for each in source.alternatives), {k: v for s in sources for k, v in s.rename.items()}
         )
     if isinstance(given, Mapping) and given.keys() == {"value"} and isinstance(given["value"], str) and given["value"]:
-        return Source((Constant(given["value"]),))
+        return FieldSource((Constant(given["value"]),))
     if isinstance(given, Mapping) and given.keys() == {"path", "rename"}:
         rename = given["rename"]
         if isinstance(rename, Mapping) and all(isinstance(text, str) for text in rename.values()):
-            return Source(_parse_source(given["path"]).alternatives, dict(rename))
+            return FieldSource(_parse_source(given["path"]).alternatives, dict(rename))
     raise ValueError('must be a path, an array of paths, { value = "a constant" }, or { path = …, rename = { from = "to" } }')
 
 

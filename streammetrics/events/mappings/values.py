@@ -15,18 +15,18 @@ from streammetrics.events.fields import POSITION_MAX
 from streammetrics.events.json_text import has_control, iso_ms
 from streammetrics.events.malformed import malformed
 from streammetrics.events.mappings.paths import Access, Get, Path
-from streammetrics.events.mappings.rules import Constant, Source, Template, Unit
+from streammetrics.events.mappings.rules import Constant, FieldSource, Template, TimeUnit
 from streammetrics.events.model import TS_MAX
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,30}(\.[0-9]{1,30})?", re.ASCII)
 _EXPONENT_MAX = 30
 """Larger numbers are neither times nor values. The limit keeps exact arithmetic cheap."""
 
-_FACTORS: Final[dict[Unit, tuple[int, int]]] = {"ms": (1, 1), "s": (1_000, 1), "us": (1, 1_000), "ns": (1, 1_000_000), "utc": (1, 1)}
+_FACTORS: Final[dict[TimeUnit, tuple[int, int]]] = {"ms": (1, 1), "s": (1_000, 1), "us": (1, 1_000), "ns": (1, 1_000_000), "utc": (1, 1)}
 _UNIT_NAMES: Final = {"ms": "milliseconds", "s": "seconds", "us": "microseconds", "ns": "nanoseconds", "utc": "milliseconds"}
 
 
-def reader_of(source: Source, access: Access, absent: frozenset[str]) -> Get:
+def reader_of(source: FieldSource, access: Access, absent: frozenset[str]) -> Get:
     """Return a function from a record to the first value that is present, or None. Nothing is checked yet."""
     gets = [_alternative(alternative, access, absent) for alternative in source.alternatives]
     first = gets[0] if len(gets) == 1 else _first_of(gets, absent)
@@ -74,7 +74,7 @@ def _alternative(alternative: Path | Template | Constant, access: Access, absent
     return compose
 
 
-def text_reader(name: str, source: Source, access: Access, chars_max: int, absent: frozenset[str], reason: str = "bad_id") -> Get:
+def text_reader(name: str, source: FieldSource, access: Access, chars_max: int, absent: frozenset[str], reason: str = "bad_id") -> Get:
     """Return a function from a record to a checked text: an id or a label. None if it is absent. Whole numbers become decimal text."""
     get = reader_of(source, access, absent)
     where = f"{name} ({source})"
@@ -101,7 +101,7 @@ def checked_text(where: str, found: object, chars_max: int, absent: frozenset[st
     return text
 
 
-def time_reader(name: str, source: Source, access: Access, absent: frozenset[str], unit: Unit) -> Callable[[Any], int]:
+def time_reader(name: str, source: FieldSource, access: Access, absent: frozenset[str], unit: TimeUnit) -> Callable[[Any], int]:
     """Return a function from a record to its time in epoch milliseconds."""
     get = reader_of(source, access, absent)
     where = f"{name} ({source})"
@@ -118,7 +118,7 @@ def time_reader(name: str, source: Source, access: Access, absent: frozenset[str
     return read
 
 
-def _checked_time(where: str, found: object, unit: Unit) -> int:
+def _checked_time(where: str, found: object, unit: TimeUnit) -> int:
     if found is None:
         missing(where)
     ts = time_ms(found, unit)
@@ -128,7 +128,7 @@ def _checked_time(where: str, found: object, unit: Unit) -> int:
     return ts
 
 
-def time_ms(found: object, unit: Unit) -> int | None:
+def time_ms(found: object, unit: TimeUnit) -> int | None:
     """Return the epoch milliseconds of a number, of digits in a text, or of ISO-8601 text. Finer digits are cut off. None: not a time.
 
     >>> time_ms(1772359200, "s"), time_ms("1772359200000123", "us"), time_ms("2026-03-01 10:00:00", "utc")
@@ -155,7 +155,7 @@ def exact_number(found: object) -> int | Decimal | None:
     return found
 
 
-def number_reader(name: str, source: Source, access: Access, absent: frozenset[str]) -> Callable[[Any], float | None]:
+def number_reader(name: str, source: FieldSource, access: Access, absent: frozenset[str]) -> Callable[[Any], float | None]:
     """Return a function from a record to a finite number. None if it is absent."""
     get = reader_of(source, access, absent)
     where = f"{name} ({source})"
