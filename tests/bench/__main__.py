@@ -16,11 +16,11 @@ from rich.console import Console
 from rich.table import Table
 
 from streammetrics.runtime.rules import WorkerRules
-from tests.bench import commit, end_to_end, importing, live, machine, parts
+from tests.bench import commit, end_to_end, importing, live, machine, parts, pool
 from tests.bench.end_to_end import CommitOutcome, Size, Turns, Way
 
 COMMIT_USERS = 2_000
-PARTS = ("end-to-end", "live", "skew", "workers", "experiments", "engine", "commit", "exporter", "memory", "import")
+PARTS = ("end-to-end", "live", "skew", "workers", "pool", "experiments", "engine", "commit", "exporter", "memory", "import")
 Say = Callable[[str], None]
 
 console = Console(width=None if sys.stdout.isatty() else 130, highlight=False)
@@ -126,6 +126,26 @@ def part_workers(quick: bool, rounds: int, say: Say) -> None:
     show_ways("Workers", {"one": one, "two of one group": two}, found)
     console.print(
         f"two workers are {found.ratio(one, two):.2f} times as fast as one, on {os.cpu_count()} cores that broker and Redis share"
+    )
+
+
+def part_pool(quick: bool, rounds: int, say: Say) -> None:
+    found = pool.measure(Size(2_000, 120_000) if quick else Size(20_000, 400_000), (1, 2), rounds, say)
+    table = Table("--workers", "events/s", "CPU s/million, Redis among it")
+    for count, of_rounds in found.items():
+        rate, cpu = (
+            statistics.median(numbers) for numbers in ([each.rate for each in of_rounds], [each.cpu_per_million for each in of_rounds])
+        )
+        table.add_row(str(count), f"{rate:,.0f}", f"{cpu:.1f}")
+    checked = sum(each.checked for of_rounds in found.values() for each in of_rounds)
+    console.print(f"\n[bold]Worker processes of one parent[/bold] (answer checked: {checked:,} stored integers equal brute force)")
+    console.print(table)
+    faster, dearer = (
+        statistics.median(getattr(two, name) / getattr(one, name) for one, two in zip(found[1], found[2], strict=True))
+        for name in ("rate", "cpu_per_million")
+    )
+    console.print(
+        f"two are {faster:.2f} times as fast as one, at {dearer:.2f} times the CPU, on {os.cpu_count()} cores that broker and Redis share"
     )
 
 
@@ -253,6 +273,7 @@ def main(quick: bool, rounds: int | None, only: list[str]) -> None:
         "live": part_live,
         "skew": part_skew,
         "workers": part_workers,
+        "pool": part_pool,
         "experiments": part_experiments,
         "engine": part_engine,
         "commit": part_commit,

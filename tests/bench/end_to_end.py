@@ -185,6 +185,10 @@ class Scene(NamedTuple):
     expected: Rows
     topics: list[str]
 
+    def settings(self, namespace: str) -> dict[str, Any]:
+        """Return the settings of a run with a namespace and a database of its own."""
+        return settings_of(self.broker, self.redis.fresh_url(), namespace, self.topics)
+
     def floor(self, client: str) -> dict[str, Any]:
         """Poll and decode all records, and nothing else."""
         reading = {"bootstrap": self.broker.bootstrap, "topics": self.topics, "records": len(self.sent)}
@@ -192,7 +196,7 @@ class Scene(NamedTuple):
 
 
 @contextmanager
-def _scene(size: Size, say: Callable[[str], None], properties: Mapping[str, str] | None = None) -> Iterator[Scene]:
+def scene_of(size: Size, say: Callable[[str], None], properties: Mapping[str, str] | None = None) -> Iterator[Scene]:
     """Each size has servers of its own: a broker that has compiled itself for long serves later sizes faster."""
     say(f"{size.users:,} users: simulating {size.events:,} events")
     sent = events_of(size)
@@ -214,7 +218,7 @@ def _scene(size: Size, say: Callable[[str], None], properties: Mapping[str, str]
 
 
 def measure(size: Size, rounds: int, say: Callable[[str], None]) -> CommitOutcome:
-    with _scene(size, say) as scene:
+    with scene_of(size, say) as scene:
         found, checked = [], 0
         for number in range(rounds):
             say(f"{size.users:,} users: round {number + 1} of {rounds}, floor")
@@ -229,7 +233,7 @@ def measure(size: Size, rounds: int, say: Callable[[str], None]) -> CommitOutcom
 
 def measure_ways(size: Size, rounds: int, ways: Sequence[Way], say: Callable[[str], None]) -> Turns:
     """The same events in several ways, in turns: each first as often as the others, as far as the rounds allow."""
-    with _scene(size, say, {"group.initial.rebalance.delay.ms": str(JOINING_MS)}) as scene:
+    with scene_of(size, say, {"group.initial.rebalance.delay.ms": str(JOINING_MS)}) as scene:
         turns, checked = [], 0
         for number in range(rounds):
             floor = scene.floor("kafka-python")

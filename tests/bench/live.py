@@ -96,14 +96,14 @@ def _round(
         broker.create_topic(topic, PARTITIONS, {"retention.ms": "-1"})  # event times are of a fixed day long ago
     given = settings_of(broker, redis.fresh_url(), name, list(topics.values()))
     settings = Settings.model_validate(given)
-    with contextlib.closing(RedisStore(redis_connection(settings))) as store, Product(*as_flags(_flat(given)), *as_flags(more)) as worker:
+    with contextlib.closing(RedisStore(redis_connection(settings))) as store, Product(*as_flags(flat(given)), *as_flags(more)) as worker:
         worker.wait_ready()
         producer = KafkaProducer(bootstrap_servers=broker.bootstrap, linger_ms=20, acks="all", enable_idempotence=True)
         _send(producer, sent[: pace.warm_events], topics, pace.rate)
-        worker_before, redis_before, began = _cpu_seconds(worker.pid), redis_seconds_of(redis), time.monotonic()
+        worker_before, redis_before, began = cpu_seconds(worker.pid), redis_seconds_of(redis), time.monotonic()
         _send(producer, sent[pace.warm_events :], topics, pace.rate)
         seconds, events = time.monotonic() - began, len(sent) - pace.warm_events
-        worker_seconds, redis_seconds = _cpu_seconds(worker.pid) - worker_before, redis_seconds_of(redis) - redis_before
+        worker_seconds, redis_seconds = cpu_seconds(worker.pid) - worker_before, redis_seconds_of(redis) - redis_before
         producer.close()
         _await_committed(store, len(sent))
         peak_mb = _peak_mb(worker.pid)
@@ -112,7 +112,7 @@ def _round(
     return LiveRound(worker_seconds * 1e6 / events, redis_seconds * 1e6 / events, events / seconds, peak_mb, checked)
 
 
-def _flat(given: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+def flat(given: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     """Return settings by dotted key, as flags take them. The port is the process's own."""
     plain = {f"{section}.{key}": value for section, values in given.items() for key, value in values.items()}
     return {
@@ -144,10 +144,11 @@ def _await_committed(store: RedisStore, events: int) -> None:
         time.sleep(TICK_SECONDS)
 
 
-def _cpu_seconds(pid: int) -> float:
-    """Return the processor time of all threads of a process."""
+def cpu_seconds(pid: int) -> float:
+    """Return the processor time of a process, of its children, and of children that have ended."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / CLOCK_TICKS
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return sum(map(int, fields[11:15])) / CLOCK_TICKS + sum(cpu_seconds(int(child)) for child in children)
 
 
 def _peak_mb(pid: int) -> float:
