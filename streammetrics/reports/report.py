@@ -90,9 +90,9 @@ class Report:
     user_windows: tuple[UniqueUserWindow, ...] = ()
     """Empty if users are not counted in windows, or if tasks count them differently."""
     user_partitions: UserPartitions | None = None
+    """None if there is only one task."""
     unknown_names: tuple[UnknownName, ...] = ()
     """Actions without a grade and types that are no event, most frequent first."""
-    """None if there is only one task."""
     late_inputs: tuple[LateInput, ...] = ()
     """The inputs of which more than a few percent of the events are late."""
 
@@ -100,7 +100,7 @@ class Report:
         """Return the report as plain JSON values. Times are epoch milliseconds; absent ones are null."""
         reasons = counts_by_reason(self.counts)
         return {
-            "warnings": late_sentences(self.late_inputs),
+            "warnings": [*late_sentences(self.late_inputs), *([] if self.user_partitions is None else self.user_partitions.sentences())],
             "version": __version__,
             "settings": dict(self.settings),
             "rules": self.rules,

@@ -50,6 +50,10 @@ class UserPartitions:
             "so their feedback may miss its list"
         )
 
+    def sentences(self) -> list[str]:
+        """Return the problem and its fix as sentences for readers of the report."""
+        return [f"{self.problem}. Fix: {FIX}."] if self.problem else []
+
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values. `problem` is null if there is none."""
         return {

@@ -20,7 +20,7 @@ from tests.servers.process import wait_until
 from tests.servers.redis import RedisServer
 from tests.support.command_line import streammetrics
 from tests.support.native_json import native_json
-from tests.support.real_pipeline import PARTITIONS, Pipeline, start_ms
+from tests.support.real_pipeline import PARTITIONS, Pipeline, as_toml, start_ms
 
 USERS = 150
 PROBLEM = "of users have events on several partitions"
@@ -74,7 +74,9 @@ class Result:
 
 
 @pytest.fixture(scope="module", params=CASES, ids=lambda keys: keys.name)
-def result(request: pytest.FixtureRequest, kafka_broker: KafkaBroker, redis_server: RedisServer) -> Result:
+def result(
+    request: pytest.FixtureRequest, kafka_broker: KafkaBroker, redis_server: RedisServer, tmp_path_factory: pytest.TempPathFactory
+) -> Result:
     keys: Keys = request.param
     pipeline = Pipeline(kafka_broker, redis_server.fresh_url(), f"keys-{keys.name}", ["impressions", "feedback"])
     ts = start_ms()
@@ -89,23 +91,10 @@ def result(request: pytest.FixtureRequest, kafka_broker: KafkaBroker, redis_serv
     with pipeline.service() as service:
         wait_until(lambda: service.report().get("counters", {}).get("events") == 2 * USERS, what="all events are counted")
         report, metrics, log = service.report(), service.get("/metrics").text, service.log_path.read_text(encoding="utf-8")
-    done = streammetrics("doctor", *pipeline_flags(pipeline))
+    config = tmp_path_factory.mktemp(keys.name) / "streammetrics.toml"
+    config.write_text(as_toml({**pipeline.sections, "http": {"port": 0}}), encoding="utf-8")
+    done = streammetrics("doctor", "--config", config)
     return Result(keys, report, metrics, log, done.stdout, done.returncode)
-
-
-def pipeline_flags(pipeline: Pipeline) -> list[str]:
-    settings = {
-        "kafka.bootstrap_servers": pipeline.broker.bootstrap,
-        "kafka.topics": ",".join(pipeline.topics),
-        "kafka.dead_letter_topic": pipeline.dead_letters,
-        "kafka.group_id": pipeline.name,
-        "redis.url": pipeline.sections["redis"]["url"],
-        "redis.namespace": pipeline.name,
-        "metrics.cutoffs": "3,10",
-        "windows.windows": "5m,1h,12h",
-        "http.port": 0,
-    }
-    return [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
 
 
 def test_the_report_shows_users_on_several_partitions(result: Result) -> None:

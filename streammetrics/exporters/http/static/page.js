@@ -97,8 +97,7 @@ function choose(event) {
 
 /** Sentences about problems of the input, which make numbers wrong although everything runs. */
 function inputProblems(report) {
-  const partitions = report?.user_partitions;
-  return [...(report?.warnings ?? []), ...(partitions?.problem ? [`${partitions.problem}.`, `Fix: ${partitions.fix}.`] : [])];
+  return report?.warnings ?? [];
 }
 
 /** Return [kind, word, sentences] for the most important state. */
