@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
+from streammetrics import __version__
 from streammetrics.cli.output.atomic_file import AtomicFile
 from streammetrics.cli.output.output_paths import require_distinct, standard_output
 from streammetrics.cli.output.report_reader import REPORT_ADVICE, ExperimentResults, read_report, to_json
 from streammetrics.cli.output.terminal import output_console
-from streammetrics.cli.output.verdict_page import page
 from streammetrics.cli.output.verdict_tables import verdict_lines
 from streammetrics.cli.process.logs import configure_quiet_logs
 from streammetrics.config import Settings
 from streammetrics.connectors.file_formats.reader import standard_input
 from streammetrics.errors import ConfigError, Problem, StreammetricsError
-from streammetrics.reports.text import fit
+from streammetrics.reports.text import fit, isolated
 
 STDIN = Path("-")
 
@@ -30,16 +30,27 @@ def show_report(
     require_distinct([] if file is None or file == STDIN else [file], {"--html": html})
     configure_quiet_logs(settings.log.level, settings.log.format)
     where = f"redis.namespace {settings.redis.namespace!r}" if file is None else "standard input" if file == STDIN else file.name
-    results = read_report(live_report(settings) if file is None else _read(file, where), where).only(names)
+    plain = live_report(settings) if file is None else _read(file, where)
+    results = read_report(plain, where).only(names)
     if html is not None:
         with AtomicFile("--html", html) as page_file:
-            page_file.write(page(results, where))
+            page_file.write(page_of(results, plain, where, whole=not names))
     if form == "json":
         output = standard_output().buffer
         output.write(msgspec.json.format(msgspec.json.encode(to_json(results)), indent=2) + b"\n")
         output.flush()
     else:
         _print(results, all_measures)
+
+
+def page_of(results: ExperimentResults, plain: object, where: str, *, whole: bool) -> bytes:
+    """Return the page with these results inside. `whole` adds the windows and counters of the report, if it is of this version."""
+    from streammetrics.exporters.http.page_file import page_file  # noqa: PLC0415  text and JSON need no page
+
+    rest = dict(plain) if whole and isinstance(plain, Mapping) and plain.get("version") == __version__ else {}
+    names = dict.fromkeys(each.experiment for each in results.experiments)
+    title = f"Experiments: {', '.join(map(isolated, names)) or 'none'}"
+    return page_file({**rest, **to_json(results), "where": where, "empty_text": results.empty_text()}, title)
 
 
 def live_report(settings: Settings) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from streammetrics.events.event_time import DAY_MS
 from streammetrics.events.model import TS_MAX
 from streammetrics.experiments import SINCE_START, THIS_DAY, ExperimentReport, PreferenceReport
 from streammetrics.experiments.words import percent
-from streammetrics.reports.history import History, HistorySnapshot, snapshot_of
+from streammetrics.reports.history import History
 from streammetrics.reports.text import fit
 
 REPORT_ADVICE: Final = "give a file from `replay --report` or from /api/report"
@@ -52,13 +52,6 @@ class ExperimentResults:
         if not self.enabled:
             return "Experiments are switched off: experiments.enabled is false"
         return f"No experiment has final lists yet, up to {moment(self.at_ms)}"
-
-    def snapshots(self, experiment: ExperimentReport) -> list[tuple[int, HistorySnapshot]]:
-        """Return the snapshots of an experiment in order of time; the report itself is the last."""
-        snapshots = [*self.history.of(experiment.experiment, experiment.scope).snapshots.kept]
-        if self.at_ms is not None:
-            snapshots = [each for each in snapshots if each[0] < self.at_ms] + [(self.at_ms, snapshot_of(experiment))]
-        return snapshots
 
     def shown(self) -> list[ExperimentReport]:
         """Return the experiments to show. On its first day, an experiment's day scope equals its whole run and is left out."""

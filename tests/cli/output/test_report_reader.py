@@ -41,20 +41,10 @@ def test_a_report_is_read_back_unchanged() -> None:
     assert read_report(json.loads(json.dumps(to_json(results))), "here") == results
 
 
-def test_the_report_itself_is_the_last_snapshot() -> None:
-    snapshots = read_report(plain(WORSE), "here").snapshots(WORSE)
-    assert [at for at, _ in snapshots] == [AT_MS - 120_000, AT_MS]
-    assert snapshots[0][1] == snapshots[1][1]
-
-
-def test_the_last_snapshot_is_not_repeated() -> None:
-    history = History().add(AT_MS - 120_000, [WORSE]).add(AT_MS, [WORSE])
-    assert [at for at, _ in read_report(plain(WORSE, history=history.to_json()), "here").snapshots(WORSE)] == [AT_MS - 120_000, AT_MS]
-
-
 def test_snapshots_of_an_earlier_run_are_left_out() -> None:
     later = replace(WORSE, known_from_ms=AT_MS - 60_000)
-    assert [at for at, _ in read_report(plain(later), "here").snapshots(later)] == [AT_MS]
+    assert [at for at, _ in read_report(plain(WORSE), "here").history.of(WORSE.experiment, "start").snapshots.kept] == [AT_MS - 120_000]
+    assert read_report(plain(later), "here").history == History()
     assert read_report(plain(replace(WORSE, known_from_ms=AT_MS - 120_000)), "here").history == read_report(plain(WORSE), "here").history
 
 

@@ -15,6 +15,7 @@ const CARDS_OPEN = 3; // with more experiments, only the first card is open
 const NAMES_SHOWN = 6; // with more variants, the verdict has the sum of their users
 const CONTROLS = ["control", "baseline"];
 const unfolded = new Map(); // id of a card -> whether the reader opened it
+let allUnfolded = false;
 
 /** The statistics of all experiments: [[name, statistics or undefined, id of its card]]. What matters most comes first. */
 function ranked(view) {
@@ -25,7 +26,7 @@ function ranked(view) {
 
 /** The overview of experiments; null without one. */
 export function summary(view) {
-  return overview(ranked(view));
+  return overview(ranked(view), view.wholeHistory);
 }
 
 /** Make all cards. `view` has report, selection, tracks (of the history) and now. */
@@ -33,11 +34,16 @@ export function sections(view) {
   const found = ranked(view);
   const cards = found.map(([name, stats], at) => card(view, name, stats, found.length <= CARDS_OPEN || at === 0));
   const everything = view.report.windows.length > 0 && !view.selection.experiment;
-  return [...cards, everything ? card(view, "", undefined, found.length <= CARDS_OPEN) : null].filter(Boolean);
+  return [...cards, everything ? card(view, "", undefined, found.length <= CARDS_OPEN && !(view.wholeHistory && found.length)) : null].filter(Boolean);
 }
 
 function cardId(experiment) {
   return experiment ? `experiment-${encodeURIComponent(experiment)}` : "all-traffic";
+}
+
+/** Open all cards, as for paper, or show again what the reader chose. */
+export function unfoldAll(all) {
+  allUnfolded = all;
 }
 
 /** Open or fold the card of a button, or open the card that a link leads to. Return true when the page must be drawn again. */
@@ -51,7 +57,7 @@ export function unfold(event) {
 
 function card(view, experiment, stats, isOpen) {
   const id = cardId(experiment);
-  const open = unfolded.get(id) ?? isOpen;
+  const open = allUnfolded || (unfolded.get(id) ?? isOpen);
   const title = experiment ? [make("span", { class: "kind" }, "Experiment "), named(experiment)] : "All traffic";
   return make("section", { id, "aria-labelledby": `${id}-title`, class: open ? "card" : "card closed" },
     make("h2", { id: `${id}-title` }, make("button", { type: "button", class: "fold", name: "card", value: id, "aria-expanded": String(open) }, title)),
@@ -68,8 +74,10 @@ function body(view, id, experiment, stats) {
     preferences(stats),
     make("div", { class: "charts" },
       stats ? liftChart(view, id, stats, variants, order) : null,
-      view.report.windows.length ? windowChart(view, id, experiment, variants, order) : null),
-    view.report.windows.length || view.report.user_windows.length ? windows(view, experiment, variants, order, stats, control) : null,
+      view.report.windows.length && !view.wholeHistory ? windowChart(view, id, experiment, variants, order) : null),
+    !view.report.windows.length && !view.report.user_windows.length ? null
+      : stats && view.wholeHistory ? folded(`${id}-windows`, `Values of the last ${windowWords(view.selection.windowMs)}`, () => windows(view, experiment, variants, order, stats, control))
+        : windows(view, experiment, variants, order, stats, control),
     stats && view.wholeHistory ? headlineCharts(view, id, stats, variants, order) : null,
     folded(`${id}-every`, "All metrics", () => everyMetric(view, experiment, order, stats, control)),
   ];

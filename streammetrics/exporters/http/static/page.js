@@ -2,9 +2,9 @@
 // With a report inside, as `streammetrics report --html` writes it, it shows that report and asks no server.
 
 import { act, drawCharts } from "./chart.js";
-import { sections, summary, unfold } from "./experiments.js";
-import { History, segmentName } from "./history.js";
-import { make, patchChildren } from "./elements.js";
+import { sections, summary, unfold, unfoldAll } from "./experiments.js";
+import { History, experimentsEnd, segmentName } from "./history.js";
+import { folded, make, patchChildren } from "./elements.js";
 import { experimentNames, statistics } from "./lookup.js";
 import { pipeline } from "./pipeline.js";
 import { isNumber, metricName, named, plain, segmentWords, spanText, timeText, windowText, windowWords } from "./text.js";
@@ -136,6 +136,10 @@ function slowestInput(report) {
 
 function header([kind, word, sentences]) {
   const { report, pulse } = now;
+  if (kind === "file") {
+    const source = [`All lists up to ${timeText(experimentsEnd(report), 0)}, from `, named(report.where)];
+    return [make("p", { class: "summary" }, make("span", { class: "pill file" }, word), make("span", { class: "fine" }, source))];
+  }
   const problems = inputProblems(report);
   const age = isNumber(pulse?.report_age_seconds) ? `report ${spanText(pulse.report_age_seconds * 1000 + (Date.now() - now.pulseMs))} old` : null;
   const times = report && report.watermark_ms !== null
@@ -162,13 +166,18 @@ function draw() {
     showWaiting(found[0] === "waiting" ? READING : "No numbers yet.");
     return;
   }
+  if (inside !== null && !now.report.experiments.length && !now.report.windows.length) {
+    showWaiting(`${now.report.empty_text}.`);
+    return;
+  }
   const selection = chosen();
   const view = { report: now.report, pulse: now.pulse, now: serverNow(), selection, tracks: history.tracks(choiceName(selection)), wholeHistory: inside !== null };
   patchChildren(find("summary"), [summary(view)].filter(Boolean));
   find("choices").hidden = false;
   patchChildren(find("choices"), choices(selection));
   for (const select of find("choices").elements) select.value = select.querySelector("[selected]")?.value ?? select.value;
-  patchChildren(find("cards"), [...sections(view), now.report.counters ? pipeline(view) : null].filter(Boolean));
+  const below = !now.report.counters ? null : inside === null ? pipeline(view) : folded("state-then", "State of the pipeline", () => pipeline(view));
+  patchChildren(find("cards"), [...sections(view), below].filter(Boolean));
   drawCharts(later);
   for (const name of experimentNames(now.report)) {
     const stats = statistics(now.report, name, selection.scope);
@@ -183,6 +192,11 @@ function showWaiting(text) {
 
 function choiceName(selection) {
   return JSON.stringify([selection.windowMs, selection.metric, selection.lists, selection.segment]);
+}
+
+function printed(isPrinting) {
+  unfoldAll(isPrinting);
+  draw();
 }
 
 /** Draw with the next frame, once for all events until then. */
@@ -269,6 +283,9 @@ async function fill() {
 
 find("choices").addEventListener("change", choose);
 find("choices").addEventListener("submit", (event) => event.preventDefault());
+// On paper all cards are open. Drawing needs one more turn after a change of the colors.
+addEventListener("beforeprint", () => now.report && printed(true));
+addEventListener("afterprint", () => now.report && printed(false));
 addEventListener("popstate", () => {
   query = new URLSearchParams(location.search);
   if (now.report) draw();

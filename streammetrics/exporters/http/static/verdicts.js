@@ -95,8 +95,9 @@ export function reasonParts(stats, reason) {
   return withNames(reason, [...stats.variants.map((each) => each.variant), ...teams, stats.control]);
 }
 
-/** The overview: one line for each experiment, worst first. `experiments` is [[name, statistics or undefined, id of its card]]. */
-export function overview(experiments) {
+/** The overview: one line for each experiment, worst first. `experiments` is [[name, statistics or undefined, id of its card]].
+ * With `isWhole` no line is cut off. */
+export function overview(experiments, isWhole) {
   if (!experiments.length) return null;
   const lines = experiments.map(([name, stats, id]) => make("li", { class: stats ? known(stats.verdict.word) : "inconclusive" },
     stats ? badge(stats.verdict) : make("span", { class: "badge" }, "No verdict yet"),
@@ -104,5 +105,5 @@ export function overview(experiments) {
     make("span", { class: "line-text" }, stats ? banner(stats) : "No user of this experiment has a final list.")));
   return make("section", { id: "overview", "aria-labelledby": "overview-title" },
     make("h2", { id: "overview-title" }, "Overview", make("span", { class: "kind" }, ` ${countedText(experiments.length, "experiment")}`)),
-    make("ul", { class: experiments.length > WHOLE_LINES ? "lines many" : "lines" }, lines));
+    make("ul", { class: experiments.length > WHOLE_LINES && !isWhole ? "lines many" : "lines" }, lines));
 }
