@@ -70,6 +70,7 @@ class Control(msgspec.Struct, kw_only=True, array_like=True):
     - `unknown_names` is (kind, name or empty for all others, count).
     - `users_sampled` is (start of a period, packed hashes of users).
     - `support`, `setters` and `lateness` are by topic index. They are empty in state of earlier versions: no row, and no late events.
+    - `record_times` are timestamps of the last records of each input, by topic index. Only ticks use them.
     - `newest_supported` is the greatest supported time of any input, where windows end after a flush. NEVER: unknown.
     """
 
@@ -102,6 +103,7 @@ class Control(msgspec.Struct, kw_only=True, array_like=True):
     setters: list[TimeSetter | None] = []
     lateness: list[StoredLateness] = []
     newest_supported: int = NEVER
+    record_times: list[int] = []
     unknown_names: list[tuple[str, str, int]] = []
 
     @property

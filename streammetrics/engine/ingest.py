@@ -27,6 +27,9 @@ from streammetrics.sessions.rules import FRAGMENT_ITEMS_FACTOR
 from streammetrics.sessions.session import Session, StoredFeedback
 from streammetrics.sessions.user import User
 
+RECORD_TIMES = 5
+"""How many of the last records of a batch give the time up to which it was written."""
+
 Decoded: TypeAlias = tuple[int, int, Sequence[Event | MalformedEvent]]
 """One decoded record: its offset, its own timestamp (epoch ms, -1 if unknown), and its events."""
 
@@ -187,6 +190,10 @@ class BatchProcessor:
                 joined = self._feedback(event, topic) if type(event) is Feedback else self._impression(event, topic, offset)
                 if joined and ts > newest:
                     newest = progress.newest = ts
+        if batch.records:  # the least of a few: one wrong clock must not count
+            record_ts = min(record_ts for _, record_ts, _ in batch.records[-RECORD_TIMES:])
+            if record_ts > max(0, progress.record_times[topic]):
+                progress.record_times[topic] = record_ts
         progress.watermarks[topic], supported.time = own, time
         if moved_by is not None:
             progress.setters[topic] = TimeSetter(moved_at, moved_by.user_id, moved_by.ts)

@@ -29,6 +29,7 @@ class StoredProgress(TypedDict):
     setters: list[TimeSetter | None]
     lateness: list[StoredLateness]
     newest_supported: int
+    record_times: list[int]
 
 
 class InputProgress:
@@ -37,7 +38,8 @@ class InputProgress:
     `supported` are the supported times of the inputs. `watermarks` follow them: NEVER before the first supported time, then that time
     less the allowed disorder. `watermark` is the task's: the least one of its live inputs. It never goes back. `newest` is the time of
     the newest event that a session took. `counts` is by (reason, topic index). `changed` says that a commit has something to write.
-    `setters` are the events that last moved the times, and `lateness` says how late the late events were.
+    `record_times` are timestamps of the last records themselves; only ticks use them. `setters` are the events that last moved the
+    times, and `lateness` says how late the late events were.
     """
 
     __slots__ = (
@@ -47,6 +49,7 @@ class InputProgress:
         "lateness",
         "newest",
         "offsets",
+        "record_times",
         "setters",
         "supported",
         "topic_ids",
@@ -62,6 +65,7 @@ class InputProgress:
         self.supported = [
             SupportedTime(rules.support, out_of_orderness_ms=rules.out_of_orderness_ms, lateness_ms=rules.lateness_ms) for _ in rules.topics
         ]
+        self.record_times = [NEVER] * len(rules.topics)
         self.setters: list[TimeSetter | None] = [None] * len(rules.topics)
         self.lateness = [Lateness() for _ in rules.topics]
         self.watermark = NEVER
@@ -79,6 +83,8 @@ class InputProgress:
             self.supported[topic].restore(support)
             self.setters[topic] = stored.setters[topic]
             self.lateness[topic].restore(stored.lateness[topic])
+        if stored.record_times:
+            self.record_times = stored.record_times
         self.counts.update({(reason, topic): count for reason, topic, count in stored.counts})
 
     def stored(self) -> StoredProgress:
@@ -94,6 +100,7 @@ class InputProgress:
             "setters": self.setters,
             "lateness": [lateness.stored() for lateness in self.lateness],
             "newest_supported": self.newest_supported(),
+            "record_times": self.record_times,
         }
 
     @property

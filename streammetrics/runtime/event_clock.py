@@ -17,7 +17,10 @@ READ_SECONDS = 30.0
 
 
 class EventClock:
-    """The greatest time of any known event, carried on by the monotonic clock."""
+    """The greatest time of any known event or record, carried on by the monotonic clock.
+
+    Records count because a recorded history may be older than they are.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -26,7 +29,7 @@ class EventClock:
         self._read_seconds: float | None = None
 
     def note(self, time_ms: int, monotonic: float) -> None:
-        """Note the supported time of an input, as seen at a monotonic time (s)."""
+        """Note the time of events or records, as seen at a monotonic time (s)."""
         if time_ms not in (NEVER, FOREVER) and time_ms > self.at(monotonic):
             self._known = time_ms, monotonic
 
@@ -48,4 +51,5 @@ class EventClock:
         others = sorted(set(range(self._store.partitions() or 0)) - set(owned))
         nothing = dict.fromkeys(others, FOREVER)
         for view in self._store.view(others, {}, nothing, nothing).values() if others else ():
-            self.note(decode_control(view.control).newest_supported, monotonic)
+            control = decode_control(view.control)
+            self.note(max([control.newest_supported, *control.record_times]), monotonic)

@@ -54,7 +54,7 @@ class IdleInputs:
         if idle_ms is None or state is None or (now - activity.ticked_seconds) * 1_000 < self._rules.commit_ms:
             return None
         activity.ticked_seconds = now
-        self._event_clock.note(state.progress.newest_supported(), now)
+        self._event_clock.note(max(state.progress.newest_supported(), *state.progress.record_times), now)
         health = self._source.health
         ends = self._source.ends() if health.reachable else {}
         asked = now if health.ends_asked is None else health.ends_asked  # later records are not known yet
