@@ -5,6 +5,7 @@ The result depends on the set of events, not on their order. A duplicate stays a
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
@@ -119,3 +120,47 @@ def _places(fragment: Fragment) -> Iterable[tuple[str, int]]:
     for item, place in zip(fragment.items, fragment.positions, strict=True):
         least.setdefault(item, place)
     return least.items()
+
+
+class FragmentUnion:
+    """The union of the fragments of one list, kept up to date fragment by fragment. `resolve` is the reference implementation.
+
+    It only knows lists without a whole copy. `places` has the position of each item, and `_source` the fragment that gave it.
+    `_keys` are the items in the order of the list. `items` counts items of all fragments, repeated ones included.
+    """
+
+    __slots__ = ("_keys", "_source", "items", "places")
+
+    def __init__(self, fragments: Iterable[Fragment]) -> None:
+        self.places: dict[str, int] = {}
+        self._source: dict[str, Fragment] = {}
+        self.items = 0
+        for fragment in fragments:
+            self.items += len(fragment.items)
+            for item, place in _places(fragment):
+                if place < self.places.get(item, place + 1):
+                    self.places[item] = place
+                    self._source[item] = fragment
+        self._keys = sorted((place, item) for item, place in self.places.items())
+
+    def covers(self, fragment: Fragment) -> bool:
+        """Return whether a fragment adds nothing, because earlier fragments give all its items the same or a lower position."""
+        return bool(fragment.items) and all(
+            self.places.get(item, place + 1) <= place and self._source[item] <= fragment for item, place in _places(fragment)
+        )
+
+    def is_apart(self, fragment: Fragment) -> bool:
+        """Return whether a fragment has items, and no other fragment has any of them."""
+        return bool(fragment.items) and self.places.keys().isdisjoint(fragment.items)
+
+    def add(self, fragment: Fragment) -> list[tuple[int, str]]:
+        """Add a fragment that is apart. Returns the index and the id of each new item, in order; insert them one after the other."""
+        self.items += len(fragment.items)
+        added = []
+        for item, place in _places(fragment):
+            self.places[item] = place
+            self._source[item] = fragment
+            index = bisect_left(self._keys, (place, item))
+            self._keys.insert(index, (place, item))
+            added.append((index, item))
+        return added

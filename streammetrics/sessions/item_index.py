@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from typing import TypeAlias
 
 from streammetrics.events.event_time import FOREVER
-from streammetrics.sessions.fragments import Fragments, StoredImpression
+from streammetrics.sessions.fragments import Fragment, Fragments, StoredImpression
 
 ImpressionCopies: TypeAlias = tuple[StoredImpression | None, Fragments | None]
 """The list that the events of one id form, if any, and those events, if they include fragments."""
@@ -56,6 +56,11 @@ class ItemIndex:
         self.earliest = min(self.earliest, stored.ts)
         for item in set(stored.items):
             insort(self._of_lists.setdefault(item, []), (stored.ts, stored.impression_id))
+
+    def add_fragment(self, identity: str, fragment: Fragment, begun: int) -> None:
+        """Add a fragment with items that no other fragment of its list has. `begun`: the time of the list's first event (ms)."""
+        for item in {*fragment.items}:
+            self._of_copies.setdefault(item, []).append((fragment.ts, FOREVER, begun, identity))
 
     def replace(
         self,

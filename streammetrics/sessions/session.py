@@ -9,14 +9,15 @@ Times are event times in epoch milliseconds.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import chain
 
 import msgspec
 
 from streammetrics.events.model import Impression
-from streammetrics.sessions.fragments import Duplicates, Fragment, Fragments, StoredImpression, resolve, unite
+from streammetrics.sessions.fragments import Duplicates, Fragment, Fragments, FragmentUnion, StoredImpression, resolve, unite
 from streammetrics.sessions.item_index import ImpressionCopies, ItemIndex
 from streammetrics.sessions.msgpack import array_head, pack_into, packed, values_of
 from streammetrics.sessions.rules import JoinRules
@@ -43,14 +44,16 @@ class Session:
 
     Feedback is kept in its stored form only, because it is seldom needed again before the session closes. `fragmented` has the events
     of lists with fragments, by the list's id. `orphans` is the feedback whose list is missing, by the list's id. `_packed_lists` is
-    None when the lists must be packed again.
+    None when the lists must be packed again. `_unions` speeds up lists of many fragments; `_answered` is the feedback by item for that.
     """
 
     __slots__ = (
+        "_answered",
         "_feedbacks",
         "_item_index",
         "_packed_feedback",
         "_packed_lists",
+        "_unions",
         "first",
         "fragmented",
         "last",
@@ -69,6 +72,8 @@ class Session:
         self.orphans: dict[str, list[StoredFeedback]] = {}
         self.latest_without_id = -1
         self._item_index: ItemIndex | None = None
+        self._unions: dict[str, FragmentUnion] = {}
+        self._answered: dict[str, list[StoredFeedback]] | None = None
         self._packed_lists: bytearray | None = bytearray()
         self._packed_feedback = bytearray()
         self._feedbacks = 0
@@ -120,6 +125,8 @@ class Session:
         """Join one feedback. It never changes what other feedback belongs to, so no rejoin is needed."""
         pack_into(feedback, self._packed_feedback, -1)
         self._feedbacks += 1
+        if self._answered is not None:
+            self._answered.setdefault(feedback.item_id, []).append(feedback)
         if feedback.impression_id not in self.lists:
             self._remember(feedback)
         if feedback.grade > 0:
@@ -155,7 +162,8 @@ class Session:
         self.first, self.last, self.size = min(self.first, other.first), max(self.last, other.last), self.size + other.size
         self._packed_feedback += other._packed_feedback
         self._feedbacks += other._feedbacks
-        self._item_index = self._packed_lists = None
+        self._item_index = self._packed_lists = self._answered = None
+        self._unions.clear()
         duplicates: Duplicates = Counter()
         for identity in {*other.lists, *other.fragmented}:
             if identity in self.lists or identity in self.fragmented:
@@ -252,6 +260,8 @@ class Session:
         else:
             labels = stored.experiments, stored.segments
             fragment = Fragment(stored.ts, stored.items, impression.positions, *labels, stored.teams, stored.topic)
+            if self._extend_union(identity, fragment, duplicates, rules, changed):
+                return duplicates
             arrived = Fragments(None, False, (fragment,))
         known = identity in self.lists or identity in self.fragmented
         parts = unite(self._events_of(identity), arrived, duplicates) if known else arrived
@@ -259,8 +269,86 @@ class Session:
             self.rejoin(rules.attribution_ms, changed)
         return duplicates
 
+    def fragment_items(self, identity: str) -> int:
+        """Return the number of items, repeated ones included, of the fragments of a list."""
+        union, parts = self._unions.get(identity), self.fragmented.get(identity)
+        if union is not None:
+            return union.items
+        return 0 if parts is None else sum(len(fragment.items) for fragment in parts.fragments)
+
+    def _extend_union(self, identity: str, fragment: Fragment, duplicates: Duplicates, rules: JoinRules, changed: ChangedLists) -> bool:
+        """Join a fragment that only adds new items to the fragments of its list, or adds nothing. Returns False for any other.
+
+        The result is that of `_resolve` and `rejoin`, at a cost that hardly grows with the number of fragments.
+        """
+        parts = self.fragmented.get(identity)
+        if parts is None or parts.whole is not None or parts.whole_seen or fragment.teams:
+            return False
+        first, begun = parts.fragments[0], parts.fragments[0].ts
+        if fragment.ts < begun or not first.items:
+            return False
+        union = self._unions.get(identity)
+        if union is None:
+            union = self._unions[identity] = FragmentUnion(parts.fragments)
+        if fragment.ts > begun + rules.attribution_ms or union.covers(fragment):
+            duplicates[fragment.topic] += 1
+            return True
+        shown = self.lists.get(identity)
+        fits = len(union.places) + len(fragment.items) <= rules.items_max
+        if not union.is_apart(fragment) or (shown is not None and (not fits or shown.impression.teams)):
+            return False
+        at = bisect_right(parts.fragments, fragment)
+        self.fragmented[identity] = parts._replace(fragments=(*parts.fragments[:at], fragment, *parts.fragments[at:]))
+        added = union.add(fragment)
+        if shown is not None:
+            self._insert_items(shown, added, fragment if at == 0 else None, changed)
+        if self._item_index is not None:
+            self._item_index.add_fragment(identity, fragment, begun)
+        self._join_answers_to(identity, fragment, rules, changed)
+        return True
+
+    def _insert_items(self, shown: ShownList, added: Sequence[tuple[int, str]], first: Fragment | None, changed: ChangedLists) -> None:
+        """Insert items into a list, one after the other. `first` is the fragment that now gives the list its labels, if it changed."""
+        items, hits = shown.items, shown.hits
+        assert hits is not None
+        for index, item in added:
+            if hits and index < len(items):
+                hits = tuple([value + 1 if at % 2 == 0 and value >= index else value for at, value in enumerate(hits)])
+            items = (*items[:index], item, *items[index:])
+        labels = shown.impression if first is None else first
+        impression = msgspec.structs.replace(
+            shown.impression, items=items, experiments=labels.experiments, segments=labels.segments, topic=labels.topic
+        )
+        if shown.tallied is not None:  # the tallies contain the list as it was: replace it
+            mark_changed(shown, changed)
+            shown.hits = None
+            shown = ShownList.new(impression)
+            changed.append(shown)
+            self.lists[impression.impression_id] = shown
+        shown.impression, shown.items, shown.hits = impression, items, hits
+        self._packed_lists = None
+
+    def _join_answers_to(self, identity: str, fragment: Fragment, rules: JoinRules, changed: ChangedLists) -> None:
+        """Join the feedback that a fragment with new items can change: the feedback to these items."""
+        if not self._feedbacks:
+            return
+        if self._answered is None:
+            self._answered = {}
+            for feedback in self.feedback:
+                self._answered.setdefault(feedback.item_id, []).append(feedback)
+        answers = [feedback for item in {*fragment.items} for feedback in self._answered.get(item, ())]
+        if any(feedback.impression_id is None for feedback in answers):  # it may leave another list
+            self.rejoin(rules.attribution_ms, changed)
+            return
+        for feedback in answers:
+            if feedback.impression_id == identity and feedback.grade > 0:
+                found = self.find(feedback, rules.attribution_ms)
+                if type(found) is tuple:
+                    raise_grade(*found, feedback.grade, changed)
+
     def _resolve(self, identity: str, parts: Fragments, duplicates: Duplicates, rules: JoinRules, changed: ChangedLists) -> bool:
         """Update the list of one id after its copies changed. Returns False if the list and its copies are as before."""
+        self._unions.pop(identity, None)
         parts, stored = resolve(identity, parts, duplicates, rules.attribution_ms, rules.items_max)
         shown = self.lists.get(identity)
         before: ImpressionCopies = None if shown is None else shown.impression, self.fragmented.get(identity)

@@ -69,8 +69,7 @@ class User:
 
     def fragment_items(self, impression_id: str, ts: int, gap_ms: int) -> int:
         """Return the number of items, repeated ones included, of the fragments that a fragment at `ts` would join."""
-        known = [session.fragmented[impression_id] for session in self._near(ts, gap_ms) if impression_id in session.fragmented]
-        return sum(len(fragment.items) for parts in known for fragment in parts.fragments)
+        return sum([session.fragment_items(impression_id) for session in self._near(ts, gap_ms) if session.fragmented])
 
     def _near(self, ts: int, gap_ms: int) -> list[Session]:
         """Return the sessions within a gap of `ts`."""
