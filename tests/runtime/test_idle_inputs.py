@@ -8,6 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from streammetrics.connectors.base import Input
+from streammetrics.events.event_time import NEVER
 from streammetrics.events.model import Feedback, Impression
 from tests.oracle import Tick
 from tests.support.native_json import native_json
@@ -246,3 +247,17 @@ class TestIdleInputs:
         bench.turn(60, seconds=0.001)
         counts = builder_of(bench.store, bench.engine, 1)[1].counts
         assert (counts["matched", "feedback"], counts.get(("late", "feedback"), 0)) == (6, 0)
+
+    def test_the_events_of_one_user_count_as_silence_until_they_support_a_time(self) -> None:
+        """Otherwise a task with a single user would show nothing until its row is long."""
+        settings = replace(SETTINGS, idle_ms=self.IDLE_MS, support_users=5, support_events=64)
+        bench = Bench(idle_ms=self.IDLE_MS, settings=settings)
+        for _ in range(40):
+            now = bench.clock.wall_ms() - START_MS
+            bench.show(now)
+            bench.click(now)
+            bench.turn()
+        assert bench.worker.tasks[0].state is not None
+        assert bench.worker.tasks[0].state.progress.watermarks == [NEVER, NEVER]
+        assert bench.watermark > 300
+        assert bench.letters.kept == []
