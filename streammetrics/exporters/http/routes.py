@@ -16,6 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from streammetrics.exporters.http.etag import REVALIDATE, tagged
+from streammetrics.exporters.http.openapi import openapi_json
 from streammetrics.exporters.http.recent import LISTS, UnknownChoiceError
 from streammetrics.exporters.http.views import HttpViews
 
@@ -57,7 +58,11 @@ def page_routes(views: HttpViews) -> list[Route]:
     async def pulse(request: Request) -> Response:
         return _json(views.pulse())
 
+    async def openapi(request: Request) -> Response:
+        return tagged(request, openapi_json(), "application/json", REVALIDATE)
+
     return [
+        Route("/api/openapi.json", openapi),
         Route("/api/curves", curves),
         Route("/api/pulse", pulse),
         *(Route(path, _file(*named)) for path, named in _FILES.items()),

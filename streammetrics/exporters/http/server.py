@@ -52,7 +52,7 @@ OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 """Paths for probes, which have no password. Without a login they get the status only, not the reasons."""
 
 _HELP = (
-    "paths: / (live page), /metrics (for Prometheus), /api/report (JSON), "
+    "paths: / (live page), /metrics (for Prometheus), /api/report (JSON), /api/openapi.json (describes /api), "
     "/healthz (does the process work), /readyz (is everything available)\n"
 )
 _SECURITY_HEADERS = [

@@ -1,0 +1,153 @@
+"""The OpenAPI description of `/api/…`. Experiments and their history are described from their types, so that they cannot differ. Pure.
+
+`API_VERSION` follows semantic versioning: the first number changes when a field is removed or changes its meaning, the second when one
+is added.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from streammetrics.experiments import ExperimentReport
+from streammetrics.exporters.http.recent import LISTS
+from streammetrics.reports.history import HistorySeries
+
+API_VERSION: Final = "1.0.0"
+Schema: TypeAlias = dict[str, Any]
+
+_TEXT: Final[Schema] = {"type": "string"}
+_COUNT: Final[Schema] = {"type": "integer", "minimum": 0}
+_TIME: Final[Schema] = {"type": ["integer", "null"], "description": "Epoch milliseconds of event time; null if there is none yet."}
+_SECONDS: Final[Schema] = {"type": ["number", "null"], "description": "Seconds; null if unknown."}
+_FLAG: Final[Schema] = {"type": "boolean"}
+_OBJECT: Final[Schema] = {"type": "object"}
+
+
+def _record(**fields: Schema) -> Schema:
+    """Return the schema of an object with exactly these fields."""
+    return {"type": "object", "properties": fields, "required": [*fields], "additionalProperties": False}
+
+
+def _list(items: Schema) -> Schema:
+    return {"type": "array", "items": items}
+
+
+def _map(values: Schema) -> Schema:
+    return {"type": "object", "additionalProperties": values}
+
+
+def _ref(name: str) -> Schema:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+_NUMBERS: Final = _list({"type": ["number", "null"]})
+_MEANS: Final = _map({"type": "number"})
+_GROUP: Final[dict[str, Schema]] = {"experiment": _TEXT, "variant": _TEXT}
+_VALUES: Final[dict[str, Schema]] = {"lists": _COUNT, "lists_with_feedback": _COUNT, "values": _MEANS, "values_with_feedback": _MEANS}
+
+_REPORT: Final = _record(
+    warnings=_list(_TEXT),
+    version=_TEXT,
+    settings=_OBJECT,
+    rules=_TEXT,
+    tasks=_COUNT,
+    tasks_committed=_COUNT,
+    watermark_ms=_TIME,
+    final_ms=_TIME,
+    ended=_FLAG,
+    late_inputs=_list(_OBJECT),
+    inputs=_list(_record(topic=_TEXT, partition=_COUNT, offset={"type": ["integer", "null"]}, watermark_ms=_TIME)),
+    windows=_list(
+        _record(
+            window_ms=_COUNT,
+            view={"enum": ["final", "live"]},
+            end_ms=_TIME,
+            complete=_FLAG,
+            groups=_list(_record(**_GROUP, segments=_map(_TEXT), **_VALUES)),
+        )
+    ),
+    totals=_list(_record(**_GROUP, **_VALUES)),
+    counters=_map(_COUNT),
+    refused=_map(_COUNT),
+    counters_by_topic=_list(_record(reason=_TEXT, topic=_TEXT, count=_COUNT)),
+    users_open=_COUNT,
+    sessions_open=_COUNT,
+    windows_withheld=_COUNT,
+    unknown_names=_list(_OBJECT),
+    user_partitions={"type": ["object", "null"]},
+    experiments=_list(_ref("ExperimentReport")),
+    experiments_entered_ms=_TIME,
+    user_windows=_list(
+        _record(
+            window_ms=_COUNT,
+            end_ms=_TIME,
+            complete=_FLAG,
+            groups=_list(_record(**_GROUP, users=_COUNT, users_with_hit=_map(_COUNT), values=_MEANS)),
+        )
+    ),
+    history=_list(_ref("HistorySeries")),
+)
+_CURVES: Final = _record(
+    windows=_list(
+        _record(
+            view={"enum": ["final", "live"]},
+            ends_ms=_list(_COUNT),
+            lines=_list(_record(**_GROUP, segments=_map(_TEXT), lists=_NUMBERS, values=_NUMBERS)),
+        )
+    ),
+    experiments=_list(
+        _record(
+            experiment=_TEXT,
+            scope=_TEXT,
+            ends_ms=_list(_COUNT),
+            lines=_list(
+                _record(variant=_TEXT, **dict.fromkeys(("mean", "error", "lift", "lift_lower", "lift_upper"), _NUMBERS)),
+            ),
+        )
+    ),
+)
+_PULSE: Final = _record(
+    missing=_list(_TEXT),
+    publishes=_FLAG,
+    report_age_seconds=_SECONDS,
+    report_gap_seconds=_SECONDS,
+    events_per_second={"type": ["number", "null"]},
+    lag={"anyOf": [_list(_record(topic=_TEXT, partition=_COUNT, records=_COUNT, seconds=_SECONDS)), {"type": "null"}]},
+    paused_inputs=_COUNT,
+    commits=_map(_COUNT),
+    rebalances=_COUNT,
+    client_rebuilds=_COUNT,
+    dead_letters=_COUNT,
+)
+
+
+@cache
+def openapi_json() -> bytes:
+    """Return the description as JSON."""
+    types, components = msgspec.json.schema_components([ExperimentReport, HistorySeries], ref_template="#/components/schemas/{name}")
+    assert [each["$ref"].rpartition("/")[2] for each in types] == ["ExperimentReport", "HistorySeries"]
+    parameters = [
+        {"name": "window_ms", "in": "query", "required": True, "schema": _COUNT},
+        {"name": "metric", "in": "query", "required": True, "schema": _TEXT, "example": "ndcg@10"},
+        {"name": "lists", "in": "query", "schema": {"enum": [*LISTS], "default": LISTS[0]}},
+    ]
+    paths = {
+        "/api/report": _path("The newest report.", "Report", {"503": "No report yet, or this process does not publish."}),
+        "/api/curves": _path("Recent points of one window and metric.", "Curves", {"400": "Unknown window, metric or lists."}, parameters),
+        "/api/pulse": _path("The state of this process.", "Pulse", {}),
+        "/api/openapi.json": {"get": {"summary": "This description.", "responses": {"200": {"description": "OpenAPI 3.1."}}}},
+    }
+    schemas = {**components, "Report": _REPORT, "Curves": _CURVES, "Pulse": _PULSE, "Error": _record(error=_TEXT)}
+    info = {"title": "streammetrics", "version": API_VERSION, "description": "Live ranking quality. All paths are read-only."}
+    return msgspec.json.encode({"openapi": "3.1.0", "info": info, "paths": paths, "components": {"schemas": schemas}})
+
+
+def _path(summary: str, schema: str, errors: dict[str, str], parameters: list[Schema] | None = None) -> Schema:
+    def response(description: str, name: str) -> Schema:
+        return {"description": description, "content": {"application/json": {"schema": _ref(name)}}}
+
+    responses = {"200": response(summary, schema), **{status: response(text, "Error") for status, text in errors.items()}}
+    return {"get": {"summary": summary, "parameters": parameters or [], "responses": responses}}
