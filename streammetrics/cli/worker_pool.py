@@ -103,7 +103,7 @@ class WorkerPool:
             self._read(by_pipe[pipe])  # type: ignore[index]  # `wait` returns what it was given
         if not by_pipe:
             self._clock.sleep(seconds)
-        running = [each.status for each in self._workers if each.status is not None]
+        running = [each.status or ProcessStatus(each.started_seconds) for each in self._workers if each.process is not None]
         if not running:
             self._status.beat_seconds = self._clock.monotonic()
         update_merged(self._status, running, [self._ended], len(self._workers))

@@ -258,6 +258,11 @@ class WorkerSettings(Section):
         0, "How long Kafka or Redis may be unavailable before the process exits with code 1. 0: it retries for ever.", 0, 2_592_000
     )
 
+    def advice(self) -> Iterator[str]:
+        """Yield warnings: settings that are valid but probably not intended."""
+        if self.role == "exporter" and self.processes > 1:
+            yield "worker.processes: ignored, because worker.role is exporter"
+
 
 class HttpSettings(Section):
     host: Text = setting("127.0.0.1", "Address to listen on. 0.0.0.0 means all.", "an address or a host name")

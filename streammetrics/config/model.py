@@ -111,7 +111,14 @@ class Settings(Section):
     @property
     def warnings(self) -> tuple[str, ...]:
         """Warnings about settings that are valid but probably not intended, one sentence each."""
-        return (*self.kafka.advice(), *self.redis.advice(), *self.join.advice(), *self.http.advice(), *self._between())
+        return (
+            *self.kafka.advice(),
+            *self.redis.advice(),
+            *self.worker.advice(),
+            *self.join.advice(),
+            *self.http.advice(),
+            *self._between(),
+        )
 
     def _between(self) -> Iterator[str]:
         bounds = (

@@ -141,6 +141,8 @@ def test_a_namespace_rejects_characters_that_would_change_the_hash_slot(namespac
         ({"redis.ssl_cafile": "/ca", "redis.url": "rediss://cache"}, []),
         ({"redis.allow_eviction": True}, ["redis.allow_eviction is true"]),
         ({"redis.socket_timeout_ms": 9_000}, []),
+        ({"worker.role": "exporter", "worker.processes": 2}, ["worker.processes: ignored"]),
+        ({"worker.role": "worker", "worker.processes": 2}, []),
         ({"redis.socket_timeout_ms": 5_000, "redis.cluster": True}, []),
         ({"redis.socket_timeout_ms": 5_001, "redis.cluster": True}, ["redis.socket_timeout_ms (5001) is more than 5000"]),
     ],
