@@ -109,13 +109,13 @@ def _shown(story: Story, reports: list[Report]) -> HttpViews:
 
 
 def _demo(browser: Browser, path: Path) -> None:
-    process = started("demo", "--port", "0")
+    process = started("demo", "--port", "0", "--scenario", "six-variants")
     try:
         assert process.stdout is not None
         address = re.search(r"http://127\.0\.0\.1:\d+/", process.stdout.readline())
         assert address
         time.sleep(DEMO_SECONDS)
-        page = browser.new_context(viewport={"width": 1080, "height": 780}, color_scheme="light").new_page()
+        page = browser.new_context(viewport={"width": 1080, "height": 1240}, color_scheme="light").new_page()
         page.goto(address[0])
         page.locator(".pill", has_text="Live").wait_for()
         page.locator(".plot canvas").first.wait_for()

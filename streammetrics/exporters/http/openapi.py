@@ -16,37 +16,37 @@ from streammetrics.exporters.http.recent import LISTS
 from streammetrics.reports.history import HistorySeries
 
 API_VERSION: Final = "1.0.0"
-Schema: TypeAlias = dict[str, Any]
+JsonSchema: TypeAlias = dict[str, Any]
 
-_TEXT: Final[Schema] = {"type": "string"}
-_COUNT: Final[Schema] = {"type": "integer", "minimum": 0}
-_TIME: Final[Schema] = {"type": ["integer", "null"], "description": "Epoch milliseconds of event time; null if there is none yet."}
-_SECONDS: Final[Schema] = {"type": ["number", "null"], "description": "Seconds; null if unknown."}
-_FLAG: Final[Schema] = {"type": "boolean"}
-_OBJECT: Final[Schema] = {"type": "object"}
+_TEXT: Final[JsonSchema] = {"type": "string"}
+_COUNT: Final[JsonSchema] = {"type": "integer", "minimum": 0}
+_TIME: Final[JsonSchema] = {"type": ["integer", "null"], "description": "Epoch milliseconds of event time; null if there is none yet."}
+_SECONDS: Final[JsonSchema] = {"type": ["number", "null"], "description": "Seconds; null if unknown."}
+_FLAG: Final[JsonSchema] = {"type": "boolean"}
+_OBJECT: Final[JsonSchema] = {"type": "object"}
 
 
-def _record(**fields: Schema) -> Schema:
+def _record(**fields: JsonSchema) -> JsonSchema:
     """Return the schema of an object with exactly these fields."""
     return {"type": "object", "properties": fields, "required": [*fields], "additionalProperties": False}
 
 
-def _list(items: Schema) -> Schema:
+def _list(items: JsonSchema) -> JsonSchema:
     return {"type": "array", "items": items}
 
 
-def _map(values: Schema) -> Schema:
+def _map(values: JsonSchema) -> JsonSchema:
     return {"type": "object", "additionalProperties": values}
 
 
-def _ref(name: str) -> Schema:
+def _ref(name: str) -> JsonSchema:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
 _NUMBERS: Final = _list({"type": ["number", "null"]})
 _MEANS: Final = _map({"type": "number"})
-_GROUP: Final[dict[str, Schema]] = {"experiment": _TEXT, "variant": _TEXT}
-_VALUES: Final[dict[str, Schema]] = {"lists": _COUNT, "lists_with_feedback": _COUNT, "values": _MEANS, "values_with_feedback": _MEANS}
+_GROUP: Final[dict[str, JsonSchema]] = {"experiment": _TEXT, "variant": _TEXT}
+_VALUES: Final[dict[str, JsonSchema]] = {"lists": _COUNT, "lists_with_feedback": _COUNT, "values": _MEANS, "values_with_feedback": _MEANS}
 
 _REPORT: Final = _record(
     warnings=_list(_TEXT),
@@ -129,7 +129,7 @@ def openapi_json() -> bytes:
     """Return the description as JSON."""
     types, components = msgspec.json.schema_components([ExperimentReport, HistorySeries], ref_template="#/components/schemas/{name}")
     assert [each["$ref"].rpartition("/")[2] for each in types] == ["ExperimentReport", "HistorySeries"]
-    parameters = [
+    parameters: list[JsonSchema] = [
         {"name": "window_ms", "in": "query", "required": True, "schema": _COUNT},
         {"name": "metric", "in": "query", "required": True, "schema": _TEXT, "example": "ndcg@10"},
         {"name": "lists", "in": "query", "schema": {"enum": [*LISTS], "default": LISTS[0]}},
@@ -145,8 +145,8 @@ def openapi_json() -> bytes:
     return msgspec.json.encode({"openapi": "3.1.0", "info": info, "paths": paths, "components": {"schemas": schemas}})
 
 
-def _path(summary: str, schema: str, errors: dict[str, str], parameters: list[Schema] | None = None) -> Schema:
-    def response(description: str, name: str) -> Schema:
+def _path(summary: str, schema: str, errors: dict[str, str], parameters: list[JsonSchema] | None = None) -> JsonSchema:
+    def response(description: str, name: str) -> JsonSchema:
         return {"description": description, "content": {"application/json": {"schema": _ref(name)}}}
 
     responses = {"200": response(summary, schema), **{status: response(text, "Error") for status, text in errors.items()}}
